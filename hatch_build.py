@@ -1,4 +1,4 @@
-"""Build hook: compiles the C parts (client library, worker runtime) before packaging."""
+"""Build hook: compiles the C parts (client libraries, worker runtime) before packaging."""
 
 import shutil
 import sys
@@ -14,14 +14,14 @@ _INSTALLED = "vgpu_sim/native/lib"
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Runs ``vgpu_sim.native.build`` before the wheel (or the editable install) is assembled.
 
-    A wheel's libraries, and the C that is generated for them, are made outside of the checkout,
-    which may be read-only; an editable install uses the checkout, so its own belong there.
+    A wheel's libraries, and the C code generated for them, are built outside the checkout, which
+    may be read-only; an editable install uses the checkout, so they are built in it.
     """
 
     _scratch: Path | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; a missing compiler ends the build with one line that says what is missing."""
+        """Compile; a missing compiler ends the build with one line that names it."""
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(Path(self.root)))
         try:
@@ -42,7 +42,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 {
                     str(library): f"{_INSTALLED}/{library.relative_to(directory)}"
                     for library in directory.rglob("*")
-                    # Hidden is what the next build compares with.
+                    # hidden files are the build's records for its next run
                     if not library.name.startswith(".") and not library.is_dir()
                 }
             )
@@ -50,7 +50,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["tag"] = f"py3-none-{build.platform_tag()}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what is in the wheel now."""
+        """Remove the build directory, whose contents are now in the wheel."""
         del version, build_data, artifact_path
         self._remove_scratch()
 

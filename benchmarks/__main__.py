@@ -22,7 +22,7 @@ SECTIONS: dict[str, Callable[[], Section]] = {
 
 
 def run(name: str) -> Section:
-    """Measure one section; what cannot be measured says why."""
+    """Measure one section; a section that cannot be measured contains the reason."""
     try:
         return SECTIONS[name]()
     except (CompilerMissing, ProgramFailed, subprocess.CalledProcessError, OSError) as err:
@@ -30,7 +30,7 @@ def run(name: str) -> Section:
 
 
 def main() -> int:
-    """Exit status: 0 all goals met, 1 one is missed or could not be measured."""
+    """Exit status: 0 all goals met, 1 a goal is missed or could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", choices=SECTIONS, action="append", help="sections (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

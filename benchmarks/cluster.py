@@ -1,10 +1,12 @@
-"""In a cluster: what a slice adds to a pod's start, and what a launch costs inside a pod.
+"""Benchmark in a cluster: the time that a slice adds to a pod's start, and the cost of a launch in
+a pod.
 
-A slice comes by an extended resource, and by a ResourceClaim where a node gives GPUs to claims too
-(``kubectl label node NAME tessera.dev/allocation=Both``, with a GPU that no layout has all of).
+A slice is requested as an extended resource, and by a ResourceClaim if a node offers GPUs to
+claims too (``kubectl label node NAME tessera.dev/allocation=Both``, with a GPU that no layout
+uses fully).
 
-Needs a configuration for the cluster (KUBECONFIG), a free slice, and clocks of nodes and this
-machine that agree, as on kind, where they are one clock.
+Requires a configuration for the cluster (KUBECONFIG), a free slice, and synchronised clocks of
+the nodes and this machine; on kind they are the same clock.
 """
 
 import base64
@@ -35,7 +37,7 @@ class _Pods:
     """Pods of one run, deleted one by one."""
 
     def __init__(self, core: Any, template: str = "") -> None:
-        """``template`` is a ResourceClaimTemplate."""
+        """Remember the name of a ResourceClaimTemplate, ``template``, for pods with claims."""
         self._core = core
         self._template = template
         self._run = uuid.uuid4().hex[:6]
@@ -44,7 +46,7 @@ class _Pods:
     def logs(
         self, command: list[str], with_slice: bool, volume: str = "", by_claim: bool = False
     ) -> tuple[float, str]:
-        """Run a pod to its end; return when it was asked for (epoch, s) and what it printed."""
+        """Run a pod to its end; return the time of the request (epoch, s) and the pod's output."""
         from kubernetes.client import ApiException
 
         self._count += 1
@@ -62,7 +64,7 @@ class _Pods:
                 {"name": "files", "configMap": {"name": volume, "defaultMode": 0o555}}
             ]
         manifest = {"metadata": {"name": name, "namespace": _NAMESPACE}, "spec": spec}
-        asked = time.time()
+        requested_at = time.time()
         self._core.create_namespaced_pod(_NAMESPACE, manifest)
         try:
             phase = self._wait(name)
@@ -73,7 +75,7 @@ class _Pods:
             self._core.delete_namespaced_pod(name, _NAMESPACE)
         if phase != "Succeeded":
             raise ProgramFailed(f"pod {name} {phase}: {text[-500:]}")
-        return asked, text
+        return requested_at, text
 
     def _wait(self, name: str) -> str:
         deadline = time.monotonic() + _POD_S
@@ -86,14 +88,14 @@ class _Pods:
 
 
 def _start_s(pods: _Pods, with_slice: bool, by_claim: bool = False) -> float:
-    asked, text = pods.logs(["date", "+%s.%N"], with_slice, by_claim=by_claim)
-    return float(text) - asked
+    requested_at, text = pods.logs(["date", "+%s.%N"], with_slice, by_claim=by_claim)
+    return float(text) - requested_at
 
 
 def _claim_rows(core: Any, resource: Any) -> tuple[Row, ...]:
-    """Start pods with a slice by the device plugin and by a claim, in turns.
+    """Start pods with a slice from the device plugin and from a claim, alternately.
 
-    Nothing is measured where no node publishes devices for claims.
+    Return no rows where no node publishes devices for claims.
     """
     published = [one.spec for one in resource.list_resource_slice().items]
     if not any(one.driver == DRIVER and one.devices for one in published):
@@ -105,9 +107,9 @@ def _claim_rows(core: Any, resource: Any) -> tuple[Row, ...]:
     try:
         pods = _Pods(core, name)
         _start_s(pods, True, by_claim=True)
-        before = _prepared(core)
+        before = _prepare_calls(core)
         pairs = [(_start_s(pods, True), _start_s(pods, True, by_claim=True)) for _ in range(PAIRS)]
-        after = _prepared(core)
+        after = _prepare_calls(core)
     finally:
         resource.delete_namespaced_resource_claim_template(name, _NAMESPACE)
     plugin, claim = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
@@ -122,10 +124,10 @@ def _claim_rows(core: Any, resource: Any) -> tuple[Row, ...]:
     )
 
 
-def _prepared(core: Any) -> tuple[float, float]:
-    """Return how many calls of Prepare the kubelets have made to our driver, and their seconds.
+def _prepare_calls(core: Any) -> tuple[float, float]:
+    """Return the number and the total seconds of the kubelets' Prepare calls to Tessera's driver.
 
-    From the kubelets' own histogram, ``dra_grpc_operations_duration_seconds``.
+    The source is the kubelets' own histogram, ``dra_grpc_operations_duration_seconds``.
     """
     totals = {"count": 0.0, "sum": 0.0}
     for node in core.list_node().items:
@@ -160,7 +162,7 @@ def _latency_rows(core: Any, pods: _Pods) -> tuple[Row, ...]:
 
 
 def measure() -> Section:
-    """Make pods in turns, with and without a slice; skipped where there is no cluster."""
+    """Start pods with and without a slice alternately; skipped where there is no cluster."""
     try:
         import urllib3
         from kubernetes import client, config
@@ -180,7 +182,7 @@ def measure() -> Section:
         return Section(NAME, skipped=f"no node offers {RESOURCE}")
     pods = _Pods(core)
     try:
-        for with_slice in (False, True):  # images and caches
+        for with_slice in (False, True):  # pull images and fill caches
             _start_s(pods, with_slice)
         pairs = [(_start_s(pods, False), _start_s(pods, True)) for _ in range(PAIRS)]
         claimed = _claim_rows(core, client.ResourceV1Api())

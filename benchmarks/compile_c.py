@@ -1,4 +1,4 @@
-"""Compiles the C opponents and clients of a benchmark, with what the user's own compiler can do."""
+"""Compiles the C opponents and clients of a benchmark with the system's C compiler."""
 
 import shutil
 import subprocess
@@ -26,7 +26,7 @@ def compile_c(source: str, output: Path, flags: tuple[str, ...], *links: str) ->
 
     Raises:
         CompilerMissing: there is no ``cc``.
-        subprocess.CalledProcessError: it refused.
+        subprocess.CalledProcessError: the compiler failed.
     """
     command = [compiler(), "-std=gnu11", *flags, str(SOURCES / source), "-o", str(output), *links]
     subprocess.run(command, check=True)

@@ -11,7 +11,7 @@ Array = npt.NDArray[Any]
 
 
 class CudaError(Exception):
-    """A call returned something else than CUDA_SUCCESS."""
+    """A call returned something other than CUDA_SUCCESS."""
 
 
 class Driver:
@@ -81,7 +81,7 @@ class Driver:
         grid_and_block: tuple[int, int, int, int, int, int],
         arguments: Sequence[Argument],
     ) -> Callable[[], None]:
-        """Return what launches, to be repeated without packing arguments again."""
+        """Return a function that repeats the launch without packing arguments again."""
         pointers = (ctypes.c_void_p * len(arguments))(
             *(ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments)
         )

@@ -1,4 +1,4 @@
-"""What gpud and its zygote cost a node that does nothing: memory and CPU time."""
+"""Cost of gpud and its zygote on an idle node: memory and CPU time."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def _family(pid: int) -> list[int]:
             except OSError:
                 continue
     found = [pid]
-    for member in found:  # grows while it is walked
+    for member in found:  # the list grows during the walk
         found += [child for child, parent in parents.items() if parent == member]
     return found
 
@@ -61,7 +61,7 @@ def _connect(run_dir: Path, process: subprocess.Popen[bytes]) -> AdminClient:
 
 
 def _settle(pids: list[int]) -> None:
-    """Wait until start-up work (imports, the first compilation) is over."""
+    """Wait until start-up work (imports, the first compilation) is done."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         before = sum(map(_cpu_s, pids))
@@ -71,7 +71,7 @@ def _settle(pids: list[int]) -> None:
 
 
 def measure() -> Section:
-    """Start gpud as a node does, with seven slices, and watch it. Raises ProgramFailed."""
+    """Start gpud as on a node, with seven slices, and measure it. Raises ProgramFailed."""
     with tempfile.TemporaryDirectory(prefix="t-") as name:
         run_dir = Path(name) / "run"
         command = python_process.module_command(
@@ -99,7 +99,7 @@ def measure() -> Section:
                     time.sleep(_WATCH_S)
                     cpu_ms_per_s = (sum(map(_cpu_s, pids)) - before) / _WATCH_S * 1000
                     pss = sum(map(_pss_bytes, pids))
-                    for instance in made:  # their control groups go with them
+                    for instance in made:  # their control groups are removed with them
                         admin.call("destroy_instance", uuid=instance["uuid"])
             finally:
                 process.send_signal(signal.SIGTERM)

@@ -1,11 +1,11 @@
-"""Speed of JIT-compiled kernels beside native code on the same cores, interleaved.
+"""Speed of JIT-compiled kernels against native code on the same cores, interleaved.
 
     PYTHONPATH=.:tests python benchmarks/kernels.py [ROUNDS]
 
-vecadd of 16 Mi floats against OpenMP C (compiled on the fly), naive sgemm 1024^3 from the example's
-PTX against numpy's BLAS and against the measured peak of f32 fused multiply-adds. Kernels run here
-on OpenMP's threads, each over its share of the blocks, without the worker: what a launch costs is
-not in these figures. Only ratios of one run mean anything.
+vecadd of 16 Mi floats against OpenMP C (compiled at the start), naive sgemm 1024^3 from the
+example's PTX against numpy's BLAS and against the measured peak of f32 fused multiply-adds.
+Kernels run on OpenMP's threads, each on its share of the blocks, without the worker: the cost of
+a launch is not included. Only ratios within one run are meaningful.
 """
 
 import ctypes
@@ -105,7 +105,7 @@ class _Kernel:
 
 
 def _race(rounds: int, contenders: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The best time of each in milliseconds, taking turns."""
+    """Run the contenders alternately; return the best time of each in milliseconds."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, run in contenders.items():
@@ -117,7 +117,7 @@ def _race(rounds: int, contenders: dict[str, Callable[[], object]]) -> dict[str,
 
 def main(rounds: int) -> None:
     """Print the table."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning would steal others' cores
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning would use cores that others need
     rng = np.random.default_rng(1)
     aperture = native_launch.Aperture()
     with tempfile.TemporaryDirectory() as directory:

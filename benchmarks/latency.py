@@ -1,4 +1,4 @@
-"""What launches and module loads cost a C program on a slice."""
+"""Cost of launches and module loads for a C program on a slice."""
 
 import statistics
 import tempfile
@@ -23,8 +23,9 @@ def build(output: Path) -> Path:
 
 
 def script(client: str, ptx: str) -> str:
-    """Return shell commands: processes that load a module once, back to back and with a rest before
-    each, then one that measures all."""
+    """Return shell commands: processes that load a module once, in immediate succession and with a
+    pause before each, then one that measures everything.
+    """
     once = f"'{client}' '{ptx}' {KERNEL}"
     return (
         f"for i in $(seq {1 + _PROCESSES}); do {once} load || exit 1; done; echo {_RESTED};"
@@ -33,7 +34,7 @@ def script(client: str, ptx: str) -> str:
 
 
 def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
-    """Read what the clients printed, in the table's words and units."""
+    """Parse the clients' output into rows."""
     p50, p99 = {}, {}
     first_loads, contexts = busy = [], []
     rested: tuple[list[float], list[float]] = [], []
@@ -55,7 +56,7 @@ def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
         )
 
     first_loads, contexts = busy
-    first_load_ms = statistics.median(first_loads[1:]) / 1000  # the very first fills the cache
+    first_load_ms = statistics.median(first_loads[1:]) / 1000  # the first load fills the cache
     rested_ms = [statistics.median(one[:_PROCESSES]) / 1000 for one in rested]
     return (
         *both("launch", "asynchronous launch", 2),
@@ -74,7 +75,7 @@ def measure() -> Section:
     """Run the clients on a slice. Raises ProgramFailed, CompilerMissing."""
     with tempfile.TemporaryDirectory() as name:
         client = build(Path(name) / "latency")
-        # A cache of its own, or "not cached" would depend on what was run before.
+        # A separate cache, or "not cached" would depend on previous runs.
         environment = {"XDG_CACHE_HOME": str(Path(name) / "cache")}
         command = ["sh", "-c", script(str(client), str(PTX))]
         return Section(NAME, rows(NAME, on_slice.run(command, environment)))

@@ -1,4 +1,4 @@
-"""Runs a program as ``tessera run`` does: a whole GPU of its own, and nothing else different."""
+"""Runs a program as ``tessera run`` does, with a whole GPU of its own."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vgpu_sim.hal.observe.modelled import WALL
+from vgpu_sim.hal.observe.modelled_report import WALL
 
 REPOSITORY = Path(__file__).parents[1]
 PYTHONPATH = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "operator")])
@@ -29,10 +29,10 @@ def run(
     backend: str = "jit",
     clock: str = WALL,
 ) -> str:
-    """Run a command on a slice with a thread for each core and return what it printed.
+    """Run a command on a slice with a thread for each core and return its output.
 
     Raises:
-        ProgramFailed: with its last words.
+        ProgramFailed: with the end of its output.
     """
     with start(command, environment, backend, clock) as process:
         printed, said = process.communicate()

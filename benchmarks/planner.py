@@ -1,4 +1,4 @@
-"""The exact planner: one GPU cold and remembered, and the advice for a pool of 8,000 GPUs."""
+"""The exact planner: one GPU with cold and warm caches, and the advice for a pool of 8,000 GPUs."""
 
 import random
 import time
@@ -16,13 +16,13 @@ _AGAIN = 1_000
 
 
 def _cold(work: Callable[[], Any]) -> float:
-    """Return the CPU time of a call (s); nothing of its kind may be remembered."""
+    """Return the CPU time of a call (s) with empty caches."""
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
-def _remembered(work: Callable[[], Any]) -> float:
+def _warm_s(work: Callable[[], Any]) -> float:
     work()
     began = time.process_time()
     for _ in range(_AGAIN):
@@ -39,7 +39,7 @@ def measure() -> Section:
         have, to = chosen.choice(states), chosen.choice(states)
         pairs[have, tuple(i.profile for i in to)] = None
     plans = [_cold(lambda pair=pair: planner.relayout(board, *pair)) for pair in pairs]
-    have, wish = next(iter(pairs))
+    have, wanted = next(iter(pairs))
     held = [dict.fromkeys(chosen.choice(states), (f"team/pod-{n}",)) for n in range(_GPUS)]
     gpus = [pools.GpuState(f"g{n}", "p", board, tuple(h), h) for n, h in enumerate(held)]
     wanted = {board.key: (board.profile("3g.40gb"), board.profile("2g.20gb"))}
@@ -56,7 +56,7 @@ def measure() -> Section:
             Row(
                 NAME,
                 "the same, remembered",
-                1e6 * _remembered(lambda: planner.relayout(board, have, wish)),
+                1e6 * _warm_s(lambda: planner.relayout(board, have, wanted)),
                 "us",
                 10,
             ),

@@ -1,10 +1,10 @@
-"""What a pod notices of replacements on its node: ``python -m benchmarks.replacements``.
+"""Effects of replacements on a node's pods: ``python -m benchmarks.replacements``.
 
-Two figures on the sample cluster (``make demo``), each beside the same work in a quiet moment:
-how long a program of a running pod takes while gpud is rolled out, and how long pods with
-ResourceClaims wait for their GPU after the node agent's pod was deleted.
+Two figures on the sample cluster (``make demo``), each compared with the same work on an idle
+cluster: how long a program in a running pod takes while gpud is rolled out, and how long pods
+with ResourceClaims wait for their GPU after the node agent's pod was deleted.
 
-Needs kubectl and a configuration for the cluster (KUBECONFIG).
+Requires kubectl and a configuration for the cluster (KUBECONFIG).
 """
 
 import argparse
@@ -28,7 +28,7 @@ ALLOCATION = "tessera.dev/allocation"
 SYSTEM = ("-n", "tessera-system")
 CLAIMS = 6
 PROGRAMS = 5
-# One line for each program that ran: its duration in ns, or what it printed instead.
+# One line for each program: its duration in ns, or its output if it failed.
 RUNS = """while true; do
   begin=$(date +%s%N)
   if python vectoradd.py --n 1024 >/tmp/out 2>&1; then echo $(($(date +%s%N) - begin))
@@ -37,7 +37,11 @@ done"""
 
 
 def kubectl(*arguments: str, stdin: str | None = None) -> str:
-    """Run kubectl; raises CalledProcessError after printing its message."""
+    """Run kubectl; return its output.
+
+    Raises:
+        CalledProcessError: kubectl failed; its message was printed.
+    """
     done = subprocess.run(["kubectl", *arguments], input=stdin, capture_output=True, text=True)
     if done.returncode:
         print(done.stderr.strip(), file=sys.stderr)
@@ -51,7 +55,11 @@ def get(*arguments: str) -> Any:
 
 
 def wait_until(check: Callable[[], Any], what: str, timeout_s: float = 240.0) -> None:
-    """Return once ``check`` is true; raises TimeoutError with ``what`` in its message."""
+    """Return once ``check`` is true.
+
+    Raises:
+        TimeoutError: it stayed false; the message contains ``what``.
+    """
     end = time.monotonic() + timeout_s
     while not check():
         if time.monotonic() > end:
@@ -72,7 +80,7 @@ def new_namespace() -> Iterator[str]:
 
 
 def pod(name: str, node: str, command: list[str], **resources: Any) -> dict[str, Any]:
-    """A pod on one node that asks for a slice, or for the claim of its own name."""
+    """Return a pod on one node that requests a slice, or the claim with the pod's name."""
     container = {"name": "main", "image": IMAGE, "command": command, "resources": resources}
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -92,7 +100,7 @@ def apply(namespace: str, *objects: dict[str, Any]) -> None:
 
 
 def program_rows(node: str) -> tuple[Row, ...]:
-    """Time the programs of a running pod, quietly and while gpud is rolled out on all nodes."""
+    """Time the programs of a running pod, without and during a roll-out of gpud on all nodes."""
     with new_namespace() as namespace:
         command = ["sh", "-c", RUNS]
         apply(namespace, pod("running", node, command, limits={RESOURCE: "1"}))
@@ -117,7 +125,7 @@ def program_rows(node: str) -> tuple[Row, ...]:
 
 
 def claim_rows(node: str) -> tuple[Row, ...]:
-    """Time pods with claims from their creation, quietly and while the agent is replaced."""
+    """Time pods with claims from their creation, without and during a replacement of the agent."""
     kubectl("label", "node", node, f"{ALLOCATION}=DRA", "--overwrite")
     try:
         on_node = f"--field-selector=spec.nodeName={node}"
@@ -135,7 +143,9 @@ def claim_rows(node: str) -> tuple[Row, ...]:
 
 
 def _claims_s(node: str, replace: Callable[[], object]) -> float:
-    """Create pods with claims, replace something, and return when the last one had run."""
+    """Create pods with claims, replace a component, and return the seconds until the last pod had
+    run.
+    """
     names = [f"claim-{number}" for number in range(CLAIMS)]
     request = {"name": "gpu", "exactly": {"deviceClassName": DEVICE_CLASS}}
     with new_namespace() as namespace:
@@ -156,11 +166,11 @@ def _claims_s(node: str, replace: Callable[[], object]) -> float:
         apply(namespace, *claims, *pods)
         replace()
 
-        def ended() -> bool:
+        def has_ended() -> bool:
             phases = [one["status"].get("phase") for one in get("pods", "-n", namespace)["items"]]
             return all(phase in ("Succeeded", "Failed") for phase in phases)
 
-        wait_until(ended, "pods with claims")
+        wait_until(has_ended, "pods with claims")
         lasted = time.monotonic() - begin
         failed = [
             one

@@ -1,4 +1,4 @@
-"""Results as values, as a table for people and as JSON for programs."""
+"""Results as values, as a table for users and as JSON for programs."""
 
 import json
 import os
@@ -10,9 +10,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured figure. ``goal`` None: for information.
+    """One measured figure; without a ``goal`` it is only printed.
 
-    ``at_least`` tells in which direction the goal lies; ``missing`` why there is no figure.
+    ``at_least``: the goal is a lower bound, otherwise an upper one; ``missing``: the reason why
+    there is no figure.
     """
 
     section: str
@@ -25,7 +26,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Whether the goal is met: met, MISSED, NOT MEASURED, or empty where there is none."""
+        """The verdict on the goal: met, MISSED, NOT MEASURED, or empty without a goal."""
         if self.missing:
             return "NOT MEASURED"
         if self.goal is None:
@@ -35,7 +36,7 @@ class Row:
 
     @property
     def goal_text(self) -> str:
-        """The goal as it is written."""
+        """The goal as text."""
         if self.goal is None:
             return ""
         return f"{'>=' if self.at_least else '<='} {self.goal:g} {self.unit}"
@@ -43,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What one section measured; ``skipped`` says why it was not run."""
+    """The rows of one section; ``skipped`` is the reason why it was not run."""
 
     name: str
     rows: tuple[Row, ...] = ()
@@ -73,7 +74,8 @@ def table(sections: Sequence[Section]) -> str:
             (f"{section.name}:", section.skipped and f"NOT RUN, {section.skipped}", "", "")
         )
         lines += [
-            (f"  {row.name}", _measured(row), row.goal_text, _said(row)) for row in section.rows
+            (f"  {row.name}", _measured_text(row), row.goal_text, _verdict(row))
+            for row in section.rows
         ]
     widths = [max(len(line[0]) for line in lines)]
     widths += [max(len(line[i]) for line in lines if not line[1].startswith("NOT")) for i in (1, 2)]
@@ -101,11 +103,11 @@ def document(sections: Sequence[Section]) -> str:
     )
 
 
-def _measured(row: Row) -> str:
+def _measured_text(row: Row) -> str:
     return "-" if row.missing else f"{_figure(row.measured)} {row.unit}"
 
 
-def _said(row: Row) -> str:
+def _verdict(row: Row) -> str:
     return f"{row.verdict}, {row.missing}" if row.missing else row.verdict
 
 

@@ -1,4 +1,4 @@
-"""What a modelled clock costs a program: kernels are sampled when a shape first runs."""
+"""The cost of a modelled clock: kernels are sampled when a shape first runs."""
 
 import json
 import sys
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from benchmarks import on_slice
 from benchmarks.report import Row, Section
-from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED, WALL
+from vgpu_sim.hal.observe.modelled_report import CLOCKS, MODELLED, WALL
 
 NAME = "sampling"
 _LAUNCHES = 100
 _ELEMENTS = 1 << 24
 _ORDER = 1024
 _ROUNDS = 3
-_LEAST_MS = 10  # the goal is one for kernels of so long
+_LEAST_MS = 10  # the goal applies to kernels of at least this duration
 _GOAL_PERCENT = 10
 
 _Times = dict[str, dict[str, float]]  # by kernel: seconds of "first" and of "all"
@@ -25,7 +25,7 @@ def measure(
     order: int = _ORDER,
     rounds: int = _ROUNDS,
 ) -> Section:
-    """Run the same launches with either clock, in turns. Raises ProgramFailed."""
+    """Run the same launches with either clock, alternately. Raises ProgramFailed."""
     command = [sys.executable, "-m", "benchmarks.sampling_client"]
     command += map(str, (launches, elements, order))
     times: dict[str, list[_Times]] = {clock: [] for clock in CLOCKS}

@@ -1,4 +1,4 @@
-"""Inside a slice: times runs of many launches of one kernel; prints seconds as JSON.
+"""Times many launches of one kernel inside a slice; prints seconds as JSON.
 
 ``python -m benchmarks.sampling_client LAUNCHES ELEMENTS ORDER`` under ``tessera run``, with either
 clock. Compilation is over before anything is timed; results are compared with numpy's.
@@ -18,7 +18,7 @@ from benchmarks.throughput_client import WrongResult
 _EXAMPLES = REPOSITORY / "examples"
 
 
-def timed(
+def time_launches(
     driver: Driver,
     name: str,
     grid: tuple[int, int],
@@ -28,7 +28,9 @@ def timed(
 ) -> dict[str, float]:
     """Return the seconds of the first launch of a shape, and of all launches with it."""
     kernel = driver.kernel((_EXAMPLES / f"{name}.ptx").read_bytes(), name)
-    driver.run(kernel, (1, 1), block, arguments)  # compiled; to a modelled clock another shape
+    driver.run(
+        kernel, (1, 1), block, arguments
+    )  # compiled; a different shape for the modelled clock
     once = driver.prepare(kernel, (*grid, 1, *block, 1), arguments)
     begin = time.perf_counter()
     once()
@@ -41,13 +43,13 @@ def timed(
 
 
 def addition(driver: Driver, elements: int, launches: int) -> dict[str, float]:
-    """c = a + b. Raises WrongResult."""
+    """Time the addition c = a + b. Raises WrongResult."""
     random = np.random.default_rng(1)
     a, b = (random.random(elements, dtype=np.float32) for _ in range(2))
     back = np.full_like(a, np.nan)
     pointers = [driver.upload(array) for array in (a, b, back)]
     arguments: list[Argument] = [*pointers, ctypes.c_int(elements)]
-    found = timed(driver, "vecadd", (-(-elements // 256), 1), (256, 1), arguments, launches)
+    found = time_launches(driver, "vecadd", (-(-elements // 256), 1), (256, 1), arguments, launches)
     driver.download(pointers[2], back)
     if not np.array_equal(back, a + b):
         raise WrongResult("vecadd")
@@ -55,14 +57,14 @@ def addition(driver: Driver, elements: int, launches: int) -> dict[str, float]:
 
 
 def product(driver: Driver, order: int, launches: int) -> dict[str, float]:
-    """The textbook product of matrices. Raises WrongResult."""
+    """Time the textbook matrix product. Raises WrongResult."""
     random = np.random.default_rng(2)
     a, b = (random.random((order, order), dtype=np.float32) for _ in range(2))
     back = np.full_like(a, np.nan)
     pointers = [driver.upload(array) for array in (a, b, back)]
     arguments: list[Argument] = [*pointers, *(ctypes.c_int(order) for _ in range(3))]
     grid = (-(-order // 32), -(-order // 8))
-    found = timed(driver, "sgemm", grid, (32, 8), arguments, launches)
+    found = time_launches(driver, "sgemm", grid, (32, 8), arguments, launches)
     driver.download(pointers[2], back)
     if not np.allclose(back, a @ b, rtol=1e-4):
         raise WrongResult("sgemm")

@@ -1,6 +1,6 @@
-"""What n sharers of one slice finish together, beside what one finishes alone (docs/sharing.md).
+"""Throughput of n sharers of one slice, compared with that of one alone (docs/sharing.md).
 
-The sum is to be that of one within 10 %. Needs a machine that does nothing else.
+The goal is a sum within 10 % of that of one. Requires an otherwise idle machine.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ def measure() -> Section:
     rows = []
     with tempfile.TemporaryDirectory(prefix="tb-", dir="/tmp") as place:
         options = StandaloneOptions(backend="jit", threads=on_slice.cores())
-        with StandaloneNode([Path(place)], options) as node, node.admin() as asked:
+        with StandaloneNode([Path(place)], options) as node, node.admin() as admin:
             gpu = {"uuid": new_gpu_uuid(), "index": 0, "board": on_slice.BOARD}
-            asked.call("configure", gpus=[gpu], budget_bytes=0)
-            made = asked.call(
+            admin.call("configure", gpus=[gpu], budget_bytes=0)
+            made = admin.call(
                 "create_instance", gpu_uuid=gpu["uuid"], profile=on_slice.WHOLE, start=0
             )
             environment = {
@@ -43,16 +43,16 @@ def measure() -> Section:
             }
             for kind in _KINDS:
                 for sharers in _SHARERS:
-                    asked.call("set_sharing", shares={})
+                    admin.call("set_sharing", shares={})
                     (alone,) = together(1, environment)
                     share = {"kind": kind, "replicas": sharers}
-                    asked.call("set_sharing", shares={made["uuid"]: share})
+                    admin.call("set_sharing", shares={made["uuid"]: share})
                     rows += _rows(kind, alone, together(sharers, environment))
     return Section(NAME, tuple(rows))
 
 
 def together(sharers: int, environment: dict[str, str]) -> list[float]:
-    """Return each one's launches per second; all begin at once. Raises ProgramFailed."""
+    """Start all sharers together; return the launches per second of each. Raises ProgramFailed."""
     command = [sys.executable, "-m", "benchmarks.sharing_client", str(SECONDS)]
     with contextlib.ExitStack() as stack:
         running = [

@@ -1,6 +1,7 @@
-"""One sharer of a slice: launches a matrix product for a while and prints how many it finished.
+"""One sharer of a slice: launches a matrix product for a while and prints the number of launches.
 
-It says "ready" when its kernel has run once, and begins when a line comes, so that all begin alike.
+It prints "ready" when its kernel has run once, and starts when it reads a line, so that all
+start together.
 """
 
 import ctypes

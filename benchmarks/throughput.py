@@ -1,4 +1,4 @@
-"""Kernels through libcuda on device memory, against native code, BLAS and the cores' own peak."""
+"""Kernels through libcuda on device memory, against native code, BLAS and the cores' peak."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def measure() -> Section:
         library = compile_c("opponents.c", Path(name) / "opponents.so", OPPONENT_FLAGS)
         threads = str(on_slice.cores())
         environment = {
-            "OMP_WAIT_POLICY": "passive",  # or its threads spin on the cores that others need
+            "OMP_WAIT_POLICY": "passive",  # spinning threads would occupy cores that others need
             "OMP_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
         }

@@ -1,4 +1,5 @@
-"""Inside a slice: our kernels and their opponents in turns; prints the best times as JSON.
+"""Runs Tessera's kernels and their opponents alternately inside a slice; prints the best times as
+JSON.
 
 ``python -m benchmarks.throughput_client OPPONENTS.so`` under ``tessera run``. Every result is
 compared with numpy's before anything is timed.
@@ -20,18 +21,19 @@ ROUNDS = 30
 ELEMENTS = 1 << 24
 ORDER = 1024
 PEAK_ROUNDS = 4_000_000
-_SETTLE_S = 0.06  # OpenBLAS' threads spin for a while after their work: nobody shall pay for it
+# OpenBLAS' threads spin for a while after their work, which must not slow the next contender.
+_SETTLE_S = 0.06
 _EXAMPLES = REPOSITORY / "examples"
 
 Contender = Callable[[], float]
 
 
 class WrongResult(Exception):
-    """A kernel's result is not numpy's."""
+    """A kernel's result differs from numpy's."""
 
 
-def timed(work: Callable[[], object]) -> Contender:
-    """Return a contender that says how many seconds ``work`` took."""
+def time_work(work: Callable[[], object]) -> Contender:
+    """Return a contender that returns the seconds of one call of ``work``."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -42,7 +44,7 @@ def timed(work: Callable[[], object]) -> Contender:
 
 
 def best(contenders: dict[str, Contender]) -> dict[str, float]:
-    """Return each contender's best time, seconds: in turns, each warmed up in every round."""
+    """Return each contender's best time in seconds: alternating, each warmed up in every round."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         for name, contender in contenders.items():
@@ -74,7 +76,7 @@ def vector_addition(driver: Driver, opponents: ctypes.CDLL) -> dict[str, Contend
     driver.download(pointers[2], back)
     if not np.array_equal(back, a + b) or not np.array_equal(native, back):
         raise WrongResult("vecadd")
-    return {"vecadd": timed(ours), "openmp": timed(openmp)}
+    return {"vecadd": time_work(ours), "openmp": time_work(openmp)}
 
 
 def matrix_product(driver: Driver) -> dict[str, Contender]:
@@ -97,7 +99,7 @@ def matrix_product(driver: Driver) -> dict[str, Contender]:
     driver.download(pointers[2], back)
     if not np.allclose(back, product, rtol=1e-4):
         raise WrongResult("sgemm")
-    return {"sgemm": timed(ours), "blas": timed(blas)}
+    return {"sgemm": time_work(ours), "blas": time_work(blas)}
 
 
 def peaks(opponents: ctypes.CDLL) -> dict[str, Contender]:

@@ -1,7 +1,7 @@
 """One module for each board: its MIG geometry, silicon, sensors and performance figures.
 
-Whatever lists boards reads ``RECORDS``, which holds the ``RECORD`` of each module in this folder: a
-new module is a new board. Standard library only; every other package may import it.
+``RECORDS`` holds the ``RECORD`` of each module in this folder: to add a board, add a module.
+Standard library only; every other package may import this one.
 """
 
 import pkgutil
@@ -15,8 +15,8 @@ from boards.record import BoardRecord
 __all__ = ["RECORDS"]
 
 
-def _listed() -> Iterator[BoardRecord]:
-    """Yield the record of each module in this folder; ``record`` is a folder, and no board."""
+def _records() -> Iterator[BoardRecord]:
+    """Yield the record of each board's module; the package ``record`` is not a board."""
     for module in pkgutil.iter_modules(__path__):
         if not module.ispkg:
             record: BoardRecord = import_module(f"{__name__}.{module.name}").RECORD
@@ -24,6 +24,6 @@ def _listed() -> Iterator[BoardRecord]:
 
 
 RECORDS: Final[Mapping[str, BoardRecord]] = MappingProxyType(
-    {one.key: one for one in sorted(_listed(), key=lambda one: (one.order, one.key))}
+    {one.key: one for one in sorted(_records(), key=lambda one: (one.order, one.key))}
 )
-"""The boards by key, in the order of listings."""
+"""The boards by key, in the order in which listings print them."""

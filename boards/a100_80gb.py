@@ -1,4 +1,4 @@
-"""A100 80 GB: as the 40 GB board with twice the memory; an older rounding printed 7g.79gb."""
+"""A100 80 GB: the 40 GB board with twice the memory. Older drivers rounded differently: 7g.79gb."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from boards.record import (
 HW = Provenance.HARDWARE
 UNVERIFIED = Provenance.UNVERIFIED
 
-# Of the chip: the 40 GB board has the same.
+# The chip is that of the 40 GB board.
 WHITE_PAPER: Final = "NVIDIA A100 Tensor Core GPU Architecture, table of specifications"
 TENSOR_TFLOPS: Final = {"bf16": 312.0, "fp16": 312.0, "tf32": 156.0, "int8": 624.0}
 

@@ -1,4 +1,4 @@
-"""A30 24 GB: four slices on four units. 1g+me needs driver R470, 2g+me R525."""
+"""A30 24 GB: four slices on four placement units. 1g+me needs driver R470, 2g+me driver R525."""
 
 from boards.record import (
     BoardRecord,

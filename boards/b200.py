@@ -1,7 +1,9 @@
-"""B200 180 GB. Hardware printed the first four rows; 3g, 4g and 7g are documented or derived.
+"""B200 180 GB.
 
-Placements are assumed to be Hopper's: no listing of B200's was found. The vendor's table
-gives one decoder and one JPEG engine for every row, which printed listings do contradict.
+The first four rows were printed by a board; 3g, 4g and 7g are documented or derived.
+
+Placements are assumed to equal Hopper's, because no listing from a B200 was found. The vendor's
+table gives one decoder and one JPEG engine for every row; printed listings contradict it.
 """
 
 from typing import Final
@@ -25,7 +27,7 @@ HW = Provenance.HARDWARE
 DOC = Provenance.VENDOR_DOCUMENT
 DERIVED = Provenance.DERIVED
 
-# No data sheet has these figures; GB200's come from the same sources.
+# No data sheet has these figures; they come from the sources of GB200's figures.
 REPORTED: Final = "cudaGetDeviceProperties on a board"
 FROM_RATE: Final = "bf16 rate / (SMs x 8192 flop a clock)"
 

@@ -1,4 +1,4 @@
-"""GB200, one of its two GPUs: predicted, and not simulated."""
+"""GB200: one of its two GPUs. Tessera predicts times for this board, but does not simulate it."""
 
 from boards.b200 import FROM_RATE, REPORTED
 from boards.record import BoardRecord, Figure, Performance, Source

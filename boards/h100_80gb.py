@@ -1,4 +1,4 @@
-"""H100 SXM5 80 GB. SMs are not proportional: profiles rich in memory get the left-over TPCs."""
+"""H100 SXM5 80 GB. SMs are not proportional to memory: large-memory profiles get the spare TPCs."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from boards.record import (
 HW = Provenance.HARDWARE
 DERIVED = Provenance.DERIVED
 
-# Of the chip: H200 has the same.
+# The chip is that of H200.
 TENSOR_TFLOPS: Final = {
     "bf16": 989.4,
     "fp16": 989.4,

@@ -1,6 +1,6 @@
-"""H200 141 GB. The whole GPU's row is known from a parser's recording only.
+"""H200 141 GB. The row for the whole GPU comes from a parser's test recording only.
 
-Placements are assumed to be those that H100 prints: no listing of H200's was found.
+Placements are assumed to equal H100's, because no listing from an H200 was found.
 """
 
 from boards.h100_80gb import TENSOR_TFLOPS
@@ -57,7 +57,7 @@ RECORD = BoardRecord(
         pcie_gb_per_s=64,
         vector_tflops=66.9,
         tensor_tflops=TENSOR_TFLOPS,
-        # cuBLAS chooses otherwise than on an H100, whose chip is the same.
+        # cuBLAS chooses other kernels than on an H100, although the chip is the same.
         cublas_exception=CublasException(7, 1024, 2560, stages=1.5),
     ),
     device=Device(

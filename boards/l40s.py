@@ -1,4 +1,4 @@
-"""L40S, which MIG does not divide: predicted, and not simulated."""
+"""L40S, which does not support MIG. Tessera predicts times for it, but does not simulate it."""
 
 from boards.record import BoardRecord, Performance
 

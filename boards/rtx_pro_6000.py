@@ -1,6 +1,6 @@
-"""RTX PRO 6000 Blackwell 96 GB: twelve units in runs of 3, 6 and 12, so no power of two.
+"""RTX PRO 6000 Blackwell 96 GB: twelve units in runs of 3, 6 and 12, which are not powers of two.
 
-SMs of compute instances narrower than their GPU instance are derived: 46 a slice, as 1g has.
+SMs of compute instances narrower than their GPU instance are derived: 46 a slice, as in 1g.
 """
 
 from boards.record import (

@@ -19,15 +19,15 @@ TRY_NEXT = """
 Try next (make shell puts kubectl on PATH):
   kubectl get gpus,miglayouts -o wide
   kubectl apply -f examples/layout-h100-mixed.yaml     # 3g.40gb + 2x 2g.20gb on the second GPU
-  kubectl scale deployment tenants --replicas 20       # more than there are slices: look at Pending
+  kubectl scale deployment tenants --replicas 20       # more pods than slices: see the Pending ones
   kubectl explain gpupool.spec
   make test                                            # everything, the cluster's tests included
-  make clean                                           # take it all back
+  make clean                                           # remove everything
 """
 
 
 def kubectl(*arguments: str | Path) -> str:
-    """Run kubectl and return its output; its own message ends the demo where it fails."""
+    """Run kubectl and return its output; if it fails, exit with its error message."""
     done = subprocess.run(["kubectl", *map(str, arguments)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
@@ -50,7 +50,7 @@ def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
 
 
 def slices() -> list[tuple[str, ...]]:
-    """One row for each slice in the cluster: node, GPU, profile, placement, UUID, holders."""
+    """Return one row for each slice in the cluster: node, GPU, place, UUID, holders."""
     rows = []
     for gpu in get("gpus")["items"]:
         spec, status = gpu["spec"], gpu.get("status", {})
@@ -75,7 +75,7 @@ def wait_for_tenants() -> None:
 
 
 def run_vectoradd() -> str:
-    """Run the sample pod to its end and return what it printed."""
+    """Run the sample pod until it has ended, and return its output."""
     kubectl("delete", "pod", "vectoradd", "--ignore-not-found", "--wait")
     kubectl("apply", "-f", EXAMPLES / "pod-vectoradd.yaml")
     end, last = time.monotonic() + POD_TIMEOUT_S, ""
@@ -93,7 +93,9 @@ def run_vectoradd() -> str:
 
 
 def main() -> None:
-    """Tenants, the slices and who holds them, then the program's own words."""
+    """Start tenants and the sample pod; print the slices with their holders, and the pod's
+    output.
+    """
     print("Three pods that keep a slice each, then one that computes on 16 Mi elements:")
     wait_for_tenants()
     output = run_vectoradd()

@@ -1,1 +1,1 @@
-"""The node agent: kubelet device plugin, CDI and the node's GPU objects, in front of gpud."""
+"""The node agent: kubelet device plugin, CDI files and GPU objects, as a client of gpud."""

@@ -1,4 +1,4 @@
-"""``tessera-device-plugin``: what to install, where parts are missing."""
+"""``tessera-device-plugin``: starts the agent, or prints which package is missing."""
 
 import sys
 
@@ -6,7 +6,7 @@ _OURS = ("device_plugin", "gpu_operator", "mig", "rdma", "vgpu_sim")
 
 
 def main() -> None:
-    """Serve this node's slices. Exits with 1 and one line where a library is missing."""
+    """Serve this node's slices; if a library is missing, print one line and exit with 1."""
     try:
         from device_plugin.app import main as serve
     except ModuleNotFoundError as err:

@@ -40,21 +40,27 @@ from device_plugin.podresources.client import PodResources
 from gpu_operator.api.claim_devices import DRIVER
 
 _BEAT_S = 5.0
-_LINKD_S = 2.0  # for rules to be loaded: the engine waits for them
+_LINKD_S = 2.0  # linkd's limit for loading rules, while the engine waits
 _log = logging.getLogger(__name__)
 
 
 def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None]) -> Never:
-    """Wire everything and work; ``beat`` is called every few seconds while the loop turns.
+    """Start all threads of the agent and reconcile; ``beat`` is called every few seconds meanwhile.
 
     Raises:
-        AgentError: there is no way to the API server.
-        OSError: a file, socket or port cannot be had.
+        AgentError: the agent has no account at the API server.
+        OSError: a file, socket or port is not available.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C: the supervisor stops us
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads but one
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal's Ctrl-C: the supervisor stops this process
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGTERM}
+    )  # blocked in all threads; only the thread that waits for it receives it
     deadline = departure.Deadline(settings.leave_s)
-    kube = ClaimsKube(settings.node_name)  # one client: each reads all certificates that it trusts
+    kube = ClaimsKube(
+        settings.node_name
+    )  # one client, because each client reads all trusted certificates
     wake = threading.Event()
     gpud = Gpud(settings.gpud_socket)
     pods = PodResources(settings.pod_resources_socket, settings.pod_logs_dir)
@@ -87,11 +93,11 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
 
     threading.excepthook = _die
 
-    def allocated() -> None:
+    def on_allocation() -> None:
         wake.set()
         binder.expect()
 
-    _start("kubelet-side", lambda: kubelet_side.follow(allocated))
+    _start("kubelet-side", lambda: kubelet_side.follow(on_allocation))
     _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)
     _start("pod-events", notices.run)
     _start("gpu-watch", gpus.run)
@@ -107,11 +113,11 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     _start("heart", lambda: _give_signs_of_life(agent.pulse, beat))
     deadline.wait_for_signal()
     departure.depart(agent, kube.node_status, deadline)
-    os._exit(0)  # threads hold nothing that needs more than this
+    os._exit(0)  # no thread needs a larger stack
 
 
 def _offer_to_claims(settings: Settings, notices: Notices) -> ClaimOffer:
-    """Use connections of their own: many slices are much to send."""
+    """Start publishing ResourceSlices, on separate connections because publishing takes long."""
     publisher = Publisher(SliceKube(settings.node_name, DRIVER))
     _start("dra-watch", publisher.follow)
     _start("dra-slices", publisher.run)
@@ -119,7 +125,7 @@ def _offer_to_claims(settings: Settings, notices: Notices) -> ClaimOffer:
 
 
 def _carry_tables(settings: Settings, notices: Notices) -> None:
-    """Use connections of their own: a switch of large tables must not keep others waiting."""
+    """Start carrying tables on separate connections, because switching large tables takes long."""
     kube = TablesKube(settings.node_name, settings.namespace)
     links = LinkCarrier(Linkd(settings.linkd_socket, _LINKD_S), notices)
     carrier = TableCarrier(kube, Hcad(settings.hcad_socket), notices, links=links)
@@ -133,7 +139,7 @@ def _start(name: str, body: Callable[[], Never]) -> None:
 
 
 def _die(failure: threading.ExceptHookArgs) -> None:
-    """A thread that ends leaves a node that looks alive: let the supervisor start us again."""
+    """End the process when a thread fails, so that the supervisor restarts it."""
     threading.__excepthook__(failure)
     os._exit(1)
 
@@ -141,6 +147,6 @@ def _die(failure: threading.ExceptHookArgs) -> None:
 def _give_signs_of_life(pulse: Pulse, beat: Callable[[], None]) -> Never:
     while True:
         time.sleep(_BEAT_S)
-        status, _ = health.judge("/healthz", pulse, time.monotonic())
+        status, _ = health.evaluate_probe("/healthz", pulse, time.monotonic())
         if status == http.HTTPStatus.OK:
             beat()

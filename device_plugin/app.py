@@ -1,9 +1,10 @@
 """Composition root of the node agent: ``tessera-device-plugin``.
 
-Three processes of one container. This one only keeps the other two running; it starts no thread, so
-that it can fork at any time, and both share what is imported here. One serves the kubelet and does
-nothing else: while it lives the kubelet goes on admitting pods. The other is the agent, which talks
-to gpud and the API server, and may end, hang and start again.
+The container runs three processes. The supervisor, which is this process, only keeps the other
+two running. It starts no thread, so that it can fork at any time, and the other two share the
+memory of what is imported here. The second process serves the kubelet and does nothing else:
+while it lives the kubelet continues to admit pods. The third process is the agent, a client of
+gpud and the API server, which may end, hang and be restarted.
 """
 
 import ctypes
@@ -30,9 +31,9 @@ from device_plugin.errors import AgentError
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
-_STEADY_S = 30.0  # who lived this long is started again at once
-HUNG_AFTER_S = 30.0  # the third liveness probe, which ends the container, fails after 40 at least
-SETTLED_S = 300.0  # longer than it takes to see that a loop hangs in its first pass
+_STEADY_S = 30.0  # a process that lived this long is restarted at once
+HUNG_AFTER_S = 30.0  # the liveness probe ends the container after 40 at the earliest
+SETTLED_S = 300.0  # longer than it takes to detect that a loop hangs in its first pass
 _LEAVE_S = 30.0  # the kubelet allows the pod 40 seconds
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _FILE_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ +/")  # proc_pid_smaps(5)
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Serve this node's slices until told to stop. Exits with 1 and one line if it cannot."""
+    """Serve this node's slices until SIGTERM; on an error, print one line and exit with 1."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         settings = config.from_environment()
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 class Supervisor:
-    """Starts both processes, and again whichever ends or hangs. Single-threaded."""
+    """Starts the two other processes, and restarts one that ends or hangs. Single-threaded."""
 
     def __init__(
         self,
@@ -67,8 +68,10 @@ class Supervisor:
         self._listener = listener = Listener(str(address), authkey=key)
         self._beats, beat = multiprocessing.Pipe(duplex=False)
         self._stop, self._stop_writer = multiprocessing.Pipe(duplex=False)
-        self._kubelet = Kept("tessera-kubelet", lambda: kubelet_process.run(settings, listener))
-        self._agent = Kept(
+        self._kubelet = ChildProcess(
+            "tessera-kubelet", lambda: kubelet_process.run(settings, listener)
+        )
+        self._agent = ChildProcess(
             "tessera-agent",
             lambda: agent_process.run(settings, address, key, lambda: beat.send(None)),
             hung_after_s,
@@ -76,53 +79,54 @@ class Supervisor:
         self._worked = False
 
     def run(self) -> int:
-        """Return the exit status: 0 when told to stop, 1 if the agent never got to work."""
+        """Run both processes; return 0 after SIGTERM, 1 if the agent never worked."""
         _keep_memory_shared()
         with self._listener:
             return self._keep_both()
 
     def _keep_both(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._told_to_stop)
+            signal.signal(number, self._stop_requested)
         kept = (self._kubelet, self._agent)
         while True:
-            due = self._kubelet.keep(), self._agent.keep(again=self._worked)
+            due = self._kubelet.start_if_due(), self._agent.start_if_due(again=self._worked)
             pauses = [pause for pause in due if pause is not None]
             running = [one.sentinel for one in kept if one.sentinel]
             wait([*running, self._stop, self._beats], min(pauses, default=None))
             if self._stop.poll():
-                self._agent.end(_LEAVE_S)  # it says good-bye while the kubelet is still served
+                self._agent.end(_LEAVE_S)  # it shuts down while the kubelet is still served
                 self._kubelet.end(_LEAVE_S)
                 return 0
             while self._beats.poll():
                 self._beats.recv()
-                self._agent.heard()
+                self._agent.record_heartbeat()
                 self._worked = True
             if (self._agent.has_ended and not self._worked) or self._hangs_for_good():
                 self._kubelet.end(_LEAVE_S)
                 return 1
 
     def _hangs_for_good(self) -> bool:
-        """End an agent that hangs; return whether a new one would, too.
+        """End an agent that hangs; return whether a new one would hang, too.
 
-        One that hangs soon after its start waits for something that is not in it.
+        An agent that hangs soon after its start waits for something outside the process.
         """
         if not self._agent.hangs:
             return False
-        _log.error("the agent gives no sign of life")
+        _log.error("the agent sends no heartbeat")
         self._agent.end(0)
         return self._agent.age_s < self._settled_s
 
-    def _told_to_stop(self, number: int, frame: FrameType | None) -> None:
+    def _stop_requested(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._stop_writer.send(None)
 
 
 def _keep_memory_shared() -> None:
-    """Have this process and those that it forks share what is imported, and keep nothing else.
+    """Share the memory of imported modules with forked processes, and free the rest.
 
-    A collection would write to every object that it looks at, and so copy it. The code that only
-    imports ran is not needed again: pages that equal their file are read from there on demand.
+    A garbage collection would write to every object that it visits, and so copy its page. Code
+    that only imports have run is not needed again: pages that equal their file are dropped, and
+    read again on demand.
     """
     gc.collect()
     gc.freeze()
@@ -132,16 +136,20 @@ def _keep_memory_shared() -> None:
         if "-" in line.partition(" ")[0]:
             found = _FILE_MAPPING.match(line)
             span = (int(found[1], 16), int(found[2], 16)) if found else (0, 0)
-        elif line.split() == ["Anonymous:", "0", "kB"] and span[0]:  # none was written to
+        elif (
+            line.split() == ["Anonymous:", "0", "kB"] and span[0]
+        ):  # none of its pages was written to
             start, end = span
             size = ctypes.c_size_t(end - start)
             libc.madvise(ctypes.c_void_p(start), size, mmap.MADV_DONTNEED)
 
 
-class Kept:
-    """A child process that is started again, after a pause that grows while it dies young.
+class ChildProcess:
+    """A child process that is restarted after it ends.
 
-    It ``hangs`` when it has not been ``heard`` for ``hung_after_s``; None: that is not looked at.
+    The pause before a restart grows while the process ends soon after each start. The process
+    ``hangs`` if it has sent no heartbeat for ``hung_after_s`` seconds; if that is None,
+    heartbeats are not checked.
     """
 
     def __init__(
@@ -150,7 +158,7 @@ class Kept:
         self._name = name
         self._body = body
         self._hung_after_s = hung_after_s
-        self._heard_at = 0.0
+        self._heartbeat_at = 0.0
         self._process: BaseProcess | None = None
         self._started_at = 0.0
         self._due_at = 0.0
@@ -158,35 +166,36 @@ class Kept:
 
     @property
     def sentinel(self) -> int:
-        """Return what becomes ready when it ends; 0: it is not running."""
+        """Return the descriptor that becomes ready when the process ends; 0 if none runs."""
         return self._process.sentinel if self._process is not None else 0
 
     @property
     def has_ended(self) -> bool:
-        """Return whether it was started and is no more."""
+        """Return whether the process was started and has ended."""
         return self._process is not None and self._process.exitcode is not None
 
-    def heard(self) -> None:
-        """Note a sign of life."""
-        self._heard_at = time.monotonic()
+    def record_heartbeat(self) -> None:
+        """Record that the process has just sent a heartbeat."""
+        self._heartbeat_at = time.monotonic()
 
     @property
     def age_s(self) -> float:
-        """Return how long ago it was last started."""
+        """Return the seconds since the process was last started."""
         return time.monotonic() - self._started_at
 
     @property
     def hangs(self) -> bool:
-        """Return whether it runs and has given no sign of life for too long."""
-        silent_s = time.monotonic() - self._heard_at
+        """Return whether the process runs, but its last heartbeat is too old."""
+        silent_s = time.monotonic() - self._heartbeat_at
         runs = self._process is not None and not self.has_ended
         return runs and self._hung_after_s is not None and silent_s >= self._hung_after_s
 
-    def keep(self, *, again: bool = True) -> float | None:
-        """Start it if it is due; return the seconds until there is something to do, None: nothing.
+    def start_if_due(self, *, again: bool = True) -> float | None:
+        """Start the process if it is due.
 
-        The sentinel tells of an end a moment before it has come: then it is found the next time.
-        Without ``again`` one that has ended is left for ``has_ended`` to find.
+        Return the seconds after which this must be called again, or None if it need not be. The
+        sentinel may become ready a moment before the process is seen to have ended; then the
+        next call notices it. Without ``again``, a process that has ended is not restarted.
         """
         now = time.monotonic()
         if self.has_ended:
@@ -202,17 +211,17 @@ class Kept:
         if self._process is None:
             if now < self._due_at:
                 return self._due_at - now
-            self._started_at = self._heard_at = now
+            self._started_at = self._heartbeat_at = now
             self._process = _fork.Process(
                 target=_be_child, args=(os.getpid(), self._name, self._body)
             )
             self._process.start()
         if self._hung_after_s is None:
             return None
-        return max(0.0, self._heard_at + self._hung_after_s - now)
+        return max(0.0, self._heartbeat_at + self._hung_after_s - now)
 
     def end(self, within_s: float) -> None:
-        """Ask it to end, and make it."""
+        """Send SIGTERM to the process; kill it if it does not end within ``within_s`` seconds."""
         if self._process is None:
             return
         self._process.terminate()
@@ -222,7 +231,7 @@ class Kept:
 
 
 def _be_child(parent: int, name: str, body: Callable[[], None]) -> None:
-    """Run ``body`` under a name of its own; it may not outlive the parent."""
+    """Run ``body`` in a process with its own name, which ends when the parent ends."""
     Path("/proc/self/comm").write_text(name)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,7 +1,7 @@
 """Settings of the node agent; the only reader of the environment in this package.
 
-A field made with ``variable`` is read from the environment variable that it names, so that a new
-setting is one new field.
+A field made with ``variable`` is read from the environment variable that it names: to add a
+setting, add a field.
 """
 
 import os
@@ -12,14 +12,17 @@ from typing import Any, Final
 
 from device_plugin.errors import SettingsError
 
-LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed, or was given up
+LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed or counts as failed
 LEAVE_S = 28.0  # the supervisor kills an agent after 30: device_plugin.app
 _METADATA: Final = "variable"
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An environment variable; ``source`` is the field of the pod that the DaemonSet passes."""
+    """An environment variable that sets a field.
+
+    ``source`` is the field of the pod from which the DaemonSet sets the variable.
+    """
 
     name: str
     read: Callable[[str], Any]
@@ -37,8 +40,8 @@ def variable(
 ) -> Any:
     """Declare a dataclass field that an environment variable sets.
 
-    ``read`` makes its value of the text, and raises ValueError: what the text is not. A field
-    without a default is one that the DaemonSet takes from ``source``.
+    ``read`` converts the text to a value, and raises ValueError with what is wrong with the text.
+    The DaemonSet sets a field without a default from ``source``.
     """
     declared = Variable(name, read, empty_is_unset or default is MISSING, source)
     return field(default=default, metadata={_METADATA: declared})
@@ -50,13 +53,13 @@ def _is_true(text: str) -> bool:
 
 def _true_or_false(text: str) -> bool:
     if text not in ("true", "false"):
-        raise ValueError("true or false")
+        raise ValueError("must be true or false")
     return text == "true"
 
 
 def _is_cdi(strategy: str) -> bool:
     if strategy not in ("cdi", "mounts"):
-        raise ValueError("cdi or mounts")
+        raise ValueError("must be cdi or mounts")
     return strategy == "cdi"
 
 
@@ -75,15 +78,15 @@ def _seconds(text: str) -> float:
 
 def _leave_seconds(text: str) -> float:
     seconds = _seconds(text)
-    if not 0 <= seconds <= LEAVE_S:  # NaN neither
-        raise ValueError(f"not 0 to {LEAVE_S:g}")
+    if not 0 <= seconds <= LEAVE_S:  # rejects NaN, too
+        raise ValueError(f"must be 0 to {LEAVE_S:g}")
     return seconds
 
 
 def _up_to(most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) > most:
-            raise ValueError(f"not a number up to {most}")
+            raise ValueError(f"must be a number up to {most}")
         return int(text)
 
     return read
@@ -91,7 +94,7 @@ def _up_to(most: int) -> Callable[[str], int]:
 
 @dataclass(frozen=True, slots=True)
 class Hcas:
-    """A node's HCAs as its pool asks for them; without any ``count`` is 0."""
+    """The HCAs that the node's pool requests; ``count`` is 0 if it requests none."""
 
     count: int = variable("TESSERA_HCAS", _up_to(8), 0)
     functions_per_hca: int = variable("TESSERA_FUNCTIONS_PER_HCA", _up_to(64), 0)
@@ -100,7 +103,7 @@ class Hcas:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where things are on this node. Paths inside the pod equal those on the host."""
+    """Paths and options of this node. Each path is the same inside the pod and on the host."""
 
     node_name: str = variable("NODE_NAME", source="spec.nodeName")
     pod_name: str = variable("POD_NAME", source="metadata.name")
@@ -117,16 +120,19 @@ class Settings:
     listed_within_s: float = variable(
         "TESSERA_LISTED_WITHIN_SECONDS", _seconds, LISTED_WITHIN_S, empty_is_unset=True
     )
-    """From an allocation until the kubelet lists the pod, or has given it up."""
+    """Seconds from an allocation until the kubelet lists the pod, or it counts as failed."""
     hcas: Hcas = Hcas()
     nvidia_smi: bool = variable("TESSERA_NVIDIA_SMI", _true_or_false, default=False)
     """Whether containers get the command nvidia-smi with their slice."""
     leave_s: float = variable("TESSERA_LEAVE_SECONDS", _leave_seconds, LEAVE_S, empty_is_unset=True)
-    """From SIGTERM until the agent ends, at most. Pods that are under way are still admitted."""
+    """The longest time from SIGTERM until the agent ends, in seconds.
+
+    Pods that are already bound are still admitted in this time.
+    """
     metrics: bool = variable("TESSERA_METRICS", _is_true, default=False)
-    """Whether ``/metrics`` is answered beside the probes."""
+    """Whether ``/metrics`` is served on the probes' port."""
     dra: bool = variable("TESSERA_DRA", _is_true, default=False)
-    """Whether GPUs may be given to ResourceClaims."""
+    """Whether the node's GPUs may be allocated to ResourceClaims."""
     dra_extended: bool = variable("TESSERA_DRA_EXTENDED_RESOURCES", _is_true, default=False)
     """Whether DeviceClasses serve extended resources, too."""
 
@@ -136,12 +142,12 @@ class Settings:
 
     @property
     def offer_record(self) -> Path:
-        """Return the file that says what the node offers: beside the builds of libraries."""
+        """Return the path of the offer record, next to the builds of libraries."""
         return self.libraries_dir / "offered.json"
 
     @property
     def hca_dir(self) -> Path:
-        """Return where hcad keeps its socket and its functions' folders."""
+        """Return the directory of hcad's socket and its functions' folders."""
         return self.run_dir / "hca"
 
     @property
@@ -154,12 +160,12 @@ class Settings:
 
     @property
     def registry_dir(self) -> Path:
-        """Return where the kubelet looks for plugins by itself."""
+        """Return the directory in which the kubelet searches for plugins."""
         return self.kubelet_dir / "plugins_registry"
 
     @property
     def plugins_dir(self) -> Path:
-        """Return where plugins of the kubelet have directories of their own."""
+        """Return the directory in which each kubelet plugin has its own directory."""
         return self.kubelet_dir / "plugins"
 
     @property
@@ -169,7 +175,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class ExporterSettings:
-    """Settings of the exporter: whose figures, where they come from, where it listens."""
+    """Settings of the exporter: the node, the source of its figures, and its port."""
 
     node_name: str = variable("NODE_NAME", source="spec.nodeName")
     socket: Path = variable(
@@ -182,23 +188,23 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings that the DaemonSet sets.
 
     Raises:
-        SettingsError: one is missing or is not what it should be.
+        SettingsError: a setting is missing or invalid.
     """
     env = os.environ if environment is None else environment
-    return Settings(hcas=Hcas(**_given(Hcas, env)), **_given(Settings, env))
+    return Settings(hcas=Hcas(**_set_fields(Hcas, env)), **_set_fields(Settings, env))
 
 
 def exporter_from_environment(environment: Mapping[str, str] | None = None) -> ExporterSettings:
     """Read the exporter's settings.
 
     Raises:
-        SettingsError: one is missing or is not what it should be.
+        SettingsError: a setting is missing or invalid.
     """
     env = os.environ if environment is None else environment
-    return ExporterSettings(**_given(ExporterSettings, env))
+    return ExporterSettings(**_set_fields(ExporterSettings, env))
 
 
-def _given(kind: type, env: Mapping[str, str]) -> dict[str, Any]:
+def _set_fields(kind: type, env: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a dataclass that the environment sets. Raises SettingsError."""
     found: dict[str, Any] = {}
     for name, declared in variables(kind).items():
@@ -217,5 +223,5 @@ def _given(kind: type, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def variables(kind: type) -> dict[str, Variable]:
-    """Return the environment variables of a dataclass, by field."""
+    """Return the environment variables that set the fields of a dataclass, by field."""
     return {one.name: one.metadata[_METADATA] for one in fields(kind) if _METADATA in one.metadata}

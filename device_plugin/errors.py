@@ -5,16 +5,16 @@ AgentError
 │   ├── GpudError
 │   ├── HcadError
 │   └── LinkdError
-├── DaemonUnreachable    nobody answers on its socket; worth retrying
+├── DaemonUnreachable    no answer on a daemon's socket; worth retrying
 │   ├── GpudUnreachable
 │   ├── HcadUnreachable
 │   └── LinkdUnreachable
 ├── PodResourcesError    the kubelet did not answer; worth retrying
 ├── KubeletSideLost      the process that serves the kubelet is away; worth retrying
 ├── ClusterError         the API server refused or did not answer; worth retrying
-├── ClaimError           a ResourceClaim cannot be prepared or unprepared; the kubelet asks again
-├── SecondLayerError     the node's links cannot be given rules; the engine's stay
-└── SettingsError        the environment lacks something; the agent does not start
+├── ClaimError           a ResourceClaim cannot be prepared or unprepared; the kubelet retries
+├── SecondLayerError     the rules for the node's links cannot be loaded; the engine's stay
+└── SettingsError        a setting is missing or invalid; the agent does not start
 """
 
 
@@ -52,23 +52,23 @@ class LinkdError(DaemonError):
 
 
 class DaemonUnreachable(AgentError):
-    """No connection to a daemon, or it was lost."""
+    """There is no connection to a daemon, or it was lost."""
 
 
 class GpudUnreachable(DaemonUnreachable):
-    """No connection to gpud, or it was lost."""
+    """There is no connection to gpud, or it was lost."""
 
 
 class HcadUnreachable(DaemonUnreachable):
-    """No connection to hcad, or it was lost."""
+    """There is no connection to hcad, or it was lost."""
 
 
 class LinkdUnreachable(DaemonUnreachable):
-    """No connection to linkd, or it was lost."""
+    """There is no connection to linkd, or it was lost."""
 
 
 class PodResourcesError(AgentError):
-    """The kubelet's pod resources socket did not give an answer."""
+    """The kubelet's pod resources socket did not answer."""
 
 
 class KubeletSideLost(AgentError):
@@ -84,11 +84,11 @@ class ClusterError(AgentError):
 
 
 class ClaimError(AgentError):
-    """What a ResourceClaim was allocated cannot be had now, or not be given back."""
+    """A ResourceClaim cannot be prepared or unprepared now."""
 
 
 class SettingsError(AgentError):
-    """A setting is missing or wrong."""
+    """A setting is missing or invalid."""
 
 
 class SecondLayerError(AgentError):

@@ -1,4 +1,4 @@
-"""The process that serves the kubelet, and nothing else: resources, and ResourceClaims."""
+"""The process that serves the kubelet: extended resources and ResourceClaims."""
 
 import os
 import signal
@@ -26,9 +26,13 @@ from gpu_operator.api.v1alpha1.base import Reason
 
 
 def run(settings: Settings, listener: Listener) -> Never:
-    """Serve until told to stop. Raises OSError when the registry cannot be used."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C: the supervisor stops us
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads: waited for below
+    """Serve until SIGTERM. Raises OSError if the registry cannot be used."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal's Ctrl-C: the supervisor stops this process
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGTERM}
+    )  # blocked in all threads; the main thread waits for it below
     threading.excepthook = _die
     woken = threading.Event()
 
@@ -43,7 +47,7 @@ def run(settings: Settings, listener: Listener) -> Never:
         )
 
     health = HealthService(settings.node_name)
-    server = KubeletServer(resources, settings.listed_within_s, health.tell)
+    server = KubeletServer(resources, settings.listed_within_s, health.update)
     driver = _dra_driver(settings, health, woken) if settings.dra else None
     if driver is not None:
         driver.start()
@@ -55,13 +59,13 @@ def run(settings: Settings, listener: Listener) -> Never:
     server.stop()
     if left is not None:
         left()
-    os._exit(0)  # threads hold nothing that needs more than this
+    os._exit(0)  # no thread needs a larger stack
 
 
 def _dra_driver(settings: Settings, health: HealthService, woken: threading.Event) -> DraServer:
-    """Wire the driver of ResourceClaims, which talks to gpud and the API server by itself.
+    """Make the DRA driver, which has its own connections to gpud and the API server.
 
-    So pods with claims start while the agent does, too.
+    With its own connections, it can prepare claims of pods while the agent is still starting.
     """
     claims = _Claims(settings.node_name)
     directory = str(libraries.install(settings.libraries_dir))
@@ -72,7 +76,7 @@ def _dra_driver(settings: Settings, health: HealthService, woken: threading.Even
         settings.cdi_dir,
         directory,
         nvidia.program_mounts(directory) if settings.nvidia_smi else (),
-        claims.tell,
+        claims.notify,
         woken.set,
     )
     preparer.refresh_files()
@@ -86,7 +90,7 @@ def _dra_driver(settings: Settings, health: HealthService, woken: threading.Even
 
 
 class _Claims:
-    """The API server, from the first claim on: most nodes have none, and a client takes memory."""
+    """Reads claims; it connects to the API server at the first one, as most nodes have none."""
 
     def __init__(self, node_name: str) -> None:
         self._node_name = node_name
@@ -97,8 +101,8 @@ class _Claims:
         """Return a claim, as ``ClaimsKube`` does. Raises ClusterError."""
         return self._client()[0].claim(namespace, name)
 
-    def tell(self, claim: ClaimRef, message: str) -> None:
-        """Put on a claim what it waits for; in the background."""
+    def notify(self, claim: ClaimRef, message: str) -> None:
+        """Post an event on a claim that states what it waits for, in the background."""
         self._client()[1].post_claim(claim, Reason.CLAIM_BLOCKED, message)
 
     def _client(self) -> tuple[ClaimsKube, Notices]:
@@ -112,6 +116,6 @@ class _Claims:
 
 
 def _die(failure: threading.ExceptHookArgs) -> None:
-    """A thread that ends leaves a process that looks alive: let the supervisor start us again."""
+    """End the process when a thread fails, so that the supervisor restarts it."""
     threading.__excepthook__(failure)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""HTTP to whoever can reach the node's pods: probes and metrics, on few short connections."""
+"""An HTTP server for probes and metrics, for few short connections from the cluster."""
 
 import http.server
 import socket
@@ -17,7 +17,7 @@ _TIMEOUT_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a GET gets."""
+    """The answer to a GET request."""
 
     status: int
     body: bytes
@@ -25,24 +25,25 @@ class Answer:
 
 
 def text(status: int, words: str) -> Answer:
-    """Return an answer in words."""
+    """Return an answer in plain text."""
     return Answer(status, words.encode())
 
 
 def exposition(metrics: Collector, accept: str) -> Answer:
-    """Return metrics in the format that ``accept`` asks for: Prometheus's own, or OpenMetrics."""
+    """Return metrics in the format that the Accept header requests: Prometheus's or OpenMetrics."""
     try:
         encode, content_type = choose_encoder(accept)
-    except ValueError:  # a version that is none
+    except ValueError:  # the version is invalid
         encode, content_type = choose_encoder("")
-    # The library's encoder wants of a registry only that it collects.
+    # The library's encoder uses only ``collect`` of a registry.
     return Answer(200, encode(metrics), content_type)  # type: ignore[arg-type,unused-ignore]
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    """A thread for each connection, of which there are few: the oldest makes way for a new one.
+    """An HTTP server with one thread for each connection.
 
-    Every pod of the cluster can connect, and one that says nothing must keep nobody out.
+    Beyond a limit, a new connection closes the oldest one. Every pod of the cluster can connect,
+    and an idle connection must not block others.
     """
 
     request_queue_size = 128
@@ -67,13 +68,14 @@ class _Server(http.server.ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks off is nobody's concern."""
+        """Ignore a broken connection."""
 
 
 def server(port: int, answer: Callable[[str, str], Answer]) -> http.server.ThreadingHTTPServer:
     """Return a server bound to ``port`` (0: any) on all addresses.
 
-    ``answer`` gets the path of a GET, without its query, and its Accept header; on any thread.
+    ``answer`` is called with the path of a GET, without its query, and its Accept header; on any
+    thread.
 
     Raises:
         OSError: the port is taken.

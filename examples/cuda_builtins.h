@@ -1,6 +1,6 @@
-/* What a .cu file needs from CUDA's headers when clang compiles it without a CUDA SDK
- * (-nocudainc): the attributes, and clang's own threadIdx, blockIdx, blockDim, gridDim.
- * With nvcc, or clang beside an SDK, this file is empty. */
+/* Replaces CUDA's headers when clang compiles a .cu file without a CUDA SDK (-nocudainc): defines
+ * the attributes, and includes clang's threadIdx, blockIdx, blockDim and gridDim.
+ * With nvcc, or with clang and an SDK, this file is empty. */
 #if defined(__clang__) && !defined(__CUDACC__)
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))

@@ -1,4 +1,4 @@
-/* saxpy.ptx through the driver API. Exit status: 0 verified, 1 a result is wrong or CUDA failed.
+/* Runs saxpy.ptx through the driver API. Exit status: 0 verified, 1 wrong result or CUDA error.
  *
  *   gcc first_kernel.c -I"$CUDA_INCLUDE" -L"$(tessera libdir)" -lcuda -o first_kernel
  */

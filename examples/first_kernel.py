@@ -27,7 +27,7 @@ options = ProgramOptions(std="c++17", arch=f"sm_{major}{minor}")
 module = Program(SOURCE, code_type="c++", options=options).compile("ptx")  # not "cubin"
 kernel = module.get_kernel("scale")
 
-buffer = LegacyPinnedMemoryResource().allocate(4 * COUNT)  # host memory that kernels reach too
+buffer = LegacyPinnedMemoryResource().allocate(4 * COUNT)  # host memory that kernels access
 values = np.from_dlpack(buffer).view(np.float32)
 values[:] = np.arange(COUNT)
 

@@ -1,5 +1,5 @@
 /* C = A * B for row-major m x k and k x n matrices: the textbook kernel, one thread per element
- * of C, no shared memory. Launch with blocks of 32 x 8. Compiled without a CUDA SDK:
+ * of C, without shared memory. Launch it with blocks of 32 x 8. Compiled without a CUDA SDK:
  *
  *   clang-14 -S -O3 -x cuda --cuda-device-only -nocudainc -nocudalib \
  *     --cuda-gpu-arch=sm_80 sgemm.cu -o sgemm.ptx

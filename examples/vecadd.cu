@@ -1,4 +1,4 @@
-/* c = a + b. Compiled without a CUDA SDK, by the open tool chain alone:
+/* c = a + b. Compiled without a CUDA SDK, with clang only:
  *
  *   clang-14 -S -O3 -x cuda --cuda-device-only -nocudainc -nocudalib \
  *     --cuda-gpu-arch=sm_80 vecadd.cu -o vecadd.ptx

@@ -1,9 +1,9 @@
 """c = a + b on a GPU or a MIG slice, for any CUDA device: cuda.core, numpy and one PTX file.
 
-The first half of the vectors travels from ordinary (pageable) host memory on one stream, the
+The first half of the vectors is copied from ordinary (pageable) host memory on one stream, the
 second half from page-locked memory on another. Every element of the result is compared with
-numpy's. Exit status: 0 verified, 1 a result is wrong or CUDA failed, 2 no usable CUDA device or
-a command line that makes no sense.
+numpy's. Exit status: 0 verified, 1 wrong result or CUDA error, 2 no usable CUDA device or
+invalid command line.
 """
 
 import argparse
@@ -33,7 +33,7 @@ EXPECTED = {"add": np.add, "sub": np.subtract}
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One half of the work: its stream, host buffers in, device buffers, host buffer out."""
+    """One half of the vectors: its stream, and its inputs and output in host and device memory."""
 
     stream: Stream
     host: tuple[Buffer, Buffer, Buffer]
@@ -44,19 +44,19 @@ class Half:
 
 
 def pageable(count: int) -> tuple[Buffer, np.ndarray]:
-    """Host memory as numpy allocates it."""
+    """Allocate pageable host memory with numpy."""
     array = np.empty(count, np.float32)
     return Buffer.from_handle(array.ctypes.data, array.nbytes, owner=array), array
 
 
-def pinned(count: int) -> tuple[Buffer, np.ndarray]:
-    """Page-locked host memory, allocated by the driver."""
+def allocate_pinned(count: int) -> tuple[Buffer, np.ndarray]:
+    """Allocate page-locked host memory with the driver."""
     buffer = LegacyPinnedMemoryResource().allocate(4 * count)
     return buffer, np.from_dlpack(buffer).view(np.float32)
 
 
 def prepare(device: Device, count: int, host_memory, random: np.random.Generator) -> Half:
-    """Allocate one half, fill its inputs and make the output something the kernel must replace."""
+    """Allocate one half, and fill its inputs; its output is NaN until the kernel replaces it."""
     stream = device.create_stream()
     host, arrays = zip(*(host_memory(count) for _ in range(3)), strict=True)
     random.random(out=arrays[0], dtype=np.float32)
@@ -69,7 +69,7 @@ def prepare(device: Device, count: int, host_memory, random: np.random.Generator
 
 
 def compute(half: Half, kernel: Kernel, seconds: float) -> int:
-    """Copy in and launch, asynchronously; with ``seconds`` keep launching that long.
+    """Copy the inputs and launch the kernel, asynchronously; repeat launches for ``seconds``.
 
     Returns the number of launches.
     """
@@ -89,7 +89,7 @@ def compute(half: Half, kernel: Kernel, seconds: float) -> int:
 
 
 def verify(halves: list[Half], operation: str) -> tuple[int, str]:
-    """Return how many elements are wrong and a line about the first of them."""
+    """Return the number of wrong elements, and a message about the first of them."""
     wrong, first, offset = 0, "", 0
     for half in halves:
         a, b, c = half.arrays
@@ -104,7 +104,7 @@ def verify(halves: list[Half], operation: str) -> tuple[int, str]:
 
 
 def describe(device: Device) -> None:
-    """Print what the program was given."""
+    """Print the device's name, UUID, multiprocessors and memory."""
     properties = device.properties
     status, free, total = driver.cuMemGetInfo()
     if status != driver.CUresult.CUDA_SUCCESS:
@@ -117,21 +117,21 @@ def describe(device: Device) -> None:
 
 
 def run(device: Device, options: argparse.Namespace) -> int:
-    """Do the work and return the exit status."""
+    """Compute on the device and verify the result; return the exit status."""
     describe(device)
     kernel = ObjectCode.from_ptx(str(options.ptx)).get_kernel("vecadd")
     random = np.random.default_rng(options.seed)
     counts = (options.n // 2, options.n - options.n // 2)
     halves = [
         prepare(device, count, memory, random)
-        for count, memory in zip(counts, (pageable, pinned), strict=True)
+        for count, memory in zip(counts, (pageable, allocate_pinned), strict=True)
         if count
     ]
     launches = sum(
         compute(half, kernel, options.seconds if half is halves[-1] else 0) for half in halves
     )
 
-    # The first stream waits for the others on the device, then brings everything back in order.
+    # The first stream waits for the others on the device, then copies all results back in order.
     back = halves[0].stream
     for half in halves[1:]:
         back.wait(half.computed)
@@ -153,7 +153,7 @@ def run(device: Device, options: argparse.Namespace) -> int:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line; an impossible value ends the program with status 2."""
+    """Parse the command line; an invalid value ends the program with status 2."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=1 << 24, help="elements (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=0, help="keep launching for this long")
@@ -174,7 +174,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run with the first CUDA device."""
+    """Run on the first CUDA device; return the exit status."""
     options = parse()
     try:
         device = Device(0)

@@ -1,1 +1,1 @@
-"""What a user's pool says of its GPUs and programs read: one document, the same at every hop."""
+"""The facts that a user's pool sets for its GPUs, in one document that all components pass on."""

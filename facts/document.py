@@ -1,12 +1,13 @@
-"""The facts of a GPU: what its pool says of it that programs read.
+"""The facts of a GPU: properties that its pool sets and that programs can read.
 
-The operator writes them into the GPU object, the node agent passes them on, gpud checks them, keeps
-them in its journal and reports them; NVML, workers and the command line read attributes. A fact is
-added here, in the pool that sets it (``GPUPoolSpec.facts``), and where it is read.
+The operator writes the facts into the GPU object, and the node agent passes them on. gpud checks
+them, keeps them in its journal and reports them. NVML, workers and the command line read the
+attributes. To add a fact, add it here, in the pool that sets it (``GPUPoolSpec.facts``), and
+where it is read.
 
-In every one of these places the facts are fields of the GPU's entry, beside its UUID and its board.
-A fact that has its default is not written, so a program of the version before, which refuses what
-it does not know, reads an entry until a pool sets a new fact (docs/versioning.md).
+In each of these places the facts are fields of the GPU's entry, next to its UUID and its board.
+A fact with its default value is not written, so a program of the previous version, which refuses
+unknown fields, can read an entry until a pool sets a new fact (docs/versioning.md).
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from facts import fields
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """What a pool says of each of its GPUs; the defaults are those of a pool that says nothing."""
+    """The facts that a pool sets for each of its GPUs; a pool that sets none has the defaults."""
 
     topology: str = fields.text(
         "flat", 1024, "The pool's topology, or its customTopology as one line."
@@ -27,7 +28,7 @@ class GpuFacts:
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> Self:
-        """Read what ``to_json`` returned, here or elsewhere.
+        """Read facts from the result of ``to_json``, which another process may have sent.
 
         Raises:
             fields.FactsError: a field is unknown, of another type or beyond its bounds.
@@ -38,9 +39,9 @@ class GpuFacts:
 
     @classmethod
     def split(cls, entry: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
-        """Return an entry without its facts, and these.
+        """Divide an entry into its other fields and its facts.
 
-        What is no fact stays in the entry, whose reader knows the other fields.
+        The reader of the entry checks the other fields.
 
         Raises:
             fields.FactsError: a fact is of another type or beyond its bounds.
@@ -49,7 +50,7 @@ class GpuFacts:
         return rest, cls.from_json({k: v for k, v in entry.items() if k in DECLARED})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts that do not have their default."""
+        """Return the facts that differ from their default."""
         values = ((field, getattr(self, name)) for name, field in DECLARED.items())
         return {field.name: value for field, value in values if value != field.default}
 
@@ -57,7 +58,7 @@ class GpuFacts:
 DECLARED: Final[Mapping[str, "dataclasses.Field[Any]"]] = {
     field.name: field for field in dataclasses.fields(GpuFacts)
 }
-"""The facts that there are, by name."""
+"""The declared facts of a GPU, by name."""
 
 DEFAULT_FACTS: Final = GpuFacts()
-"""Those of a pool that sets none."""
+"""The facts of a pool that sets none."""

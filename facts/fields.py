@@ -1,7 +1,7 @@
-"""Fields of a document of facts: their bounds, and the check of a value that came from outside.
+"""Fields of a document of facts: their bounds, and the validation of untrusted values.
 
-A field is declared by ``text``, ``number`` or ``flag``, which say what a value may be. The bounds
-are the same in the schema of GPU objects and in what gpud accepts.
+A field is declared by ``text``, ``number`` or ``flag``, which set its bounds. The bounds are the
+same in the schema of GPU objects and in gpud's checks.
 """
 
 import dataclasses
@@ -13,12 +13,12 @@ _KEY: Final = "facts"
 
 
 class FactsError(ValueError):
-    """A document that is none of facts; names the field and what is wrong with it."""
+    """An invalid document of facts; names the field and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a value may be: of a text ``least`` and ``most`` characters, of a number its range."""
+    """Bounds of a value: the least and greatest length of a text in characters, or of a number."""
 
     kind: type
     least: int
@@ -26,7 +26,7 @@ class Bounds:
     description: str
 
     def problem(self, value: object) -> str:
-        """Return what is wrong with a value; empty: nothing."""
+        """Return what is wrong with a value; empty if it is valid."""
         if type(value) is not self.kind:
             return f"is not {self.kind.__name__}"
         if isinstance(value, str):
@@ -39,28 +39,28 @@ class Bounds:
 
 
 def text(default: str, longest: int, description: str) -> Any:
-    """Declare a text of printable characters; it may be empty if the default is."""
+    """Declare a text of printable characters; it may be empty only if the default is empty."""
     return _declare(default, Bounds(str, min(1, len(default)), longest, description))
 
 
 def number(default: int, least: int, most: int, description: str) -> Any:
-    """Declare an integer."""
+    """Declare an integer from ``least`` to ``most``."""
     return _declare(default, Bounds(int, least, most, description))
 
 
 def flag(description: str) -> Any:
-    """Declare a Boolean, which is false unless a pool sets it."""
+    """Declare a Boolean, false unless a pool sets it."""
     return _declare(False, Bounds(bool, 0, 1, description))
 
 
 def bounds_of(field: "dataclasses.Field[Any]") -> Bounds:
-    """Return what a declared field may be."""
+    """Return the bounds of a declared field."""
     bounds: Bounds = field.metadata[_KEY]
     return bounds
 
 
 def check(fields: Mapping[str, "dataclasses.Field[Any]"], document: Mapping[str, object]) -> None:
-    """Check a document that came from outside against the fields that there are.
+    """Check an untrusted document against the declared fields.
 
     Raises:
         FactsError: a field is unknown, of another type or beyond its bounds.

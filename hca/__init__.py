@@ -1,1 +1,3 @@
-"""RDMA: a simulated host channel adapter, its daemon, and the libraries that programs load."""
+"""The simulated host channel adapter (HCA): its daemon hcad, and the libraries that programs
+load.
+"""

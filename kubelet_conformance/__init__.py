@@ -1,1 +1,1 @@
-"""Does a device plugin or a DRA driver keep the kubelet's contract? (docs/conformance.md)"""
+"""Checks of the kubelet's contract for a device plugin or DRA driver (docs/conformance.md)."""

@@ -1,8 +1,8 @@
-"""As much of an API server as a DRA driver needs: objects in memory, list, watch and write.
+"""A minimal API server for a DRA driver: objects in memory, list, watch and write.
 
-Any resource of any group can be kept; nothing is validated, converted or defaulted. It speaks JSON,
-also to clients that would rather have another encoding, and reads protobuf where Go's clients
-send nothing else (``protobuf``).
+It stores any resource of any group, and validates, converts and defaults nothing. It answers in
+JSON, even if a client prefers another encoding, and reads protobuf where Go's clients send
+nothing else (``protobuf``).
 """
 
 import http.server
@@ -18,8 +18,8 @@ import yaml
 from kubelet_conformance import protobuf
 
 _WATCH_S = 30.0
-_END_S = 0.02  # until it notices that it is to end
-_CORE, _GROUP = 2, 3  # how many parts of a path come before the namespace or the resource: /api/v1
+_END_S = 0.02  # until the server notices that it must stop
+_CORE, _GROUP = 2, 3  # number of path parts before the namespace or the resource: /api/v1
 _LISTS = {
     "nodes": "NodeList",
     "resourceclaims": "ResourceClaimList",
@@ -27,13 +27,16 @@ _LISTS = {
     "deviceclasses": "DeviceClassList",
     "pods": "PodList",
 }
-"""What a list of them is called; a client in Go takes no other word."""
+"""The ``kind`` of the list of each resource; a Go client accepts no other."""
 Key = tuple[str, str, str]
-"""Resource with its group and version, namespace, name."""
+"""The key of an object: its resource with group and version, its namespace, its name."""
 
 
 class ApiServer:
-    """Use as a context manager; ``url`` serves without TLS and without asking who it is."""
+    """A running API server; ``url`` serves without TLS and without authentication.
+
+    The object is a context manager, which starts and stops the server.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -53,11 +56,11 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Return where it is."""
+        """Return the server's URL."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def kubeconfig(self) -> dict[str, Any]:
-        """Return a configuration file for a client."""
+        """Return the content of a kubeconfig file for a client of this server."""
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -68,7 +71,7 @@ class ApiServer:
         }
 
     def put(self, resource: str, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
-        """Create an object, or replace it."""
+        """Create an object of a resource, or replace the existing one; return what is stored."""
         with self._changed:
             meta = dict(body.get("metadata", {}))
             if "name" not in meta:
@@ -87,18 +90,18 @@ class ApiServer:
             )
 
     def get(self, resource: str, name: str, namespace: str = "") -> dict[str, Any] | None:
-        """Return an object, if it is there."""
+        """Return the object with this name, or None if there is none."""
         with self._changed:
             return self._objects.get((resource, namespace, name))
 
     def delete(self, resource: str, name: str, namespace: str = "") -> dict[str, Any] | None:
-        """Delete an object; return what it was."""
+        """Delete the object with this name and return it; return None if there is none."""
         with self._changed:
             gone = self._objects.pop((resource, namespace, name), None)
             return gone and self._note("DELETED", (resource, namespace, name), dict(gone))
 
     def all(self, resource: str, namespace: str = "") -> list[dict[str, Any]]:
-        """Return all objects of a kind, of one namespace or of all."""
+        """Return all objects of a resource, in one namespace or, without a namespace, in all."""
         with self._changed:
             return [
                 one
@@ -112,7 +115,7 @@ class ApiServer:
             return self._version
 
     def watch(self, resource: str, namespace: str, since: int) -> Iterator[dict[str, Any]]:
-        """Yield changes after a version, for a while."""
+        """Yield the changes to a resource's objects after version ``since``, for a while."""
         while True:
             with self._changed:
                 if not self._changed.wait_for(lambda: self._version > since, _WATCH_S):  # noqa: B023
@@ -134,7 +137,7 @@ class ApiServer:
 
 
 def _merge(old: Any, new: Any) -> Any:
-    """JSON merge patch (RFC 7386)."""
+    """Return ``old`` with a JSON merge patch applied to it (RFC 7386)."""
     if not isinstance(new, dict):
         return new
     base = dict(old) if isinstance(old, dict) else {}
@@ -146,8 +149,8 @@ def _merge(old: Any, new: Any) -> Any:
     return base
 
 
-def _selected(one: dict[str, Any], selector: str) -> bool:
-    """Return whether an object has these values (fieldSelector, equality only)."""
+def _matches(one: dict[str, Any], selector: str) -> bool:
+    """Return whether an object matches a field selector (equality only)."""
     for term in filter(None, selector.split(",")):
         path, _, value = term.partition("=")
         found: Any = one
@@ -172,7 +175,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noq
             else:
                 version = str(api.version())
                 items = api.all(resource, namespace)
-                items = [o for o in items if _selected(o, query.get("fieldSelector", ""))]
+                items = [o for o in items if _matches(o, query.get("fieldSelector", ""))]
                 group, _, plural = resource.rpartition("/")
                 head = {"kind": _LISTS.get(plural, "List"), "apiVersion": group}
                 self._answer(
@@ -234,7 +237,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noq
             return found if isinstance(found, dict) else {}
 
         def _watch(self, resource: str, namespace: str, query: dict[str, str]) -> None:
-            if "sendInitialEvents" in query:  # streaming lists: the client lists instead
+            if "sendInitialEvents" in query:  # not a streaming list: the client lists instead
                 self._answer(422, _status(422, "Invalid", "sendInitialEvents is not supported"))
                 return
             self.send_response(200)
@@ -243,7 +246,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noq
             self.end_headers()
             since = int(query.get("resourceVersion") or api.version())
             for event in api.watch(resource, namespace, since):
-                if _selected(event["object"], query.get("fieldSelector", "")):
+                if _matches(event["object"], query.get("fieldSelector", "")):
                     line = json.dumps(event).encode() + b"\n"
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
                     self.wfile.flush()
@@ -266,7 +269,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noq
         def handle_one_request(self) -> None:
             try:
                 super().handle_one_request()
-            except OSError:  # the client went away: no news
+            except OSError:  # the client closed the connection, which is not an error
                 self.close_connection = True
             except ValueError as err:
                 self._answer(400, _status(400, "BadRequest", str(err)))

@@ -1,4 +1,4 @@
-"""A DRA driver as kubelet and scheduler have it: its service, its slices, its claims."""
+"""What the kubelet and the scheduler see of a DRA driver: its service, slices and claims."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ SERVICE = "v1.DRAPlugin"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device by the names that a claim's status has for it."""
+    """The place of a device, with the names that a claim's status uses."""
 
     pool: str
     device: str
@@ -28,14 +28,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim that was allocated; ``request`` is the one request in it."""
+    """An allocated ResourceClaim; ``request`` is its only request."""
 
     name: str
     uid: str
     request: str = "one"
 
     def message(self) -> pb.Claim:
-        """Return it as the kubelet names it."""
+        """Return the claim as the kubelet passes it to a driver."""
         return pb.Claim(namespace=NAMESPACE, uid=self.uid, name=self.name)
 
 
@@ -45,7 +45,7 @@ def slices(api: ApiServer, driver: str) -> list[dict[str, Any]]:
 
 
 def complete(found: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether every pool has all of its slices, of its newest generation."""
+    """Return whether every pool in ``found`` has all slices of its newest generation."""
     pools: dict[str, list[Mapping[str, Any]]] = {}
     for one in found:
         pools.setdefault(one["spec"]["pool"]["name"], []).append(one["spec"]["pool"])
@@ -58,7 +58,7 @@ def complete(found: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def places(found: Sequence[Mapping[str, Any]]) -> list[Place]:
-    """Return the devices of slices that a plain claim can be given, in their order."""
+    """Return the devices in these slices that a plain claim can be allocated, in their order."""
     return [
         Place(one["spec"]["pool"]["name"], device["name"])
         for one in found
@@ -68,7 +68,7 @@ def places(found: Sequence[Mapping[str, Any]]) -> list[Place]:
 
 
 def allocate(api: ApiServer, driver: str, place: Place) -> Claim:
-    """Make a claim and allocate it, as the scheduler does."""
+    """Create a claim and allocate the device at ``place`` to it, as the scheduler does."""
     name = f"claim-{uuid.uuid4().hex[:8]}"
     exactly = {"deviceClassName": "conformance", "allocationMode": "ExactCount", "count": 1}
     result = {"request": "one", "driver": driver, "pool": place.pool, "device": place.device}
@@ -88,18 +88,18 @@ def allocate(api: ApiServer, driver: str, place: Place) -> Claim:
 
 
 def free(api: ApiServer, claim: Claim) -> None:
-    """Delete a claim, as its owner does when the pod is gone."""
+    """Delete a claim, as the claim's owner does when the pod is gone."""
     api.delete(CLAIMS, claim.name, NAMESPACE)
 
 
 def prepare(driver: DraDriver, *claims: Claim) -> Mapping[str, pb.NodePrepareResourceResponse]:
-    """Prepare claims for a pod that starts. Raises Refusal."""
+    """Prepare claims for a starting pod. Raises Refusal."""
     request = pb.NodePrepareResourcesRequest(claims=[claim.message() for claim in claims])
     return dict(_call(driver, "NodePrepareResources", request).claims)
 
 
 def unprepare(driver: DraDriver, *claims: Claim) -> Mapping[str, pb.NodeUnprepareResourceResponse]:
-    """Take back claims of a pod that has ended. Raises Refusal."""
+    """Unprepare claims of a pod that has ended. Raises Refusal."""
     request = pb.NodeUnprepareResourcesRequest(claims=[claim.message() for claim in claims])
     return dict(_call(driver, "NodeUnprepareResources", request).claims)
 

@@ -1,8 +1,9 @@
-"""A kubelet without pods: its directories, its registration, and what it would know of devices.
+"""A simulated kubelet without pods: its directories, registrations, and device manager.
 
-It does what kubelet 1.36 does where a plugin can tell (pkg/kubelet/cm/devicemanager and
-pkg/kubelet/pluginmanager): when it starts it empties ``device-plugins``, so that plugins notice;
-a plugin that registers is dialled at once; a socket in ``plugins_registry`` is asked who it is.
+As far as a plugin can observe, it acts as kubelet 1.36 does (pkg/kubelet/cm/devicemanager and
+pkg/kubelet/pluginmanager). At its start it empties ``device-plugins``, so that plugins notice
+the start. It connects at once to a plugin that registers. It queries each socket in
+``plugins_registry`` for the plugin's name.
 """
 
 import re
@@ -30,7 +31,7 @@ from kubelet_conformance.resource import Refusal, Resource
 
 VERSION = "v1beta1"
 DRA = "DRAPlugin"
-_LOOK_S = 0.1  # the kubelet has inotify; a look ten times a second is as good for a test
+_LOOK_S = 0.1  # the kubelet uses inotify; polling ten times a second is equivalent for a test
 _INFO_S = 10.0
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -40,7 +41,7 @@ MAX_DEVICE_ID = 63
 
 @dataclass(frozen=True, slots=True)
 class DraDriver:
-    """A driver that the registry has told of."""
+    """A DRA driver that the kubelet found in the plugin registry."""
 
     name: str
     endpoint: Path
@@ -48,7 +49,7 @@ class DraDriver:
 
 
 class SimulatedKubelet:
-    """Use as a context manager, or ``start`` and ``stop`` it. Thread-safe."""
+    """A simulated kubelet: a context manager, which starts and stops it. Thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -59,10 +60,10 @@ class SimulatedKubelet:
         for each in (self.device_plugins, self.registry, self.plugins, self.pod_resources):
             each.mkdir(parents=True, exist_ok=True)
         self.held: dict[str, list[str]] = {}
-        """Device ids by resource that a pod has: what the pod resources API tells."""
+        """The device ids that the pod resources API lists for its one pod, by resource."""
         self.refuse_lists = False
         self.refused: list[str] = []
-        """Registrations that a kubelet would not have accepted, with the reason."""
+        """The registrations that the kubelet refused, each with the reason."""
         self._changed = threading.Condition()
         self._resources: dict[str, Resource] = {}
         self._drivers: dict[str, DraDriver] = {}
@@ -72,7 +73,7 @@ class SimulatedKubelet:
         self._looker: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin anew, as a kubelet that was restarted."""
+        """Start without registrations, as a kubelet does when it is restarted."""
         for entry in self.device_plugins.iterdir():
             if not stat.S_ISDIR(entry.lstat().st_mode):
                 entry.unlink(missing_ok=True)
@@ -87,7 +88,7 @@ class SimulatedKubelet:
         self._looker.start()
 
     def stop(self) -> None:
-        """Hang up on every plugin and forget them."""
+        """Close all connections to plugins, and forget the plugins."""
         self._stopping.set()
         if self._looker is not None:
             self._looker.join()
@@ -101,17 +102,17 @@ class SimulatedKubelet:
             self._changed.notify_all()
 
     def resources(self) -> dict[str, Resource]:
-        """Return what is registered and whose stream has not ended."""
+        """Return the registered resources whose plugin still sends lists."""
         with self._changed:
             return {name: one for name, one in self._resources.items() if not one.ended}
 
     def drivers(self) -> dict[str, DraDriver]:
-        """Return the DRA drivers whose sockets are there."""
+        """Return the DRA drivers whose sockets exist."""
         with self._changed:
             return dict(self._drivers)
 
     def wait(self, condition: Callable[["SimulatedKubelet"], bool], within_s: float) -> bool:
-        """Return whether the condition came true in time."""
+        """Return whether the condition became true within ``within_s`` seconds."""
         deadline = time.monotonic() + within_s
         while not condition(self):
             left = deadline - time.monotonic()
@@ -124,7 +125,7 @@ class SimulatedKubelet:
     def Register(  # noqa: N802 (kubelet API)
         self, request: dp.RegisterRequest, context: grpc.ServicerContext
     ) -> dp.Empty:
-        """Accept what a kubelet accepts, and dial it before the answer, as a kubelet does."""
+        """Check a registration as a kubelet does, and connect to the plugin before answering."""
         problem = ""
         if request.version != VERSION:
             problem = f"version {request.version!r} is not {VERSION}"
@@ -144,7 +145,7 @@ class SimulatedKubelet:
     def List(  # noqa: N802
         self, request: pr.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> pr.ListPodResourcesResponse:
-        """Return one pod, with everything that ``held`` names."""
+        """Return one pod, to which the devices in ``held`` are allocated."""
         if self.refuse_lists:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         response = pr.ListPodResourcesResponse()
@@ -190,7 +191,7 @@ class SimulatedKubelet:
         return ""
 
     def _look(self) -> None:
-        """Find sockets in the registry that are new, and those that have gone."""
+        """Handle sockets that are new in the registry, and sockets that were removed."""
         while not self._stopping.wait(_LOOK_S):
             there = {}
             for path in self.registry.rglob("*"):
@@ -215,7 +216,7 @@ class SimulatedKubelet:
             gone.close()
 
     def _ask(self, path: Path) -> str:
-        """Ask a socket of the registry who it is; return its name."""
+        """Query a plugin's name at its socket in the registry."""
         name = ""
         with grpc.insecure_channel(f"unix:{path}") as channel:
             stub = reg_grpc.RegistrationStub(channel)
@@ -225,14 +226,14 @@ class SimulatedKubelet:
                 problem = self._take(info, path)
                 if problem:
                     self.refused.append(problem)
-                told = reg.RegistrationStatus(plugin_registered=not problem, error=problem)
-                stub.NotifyRegistrationStatus(told, timeout=_INFO_S)
+                status = reg.RegistrationStatus(plugin_registered=not problem, error=problem)
+                stub.NotifyRegistrationStatus(status, timeout=_INFO_S)
             except grpc.RpcError as err:
                 self.refused.append(f"{path.name}: {err}")
         return name
 
     def _here(self, endpoint: Path) -> Path:
-        """Return where a path below /var/lib/kubelet, as the plugin names it, is for us."""
+        """Translate a path below /var/lib/kubelet to the simulated kubelet's directory."""
         if endpoint.is_relative_to(KUBELET):
             return self.directory / endpoint.relative_to(KUBELET)
         return endpoint
@@ -255,7 +256,7 @@ class SimulatedKubelet:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Return whether the kubelet takes a name (IsExtendedResourceName of Kubernetes)."""
+    """Return whether the kubelet accepts a resource name (IsExtendedResourceName of Kubernetes)."""
     domain, slash, rest = name.partition("/")
     if not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
         return False
@@ -264,7 +265,7 @@ def is_extended_resource(name: str) -> bool:
 
 
 def listens(path: Path) -> bool:
-    """Return whether somebody accepts connections at a socket."""
+    """Return whether a process accepts connections at a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_INFO_S)
         try:

@@ -1,6 +1,7 @@
 """The table of results: ``python -m kubelet_conformance.matrix NAME=report.json ...``.
 
-Rows are the checks in their order, by the first line of each; columns are those who were judged.
+Each row is a check, in order, described by the first line of its docstring; each column is a
+plugin.
 """
 
 import ast
@@ -16,7 +17,7 @@ _WORDS = {"passed": "yes", "failed": "**no**", "skipped": "–", "": ""}
 
 
 def checks() -> dict[str, str]:
-    """Return what each check says, by its name, in order."""
+    """Return the description of each check by the check's name, in the order of the checks."""
     found = {}
     for file in _FILES:
         for node in ast.parse((SUITE / file).read_text()).body:
@@ -26,7 +27,7 @@ def checks() -> dict[str, str]:
 
 
 def table(reports: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
-    """Return the table as Markdown, with the reasons of what is not plain "yes" below it."""
+    """Return the table as Markdown, with the reasons of results other than "yes" below it."""
     reasons: list[str] = []
     rows = [f"| check | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
     outcomes = {name: {one["check"]: one for one in results} for name, results in reports.items()}
@@ -42,12 +43,15 @@ def table(reports: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
             cells.append(cell)
         if any(cells):
             rows.append(f"| {says} | {' | '.join(cells)} |")
-    notes = [f"{number}. {_escaped(text)}" for number, text in enumerate(reasons, 1)]
+    notes = [f"{number}. {_escape(text)}" for number, text in enumerate(reasons, 1)]
     return "\n".join([*rows, "", *notes]) + "\n"
 
 
 def answers(markdown: str) -> dict[str, dict[str, str]]:
-    """Return "yes", "no", "–" or "" by column and check, as a table in a document has them."""
+    """Return the result of each check, by column and check, from the table in a Markdown document.
+
+    A result is "yes", "no", "–" or "".
+    """
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     (head,) = [line for line in lines if line.startswith("| check |")]
     names = [cell.strip() for cell in head.strip("|").split("|")][1:]
@@ -61,12 +65,12 @@ def answers(markdown: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("<", "&lt;").replace("|", "\\|")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table of the reports that are named; return an exit status."""
+    """Print the table for the reports in ``arguments``; return an exit status."""
     reports = {}
     for argument in arguments:
         name, given, path = argument.partition("=")

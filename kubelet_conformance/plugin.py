@@ -1,9 +1,9 @@
-"""The pytest plugin: options, what the checks are given, and the report.
+"""The pytest plugin: options, fixtures of the checks, and the report.
 
     pytest --kubelet-conformance-plugin 'my-device-plugin --flags'
     pytest --kubelet-conformance-driver 'my-dra-driver --kubeconfig $KUBECONFIG'
 
-Loaded by every pytest of an environment that has it, so it imports what it needs when it is asked.
+Every pytest run loads it if it is installed, so it imports its dependencies only when needed.
 """
 
 import json
@@ -35,7 +35,7 @@ _CONFIG: list[pytest.Config] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options; without the first or the second nothing of this happens."""
+    """Add the options; without a plugin's or a driver's command, nothing else happens."""
     group = parser.getgroup("kubelet-conformance", "does a plugin keep the kubelet's contract?")
     for name, text in (
         ("plugin", "a device plugin: a line for the shell; $KUBELET_DIR is set"),
@@ -61,12 +61,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def option(config: pytest.Config, name: str) -> Any:
-    """Return what an option of ours was given."""
+    """Return the value of one of this plugin's options."""
     return config.getoption(f"{_PREFIX}{name}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run the checks where no other test is named."""
+    """Let pytest run the checks if the command line names no other test."""
     if not (option(config, "plugin") or option(config, "driver")):
         return
     config.stash[_RESULTS] = []
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note each check's outcome; an error before the check itself is a failure of it."""
+    """Record each check's outcome; an error in its setup counts as a failure."""
     if not _CONFIG or _RESULTS not in _CONFIG[0].stash:
         return
     if report.when != "call" and report.outcome == "passed":
@@ -93,7 +93,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the report."""
+    """Write the report of all checks' outcomes, if it was requested."""
     config = session.config
     if _RESULTS in config.stash and (path := option(config, "report")):
         Path(path).write_text(json.dumps({"results": config.stash[_RESULTS]}, indent=1) + "\n")
@@ -107,7 +107,10 @@ def _crash(report: pytest.TestReport) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """A kubelet, and the process that is judged; ``timeout_s`` is for one answer of it."""
+    """A simulated kubelet and the process under test.
+
+    ``timeout_s`` limits the time for one answer of that process.
+    """
 
     kubelet: "SimulatedKubelet"
     process: "PluginProcess"
@@ -115,15 +118,15 @@ class Setting:
     wanted: frozenset[str]
     config: pytest.Config
     failures: list[str] = field(default_factory=list)
-    """What did not come in time before a check began: it will not for the next one."""
+    """Failures to register or to answer in time; after one, later checks do not wait again."""
 
     def serves(self) -> bool:
-        """Return whether every resource that is waited for has sent a list with a device."""
+        """Return whether every expected resource has sent a list with a healthy device."""
         there = {name for name, one in self.kubelet.resources().items() if one.healthy()}
         return bool(there) and there >= self.wanted
 
     def wait(self, condition: Callable[[], bool]) -> bool:
-        """Return whether the condition came true; a process that ends is started again."""
+        """Return whether the condition became true; restart the process whenever it ends."""
         deadline = time.monotonic() + self.timeout_s
         while not condition():
             if time.monotonic() > deadline:
@@ -133,23 +136,28 @@ class Setting:
         return True
 
     def expect(self, come: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-        """Fail where it does not come, at once if it has not before. Raises AssertionError."""
+        """Fail unless ``come`` returns true in time; fail at once after an earlier failure.
+
+        ``otherwise`` returns the reason of the failure. Raises AssertionError.
+        """
         assert not self.failures, self.failures[0]
         if not come():
             self.failures.append(f"{otherwise()} (refused: {self.kubelet.refused})")
         assert not self.failures, self.failures[0]
 
     def ask(self, name: str) -> bool:
-        """Run the command of an option; return whether there is one."""
+        """Run the command that an option gives; return whether the option was given."""
         if not (line := option(self.config, name)):
             return False
-        subprocess.run(line, shell=True, check=True, timeout=self.timeout_s)  # the user's own line
+        subprocess.run(
+            line, shell=True, check=True, timeout=self.timeout_s
+        )  # a trusted command line
         return True
 
 
 @pytest.fixture(scope="session")
 def conformance_room(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A directory with a short name: paths of sockets are limited to 107 bytes."""
+    """Yield a directory with a short name: paths of sockets are limited to 107 bytes."""
     given = option(request.config, "dir")
     room = Path(tempfile.mkdtemp(prefix="kc-", dir="/tmp" if os.path.isdir("/tmp") else None))
     yield Path(given) if given else room
@@ -158,7 +166,7 @@ def conformance_room(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def setting(request: pytest.FixtureRequest, conformance_room: Path) -> Iterator[Setting]:
-    """A kubelet that runs, and the device plugin, started."""
+    """Run a kubelet and the device plugin."""
     from kubelet_conformance.kubelet import SimulatedKubelet
     from kubelet_conformance.process import PluginProcess
 
@@ -180,7 +188,7 @@ def setting(request: pytest.FixtureRequest, conformance_room: Path) -> Iterator[
 
 @dataclass(frozen=True)
 class DraSetting:
-    """The same for a DRA driver, with an API server."""
+    """A simulated kubelet and a DRA driver, with an API server."""
 
     setting: Setting
     api: "ApiServer"
@@ -194,7 +202,7 @@ class DraSetting:
         return dra.places(found) if dra.complete(found) else []
 
     def wait_until_answers(self) -> bool:
-        """Return whether it registers and answers in time."""
+        """Return whether the driver registers and answers in time."""
         from kubelet_conformance import dra
         from kubelet_conformance.resource import Refusal
 
@@ -212,7 +220,7 @@ class DraSetting:
 
 @pytest.fixture(scope="session")
 def dra_setting(request: pytest.FixtureRequest, conformance_room: Path) -> Iterator[DraSetting]:
-    """A kubelet, an API server with a node, and the driver, started."""
+    """Run a kubelet, an API server with a node, and the driver."""
     from kubelet_conformance.api_server import ApiServer
     from kubelet_conformance.kubelet import SimulatedKubelet
     from kubelet_conformance.process import PluginProcess
@@ -245,8 +253,8 @@ def dra_setting(request: pytest.FixtureRequest, conformance_room: Path) -> Itera
 
 
 @pytest.fixture
-def published(dra_setting: DraSetting) -> DraSetting:
-    """The same, registered and with its devices published."""
+def published_driver(dra_setting: DraSetting) -> DraSetting:
+    """Wait until the driver is registered and its devices are published."""
     setting = dra_setting.setting
     setting.expect(
         dra_setting.wait_until_answers,
@@ -256,8 +264,8 @@ def published(dra_setting: DraSetting) -> DraSetting:
 
 
 @pytest.fixture
-def served(setting: Setting) -> Setting:
-    """The same, with its resources registered."""
+def serving_plugin(setting: Setting) -> Setting:
+    """Wait until the plugin's resources are registered."""
     setting.expect(
         lambda: setting.wait(setting.serves),
         lambda: f"no list of a healthy device within {setting.timeout_s:.0f} s",

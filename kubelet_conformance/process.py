@@ -1,7 +1,8 @@
-"""The plugin's process, with the kubelet's directory where it looks for it.
+"""The plugin's process, which sees the simulated kubelet's directory at the kubelet's path.
 
-Most plugins have ``/var/lib/kubelet`` compiled in. The command therefore runs in a mount namespace
-of its own, in which the simulated kubelet's directory lies there; nothing outside sees it.
+Most plugins have the path ``/var/lib/kubelet`` compiled in. The command therefore runs in a
+separate mount namespace, in which the simulated kubelet's directory is mounted at that path; no
+other process sees this mount.
 """
 
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 KUBELET = "/var/lib/kubelet"
 STOP_S = 30.0  # a pod's default terminationGracePeriodSeconds
 
-# The machine may have no kubelet: then /var/lib gets a copy of itself with one more entry.
+# If the machine has no kubelet, /var/lib is replaced by a copy that has the directory.
 _ENTER = f"""
 set -eu
 if [ ! -d {KUBELET} ]; then
@@ -31,11 +32,11 @@ exec /bin/sh -c "$2"
 
 
 class CannotIsolate(Exception):
-    """The machine gives no mount namespace."""
+    """The machine does not allow this process to make a mount namespace."""
 
 
 class PluginProcess:
-    """``command`` is a line for the shell; KUBELET_DIR is in its environment, too."""
+    """Runs the shell command line ``command``; its environment also has KUBELET_DIR."""
 
     def __init__(
         self,
@@ -54,16 +55,16 @@ class PluginProcess:
 
     @property
     def log(self) -> str:
-        """Return what it has written so far, of all its lives."""
+        """Return what the process has printed so far, in all its runs."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
     def running(self) -> bool:
-        """Return whether it lives."""
+        """Return whether the process is running now."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, in a session of its own, so that its children end with it."""
+        """Start the process in a new session, so that its children end with it."""
         self.starts += 1
         self._started = time.monotonic()
         with self._log.open("ab") as log:
@@ -78,16 +79,16 @@ class PluginProcess:
 
     @property
     def age_s(self) -> float:
-        """Return for how long it has run, since it was last started."""
+        """Return the seconds since the process was last started."""
         return time.monotonic() - self._started
 
     def keep_alive(self) -> None:
-        """Start it again if it has ended, as the kubelet does with a DaemonSet's container."""
+        """Start the process again if it has ended, as the kubelet restarts a container."""
         if not self.running:
             self.start()
 
     def terminate(self) -> bool:
-        """Ask it to end; return whether it did within a pod's grace period."""
+        """Send SIGTERM to the process; return whether it ended within a pod's grace period."""
         if self._process is None:
             return True
         self._signal(signal.SIGTERM)
@@ -96,11 +97,11 @@ class PluginProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             return False
-        self._signal(signal.SIGKILL)  # what it left of its session
+        self._signal(signal.SIGKILL)  # the rest of its session
         return True
 
     def kill(self) -> None:
-        """End it as the kernel does when memory runs out."""
+        """Kill the process, as the kernel does when memory runs out."""
         if self._process is not None:
             self._signal(signal.SIGKILL)
             self._process.wait()
@@ -118,7 +119,7 @@ def _plain(command: str) -> list[str]:
 
 
 def cannot_isolate() -> str:
-    """Return why this machine gives no mount namespace; empty: it does."""
+    """Return why this machine allows no mount namespace; empty if it allows one."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return "no unshare (util-linux)"
@@ -132,7 +133,7 @@ def _enter(unshare: str) -> list[str]:
 
 
 def _arguments(command: str, kubelet: Path, scratch: Path) -> list[str]:
-    """Return how to run a command in a mount namespace. Raises CannotIsolate."""
+    """Return the arguments that run a command in a mount namespace. Raises CannotIsolate."""
     if problem := cannot_isolate():
         raise CannotIsolate(f"{problem}: use --kubelet-conformance-shared")
     room = scratch / "root"

@@ -1,8 +1,8 @@
-"""ResourceSlices as Go's clients send them: in Kubernetes' protobuf encoding, which they insist on.
+"""Decodes ResourceSlices in Kubernetes' protobuf encoding, which Go's clients always send.
 
-A table of field numbers (``generated.proto`` of k8s.io/api/resource/v1 and of apimachinery) and a
-reader of the wire format. What is not in the table is an error that names it, and not left out:
-a driver that reads back less than it wrote would write for ever.
+It has a table of field numbers (``generated.proto`` of k8s.io/api/resource/v1 and of
+apimachinery) and a reader of the wire format. A field that is not in the table is an error that
+names it: if it were dropped, a driver would read back less than it wrote, and write forever.
 """
 
 from collections.abc import Iterator, Mapping
@@ -119,11 +119,11 @@ _EMPTY_MEANS_NONE = {
 
 
 class NotReadable(ValueError):
-    """A body that cannot be read; names what and where."""
+    """A body cannot be decoded; the message names the kind and field."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the object of a request's body as JSON has it. Raises NotReadable."""
+    """Return the object of a request's body in its JSON form. Raises NotReadable."""
     if not body.startswith(MAGIC):
         raise NotReadable(f"{CONTENT_TYPE} begins with {MAGIC!r}")
     outer = _message("Unknown", body[len(MAGIC) :])
@@ -135,7 +135,7 @@ def decode(body: bytes) -> dict[str, Any]:
         for name in names:
             if not found.get(part, {}).get(name, "-"):
                 del found[part][name]
-    found["metadata"].pop("creationTimestamp", None)  # the server's
+    found["metadata"].pop("creationTimestamp", None)  # set by the server
     return found
 
 

@@ -1,4 +1,4 @@
-"""One extended resource, as the kubelet has it: the plugin's service and the list that it sends."""
+"""An extended resource as the kubelet sees it: the plugin's service and the lists that it sends."""
 
 import threading
 import time
@@ -12,21 +12,21 @@ from device_plugin.proto import deviceplugin_pb2 as pb, deviceplugin_pb2_grpc as
 
 HEALTHY: Final = "Healthy"
 CALL_S = 30.0
-"""The kubelet waits longer for Allocate; what takes longer than this keeps a pod from starting."""
+"""The limit for Allocate in seconds. The kubelet waits longer, but the pod would start late."""
 
 
 class Refusal(Exception):
-    """What a plugin answered instead: gRPC's status and its words."""
+    """An error that a plugin returned: its gRPC status and message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
 
 
 class Resource:
-    """Follows ``ListAndWatch`` from construction on, as the kubelet does. Thread-safe.
+    """Follows a plugin's ``ListAndWatch`` from construction on, as the kubelet does. Thread-safe.
 
-    ``registered_options`` are those of the Register call; None where the plugin was found by its
-    socket in the registry, which carries none.
+    ``registered_options`` are those of the Register call. They are None if the plugin was found by
+    its socket in the registry, because then there was no such call.
     """
 
     def __init__(
@@ -49,27 +49,30 @@ class Resource:
 
     @property
     def lists(self) -> list[tuple[pb.Device, ...]]:
-        """Return every list so far, the newest last."""
+        """Return every list that the plugin has sent so far, the newest last."""
         with self._changed:
             return list(self._lists)
 
     @property
     def ended(self) -> bool:
-        """Return whether the plugin's stream is over: the kubelet calls its devices unhealthy."""
+        """Return whether the plugin's stream has ended; its devices then count as unhealthy."""
         with self._changed:
             return self._ended
 
     def devices(self) -> Mapping[str, str]:
-        """Return the newest list: health by device id."""
+        """Return the health of each device in the newest list, by device id."""
         with self._changed:
             return {one.ID: one.health for one in self._lists[-1]} if self._lists else {}
 
     def healthy(self) -> list[str]:
-        """Return the ids that may be allocated, sorted."""
+        """Return the ids of the healthy devices, which may be allocated, sorted."""
         return sorted(name for name, health in self.devices().items() if health == HEALTHY)
 
     def wait(self, condition: Callable[["Resource"], bool], within_s: float) -> bool:
-        """Return whether the condition came true; it is asked at every list and at the end."""
+        """Return whether the condition became true in time.
+
+        The condition is tested whenever the plugin sends a list, and when its stream ends.
+        """
         deadline = time.monotonic() + within_s
         while True:
             with self._changed:
@@ -96,14 +99,14 @@ class Resource:
             stream.cancel()
 
     def allocate(self, *containers: list[str]) -> list[pb.ContainerAllocateResponse]:
-        """Allocate, for one pod, the devices of each container. Raises Refusal."""
+        """Allocate devices to the containers of one pod, given by their ids. Raises Refusal."""
         request = pb.AllocateRequest(
             container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
         )
         return list(self._call(self._stub.Allocate, request).container_responses)
 
     def prefer(self, available: list[str], must_include: list[str], size: int) -> list[str]:
-        """Ask which of the available devices the plugin would give. Raises Refusal."""
+        """Return ``size`` of the available devices, as the plugin prefers. Raises Refusal."""
         wanted = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=available,
             must_include_deviceIDs=must_include,
@@ -114,11 +117,11 @@ class Resource:
         return list(answer.deviceIDs)
 
     def pre_start(self, ids: list[str]) -> None:
-        """Announce that a container with these devices starts. Raises Refusal."""
+        """Call PreStartContainer for a container with these devices. Raises Refusal."""
         self._call(self._stub.PreStartContainer, pb.PreStartContainerRequest(devices_ids=ids))
 
     def close(self) -> None:
-        """Hang up, as a kubelet that stops."""
+        """Close the connection, as a stopping kubelet does."""
         self._channel.close()
 
     def _follow(self) -> None:
@@ -127,7 +130,7 @@ class Resource:
                 with self._changed:
                     self._lists.append(tuple(each.devices))
                     self._changed.notify_all()
-        except (grpc.RpcError, ValueError):  # ValueError: closed before it began
+        except (grpc.RpcError, ValueError):  # ValueError: closed before the call began
             pass
         finally:
             with self._changed:
@@ -142,6 +145,6 @@ class Resource:
 
 
 def refusal(err: grpc.RpcError) -> Refusal:
-    """Return what a plugin answered instead of a result."""
-    call = cast(Any, err)  # every RpcError that a stub raises is a Call too
+    """Convert a gRPC error to a Refusal."""
+    call = cast(Any, err)  # every RpcError that a stub raises is also a Call
     return Refusal(call.code().name, call.details())

@@ -1,3 +1,4 @@
-"""MIG geometry and planning: boards, profiles, placements and plans as pure data. Standard
-library only.
+"""MIG geometry and planning as pure data: boards, profiles, placements and plans.
+
+Standard library only.
 """

@@ -5,12 +5,12 @@
     ├── UnknownProfileError    no such profile on that board
     ├── SpecError              text or document that does not parse; names position and remedy
     ├── IllegalLayoutError     instances that the hardware would refuse; names each rule broken
-    └── PlanError              a wish that cannot be met now; says why and what would have to move
-        └── InUseError         the wish would destroy a slice that is in use
+    └── PlanError              a request that cannot be met now; names reasons and possible moves
+        └── InUseError         the request would destroy a slice that is in use
 
 Messages are lower case, name the object and, where there is one, the remedy. This is the lowest
-layer: details are carried as text in the notation of ``mig.spec`` ("3g.40gb@4"), so that they can
-go into a Kubernetes condition or a gRPC status unchanged.
+layer: details are carried as text in the notation of ``mig.spec`` ("3g.40gb@4"), so that they
+can go into a Kubernetes condition or a gRPC status unchanged.
 """
 
 from collections.abc import Iterable
@@ -47,10 +47,10 @@ class UnknownProfileError(MigError):
 
 
 class SpecError(MigError):
-    """A request, an instance or a layout document that cannot be read.
+    """A request, an instance or a layout document that cannot be parsed.
 
-    ``position`` says where ("instances[2]", "item 1"), ``problem`` what is wrong and ``remedy``
-    what to write instead.
+    ``position`` locates the error ("instances[2]", "item 1"), ``problem`` describes it, and
+    ``remedy`` states what to write instead.
     """
 
     def __init__(self, position: str, problem: str, remedy: str) -> None:
@@ -70,7 +70,7 @@ class IllegalLayoutError(MigError):
 
 
 class ObstacleKind(StrEnum):
-    """What stands in the way of a plan."""
+    """The kinds of reasons why a plan fails."""
 
     COMPUTE = "compute-slices"
     MEMORY = "memory-units"
@@ -83,7 +83,7 @@ class ObstacleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One reason why a plan fails, as a kind for programs and a sentence for people."""
+    """One reason why a plan fails: a kind for programs and a sentence for people."""
 
     kind: ObstacleKind
     message: str
@@ -91,18 +91,19 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An instance in use and the placement it would have to move to ("1g.10gb@2", "1g.10gb@6")."""
+    """A move of an instance in use, to another placement ("1g.10gb@2", "1g.10gb@6")."""
 
     source: str
     target: str
 
 
 class PlanError(MigError):
-    """The wanted slices cannot be placed without touching slices in use, or not at all.
+    """The wanted slices cannot be placed without moving slices in use, or cannot be placed at all.
 
-    ``obstacles`` say why. ``moves`` is the smallest set of slices in use which, moved on the same
-    board, makes room; empty where no move helps. ``evictions`` is then the smallest set that would
-    have to leave the board; empty too if the wish does not even fit an empty board.
+    ``obstacles`` are the reasons. ``moves`` is the smallest set of slices in use that would have to
+    move on the same board. If no move helps, it is empty, and ``evictions`` is the smallest set of
+    slices that would have to leave the board. Both are empty if the request does not even fit an
+    empty board.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class PlanError(MigError):
 
 
 class InUseError(PlanError):
-    """A desired layout leaves out an instance that is in use; ``instances`` names them."""
+    """A desired layout omits an instance that is in use; ``instances`` names them."""
 
     def __init__(self, summary: str, instances: Iterable[str]) -> None:
         self.instances = tuple(instances)

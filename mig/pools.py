@@ -1,7 +1,7 @@
-"""A pool's GPUs together: room, which pods to move for more, what a new layout would cost.
+"""Computes over all GPUs of a pool: free room, pods to move for more room, cost of a new layout.
 
-Each GPU is a board and the places of its slices, of which there are a few hundred kinds: what has
-been worked out for one is not worked out for its like.
+A GPU is described by its board and the places of its slices. Only a few hundred combinations of
+these exist, so GPUs in the same state share one result.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from mig.planner.relayout import Wanted
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """One GPU: its slices, and the pods ("namespace/name") that hold those that are held."""
+    """The state of one GPU: its slices, and the pods ("namespace/name") that hold some of them."""
 
     name: str
     pool: str
@@ -26,19 +26,22 @@ class GpuState:
     held: Mapping[Instance, tuple[str, ...]] = field(default_factory=dict)
 
     def holders_in(self, gpu_instance: Instance) -> tuple[str, ...]:
-        """Return the pods that hold a GPU instance, or a part of it."""
+        """Return the pods that hold the given GPU instance, or a part of it."""
         parts = (pods for one, pods in self.held.items() if one.gpu_instance == gpu_instance)
         return tuple(dict.fromkeys(pod for pods in parts for pod in pods))
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is one whole GPU, with MIG off."""
+        """Return whether the GPU is undivided, with MIG off."""
         return any(instance.profile.is_whole for instance in self.slices)
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Room for a profile now, and where more could be made, ``each`` at a time, cheapest first."""
+    """The number of devices of a profile that fit now, and changes that make room for more.
+
+    Each change makes room for ``each`` more devices. The cheapest change comes first.
+    """
 
     now: int
     makings: tuple[tuple[GpuState, planner.Making], ...]
@@ -46,13 +49,16 @@ class Advice:
 
     @property
     def possible(self) -> int:
-        """Return how many there would be room for with all of that."""
+        """Return how many more devices of the profile fit after all these changes."""
         return self.now + self.each * len(self.makings)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a layout would cost; ``impossible`` says why, by board."""
+    """The numbers of slices that a layout leaves unchanged, destroys and creates.
+
+    ``impossible`` has, for each board that cannot hold the layout, the reason.
+    """
 
     unchanged: int
     destroyed: int
@@ -62,11 +68,11 @@ class Cost:
 
 
 def read(document: Any) -> list[GpuState]:
-    """Read GPU objects, or a list of them, as kubectl prints them in JSON.
+    """Read GPU objects, or a list of them, in kubectl's JSON.
 
     Raises:
-        SpecError: it is none; says where.
-        MigError: a board or a profile is not known, or a place is none of its.
+        SpecError: the document is invalid; the message names the position.
+        MigError: a board or profile is unknown, or a place is illegal.
     """
     items = document.get("items") if isinstance(document, dict) else None
     if items is None:
@@ -93,7 +99,7 @@ def _read(item: Any, number: int) -> GpuState:
         if isinstance(err, MigError):
             raise
         raise SpecError(
-            f"items[{number}]", repr(err), "a GPU as `kubectl get gpus` has it"
+            f"items[{number}]", repr(err), "a GPU object as `kubectl get gpus -o json` prints it"
         ) from err
     planner.check(board, tuple(found))
     held = {instance: pods for instance, pods in found.items() if pods}
@@ -101,7 +107,7 @@ def _read(item: Any, number: int) -> GpuState:
 
 
 def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
-    """Return the room on all GPUs together, by profile; those of a name count as one."""
+    """Return the room on all GPUs together for each profile; equal names are summed."""
     found: dict[str, tuple[Profile, planner.Room]] = {}
     for (board, held), number in _kinds(gpus).items():
         for profile, one in planner.room(board, held).items():
@@ -112,11 +118,11 @@ def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
 
 
 def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
-    """Say where room for so many of a profile can be made with the least that is disturbed.
+    """Find room for ``wanted`` devices of a profile, with the fewest moves and evictions.
 
-    What is narrower than its GPU instance has room in those that are divided and held already, and
-    in as many more as fit; each place where one more GPU instance could be made has room for all
-    that go into one. Raises MigError if no GPU's board knows the profile.
+    A device narrower than its GPU instance fits into GPU instances that are divided and held
+    already, and into further GPU instances: each free place for one has room for as many devices
+    as a GPU instance can contain. Raises MigError if no GPU's board has the profile.
     """
     known = [gpu for gpu in gpus if _knows(gpu.board, profile)]
     if gpus and not known:
@@ -124,13 +130,13 @@ def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
     now = each = 0
     found = []
     for gpu in known:
-        asked = gpu.board.device_profile(profile)
-        if not asked.profile.is_plain:
+        requested = gpu.board.device_profile(profile)
+        if not requested.profile.is_plain:
             continue
-        each = 1 if asked.compute is None else asked.compute.max_count
-        beside = planner.room(gpu.board, gpu.held)[asked.profile].now
-        now += each * beside + planner.room_in_divided(gpu.held, asked)
-        making = planner.making(gpu.board, gpu.held, asked.profile)
+        each = 1 if requested.compute is None else requested.compute.max_count
+        beside = planner.room(gpu.board, gpu.held)[requested.profile].now
+        now += each * beside + planner.room_in_divided(gpu.held, requested)
+        making = planner.making(gpu.board, gpu.held, requested.profile)
         if making is not None:
             found.append((gpu, making))
     found.sort(key=lambda one: (bool(one[1].evictions), len(one[1].disturbed), one[1].units))
@@ -138,7 +144,7 @@ def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
 
 
 def cost(gpus: Sequence[GpuState], wanted: Mapping[str, Wanted]) -> Cost:
-    """Return what it costs to give every GPU the slices that are wanted on its board (by key)."""
+    """Return the cost of giving every GPU the slices in ``wanted``, which is by board key."""
     unchanged = destroyed = created = 0
     pods: set[str] = set()
     impossible: dict[str, str] = {}

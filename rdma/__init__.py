@@ -1,3 +1,3 @@
-"""Policies of RDMA as pure data: what objects say, compiled to what a node enforces. Standard
-library only.
+"""RDMA policies as pure data: this package compiles Kubernetes objects to the tables that a node
+enforces. It uses only the standard library.
 """

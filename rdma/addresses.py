@@ -1,4 +1,6 @@
-"""Addresses: IPv4 where they are mapped into IPv6, and in one way of writing."""
+"""Parse IP addresses and bring them into canonical form: an IPv4 address mapped into IPv6 becomes
+plain IPv4.
+"""
 
 import ipaddress
 import socket
@@ -10,7 +12,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def parse(text: str) -> IPv4OrIPv6:
-    """Return an address, IPv4 where it is mapped. Raises ValueError."""
+    """Parse an IP address; an IPv4 address mapped into IPv6 becomes IPv4. Raises ValueError."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
@@ -20,18 +22,21 @@ def parse(text: str) -> IPv4OrIPv6:
 
 
 def canonical(text: str) -> str:
-    """Return the one way of writing an address. Raises ValueError."""
+    """Return an IP address in canonical form: an IPv4 address mapped into IPv6 becomes IPv4. Raises
+    ValueError.
+    """
     try:
-        socket.inet_pton(socket.AF_INET, text)  # takes the canonical form alone, and is quick
+        socket.inet_pton(socket.AF_INET, text)  # accepts only the canonical form, and is quick
         return text
     except (OSError, ValueError, UnicodeError):
         return str(parse(text))
 
 
 def may_be_outside(address: IPv4OrIPv6) -> bool:
-    """Return whether it can be that of a peer outside of the cluster.
+    """Return whether a peer outside of the cluster can have this address.
 
-    A link-local GID is some pod's, whatever pod: who cannot be named must not pass for a stranger.
+    A link-local address can only belong to a pod in the cluster, even if the tables do not state
+    to which. Otherwise a pod that the tables do not contain would count as an outside peer.
     """
     return not (
         address.is_link_local
@@ -42,27 +47,29 @@ def may_be_outside(address: IPv4OrIPv6) -> bool:
 
 
 def network(text: str) -> Network:
-    """Return a block in CIDR, host bits cleared. Raises ValueError."""
+    """Parse a block of addresses in CIDR notation and clear its host bits. Raises ValueError."""
     _, slash, length = text.partition("/")
     if not slash or not (length.isascii() and length.isdecimal()) or "%" in text:
-        raise ValueError(f"{text[:60]!r} is no CIDR such as 10.9.0.0/16")
+        raise ValueError(f"{text[:60]!r} is not a CIDR such as 10.9.0.0/16")
     found = ipaddress.ip_network(text, strict=False)
     if isinstance(found, ipaddress.IPv6Network) and found.network_address.ipv4_mapped:
-        raise ValueError(f"{text[:60]!r} is IPv4: write it so")
+        raise ValueError(f"{text[:60]!r} is IPv4: write it as IPv4")
     return found
 
 
 def block(cidr: str, excepted: tuple[str, ...]) -> Block:
-    """Return a block; each exception lies in it and is not all of it (NetworkPolicy's IPBlock).
+    """Return the block of addresses ``cidr`` without those in ``excepted``.
+
+    As in NetworkPolicy's IPBlock, each exception must be a proper part of the block.
 
     Raises:
-        ValueError: one of them is no CIDR, or does not lie in it.
+        ValueError: a text is not a CIDR, or an exception is not part of the block.
     """
     whole = network(cidr)
     parts = []
     for text in excepted:
         part = network(text)
         if part.version != whole.version or part == whole or not part.subnet_of(whole):  # type: ignore[arg-type]
-            raise ValueError(f"except {text[:60]!r} is no part of {cidr[:60]}")
+            raise ValueError(f"except {text[:60]!r} is not a part of {cidr[:60]}")
         parts.append(str(part))
     return Block(str(whole), tuple(parts))

@@ -1,4 +1,4 @@
-"""Sets of small numbers as the bits of an int: union and intersection at the speed of memory."""
+"""Represent sets of small numbers as the bits of an int, for fast union and intersection."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -7,7 +7,11 @@ _OFFSETS: Final = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for by
 
 
 def numbers(bits: int) -> Iterator[int]:
-    """Yield the numbers of a set; sparse ones bit by bit, dense ones byte by byte."""
+    """Yield the numbers in the set ``bits``.
+
+    A sparse set is read bit by bit from its largest number, a dense one byte by byte from its
+    smallest.
+    """
     if bits.bit_count() * 32 < bits.bit_length():
         while bits:
             number = bits.bit_length() - 1
@@ -21,7 +25,7 @@ def numbers(bits: int) -> Iterator[int]:
 
 
 def of_numbers(those: Sequence[int]) -> int:
-    """Return the set of numbers, which are not none."""
+    """Return the set of ``those`` numbers, at least one, as the bits of an int."""
     data = bytearray((max(those) >> 3) + 1)
     for number in those:
         data[number >> 3] |= 1 << (number & 7)

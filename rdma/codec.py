@@ -1,8 +1,8 @@
-"""Tables as JSON text and back: strictly, because whoever writes where an agent reads may lie.
+"""Encode tables as JSON text and decode them strictly, as the text's source may be hostile.
 
-What is the same for many is written once: isolations by place, identities and endpoints as lists.
-Nothing is guessed: a field too many, a number out of range, a rule that is not there, and the text
-is refused as a whole. The tables in force then stay.
+The text contains each isolation once, and identities refer to an isolation by its position.
+``decode`` refuses the whole text if a field is unknown, a number is out of range or a rule is
+missing; the tables in force then stay.
 """
 
 import json
@@ -27,7 +27,7 @@ from rdma.tables import (
 from rdma.tables_reader import Reader
 
 MAX_BYTES: Final = 64 << 20
-"""Of a text: some 100,000 pods."""
+"""Largest accepted text in bytes; this is enough for the tables of about 100,000 pods."""
 MAX_RULES: Final = 1 << 20
 MAX_IDENTITIES: Final = 1 << 17
 MAX_PODS: Final = 1 << 20
@@ -38,7 +38,9 @@ _QOS: Final = QosClass.__slots__
 
 
 def encode(tables: NodeTables) -> str:
-    """Return tables as text. Raises TablesError when they are larger than anybody reads."""
+    """Return tables as JSON text. Raises TablesError if the text is larger than ``decode``
+    accepts.
+    """
     text = shared_text(tables) + own_text(tables)
     if len(text) > MAX_BYTES:
         raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
@@ -46,7 +48,10 @@ def encode(tables: NodeTables) -> str:
 
 
 def shared_text(tables: NodeTables) -> str:
-    """Return what is the same for all nodes; ``own_text`` is the rest. Raises TablesError."""
+    """Return the first part of the tables' JSON text, which is the same for all nodes.
+
+    ``own_text`` returns the rest. Raises TablesError if the text is larger than ``decode`` accepts.
+    """
     isolations: dict[Isolation, int] = {}
     if any(identity.number >= MAX_IDENTITIES for identity in tables.identities):
         raise TablesError(f"more than {MAX_IDENTITIES} identities: name fewer labels in selectors")
@@ -88,7 +93,10 @@ def shared_text(tables: NodeTables) -> str:
 
 
 def own_text(tables: NodeTables) -> str:
-    """Return what is one node's; it goes behind ``shared_text``."""
+    """Return the end of the tables' JSON text, with one node's own fields.
+
+    ``shared_text`` followed by this text is a whole document.
+    """
     own = _json(
         {
             "generation": tables.generation,
@@ -104,10 +112,10 @@ def _json(document: dict[str, Any]) -> str:
 
 
 def decode(text: str | bytes) -> NodeTables:
-    """Return the tables that a text says.
+    """Decode tables from JSON text.
 
     Raises:
-        TablesError: it is not what this version writes; the message names the place.
+        TablesError: this version does not write such text; the message names the position.
     """
     if len(text) > MAX_BYTES:
         raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
@@ -116,7 +124,7 @@ def decode(text: str | bytes) -> NodeTables:
             text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_no_number
         )
     except (ValueError, RecursionError) as error:
-        raise TablesError(f"tables: no JSON: {str(error)[:200]}") from error
+        raise TablesError(f"tables: not JSON: {str(error)[:200]}") from error
     return _tables(Reader(document))
 
 
@@ -134,13 +142,13 @@ def _tables(whole: Reader) -> NodeTables:
     for item in identities.items(MAX_IDENTITIES):
         identity = _identity(item, read_isolations)
         if identity.number in known:
-            raise item.fail(f"identity {identity.number} is there twice")
+            raise item.fail(f"identity {identity.number} occurs twice")
         known[identity.number] = identity
     addressed: dict[str, Endpoint] = {}
     for item in endpoints.items(MAX_PODS):
         endpoint = _endpoint(item, known)
         if endpoint.address in addressed:
-            raise item.fail(f"address {endpoint.address} is there twice")
+            raise item.fail(f"address {endpoint.address} occurs twice")
         addressed[endpoint.address] = endpoint
     return NodeTables(
         generation.integer(0, _MAX_NUMBER),
@@ -164,16 +172,16 @@ def _isolation(item: Reader, rules: tuple[Rule, ...]) -> Isolation:
         tuple(name.text() for name in audited_policies.items(MAX_POLICIES_OF_A_POD)),
     )
     if isolation.rules and not isolation.enforced:
-        raise item.fail("has rules that nobody enforces")
+        raise item.fail("has rules that no policy enforces")
     if isolation.audited_rules and not isolation.audited:
-        raise item.fail("has rules that nobody audits")
+        raise item.fail("has rules that no policy audits")
     return isolation
 
 
 def _places(items: Reader, rules: tuple[Rule, ...]) -> tuple[int, ...]:
     places = tuple(item.integer(0, len(rules) - 1) for item in items.items(MAX_RULES_OF_A_POD))
     if any(not rules[place].policy for place in places):
-        raise items.fail("names an empty place")
+        raise items.fail("refers to an empty position")
     return places
 
 
@@ -181,7 +189,7 @@ def _identity(item: Reader, isolations: list[Isolation]) -> Identity:
     number, ingress, egress, partitions = item.tuple(4)
 
     def side(reader: Reader) -> Isolation | None:
-        chosen = reader.optional()
+        chosen = reader.or_none()
         return None if chosen is None else isolations[chosen.integer(0, len(isolations) - 1)]
 
     return Identity(
@@ -203,16 +211,16 @@ def _membership(item: Reader) -> Membership:
     )
 
 
-def _known(reader: Reader, known: dict[int, Identity]) -> int:
+def _known_number(reader: Reader, known: dict[int, Identity]) -> int:
     number = reader.integer(0, MAX_IDENTITIES - 1)
     if number not in known:
-        raise reader.fail(f"identity {number} is not there")
+        raise reader.fail(f"identity {number} does not exist")
     return number
 
 
 def _endpoint(item: Reader, known: dict[int, Identity]) -> Endpoint:
     address, identity, pod = item.tuple(3)
-    return Endpoint(_address(address), _known(identity, known), pod.text())
+    return Endpoint(_address(address), _known_number(identity, known), pod.text())
 
 
 def _address(reader: Reader) -> str:
@@ -222,7 +230,7 @@ def _address(reader: Reader) -> str:
     except ValueError as error:
         raise reader.fail(str(error)[:200]) from error
     if right != text:
-        raise reader.fail(f"is not written as addresses are: {right}")
+        raise reader.fail(f"is not in canonical form: {right}")
     return text
 
 
@@ -231,7 +239,7 @@ def _pod(item: Reader, known: dict[int, Identity]) -> Pod:
     return Pod(
         uid.text(),
         name.text(),
-        _known(identity, known),
+        _known_number(identity, known),
         tuple(_address(address) for address in addresses.items(64)),
     )
 
@@ -251,16 +259,16 @@ def _qos_class(item: Reader) -> QosClass:
 
 
 def _optional(reader: Reader, low: int, high: int) -> int | None:
-    chosen = reader.optional()
+    chosen = reader.or_none()
     return None if chosen is None else chosen.integer(low, high)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field occurs twice")
     return found
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text[:40]} is no integer")
+    raise ValueError(f"{text[:40]} is not an integer")

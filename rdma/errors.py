@@ -8,11 +8,11 @@ RdmaError
 
 
 class RdmaError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of the package ``rdma``."""
 
 
 class PolicyError(RdmaError):
-    """A field of an object that says nothing that can be enforced."""
+    """A field of a Kubernetes object has a value that cannot be enforced."""
 
     def __init__(self, field: str, problem: str, remedy: str) -> None:
         self.field = field
@@ -22,8 +22,8 @@ class PolicyError(RdmaError):
 
 
 class OverBudgetError(PolicyError):
-    """A valid policy that does not fit into its namespace's part of the tables."""
+    """A valid policy that does not fit into its namespace's budget in the tables."""
 
 
 class TablesError(RdmaError):
-    """Tables that are not what this version writes."""
+    """Text that does not contain valid tables of this version."""

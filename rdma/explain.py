@@ -1,6 +1,7 @@
-"""Why a pod may, or may not, do something to another: the words of ``tessera rdma explain``.
+"""Explain why a pod may or may not use a verb on another pod: the text of ``tessera rdma explain``.
 
-The judge is the one that hcad asks; what is here only names what its verdict rests on.
+The verdict comes from the evaluator that hcad uses; this module only finds the verdict's
+reasons.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Final
 from rdma import addresses, grants
 from rdma.compiling.compiler import Compiler
 from rdma.errors import RdmaError
-from rdma.judge import Judge, is_one_pod
+from rdma.evaluator import Evaluator, is_one_pod
 from rdma.objects import PodFacts
 from rdma.operations import BY_KEY
 from rdma.tables import (
@@ -31,22 +32,25 @@ from rdma.verbs import NAMES, Verb
 
 PASSES: Final = "it passes"
 NO_MEMORY: Final = (
-    "no rule that lets it pass names memory that there is: of regions 'device' alone has a name"
+    "no rule that lets it pass names existing memory: only the region 'device' has a name"
 )
 NAKED: Final = "the peer answers with a remote access error: IBV_WC_REM_ACCESS_ERR"
 SILENT: Final = (
-    "nobody answers: modifying the queue pair to RTR is refused (EACCES), and what another peer"
-    " sends regardless ends in IBV_WC_RETRY_EXC_ERR"
+    "the peer does not answer: modifying the queue pair to RTR is refused (EACCES), and what"
+    " another peer sends regardless ends in IBV_WC_RETRY_EXC_ERR"
 )
 
 
 class QuestionError(RdmaError):
-    """A question about what is not there."""
+    """The question names a pod or an address that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Who wants to do what to whom; a pod is "ns/name" or an address. None: as it happens to be."""
+    """A flow to explain; source and destination are pods "ns/name" or addresses.
+
+    A field that is None stands for any value.
+    """
 
     source: str
     destination: str
@@ -60,7 +64,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """What one side says: ``rules`` ("policy ingress[0]") with the verbs that each lets through."""
+    """The explanation for one direction, egress of the source or ingress of the destination.
+
+    ``rules`` names each matching rule ("policy ingress[0]") with the verbs that it grants.
+    """
 
     direction: Direction
     who: str
@@ -73,7 +80,10 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer. ``audited``: it passes, and would not if policies that audit were enforced."""
+    """The answer to a question, for both directions.
+
+    ``audited``: the verb passes only because some policies audit without enforcing.
+    """
 
     allowed: bool
     audited: bool
@@ -87,10 +97,12 @@ class Explanation:
     consequence: str
     verdict: Verdict
     memory: str = ""
-    """What it reaches of the destination's memory, where that is not all."""
+    """The part of the destination's memory that the verb reaches; an empty text means all
+    memory.
+    """
 
     def lines(self) -> list[str]:
-        """Return it for people."""
+        """Return the explanation as lines of text."""
         word = "ALLOWED" if self.allowed else "DENIED"
         lines = [f"{word}: {self.verb} from {self.source} to {self.destination}"]
         lines += [f"  {line}" for half in self.halves for line in _half_lines(half, self.verb)]
@@ -99,9 +111,9 @@ class Explanation:
         if self.memory:
             lines.append(f"  memory: {self.memory}")
         if self.allowed and self.verdict.limits != Limits():
-            lines.append(f"  limits: {_limits_shown(self.verdict.limits)}")
+            lines.append(f"  limits: {_describe_limits(self.verdict.limits)}")
         if self.allowed and self.verdict.qos_class is not None:
-            lines.append(f"  QoS class {_class_shown(self.verdict.qos_class)}")
+            lines.append(f"  QoS class {_describe_class(self.verdict.qos_class)}")
         if self.audited:
             lines.append("  audit: it would be denied if policies that audit were enforced")
         if not self.allowed:
@@ -109,7 +121,7 @@ class Explanation:
         return lines
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the explanation as a JSON object."""
         return {
             "allowed": self.allowed,
             "audited": self.audited,
@@ -139,10 +151,10 @@ class Explanation:
 
 
 def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) -> Explanation:
-    """Return whether it passes, and by what.
+    """Explain whether the operation that a question names passes, and by which rules.
 
     Raises:
-        QuestionError: a pod is not there, or cannot take part in RDMA, or an address is none.
+        QuestionError: a pod does not exist or cannot take part in RDMA, or an address is invalid.
     """
     tables = compiler.tables("")
     named = {f"{pod.namespace}/{pod.name}": pod for pod in pods}
@@ -153,7 +165,7 @@ def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) ->
     out = identities[sender.identity] if sender else None
     into = identities[receiver.identity] if receiver else None
     pkey = question.pkey if question.pkey is not None else _usual_pkey(out, into)
-    verdict = Judge(tables).judge(
+    verdict = Evaluator(tables).evaluate(
         Flow(
             source,
             destination,
@@ -179,8 +191,8 @@ def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) ->
     return Explanation(
         allowed=allowed,
         audited=allowed and bool(verdict.audited & question.verb),
-        source=_shown(source, sender),
-        destination=_shown(destination, receiver),
+        source=_describe_end(source, sender),
+        destination=_describe_end(destination, receiver),
         verb=_names(question.verb)[0],
         halves=halves,
         pkey=pkey,
@@ -193,7 +205,10 @@ def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) ->
 
 
 def _memory(verdict: Verdict, verb: Verb) -> str:
-    """Return what a verb that passes reaches of the memory; empty: all of it, or it needs none."""
+    """Describe the memory that a passing verb reaches.
+
+    The text is empty if the verb reaches all memory, or uses none.
+    """
     if not verdict.verbs & verb & BY_KEY:
         return ""
     if not grants.passing(verdict) & verb:
@@ -202,7 +217,9 @@ def _memory(verdict: Verdict, verb: Verb) -> str:
 
 
 def _addresses(question: Question, pods: Mapping[str, PodFacts]) -> tuple[str, str]:
-    """Return an address of each, of one family where both have one."""
+    """Return an address of the question's source and one of its destination, both of the same
+    family if possible.
+    """
     sources = _addresses_of(question.source, pods)
     destinations = _addresses_of(question.destination, pods)
     for source in sources:
@@ -226,14 +243,16 @@ def _addresses_of(name: str, pods: Mapping[str, PodFacts]) -> Sequence[str]:
     if pod.host_network:
         raise QuestionError(f"pod {name} is on its node's network, where pods hold no HCA")
     if not pod.holds_hca:
-        raise QuestionError(f"pod {name} holds no HCA: it asks for none, or has ended")
+        raise QuestionError(f"pod {name} holds no HCA: it requests none, or has ended")
     if not pod.addresses:
         raise QuestionError(f"pod {name} has no address yet")
     return pod.addresses
 
 
 def _usual_pkey(out: Identity | None, into: Identity | None) -> int:
-    """Return the P_Key that the source would use: the first that reaches, or else its first."""
+    """Return the P_Key that the source would use: the first that both ends share, else its own
+    first.
+    """
     if out is None:
         return DEFAULT_PKEY | FULL
     theirs = {one.pkey: one.full for one in (into.partitions if into else ())}
@@ -254,7 +273,7 @@ def _half(
     verb: Verb,
     itself: bool,
 ) -> Half:
-    who = _shown(address, endpoint)
+    who = _describe_end(address, endpoint)
     if identity is None or endpoint is None:
         return _outside(direction, who)
     if not endpoint.pod:
@@ -280,10 +299,10 @@ def _half(
 
 
 def _outside(direction: Direction, address: str) -> Half:
-    """Return what a side says that is no pod: the judge takes some addresses for nobody's."""
+    """Return the result for an end whose address no pod has; the address may also be invalid."""
     parsed = addresses.parse(address)
     if direction is Direction.INGRESS and parsed.is_multicast:
-        note = "a group outside of the cluster: each member is asked about by itself"
+        note = "a group outside of the cluster: each member is evaluated separately"
         return Half(direction, address, allowed=True, note=note)
     if not addresses.may_be_outside(parsed):
         note = "neither a pod's address nor one that a peer outside of the cluster can have"
@@ -313,11 +332,11 @@ def _half_lines(half: Half, verb: str) -> list[str]:
 
 
 def _partition(pkey: int, out: Identity | None, into: Identity | None, group: bool) -> str:
-    """Return who is what in the partition."""
+    """Describe the memberships of a flow's source and destination in a partition."""
     words = []
     for side, identity in (("from", out), ("to", into)):
         if group and side == "to":
-            words.append("to: each member is asked about by itself")
+            words.append("to: each member is evaluated separately")
             continue
         if identity is None:
             words.append(f"{side}: outside, default partition only")
@@ -332,7 +351,7 @@ def _partition(pkey: int, out: Identity | None, into: Identity | None, group: bo
     return "; ".join(words)
 
 
-def _class_shown(qos_class: QosClass) -> str:
+def _describe_class(qos_class: QosClass) -> str:
     said = [f"weight {qos_class.weight}"]
     if qos_class.dscp:
         said.insert(0, f"DSCP {qos_class.dscp}")
@@ -343,7 +362,7 @@ def _class_shown(qos_class: QosClass) -> str:
     return f"{qos_class.network}/{qos_class.name}: {', '.join(said)}"
 
 
-def _limits_shown(limits: Limits) -> str:
+def _describe_limits(limits: Limits) -> str:
     said = {
         "bytes/s": limits.bytes_per_second,
         "bytes at once": limits.burst_bytes,
@@ -354,7 +373,7 @@ def _limits_shown(limits: Limits) -> str:
     return ", ".join(f"{most} {unit}" for unit, most in said.items() if most is not None)
 
 
-def _shown(address: str, endpoint: Endpoint | None) -> str:
+def _describe_end(address: str, endpoint: Endpoint | None) -> str:
     return endpoint.pod or address if endpoint is not None else address
 
 

@@ -1,9 +1,9 @@
-"""What of a verdict's memory a remote key reaches: said once, for the engine and for ``explain``.
+"""Compute the memory that a verdict opens to remote keys, for the engine and for ``explain``.
 
-A remote key reaches one protection domain of one program, whatever rules say, so the scopes "Pod"
-and "ProtectionDomain" are kept. Of the scope "Named" one name is known: ``device``, regions all of
-whose memory is a GPU's. Other regions have no names: a rule that names nothing else lets no verb
-pass that uses a key.
+A remote key reaches one protection domain of one program, whatever the rules contain, so the
+scopes "Pod" and "ProtectionDomain" are always enforced. In the scope "Named" only the name
+``device`` is known, which stands for regions in GPU memory. Other regions have no names, so a rule
+with other names grants no verb that uses a key.
 """
 
 from typing import Final
@@ -14,12 +14,17 @@ from rdma.verbs import NONE, Verb
 
 DEVICE: Final = "device"
 KINDS: Final = (WRITES, READS, ATOMICS)
-"""Of remote access: an engine asks for each of them, not for each verb."""
+"""The kinds of remote access (write, read, atomic); the engine checks an access's kind, not its
+verb.
+"""
 _NAMED: Final = "Named"
 
 
 def passing(verdict: Verdict) -> Verb:
-    """Return the verbs that pass, memory rules included, be it to a GPU's memory alone."""
+    """Return the verbs that pass both the verdict's verb rules and its memory rules.
+
+    Some of them may reach GPU memory only (see ``to_device_alone``).
+    """
     anywhere, device = _by_key(verdict)
     by_key = NONE
     for kind in KINDS:
@@ -28,10 +33,11 @@ def passing(verdict: Verdict) -> Verb:
 
 
 def to_device_alone(verdict: Verdict) -> Verb:
-    """Return the kinds of access, each with all of its verbs, that reach a GPU's memory alone.
+    """Return the verbs of the kinds of access (write, read, atomic) that reach GPU memory only.
 
-    Where one verb of a kind reaches all memory and another a GPU's alone, ``passing`` has the first
-    only.
+    The result contains all verbs of such a kind. If one verb of a kind reaches all memory and
+    another GPU memory only, the kind is not in the result, and ``passing`` contains only the
+    first verb.
     """
     anywhere, device = _by_key(verdict)
     found = NONE
@@ -42,7 +48,7 @@ def to_device_alone(verdict: Verdict) -> Verb:
 
 
 def _by_key(verdict: Verdict) -> tuple[Verb, Verb]:
-    """Return the verbs by key that reach all memory, and those that reach a GPU's."""
+    """Return the verbs with a remote key that reach all memory, and those that reach GPU memory."""
     anywhere = device = NONE
     for verbs, memory in verdict.grants:
         by_key = verbs & (Verb.READ if memory.read_only else BY_KEY)

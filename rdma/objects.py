@@ -1,7 +1,7 @@
-"""What the objects of Kubernetes say, as far as policies of RDMA ask: values without behaviour.
+"""Represent Kubernetes objects by the fields that RDMA policies use.
 
-``rdma.reading.manifests`` makes them of an object's dict, for the operator's watches and for
-``tessera``.
+``rdma.reading.manifests`` makes these values from an object's dict, for the operator's watches and
+for ``tessera``.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,14 @@ from rdma.tables import Block, Direction, Limits, Memory, Port, QosClass
 from rdma.verbs import ALL, Verb
 
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
-"""On every namespace, by the API server."""
+"""The label that contains the namespace's name; the API server sets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod. Where it has ended it has no address and no HCA; until then it is as any other."""
+    """A pod, as far as policies depend on it. A pod that has ended has no address and no HCA; until
+    then it counts as running.
+    """
 
     uid: str
     namespace: str
@@ -32,24 +34,29 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
-    """A namespace; its name is one of its labels, whether it says so or not."""
+    """A namespace and its labels. Its name counts as a label even if the object lacks that
+    label.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Level(StrEnum):
-    """How a pod is a member of a partition; two limited ones do not reach each other."""
+    """A pod's level of membership in a partition; two limited members do not reach each other."""
 
     FULL = "Full"
     LIMITED = "Limited"
     ANY = "Any"
-    """Of peers only: either."""
+    """Members of either level; only peers of policies use this value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Pods that belong to a partition: of namespaces that match (None: all), those that match."""
+    """A condition for members of a partition: pods that match, in namespaces that match.
+
+    A selector that is None matches all pods or all namespaces.
+    """
 
     namespace_selector: Selector | None = None
     pod_selector: Selector | None = None
@@ -58,7 +65,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Who may talk at all. ``pkey``: 15 bits, None: allocated."""
+    """A partition and the conditions for its members. ``pkey`` has 15 bits; None: still to be
+    allocated.
+    """
 
     name: str
     pkey: int | None = None
@@ -67,7 +76,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """An RDMANetwork (of the cluster). ``created`` (RFC 3339) says which of two was first."""
+    """A cluster-wide RDMANetwork. ``created`` (RFC 3339) orders networks by age."""
 
     name: str
     partitions: tuple[Partition, ...] = ()
@@ -78,7 +87,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPeer:
-    """Members of a partition of that name, of one network or of any."""
+    """The members of the partition with a name, in one network or in any network."""
 
     name: str
     level: Level = Level.ANY
@@ -87,7 +96,10 @@ class PartitionPeer:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One item of ``from`` or ``to``: all that is given holds. A block stands alone."""
+    """One item of ``from`` or ``to`` in a policy, which describes peers.
+
+    A peer must match all given fields. An item with an address block has no other field.
+    """
 
     pod_selector: Selector | None = None
     namespace_selector: Selector | None = None
@@ -97,7 +109,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One item of ``ingress`` or ``egress``; ``peers`` and ``ports`` empty: all."""
+    """One item of ``ingress`` or ``egress`` in a policy.
+
+    Empty ``peers`` match every peer, and empty ``ports`` every port.
+    """
 
     peers: tuple[Peer, ...] = ()
     verbs: Verb = ALL
@@ -111,7 +126,7 @@ class PolicyRule:
 class Policy:
     """An RDMANetworkPolicy. ``types`` are the directions in which it isolates.
 
-    ``created`` (RFC 3339) orders policies by age; an empty one is the oldest.
+    ``created`` (RFC 3339) orders policies by age; an empty text counts as the oldest.
     """
 
     namespace: str
@@ -125,11 +140,13 @@ class Policy:
 
     @property
     def key(self) -> str:
-        """Its namespace and name, "ns/name"."""
+        """Return the policy's namespace and name, "ns/name"."""
         return f"{self.namespace}/{self.name}"
 
     def rules(self, direction: Direction) -> tuple[PolicyRule, ...]:
-        """Return the rules of a direction that it isolates in."""
+        """Return the policy's rules of a direction, or none if it does not isolate in that
+        direction.
+        """
         if direction not in self.types:
             return ()
         return self.ingress if direction is Direction.INGRESS else self.egress

@@ -1,6 +1,6 @@
-"""Opcodes of the base transport header that verbs come as (IB specification volume 1, 9.2.1).
+"""List the opcodes of the packets of each verb (base transport header, IB specification 1, 9.2.1).
 
-What packets of a flow look like from outside: for those who see packets and no queue pairs.
+They serve the second layer's rules, which see single packets but not the state of queue pairs.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,9 @@ _DATAGRAM: Final = 0x60
 
 
 def _last_of(verbs: Verb) -> Verb:
-    """Return the verb that sets an operation's packets apart from others."""
+    """Return the verb that distinguishes an operation's packets from others: the last of its
+    verbs.
+    """
     return Verb(1 << verbs.bit_length() - 1)
 
 
@@ -49,11 +51,12 @@ _REQUESTS: Final = _requests()
 _RESPONSES: Final = _responses()
 
 
-def allowed(forward: Verb, back: Verb) -> frozenset[int]:
+def allowed_opcodes(forward: Verb, back: Verb) -> frozenset[int]:
     """Return the opcodes of packets that one side may send to another.
 
-    ``forward``: what it may ask of the other side; ``back``: what that one may ask of it, and so
-    has to be answered. Nobody who may neither ask nor be asked sends anything.
+    ``forward`` are the verbs that this side may request of the other side. ``back`` are the verbs
+    that the other side may request of this side, to which this side replies. If both are empty, no
+    packet may pass.
     """
     found: set[int] = set()
     for verb, opcodes in _REQUESTS.items():
@@ -68,15 +71,19 @@ def allowed(forward: Verb, back: Verb) -> frozenset[int]:
     return frozenset(found)
 
 
-def allowed_where(
+def allowed_opcodes_by_place(
     forward: Mapping[Verb, _Where], back: Verb, anywhere: _Where
 ) -> dict[_Where, frozenset[int]]:
-    """Return the same by where packets go: requests where ``forward`` says, all others anywhere."""
-    found = {anywhere: allowed(NONE, back)}
+    """Return the opcodes that may pass, by the place (queue pairs) to which they may be sent.
+
+    Requests of each verb in ``forward`` may be sent to that verb's place. All other packets,
+    such as replies to requests of the verbs in ``back``, may be sent to the place ``anywhere``.
+    """
+    found = {anywhere: allowed_opcodes(NONE, back)}
     if forward:
         found[anywhere] |= _CONGESTION
     for verb, where in forward.items():
-        found[where] = found.get(where, frozenset()) | allowed(verb, NONE)
+        found[where] = found.get(where, frozenset()) | allowed_opcodes(verb, NONE)
     passing = {
         where: codes if where == anywhere else codes - found[anywhere]
         for where, codes in found.items()

@@ -1,8 +1,8 @@
-"""Name every operation of RDMA once, with all that depends on which one it is.
+"""All operations of RDMA: one row for each, with every property that depends on the operation.
 
 The engine's predicates, packets, completion codes, names and policy verbs are derived from these
-rows: ``hca.contract.operations_header`` writes them for C, ``rdma.packets`` those of the wire.
-docs/adr/0116 has the recipe for a new row.
+rows: ``hca.contract.operations_header`` writes them for C, ``rdma.packets`` derives the packets.
+docs/adr/0116 describes how to add a row.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from rdma.verbs import NONE, Verb
 
 
 class VerbsDone(IntEnum):
-    """ibv_wc_opcode, as far as it is used: the operation that a completion reports."""
+    """Operations as completions report them: the values of ibv_wc_opcode that are used."""
 
     SEND = 0
     RDMA_WRITE = 1
@@ -28,7 +28,7 @@ class VerbsDone(IntEnum):
 
 
 class Shape(Enum):
-    """Ways in which the engine carries operations out, each with code of its own."""
+    """The ways in which the engine executes operations; each way has its own code in the engine."""
 
     SEND = "into the memory of a receive request"
     WRITE = "into memory that a remote key names"
@@ -39,7 +39,7 @@ class Shape(Enum):
 
 
 class Extra(Enum):
-    """The word that an operation's last packet carries beside data."""
+    """The 32-bit word that an operation's last packet carries in addition to data."""
 
     NOTHING = ""
     IMMEDIATE = "immediate data, for the receiver's completion"
@@ -47,7 +47,9 @@ class Extra(Enum):
 
 
 class Service(IntFlag):
-    """Kinds of queue pairs; the first three are numbered as the top bits of their packets."""
+    """Kinds of queue pairs. The values of RC, UC and UD are bits that stand for the top bits of
+    their packets' opcodes.
+    """
 
     RC = 1 << 0
     UC = 1 << 1
@@ -61,7 +63,9 @@ NOWHERE: Final = Service(0)
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Lower five bits of packets' opcodes, by the packet's place in its message."""
+    """Lower five bits of the opcodes of an operation's packets, by the packet's position in its
+    message.
+    """
 
     only: int
     first: int | None = None
@@ -73,9 +77,10 @@ class Codes:
 class Row:
     """Properties of an operation.
 
-    ``services``: queue pairs that may request it of a peer in the same engine; ``over_wire``: those
-    whose packets ``codes`` are. ``by_post_send``: ibv_post_send() takes it, not only ibv_wr_*.
-    ``send_ops_bit``: its bit in ibv_qp_init_attr_ex.send_ops_flags.
+    ``services`` are the kinds of queue pairs that may request the operation of a peer in the same
+    engine. ``over_wire`` are the kinds that may request it over a wire, with the opcodes ``codes``.
+    ``by_post_send``: ibv_post_send() accepts the operation, not only ibv_wr_*. ``send_ops_bit`` is
+    its bit in ibv_qp_init_attr_ex.send_ops_flags.
     """
 
     shape: Shape
@@ -90,12 +95,12 @@ class Row:
 
 
 class VerbsOpcode(IntEnum):
-    """ibv_wr_opcode, each with its row."""
+    """The operations, as values of ibv_wr_opcode, each with its row."""
 
     row: Row
 
     def __new__(cls, code: int, row: Row) -> Self:
-        """Make a number that has a row."""
+        """Make an operation from its number in ibv_wr_opcode and its row."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.row = row
@@ -216,12 +221,12 @@ class VerbsOpcode(IntEnum):
 
 
 def text_of(opcode: VerbsOpcode) -> str:
-    """Return the name of ibv_wr_opcode_str()."""
+    """Return the name of an operation, as ibv_wr_opcode_str() does."""
     return opcode.name.lower().replace("_", "-")
 
 
 def of_shape(*shapes: Shape) -> tuple[VerbsOpcode, ...]:
-    """Return the operations of some shapes, in the order of their numbers."""
+    """Return the operations that have one of these shapes, in the order of their numbers."""
     return tuple(opcode for opcode in VerbsOpcode if opcode.row.shape in shapes)
 
 
@@ -232,7 +237,7 @@ def _verbs_of(*shapes: Shape) -> Verb:
     return verbs
 
 
-# Verbs by the remote access that they need.
+# The verbs of each kind of remote access that they need.
 WRITES: Final = _verbs_of(Shape.WRITE, Shape.ATOMIC_WRITE)
 READS: Final = _verbs_of(Shape.READ)
 ATOMICS: Final = _verbs_of(Shape.ATOMIC)

@@ -1,8 +1,8 @@
 """Derive the packets of the wire from the operations: their opcodes, kinds and headers.
 
-InfiniBand specification volume 1, 9.2.1 (opcodes of the base transport header). A request's packets
-are its operation's; READs and atomics are answered by those of ``ANSWERS``, all others by an
-acknowledgement.
+The opcodes follow InfiniBand specification volume 1, 9.2.1 (base transport header). Each
+operation has its request packets. The responder answers with the packets in ``ANSWERS``: READs
+and atomics with their data, all other requests with an acknowledgement.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from rdma.operations import Extra, Service, Shape, VerbsOpcode
 
 
 class Kind(IntEnum):
-    """Kinds of packets, by the code of the engine that handles them."""
+    """The kinds of packets, each handled by one part of the engine."""
 
     NOTHING = 0
     SEND = 1
@@ -26,7 +26,7 @@ class Kind(IntEnum):
 
 
 class Part(IntFlag):
-    """A packet's place in its message, and its headers after the base transport header."""
+    """A packet's position in its message, and its headers after the base transport header."""
 
     FIRST = 1 << 0
     LAST = 1 << 1
@@ -44,9 +44,9 @@ ONLY: Final = Part.FIRST | Part.LAST
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A packet's opcode and all that follows from it.
+    """A packet's opcode and the properties that follow from the opcode.
 
-    ``code`` is the opcode's lower five bits; ``operation`` is None of an answer.
+    ``code`` is the opcode's lower five bits; ``operation`` is None for an answer.
     """
 
     name: str
@@ -74,7 +74,9 @@ _DATA: Final = {
     Shape.READ: (Part(0), Part.RETH),
     Shape.ATOMIC: (Part(0), Part.ATOMIC_ETH),
 }
-"""Parts of every packet of a shape, and more of those that begin a message."""
+"""For each shape, the parts that every packet has, and the further parts of a message's first
+packet.
+"""
 
 _ACK: Final = Packet("ACKNOWLEDGE", 0x11, Kind.ACK, ONLY | Part.AETH, Service.RC)
 _ATOMIC_ACK: Final = Packet(
@@ -99,14 +101,15 @@ ANSWERS: Final = {
     Shape.READ: (*_READ_RESPONSES, _ACK),
     Shape.ATOMIC: (_ATOMIC_ACK, _ACK),
 }
-"""Packets with which a responder of a reliable connection answers, by the request's shape."""
+"""The packets with which an RC responder answers a request, by the request's shape."""
 
 
 def requests(operation: VerbsOpcode) -> tuple[Packet, ...]:
-    """Return an operation's packets: the only one of a message, then those of a longer one.
+    """Return the request packets of an operation: the only packet of a short message, then the
+    first, middle and last packets of longer messages.
 
-    The first and the middle ones of a longer message are the same whatever its last one carries:
-    they belong to the operation without an extra word. No datagram has them.
+    Only the last packet contains the additional word (``Extra``). So the first and middle
+    packets are listed with the operation that has no such word. A datagram is always one packet.
     """
     row = operation.row
     if row.codes is None:

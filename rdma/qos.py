@@ -1,7 +1,8 @@
-"""Which QoS class a flow is in: the one that a rule names, or else the one of its DSCP.
+"""Select the QoS class of a flow: the class that a rule names, else the class with the flow's DSCP.
 
-Of several rules of egress that match and name a class the first counts, by policy and place: what
-is sent can be marked with one DSCP only. A class without a DSCP of its own is had by name alone.
+If several matching egress rules name a class, the first rule, in the order of policies and their
+rules, decides, because a packet has only one DSCP. A class without a DSCP can only be selected
+by name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from rdma.tables import QosClass, Rule
 
 
 class Classes:
-    """The classes of tables, prepared to be asked."""
+    """The QoS classes of a node's tables, prepared for lookups."""
 
     def __init__(self, classes: Sequence[QosClass]) -> None:
         self.named: Mapping[str, QosClass] = {one.name: one for one in classes}
@@ -18,12 +19,17 @@ class Classes:
         self._of_dscp = {one.dscp: one for one in ordered if one.dscp}
 
     @property
-    def asks_traffic_class(self) -> bool:
-        """Whether the class of some flow depends on its traffic class."""
+    def uses_traffic_class(self) -> bool:
+        """Return whether any class is selected by DSCP, in which case the flow's traffic class
+        matters.
+        """
         return bool(self._of_dscp)
 
     def of(self, matched: Sequence[Rule], traffic_class: int) -> QosClass | None:
-        """Return the class of a flow that these rules of its source's egress match."""
+        """Return the QoS class of a flow, or None.
+
+        ``matched`` are the egress rules of the flow's source that match.
+        """
         if not self.named:
             return None
         naming = [rule for rule in matched if rule.qos_class in self.named]

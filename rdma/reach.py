@@ -1,7 +1,8 @@
-"""The most that one kind of pod may do to another, whatever the flow is like otherwise.
+"""Compute the verbs that one identity may use on another in at least one kind of flow.
 
-For those who see addresses and operations, and not the ports that a rule may ask for besides: what
-they let pass is judged once more where all is known.
+The second layer uses the result: that layer sees addresses, operations and queue pair numbers,
+but not the services that rules name. hcad evaluates whatever passes the second layer again, with
+all properties of the flow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,28 +14,32 @@ from rdma.verbs import ALL, NONE, Verb
 _OUTSIDE = (Membership(DEFAULT_PKEY, full=True),)
 
 Ranges = tuple[tuple[int, int], ...]
-"""Numbers of queue pairs: ranges with both ends, in order, without overlaps."""
+"""Ranges of queue pair numbers, both ends included, sorted and without overlaps."""
 EVERY_QPN: Final[Ranges] = ((0, 0xFFFFFF),)
-CM_QPN: Final[Ranges] = ((1, 1),)  # of the general services interface (IB 3.9.5)
+CM_QPN: Final[Ranges] = ((1, 1),)  # the general services interface (IB 3.9.5)
 
 
 class Reach:
-    """Tables, asked by identities; None stands for an address that is no endpoint's."""
+    """Answers which verbs the tables permit between two identities; None is an address outside of
+    the cluster.
+    """
 
     def __init__(self, tables: NodeTables) -> None:
         self._rules = tables.rules
 
     def most(self, source: Identity | None, destination: Identity | None) -> Verb:
-        """Return the verbs that some flow between the two may have."""
+        """Return the verbs that at least one flow from source to destination may use."""
         if not shared_pkeys(source, destination):
             return NONE
-        sent = self._allowed(source, Direction.EGRESS, destination)
-        return sent & self._allowed(destination, Direction.INGRESS, source)
+        sent = self._allowed_verbs(source, Direction.EGRESS, destination)
+        return sent & self._allowed_verbs(destination, Direction.INGRESS, source)
 
     def ranges(
         self, source: Identity | None, destination: Identity | None
     ) -> Mapping[Verb, Ranges]:
-        """Return for each verb that may pass at all which queue pairs it may be meant for."""
+        """Return, for each verb that may pass, the ranges of the destination's queue pairs that
+        accept it.
+        """
         if not shared_pkeys(source, destination):
             return {}
         sent = self._ranges(source, Direction.EGRESS, destination)
@@ -59,7 +64,9 @@ class Reach:
                     found[verb] = _union(found.get(verb, ()), ranges)
         return found
 
-    def _allowed(self, own: Identity | None, direction: Direction, peer: Identity | None) -> Verb:
+    def _allowed_verbs(
+        self, own: Identity | None, direction: Direction, peer: Identity | None
+    ) -> Verb:
         isolation = _isolation(own, direction)
         if isolation is None or not isolation.enforced:
             return ALL
@@ -77,14 +84,18 @@ def _isolation(own: Identity | None, direction: Direction) -> Isolation | None:
 
 
 def _concerns(rule: Rule, peer: Identity | None) -> bool:
-    """A block may hold any address: which one, the caller does not know."""
+    """Return whether a rule may match a peer; a rule with blocks always may, as a block may contain
+    any of the peer's addresses.
+    """
     if rule.peers is None or rule.blocks:
         return True
     return peer is not None and bool(rule.peers >> peer.number & 1)
 
 
 def shared_pkeys(one: Identity | None, other: Identity | None) -> frozenset[int]:
-    """Return the partitions (15 bits) that both are in, and at least one of them fully."""
+    """Return the P_Keys (15 bits) of the partitions that two identities share, at least one of them
+    as full member.
+    """
     mine, theirs = _memberships(one), _memberships(other)
     return frozenset(
         a.pkey for a in mine for b in theirs if a.pkey == b.pkey and (a.full or b.full)

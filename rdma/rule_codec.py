@@ -1,4 +1,4 @@
-"""One rule of the tables as a JSON value, and back."""
+"""Encode one rule of the tables as a JSON value, and decode it."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ _RULE: Final = Rule.__slots__
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
-    """Return a rule as JSON has it; peers as hexadecimal text."""
+    """Return a rule of the tables as a JSON object; the set of peers becomes hexadecimal text."""
     memory = rule.memory
     return {
         "policy": rule.policy,
@@ -32,7 +32,10 @@ def rule_document(rule: Rule) -> dict[str, Any]:
 
 
 def read_rule(item: Reader, max_identities: int) -> Rule:
-    """Return the rule that a value says. Raises TablesError."""
+    """Decode a rule of the tables from a JSON value.
+
+    ``max_identities`` bounds the set of peers. Raises TablesError.
+    """
     policy, direction, index, verbs, peers, blocks, ports, memory, limits, qos_class = item.fields(
         *_RULE
     )
@@ -51,17 +54,17 @@ def read_rule(item: Reader, max_identities: int) -> Rule:
 
 
 def _peers(reader: Reader, max_identities: int) -> int | None:
-    chosen = reader.optional()
+    chosen = reader.or_none()
     if chosen is None:
         return None
     text = chosen.text(max_identities // 4)
     if not text or not set(text) <= set("0123456789abcdef"):
-        raise chosen.fail("no hexadecimal number")
+        raise chosen.fail("is not a hexadecimal number")
     return int(text, 16)
 
 
 def _optional(reader: Reader, low: int, high: int) -> int | None:
-    chosen = reader.optional()
+    chosen = reader.or_none()
     return None if chosen is None else chosen.integer(low, high)
 
 
@@ -73,12 +76,12 @@ def _block(item: Reader) -> Block:
     except ValueError as error:
         raise item.fail(str(error)[:200]) from error
     if block != Block(cidr.text(64), texts):
-        raise item.fail("is not written as blocks are")
+        raise item.fail("is not in canonical form")
     return block
 
 
 def _range(reader: Reader, high: int) -> tuple[int, int] | None:
-    chosen = reader.optional()
+    chosen = reader.or_none()
     if chosen is None:
         return None
     first, last = (one.integer(0, high) for one in chosen.tuple(2))
@@ -91,7 +94,7 @@ def _port(item: Reader) -> Port:
     services, space, qpns, traffic_class, dscp = item.fields(*_PORT)
     return Port(
         _range(services, 0xFFFF),
-        None if space.optional() is None else space.choice("TCP", "UDP"),
+        None if space.or_none() is None else space.choice("TCP", "UDP"),
         _range(qpns, 0xFF_FFFF),
         _optional(traffic_class, 0, 255),
         _optional(dscp, 0, 63),

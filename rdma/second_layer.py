@@ -1,19 +1,21 @@
-"""The second layer: tables as rules of nftables on the host's side of the pods' interfaces.
+"""Render tables as the second layer: nftables rules on the host's side of the pods' interfaces.
 
-hcad judges everything that goes through it, with all that it knows. A pod may also write packets of
-its own; these rules see them where the pod cannot reach: who sends from an address that is not its
-own, what its peers and it may never do to each other, and what no HCA sends (fragments). The
-source of every UDP packet is checked, whatever its port, because a Service may map any port to
-RoCE's behind these rules. Of packets that a later hop cuts out of one buffer rules see the first
-alone; a classifier beside them sees to it that all are alike. Family netdev, both hooks of an
-interface that has one pod behind it (Linux 5.16 for the outgoing one).
+hcad evaluates all RDMA that passes through it, with every property of a flow. But a pod may also
+send packets that it composes itself. The second layer's rules see such packets where the pod
+cannot interfere. They drop packets from an address that is not the pod's, operations that the
+pod and its peers may never request of each other, and packets that no HCA sends (fragments).
+They check the source of every UDP packet, whatever its port, because a Service may change any
+port to RoCE's after these rules. If the kernel later splits one buffer into packets, the rules
+see the first packet only; a classifier ensures that all packets of a buffer are alike. The rules
+are of family netdev. They are at both hooks of each interface that belongs to exactly one pod
+(the egress hook needs Linux 5.16).
 
-A pod that has just come has no rules yet, maybe with the address of one that has gone. So what the
-node forwards is guarded besides (family inet): RoCE passes no veth that has no rules, and none
+A new pod has no rules yet, and may have the address of a deleted pod. So rules of family inet
+also guard the packets that the node forwards: RoCE passes no veth without rules, and no packet
 passes whose destination the node has translated (DNAT).
 
-The rules are the whole of two tables that replace those before in a single transaction. Counters
-go on where ``counts`` says they were.
+The rules are the whole of two tables, which replace the previous tables in one transaction.
+Counters continue from the values in ``counts``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from rdma.opcodes import allowed_where
+from rdma.opcodes import allowed_opcodes_by_place
 from rdma.reach import CM_QPN, EVERY_QPN, Ranges, Reach, shared_pkeys
 from rdma.tables import Identity, NodeTables
 from rdma.verbs import NONE, Verb
@@ -33,31 +35,35 @@ TOTALS: Final = (
     *("partition", "peer", "operation"),
     *("stranger", "translated"),
 )
-"""Counters of what was dropped and why, on all links together."""
+"""Counters of dropped packets by reason, for all pods' interfaces together."""
 JOINED: Final = "joined"
-"""What the classifier drops, which stands before all rules; of leaving packets alone."""
+"""Counter of packets dropped by the classifier, which runs before all rules and only for packets
+from a pod.
+"""
 LINK_REASONS: Final = ("spoofed", "fragment", "segments", "tagged", "denied")
 _UDP_BYTES: Final = 8
-_HEADERS_BYTES: Final = 12 + 4 + 64  # BTH, ICRC, and the longest row of extended headers
-_MOST_TOGETHER: Final = 63  # packets that hcad sends in one buffer
+_HEADERS_BYTES: Final = 12 + 4 + 64  # BTH, ICRC, and the largest extended headers
+_MOST_TOGETHER: Final = 63  # most packets that hcad sends in one buffer
 _PRIORITY: Final = -150
 _FAMILIES: Final = {4: "ip", 6: "ip6"}
 _VLANS: Final = "{ 0x8100, 0x88a8 }"
 _FORWARDED: Final = ("stranger", "translated")
-"""Counters of what is dropped where the node forwards."""
+"""Counters of packets that the node was to forward and that the rules dropped."""
 _UNROUTED: Final = {"ip": "0.0.0.0", "ip6": "fe80::/10"}
-"""Sources that ordinary traffic has besides a pod's own (DHCP, mDNS), and that no node forwards."""
+"""For each IP family, a further source address of legitimate traffic (DHCP, mDNS), which no node
+forwards.
+"""
 
 Operations = tuple[tuple[Ranges, frozenset[int]], ...]
-"""Opcodes that pass, by the queue pairs that they may be meant for."""
+"""Sets of opcodes that pass, each after the destination's queue pairs for which it passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The host's end of a pod's only link: its name and index here, and who is behind it.
+    """The host's end of a pod's only link: its name and index on the host, and the pod's identity.
 
-    ``identity`` None: nothing is known of the pod yet, or it has no HCA; nothing of RDMA passes.
-    ``mtu`` is the path MTU in bytes, of InfiniBand's.
+    If ``identity`` is None, the pod is not known yet or has no HCA, and no RDMA passes. ``mtu``
+    is the path MTU in bytes, one of InfiniBand's sizes.
     """
 
     name: str
@@ -74,13 +80,14 @@ def ruleset(
     others: Iterable[str] | None = None,
     counts: Mapping[str, int] | None = None,
 ) -> str:
-    """Return what ``nft -f`` loads: the tables as they are to be, whatever was there.
+    """Return the input of ``nft -f`` that replaces the second layer by rules for these tables.
 
-    ``others`` are the veths that have no pod behind them, such as a node's own in a container;
-    None: what is forwarded is not guarded. ``counts`` are packets by the counters' names.
+    ``others`` are the veths that belong to no pod, such as the node's own if it is a container. If
+    ``others`` is None, forwarded packets are not guarded. ``counts`` are the packets counted so
+    far, by the counters' names.
 
     Raises:
-        ValueError: an interface's name or address is none.
+        ValueError: an interface's name or address is invalid.
     """
     writer, listed = _Writer(tables, counts or {}), tuple(interfaces)
     guard = "" if others is None else writer.guard({one.name for one in listed} | set(others))
@@ -88,13 +95,16 @@ def ruleset(
 
 
 def removal() -> str:
-    """Return what ``nft -f`` loads to leave nothing behind."""
+    """Return the input of ``nft -f`` that removes the second layer."""
     families = ("netdev", "inet")
     return "".join(f"table {one} {TABLE}\ndelete table {one} {TABLE}\n" for one in families)
 
 
 def link_counter(index: int, leaving: bool, reason: str) -> str:
-    """Return the name of the counter of a link's drops, by the link's index and direction."""
+    """Return the name of the counter of packets dropped at a link for one reason.
+
+    ``index`` is the link's index on the host. ``leaving``: the packets came from the pod.
+    """
     return f"link_{index}_{'from' if leaving else 'to'}_{reason}"
 
 
@@ -104,7 +114,7 @@ class _Writer:
         self._counts = counts
         self._identities: Mapping[int, Identity] = {one.number: one for one in tables.identities}
         self._members: dict[tuple[int, int], list[str]] = {}
-        """Addresses of an identity, by IP version."""
+        """The addresses of pods, by identity and IP version."""
         for endpoint in tables.endpoints:
             version, address = _address(endpoint.address)
             self._members.setdefault((endpoint.identity, version), []).append(address)
@@ -128,7 +138,10 @@ class _Writer:
         return "\n".join([f"table netdev {TABLE} {{", *parts, "}", ""])
 
     def guard(self, known: set[str]) -> str:
-        """Return the table for what the node forwards, behind its address translation."""
+        """Return the nftables table for the packets that the node forwards.
+
+        Its chain runs after the node's address translation.
+        """
         elements = ", ".join(f'"{_name(one)}"' for one in sorted(known))
         listed = f"elements = {{ {elements} }}\n" if elements else ""
         drop = "counter name stranger drop"
@@ -154,7 +167,8 @@ class _Writer:
 
     def _sets(self) -> Iterator[str]:
         for (identity, version), addresses in sorted(self._members.items()):
-            # By type, a set of nftables 1.1 ends nft 1.0.6, a node's maybe, at whatever it lists.
+            # With sets by type (nftables 1.1), nft 1.0.6, which a node may have, crashes when it
+            # lists any.
             type_ = f"typeof {_FAMILIES[version]} saddr"
             elements = ", ".join(sorted(addresses))
             yield (
@@ -162,7 +176,10 @@ class _Writer:
             )
 
     def _kind(self, own: Identity) -> list[str]:
-        """What may leave a pod of an identity, and what may come to it; all else returns."""
+        """Return the nftables chains for packets from and to pods of an identity.
+
+        A chain returns for a packet that is denied.
+        """
         leaving, coming = [], []
         for identity, version in sorted(self._members):
             peer = self._identities.get(identity)
@@ -180,12 +197,15 @@ class _Writer:
         destination: Identity | None,
         strange: bool = False,
     ) -> str:
-        """Return the rule for packets of one to the other; ``strange``: tables do not say who."""
+        """Return the nftables rule for packets from ``source`` to ``destination``.
+
+        ``strange``: the other address belongs to an identity that is not in the tables.
+        """
         forward = {} if strange else self._reach.ranges(source, destination)
         back = NONE if strange else _verbs(self._reach.ranges(destination, source))
-        if Verb.CM in back:  # who is asked answers, and says when it ends: to queue pair 1, too
+        if Verb.CM in back:  # the responder's messages go to queue pair 1, too
             forward = {Verb.CM: CM_QPN, **forward}
-        passing = allowed_where(forward, back, EVERY_QPN)
+        passing = allowed_opcodes_by_place(forward, back, EVERY_QPN)
         if not passing:
             return f"{match}counter name peer return"
         wanted = tuple(sorted(passing.items())), shared_pkeys(source, destination)
@@ -207,20 +227,22 @@ class _Writer:
                 return f"{total}counter name {link_counter(key, leaving, reason)} drop"
 
             whose = f"{'leaving' if leaving else 'coming'}_{one.identity}"
-            # To another port it may still be RoCE when the node has translated its destination.
+            # Checked for all ports: the node may translate a destination to RoCE's port later.
             sources = [
                 f"{_not_among(family, side, [*addresses, _UNROUTED[family]])} {drop('spoofed')}"
                 for family, addresses in (("ip", own[4]), ("ip6", own[6]))
             ]
-            judge = [
+            checks = [
                 *(sources if leaving else ()),
-                # The first fragment has the port; without it the others never become a packet.
+                # Only the first fragment has the port; if it is dropped, the others never become a
+                # packet.
                 "ip frag-off & 0x1fff != 0 accept",
                 "frag frag-off != 0 accept",
                 f"udp dport != {PORT} accept",
                 f"ip frag-off & 0x2000 != 0 {drop('fragment')}",
                 f"exthdr frag exists {drop('fragment')}",
-                # hcad sends packets of one operation together; a classifier looks behind the first.
+                # hcad sends packets of one operation together; a classifier checks those after the
+                # first.
                 f"udp length > {_most_bytes(one.mtu)} {drop('segments')}",
                 f"{_not_among('ip', side, own[4])} {drop('spoofed')}",
                 f"{_not_among('ip6', side, own[6])} {drop('spoofed')}",
@@ -230,11 +252,11 @@ class _Writer:
             hooked = [
                 f'type filter hook {hook} device "{_name(one.name)}" priority {_PRIORITY};'
                 " policy accept;",
-                # A tag of VLAN 0 within another one is taken off behind this hook.
+                # A VLAN tag of ID 0 within another one is removed only after this hook.
                 f"meta protocol {_VLANS} {drop('tagged')}",
-                f"meta l4proto udp jump judge_{place}_{key}",
+                f"meta l4proto udp jump check_{place}_{key}",
             ]
-            chains += [_chain(f"judge_{place}_{key}", judge), _chain(f"{place}_{key}", hooked)]
+            chains += [_chain(f"check_{place}_{key}", checks), _chain(f"{place}_{key}", hooked)]
         return chains
 
 
@@ -247,7 +269,7 @@ def _verbs(ranges: Mapping[Verb, Ranges]) -> Verb:
 
 def _name(text: str) -> str:
     if not text or not text.isprintable() or any(c in text for c in '"\\/ *'):
-        raise ValueError(f"interface {text!r}: no name of a link")
+        raise ValueError(f"interface {text!r}: not the name of a link")
     return text
 
 
@@ -256,7 +278,9 @@ def _most_bytes(mtu: int) -> int:
 
 
 def _address(text: str) -> tuple[int, str]:
-    """Return the IP version and an address as nft writes it; a scope would be another's text."""
+    """Return an address in nft's notation, after its IP version; an address with a scope is
+    refused.
+    """
     address = ip_address(text)
     if getattr(address, "scope_id", None) is not None:
         raise ValueError(f"address {text!r}: has a scope")
@@ -268,7 +292,9 @@ def _members(identity: int, version: int) -> str:
 
 
 def _of(operations: Operations, pkeys: frozenset[int]) -> list[str]:
-    """Return the rules of what passes; what does not is counted and returns."""
+    """Return the nftables rules that accept permitted packets; other packets are counted and
+    return.
+    """
     keys = ", ".join(f"{one:#06x}" for one in sorted(pkeys))
     rules = [f"@th,80,16 & 0x7fff != {{ {keys} }} counter name partition return"]
     for ranges, codes in operations:

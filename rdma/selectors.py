@@ -1,4 +1,4 @@
-"""Label selectors (metav1.LabelSelector): what they ask, and whether labels answer it."""
+"""Label selectors (metav1.LabelSelector) and their evaluation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Operator(StrEnum):
-    """How a requirement compares; NotIn and DoesNotExist also match where the key is absent."""
+    """The operator of a requirement; NotIn and DoesNotExist also match if the key is absent."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -16,14 +16,14 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One thing that a selector asks of one key."""
+    """A selector's condition on the label with one key."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels answer it."""
+        """Return whether these labels meet the requirement."""
         match self.operator:
             case Operator.IN:
                 return labels.get(self.key) in self.values
@@ -37,17 +37,20 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All requirements hold; none at all: everything matches. Labels of matchLabels are ``IN``."""
+    """Requirements on labels that must all hold; without any, everything matches.
+
+    A manifest's matchLabels become requirements with the operator ``IN``.
+    """
 
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels answer all of it."""
+        """Return whether these labels meet all of the selector's requirements."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     @classmethod
     def of(cls, **labels: str) -> "Selector":
-        """Return the selector of these labels."""
+        """Return the selector that requires exactly these labels."""
         return cls(tuple(Requirement(key, Operator.IN, (labels[key],)) for key in sorted(labels)))
 
 

@@ -1,4 +1,4 @@
-"""One direction of one kind of pod, prepared to be asked about a peer many times a second."""
+"""Prepare one direction of an identity's isolation for fast evaluations."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from rdma.tables import Block, Flow, Isolation, Port, Rule
 from rdma.verbs import ALL, Verb
 
 OUTSIDE: Final = -1
-"""The identity of whoever is none of the cluster's."""
+"""The identity of every address outside of the cluster."""
 
 
 class Address:
-    """An address as text, read as a number only if a rule asks for blocks."""
+    """An address as text, which is parsed only if a rule has blocks."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def parsed(self) -> IPv4OrIPv6:
-        """The address. Raises ValueError."""
+        """Return the address in parsed form. Raises ValueError if the text is not an address."""
         return addresses.parse(self.text)
 
     @cached_property
     def number(self) -> tuple[int, int]:
-        """Its version and its value."""
+        """Return the address's IP version and its numeric value."""
         return self.parsed.version, int(self.parsed)
 
 
 class _Span:
-    """A block as numbers."""
+    """A block of addresses as a range of numbers, with the block's exceptions."""
 
     __slots__ = ("excepted", "first", "last", "version")
 
@@ -52,7 +52,9 @@ def _limits(cidr: str) -> tuple[int, int, int]:
 
 
 class PreparedRule:
-    """A rule with its peers as bytes: a bit of many is found without moving the others."""
+    """A rule whose set of peers is stored as bytes, so that one bit is tested without a shift of
+    the whole set.
+    """
 
     __slots__ = ("_peers", "_size", "_spans", "place", "rule")
 
@@ -67,7 +69,9 @@ class PreparedRule:
         self._spans = [_Span(block) for block in rule.blocks]
 
     def matches(self, identity: int, address: Address, flow: Flow) -> bool:
-        """Return whether the peer and what is known of the flow are what it asks for."""
+        """Return whether the rule matches a peer, by identity or address, and the flow's known
+        properties.
+        """
         peers = self._peers
         if peers is not None and not (
             0 <= identity < self._size and peers[identity >> 3] >> (identity & 7) & 1
@@ -82,7 +86,9 @@ class PreparedRule:
 
 
 def _is_at(port: Port, flow: Flow) -> bool:
-    """Return whether a flow is what a port asks for; what is not known is not."""
+    """Return whether a flow meets a port's conditions; a condition on an unknown property is not
+    met.
+    """
     if port.services is not None and not (
         flow.service is not None
         and port.services[0] <= flow.service <= port.services[1]
@@ -100,7 +106,10 @@ def _is_at(port: Port, flow: Flow) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one direction says of a flow: what passes, and what would if audits were enforced."""
+    """The result of one direction for a flow.
+
+    ``verbs`` pass; ``audited_verbs`` would pass if policies that only audit were enforced.
+    """
 
     verbs: Verb = ALL
     audited_verbs: Verb = ALL
@@ -112,7 +121,7 @@ OPEN: Final = Side()
 
 
 class PreparedIsolation:
-    """A direction in which policies isolate."""
+    """One direction of an identity that policies isolate, prepared for evaluations."""
 
     __slots__ = ("_audits", "_enforced", "isolation")
 
@@ -121,8 +130,10 @@ class PreparedIsolation:
         self._enforced = [rules[place] for place in isolation.rules]
         self._audits = [rules[place] for place in isolation.audited_rules]
 
-    def ask(self, identity: int, address: Address, flow: Flow) -> Side:
-        """Return what passes between it and a peer: the union of the rules that match."""
+    def evaluate(self, identity: int, address: Address, flow: Flow) -> Side:
+        """Return the verbs that pass to or from a peer: the union of the verbs of the rules that
+        match.
+        """
         isolation = self.isolation
         matched = [rule for rule in self._enforced if rule.matches(identity, address, flow)]
         granted = _union(matched)
@@ -141,4 +152,6 @@ def _union(rules: Iterable[PreparedRule]) -> Verb:
     return _VERBS[bits]
 
 
-_VERBS: Final = tuple(Verb(bits) for bits in range(ALL.value + 1))  # making one takes microseconds
+_VERBS: Final = tuple(
+    Verb(bits) for bits in range(ALL.value + 1)
+)  # making a Verb takes microseconds

@@ -1,14 +1,15 @@
-"""The tables of one node: what the operator compiles, the agent carries and hcad enforces.
+"""The tables of one node: compiled by the operator, carried by the agent, enforced by hcad.
 
-A pod's *identity* is the set of facts that policies ask about; pods with the same facts share one.
-Tables name rules once and identities by number, so that a pod that comes with known facts adds one
-line. They hold every pod of the cluster that has an HCA (an address and an identity), because a
-responder judges the requester's egress too; ``pods`` are those of the node itself.
+A pod's *identity* is the set of facts that policies can refer to; pods with the same facts share
+one identity. Tables contain each rule once and refer to identities by number, so that a new pod
+with known facts adds one line. They list every pod of the cluster that has an HCA, with its
+address and identity, because a responder's node also evaluates the requester's egress. ``pods``
+are the pods of the node itself.
 
-An address that no endpoint has is outside of the cluster: only address blocks can allow it.
+An address without an endpoint is outside of the cluster: only address blocks can allow it.
 
-Numbers (of identities, places of rules) stay as long as what they stand for, and may be given again
-later. Tables are complete, so whoever reads the next ones need not remember.
+The number of an identity and the place of a rule do not change as long as it exists; both may be
+reused afterwards. Tables are complete, so a reader does not need the previous tables.
 """
 
 from dataclasses import dataclass, field
@@ -17,19 +18,23 @@ from enum import StrEnum
 from rdma.verbs import ALL, NONE, Verb
 
 TABLES_VERSION = 1
-NOBODY = 0
-"""The identity that is denied everything."""
+UNIDENTIFIED = 0
+"""The number of the identity that is denied everything."""
 DEFAULT_PKEY = 0x7FFF
-"""The default partition: of pods that no RDMANetwork selects, and of what is outside."""
+"""P_Key of the default partition, whose members are outside peers and the pods that no RDMANetwork
+selects.
+"""
 FULL = 0x8000
 """The membership bit of a P_Key (IB 10.9.1.2)."""
 MAX_RULES_OF_A_POD = 4096
-"""In one direction: who may write policies must not make the node of a pod judge for seconds."""
+"""Limits on the policies and rules for one direction of a pod, so that the author of policies
+cannot slow down the pod's node.
+"""
 MAX_POLICIES_OF_A_POD = 1024
 
 
 class Direction(StrEnum):
-    """Seen from the pod that a rule's policy selects."""
+    """The direction of a rule, as seen from the pods that the rule's policy selects."""
 
     INGRESS = "ingress"
     EGRESS = "egress"
@@ -37,21 +42,21 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A partition that an identity is a member of: 15 bits of P_Key, and whether fully."""
+    """An identity's membership in a partition: 15 bits of P_Key, and whether as full member."""
 
     pkey: int
     full: bool
     network: str = ""
-    """The RDMANetwork that says so; empty for the default partition."""
+    """The name of the partition's RDMANetwork; empty for the default partition."""
     partition: str = ""
-    """The partition's name in that network."""
+    """The partition's name in its RDMANetwork."""
     mtu: int | None = None
-    """Path MTU in bytes that the network asks for."""
+    """The path MTU in bytes of the partition's RDMANetwork."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Addresses (IPv4 or IPv6, in CIDR) without those of ``excepted``."""
+    """The addresses (IPv4 or IPv6) in the block ``cidr``, without those in ``excepted``."""
 
     cidr: str
     excepted: tuple[str, ...] = ()
@@ -59,9 +64,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """What a flow must be like; None asks nothing. Ranges include both ends.
+    """Conditions on a flow; a field that is None is no condition. Ranges include both ends.
 
-    ``services`` are RDMA-CM ports, ``space`` "TCP" or "UDP"; ``qpns`` are of the destination.
+    ``services`` are RDMA-CM ports and ``space`` is "TCP" or "UDP". ``qpns`` are numbers of the
+    destination's queue pairs.
     """
 
     services: tuple[int, int] | None = None
@@ -69,22 +75,24 @@ class Port:
     qpns: tuple[int, int] | None = None
     traffic_class: int | None = None
     dscp: int | None = None
-    """The upper six bits of the traffic class, whatever its ECN bits are."""
+    """The upper six bits of the flow's traffic class; the class's ECN bits do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How far a remote key reaches that a rule lets be used."""
+    """The memory of the destination that a rule lets remote keys reach."""
 
     read_only: bool = False
     scope: str = "Pod"
-    """"Pod", "ProtectionDomain" or "Named"."""
+    """How far the memory extends: "Pod", "ProtectionDomain" or "Named"."""
     regions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ceilings; None is none. Of several rules that match, the least counts."""
+    """A rule's limits on rates and objects; None: no limit. If several rules match, the lowest
+    limit applies.
+    """
 
     bytes_per_second: int | None = None
     burst_bytes: int | None = None
@@ -97,13 +105,14 @@ class Limits:
 class Rule:
     """One entry of ``ingress`` or ``egress`` of one policy.
 
-    Peers are ``peers`` (a set of identities as the bits of a number; None: every peer, outside of
-    the cluster too) or have an address in one of ``blocks``; members of a partition are identities,
-    too. ``ports`` empty: any. A rule without a policy is an empty place that nobody refers to.
+    A peer matches if its identity is in ``peers``, or if its address is in one of ``blocks``.
+    ``peers`` is a set of identities as the bits of a number; None matches every peer, even outside
+    of the cluster. ``peers`` also covers members of a partition. Empty ``ports`` match every port.
+    A rule without a policy is an unused place, to which nothing refers.
     """
 
     policy: str
-    """Its namespace and name, "ns/name"."""
+    """The policy's namespace and name, "ns/name"."""
     direction: Direction
     index: int
     verbs: Verb = ALL
@@ -117,10 +126,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """A direction of an identity that policies select it for: what ``rules`` allow, and no more.
+    """One direction of an identity that policies select: ``rules`` allow, everything else is
+    denied.
 
-    ``audited`` rules belong to policies that only audit: what they alone would deny passes and is
-    counted. ``enforced`` False: no policy that enforces selects it; everything passes.
+    ``audited_rules`` belong to policies that only audit: what only those policies would deny passes
+    and is counted. If ``enforced`` is False, no enforcing policy selects the identity, so
+    everything passes.
     """
 
     rules: tuple[int, ...] = ()
@@ -128,16 +139,19 @@ class Isolation:
     audited: bool = False
     audited_rules: tuple[int, ...] = ()
     policies: tuple[str, ...] = ()
-    """Who isolates, "ns/name": a policy that denies everything has no rule to be named by."""
+    """The isolating policies, "ns/name". A policy that denies everything has no rules, so only this
+    field names it.
+    """
     audited_policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tables know of a kind of pod; None: that direction is not isolated.
+    """The facts that pods of one identity share. If ``ingress`` or ``egress`` is None, the pods are
+    not isolated in that direction.
 
-    ``partitions`` is the P_Key table, index 0 first. ``NOBODY`` is denied everything: an address
-    that two pods claim, and pods of whose namespace nothing is known.
+    ``partitions`` is the P_Key table, index 0 first. ``UNIDENTIFIED`` is denied everything;
+    addresses that two pods claim and pods in unknown namespaces have this identity.
     """
 
     number: int
@@ -148,17 +162,20 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class QosClass:
-    """What packets of a class of an RDMANetwork are marked with, and its share. Rates: bytes/s."""
+    """A QoS class of an RDMANetwork: how its packets are marked, and its share of the bandwidth.
+
+    Rates are in bytes/s.
+    """
 
     name: str
     dscp: int = 0
     sl: int = 0
-    """Service level (0 to 15)."""
+    """Service level of the class (0 to 15)."""
     weight: int = 1
     min_rate: int | None = None
     max_rate: int | None = None
     cnp_dscp: int | None = None
-    """DSCP of congestion notifications."""
+    """DSCP of the congestion notification packets for this class."""
     network: str = ""
 
 
@@ -166,19 +183,21 @@ class QosClass:
 class Pod:
     """A pod of this node that holds an HCA function.
 
-    ``addresses`` are those that it alone claims: at no other one may its HCA be opened.
+    ``addresses`` are those that only this pod claims: the pod can open its HCA at no other address.
     """
 
     uid: str
     name: str
-    """Its namespace and name, "ns/name"."""
+    """The pod's namespace and name, "ns/name"."""
     identity: int
     addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address of the cluster: whose, and of which identity. Claimed twice: nobody's."""
+    """An address of the cluster with its pod and identity; ``pod`` is empty if two pods claim the
+    address.
+    """
 
     address: str
     identity: int
@@ -187,7 +206,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NodeTables:
-    """Everything that one node needs to judge; complete, never a difference."""
+    """Everything that one node needs for its evaluations; always complete, never a difference."""
 
     generation: int
     node: str
@@ -200,9 +219,11 @@ class NodeTables:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What is known of a flow when it is judged; None: not known, and whoever asks for it denies.
+    """The known properties of a flow; None: unknown, so a rule with a condition on it does not
+    match.
 
-    Addresses as text, IPv4 where they are mapped. ``source`` requests: for a READ it is the reader.
+    Addresses are text; an IPv4 address mapped into IPv6 is in IPv4 form. ``source`` is the
+    requester: for a READ, the reader.
     """
 
     source: str
@@ -216,15 +237,17 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a flow may do: ``verbs`` pass; of those, ``audited`` would not if audits were enforced.
+    """What a flow may do.
 
-    ``reasons`` say for people which rules allowed or which policies isolate. ``limits`` is the
-    least of the rules that matched. A verb that does not pass is answered (remote access error)
-    where ``peer_known`` and ``partition_shared``, and meets silence elsewhere: ``peer_known`` is
-    whether policies let the two do anything with each other.
+    ``verbs`` pass. Those of them in ``audited`` pass only because policies merely audit.
+    ``reasons`` are text for people: which rules allowed the flow, or which policies isolate.
+    ``limits`` has the lowest limits of the matching rules. ``peer_known`` is whether policies allow
+    the two ends any verb at all. A denied verb is answered with a remote access error if
+    ``peer_known`` and ``partition_shared``, otherwise it is not answered.
 
-    ``grants`` say which memory of the destination which verbs reach; an access needs one of them
-    that has its verb and covers it. ``memory`` is what every grant covers, for whoever keeps one.
+    ``grants`` state which verbs reach which memory of the destination; an access needs one grant
+    that has its verb and covers the memory. ``memory`` is what every grant covers, for callers that
+    keep only one.
     """
 
     verbs: Verb
@@ -237,8 +260,10 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     grants: tuple[tuple[Verb, Memory], ...] = ()
     denied_by: tuple[str, ...] = ()
-    """Policies that isolate a side which does not let everything pass."""
+    """Policies that isolate a side of the flow on which not every verb passes."""
     source_pod: str = ""
     destination_pod: str = ""
     qos_class: QosClass | None = None
-    """How what the source sends is marked and scheduled; None: as the program asks."""
+    """The QoS class that marks and schedules the source's packets; None: as the program
+    requests.
+    """

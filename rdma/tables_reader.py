@@ -1,4 +1,4 @@
-"""Walks parsed JSON and takes only what is expected, naming the place of anything else."""
+"""Read parsed JSON strictly; errors name the position of an unexpected value."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,7 +9,9 @@ MAX_TEXT: Final = 1024
 
 
 class Reader:
-    """A value of a document and where it is. Every method raises TablesError."""
+    """A value of a JSON document and its position. Every method raises TablesError for an invalid
+    value.
+    """
 
     __slots__ = ("_key", "_parent", "_value")
 
@@ -17,7 +19,7 @@ class Reader:
         self._value, self._key, self._parent = value, key, parent
 
     def fail(self, problem: str) -> TablesError:
-        """Return the error that says what is wrong here."""
+        """Return the TablesError that reports a problem with this value."""
         keys: list[str] = []
         at: Reader | None = self
         while at is not None:
@@ -26,10 +28,13 @@ class Reader:
         return TablesError(f"{''.join(reversed(keys))}: {problem}")
 
     def fields(self, *names: str) -> "list[Reader]":
-        """Return the values of an object that has exactly these fields, in this order."""
+        """Return readers of an object's values, in the order of ``names``.
+
+        The object must have exactly these fields.
+        """
         value = self._value
         if type(value) is not dict:
-            raise self.fail("no object")
+            raise self.fail("is not an object")
         missing = [name for name in names if name not in value]
         if missing or len(value) != len(names):
             unknown = [name[:60] for name in value if name not in names]
@@ -37,44 +42,44 @@ class Reader:
         return [Reader(value[name], f".{name}", self) for name in names]
 
     def tuple(self, size: int) -> "list[Reader]":
-        """Return the items of a list of exactly that length."""
+        """Return readers of the items of a list that has exactly ``size`` items."""
         if type(self._value) is not list or len(self._value) != size:
-            raise self.fail(f"no list of {size}")
+            raise self.fail(f"is not a list of {size}")
         return list(self.items(size))
 
     def items(self, most: int) -> "Iterator[Reader]":
-        """Yield the items of a list that is no longer than that."""
+        """Yield readers of the items of a list that has at most ``most`` items."""
         if type(self._value) is not list or len(self._value) > most:
-            raise self.fail(f"no list of at most {most}")
+            raise self.fail(f"is not a list of at most {most}")
         for index, value in enumerate(self._value):
             yield Reader(value, f"[{index}]", self)
 
-    def optional(self) -> "Reader | None":
-        """Return this, None where it is null."""
+    def or_none(self) -> "Reader | None":
+        """Decode a nullable value: return this reader, or None if the value is null."""
         return None if self._value is None else self
 
     def integer(self, low: int, high: int) -> int:
-        """Return an integer of a range."""
+        """Decode an integer from ``low`` to ``high``."""
         value = self._value
         if type(value) is not int or not low <= value <= high:
-            raise self.fail(f"no integer of {low} to {high}")
+            raise self.fail(f"is not an integer of {low} to {high}")
         return value
 
     def flag(self) -> bool:
-        """Return a boolean."""
+        """Decode a boolean."""
         if type(self._value) is not bool:
-            raise self.fail("neither true nor false")
+            raise self.fail("is neither true nor false")
         return self._value
 
     def text(self, most: int = MAX_TEXT) -> str:
-        """Return a string that is no longer than that, printable, and can be encoded."""
+        """Decode a string of at most ``most`` characters that is printable and can be encoded."""
         value = self._value
         if type(value) is not str or len(value) > most or not value.isprintable():
-            raise self.fail(f"no printable text of at most {most} characters")
+            raise self.fail(f"is not printable text of at most {most} characters")
         return value
 
     def choice(self, *choices: str) -> str:
-        """Return one of some words."""
+        """Decode a string that must be one of the words ``choices``."""
         if type(self._value) is not str or self._value not in choices:
-            raise self.fail(f"none of {', '.join(choices)}")
+            raise self.fail(f"is none of {', '.join(choices)}")
         return self._value

@@ -1,8 +1,8 @@
-"""What policies call the operations of RDMA, as one bit each.
+"""The operations of RDMA by the names that policies use, each with one bit.
 
-Who requests is the source: READ of B's memory by A is egress of A and ingress of B.
-Acknowledgements and responses belong to the request and are no verb. UD and CM stand for datagrams
-and for messages of the connection manager, whatever they carry.
+The requester is the source: when A READs memory of B, this is egress of A and ingress of B.
+Acknowledgements and responses belong to the request and have no verb. UD stands for datagrams,
+and CM for messages of the connection manager, whatever they contain.
 """
 
 from enum import IntFlag, StrEnum
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Verb(IntFlag):
-    """Operations, in the order in which the engine's masks have them."""
+    """Operations as bits, in the order of the engine's masks."""
 
     SEND = 1 << 0
     WRITE = 1 << 1
@@ -24,7 +24,7 @@ class Verb(IntFlag):
 
 
 class VerbName(StrEnum):
-    """An RDMA operation, by its name in manifests."""
+    """An RDMA operation, named as in manifests."""
 
     SEND = "Send"
     WRITE = "Write"

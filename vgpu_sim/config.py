@@ -1,7 +1,7 @@
-"""The only reader of environment variables in this package.
+"""The only module of this package that reads environment variables.
 
-``TESSERA_SLICES_DIR`` and ``TESSERA_TOKEN`` are what a program inside ``tessera run`` is given and
-its client library reads; ``TESSERA_RUN_DIR`` is where a node's gpud is found.
+``tessera run`` sets ``TESSERA_SLICES_DIR`` and ``TESSERA_TOKEN`` for the client library of the
+program that it starts. ``TESSERA_RUN_DIR`` is the run directory of a node's gpud.
 """
 
 import os
@@ -29,22 +29,22 @@ DEFAULT_STATE_DIR = Path("/var/lib/tessera")
 
 
 def run_dir() -> Path:
-    """Return where the node's gpud keeps its sockets."""
+    """Return the directory that holds the sockets of the node's gpud."""
     return Path(os.environ.get(RUN_DIR_VARIABLE) or DEFAULT_RUN_DIR)
 
 
 def slices_dir() -> Path:
-    """Return where slice sockets are, in a run, a pod or on a node."""
+    """Return the directory of the slice sockets; works within a run, in a pod and on a node."""
     return Path(os.environ.get(SLICES_DIR_VARIABLE) or DEFAULT_RUN_DIR / "slices")
 
 
 def chooses_devices() -> bool:
-    """Return whether the user says which devices programs see."""
+    """Return whether the user selects the devices that programs see."""
     return VISIBLE_DEVICES_VARIABLE in os.environ
 
 
 def private_dir_parents() -> tuple[Path, ...]:
-    """Return where a run's private directory may go, best first."""
+    """Return the candidate parents of a run's private directory, in order of preference."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     return (*((Path(runtime),) if runtime else ()), Path(tempfile.gettempdir()), Path("/tmp"))
 
@@ -66,10 +66,11 @@ def own_environment() -> Mapping[str, str]:
 
 
 def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mapping[str, str]:
-    """Return this process's environment with what finds a slice and its client library.
+    """Return this process's environment plus the variables that locate a slice and libcuda.
 
-    Programs find the library when they start, and compilers when they link with ``-lcuda``. Our
-    nvidia-smi comes before one of the system, which the library answers but in part.
+    Programs find the library at run time, and compilers when they link with ``-lcuda``.
+    Tessera's nvidia-smi precedes the system's in PATH, because Tessera's libnvidia-ml supports
+    only a part of the functions that the system's nvidia-smi calls.
     """
     environment = _with_libraries(os.environ, libraries)
     environment["PATH"] = f"{PROGRAMS_DIR}{os.pathsep}{environment.get('PATH') or os.defpath}"
@@ -85,9 +86,9 @@ def with_hca(
     libraries: Path,
     address: str = "",
 ) -> Mapping[str, str]:
-    """Return an environment with what finds an HCA, its libraries, and its address.
+    """Return an environment plus the variables that locate an HCA, its libraries and its address.
 
-    Instead of a folder of libraries it may be PROVIDER_PATH, for the system's libibverbs to load.
+    ``libraries`` is a folder, or PROVIDER_PATH for the system's libibverbs to load.
     """
     if libraries == PROVIDER_PATH:
         found = {**environment, DRIVERS_VARIABLE: str(libraries)}
@@ -101,7 +102,7 @@ def with_hca(
 
 
 def _with_libraries(environment: Mapping[str, str], libraries: Path) -> dict[str, str]:
-    """Put a folder in front of where programs, and compilers that link with -l, look."""
+    """Prepend a folder to the library search paths of programs and compilers."""
     result = dict(environment)
     for variable in (LIBRARY_PATH_VARIABLE, LINK_PATH_VARIABLE):
         paths = [str(libraries), *filter(None, [result.get(variable)])]

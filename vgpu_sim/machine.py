@@ -1,4 +1,4 @@
-"""Puts a machine together: the one place that knows both the worker and its backends."""
+"""Assembles workers. This is the only module that depends on both the worker and its backends."""
 
 import os
 import socket
@@ -6,16 +6,18 @@ from typing import NoReturn
 
 from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.compute.spawn import WorkerConfig
-from vgpu_sim.hal.observe.modelled import MODELLED
+from vgpu_sim.hal.observe.modelled_report import MODELLED
 from vgpu_sim.system import calls
 from vgpu_sim.worker import process as worker, sandbox
 from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 
 def prepare() -> None:
-    """In a zygote: import and do once what every worker would do again; starts no thread.
+    """In a zygote: import and compute once what every worker would repeat, without starting a
+    thread.
 
-    Not here: numpy, which starts threads, and a live LLVM engine, which must not be forked.
+    numpy is not imported, because importing it starts threads. No LLVM engine stays alive,
+    because an engine must not be forked.
     """
     from vgpu_sim.worker.backends import jit
 
@@ -23,38 +25,41 @@ def prepare() -> None:
 
 
 def adopt_orphans() -> None:
-    """In a zygote: become the parent of what workers leave behind, so that it is waited for.
+    """In a zygote: become the parent of processes whose worker has ended, in order to reap them.
 
-    A compile helper ends with its worker, and somebody must take note (PR_SET_CHILD_SUBREAPER).
+    A compile helper ends together with its worker, so the worker cannot reap the helper. The
+    zygote becomes a child subreaper (PR_SET_CHILD_SUBREAPER).
     """
     calls.prctl(calls.PR_SET_CHILD_SUBREAPER, 1)
 
 
-def walls(uid: int | None) -> dict[str, bool]:
-    """Return which walls a worker with this user would stand behind here, by name."""
+def probe_sandbox(uid: int | None) -> dict[str, bool]:
+    """Return by name which sandbox mechanisms a worker with this uid would have on this system."""
     return sandbox.probe(uid).to_json()
 
 
 def run_worker(config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> NoReturn:
-    """Be the worker of one context; ends the process."""
+    """Run the worker of one context. The process ends with the worker and this never returns."""
     worker.run(config, client, gpud, _make_backend)
 
 
 def run_spare(config: WorkerConfig, zygote: socket.socket) -> NoReturn:
-    """Be a spare worker for contexts like this one; ends the process."""
+    """Run a spare worker for contexts like the configured one. This ends the process and never
+    returns.
+    """
     worker.be_spare(config, zygote, _make_backend)
 
 
 def _make_backend(
     config: WorkerConfig, runtime: NativeRuntime
 ) -> NativeBackend | InterpretedBackend:
-    """Import and make the configured backend.
+    """Import and create the configured backend.
 
     Raises:
-        ValueError: for a backend that does not exist.
+        ValueError: no backend has the configured name.
     """
     if config.backend == "interp" or config.clock == MODELLED:
-        # numpy brings a linear algebra library that starts threads of its own unless told not to.
+        # numpy loads a linear algebra library that would otherwise start threads.
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if config.backend == "jit":
         from vgpu_sim.worker.backends.jit import JitBackend

@@ -1,8 +1,9 @@
-"""Command line options of a daemon, declared as fields of the frozen dataclasses that it reads.
+"""Command line options of a daemon, declared as fields of the frozen dataclasses that use them.
 
-``option`` declares a field that the command line sets: its names, type, default and help text, with
-its unit. ``command_line`` adds the options of all such fields to a click command, in their
-order, and calls it with a ``Given``, which makes the dataclasses. A new option is one new field.
+``option`` declares a field that the command line sets: the option's names, type, default, and a
+help text that states the unit. ``command_line`` adds the options of all such fields to a click
+command, in the order of the fields. It calls the command with a ``Given``, which creates the
+dataclasses. To add an option, add one field.
 """
 
 import functools
@@ -20,7 +21,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line names a field; ``settings`` are further arguments of click.option."""
+    """The command line option of a dataclass field; ``settings`` are further arguments of
+    click.option.
+    """
 
     names: tuple[str, ...]
     convert: Callable[[Any], Any] | None
@@ -38,14 +41,14 @@ def option(
     """Declare a dataclass field that is an option.
 
     Args:
-        names: the option's; without any, the field's with dashes.
-        default: of the field, and of the option unless ``option_default`` is given; a field
-            without one is None where its option is optional and not given.
-        convert: makes the field's value of the option's, unless that is None, in ``Given.make``.
-        after: name of the option that ``--help`` lists before this one, instead of the field's
-            neighbour.
-        settings: arguments of ``click.option``, such as ``help``; ``type`` is the field's unless
-            given.
+        names: the option's names; by default the field's name, with dashes.
+        default: the default of the field, and of the option unless ``option_default`` is given;
+            a field without a default is None if its option is optional and absent.
+        convert: converts the option's value to the field's in ``Given.make``; None values are not
+            converted.
+        after: name of the option after which ``--help`` lists this one; by default the order is
+            that of the fields.
+        settings: arguments of ``click.option``, such as ``help``; ``type`` defaults to the field's.
     """
     if "option_default" in settings:
         settings["default"] = settings.pop("option_default")
@@ -56,17 +59,19 @@ def option(
 
 
 class Given:
-    """What a command line gives to the dataclasses that declare its options."""
+    """The values of one command line, from which it creates the dataclasses that declare the
+    options.
+    """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        """``values`` are click's, by parameter."""
+        """Hold the option values as click passes them, keyed by click's parameter names."""
         self._values = values
 
     def make(self, kind: type[_T], **derived: Any) -> _T:
-        """Return an instance of ``kind``, whose fields in ``derived`` come from elsewhere.
+        """Create an instance of ``kind``; ``derived`` supplies the fields that are not options.
 
         Raises:
-            what a ``convert`` raises.
+            any error that a ``convert`` raises.
         """
         found = dict(derived)
         for one, declared in _options_of(kind):
@@ -79,7 +84,7 @@ class Given:
         return kind(**found)
 
     def lacks(self, kind: type) -> list[str]:
-        """Return the names of the options of ``kind`` that have no default and were not given."""
+        """Return the names of the options of ``kind`` that have no default and are absent."""
         return [
             _names(one, declared)[0]
             for one, declared in _options_of(kind)
@@ -88,22 +93,26 @@ class Given:
 
 
 def command_line(*kinds: type) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
-    """Return a decorator, below ``click.command``, that adds the options of these dataclasses."""
+    """Return a decorator that adds the options of these dataclasses; apply it below
+    ``click.command``.
+    """
 
     def decorate(serve: Callable[[Given], None]) -> Callable[..., None]:
         @functools.wraps(serve)
-        def called(**values: Any) -> None:
+        def callback(**values: Any) -> None:
             serve(Given(values))
 
         for decorator in reversed(list(_decorators(kinds))):
-            called = decorator(called)
-        return called
+            callback = decorator(callback)
+        return callback
 
     return decorate
 
 
-def words(values: object) -> list[str]:
-    """Return the words of a command line that give a dataclass's fields; None is left out."""
+def to_arguments(values: object) -> list[str]:
+    """Return command line arguments that set a dataclass's options to its field values; None is
+    omitted.
+    """
     found: list[str] = []
     for one, declared in _options_of(type(values)):
         value = getattr(values, one.name)
@@ -115,7 +124,7 @@ def words(values: object) -> list[str]:
 
 
 def declared_by(kind: type) -> dict[str, tuple[tuple[str, ...], Option]]:
-    """Return the options of a dataclass and their names, by field."""
+    """Return the options of a dataclass, keyed by field: each with its names and its ``Option``."""
     return {one.name: (_names(one, declared), declared) for one, declared in _options_of(kind)}
 
 
@@ -151,7 +160,7 @@ def _parameter(kind: type, one: Field[Any]) -> str:
 
 
 def _type_of(hint: Any) -> dict[str, Any]:
-    """Return click's type of a field's type; "X | None" is an X."""
+    """Return click's type for a field's type; "X | None" is treated as X."""
     if get_origin(hint) is UnionType:
         hint = next(one for one in get_args(hint) if one is not type(None))
     if hint is bool:

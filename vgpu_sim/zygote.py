@@ -1,13 +1,14 @@
-"""Start context workers by forking: ``python -m vgpu_sim.zygote FD [UID]``.
+"""Starts context workers by forking: ``python -m vgpu_sim.zygote FD [UID]``.
 
 The contract is ``hal.compute.spawn``.
 
-Single-threaded, without grpc, numpy or a live LLVM engine, everything that workers need imported
-beforehand: a fork costs a millisecond where a fresh interpreter costs fifty. It ends when gpud
-closes the socket, and leaves running workers alone.
+The zygote is single-threaded, without grpc, numpy or a live LLVM engine, and has imported
+everything that workers need. Forking it takes one millisecond; starting a new interpreter would
+take fifty. The zygote ends when gpud closes the socket, without affecting running workers.
 
-Once a context has been started, or one is expected, there is a *spare* worker for the next one like
-it (``worker.spare``), replaced when it has been claimed.
+After the first context has been started or announced, the zygote keeps a *spare* worker for the
+next context like it (``worker.spare``). When a context has claimed the spare worker, the zygote
+starts another one.
 """
 
 import array
@@ -25,34 +26,40 @@ from typing import Any, Final, NoReturn
 from vgpu_sim import machine
 from vgpu_sim.hal.compute import spawn
 from vgpu_sim.system.descriptors import close_all
-from vgpu_sim.worker import placing
+from vgpu_sim.worker import address_randomization
 from vgpu_sim.worker.spare import Spare
 
 _MAX_MESSAGE_BYTES: Final = 65536
 _INT_BYTES: Final = array.array("i").itemsize
-# From a context's start until a spare is made: it has the CPUs for itself.
+# From a context's start until a spare is created: the context gets the CPUs for itself.
 _PAUSE_S: Final = 0.04
-# Of new objects, before cycles are looked for: compilers make many that stay, and hardly a cycle.
+# New objects between collections of cycles: compilers create many that stay, and hardly any cycles.
 _GC_THRESHOLD: Final = 20_000
-_LATE_S: Final = 0.1  # from then on it is made although others ask for something
-# Of those alive that were spares once: the memory of a spare stays charged to the group of gpud.
+_LATE_S: Final = 0.1  # after that, the spare is created even if requests arrive
+# Limit of live workers that were spares: a spare's memory stays charged to gpud's group.
 _MOST_FROM_SPARES: Final = 32
 
 
 class Zygote:
-    """One socket to gpud, which hears of every child that ends, workers' helpers included."""
+    """Serves one socket to gpud, and reports on it every child that ends, workers' helpers
+    included.
+    """
 
     def __init__(self, gpud: socket.socket) -> None:
         self._gpud = gpud
         self._wakeup, self._wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._spare: Spare | None = None
-        self._wanted: spawn.WorkerConfig | None = None  # of the spare to be made, and from when on
+        self._wanted: spawn.WorkerConfig | None = (
+            None  # configuration of the next spare, and the time at which to create it
+        )
         self._wanted_at = 0.0
         self._from_spares: set[int] = set()
 
-    def serve(self, walls: dict[str, bool]) -> None:
-        """Say which walls workers will have, then spawn them until gpud closes the socket."""
-        self._send({"type": "ready", "sandbox": walls})
+    def serve(self, sandbox: dict[str, bool]) -> None:
+        """Report the workers' sandbox mechanisms, then spawn workers until gpud closes the
+        socket.
+        """
+        self._send({"type": "ready", "sandbox": sandbox})
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakeup_writer, warn_on_full_buffer=False)
         poller = select.poll()
@@ -82,7 +89,7 @@ class Zygote:
             self._wanted, self._wanted_at = config, time.monotonic() + pause_s
 
     def _expect(self, config: spawn.WorkerConfig) -> None:
-        """Have a spare for a context that may come, unless there is one for another like it."""
+        """Schedule a spare worker for an expected context, unless one for such a context exists."""
         if self._spare is not None and self._spare.suits(config):
             return
         if self._spare is not None:
@@ -101,7 +108,8 @@ class Zygote:
         if not data:
             return False
         reply = self._answer(data, descriptors)
-        # Before gpud hears of it and closes its own: the last to close may be made to wait.
+        # Before gpud gets the reply and closes its copies: the process that closes last may have to
+        # wait.
         for descriptor in descriptors:
             os.close(descriptor)
         if reply is not None:
@@ -134,7 +142,9 @@ class Zygote:
     def _claim_spare(
         self, config: spawn.WorkerConfig, client: socket.socket, gpud: socket.socket
     ) -> int:
-        """Return the pid of the spare that serves this context from now on, 0: there is none."""
+        """Give a context to a spare worker; return the worker's pid, or 0 if there is no suitable
+        one.
+        """
         spare = self._spare
         if spare is not None and spare.suits(config) and not spare.ready:
             return 0
@@ -156,7 +166,7 @@ class Zygote:
             return
         with contextlib.suppress(OSError, RuntimeError):
             spare = Spare(config)
-            spare.started(_fork(lambda: _become_spare(config, spare.its_channel.fileno())))
+            spare.set_process(_fork(lambda: _become_spare(config, spare.its_channel.fileno())))
             self._spare = spare
 
     def _reap(self) -> None:
@@ -173,7 +183,7 @@ class Zygote:
             self._send({"type": "exited", "pid": pid, "status": status})
 
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # gpud has gone: the next read says so
+        with contextlib.suppress(OSError):  # gpud has gone: the next read reports that
             self._gpud.send(spawn.encode(message))
 
 
@@ -185,17 +195,17 @@ def _config(message: dict[str, Any]) -> spawn.WorkerConfig:
 
 
 def _fork(be: Callable[[], NoReturn]) -> int:
-    """Fork a child that does this and nothing else, whatever happens; return its pid.
+    """Fork a child that calls ``be`` and then ends, even on errors; return its pid.
 
     Raises:
         RuntimeError: from ``assert_single_threaded``.
     """
     assert_single_threaded()
-    placing.stop_up_holes()
+    address_randomization.stop_up_holes()
     pid = os.fork()
     if pid == 0:
         try:
-            placing.take_gap()  # before anything else is mapped
+            address_randomization.take_gap()  # before anything else is mapped
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             be()
@@ -206,10 +216,11 @@ def _fork(be: Callable[[], NoReturn]) -> int:
 
 
 def assert_single_threaded() -> None:
-    """Refuse to fork a process whose other threads may hold locks.
+    """Check that this process has a single thread: in a fork, locks of other threads would stay
+    locked.
 
     Raises:
-        RuntimeError: naming the number of threads.
+        RuntimeError: there are more threads; the message has their number.
     """
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
@@ -227,7 +238,7 @@ def _become_spare(config: spawn.WorkerConfig, channel_fd: int) -> NoReturn:
 
 
 def _keep_only(*descriptors: int) -> list[socket.socket]:
-    """Close every descriptor that is neither standard error nor one of these sockets."""
+    """Close every descriptor except standard error and these sockets."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
@@ -236,14 +247,16 @@ def _keep_only(*descriptors: int) -> list[socket.socket]:
 
 
 def main() -> None:
-    """Entry point: the arguments are the number of an inherited socket and the workers' user."""
+    """Run the zygote; the command line has the number of an inherited socket and, optionally, the
+    workers' uid.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # gpud decides when workers end
     machine.prepare()
     machine.adopt_orphans()
-    gc.freeze()  # children do not copy pages merely to count references
+    gc.freeze()  # collections in children would otherwise copy pages
     gc.set_threshold(_GC_THRESHOLD)
-    walls = machine.walls(int(sys.argv[2]) if len(sys.argv) > 2 else None)
-    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve(walls)
+    sandbox = machine.probe_sandbox(int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve(sandbox)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from benchmarks.on_slice import ProgramFailed
 from benchmarks.report import Section, document, machine, table
 
 ROUNDS, QUICK_ROUNDS = 15, 3
-# What is no contest: costs and choices of ours alone. Each takes whether it shall be a trial run.
+# Sections without an opponent. Each takes a flag for a trial run.
 SECTIONS = {module.NAME: module.measure for module in (shapes, starts, interpreting, choice)}
 
 
 def main() -> int:
-    """Exit status: 0 all goals met, 1 one is missed or could not be measured."""
+    """Exit status: 0 all goals met, 1 a goal is missed or could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exec", description=__doc__)
     parser.add_argument("--only", action="append", help="contests, or tags (default: all)")
     parser.add_argument("--rounds", type=int, help=f"of which the best counts (default: {ROUNDS})")

@@ -1,4 +1,4 @@
-"""All contests by name. A new module of contests is entered here."""
+"""All contests by name. A new module of contests is registered here."""
 
 from benchmarks.exec.contest import Contest
 from benchmarks.exec.contests import (

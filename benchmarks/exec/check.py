@@ -1,6 +1,7 @@
-"""Inside a slice: who of us and the C opponents computes right at the tiny size, as JSON.
+"""Checks Tessera's and the C opponents' results at the tiny size, inside a slice; prints JSON.
 
-``python -m benchmarks.exec.check [CONTEST]...`` under ``tessera run``. A race checks the others.
+``python -m benchmarks.exec.check [CONTEST]...`` under ``tessera run``. A race checks the other
+contenders.
 """
 
 import json
@@ -12,7 +13,7 @@ from benchmarks.exec.contest import NATIVE, OURS
 
 
 def main() -> None:
-    """Print for each contest who computed right, wrong and not at all."""
+    """Print for each contest which contenders are right, wrong and absent."""
     said = {}
     for name in sys.argv[1:] or CONTESTS:
         contenders = Contenders(

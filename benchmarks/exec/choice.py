@@ -1,4 +1,4 @@
-"""How far chosen plans are from the best that a search over all legal ones finds."""
+"""Distance between the chosen plans and the best ones that a search of all legal plans finds."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _LIMIT_S = 300
 
 
 def measure(quick: bool) -> Section:
-    """Search for the best plan of every kernel, each contest in a process of its own."""
+    """Search for the best plan of every kernel, each contest in a new process."""
     rows: list[Row] = []
     for name in ["vecadd-64K"] if quick else CONTESTS:
         rows += _contest(name)

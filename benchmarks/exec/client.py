@@ -1,7 +1,7 @@
 """Inside a slice: all contenders of one contest, each run when the parent names it.
 
 ``python -m benchmarks.exec.client CONTEST [--quick] [--only CONTENDER]...`` under ``tessera run``.
-Prints one line of JSON when all are built and their results checked, then answers every line that
+Prints one line of JSON when all are built and their results checked. Then it answers each line that
 names a contender with the seconds of one run of it.
 """
 
@@ -36,11 +36,11 @@ from benchmarks.exec.ours import Ours
 
 _SAMPLE_S = 2e-3  # short work is repeated for this long in each round, and its median counts
 _MOST_REPEATS = 2000
-_WARM_S = 0.2  # at the start each runs this long: a better compilation may arrive meanwhile
+_WARM_S = 0.2  # each contender first runs this long, so that better code can be compiled meanwhile
 
 
 class Contenders:
-    """Who takes part, what they print about themselves, and why others do not."""
+    """The contenders, their descriptions of themselves, and the reasons for absent ones."""
 
     def __init__(
         self, contest: Contest, quick: bool, only: frozenset[str] = frozenset(), timed: bool = True
@@ -55,7 +55,7 @@ class Contenders:
         self.versions: dict[str, str] = {}
 
     def enter_all(self) -> None:
-        """Build, check and calibrate everybody."""
+        """Build, check and calibrate all contenders."""
         self._enter(OURS, self._ours)
         if opencl_source(self._contest.source).exists():
             self._enter(POCL, self._pocl)
@@ -66,12 +66,12 @@ class Contenders:
             def library(
                 make: Callable[[Buffers], Work] = make,
             ) -> tuple[Work, Callable[[], Buffers]]:
-                buffers = native.aligned(self._problem.buffers)
+                buffers = native.align_to_pages(self._problem.buffers)
                 return make(buffers), lambda: buffers
 
             self._enter(name, library)
         for name, measure in self._problem.yardsticks.items():
-            if self._wanted(name):
+            if self._is_selected(name):
                 self._calibrate(name, measure())
 
     def run(self, name: str) -> float:
@@ -81,7 +81,7 @@ class Contenders:
         return statistics.median(_seconds(work) for _ in range(self._repeats[name]))
 
     def _enter(self, name: str, make: Callable[[], tuple[Work, Callable[[], Buffers]]]) -> None:
-        if not self._wanted(name):
+        if not self._is_selected(name):
             return
         try:
             work, results = make()
@@ -96,7 +96,7 @@ class Contenders:
             return
         self._calibrate(name, work)
 
-    def _wanted(self, name: str) -> bool:
+    def _is_selected(self, name: str) -> bool:
         return not self._only or name in self._only
 
     def _calibrate(self, name: str, work: Work) -> None:
@@ -119,7 +119,7 @@ class Contenders:
 
     def _native(self) -> tuple[Work, Callable[[], Buffers]]:
         assert self._problem.native is not None
-        buffers = native.aligned(self._problem.buffers)
+        buffers = native.align_to_pages(self._problem.buffers)
         with tempfile.TemporaryDirectory() as folder:
             library = native.build(self._contest.source, Path(folder))
             work = native.work(library, self._problem.native, buffers)

@@ -1,4 +1,4 @@
-"""What a contest is: one problem, whoever solves it, and by how much ours shall be ahead."""
+"""A contest: one problem, its contenders, and the required lead of Tessera."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,21 +10,21 @@ import numpy.typing as npt
 
 KERNELS = Path(__file__).parent / "kernels"
 OURS, POCL, NATIVE, UNCLAMPED = "Tessera", "PoCL", "OpenMP C", "without clamp"
-FIFTEEN = "pocl15"  # the tag of the kernels that the goals for the mean and median speak of
+FIFTEEN = "pocl15"  # tag of the kernels to which the goals for mean and median apply
 
 Array = npt.NDArray[Any]
 Buffers = Mapping[str, Array]
 Shape = tuple[int, int, int]
-# Does the work once; or does it and says how many seconds of it count.
+# Does the work once; may return the measured seconds.
 Work = Callable[[], float | None]
 
 
 class KernelMissing(Exception):
-    """A kernel that may not be stored here is not where the environment says."""
+    """A kernel that may not be stored here is not in the folder that the environment names."""
 
 
 class WrongResult(Exception):
-    """A contender's result is not the reference's."""
+    """A contender's result differs from the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Data, who works on it, and how a result is checked.
+    """The data of a contest, its contenders, and the check of results.
 
-    Each contender works on copies of ``buffers`` of its own, page-aligned; ``check`` gets what is
-    in them after its *first* run and raises WrongResult (repeated runs need not give it again).
-    ``libraries`` makes further contenders from such copies, say ``{"OpenBLAS": maker}``;
-    ``yardsticks`` what has no result to be checked, such as the peak of the cores.
+    Each contender works on its own page-aligned copies of ``buffers``; ``check`` gets their
+    contents after its *first* run and raises WrongResult (repeated runs need not reproduce them).
+    ``libraries`` makes further contenders from such copies, for example ``{"OpenBLAS": maker}``;
+    ``yardsticks`` those without a result to check, such as the peak of the cores.
     """
 
     buffers: Buffers
@@ -68,14 +68,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A problem under a name, with its goals.
+    """A problem with a name and goals.
 
-    ``source``: the kernels' name in ``kernels/``: ``.ptx`` (of ``.cu``), ``.cl``, ``.c``; one that
-    begins with ``$VARIABLE/`` lies in another folder.
-    ``make``: the problem; True for the tiny size that a test or a trial run wants.
-    ``goals``: opponent -> the least ratio opponent's time / ours; None only shows the ratio.
-    ``work``: amount in units of 1e9 and its unit, to show ours as a rate, such as (2.1, "GFLOP").
-    ``tags``: groups it counts for in the summary.
+    ``source``: the kernels' name in ``kernels/``: ``.ptx`` (from ``.cu``), ``.cl``, ``.c``; a name
+    that begins with ``$VARIABLE/`` is in another folder. ``make``: returns the problem; True for
+    the tiny size for tests and trial runs. ``goals``: opponent -> the least ratio of its time to
+    Tessera's; None only prints the ratio. ``work``: amount in units of 1e9 and its unit, to print
+    Tessera's rate, such as (2.1, "GFLOP"). ``tags``: groups of the summary to which it belongs.
     """
 
     name: str
@@ -97,5 +96,5 @@ def near(got: Array, expected: Array, what: str, relative: float, absolute: floa
     """Raise WrongResult unless |got - expected| <= absolute + relative * |expected| everywhere."""
     error = np.abs(got.astype(np.float64) - expected) - relative * np.abs(expected)
     worst = float(np.max(error, initial=-np.inf))
-    if not worst <= absolute:  # nan is wrong, too
+    if not worst <= absolute:  # NaN is wrong too
         raise WrongResult(f"{what}: off by {worst:.3g} more than {relative:g} of the value")

@@ -1,4 +1,4 @@
-"""Lane-instructions that the interpreter runs in a second, by the textbook product of matrices."""
+"""Lane-instructions per second of the interpreter, for the textbook matrix product."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ _UNROLLED = 4  # by clang
 
 
 def instructions(ptx: str, order: int) -> int:
-    """Return how many PTX instructions a lane runs in the kernel's hottest loop alone."""
+    """Return how many PTX instructions each lane executes in the kernel's hottest loop."""
     body = max(_loops(ptx), key=len)
     return len(body) * (order // _UNROLLED)
 
@@ -33,7 +33,7 @@ def _loops(ptx: str) -> Sequence[list[str]]:
 
 
 def measure(quick: bool) -> Section:
-    """Time a launch on the interpreter, the best of a few. Raises ProgramFailed."""
+    """Time a launch on the interpreter, the best of several. Raises ProgramFailed."""
     path = KERNELS / "sgemm_naive.ptx"
     words = ["sgemm_naive", _ORDER, 2 if quick else 8]
     command = [sys.executable, "-m", "benchmarks.exec.interpreting_client", path, *words]

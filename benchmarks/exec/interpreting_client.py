@@ -1,4 +1,4 @@
-"""Inside a slice: ``FILE KERNEL ORDER TIMES`` prints the best seconds of a product of matrices."""
+"""Times a matrix product inside a slice: ``FILE KERNEL ORDER TIMES`` prints the best seconds."""
 
 import ctypes
 import sys

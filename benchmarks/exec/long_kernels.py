@@ -1,4 +1,4 @@
-"""PTX of a given length, made up: straight, and with a branch every few instructions."""
+"""Generated PTX of a given length: straight, and with a branch every few instructions."""
 
 _HEAD = """.version 7.0
 .target sm_80
@@ -18,7 +18,7 @@ _HEAD = """.version 7.0
     add.s32 %r1, %r1, 1;
     cvt.rn.f32.u32 %f1, %r1;
 """
-# Each needs what others have made, and something of the lane's own: nothing is left out or shared.
+# Each uses other results and a value of the lane, so that none is eliminated or shared.
 _STEPS = (
     "mad.lo.s32 %r{a}, %r{b}, %r1, %r{c};",
     "fma.rn.f32 %f{a}, %f{b}, %f1, %f{c};",
@@ -32,17 +32,17 @@ _BRANCH_EVERY = 10
 
 
 def straight(instructions: int) -> str:
-    """Return a kernel ``straight(data)`` of so many instructions in one block."""
+    """Return a kernel ``straight(data)`` with ``instructions`` instructions in one block."""
     return _kernel("straight", instructions, branches=False)
 
 
 def branchy(instructions: int) -> str:
-    """Return a kernel ``branchy(data)``: every tenth one jumps over some, lanes by themselves."""
+    """Return a kernel ``branchy(data)``: every tenth instruction jumps over some, divergently."""
     return _kernel("branchy", instructions, branches=True)
 
 
 def _kernel(name: str, instructions: int, *, branches: bool) -> str:
-    body, label, count = [], 0, 22 + 2 * _REGISTERS  # with what is before and behind them
+    body, label, count = [], 0, 22 + 2 * _REGISTERS  # with the instructions before and after them
     while count < instructions:
         if branches and count % _BRANCH_EVERY == 0:
             body += [f"    setp.gt.s32 %p1, %r{2 + label % _REGISTERS}, {label};"]
@@ -63,7 +63,7 @@ def _kernel(name: str, instructions: int, *, branches: bool) -> str:
 
 
 def _step(count: int) -> str:
-    # Two registers of each kind apart, so that all of them are read before they are written again.
+    # Registers two apart, so that all of them are read before they are written again.
     turn = count // len(_STEPS) * 3 + count % len(_STEPS) // 2
     numbers = {key: 2 + (turn + i) % _REGISTERS for i, key in enumerate("abc")}
     return "    " + _STEPS[count % len(_STEPS)].format(**numbers)

@@ -1,4 +1,4 @@
-"""The C opponent: the same algorithm with OpenMP, compiled on the spot for this very machine."""
+"""The C opponent: the same algorithm with OpenMP, compiled for this machine at the start."""
 
 import ctypes
 import subprocess
@@ -22,12 +22,12 @@ def build(source: str, folder: Path) -> Path:
 
 
 def version() -> str:
-    """Return the C compiler's own line and our flags. Raises CompilerMissing."""
+    """Return the C compiler's version line and the flags. Raises CompilerMissing."""
     said = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
     return f"{said.stdout.splitlines()[0]}, {' '.join(FLAGS)}"
 
 
-def aligned(buffers: Buffers) -> Buffers:
+def align_to_pages(buffers: Buffers) -> Buffers:
     """Copy arrays to page boundaries, as device memory and OpenCL buffers are."""
     copies = {}
     for name, array in buffers.items():
@@ -49,7 +49,7 @@ _C_TYPES: dict[str, type] = {
 
 
 def work(library: Path, call: Call, buffers: Buffers) -> Work:
-    """Return what calls the function on these buffers (a pointer for each name)."""
+    """Return a call of the function on these buffers (a pointer for each name)."""
     function = ctypes.CDLL(str(library))[call.function]
     function.restype = None
     arguments = [

@@ -1,4 +1,4 @@
-"""The OpenCL opponent: PoCL on the CPU, with the OpenCL source beside the CUDA one."""
+"""The OpenCL opponent: PoCL on the CPU, with an OpenCL version of the CUDA source."""
 
 import os
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ _PLATFORM = "Portable Computing Language"
 
 
 class OpenClMissing(Exception):
-    """There is no pyopencl, or no PoCL behind it; says how to install them."""
+    """pyopencl or PoCL is missing; the message states how to install them."""
 
 
 def _device() -> tuple[Any, Any]:
-    # Its own cache of programs is none of ours; the wheel's loader knows the wheel's vendors only.
+    # PoCL's program cache is separate; the wheel's loader finds only the wheel's vendors.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     os.environ.setdefault("OCL_ICD_VENDORS", "/etc/OpenCL/vendors")
     try:
@@ -38,7 +38,7 @@ def _device() -> tuple[Any, Any]:
 
 
 def opencl_source(source: str) -> Path:
-    """Return where a source's kernels are, or would be, in OpenCL C."""
+    """Return the path of a source's OpenCL C kernels, which may not exist."""
     return KERNELS / f"{source}.cl"
 
 
@@ -68,10 +68,10 @@ class OpenCl:
             self._launches.append((kernel, size, launch.block))
 
     def work(self) -> Work:
-        """Return what enqueues everything and waits."""
+        """Return a function that enqueues everything and waits."""
         enqueue, queue = self._cl.enqueue_nd_range_kernel, self._queue
 
-        def once() -> None:  # keeps self, for kernels do not keep the buffers that they are given
+        def once() -> None:  # keeps self alive, since kernels do not keep their buffers
             for kernel, size, group in self._launches:
                 enqueue(queue, kernel, size, group)
             queue.finish()
@@ -79,7 +79,7 @@ class OpenCl:
         return once
 
     def results(self) -> Buffers:
-        """Return what is in the buffers now."""
+        """Return the buffers' current contents."""
         found: dict[str, Array] = {}
         for name, array in self._buffers.items():
             found[name] = array.copy()

@@ -1,4 +1,4 @@
-"""Our contender: the committed PTX through libcuda, on device memory."""
+"""Tessera's contender: the committed PTX through libcuda, on device memory."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ class Ours:
     """A problem's buffers in device memory and its launches, ready to be repeated.
 
     Raises:
-        KernelMissing: there is no such PTX.
+        KernelMissing: the PTX file is missing.
     """
 
     def __init__(self, source: str, buffers: Buffers, launches: Sequence[Launch]) -> None:
@@ -43,7 +43,7 @@ class Ours:
         return ctypes.create_string_buffer(raw, len(raw))
 
     def work(self) -> Work:
-        """Return what launches everything and waits."""
+        """Return a function that launches everything and waits."""
 
         def once() -> None:
             for launch in self._launches:
@@ -53,7 +53,7 @@ class Ours:
         return once
 
     def results(self) -> Buffers:
-        """Return what is in the buffers now."""
+        """Return the buffers' current contents."""
         found: dict[str, Array] = {}
         for name, array in self._buffers.items():
             found[name] = np.empty_like(array)

@@ -1,4 +1,4 @@
-"""What the cores can do at all: the ratio to it is the share of the peak that ours reaches."""
+"""The measured peak of the cores; the ratio to it is the share of the peak that Tessera reaches."""
 
 import ctypes
 import os
@@ -15,12 +15,12 @@ _WIDTHS = ("fma_peak_32", "fma_peak_64")
 
 
 def fma_peak(flops: float) -> Callable[[], Work]:
-    """Return the maker of what says how long ``flops`` of f32 take at the measured peak."""
+    """Return a maker of work that takes as long as ``flops`` of f32 at the measured peak."""
     return _peak(flops, *_WIDTHS)
 
 
 def bf16_peak(flops: float) -> Callable[[], Work]:
-    """Return the same for dot products of bf16; on cores without them that is ``fma_peak``."""
+    """Return the same for bf16 dot products; on cores without them it is ``fma_peak``."""
     return _peak(flops, "bf16_peak", *_WIDTHS)
 
 

@@ -1,8 +1,8 @@
-"""Races every legal plan of a kernel against the one that the rules choose.
+"""Races every legal plan of a kernel against the chosen one.
 
-``PYTHONPATH=.:tests python -m benchmarks.exec.plans CONTEST...`` prints a line a plan.
-Kernels run in this process on one core, a share of their blocks each, without the worker: what is
-compared is the code alone. Every plan's results are compared with the chosen one's, bit by bit.
+``PYTHONPATH=.:tests python -m benchmarks.exec.plans CONTEST...`` prints one line per plan.
+Kernels run in this process on one core, each on a share of its blocks, without the worker, so that
+only the code is compared. Every plan's results are compared with the chosen one's, bit by bit.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from vgpu_sim.exec.jit.shapes.geometry import Padding
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Function, Module
 
-_SHARE_S = 0.02  # what a run shall take, about
-_HOPELESS = 4.0  # a plan that took so many times the best's time in its first run has no second
+_SHARE_S = 0.02  # approximate duration of a run in seconds
+_HOPELESS = 4.0  # a plan slower than the best by this factor in its first run has no second run
 ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A plan's best time for a share of the blocks, seconds."""
+    """A plan's best time for a share of the blocks, in seconds."""
 
     plan: jit.Plan
     seconds: float
@@ -59,11 +59,11 @@ class Bench:
         self._compiler = jit.Compiler()
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._aperture.close()
 
     def prepare(self, launch: Launch) -> None:
-        """Run what comes before a launch of the contest, which gets its input from that."""
+        """Run the launches of the contest before this one, which produce its input."""
         self._initial = self._first
         self.restore()
         place = self.launches.index(launch) if launch in self.launches else 0
@@ -72,12 +72,12 @@ class Bench:
         self._initial = {n: b.view.copy() for n, b in self._buffers.items()}
 
     def restore(self) -> None:
-        """Fill the buffers as the launch finds them."""
+        """Fill the buffers with the launch's input."""
         for name, array in self._initial.items():
             self._buffers[name].view[:] = array
 
-    def written(self) -> Mapping[str, bytes]:
-        """Return what is in the buffers now."""
+    def read_buffers(self) -> Mapping[str, bytes]:
+        """Return the buffers' current contents."""
         return {name: bytes(buffer.view) for name, buffer in self._buffers.items()}
 
     def load(self, launch: Launch, plan: jit.Plan | None) -> tuple[jit.Loaded, jit.Plan]:
@@ -86,7 +86,7 @@ class Bench:
         return self._compiler.load(code), code.plan
 
     def run(self, launch: Launch, loaded: jit.Loaded, blocks: int) -> float:
-        """Run the first blocks; seconds."""
+        """Run the first blocks; return the seconds."""
         function = self._function(launch)
         values = [
             self._buffers[a].address if isinstance(a, str) else a.tobytes()
@@ -112,10 +112,10 @@ class Bench:
 
 
 def race(bench: Bench, launch: Launch, plans: list[jit.Plan], rounds: int = ROUNDS) -> list[Timed]:
-    """Time a launch under its chosen plan and under ``plans``, in turns; the fastest first.
+    """Time a launch under its chosen plan and under ``plans``, alternately; the fastest first.
 
     Raises:
-        ExecutionError: a plan's results are not the chosen one's.
+        ExecutionError: a plan's results differ from the chosen one's.
     """
     bench.prepare(launch)
     loaded, chosen = bench.load(launch, None)
@@ -126,7 +126,7 @@ def race(bench: Bench, launch: Launch, plans: list[jit.Plan], rounds: int = ROUN
         blocks = min(most, max(blocks + 1, int(blocks * min(16, _SHARE_S / max(took, 1e-5)))))
     bench.restore()
     best = {chosen: bench.run(launch, loaded, blocks)}
-    expected = bench.written()
+    expected = bench.read_buffers()
     codes = {chosen: loaded}
     for plan in plans:
         if plan == chosen:
@@ -134,7 +134,7 @@ def race(bench: Bench, launch: Launch, plans: list[jit.Plan], rounds: int = ROUN
         code, _ = bench.load(launch, plan)
         bench.restore()
         best[plan] = bench.run(launch, code, blocks)
-        if bench.written() != expected:
+        if bench.read_buffers() != expected:
             raise ExecutionError(f"{launch.entry}: {plan} computes something else")
         if _twice(bench, launch, code, blocks) < _HOPELESS * min(best.values()):
             codes[plan] = code
@@ -160,7 +160,7 @@ def distinct(launches: tuple[Launch, ...]) -> Iterator[Launch]:
 
 def _short(plan: jit.Plan) -> str:
     padding = "" if plan.padding == Padding.NONE else f" {plan.padding.name.lower()}"
-    return f"{plan.width}x{plan.strips}{'' if plan.versioned else ' unversioned'}{padding}"
+    return f"{plan.width}x{plan.vectors}{'' if plan.versioned else ' unversioned'}{padding}"
 
 
 def main() -> None:

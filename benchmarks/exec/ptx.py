@@ -1,6 +1,6 @@
-"""``python -m benchmarks.exec.ptx [NAME]...`` makes ``kernels/*.ptx`` from the CUDA beside it.
+"""``python -m benchmarks.exec.ptx [NAME]...`` makes ``kernels/*.ptx`` from the CUDA source.
 
-Without a CUDA SDK; a test compares what is committed with what clang makes of it again.
+It needs no CUDA SDK; a test compares the committed files with clang's current output.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ def compile_cuda(source: Path, output: Path) -> None:
 
 
 def main() -> None:
-    """Compile the named ones, or all."""
+    """Compile the named sources, or all."""
     names = sys.argv[1:] or sorted(path.stem for path in KERNELS.glob("*.cu"))
     for name in names:
         compile_cuda(KERNELS / f"{name}.cu", KERNELS / f"{name}.ptx")

@@ -1,4 +1,6 @@
-"""Runs one contest: every contender in turns, each after a pause; the best time of each counts."""
+"""Runs one contest: the contenders alternately, each after a pause; the best time of each
+counts.
+"""
 
 import json
 import subprocess
@@ -10,15 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks import on_slice
-from benchmarks.exec import unclamped
+from benchmarks.exec import no_address_clamp
 from benchmarks.exec.contest import OURS, UNCLAMPED
 
-_SETTLE_S = 0.06  # OpenBLAS' threads spin for a while after their work: nobody shall pay for it
+# OpenBLAS' threads spin for a while after their work, which must not slow the next contender.
+_SETTLE_S = 0.06
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a race gave: best seconds by contender, and who did not take part, and why."""
+    """The result of a race: best seconds by contender, and absent contenders with the reasons."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -27,7 +30,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a race is run. ``clamp``: also against the build without the address clamp."""
+    """Options of a race. ``clamp``: also against the build without the address clamp."""
 
     rounds: int
     quick: bool = False
@@ -35,7 +38,7 @@ class Options:
 
 
 def race(contest: str, options: Options) -> Outcome:
-    """Run a contest. Raises ProgramFailed when a client did not come up or died."""
+    """Run a contest. Raises ProgramFailed if a client did not start or died."""
     with ExitStack() as stack:
         client = stack.enter_context(_client(contest, options))
         turns = [(client, name) for name in client.about["contenders"]]
@@ -47,7 +50,7 @@ def race(contest: str, options: Options) -> Outcome:
             versions=client.about["versions"],
         )
         if options.clamp and OURS in client.about["contenders"]:
-            environment = stack.enter_context(unclamped.environment())
+            environment = stack.enter_context(no_address_clamp.environment())
             free = stack.enter_context(_client(contest, options, environment, OURS))
             if free.about["contenders"]:
                 turns.insert(1, (free, UNCLAMPED))
@@ -67,7 +70,7 @@ class _Client:
         self.about: dict[str, Any] = json.loads(self._read())
 
     def run(self, name: str) -> float:
-        """Let a contender run once; seconds."""
+        """Run a contender once; return the seconds."""
         assert self._process.stdin is not None
         print(name, file=self._process.stdin, flush=True)
         return float(self._read())
@@ -93,7 +96,7 @@ def _client(
     process = on_slice.start(
         [sys.executable, "-m", "benchmarks.exec.client", contest, *arguments],
         {
-            "OMP_WAIT_POLICY": "passive",  # or its threads spin on the cores that others need
+            "OMP_WAIT_POLICY": "passive",  # spinning threads would occupy cores that others need
             "OMP_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
             **(environment or {}),

@@ -1,4 +1,4 @@
-"""From best times to rows: ratios with their goals, and what holds for groups of contests."""
+"""Converts best times to rows: ratios with their goals, and summaries of groups of contests."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ _GEOMEAN_GOAL, _MEDIAN_GOAL = 10.0, 6.0
 
 
 def section(contest: Contest, outcome: Outcome, clamp: bool) -> Section:
-    """Return a contest's rows: our time, and the others' times over ours."""
+    """Return a contest's rows: Tessera's time, and the others' times divided by it."""
     name, seconds = contest.name, outcome.seconds
     rows = []
     if OURS not in seconds:
-        return Section(name, skipped=outcome.missing.get(OURS, "nobody knows why"))
+        return Section(name, skipped=outcome.missing.get(OURS, "for an unknown reason"))
     ours = seconds[OURS]
     rows.append(Row(name, OURS, *_readable(ours)))
     if contest.work is not None:
@@ -45,7 +45,7 @@ def section(contest: Contest, outcome: Outcome, clamp: bool) -> Section:
 
 
 def summary(contests: Sequence[Contest], outcomes: Mapping[str, Outcome]) -> list[Section]:
-    """Return mean, median and worst ratio to PoCL over its kernels, as far as they were chosen."""
+    """Return mean, median and worst ratio to PoCL over the selected kernels."""
     group = [contest.name for contest in contests if FIFTEEN in contest.tags]
     if not group:
         return []

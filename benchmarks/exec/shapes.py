@@ -1,4 +1,6 @@
-"""Awkward block shapes and sizes: time per element against the best, and against single lanes."""
+"""Awkward block shapes and sizes: time per element relative to the best, and to lane-by-lane
+code.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Inside a slice: seconds per element of two kernels in many block shapes and sizes, as JSON."""
+"""Measures seconds per element of two kernels in many block shapes and sizes, inside a slice;
+prints JSON.
+"""
 
 import ctypes
 import json
@@ -18,7 +20,7 @@ from vgpu_sim.exec import jit
 _SHAPES = {"32x8": (32, 8), "8x32": (8, 32), "16x16": (16, 16)}
 _AWKWARD = {"24x8": (24, 8), "12x16": (12, 16), "7x33": (7, 33)}
 _SIZES = (1000, 1023)
-_ORDER = {"sgemm_naive": 1008, "stencil5": 2016}  # of which 24, 12, 7 and 16 are divisors
+_ORDER = {"sgemm_naive": 1008, "stencil5": 2016}  # divisible by 24, 12, 7 and 16
 _CONTESTS = {"sgemm_naive": "sgemm-naive", "stencil5": "stencil5"}
 
 
@@ -70,14 +72,14 @@ def _against_lanes_alone(rounds: int) -> dict[str, float]:
             )
             times = plans.race(bench, shaped, [jit.Plan(1, 1)], rounds)
             chosen = next(t.seconds for t in times if t.chosen)
-            alone = min(t.seconds for t in times if t.plan.width * t.plan.strips == 1)
+            alone = min(t.seconds for t in times if t.plan.width * t.plan.vectors == 1)
             found[f"{kernel} in {name}"] = alone / chosen
         bench.close()
     return found
 
 
 def main() -> None:
-    """Print both."""
+    """Print the figures of both kernels."""
     rounds = int(sys.argv[1])
     said = {"worker": _through_the_worker(rounds), "alone": _against_lanes_alone(min(rounds, 5))}
     print(json.dumps(said))

@@ -1,9 +1,9 @@
-"""Inside a slice: the time from a module's text to the end of its kernel's first launch.
+"""Measures, inside a slice, the time from a module's text to the end of its kernel's first launch.
 
 ``python -m benchmarks.exec.start_client REST FILE KERNEL BLOCK_X BLOCK_Y [n]`` waits for REST
-seconds before it makes a context, and prints how many seconds load and launch took. The kernel gets
-pointers to zeros, then ``n`` where it is given. ``corpus FOLDER`` prints a line of JSON for each
-kernel that has a case in the tests' support instead.
+seconds before it creates a context, and prints the seconds of load and launch. The kernel gets
+pointers to zeros, then ``n`` if it is given. ``corpus FOLDER`` instead prints a line of JSON for
+each kernel that has a case in the tests' support.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ def corpus(folder: Path) -> None:
     launch = gpu.Program.run
     seconds = 0.0
 
-    def timed(*arguments: object, **options: object) -> list[np.ndarray]:
+    def time_call(*arguments: object, **options: object) -> list[np.ndarray]:
         nonlocal seconds
         begun = time.perf_counter()
         try:
@@ -49,7 +49,7 @@ def corpus(folder: Path) -> None:
         finally:
             seconds = seconds or time.perf_counter() - begun
 
-    gpu.Program.run = timed
+    gpu.Program.run = time_call
     for file, kernels in cases.CASES.items():
         begun = time.perf_counter()
         try:
@@ -72,7 +72,7 @@ def _say(file: str, kernel: str, seconds: float, outcome: str) -> None:
 
 
 def main() -> None:
-    """Do what the arguments say."""
+    """Run the measurement that the arguments select."""
     if sys.argv[1] == "corpus":
         corpus(Path(sys.argv[2]))
         return

@@ -1,4 +1,4 @@
-"""From a module's text to the end of its first launch, with nothing in the cache."""
+"""Time from a module's text to the end of its first launch, with an empty cache."""
 
 import json
 import os
@@ -15,7 +15,8 @@ NAME = "first-launch"
 CORPUS = "TESSERA_PTX_CORPUS"
 _TIMES = 5
 _LENGTH = 5000
-# From the start of gpud and client to the context: none, and what a program takes for its imports.
+# Pauses between the start of gpud and client and the context: none, and as long as a program's
+# imports take.
 _RESTS_S = {"cold": 0, "cold, rested": 2}
 _MARK = '["'
 
@@ -24,7 +25,7 @@ def measure(quick: bool) -> Section:
     """Run every kernel in new processes with a new cache each; the best time counts.
 
     Raises:
-        ProgramFailed: a client did not end well.
+        ProgramFailed: a client failed.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -67,7 +68,7 @@ def _worst() -> Row:
             [sys.executable, "-m", "benchmarks.exec.start_client", "corpus", folder],
             {"XDG_CACHE_HOME": cache, "PYTHONPATH": path},
         )
-    # Kernels print, too, and not always whole lines.
+    # The kernels' own output is mixed in, and not always in whole lines.
     said = [json.loads(line) for line in printed.splitlines() if line.startswith(_MARK)]
     file, kernel, seconds, _ = max(said, key=lambda line: line[2])
     failed = [f"{line[0]}/{line[1]}" for line in said if line[3]]

@@ -1,9 +1,9 @@
-/* What a launch costs its caller: prints one line "name p50 p99 min count" (microseconds) each.
+/* Measures the cost of a launch to its caller: prints one line "name p50 p99 min count"
+ * (microseconds) each.
  *
  *   latency PTX-FILE KERNEL [load]    (the PTX is only loaded; a tiny kernel is launched)
  *
- * With "load" it ends after the first load of the module.
- */
+ * With "load" it ends after the first load of the module. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ CUresult cuStreamSynchronize(CUstream);
 CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
                         unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
 
-/* One thread adds one to a counter, so that a launch that did not happen would show. */
+/* One thread adds one to a counter, which shows a launch that was not executed. */
 static const char COUNTER[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry count(.param .u64 counter)\n{\n"

@@ -1,4 +1,4 @@
-/* What native code can do on these cores: a vector addition, and the peak of f32 FMA. */
+/* The speed of native code on these cores: a vector addition, and the peak of f32 FMA. */
 #include <omp.h>
 
 void vecadd(const float *restrict a, const float *restrict b, float *restrict c, long n,
@@ -8,7 +8,8 @@ void vecadd(const float *restrict a, const float *restrict b, float *restrict c,
 }
 
 /* Independent chains of multiply-add in registers: enough of them to hide the latency (4 cycles)
- * of two pipes, few enough to stay in registers. Returns seconds; *flops is what was computed. */
+ * of two pipes, few enough to stay in registers. Returns seconds; *flops is the number of
+ * operations. */
 #define CHAINS 12
 #define FMA_PEAK(NAME, BYTES)                                                                  \
   typedef float NAME##_vector __attribute__((vector_size(BYTES)));                             \

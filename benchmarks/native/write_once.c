@@ -1,4 +1,4 @@
-/* Posts one request after the other as the verbs library does, and times each until it is complete. */
+/* Posts requests one by one as the verbs library does, and times each until it is complete. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The ring holds a request in each slot; so many nanoseconds each took. */
+/* The ring has a request in each slot; stores the nanoseconds that each took. */
 void write_again(tessera_hca_client_page *page, tessera_hca_qp_page *qp, tessera_hca_cq_page *cq,
                  uint32_t index, int bell, uint32_t count, uint64_t *took_ns) {
   for (uint32_t i = 0; i < count; i++) {

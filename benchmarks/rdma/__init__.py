@@ -1,1 +1,1 @@
-"""Speed of RDMA beside memcpy and UDP, and what policies cost (``make bench-rdma``)."""
+"""Speed of RDMA compared with memcpy and UDP, and the cost of policies (``make bench-rdma``)."""

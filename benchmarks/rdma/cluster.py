@@ -1,10 +1,10 @@
-"""On a cluster: how long an edit of an RDMANetworkPolicy takes until every node enforces it.
+"""On a cluster: the time from an edit of an RDMANetworkPolicy until every node enforces it.
 
-``python -m benchmarks.rdma.cluster`` (`make bench-rdma-cluster`). Needs a configuration for the
-cluster (KUBECONFIG) whose nodes have tables of RDMA. A policy is edited again and again, one edit
-at a time; the clock runs from the request to the condition that says that every node acknowledged
-that generation, which a watch sees. Namespaces of other policies and pods may be there: they are
-part of what is measured, and counted.
+``python -m benchmarks.rdma.cluster`` (`make bench-rdma-cluster`). Requires a configuration for the
+cluster (KUBECONFIG) whose nodes have RDMA tables. A policy is edited repeatedly, one edit at a
+time. The time runs from the request until a watch delivers the condition that every node has
+acknowledged that generation. Other policies and pods in the cluster are included in the
+measurement, and counted.
 """
 
 import sys
@@ -24,7 +24,7 @@ _EDIT_S: Final = 30.0
 
 
 class _Programmed:
-    """Follows one policy; tells when its newest generation was programmed."""
+    """Watches one policy; records when its newest generation was programmed."""
 
     def __init__(self, api: Any, name: str) -> None:
         self._api, self._name = api, name
@@ -35,14 +35,14 @@ class _Programmed:
         self._thread.start()
 
     def wait(self, generation: int) -> float:
-        """Return when (monotonic, s) a generation was seen programmed. Raises TimeoutError."""
+        """Return when (monotonic, s) a generation was programmed. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._generation >= generation, _EDIT_S):
                 raise TimeoutError(f"generation {generation} is not Programmed in {_EDIT_S:g} s")
             return time.monotonic()
 
     def close(self) -> None:
-        """Follow no longer."""
+        """Stop the watch."""
         self._ended.set()
 
     def _follow(self) -> None:
@@ -68,7 +68,7 @@ class _Programmed:
 
 
 def _edits_s(api: Any) -> list[float]:
-    """Edit a policy ``EDITS`` times; return how long each took until it was programmed, in s."""
+    """Edit a policy ``EDITS`` times; return the seconds from each edit until it was programmed."""
     name = f"bench-{uuid.uuid4().hex[:6]}"
     policy: dict[str, Any] = {
         "apiVersion": "rdma.tessera.dev/v1alpha1",
@@ -93,7 +93,7 @@ def _edits_s(api: Any) -> list[float]:
 
 
 def measure() -> Section:
-    """Measure; skipped where there is no cluster, or none with tables of RDMA."""
+    """Measure; return a skipped section where there is no cluster, or none with RDMA tables."""
     from kubernetes import client, config
 
     try:
@@ -119,7 +119,7 @@ def measure() -> Section:
 
 
 def main() -> int:
-    """Print the table; 1 where a goal is missed or nothing was measured."""
+    """Print the table; return 1 if a goal is missed or nothing was measured."""
     section = measure()
     print(machine())
     print(table([section]))

@@ -1,8 +1,8 @@
-"""What idle programs cost their neighbour: ``python -m benchmarks.rdma.idle``.
+"""The cost of idle programs for their neighbour: ``python -m benchmarks.rdma.idle``.
 
-One program writes 8 bytes to another function of its node, one request after the other, beside
-functions whose programs ask for nothing. The writer is in C, in a thread beside the engine's: it
-needs two cores. ``--library FILE`` measures another build of the engine.
+One program writes 8 bytes to another function of its node, one request after the other, while
+the programs of other functions send no requests. The writer is in C, in a thread next to the
+engine's: it needs two cores. ``--library FILE`` measures another build of the engine.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def _median_ns(library: Path, idle: int, writer: ctypes.CDLL) -> float:
     pairs[1].connect(pairs[0])
     kept = [Objects(engine, numbers, address_of(9).gids, 1 << 30) for _ in range(idle)]
     source = pairs[0]
-    engine.hold()  # the slots are laid, and nothing of them is a request yet
+    engine.hold()  # the slots are filled, but none of them is a request yet
     for _ in range(len(source.slots)):
         source.post(VerbsOpcode.RDMA_WRITE, ends[1].key, 8, signaled=True)
     source.page.send_head = 0
@@ -54,7 +54,7 @@ def _median_ns(library: Path, idle: int, writer: ctypes.CDLL) -> float:
 
 
 def measure(library: Path = LIBRARY_PATH) -> Section:
-    """Measure each number of idle programs, in a process of its own. Raises OSError."""
+    """Measure each number of idle programs, in a separate process. Raises OSError."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1 << 14), most))
     medians, rows = [], []

@@ -1,11 +1,11 @@
-"""What a pod that works against its neighbours costs them: ``python -m benchmarks.rdma.neighbour``.
+"""The cost of a malicious pod for its neighbours: ``python -m benchmarks.rdma.neighbour``.
 
-A neighbour writes 8 bytes to another function of its node, one at a time, beside a process that has
-all that one function's quota allows and uses it as badly as it can. Each attack is measured after a
-quiet moment of its own; the median is compared with that one's. The engine is in a process of its
-own, as hcad's is. ``--library FILE`` measures another build of the engine, ``--seconds`` how long
-each attack lasts. ``HCA_LOAD_SEARCHES=1000 pytest tests/unit/hca/engine/test_hca_turns.py``
-searches for the worst load by units of work.
+A neighbour writes 8 bytes to another function of its node, one at a time, while a process uses its
+function's full quota in the most harmful way. Each attack is measured after a quiet period; the
+median is compared with that of the quiet period. The engine is in a separate process, as hcad's is.
+``--library FILE`` measures another build of the engine, ``--seconds`` sets the duration of each
+attack. ``HCA_LOAD_SEARCHES=1000 pytest tests/unit/hca/engine/test_hca_turns.py`` searches for the
+worst load by units of work.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from hca.daemon.objects.client_objects import Objects
 
 ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
 PIECE, PIECES, MESSAGE = 8 << 20, 128, 1 << 30
-SHIFT = 1 << 20  # bytes that a message moves on by: memory that is copied to itself costs nothing
+SHIFT = 1 << 20  # offset between source and target: copying memory to itself costs nothing
 QPS, PROGRAMS = 1800, 4
 SRQS_OF_A_PROGRAM = 256
 EVERY_BIT = (1 << 64) - 1
@@ -38,7 +38,7 @@ GOAL_TIMES, GOAL_MS = 2.0, 2.0
 
 
 class Program:
-    """A client of the engine: its page, one completion queue, one region of many pieces."""
+    """A client of the engine: its page, one completion queue, one region with many parts."""
 
     def __init__(self, engine: Engine, numbers: Numbers, index: int, piece: int, pieces: int):
         self.address = address_of(index)
@@ -69,7 +69,7 @@ class Program:
             os.write(self.objects.doorbell_fd, b"x")
 
     def set_all_bits(self) -> None:
-        """Set every bit that there is, whatever it means."""
+        """Set all doorbell bits, used or not."""
         for words in (self.page.dirty, self.page.dirty_srqs):
             words[:] = [EVERY_BIT] * len(words)
         self.page.armed = 1
@@ -84,7 +84,7 @@ class _QueuePair:
         self.slots = (hca.HcaSendSlot * made.first_count).from_buffer(rings, first)
 
     def connect(self, peer: "_QueuePair") -> "_QueuePair":
-        """Go to RTS; the longest pause where there is no receive, and no end of retries."""
+        """Move to RTS, with the longest RNR delay and unlimited retries."""
         wanted = hca.HcaQpAttributes(
             access=ACCESS, port=1, is_global=1, av_port=1, path_mtu=5, dest_qpn=peer.number,
             rnr_retry=7, timeout=18, retry_count=7,
@@ -105,7 +105,7 @@ class _QueuePair:
     def post(
         self, opcode: int, key: int, size: int, signaled: bool = False, remote: int = 0
     ) -> None:
-        """Lay a request into the ring; nothing is rung."""
+        """Write a request into the ring, without ringing the doorbell."""
         slot = self.slots[self.page.send_head % len(self.slots)]
         slot.opcode, slot.sge_count, slot.flags = opcode, int(size > 0), 2 if signaled else 0
         slot.payload.sges[0] = hca.HcaSge(0, size, self.owner.key)
@@ -129,7 +129,7 @@ class _Attack:
         self.qps: list[_QueuePair] = []
 
     def connect(self, count: int, srqs: list[list[int]] | None = None, depth: int = 1) -> None:
-        """Have so many queue pairs more."""
+        """Create and connect ``count`` more queue pairs."""
         for place in range(count):
             which = place % PROGRAMS
             srq = srqs[which][place % len(srqs[which])] if srqs else 0
@@ -155,7 +155,7 @@ def _small(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     attack.connect(64, depth=4096)
 
     def again() -> None:
-        for qp in attack.qps:  # the same requests again and again
+        for qp in attack.qps:  # the same requests repeatedly
             if qp.page.send_head < len(qp.slots):
                 for _ in range(len(qp.slots)):
                     qp.post(VerbsOpcode.RDMA_WRITE, qp.owner.key, 8)
@@ -166,7 +166,7 @@ def _small(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     return again
 
 
-def _shared(engine: Engine, numbers: Numbers) -> Callable[[], None]:
+def _srqs_rung(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     attack = _Attack(engine, numbers, 1)
     srqs = []
     for program in attack.programs:
@@ -187,14 +187,14 @@ def _shared(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     return again
 
 
-def _armed(engine: Engine, numbers: Numbers) -> Callable[[], None]:
+def _cqs_armed(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     attack = _Attack(engine, numbers, 1)
     pages = []
     for program in attack.programs:
         for _ in range(1000):
             made, fd = program.objects.create_cq(hca.HcaCqCreate(1, 0))
             page = hca.HcaCqPage.from_buffer(_map(fd, made.page_bytes))
-            page.tail = 1  # it says that there are entries: each is notified of again
+            page.tail = 1  # each completion queue is marked as non-empty, so each is notified again
             pages.append(page)
 
     def again() -> None:
@@ -209,13 +209,13 @@ def _armed(engine: Engine, numbers: Numbers) -> Callable[[], None]:
 ATTACKS: dict[str, Callable[[Engine, Numbers], Callable[[], None]]] = {
     f"{QPS} queue pairs with a WRITE of 1 GiB each": _large,
     "WRITEs of 8 bytes from 64 full rings": _small,
-    f"{QPS} wait for {SRQS_OF_A_PROGRAM * PROGRAMS} shared receive queues, all rung": _shared,
-    f"{1000 * PROGRAMS} completion queues armed": _armed,
+    f"{QPS} wait for {SRQS_OF_A_PROGRAM * PROGRAMS} shared receive queues, all rung": _srqs_rung,
+    f"{1000 * PROGRAMS} completion queues armed": _cqs_armed,
 }
 
 
 def _latencies_ms(source: _QueuePair, key: int, seconds: float) -> list[float]:
-    """Write 8 bytes again and again; return how long each took."""
+    """Write 8 bytes repeatedly; return the time of each write."""
     page, taken = source.owner.cq_page, []
     end = time.perf_counter() + seconds
     while (started := time.perf_counter()) < end:
@@ -236,7 +236,9 @@ def _p99(values: list[float]) -> float:
 
 def _attacker(make: Callable[[Engine, Numbers], Callable[[], None]], engine: Engine,
               numbers: Numbers) -> int:  # fmt: skip
-    """Start a process that goes on with an attack, whose objects are made here; return its id."""
+    """Create an attack's objects here, then continue it in a child process; return the child's
+    id.
+    """
     again = make(engine, numbers)
     again()
     child = os.fork()
@@ -251,7 +253,7 @@ def _attacker(make: Callable[[Engine, Numbers], Callable[[], None]], engine: Eng
 def _measure_one(
     make: Callable[[Engine, Numbers], Callable[[], None]], library: Path, seconds: float
 ) -> tuple[float, ...]:
-    """Return the median and the 99th percentile in quiet and beside an attack, in milliseconds."""
+    """Return the median and the 99th percentile without and with an attack, in milliseconds."""
     engine, numbers = Engine(library), Numbers()
     ends = [Program(engine, numbers, index, 1 << 16, 1) for index in (0, 1)]
     pairs = [end.queue_pair(16) for end in ends]
@@ -268,7 +270,7 @@ def _measure_one(
 
 
 def measure(library: Path = LIBRARY_PATH, seconds: float = 3.0) -> Section:
-    """Measure all attacks, each in a process of its own. Raises OSError."""
+    """Measure all attacks, each in a separate process. Raises OSError."""
     rows = []
     for name, make in ATTACKS.items():
         reading, writing = os.pipe()

@@ -1,10 +1,10 @@
 """The operator's loop at the size of a large cluster: ``python -m benchmarks.rdma.operator_loop``.
 
-The pods, policies and namespaces of ``benchmarks.rdma.policies`` come as the API server sends them,
-on 200 nodes that all have HCAs. What is measured is the work between a change and what is written
-for every node, and between acknowledgements and statuses, in CPU time of this process; the API
-server is a dict, so requests cost nothing, and there are no agents. Policies come one by one, as
-people write them. Memory is what the process has at most, this cluster included.
+The pods, policies and namespaces of ``benchmarks.rdma.policies`` arrive as the API server sends
+them, on 200 nodes that all have HCAs. The benchmark measures the work between a change and the
+writes for every node, and between acknowledgements and statuses, in CPU time of this process;
+the API server is a dict, so requests cost nothing, and there are no agents. Policies arrive one
+by one, as users write them. Memory is the maximum of the process, including this cluster.
 """
 
 import datetime
@@ -32,7 +32,9 @@ Document = dict[str, Any]
 
 
 class Api:
-    """What the operator writes, and what comes back of it."""
+    """A stand-in for the API server: stores the operator's writes, and the agents'
+    acknowledgements.
+    """
 
     def __init__(self) -> None:
         self.operator = PolicyCluster()
@@ -46,23 +48,27 @@ class Api:
         return Now(time.monotonic(), datetime.datetime.now(datetime.UTC))
 
     def put(self, kind: str, key: str, document: Document) -> None:
-        """Store an object as somebody writes it, and tell the operator."""
+        """Store an object as a user writes it, and notify the operator."""
         self.version += 1
         namespace, _, name = key.rpartition("/")
         metadata = {"name": name, "uid": key, "namespace": namespace, "generation": self.version}
         metadata |= document.get("metadata", {}) | {"resourceVersion": str(self.version)}
         self.objects[kind, key] = {**document, "metadata": metadata}
-        reader = getattr(reading, "tables" if kind == TABLES_KIND else _READERS[kind])
+        reader = getattr(reading, "read_tables" if kind == TABLES_KIND else _READERS[kind])
         self.changes.append((kind, key, reader(self.objects[kind, key])))
 
     def decide(self, statuses: bool) -> tuple[Action, ...]:
-        """Return what the operator decides, given all changes since the last time."""
+        """Return the operator's decisions, given all changes since the last call."""
         changes, self.changes = self.changes, []
-        self.operator.take(changes, self.now)
-        return self.operator.reports(self.now) if statuses else self.operator.tables(self.now)
+        self.operator.apply(changes, self.now)
+        return (
+            self.operator.plan_reports(self.now)
+            if statuses
+            else self.operator.plan_tables(self.now)
+        )
 
     def perform(self, actions: tuple[Action, ...]) -> None:
-        """Write what was decided."""
+        """Execute the decisions."""
         for action in actions:
             if isinstance(action, Apply):
                 document = dict(action.document)
@@ -74,7 +80,7 @@ class Api:
                 )
 
     def acknowledge(self) -> None:
-        """Let every node's agent acknowledge what was written for it."""
+        """Acknowledge the writes for every node, as its agent does."""
         for (kind, key), found in list(self.objects.items()):
             if kind == TABLES_KIND:
                 generation = found["spec"]["generation"]
@@ -82,7 +88,12 @@ class Api:
                 self.put(kind, key, {**found, "status": said})
 
 
-_READERS = {"Namespace": "namespace", "Node": "node", "Pod": "pod", POLICY_KIND: "policy"}
+_READERS = {
+    "Namespace": "read_namespace",
+    "Node": "read_node",
+    "Pod": "read_pod",
+    POLICY_KIND: "read_policy",
+}
 _WRITTEN = {"spec", "status"}
 
 
@@ -102,8 +113,8 @@ def pod_document(facts: PodFacts) -> Document:
     }
 
 
-def filled() -> tuple[policies.Cluster, Api]:
-    """Return a cluster whose objects the operator has been told of, all but policies of the end."""
+def make_cluster() -> tuple[policies.Cluster, Api]:
+    """Return a cluster whose objects the operator has received, except the last policies."""
     cluster, api = policies.Cluster(seed=1), Api()
     for number in range(policies.NODES):
         api.put("Node", f"node{number}", {"status": {"capacity": {HCA_RESOURCE: "8"}}})
@@ -117,7 +128,7 @@ def filled() -> tuple[policies.Cluster, Api]:
 
 
 def put_policy(cluster: policies.Cluster, api: Api, number: int) -> None:
-    """Write a policy, another one each time."""
+    """Write a policy, a different one each time."""
     key = f"ns{number % policies.NAMESPACES}/policy{number}"
     api.put(POLICY_KIND, key, {"spec": cluster.policy_spec()})
 
@@ -130,21 +141,21 @@ def _ms(act: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure() -> Section:
-    """Measure it."""
-    cluster, api = filled()
+    """Measure the operator's loop."""
+    cluster, api = make_cluster()
     first, actions = _ms(lambda: api.decide(statuses=False))
     api.perform(actions)
-    edits, told = [], []
+    edits, resyncs = [], []
     for number in range(ONE_BY_ONE + ROUNDS):
         put_policy(cluster, api, number)
         edit, actions = _ms(lambda: api.decide(statuses=False))
         api.perform(actions)
         api.acknowledge()
         if number >= ONE_BY_ONE:
-            api.perform(api.decide(statuses=True))  # what is written of the edit itself
+            api.perform(api.decide(statuses=True))  # the writes that the edit itself causes
             status, actions = _ms(lambda: api.decide(statuses=True))
             edits.append(edit)
-            told.append(status)
+            resyncs.append(status)
     nodes = policies.NODES
     spec = api.objects[TABLES_KIND, "node1"]["spec"]
     codec.decode(unpack(spec["encoding"], spec["tables"]))
@@ -154,7 +165,7 @@ def measure() -> Section:
         Row(NAME, f"{size}: all tables, at its start", first, "ms"),
         Row(NAME, "one policy edited, all nodes' tables", min(edits), "ms", 100),
         Row(NAME, "one node's object", len(spec["tables"]) / 1e3, "kB"),
-        Row(NAME, "all statuses looked at again", min(told), "ms"),
+        Row(NAME, "all statuses looked at again", min(resyncs), "ms"),
         Row(NAME, "memory at most", most, "MiB"),
     )
     return Section(NAME, rows)

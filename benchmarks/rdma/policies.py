@@ -1,10 +1,10 @@
-"""Policies of RDMA at the size of a large cluster: ``python -m benchmarks.rdma.policies``.
+"""RDMA policies at the size of a large cluster: ``python -m benchmarks.rdma.policies``.
 
 10,000 pods on 200 nodes, in 100 namespaces, with 50 values of one label and 3 of another that
-selectors name, and one that is different for each pod and named by none; 1,000 policies of two
-rules each. All of it is chosen by a fixed seed. Times are CPU time of this process, which computes
-and never waits, the least of several rounds; reading manifests and writing text are not in those of
-compilation.
+selectors use, and one label that is different for each pod and used by no selector; 1,000
+policies of two rules each. Everything is generated from a fixed seed. Times are CPU times of
+this process, which computes and never waits, the least of several rounds; compilation times do
+not include reading manifests and writing text.
 """
 
 import gc
@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.report import Row, Section, machine, table
 from rdma import codec
 from rdma.compiling.compiler import Compiler
-from rdma.judge import Judge
+from rdma.evaluator import Evaluator
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.reading.manifests import network_of, policy_of
 from rdma.tables import Flow, NodeTables
@@ -32,7 +32,7 @@ FLOWS = 2_000
 
 
 class Cluster:
-    """Objects of a cluster, by a seed."""
+    """Objects of a cluster, generated from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -60,7 +60,7 @@ class Cluster:
         return policy_of(f"ns{number % NAMESPACES}", f"policy{number}", self.policy_spec())
 
     def policy_spec(self) -> dict[str, Any]:
-        """Return a spec: an application's peers by label and by team, and where it may go."""
+        """Return a spec: an application's peers by label and by team, and allowed destinations."""
         team = {"matchLabels": {"team": f"t{self.random.randrange(10)}"}}
         front = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["0", "1"]}]}
         block = {"cidr": "10.0.0.0/8", "except": ["10.0.1.0/24"]}
@@ -87,8 +87,8 @@ class Cluster:
         return f"app{self.random.randrange(50)}"
 
 
-def compiled(cluster: Cluster) -> tuple[Compiler, NodeTables]:
-    """Compile everything, and make one node's tables."""
+def compile_tables(cluster: Cluster) -> tuple[Compiler, NodeTables]:
+    """Compile all policies, and make one node's tables."""
     compiler = Compiler()
     for namespace in cluster.namespaces:
         compiler.upsert_namespace(namespace)
@@ -107,16 +107,16 @@ def _least_ms(act: Callable[[], object]) -> float:
         started = time.process_time()
         made = act()
         taken.append(time.process_time() - started)
-        del made  # to take it apart is not what is measured
+        del made  # deallocation is not measured
     return min(taken) * 1e3
 
 
 def measure() -> Section:
-    """Measure it."""
+    """Measure the compilation of the policies."""
     cluster = Cluster(seed=1)
     numbers = count(PODS)
-    full = _least_ms(lambda: compiled(cluster))
-    compiler, tables = compiled(cluster)
+    full = _least_ms(lambda: compile_tables(cluster))
+    compiler, tables = compile_tables(cluster)
 
     def edit_policy() -> None:
         compiler.upsert_policy(cluster.policy(5))
@@ -132,12 +132,12 @@ def measure() -> Section:
         compiler.tables("node1", 2)
 
     edits = [_least_ms(act) for act in (edit_policy, add_pod, relabel_namespace)]
-    judge = Judge(tables)
+    evaluator = Evaluator(tables)
     pick = cluster.random.choice
     flows = [
         Flow(pick(cluster.pods).addresses[0], pick(cluster.pods).addresses[0]) for _ in range(FLOWS)
     ]
-    verdict_us = _least_ms(lambda: [judge.judge(flow) for flow in flows]) / FLOWS * 1e3
+    verdict_us = _least_ms(lambda: [evaluator.evaluate(flow) for flow in flows]) / FLOWS * 1e3
     text = codec.encode(tables)
     size = f"{PODS:,} pods x {POLICIES:,} policies, {len(tables.identities):,} identities"
     one_node = "and one node's tables"

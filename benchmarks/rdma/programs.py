@@ -1,8 +1,8 @@
-"""RDMA of unmodified programs under ``tessera run``: latency, connections, and what hcad costs.
+"""RDMA of unmodified programs under ``tessera run``: latency, connections, and hcad's cost.
 
 ``python -m benchmarks.rdma.programs``. Debian's perftest and rdmacm-utils are the clients, each
-figure is that of one run; connections count from the first id to the last one that is established.
-What is not installed is said, and its rows are NOT MEASURED.
+figure comes from one run; connections are counted from the first id to the last established one.
+Missing tools are reported, and their rows are NOT MEASURED.
 """
 
 import os
@@ -22,9 +22,9 @@ from benchmarks.report import Row, Section, machine, table
 
 CONNECTIONS: Final = 400
 LATENCY_WRITES: Final = "1000"
-_PINNED_CORES: Final = 3  # two programs that poll, and the engine between them
+_PINNED_CORES: Final = 3  # two polling programs, and the engine between them
 _WATCH_S: Final = 5.0
-_SETTLE_S: Final = 3.0  # its member's start is over then
+_SETTLE_S: Final = 3.0  # seconds in which a member of the fabric has started
 _LIMIT_S: Final = 60.0
 _PORT: Final = 18515
 _STEPS_UNTIL_CONNECTED: Final = (
@@ -37,7 +37,7 @@ _STEPS_UNTIL_CONNECTED: Final = (
 
 
 class NotMeasured(Exception):
-    """Why there is no figure."""
+    """The reason why there is no figure."""
 
 
 def _command(fabric: str, *program: str) -> list[str]:
@@ -47,7 +47,7 @@ def _command(fabric: str, *program: str) -> list[str]:
 
 @contextmanager
 def _serving(fabric: str, run: str, *program: str) -> Iterator[None]:
-    """Have a server on a fabric; it is ended in the end."""
+    """Run a server on a fabric for the duration of the block."""
     server = subprocess.Popen(
         _command(fabric, *program),
         env=os.environ | {"XDG_RUNTIME_DIR": run},
@@ -65,8 +65,8 @@ def _serving(fabric: str, run: str, *program: str) -> Iterator[None]:
             server.wait()
 
 
-def _asked(fabric: str, run: str, *program: str) -> str:
-    """Return what a client prints. Raises NotMeasured."""
+def _run_client(fabric: str, run: str, *program: str) -> str:
+    """Return a client's output. Raises NotMeasured."""
     client = subprocess.Popen(
         _command(fabric, *program),
         env=os.environ | {"XDG_RUNTIME_DIR": run},
@@ -78,7 +78,7 @@ def _asked(fabric: str, run: str, *program: str) -> str:
     try:
         said, complaint = client.communicate(timeout=_LIMIT_S)
     except subprocess.TimeoutExpired:
-        os.killpg(client.pid, signal.SIGKILL)  # the program, too: it would poll for ever
+        os.killpg(client.pid, signal.SIGKILL)  # end the program too, since it would poll forever
         client.communicate()
         raise NotMeasured(f"{program[0]} took more than {_LIMIT_S:.0f} s") from None
     if client.returncode != 0:
@@ -86,13 +86,13 @@ def _asked(fabric: str, run: str, *program: str) -> str:
     return said
 
 
-def _needed(tool: str, package: str) -> None:
+def _require_tool(tool: str, package: str) -> None:
     if shutil.which(tool) is None:
         raise NotMeasured(f"no {tool}: apt-get install {package}")
 
 
 def _hcad(run: str, fabric: str) -> int:
-    """Return the process of a fabric below a directory."""
+    """Return the hcad process of a fabric below a directory."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -121,7 +121,7 @@ def _listens() -> bool:
 
 
 def _latency_us(run: str, pinned: bool) -> float:
-    _needed("ib_write_lat", "perftest")
+    _require_tool("ib_write_lat", "perftest")
     cores = sorted(os.sched_getaffinity(0))
     if pinned and len(cores) < _PINNED_CORES:
         raise NotMeasured(f"needs {_PINNED_CORES} cores: two programs poll, and an engine")
@@ -130,7 +130,7 @@ def _latency_us(run: str, pinned: bool) -> float:
         programs = [("taskset", "-c", str(core), *programs[0]) for core in cores[:2]]
     with _serving("lat", run, *programs[0]):
         _until(_listens, "ib_write_lat")
-        said = _asked("lat", run, *programs[1], "127.0.0.1")
+        said = _run_client("lat", run, *programs[1], "127.0.0.1")
     row = re.search(rf"^ 8 +{LATENCY_WRITES} +[0-9.]+ +[0-9.]+ +([0-9.]+)", said, re.MULTILINE)
     if row is None:
         raise NotMeasured(f"ib_write_lat says {said[-80:]!r}")
@@ -138,15 +138,15 @@ def _latency_us(run: str, pinned: bool) -> float:
 
 
 def _connects(run: str) -> tuple[float, float]:
-    """Return connections a second, and hcad's CPU time for one in milliseconds."""
-    _needed("cmtime", "rdmacm-utils")
+    """Return connections per second, and hcad's CPU time for one in milliseconds."""
+    _require_tool("cmtime", "rdmacm-utils")
     count = str(CONNECTIONS)
     with _serving("cm", run, "cmtime", "-c", count):
         _until(lambda: _serves(run, "cm"), "hcad")
-        time.sleep(_SETTLE_S)  # it says nowhere that it listens
+        time.sleep(_SETTLE_S)  # the program does not report when it listens
         hcad = _hcad(run, "cm")
         before = _cpu_s(hcad)
-        said = _asked("cm", run, "cmtime", "-c", count, "-s", "127.0.0.1")
+        said = _run_client("cm", run, "cmtime", "-c", count, "-s", "127.0.0.1")
         spent = _cpu_s(hcad) - before
     taken_ms = 0.0
     for step in _STEPS_UNTIL_CONNECTED:
@@ -158,7 +158,7 @@ def _connects(run: str) -> tuple[float, float]:
 
 
 def _idle(run: str) -> tuple[float, float]:
-    """Return an idle hcad's proportional set size in MiB, and its CPU time in ms a second."""
+    """Return an idle hcad's proportional set size in MiB, and its CPU time in ms per second."""
     with _serving("idle", run, "sleep", "60"):
         _until(lambda: _serves(run, "idle"), "hcad")
         time.sleep(_SETTLE_S)
@@ -185,7 +185,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def measure() -> Section:
-    """Measure it. Raises OSError."""
+    """Measure all programs. Raises OSError."""
     rows: list[Row] = []
 
     def add(

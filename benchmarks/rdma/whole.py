@@ -1,7 +1,8 @@
-"""The whole table of RDMA's speed: ``python -m benchmarks.rdma.whole``, which is `make bench-rdma`.
+"""The complete table of RDMA's speed: ``python -m benchmarks.rdma.whole``, run by `make
+bench-rdma`.
 
-Exit status 0: every goal met; 1: one is missed or was not measured. What runs across the nodes of a
-cluster is measured by the tests there, and says so here.
+Exit status 0: every goal met; 1: one is missed or was not measured. Figures that need the nodes
+of a cluster are measured by the tests on a cluster, as the table states.
 """
 
 import json
@@ -16,7 +17,7 @@ _CLUSTER = "tests/e2e/rdma/test_rdma_wire.py and test_rdma_policy.py, on a clust
 
 
 def _wire() -> Section:
-    """Measure the wire in a process that may make network namespaces."""
+    """Measure the wire in a process that may create network namespaces."""
     done = subprocess.run(wire.inside("--json"), capture_output=True, text=True, check=False)
     try:
         rows = json.loads(done.stdout)["sections"][0]["rows"]

@@ -1,10 +1,10 @@
-"""Writes over the wire between two network namespaces, beside UDP.
+"""Writes over the wire between two network namespaces, compared with UDP.
 
 ``python -m benchmarks.rdma.wire``. Both move packets of the same size between the same two
 interfaces; the best of each is reported. Two engines are in this process, each with a thread. With
 an MTU of 1500 a third namespace routes between them, as nodes do between pods. The program runs
-itself again in a network namespace, of a user namespace unless it is root: then sockets have no
-more room than net.core.rmem_max allows, and fewer packets are under way.
+itself again in a network namespace, in a user namespace unless it is root: then socket buffers are
+limited by net.core.rmem_max, and fewer packets are in flight.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from hca.binding.engine import Engine
 from hca.contract import hca
 from hca.contract.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsSend, VerbsState
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.netd.broker import Broker, Opened
+from hca.daemon.netd.broker import Broker, OpenedSockets
 from hca.daemon.objects.client_objects import Objects
 
 BLOCK: Final = 64 << 10
@@ -43,7 +43,7 @@ _MOST_BUFFER: Final = 61440
 class _End:
     """An engine with one address, one queue pair, and memory."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedSockets) -> None:
         self.opened, self.engine = opened, Engine()
         self.gid = opened.wires[0].address.gid
         self.wire = self.engine.add_wire(opened.wires[0].structure())
@@ -67,7 +67,7 @@ class _End:
         self.key = self.objects.create_region(region).handle
 
     def connect(self, peer: "_End") -> None:
-        """Go to RTS."""
+        """Move to RTS."""
         attributes = hca.HcaQpAttributes(
             *(0, self.opened.interface.path_mtu(), 0, 0, peer.made.handle, ACCESS),
             port=1,
@@ -91,7 +91,7 @@ class _End:
             )
 
     def write_s(self, key: int, count: int, size: int) -> float:
-        """Write ``count`` blocks of ``size`` bytes; return how long that took in seconds."""
+        """Write ``count`` blocks of ``size`` bytes; return the time in seconds."""
         before, first = self.cq.head, self.ring.send_head
         for i in range(count):
             slot = self.slots[(first + i) % BLOCKS]
@@ -105,13 +105,13 @@ class _End:
         os.write(self.objects.doorbell_fd, b"x")
         while self.cq.head == before:
             if count > 1:
-                time.sleep(0.0002)  # the engines are to have the CPUs
+                time.sleep(0.0002)  # the engines need the CPUs
         taken = time.perf_counter() - started
         self.cq.tail = self.cq.head
         return taken
 
     def close(self) -> None:
-        """Remove everything."""
+        """Close the engine and its resources."""
         self.objects.close()
         self.engine.remove_wire(self.wire)
         self.engine.close()
@@ -123,7 +123,7 @@ def _map(fd: int, size: int) -> mmap.mmap:
 
 
 class _Namespaces:
-    """Two namespaces with a veth between them, or with one to a router each; a broker for both."""
+    """Two namespaces connected by a veth, or each by a veth to a router; a broker for both."""
 
     def __init__(self, stack: ExitStack, *, routed: bool) -> None:
         self._holders = [self._holder(stack) for _ in range(3 if routed else 2)]
@@ -168,7 +168,7 @@ class _Namespaces:
         for node, name in self._links:
             self._do(node, "ip", "link", "set", name, "mtu", str(mtu))
 
-    def open(self, node: int, segments: bool) -> Opened:
+    def open(self, node: int, segments: bool) -> OpenedSockets:
         """Open a node's sockets."""
         return self._broker.open(self._fds[node], ADDRESSES[node], segments)
 
@@ -189,7 +189,9 @@ class _Namespaces:
 
 
 def _udp_s(spaces: _Namespaces, payload: int, segments: bool) -> float:
-    """Return how long WORKING_SET takes in bare packets of the same size, received by a child."""
+    """Return the time to send WORKING_SET in plain packets of the same size to a child, in
+    seconds.
+    """
     sender, receiver = (spaces.open(node, segments) for node in (0, 1))
     sending, receiving = sender.wires[0].sockets[0], receiver.wires[0].sockets[0]
     receiving.setblocking(True)
@@ -223,10 +225,10 @@ def _udp_s(spaces: _Namespaces, payload: int, segments: bool) -> float:
     return taken
 
 
-def _measured(spaces: _Namespaces, mtu: int, segments: bool) -> tuple[float, float, float, float]:
+def _measure(spaces: _Namespaces, mtu: int, segments: bool) -> tuple[float, float, float, float]:
     """Return GB/s of writes, both engines' CPU time in s/GB, GB/s of UDP, an 8-byte write's time.
 
-    The last is half of it in microseconds.
+    The last is half of the round trip in microseconds.
     """
     spaces.set_mtu(mtu)
     a, b = (_End(spaces.open(node, segments)) for node in (0, 1))
@@ -245,7 +247,7 @@ def _measured(spaces: _Namespaces, mtu: int, segments: bool) -> tuple[float, flo
 
 
 def measure() -> Section:
-    """Measure it, where the kernel permits namespaces. Raises OSError."""
+    """Measure, where the kernel permits namespaces. Raises OSError."""
     rows: list[Row] = []
     for mtu, segments, goal in (
         *((9000, False, 0.8), (9000, True, 2.5)),
@@ -253,7 +255,7 @@ def measure() -> Section:
     ):
         with ExitStack() as stack:
             routed = mtu == 1500
-            written, spent, bare, half_us = _measured(
+            written, spent, bare, half_us = _measure(
                 _Namespaces(stack, routed=routed), mtu, segments
             )
             name = f"{'routed' if routed else 'wire'}, MTU {mtu}, "
@@ -271,7 +273,7 @@ def measure() -> Section:
 
 
 def inside(*options: str) -> list[str]:
-    """Return the command that measures in a network namespace of its own."""
+    """Return the command that measures in a new network namespace."""
     how = "-n" if os.geteuid() == 0 else "-Urn"
     own = [sys.executable, "-m", "benchmarks.rdma.wire", *options]
     return ["unshare", how, "env", f"{INSIDE}=1", *own]

@@ -1,10 +1,10 @@
-"""Writes between two queue pairs of one node, beside memcpy: ``python -m benchmarks.rdma.writes``.
+"""Writes between two queue pairs of one node, and memcpy: ``python -m benchmarks.rdma.writes``.
 
-Both move 64 KiB at a time through the same two 32 MiB working sets, by turns; the best of each is
-reported, and their ratio. What policy costs is the difference between writes of 8 bytes on a fabric
-that nobody manages, and where a rule lets them pass and counts them. The engine is in this process,
-its requests lie ready in the ring: what is measured is the engine and its thread, not a program
-that posts.
+Both move 64 KiB at a time through the same two 32 MiB working sets, alternately; the best of
+each is reported, and their ratio. The cost of policy is the difference between writes of 8 bytes
+on a fabric without policies, and on one where a rule allows and counts them. The engine is in
+this process and its requests are in the ring beforehand, so that the engine and its thread are
+measured, not a program that posts.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ from rdma.reading import manifests
 BLOCK = 64 << 10
 WORKING_SET = 32 << 20
 BLOCKS = WORKING_SET // BLOCK
-ROUNDS = 100  # of 4 ms: the best is one that nobody interrupted
+ROUNDS = 100  # rounds of 4 ms: the best one was not interrupted
 SMALL = 8
 SMALL_WRITES = 16384
 SMALL_ROUNDS = 100
@@ -66,7 +66,7 @@ class _End:
         self.key = self.objects.create_region(region).handle
 
     def connect(self, peer: "_End") -> None:
-        """Go to RTS."""
+        """Move to RTS."""
         attributes = hca.HcaQpAttributes(
             access=ACCESS, port=1, is_global=1, av_port=1, path_mtu=5, dest_qpn=peer.qp.handle
         )
@@ -97,7 +97,9 @@ class _End:
             self.objects.modify_qp(wanted)
 
     def crowd(self, count: int) -> int:
-        """Have so many more queue pairs, connected each to itself, and regions; return how many."""
+        """Create ``count`` more queue pairs, each connected to itself, and regions; return how
+        many.
+        """
         pd, cq = next(iter(self.objects._pds)), next(iter(self.objects._cqs))
         own, made = self.qp, 0
         for place in range(count):
@@ -113,7 +115,7 @@ class _End:
         return made
 
     def fill(self, key: int, count: int = BLOCKS, size: int = BLOCK) -> hca.HcaQpPage:
-        """Lay writes into the ring, one beside the other; return the ring's counters."""
+        """Write adjacent writes into the ring; return the ring's counters."""
         page = hca.HcaQpPage.from_buffer(self.rings)
         first = ctypes.sizeof(hca.HcaQpPage)
         slots = (hca.HcaSendSlot * SMALL_WRITES).from_buffer(self.rings, first)
@@ -127,7 +129,7 @@ class _End:
 
 
 def _map(fd: int, size: int) -> mmap.mmap:
-    """Map a descriptor that nobody else needs."""
+    """Map a descriptor, and close it."""
     return mmap.mmap(fd, size)
 
 
@@ -138,7 +140,7 @@ def _write_s(end: _End, ring: hca.HcaQpPage, count: int = BLOCKS) -> float:
     end.page.dirty[end.qp.index // 64] = 1 << end.qp.index % 64
     os.write(end.objects.doorbell_fd, b"x")
     while end.cq.head == before:
-        time.sleep(0.0002)  # the engine is to have a CPU
+        time.sleep(0.0002)  # the engine needs a CPU
     taken = time.perf_counter() - started
     end.cq.tail = end.cq.head
     return taken
@@ -153,8 +155,8 @@ def _copy_s(source: _End, target: _End) -> float:
     return time.perf_counter() - started
 
 
-def _policed(engine: Engine) -> Enforcer:
-    """Return what lets two ends write to each other by a rule."""
+def _new_enforcer(engine: Engine) -> Enforcer:
+    """Return an enforcer with a rule that allows two ends to write to each other."""
     compiler = Compiler()
     compiler.upsert_namespace(NamespaceFacts("default"))
     for index in (0, 1):
@@ -168,9 +170,9 @@ def _policed(engine: Engine) -> Enforcer:
 
 
 def _policy_ns(engine: Engine) -> tuple[float, float]:
-    """Return what a small write takes without and with policy, each at best, in nanoseconds."""
+    """Return the best time of a small write without and with policy, in nanoseconds."""
     fabrics = []
-    for enforcer in (None, _policed(engine)):
+    for enforcer in (None, _new_enforcer(engine)):
         numbers = Numbers()
         ends = [_End(engine, numbers, index, enforcer) for index in (0, 1)]
         ends[0].connect(ends[1])
@@ -188,7 +190,7 @@ def _policy_ns(engine: Engine) -> tuple[float, float]:
 
 
 def _many(engine: Engine) -> tuple[int, int]:
-    """Return how many queue pairs and regions one node has, of MANY; none if the last fail."""
+    """Return how many queue pairs and regions one node has, up to MANY; 0 if the last fail."""
     numbers = Numbers()
     ends = [_End(engine, numbers, index) for index in range(MANY // EACH)]
     qps = sum(end.crowd(EACH) for end in ends)
@@ -205,7 +207,7 @@ def _many(engine: Engine) -> tuple[int, int]:
 
 
 def measure() -> Section:
-    """Measure it. Raises OSError."""
+    """Measure. Raises OSError."""
     engine, numbers = Engine(), Numbers()
     source, target = _End(engine, numbers, 0), _End(engine, numbers, 1)
     source.connect(target)
@@ -225,7 +227,7 @@ def measure() -> Section:
             Row("rdma", name, written, "GB/s", 8.0, at_least=True),
             Row("rdma", "memcpy of as much", copied, "GB/s"),
             Row("rdma", "writes / memcpy", written / copied, "", 0.5, at_least=True),
-            Row("rdma", f"write of {SMALL} bytes, nobody manages", bare, "ns"),
+            Row("rdma", f"write of {SMALL} bytes, no policy", bare, "ns"),
             Row("rdma", "what policy adds to it", max(policed - bare, 0.0), "ns", 50.0),
             Row("rdma", "queue pairs of one node, in RTS", most[0], "", 1000, at_least=True),
             Row("rdma", "regions of one node", most[1], "", 1000, at_least=True),

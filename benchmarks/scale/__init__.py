@@ -1,1 +1,1 @@
-"""A fleet of nodes on a bare API server: what the operator and the node agents cost at scale."""
+"""A fleet of nodes on a bare API server: the cost of the operator and the node agents at scale."""

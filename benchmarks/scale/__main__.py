@@ -17,14 +17,14 @@ from benchmarks.scale.measure import SLOW_TOO, Figures, Wanted, measure
 
 _CACHE = Path(os.environ.get("TESSERA_CACHE", "~/.cache/tessera-cluster")).expanduser()
 PODS_A_NODE = 5
-_LEAST_S = 100.0  # of the time for all sizes, for each
-_BUSY_S = 150.0  # for the relay with pods: ten rounds of ten seconds at any size, and a lease's
+_LEAST_S = 100.0  # minimum time of each size
+_BUSY_S = 150.0  # of the phase with pods: ten rounds of 10 s at any size, and a lease
 _WITH_SLOW = 100
 _PLOT = REPOSITORY / "docs" / "scale.svg"
 
 
 def rows(found: Figures) -> Section:
-    """Return the figures of one size beside the goals."""
+    """Return the figures of one size with the goals."""
     name = f"{found.nodes} nodes"
     result = []
     for phase, figures in found.phases.items():
@@ -32,7 +32,7 @@ def rows(found: Figures) -> Section:
         if phase != "quiet":
             result.append(Row(name, phase, figures.seconds, "s", goal))
         if phase.endswith(SLOW_TOO):
-            continue  # hardly anybody has anything to do
+            continue  # most programs are idle
         each = {who: 1000 * s / (found.nodes * GPUS_A_NODE) for who, s in figures.cpu_s.items()}
         if phase.startswith(("divide", "relay")):
             result += [
@@ -57,19 +57,21 @@ def rows(found: Figures) -> Section:
     for what, seconds in found.bound_s.items():
         result.append(Row(name, f"{found.pods} pods with {what} until all are bound", seconds, "s"))
     if found.lost_leader_s:
-        result.append(Row(name, "leader killed until work goes on", found.lost_leader_s, "s"))
+        result.append(Row(name, "leader killed until work continues", found.lost_leader_s, "s"))
     if found.stuck:
         result.append(Row(name, "the rest", 0.0, "", missing=found.stuck))
     return Section(name, tuple(result))
 
 
 def _busy_one(sizes: Sequence[int]) -> int:
-    """Return the size that is relaid busy: the first with nodes away and slow, or the last."""
+    """Return the size that is changed under load: the first with absent and slow nodes, or the
+    last.
+    """
     return next((nodes for nodes in sizes if nodes >= _WITH_SLOW), sizes[-1])
 
 
 def _within_s(sizes: Sequence[int], busy: int, seconds: float) -> float:
-    """Return the time of the first size, of those that are left: more nodes, more time."""
+    """Return the time of the next size: proportional to its nodes among the remaining sizes."""
     busy_s = _BUSY_S if busy in sizes else 0.0
     free_s = max(0.0, seconds - busy_s)
     own_s = max(_LEAST_S, free_s * math.sqrt(sizes[0]) / sum(map(math.sqrt, sizes)))
@@ -77,7 +79,7 @@ def _within_s(sizes: Sequence[int], busy: int, seconds: float) -> float:
 
 
 def main() -> int:
-    """Exit status: 0 all goals met, 1 one is missed, 2 it could not be measured."""
+    """Exit status: 0 all goals met, 1 one is missed, 2 the measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--nodes", default="20,100", help="sizes, with commas (default: 20,100)")
     parser.add_argument("--quiet", type=float, default=30.0, metavar="SECONDS", help="at rest")
@@ -86,12 +88,12 @@ def main() -> int:
         type=float,
         default=720.0,
         metavar="SECONDS",
-        help="for all sizes; what has not come by then is said (default: 720)",
+        help="for all sizes; unfinished work is reported (default: 720)",
     )
     parser.add_argument(
         "--pods", type=int, help="for the scheduler to bind (default: five a node, 0: none)"
     )
-    parser.add_argument("--requests", action="store_true", help="who asked for what, by phase")
+    parser.add_argument("--requests", action="store_true", help="requests by user and phase")
     parser.add_argument("--json", type=Path, help="write all figures there")
     parser.add_argument("--keep", type=Path, help="where logs and databases stay")
     parser.add_argument("--plot", action="store_true", help=f"write {_PLOT.name} into docs/")

@@ -1,4 +1,4 @@
-"""What is in the cluster: nodes, the pods that a DaemonSet controller would make, our objects."""
+"""The content of the cluster: nodes, the pods of the DaemonSets, and Tessera's objects."""
 
 import time
 import urllib.error
@@ -19,7 +19,7 @@ _MERGE = "application/merge-patch+json"
 
 
 class Stuck(Exception):
-    """Something did not come in its time; says what there was instead."""
+    """An expected state was not reached in time; the message states the state instead."""
 
 
 class Cluster:
@@ -52,7 +52,7 @@ class Cluster:
         )
 
     def run_daemon_set(self, nodes: Sequence[int]) -> None:
-        """Make the DaemonSets' pods and status, as their controller and kubelets would."""
+        """Create the DaemonSets' pods and status, as their controller and kubelets would."""
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 
         def both() -> list[Any]:  # gpud's and the agents'
@@ -90,7 +90,7 @@ class Cluster:
         self._plane.send("PATCH", f"{path}/{name}/status", {"status": status}, _MERGE)
 
     def layout(self, instances: Sequence[tuple[str, int]], unavailable: str) -> int:
-        """Ask for these slices on every GPU; return the layout's generation."""
+        """Request these slices on every GPU; return the layout's generation."""
         wanted = [{"profile": profile, "count": count} for profile, count in instances]
         spec = {"instances": wanted, "rollout": {"maxUnavailable": unavailable}}
         try:
@@ -102,8 +102,10 @@ class Cluster:
             found = self._ours("POST", "/miglayouts", document)
         return int(found["metadata"]["generation"])
 
-    def applied(self, generation: int) -> int:
-        """Return on how many GPUs the layout of this generation stands, for the scheduler too."""
+    def count_applied(self, generation: int) -> int:
+        """Return on how many GPUs this generation of the layout is applied and visible to the
+        scheduler.
+        """
         status = self._ours("GET", "/miglayouts/l").get("status") or {}
         seen = status.get("observedGeneration") == generation
         return int(status.get("gpusApplied") or 0) if seen else 0
@@ -112,13 +114,13 @@ class Cluster:
         """Return the size of the layout's status."""
         return len(str(self._ours("GET", "/miglayouts/l").get("status")))
 
-    def reported(self) -> int:
-        """Return how many GPUs their agents have reported as they are to be at first."""
+    def count_reported(self) -> int:
+        """Return the number of GPUs whose agents have reported them in their initial state."""
         found = self._ours("GET", "/gpus?resourceVersion=0")["items"]
         return sum(bool((gpu.get("status") or {}).get("slices")) for gpu in found)
 
     def leader(self) -> str:
-        """Return who holds the operator's lease."""
+        """Return the holder of the operator's lease."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/tessera-operator"
         try:
             return str(self._plane.send("GET", path)["spec"].get("holderIdentity") or "")
@@ -132,7 +134,7 @@ class Cluster:
         within_s: float,
         every_s: float = _PROMPT_S,
     ) -> Any:
-        """Return the first true answer. Raises Stuck."""
+        """Return the first true result of ``found``. Raises Stuck."""
         deadline = time.monotonic() + within_s
         while not (answer := found()):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""etcd and kube-apiserver as bare processes, with an audit log that says who asked for what."""
+"""etcd and kube-apiserver as bare processes, with an audit log of requests by user."""
 
 import contextlib
 import json
@@ -28,17 +28,17 @@ rules: [{level: Metadata, users: [operator, agent]}, {level: None}]
 
 
 class MissingProgram(Exception):
-    """One of ``PROGRAMS`` has not been built here; says what builds it."""
+    """A program of ``PROGRAMS`` has not been built here; the message states how to build it."""
 
 
 @dataclass
 class Counts:
-    """Requests in a time, by user, verb and resource; a watch counts when it begins."""
+    """Requests in a period, by user, verb and resource; a watch counts when it begins."""
 
     requests: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def of(self, user: str, verb: str = "", resource: str = "") -> int:
-        """Return how many; an empty word stands for all."""
+        """Return the number of requests; an empty word matches all."""
         return sum(
             count
             for (who, what, which), count in self.requests.items()
@@ -52,7 +52,7 @@ class Counts:
 
 
 class ControlPlane:
-    """Both processes, in ``root``. Requests come in as one of ``USERS``, each with a token."""
+    """Both processes, in ``root``. Requests are made as one of ``USERS``, each with a token."""
 
     def __init__(self, root: Path, programs: Path) -> None:
         """Raises MissingProgram."""
@@ -108,7 +108,7 @@ class ControlPlane:
             f"--listen-client-urls={etcd}",
             f"--advertise-client-urls={etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{free_port()}",
-            "--unsafe-no-fsync",  # the disk of this machine is not what is measured
+            "--unsafe-no-fsync",  # the disk of this machine is not measured
             "--quota-backend-bytes=4294967296",
         )
         self._spawn(
@@ -123,7 +123,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://scale.invalid",
             "--service-cluster-ip-range=10.0.0.0/16",
-            # Nobody here makes accounts, or finds nodes ready and takes their taint off.
+            # No controller here creates accounts, or marks nodes ready and removes their taints.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             f"--audit-policy-file={root / 'audit.yaml'}",
             f"--audit-log-path={root / 'audit.log'}",
@@ -139,7 +139,7 @@ class ControlPlane:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """End both."""
+        """End both processes."""
         backwards = list(reversed(self._processes.values()))
         for process in backwards:
             process.terminate()
@@ -149,7 +149,7 @@ class ControlPlane:
             process.kill()
             process.wait()
 
-    def counted(self) -> Counts:
+    def take_counts(self) -> Counts:
         """Return the requests since the last call."""
         found = Counts()
         path = self._root / "audit.log"
@@ -164,7 +164,7 @@ class ControlPlane:
                 event = json.loads(line)
                 watch = event["verb"] == "watch"
                 if watch != (event["stage"] == "ResponseStarted"):
-                    continue  # one entry of a request, a watch's when it begins
+                    continue  # one entry per request, for a watch when it begins
                 resource = (event.get("objectRef") or {}).get("resource", "-")
                 part = (event.get("objectRef") or {}).get("subresource")
                 name = f"{resource}/{part}" if part else resource
@@ -172,19 +172,19 @@ class ControlPlane:
         return found
 
     def install(self, crds: Sequence[Path]) -> None:
-        """Create the definitions of our kinds, and wait until they are served."""
+        """Create Tessera's custom resource definitions, and wait until they are served."""
         import yaml
 
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for file in crds:
             self.send("POST", path, yaml.safe_load(file.read_text()))
         deadline = time.monotonic() + _START_S
-        while not self._served(len(crds)):
+        while not self._are_served(len(crds)):
             if time.monotonic() > deadline:
                 raise TimeoutError("the definitions are not served")
             time.sleep(0.2)
 
-    def _served(self, kinds: int) -> bool:
+    def _are_served(self, kinds: int) -> bool:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         found = self.send("GET", path)["items"]
         states = [
@@ -201,14 +201,14 @@ class ControlPlane:
         request = urllib.request.Request(self.url + path, body, method=method)
         request.add_header("Authorization", "Bearer admin-token")
         request.add_header("Content-Type", kind or "application/json")
-        with urllib.request.urlopen(request, timeout=60, context=_unverified()) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=_no_verification()) as answer:
             return json.load(answer)
 
     def _ready(self) -> bool:
         with contextlib.suppress(OSError, urllib.error.HTTPError):
             request = urllib.request.Request(self.url + "/readyz")
             request.add_header("Authorization", "Bearer admin-token")
-            with urllib.request.urlopen(request, timeout=5, context=_unverified()) as answer:
+            with urllib.request.urlopen(request, timeout=5, context=_no_verification()) as answer:
                 return bool(answer.status == 200)
         return False
 
@@ -241,7 +241,7 @@ class ControlPlane:
 
 @contextlib.contextmanager
 def control_plane(root: Path, programs: Path) -> Iterator[ControlPlane]:
-    """Run both processes with our definitions installed."""
+    """Run both processes with Tessera's definitions installed."""
     plane = ControlPlane(root, programs)
     try:
         plane.start()
@@ -251,7 +251,7 @@ def control_plane(root: Path, programs: Path) -> Iterator[ControlPlane]:
         plane.stop()
 
 
-def _unverified() -> SSLContext:
+def _no_verification() -> SSLContext:
     context = create_default_context()
     context.check_hostname = False
     context.verify_mode = CERT_NONE
@@ -259,14 +259,14 @@ def _unverified() -> SSLContext:
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on."""
+    """Return a port of the loopback interface on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def die_with_parent() -> None:
-    """Have this process end when the one that started it does."""
+    """Make this process end when its parent does."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -10,7 +10,7 @@ _WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 320, 60, 40
 
 
 def _ms(figures: Figures, phase: str) -> float | None:
-    """Return milliseconds per node; None: that size did not come so far."""
+    """Return milliseconds per node; None: that size did not reach the phase."""
     done = figures.phases.get(phase)
     return None if done is None else 1000 * done.seconds / figures.nodes
 

@@ -1,8 +1,8 @@
 """A process with many nodes: the agents' real code on stand-ins for gpud and the kubelet.
 
 ``python -m benchmarks.scale.fleet FIRST LAST``; commands are lines on standard input: ``hold``
-gives a slice of each GPU to a pod, ``free`` ends all pods; with a node's name only there. Each is
-answered with a line: how many slices were given.
+gives a slice of each GPU to a pod, ``free`` ends all pods; a node's name restricts a command to
+that node. The answer to each is one line: how many slices were given.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from device_plugin.kube.client import FIELD_MANAGER, Kube
 from device_plugin.kube.gpu_watch import GpuWatch
 
 IDLE_PASS_S = 60.0
-"""Between passes with nothing under way; 5 s on a node, but a thousand nodes share cores here."""
+"""Pause between idle passes; 5 s on a node, but a thousand nodes share cores here."""
 
 
 def name_of(number: int) -> str:
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--away", type=int, nargs="*", default=(), help="nodes without an agent")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR, filename=options.root / f"fleet-{options.first}.log")
-    urllib3.disable_warnings()  # the API server's certificate is of its own making
+    urllib3.disable_warnings()  # the API server has a self-signed certificate
     threading.stack_size(512 << 10)
     loop._RESYNC_S = IDLE_PASS_S
     numbers = [n for n in range(options.first, options.last) if n not in options.away]
@@ -134,13 +134,13 @@ def _serve_gpuds(root: Path, gpuds: dict[int, gpud_stand_in.NodeGpus]) -> None:
 
 
 def _report(api: CoreV1Api, kubelets: Sequence[NodeKubelet]) -> None:
-    """Write nodes' status where it is due."""
+    """Write the nodes' statuses that are due."""
     while True:
         now = time.monotonic()
         for kubelet in kubelets:
             patch = kubelet.status(now)
             if patch is not None:
-                with contextlib.suppress(ApiException):  # the next difference brings it
+                with contextlib.suppress(ApiException):  # the next difference writes it
                     api.patch_node_status(kubelet.node, patch)
         time.sleep(0.2)
 

@@ -1,7 +1,7 @@
-"""gpud as its clients see it: the administration socket of many nodes, and GPUs that are values.
+"""A stand-in for gpud: the administration sockets of many nodes, with GPUs that are plain values.
 
-Nothing here computes. Requests and answers are those of docs/gpud-admin.md, their form is
-``vgpu_sim.hal.management.admin``'s own; a node that is ``slow`` answers late.
+Nothing is executed. Requests and answers are those in docs/gpud-admin.md, and use
+``vgpu_sim.hal.management.admin``; a node that is ``slow`` answers late.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _LIMIT_BYTES = 4 << 20
 
 
 class Refused(Exception):
-    """What gpud answers with an error."""
+    """An error that gpud returns."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -36,13 +36,13 @@ class NodeGpus:
         self._budget = 0
 
     def inventory(self) -> dict[str, Any]:
-        walls = {"landlock": True, "seccomp": True}
+        parts = {"landlock": True, "seccomp": True}
         return admin.Inventory(
             version="scale",
             libraries_dir="/lib",
             slices_dir="/run",
             isolation=admin.Isolation(True, ""),
-            sandbox=admin.Sandbox(walls, False),
+            sandbox=admin.Sandbox(parts, False),
             budget=admin.Budget(self._budget, 0),
             gpus=tuple(self._gpus.values()),
         ).to_json()
@@ -88,7 +88,7 @@ class NodeGpus:
         return {"uuid": instance.uuid}
 
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> dict[str, Any]:
-        del owner, evict  # nobody here makes claims
+        del owner, evict  # there are no claims here
         for gpu in self._gpus.values():
             left = tuple(i for i in gpu.instances if i.uuid != uuid)
             if len(left) < len(gpu.instances):
@@ -97,7 +97,7 @@ class NodeGpus:
         raise Refused("not_found", f"no instance {uuid}")
 
     def call(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry a request out. Raises Refused."""
+        """Execute a request. Raises Refused."""
         calls: dict[str, Callable[..., dict[str, Any]]] = {
             "inventory": self.inventory,
             "configure": self.configure,
@@ -110,7 +110,7 @@ class NodeGpus:
             raise Refused("unknown_method", method)
         try:
             return calls[method](**params)
-        except TypeError as err:  # the agent has learnt what this stand-in has not
+        except TypeError as err:  # the agent uses a parameter that this stand-in lacks
             raise Refused("invalid", str(err)) from err
 
 
@@ -138,11 +138,11 @@ async def serve(path: Path, node: NodeGpus) -> asyncio.AbstractServer:
     return await asyncio.start_unix_server(client, str(path), limit=_LIMIT_BYTES)
 
 
-def _gpu(asked: Mapping[str, Any]) -> admin.Gpu:
-    board = geometry.board(asked["board"])
+def _gpu(request: Mapping[str, Any]) -> admin.Gpu:
+    board = geometry.board(request["board"])
     return admin.Gpu(
-        uuid=asked["uuid"],
-        index=asked["index"],
+        uuid=request["uuid"],
+        index=request["index"],
         board=board.key,
         product=board.product_name,
         memory_bytes=board.memory_bytes,
@@ -151,7 +151,7 @@ def _gpu(asked: Mapping[str, Any]) -> admin.Gpu:
         health="Healthy",
         instances=(),
         mig_enabled=True,
-        pci_bus_id=f"00000000:{asked['index']:02X}:00.0",
+        pci_bus_id=f"00000000:{request['index']:02X}:00.0",
         telemetry=_TELEMETRY,
     )
 

@@ -1,7 +1,7 @@
-"""The kubelets of many nodes, as far as an agent and the scheduler see them.
+"""The kubelets of many nodes, as far as an agent and the scheduler use them.
 
-Each takes its agent's offers, tells which pods hold slices, and brings what is offered into its
-node's status, as kubelets do, at most every ten seconds at a moment of its own.
+Each accepts its agent's offers, reports which pods hold slices, and writes offered devices to
+its node's status, as kubelets do, at most every ten seconds, at different times.
 """
 
 import random
@@ -16,12 +16,14 @@ from device_plugin.inventory.model import HolderPod
 from device_plugin.podresources.client import Listing
 
 STATUS_S = 10.0  # nodeStatusUpdateFrequency
-_REPEATED_S = 45.0  # a kubelet compares with the node as it is: the operator lowers allocatable
+_REPEATED_S = 45.0  # a kubelet compares with the current node: the operator lowers allocatable
 OWN_POD = "agent"
 
 
 class NodeKubelet:
-    """One node's. ``KubeletSide`` and ``PodResources`` for its agent; thread-safe (``_lock``)."""
+    """The kubelet of one node. ``KubeletSide`` and ``PodResources`` for its agent; thread-safe
+    (``_lock``).
+    """
 
     def __init__(self, node: str, pod_lasts_s: float) -> None:
         self.node = node
@@ -36,7 +38,7 @@ class NodeKubelet:
         self._due_at = time.monotonic() + random.uniform(0, STATUS_S)
 
     def list(self) -> Listing:
-        """Answer pod resources: pods that were told to go end when their time is up."""
+        """List pod resources; pods that were ended are removed when their time is up."""
         now = time.monotonic()
         with self._lock:
             for uuid in [u for u, at in self._ends_at.items() if at <= now]:
@@ -49,7 +51,7 @@ class NodeKubelet:
             )
 
     def hold(self, on_each_gpu: int = 1) -> int:
-        """Give the first slices of each GPU to pods; return how many were given."""
+        """Assign the first slices of each GPU to pods; return how many were assigned."""
         with self._lock:
             before = len(self._held)
             given: dict[str, int] = {}
@@ -69,7 +71,7 @@ class NodeKubelet:
             self._ends_at.clear()
 
     def status(self, now: float) -> dict[str, Any] | None:
-        """Return the patch of the node's status that is due; None: none is."""
+        """Return the patch of the node's status that is due, or None."""
         with self._lock:
             if self._counts != self._reported:
                 self._reported, self._until = dict(self._counts), now + _REPEATED_S
@@ -89,20 +91,20 @@ class NodeKubelet:
                     if one.uuid in self._held:
                         self._ends_at.setdefault(one.uuid, time.monotonic() + self._lasts_s)
 
-    def connected(self) -> frozenset[str]:
+    def connected_resources(self) -> frozenset[str]:
         with self._lock:
             return frozenset(self._offers)
 
-    def listed(self, uuids: Collection[str]) -> None: ...
+    def confirm_listed(self, uuids: Collection[str]) -> None: ...
     def keep_only(self, uuids: Collection[str]) -> None: ...
-    def spare(self, uuid: str) -> None: ...
-    def claimed(self, healths: Mapping[str, str]) -> None: ...
+    def allow(self, uuid: str) -> None: ...
+    def report_claim_health(self, healths: Mapping[str, str]) -> None: ...
 
-    def condemn(self, uuid: str) -> bool:
+    def forbid(self, uuid: str) -> bool:
         with self._lock:
             return uuid not in self._held
 
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         return False
 
     def all_ours(self, held: Collection[str]) -> bool:

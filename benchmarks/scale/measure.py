@@ -1,6 +1,6 @@
-"""One fleet of one size: everything that is asked of it, and the figures.
+"""One fleet of one size: all phases, and the figures.
 
-What does not come within the time of a size is said, and what was measured until then is kept.
+If a size runs out of time this is reported, and the figures measured until then are kept.
 """
 
 import tempfile
@@ -26,7 +26,7 @@ _CHANGES = 50
 
 @dataclass
 class Phase:
-    """What one phase took (s), cost each program (s of CPU) and asked of the API server.
+    """One phase: its duration (s), CPU time of each program (s), and requests to the API server.
 
     ``cpu_s`` is by program: "operator", "agents" with all stand-ins in their processes, "etcd"...
     """
@@ -45,7 +45,7 @@ class Phase:
 
 @dataclass
 class Figures:
-    """One size."""
+    """The figures of one size."""
 
     nodes: int
     phases: dict[str, Phase] = field(default_factory=dict)
@@ -58,25 +58,25 @@ class Figures:
     away: int = 0
     slow: int = 0
     pods: int = 0
-    bound_s: dict[str, float] = field(default_factory=dict)  # by what each pod asks for
+    bound_s: dict[str, float] = field(default_factory=dict)  # by what each pod requests
     stuck: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return JSON values."""
         return asdict(self)
 
 
 SLOW_TOO = ": slow nodes, too"
-"""What the name of a phase ends with that waits for nodes whose gpud answers a second late."""
+"""Suffix of the names of phases that wait for nodes whose gpud answers a second late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a run is to be. ``slow`` and ``away`` are parts of the nodes."""
+    """The parameters of a run. ``slow`` and ``away`` are shares of the nodes."""
 
     nodes: int
     quiet_s: float = 60.0
-    within_s: float = 1800.0  # for everything
+    within_s: float = 1800.0  # seconds for all phases
     pods: int = 0
     busy: bool = True
     slow: float = 0.01
@@ -85,7 +85,7 @@ class Wanted:
 
 
 class Run:
-    """A fleet that stands, and the stopwatch."""
+    """A running fleet, and the measurement of its phases."""
 
     def __init__(self, wanted: Wanted, plane: ControlPlane, root: Path, stack: ExitStack) -> None:
         self.wanted = wanted
@@ -105,10 +105,10 @@ class Run:
         self._ends_at = time.monotonic() + wanted.within_s
 
     def everything(self) -> Figures:
-        """Measure all phases; ``Figures.stuck`` says what did not come in time."""
+        """Measure all phases; ``Figures.stuck`` states what did not happen in time."""
         try:
             self._everything()
-        except (Stuck, Stalled, OSError) as err:  # a loaded API server answers late, too
+        except (Stuck, Stalled, OSError) as err:  # a loaded API server answers late too
             self.figures.stuck = str(err) or repr(err)
         self._sum_up()
         return self.figures
@@ -130,7 +130,7 @@ class Run:
             return
         self._fleet.tell("free")
         self._fleet.tell("hold")
-        self._cluster.wait("rest", self._rested, 120)
+        self._cluster.wait("rest", self._is_idle, 120)
         self._operator("operator-1")
         self._phase("relay busy, leader killed", self._relay_and_kill)
 
@@ -156,40 +156,40 @@ class Run:
         within_s = self._left_s()
         self._cluster.wait(
             "a report of every GPU",
-            lambda: self._cluster.reported() >= self._here,
+            lambda: self._cluster.count_reported() >= self._here,
             within_s,
-            every_s=max(1.0, self.wanted.nodes / 50),  # it lists all of them
+            every_s=max(1.0, self.wanted.nodes / 50),  # each check lists all GPUs
         )
 
     def _relay(self, name: str, instances: tuple[tuple[str, int], ...]) -> None:
-        """Have every GPU laid out so: as many as are on prompt nodes, then those of slow ones."""
+        """Apply a layout to every GPU: first on the prompt nodes, then on the slow ones."""
         generation = 0
 
-        def edited() -> None:
+        def edit() -> None:
             nonlocal generation
             generation = self._cluster.layout(instances, "100%")
-            self._applied(generation, self._here - GPUS_A_NODE * len(self._slow))
+            self._wait_applied(generation, self._here - GPUS_A_NODE * len(self._slow))
 
-        self._phase(name, edited)
+        self._phase(name, edit)
         if self._slow:
-            self._phase(f"{name}{SLOW_TOO}", lambda: self._applied(generation, self._here))
+            self._phase(f"{name}{SLOW_TOO}", lambda: self._wait_applied(generation, self._here))
 
-    def _applied(self, generation: int, gpus: int) -> None:
-        def found() -> int:
-            return self._cluster.applied(generation)
+    def _wait_applied(self, generation: int, gpus: int) -> None:
+        def count() -> int:
+            return self._cluster.count_applied(generation)
 
         try:
             self._cluster.wait(
-                f"the layout on {gpus} GPUs", lambda: found() >= gpus, self._left_s()
+                f"the layout on {gpus} GPUs", lambda: count() >= gpus, self._left_s()
             )
         except Stuck as err:
-            raise Stuck(f"{err}: {found()} of {self._here} GPUs") from err
+            raise Stuck(f"{err}: {count()} of {self._here} GPUs") from err
 
     def _relay_and_kill(self) -> None:
         generation = self._cluster.layout(HALVES, BUSY_UNAVAILABLE)
         half = self._here // 2
         within_s = self._left_s()
-        applied = self._cluster.applied
+        applied = self._cluster.count_applied
         self._cluster.wait("half of the GPUs", lambda: applied(generation) >= half, within_s)
         leader = self._cluster.leader()
         (victim,) = (o for o in self._operators if o.name == leader)
@@ -200,9 +200,9 @@ class Run:
         self._cluster.wait("all GPUs", lambda: applied(generation) >= self._here, within_s)
 
     def _single_changes(self) -> None:
-        """Let a pod come to one GPU after another; what does each cost the operator?"""
-        self._cluster.wait("rest", self._rested, 120)
-        self._plane.counted()
+        """Assign a pod to one GPU after another, and measure the operator's cost for each."""
+        self._cluster.wait("rest", self._is_idle, 120)
+        self._plane.take_counts()
         cpu_s, idle_s = self._cpu_s(), self._idle_share()
         began = time.monotonic()
         here = [n for n in range(self.wanted.nodes) if n not in (*self._away, *self._slow)]
@@ -213,13 +213,13 @@ class Run:
         time.sleep(2)
         spent_s = self._cpu_s() - cpu_s - idle_s * (time.monotonic() - began)
         self.figures.change_ms = 1000 * spent_s / max(1, changed)
-        self.figures.change_requests = self._plane.counted().of("operator") / max(1, changed)
+        self.figures.change_requests = self._plane.take_counts().of("operator") / max(1, changed)
 
     def _idle_share(self) -> float:
         return self.figures.phases["quiet"].cores
 
-    def _rested(self) -> bool:
-        """Return whether the operator has had little to do for a second."""
+    def _is_idle(self) -> bool:
+        """Return whether the operator was nearly idle for a second."""
         before = self._cpu_s()
         time.sleep(1)
         return self._cpu_s() - before < 0.2
@@ -229,11 +229,11 @@ class Run:
 
     def _all_cpu_s(self) -> dict[str, float]:
         """Return the CPU time of every program so far."""
-        found = {"operator": self._cpu_s(), "agents": self._fleet.cpu_s()}
-        return found | {name: used_s(pid) for name, pid in self._plane.pids().items()}
+        count = {"operator": self._cpu_s(), "agents": self._fleet.cpu_s()}
+        return count | {name: used_s(pid) for name, pid in self._plane.pids().items()}
 
     def _bind_pods(self) -> None:
-        """Let the stock scheduler bind as many pods without GPUs, then with a slice each."""
+        """Have the stock scheduler bind as many pods without GPUs, then with a slice each."""
         count = self.figures.pods = self.wanted.pods
         if not count:
             return
@@ -248,14 +248,14 @@ class Run:
             print(f"  {said}", flush=True)
 
     def _phase(self, name: str, work: Any) -> None:
-        self._plane.counted()
+        self._plane.take_counts()
         cpu_s, began = self._all_cpu_s(), time.monotonic()
         try:
             work()
         except Stuck as err:
             raise Stuck(f"{name}: {err}") from err
         seconds = time.monotonic() - began
-        counts = self._plane.counted()
+        counts = self._plane.take_counts()
         self.figures.phases[name] = Phase(
             seconds,
             {who: used - cpu_s.get(who, 0.0) for who, used in self._all_cpu_s().items()},
@@ -268,13 +268,13 @@ class Run:
 
 
 def _part(count: int, share: float, first: int) -> list[int]:
-    """Return so large a share of the nodes, by number, evenly spread."""
+    """Return a share of the nodes, by number, evenly spread."""
     step = round(1 / share) if share else 0
     return list(range(step // 2 + first, count, step)) if step else []
 
 
 def measure(wanted: Wanted, programs: Path) -> Figures:
-    """Bring up a fleet, measure it, take it down. Raises MissingProgram, TimeoutError."""
+    """Start a fleet, measure it, stop it. Raises MissingProgram, TimeoutError."""
     with ExitStack() as stack:
         root = wanted.keep
         if root is None:

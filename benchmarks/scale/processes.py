@@ -1,4 +1,4 @@
-"""The operator's processes and the fleet's, and what the former cost."""
+"""The operator's processes and the fleet's, and the operator's cost."""
 
 import contextlib
 import itertools
@@ -20,7 +20,7 @@ NAMESPACE = "tessera-system"
 
 
 def used_s(pid: int) -> float:
-    """Return the CPU time of a process so far; raises OSError when there is none."""
+    """Return the CPU time of a process so far; raises OSError if it does not exist."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -34,7 +34,7 @@ class Cost:
 
 
 class Operator:
-    """One ``tessera-operator`` as its pod runs it."""
+    """One ``tessera-operator``, run as in its pod."""
 
     def __init__(self, root: Path, plane: ControlPlane, name: str) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class Operator:
         }
         self.cost = Cost()
         self.restarts = 0
-        self._before_s = 0.0  # CPU time of the processes before this one
+        self._before_s = 0.0  # CPU time of earlier processes
         self._ended = threading.Event()
         self.process = self._start()
         self._watching = threading.Thread(target=self._watch, daemon=True)
@@ -83,7 +83,7 @@ class Operator:
         return self.cost.cpu_s
 
     def end(self, *, kill: bool = False) -> None:
-        """End it, as Kubernetes does, or as a machine that dies."""
+        """End it as Kubernetes does, or, with ``kill``, as a failing machine does."""
         self._ended.set()
         self._watching.join()
         self._look()
@@ -91,7 +91,7 @@ class Operator:
         self.process.wait(30)
 
     def _watch(self) -> None:
-        """Note what it costs; one that ends is started again, as the kubelet does."""
+        """Record its cost; if it ends it is restarted, as the kubelet does."""
         while not self._ended.wait(0.5):
             self._look()
             if self.process.poll() is not None:
@@ -122,7 +122,7 @@ class Fleet:
         away: Sequence[int],
         pod_lasts_s: float,
     ) -> None:
-        """Return when all agents run."""
+        """Start all agents; return when they run."""
         several = min(max(1, nodes // 50), 2 * len(os.sched_getaffinity(0)))
         bounds = [nodes * i // several for i in range(several + 1)]
         kubeconfigs = [
@@ -150,7 +150,7 @@ class Fleet:
             _answer(process)
 
     def tell(self, command: str) -> int:
-        """Send a command to all; return the sum of the answers."""
+        """Send a command to all processes; return the sum of the answers."""
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.write(command + "\n")
@@ -158,11 +158,11 @@ class Fleet:
         return sum(int(_answer(process)) for process in self.processes)
 
     def cpu_s(self) -> float:
-        """Return the CPU time of all agents so far, with their nodes' stand-ins."""
+        """Return the CPU time of all agents so far, including the stand-ins in their processes."""
         return sum(used_s(process.pid) for process in self.processes)
 
     def stop(self) -> None:
-        """End them."""
+        """Stop all processes."""
         for process in self.processes:
             process.kill()
             process.wait()

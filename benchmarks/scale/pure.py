@@ -1,8 +1,8 @@
-"""The controllers alone on a fleet that is made of documents: no API server, no agents.
+"""The controllers alone on a fleet of documents: no API server, no agents.
 
-``python -m benchmarks.scale.pure --nodes 10000`` reads every object as the operator does, has it
-decide about all GPUs at once, then about one GPU's change after another, and says what CPU time
-each took and how much memory there is in the end.
+``python -m benchmarks.scale.pure --nodes 10000`` reads every object as the operator does,
+reconciles all GPUs at once, then one GPU's change after another, and prints the CPU time of each
+and the final memory.
 """
 
 import argparse
@@ -69,19 +69,19 @@ class Fake:
         number: int,
         index: int,
         places: tuple[str, ...],
-        asked: Mapping[str, Any] | None = None,
+        layout: Mapping[str, Any] | None = None,
         *,
         seen: bool = False,
     ) -> Any:
-        """Return a GPU with what a layout ``asked`` of it, which its agent may have ``seen``."""
+        """Return a GPU with the spec of ``layout``, which its agent may have ``seen``."""
         node = name_of(number)
         name = f"{node}-gpu-{index}"
         spec = {"nodeName": node, "index": index, "board": BOARD, "uuid": uuid_of(node, index)}
         spec |= {"pool": "p", "instances": [{"profile": "whole", "start": 0}]}
         metadata: dict[str, Any] = {"labels": {NODE_LABEL: node, POOL_LABEL: "p"}}
-        if asked is not None:
-            spec |= asked["spec"]
-            metadata |= {"annotations": asked["metadata"]["annotations"], "generation": 2}
+        if layout is not None:
+            spec |= layout["spec"]
+            metadata |= {"annotations": layout["metadata"]["annotations"], "generation": 2}
         status = _status(name, places, 2 if seen else 1)
         return self.document("GPU", name, spec, status, **metadata)
 
@@ -135,24 +135,24 @@ def _status(name: str, places: tuple[str, ...], generation: int) -> dict[str, An
 
 
 class Controllers:
-    """The operator's store and indexes, and what its worker does with them."""
+    """The operator's store and indexes, and its worker's reconciliation."""
 
     def __init__(self) -> None:
         self.store = Store()
         self.fleet = Fleet()
 
     def look(self) -> tuple[Outcome, Outcome]:
-        """See what has changed; decide about the layout and the pool."""
+        """Process all changes; reconcile the layout and the pool."""
         changes = self.store.take_changes()
         world: World = replace(self.store.world(), index=self.fleet)
-        self.fleet.see(world, changes)
+        self.fleet.update(world, changes)
         layout = layouts.reconcile(world, "l", _NOW, self.fleet.books["l"])
         book = self.fleet.pool_book("p")
         return layout, pools.reconcile(world, "p", _CONFIG, "tessera-system", _NOW, book)
 
 
 def run(nodes: int, changes: int) -> Section:
-    """Measure one size; ``changes`` nodes become divided one after the other."""
+    """Measure one size; ``changes`` nodes are partitioned one after the other."""
     fake, all_ = Fake(), Controllers()
     put = all_.store.put
     pool = {"nodeSelector": {"gpu": "yes"}, "board": BOARD, "count": GPUS_A_NODE}
@@ -181,7 +181,7 @@ def run(nodes: int, changes: int) -> Section:
     }
     if len(begun) != nodes * GPUS_A_NODE:
         raise RuntimeError(f"{len(begun)} of {nodes * GPUS_A_NODE} GPUs were divided")
-    for number in range(nodes):  # as the API server has them once all that is written
+    for number in range(nodes):  # as the API server has them after all writes
         for index in range(GPUS_A_NODE):
             put("GPU", fake.gpu(number, index, ("whole",), begun[number, index]))
     all_.look()
@@ -195,16 +195,17 @@ def run(nodes: int, changes: int) -> Section:
         put("Node", fake.node(number, 7 * GPUS_A_NODE))
         all_.look()
         each.append((time.process_time() - began) / GPUS_A_NODE)
-    for number in range(nodes):  # all of them divided: what is kept then
+    for number in range(nodes):  # partition all of them, to measure the memory of that state
         for index in range(GPUS_A_NODE):
             put("GPU", fake.gpu(number, index, ("1g.10gb",) * 7, begun[number, index], seen=True))
         put("Node", fake.node(number, 7 * GPUS_A_NODE))
     del begun, written, layout
     began = time.process_time()
     all_.look()
-    judged_s = time.process_time() - began
+    evaluated_s = time.process_time() - began
     applied = sum(
-        all_.fleet.books["l"].groups.count(group) for group in all_.fleet.books["l"].groups.used()
+        all_.fleet.books["l"].groups.count(group)
+        for group in all_.fleet.books["l"].groups.nonempty_groups()
     )
     name = f"{nodes} nodes"
     gpus = nodes * GPUS_A_NODE
@@ -214,7 +215,7 @@ def run(nodes: int, changes: int) -> Section:
             Row(name, "read all objects, each", 1e6 * read_s / gpus, "us"),
             Row(name, f"plan for {gpus} GPUs at once", decided_s, "s"),
             Row(name, "one GPU's change, median", 1e3 * statistics.median(each), "ms", 5.0),
-            Row(name, f"judge {applied} GPUs that all changed", judged_s, "s"),
+            Row(name, f"reconcile {applied} GPUs that all changed", evaluated_s, "s"),
             Row(name, "memory of the process", _resident_mib(), "MiB"),
         ),
     )

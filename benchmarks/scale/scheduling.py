@@ -1,4 +1,4 @@
-"""Pods until the stock scheduler has bound them all: with a slice each, and without one."""
+"""The time until the stock scheduler has bound all pods: with a slice each, and without one."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +12,19 @@ _PAGE = 500
 
 
 class Stalled(Exception):
-    """Not all pods were bound in time; says how many were."""
+    """Not all pods were bound in time; the message states how many were."""
 
 
 class Pods:
-    """Sets of pods in a namespace of their own."""
+    """Sets of pods in a separate namespace."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
 
     def bound_within(self, name: str, count: int, resource: str, within_s: float) -> float:
-        """Return how long it takes (s) from the first pod's creation until the last is bound.
+        """Return the time (s) from the first pod's creation until the last is bound.
 
-        Each asks for one of ``resource``, empty: for no device. Raises Stalled.
+        Each requests one of ``resource``; empty: no device. Raises Stalled.
         """
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self._plane.send("POST", "/api/v1/namespaces", namespace)
@@ -43,7 +43,7 @@ class Pods:
         return time.monotonic() - began
 
     def _unbound(self, path: str) -> int:
-        """Return how many pods have no node, some hundreds at least if there are more."""
+        """Return how many pods have no node; for many pods, a lower bound of some hundreds."""
         query = f"?fieldSelector=spec.nodeName=&limit={_PAGE}"
         return len(self._plane.send("GET", path + query)["items"])
 

@@ -1,4 +1,4 @@
-"""The form of a board's record, and what boards share: architectures, shapes of MIG, sources."""
+"""The types of a board's record, and what boards share: architectures, MIG shapes, sources."""
 
 from boards.record.architectures import ARCHITECTURES, Architecture
 from boards.record.board import BoardRecord, Device

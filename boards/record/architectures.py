@@ -12,13 +12,13 @@ KIB = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Limits of a streaming multiprocessor, by compute capability."""
+    """Limits of a streaming multiprocessor of one compute capability."""
 
     max_threads: int
     max_blocks: int
     shared_bytes: int
     double_ratio: int
-    """Single to double precision throughput."""
+    """The single-precision throughput as a multiple of the double-precision throughput."""
 
 
 ARCHITECTURES: Mapping[tuple[int, int], Architecture] = MappingProxyType(

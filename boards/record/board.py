@@ -1,4 +1,4 @@
-"""The record of a board: what its identity is, and the parts that packages read."""
+"""The record of a board: its identity, and the parts that other packages read."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from boards.record.silicon import Sensors, Silicon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What simulating a board takes, beside what its predictions take."""
+    """Data that simulating a board needs in addition to the data for predictions."""
 
     geometry: Geometry
     silicon: Silicon
@@ -19,23 +19,24 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRecord:
-    """One product. A bare number is of ``data_sheet``; a ``Figure`` names another source.
+    """The record of one product.
 
-    ``device`` is None where a board can be predicted and not simulated.
+    A bare number comes from ``data_sheet``; a ``Figure`` names another source. ``device`` is
+    None for a board that can be predicted but not simulated.
     """
 
     key: str
-    """As users write it. The module's name is the same, with underscores."""
+    """The key that users write. The module's name is the key with underscores."""
     order: int
-    """Where listings have the board: they rise by it, then by ``key``."""
+    """Position in listings; boards with the same position are sorted by ``key``."""
     product_name: str
-    """As ``nvidia-smi -L`` prints it."""
+    """The name that ``nvidia-smi -L`` prints."""
     architecture: str
     compute_capability: tuple[int, int]
     data_sheet: str
     """The document, or the part of one, that gives the bare numbers."""
     sms: Bare
-    """SMs without MIG; the sum of a MIG layout's can be less (98 of 108 on A100)."""
+    """Number of SMs without MIG; a full MIG layout can have fewer (98 of 108 on A100)."""
     l2_mb: Bare
     power_w: Bare
     """The default power limit ("max thermal design power")."""
@@ -49,7 +50,7 @@ class BoardRecord:
 
     @property
     def l2_bytes(self) -> int:
-        """Return the size of the second-level cache, whose data sheets write MB for MiB."""
+        """Return the size of the L2 cache in bytes; data sheets write MB where they mean MiB."""
         return int(number(self.l2_mb)) << 20
 
     @property

@@ -8,15 +8,17 @@ from enum import Enum, unique
 class Source(Enum):
     """Where a figure comes from."""
 
-    DATA_SHEET = "data sheet"  # of the product, or the white paper of its architecture
-    GUIDE = "guide"  # CUDA C++ Programming Guide, technical specifications per compute capability
-    DERIVED = "derived"  # follows by arithmetic from figures of the same board
-    MEASURED = "measured"  # what a real board reports of itself
+    DATA_SHEET = (
+        "data sheet"  # from the product's data sheet, or the white paper on its architecture
+    )
+    GUIDE = "guide"  # CUDA C++ Programming Guide, technical specifications per capability
+    DERIVED = "derived"  # computed from other figures for the same board
+    MEASURED = "measured"  # reported by a real board
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number in the unit that its field names, its source, and the document or the arithmetic."""
+    """A number in its field's unit, and the document or arithmetic that it comes from."""
 
     value: float
     source: Source
@@ -24,7 +26,7 @@ class Figure:
 
 
 Bare = float | Figure
-"""A number of the data sheet, or one of another source."""
+"""A number from the data sheet, or a ``Figure`` with another source."""
 
 
 def number(figure: Bare) -> float:

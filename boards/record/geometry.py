@@ -1,6 +1,6 @@
 """A board's MIG geometry as its driver prints it: MiB, SMs, engines, placements.
 
-Names, resource names and compute instance profiles follow from that (``mig.geometry``).
+Names, resource names and compute instance profiles are derived from it (``mig.geometry``).
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from boards.record.shapes import Shape
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """What one instance of a shape holds, as printed. ``engines`` are CE, DEC, ENC, JPG, OFA."""
+    """The resources of one instance of a shape; ``engines`` counts CE, DEC, ENC, JPG and OFA."""
 
     shape: Shape
     memory_mib: int
@@ -26,7 +26,7 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """How MIG divides a board. One row must be the whole GPU: its engines are the budget of all."""
+    """How MIG divides a board. One row must be the whole GPU: its engines are the board's total."""
 
     pci_device_id: int
     memory_mib: int
@@ -34,10 +34,10 @@ class Geometry:
     placement_units: int
     compute_slices: int
     ci_sm_per_slice: int
-    """SMs per slice of a compute instance narrower than its GPU instance.
+    """SMs per slice of a compute instance that is narrower than its GPU instance.
 
-    No listing gives it for every board; where it is derived it is the SMs of the plain one-slice
-    profile, which is what it is on every board whose listing is known.
+    For some boards no listing prints it; then it is derived from the plain one-slice profile,
+    which has as many SMs on every board whose listing is known.
     """
     ci_provenance: Provenance
     rows: tuple[ProfileRow, ...]

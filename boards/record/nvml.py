@@ -1,15 +1,15 @@
 """NVML's profile enumerations (``nvml.h``).
 
-Three numbers name a profile and are easily confused. The *enumeration* here is only the index to
-query a board with; the *driver ID* is what the driver answers, what ``nvidia-smi mig -lgip`` prints
-and what ``-cgi`` takes; for compute instances both happen to be equal.
+Three numbers identify a profile and are easily confused. The *enumeration* here is only the index
+with which to query a board; the *driver ID* is what the driver returns, what ``nvidia-smi mig
+-lgip`` prints and what ``-cgi`` takes; for compute instances the two happen to be equal.
 """
 
 from enum import IntEnum
 
 
 class GpuInstanceProfile(IntEnum):
-    """``NVML_GPU_INSTANCE_PROFILE_*``."""
+    """``NVML_GPU_INSTANCE_PROFILE_*``: the values that identify GPU instance profiles."""
 
     SLICE_1 = 0
     SLICE_2 = 1
@@ -32,7 +32,7 @@ class GpuInstanceProfile(IntEnum):
 
 
 class ComputeInstanceProfile(IntEnum):
-    """``NVML_COMPUTE_INSTANCE_PROFILE_*``."""
+    """``NVML_COMPUTE_INSTANCE_PROFILE_*``: the values that identify compute instance profiles."""
 
     SLICE_1 = 0
     SLICE_2 = 1

@@ -1,4 +1,4 @@
-"""What the performance models know of a board, beside its identity."""
+"""Inputs of the performance models for a board, apart from its identity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,10 @@ from boards.record.figures import Bare
 
 @dataclass(frozen=True, slots=True)
 class CublasException:
-    """Shapes for which cuBLAS takes a kernel that does not split k and hardly prefetches.
+    """Shapes for which cuBLAS chooses a kernel without split-k and with little prefetching.
 
-    At most ``m`` tokens, ``n`` features, at most ``k``; ``stages`` is its pipeline's depth.
+    They have at most ``m`` tokens, exactly ``n`` features and an inner dimension of at most ``k``;
+    ``stages`` is the depth of the kernel's pipeline.
     """
 
     m: int
@@ -21,15 +22,15 @@ class CublasException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """Rates of the data sheet, and whose fitted parameters predictions take.
+    """Rates from the data sheet, and the board whose fitted parameters predictions use.
 
     Tensor rates are dense, in Tflop/s (or Tera-operations/s) at the boost clock; a type that the
-    board's tensor cores do not have is absent. Rates of DRAM and of links are in GB/s of 10^9
+    board's tensor cores do not support is absent. Rates of DRAM and of links are in GB/s of 10^9
     bytes, links one way; ``link`` is NVLink where the board has it, and PCIe otherwise.
     """
 
     boost_ghz: Bare
-    """The clock that the data sheet's rates hold at; see ``Silicon.max_clock_khz``."""
+    """The clock that the data sheet's rates assume; see ``Silicon.max_clock_khz``."""
     dram_gb_per_s: Bare
     dram_gb: Bare
     link_gb_per_s: Bare
@@ -37,8 +38,8 @@ class Performance:
     vector_tflops: Bare
     tensor_tflops: Mapping[str, Bare]
     sibling: str | None = None
-    """Key of the board whose parameters it takes, since no measurements of this one exist."""
+    """Key of the board whose fitted parameters are used, because this one was never measured."""
     lenders: Mapping[str, str] = field(default_factory=dict)
-    """By family of operations whose tables leave the board out: the board that lends its own."""
+    """For families of operations whose tables omit this board: the board whose table is used."""
     cublas_exception: CublasException | None = None
-    """What cuBLAS chooses on this board and not on others with the same chip."""
+    """The shapes for which cuBLAS chooses other kernels than on boards with the same chip."""

@@ -1,10 +1,10 @@
-"""Where a figure comes from, so that a reader knows how far to trust it."""
+"""The source of a figure, so that a reader knows how far to trust it."""
 
 from enum import StrEnum
 
 
 class Provenance(StrEnum):
-    """Source of a row of a board's table, best first."""
+    """The source of a row of a board's table; the best kind of source comes first."""
 
     HARDWARE = "hardware"
     """Printed by a real board's driver: ``nvidia-smi -q``, ``mig -lgip``, ``-lgipp``, ``-lcip``."""
@@ -13,6 +13,6 @@ class Provenance(StrEnum):
     RECORDED = "recorded"
     """From a third party's test recording of driver output; not seen as a raw log."""
     DERIVED = "derived"
-    """Arithmetic on figures of the kinds above. Verify before relying on it."""
+    """Computed from figures of the kinds above. Verify such a figure before relying on it."""
     UNVERIFIED = "unverified"
-    """No source at hand: the value is common knowledge, or None."""
+    """No source is known: the value is common knowledge, or it is None."""

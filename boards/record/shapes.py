@@ -1,9 +1,9 @@
 """The shapes that boards share: slices, units, legal starts, driver IDs and NVML enumerations.
 
-A shape is a line of ``nvidia-smi mig -lgipp``; what one instance of it holds differs per board.
-Printed listings of four eight-unit boards agree on every line here. Note what follows from them:
-4g only at 0, 2g never at 6, one-slice profiles never at 7 (there are seven compute slices), and
-3g + 3g fills the memory but strands a compute slice.
+A shape is a line of ``nvidia-smi mig -lgipp``; the resources of one instance differ per board.
+Printed listings of four eight-unit boards agree on every line here. Consequences: 4g starts only
+at 0, 2g never at 6, one-slice profiles never at 7 (there are seven compute slices), and 3g + 3g
+fills the memory but leaves a compute slice unusable.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from boards.record.nvml import GpuInstanceProfile as Gi
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A GPU instance profile without its board: ``starts`` and ``size`` are placement units."""
+    """A GPU instance profile without its board. ``starts`` and ``size`` are in placement units."""
 
     compute_slices: int
     attribute: str

@@ -1,7 +1,7 @@
-"""What programs and sensors of a simulated board read, and MIG geometry lacks.
+"""Clocks and sensors of a simulated board that programs read, apart from MIG geometry.
 
-They describe the hardware to programs that ask; nothing here changes what the simulator computes
-or how fast.
+Programs read them as a description of the hardware; they do not change what the simulator
+computes or how fast.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silicon:
-    """A board's clocks and memory bus, of the whole GPU, from the vendor's data sheets.
+    """Clocks and memory bus of the whole GPU, from the vendor's data sheets.
 
-    ``max_clock_khz`` is the largest clock of an SM, which programs read and sensors show under
-    load. ``Performance.boost_ghz`` is another: the clock that rates of the data sheet hold at.
+    ``max_clock_khz`` is the largest SM clock, which programs read and sensors show under load.
+    ``Performance.boost_ghz`` is a different clock: the one that the data sheet's rates assume.
     """
 
     max_clock_khz: int
@@ -22,10 +22,10 @@ class Silicon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensors:
-    """A board at rest, as nvidia-smi shows it: W, MHz. No data sheet has them.
+    """Readings of an idle board as nvidia-smi shows them, in W and MHz; no data sheet has them.
 
-    ``idle_memory_clock_mhz`` is None where the memory keeps its clock, and the board its
-    performance state P0, as those with HBM do.
+    ``idle_memory_clock_mhz`` is None for a board that keeps its memory clock and its performance
+    state P0 when idle, as boards with HBM do.
     """
 
     idle_w: int

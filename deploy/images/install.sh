@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: install.sh DIRECTORY PIP-ARGUMENT...
-# pip-install into a virtual environment: from the wheels beside this file where there are any
-# (pip itself among them), else from the package index.
+# Run pip install in a virtual environment: from wheels in this file's directory, if there are any
+# (including pip's), otherwise from the package index.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 venv=$1
@@ -13,7 +13,7 @@ if [ -n "$pip" ]; then
 else
   python3 -m pip --python "$venv/bin/python" install --no-cache-dir "$@"
 fi
-# Compiled ahead of time are also the Kubernetes client's thousands of models and calls, which nothing
-# here imports: 40 MiB in every node.
+# pip also compiles thousands of modules of the Kubernetes client that Tessera never imports: 40 MiB on
+# every node.
 find "$venv" \( -path '*/kubernetes/*/models/__pycache__/*' -o -path '*/kubernetes/*/api/__pycache__/*' \) \
   ! -name '__init__.*' -delete

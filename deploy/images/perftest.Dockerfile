@@ -1,5 +1,5 @@
-# What a user of RDMA would build: Debian's perftest, ibverbs-utils and rdmacm-utils, as they are. Nothing of
-# Tessera is inside; libibverbs and librdmacm arrive with the HCA function that the pod is given.
+# An image as an RDMA user would build it: Debian's unmodified perftest, ibverbs-utils and rdmacm-utils. It
+# contains nothing of Tessera: libibverbs and librdmacm are mounted with the pod's HCA function.
 ARG BASE=debian:bookworm-slim
 
 FROM ${BASE}

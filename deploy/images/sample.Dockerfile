@@ -1,5 +1,5 @@
-# What a user of the GPUs would build: Python, numpy, cuda-core and their program. Nothing of
-# Tessera is inside; the driver arrives with the slice that the pod is given.
+# An image as a GPU user would build it: Python, numpy, cuda-core and the user's program. It contains
+# nothing of Tessera: the driver is mounted with the pod's slice.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS dependencies

@@ -1,15 +1,15 @@
-# The product's image: operator, gpud and device plugin; the command chooses.
-# The context is assembled by ./build. Builds with BuildKit and with the classic builder, whose stages
-# stay behind as images without a name: by the label `make clean` finds them.
+# The product's image: operator, gpud and device plugin; the container's command selects one.
+# ./build prepares the context. Works with BuildKit and with the classic builder, which leaves its stages
+# as images without a name: `make clean` finds these by the label.
 ARG BASE=python:3.13-slim
 
-# The wildcard makes the wheel folder optional: without it everything comes from the index.
+# The wildcard makes the wheel folder optional: without it pip installs from the package index.
 FROM ${BASE} AS dependencies
 LABEL org.opencontainers.image.title=tessera
 COPY install.sh requirements.txt constraints.txt wheels* /build/
 RUN sh /build/install.sh /opt/tessera -c /build/constraints.txt -r /build/requirements.txt
 
-# Our own wheel apart, as files laid over that environment: a thin last layer.
+# Tessera's own wheel is installed separately, so that only the small last layer changes with it.
 FROM dependencies AS product
 LABEL org.opencontainers.image.title=tessera
 COPY product/ /product/
@@ -18,7 +18,7 @@ RUN sh /build/install.sh /opt/tessera --no-deps --no-index --prefix /own /produc
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title=tessera
-# For linkd, which loads rules of nftables. The base that is built from source has it.
+# nft is for linkd, which loads nftables rules. The base image that is built from source contains it.
 RUN command -v nft >/dev/null || { apt-get update && \
     apt-get install -y --no-install-recommends nftables && rm -rf /var/lib/apt/lists/*; }
 COPY --from=dependencies /opt/tessera /opt/tessera

@@ -1,4 +1,4 @@
-# Paths, names and messages that all scripts of this folder share. Sourced, never run.
+# Paths, names and functions for all scripts in this folder. To be sourced, not run.
 # shellcheck shell=bash
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -7,32 +7,32 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 CLUSTER=${TESSERA_CLUSTER:-tessera}
 CACHE=${TESSERA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tessera-cluster}
-TOOLS=$CACHE/bin          # kind, kubectl, helm: on PATH
-NODE_BIN=$CACHE/node-bin  # what runs inside nodes. Never on PATH: a Docker engine that finds
-                          # this containerd-shim there starts no container any more.
+TOOLS=$CACHE/bin          # kind, kubectl, helm; on PATH
+NODE_BIN=$CACHE/node-bin  # programs inside nodes. Never on PATH: a Docker engine that finds
+                          # this containerd-shim there cannot start containers.
 LOGS=$CACHE/log
 mkdir -p "$TOOLS" "$NODE_BIN" "$LOGS"
-export KUBECONFIG=$CACHE/$CLUSTER.kubeconfig   # the user's own file and context stay untouched
+export KUBECONFIG=$CACHE/$CLUSTER.kubeconfig   # the user's own kubeconfig is not changed
 
-# Images that are made of files here are named by what they are made of.
-# shellcheck disable=SC2034 # for those who source this
+# Images built from files in this folder have a hash of them as their name.
+# shellcheck disable=SC2034 # used by scripts that source this file
 NODE_IMAGE=tessera.local/node:$KUBERNETES-$(cat "$here"/versions.env "$here"/build-node-image \
   "$here"/node/* | sha256sum | cut -c1-12)
 
 say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-step() { # description log command...: run quietly, tell how long it took; on failure show the log's end
+step() { # description log command...: run quietly, print the duration; on failure print the log's end
   local what=$1 log=$LOGS/$2 start=$SECONDS status; shift 2
   printf '  %-58s' "$what"
-  set +e; ( set -e; "$@" ) >"$log" 2>&1; status=$?; set -e   # in an `if`, -e would not hold
+  set +e; ( set -e; "$@" ) >"$log" 2>&1; status=$?; set -e   # in an `if`, -e has no effect
   if [ $status -eq 0 ]; then printf '%4d s\n' $((SECONDS - start)); return; fi
   printf ' failed\n'
   { echo "--- last lines of $log"; tail -n 25 "$log"; } >&2
   fail "$what: see $log"
 }
 
-# "source" or "published": where the node image and the base image come from. Asked once.
+# "source" or "published": the origin of the node image and the base image. Determined once.
 images_from() {
   if [ "${FROM_SOURCE:-}" = 1 ]; then echo source; return; fi
   if [ ! -s "$CACHE/images-from" ]; then
@@ -43,14 +43,14 @@ images_from() {
   cat "$CACHE/images-from"
 }
 
-debian_mirror() { # the address of the machine's own Debian mirror
-  # shellcheck disable=SC2016 # apt fills it in
+debian_mirror() { # print the address of this machine's Debian mirror
+  # shellcheck disable=SC2016 # apt expands it
   apt-get indextargets --no-release-info --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' |
     awk '!/security/ && !seen++'
 }
 
 PATH_LINE='ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
-debian() { # suite packages image: a Debian root file system from the machine's own mirror
+debian() { # suite packages image: a Debian root file system from this machine's mirror
   local tar
   tar=$CACHE/node/$1-$(echo "$2" | sha256sum | cut -c1-8).tar
   if [ ! -s "$tar" ]; then

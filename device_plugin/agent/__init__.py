@@ -1,1 +1,1 @@
-"""Makes the node what its GPU objects say, and says in their status what it is."""
+"""Makes the node match its GPU objects, and reports the node's state in their status."""

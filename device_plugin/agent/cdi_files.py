@@ -1,4 +1,7 @@
-"""The node's CDI files but those of claims: slices, also as NVIDIA names them, and functions."""
+"""The node's CDI files for slices (also under NVIDIA's names) and HCA functions.
+
+The files for claims are in ``cdi.claims``.
+"""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -13,9 +16,9 @@ from device_plugin.inventory.model import Gpu, Inventory
 
 
 class CdiFiles:
-    """Writes them, unless the kubelet is given mounts in their place; none after ``end``.
+    """Writes the node's CDI files until ``end``; none if the kubelet is given mounts instead.
 
-    ``_lock`` guards the files: the reconcile thread writes them, another ends that.
+    ``_lock`` guards the files: the reconcile thread writes them, another thread calls ``end``.
     """
 
     def __init__(self, settings: Settings, libraries_dir: Path) -> None:
@@ -27,11 +30,13 @@ class CdiFiles:
         self._ended = False
 
     def write_slices(self, inventory: Inventory, programs: Sequence[Mount]) -> None:
-        """Write what containers get with slices that no claim has. Raises OSError."""
+        """Write the CDI devices of all slices that no claim holds. Raises OSError."""
         if not self._use_cdi:
             return
-        own = inventory.unclaimed()
-        gpus: Sequence[Gpu] = ()  # NVIDIA's names: with its prefix, where its toolkit is not there
+        own = inventory.unclaimed_slices()
+        gpus: Sequence[
+            Gpu
+        ] = ()  # NVIDIA's names are served under its prefix unless its toolkit is on the node.
         if self._prefix == nvidia.PREFIX:
             gpus = () if nvidia.is_taken(self._directory) else inventory.gpus
         self._write(
@@ -42,12 +47,15 @@ class CdiFiles:
         )
 
     def write_functions(self, functions: Iterable[HcaFunction]) -> None:
-        """Write what containers get with functions of HCAs. Raises OSError."""
+        """Write the CDI devices of HCA functions. Raises OSError."""
         if self._use_cdi:
             self._write({hca.FILE_NAME: hca.render(self._libraries_dir, functions)})
 
     def end(self, *, remove: bool) -> None:
-        """Write no file from now on, and ``remove`` those that are there. Raises OSError."""
+        """Write no CDI file from now on, and with ``remove`` delete the existing ones.
+
+        Raises OSError.
+        """
         with self._lock:
             self._ended = True
             if remove and self._use_cdi:

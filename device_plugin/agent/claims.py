@@ -1,21 +1,22 @@
-"""Offers to ResourceClaims what layouts leave of the node's GPUs.
+"""Offers to ResourceClaims the part of the node's GPUs that layouts leave free.
 
-What exists and was not made for a claim is taken; so is what a layout is about to have made, as far
-as no claim is in its way. Claims' own slices stay in the offer: the scheduler counts them.
+Claims cannot have the slices that exist and were not made for a claim, nor those that a layout
+is about to create and no claim blocks. Slices made for claims stay in the offer: the scheduler
+counts them.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from device_plugin.agent.desired import Desired
+from device_plugin.agent.desired_state import Desired
 from device_plugin.agent.reporting import node_facts
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.agent.reporting.reporter import Refusals
 from device_plugin.config import Settings
-from device_plugin.dp.offer import KEPT, Offer
+from device_plugin.dp.offer import CLAIM_SERVED, Offer
 from device_plugin.dra.devices import Node
 from device_plugin.dra.publisher import Publisher
-from device_plugin.dra.slices import Offered, resource_slices
+from device_plugin.dra.slices import OfferedGpu, resource_slices
 from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.inventory.numa import numa_nodes
 from device_plugin.kube.gpu_object import GpuObject
@@ -27,19 +28,19 @@ from mig.errors import MigError
 
 
 class ClaimOffer(Protocol):
-    """What the reconcile loop asks."""
+    """The operations of a claim offer that the reconcile loop uses."""
 
     def offer(
         self, objects: Sequence[GpuObject], desired: Desired, inventory: Inventory
     ) -> None: ...
-    def kept(self) -> dict[str, Offer]: ...
+    def claim_resources(self) -> dict[str, Offer]: ...
     def problems(self) -> Refusals: ...
 
 
 class NoClaims:
-    """Where the device plugin gives all GPUs to pods."""
+    """The claim offer of a node whose GPUs are all offered through the device plugin."""
 
-    def kept(self) -> dict[str, Offer]:
+    def claim_resources(self) -> dict[str, Offer]:
         return {}
 
     def problems(self) -> Refusals:
@@ -50,13 +51,13 @@ class NoClaims:
 
 
 class PublishedOffer:
-    """Publishes the node's ResourceSlices; ``offer`` belongs to the reconcile thread."""
+    """Publishes the node's ResourceSlices; only the reconcile thread calls ``offer``."""
 
     def __init__(self, settings: Settings, publisher: Publisher, notices: Notices) -> None:
         self._settings = settings
         self._publisher = publisher
         self._notices = notices
-        self._told = ""
+        self._reported = ""
         self._said: object = None
         self._objects: list[GpuObject] = []
         self._boards: set[geometry.Board] = set()
@@ -67,22 +68,23 @@ class PublishedOffer:
             numa_nodes(),
         )
 
-    def kept(self) -> dict[str, Offer]:
-        """Return the extended resources that claims serve: the plugin offers none of them, and
-        does not unregister them.
+    def claim_resources(self) -> dict[str, Offer]:
+        """Return an empty offer for each extended resource that ResourceClaims serve.
+
+        The device plugin keeps these resources registered, without devices.
         """
         if not self._settings.dra_extended:
             return {}
         prefix = self._settings.resource_prefix
         profiles = (one for board in self._boards for one in (*board.profiles, board.whole))
-        return {f"{prefix}/{profile.resource_name}": KEPT for profile in profiles}
+        return {f"{prefix}/{profile.resource_name}": CLAIM_SERVED for profile in profiles}
 
     def offer(self, objects: Sequence[GpuObject], desired: Desired, inventory: Inventory) -> None:
-        """Have the slices say what there is room for; without objects there are none."""
+        """Publish the free room of the node's GPUs as ResourceSlices; none without objects."""
         gpus = [
-            Offered(
+            OfferedGpu(
                 gpu,
-                taken(gpu, desired.instances(gpu) or ()),
+                unavailable_instances(gpu, desired.instances(gpu) or ()),
                 desired.gpus[gpu.uuid].allow_multiple_allocations,
             )
             for gpu in inventory.gpus
@@ -93,41 +95,41 @@ class PublishedOffer:
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node.name, "uid": uid}
         owners = [{**owner, "controller": True}] if uid else []
         said = [_matters(one) for one in gpus], uid
-        if said != self._said:  # to describe 200 devices takes longer than the rest of a pass
+        if said != self._said:  # describing 200 devices takes longer than the rest of a pass
             self._publisher.offer(resource_slices(self._node, gpus), owners)
             self._said = said
         offered = {one.gpu.uuid for one in gpus}
         self._objects = [one for one in objects if one.uuid in offered]
-        self._tell()
+        self._notify()
 
     def problems(self) -> Refusals:
-        """Return why nobody can have the GPUs that are for claims alone, by the GPUs' names.
+        """Return why the GPUs reserved for claims cannot be allocated, by GPU name.
 
-        Layouts on other GPUs are not judged by what claims lack.
+        GPUs with layouts are omitted: they can be allocated without claims.
         """
-        told = (Reason.AGENT_ERROR, self._message())
+        problem = (Reason.AGENT_ERROR, self._message())
         alone = (o for o in self._objects if o.spec and o.spec.allocation is Allocation.DRA)
-        return {one.name: told for one in alone} if self._publisher.problem else {}
+        return {one.name: problem for one in alone} if self._publisher.problem else {}
 
-    def _tell(self) -> None:
-        """Put an event on each GPU when the slices cannot be written."""
+    def _notify(self) -> None:
+        """Post an event on each GPU if the slices cannot be written."""
         problem = self._publisher.problem
-        if problem and problem != self._told:
+        if problem and problem != self._reported:
             for one in self._objects:
-                told = Reason.AGENT_ERROR, self._message()
-                self._notices.post_gpu(one.name, one.object_uid, *told, warning=True)
-        self._told = problem
+                event = Reason.AGENT_ERROR, self._message()
+                self._notices.post_gpu(one.name, one.object_uid, *event, warning=True)
+        self._reported = problem
 
     def _message(self) -> str:
         problem = self._publisher.problem
-        return f"ResourceSlices of node {self._node.name} are not as they should be: {problem}"
+        return f"cannot bring the ResourceSlices of node {self._node.name} up to date: {problem}"
 
 
-def _matters(offered: Offered) -> object:
-    """Return all of a GPU that its ResourceSlices say something of.
+def _matters(offered: OfferedGpu) -> object:
+    """Return everything about a GPU that affects its ResourceSlices, to compare it.
 
-    Of its slices those whose health is another than its own: a claim's comes and goes while pods
-    start and end, and is published either way.
+    The GPU's slices matter only if their health differs from the GPU's: a claim's slice comes
+    and goes with its pods, but its device is published either way.
     """
     gpu = offered.gpu
     there = [(s.instance, s.health) for s in gpu.slices if s.health != gpu.health]
@@ -135,11 +137,13 @@ def _matters(offered: Offered) -> object:
     return *identity, there, offered.taken, offered.shared
 
 
-def taken(gpu: Gpu, wanted: Sequence[PlacedInstance]) -> tuple[geometry.Instance, ...]:
-    """Return what claims cannot have of a GPU: what is there without one, and what will be.
+def unavailable_instances(
+    gpu: Gpu, wanted: Sequence[PlacedInstance]
+) -> tuple[geometry.Instance, ...]:
+    """Return the instances of a GPU that claims cannot have: unclaimed and planned ones.
 
-    Of instances that its board cannot have, as those of another board are while a pool changes its
-    own, none is made (``steps``).
+    If the board cannot have the planned instances, for example while a pool changes its board,
+    none of them is counted, because none will be created (``steps``).
     """
     there = [s.instance for s in gpu.slices]
     result = [s.instance for s in gpu.unclaimed]

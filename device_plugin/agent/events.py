@@ -1,4 +1,4 @@
-"""Follows gpud's events: tells it holders when it wants them, and users what befell their pods."""
+"""Follows gpud's events: refreshes the holders when gpud requests it, and posts events on pods."""
 
 import logging
 import time
@@ -13,12 +13,12 @@ from device_plugin.errors import AgentError, GpudUnreachable
 from gpu_operator.api.v1alpha1.base import Reason
 
 _RETRY_S = 0.5
-_LIST_INTERVAL_S = 0.25  # whoever asks more often gets the reconcile loop's next List
+_LIST_INTERVAL_S = 0.25  # more frequent requests are served by the reconcile loop's next List
 _log = logging.getLogger(__name__)
 
 
 def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
-    """Return reason and message for a user, or None for an event that is not for users."""
+    """Return reason and message of an event for a user; None if users need not see the event."""
     name = event["event"]
     if name == "fault":
         return Reason.FAULTED, f"{_place(event)}{event.get('message') or 'fault'}"
@@ -36,8 +36,8 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
 
 
 def _shortage(event: dict[str, Any]) -> str:
-    """Return what was free where: a slice can have room that the node has not."""
-    asked, of_slice, slice_total, of_node, node_total = (
+    """Describe the free memory of the slice and of the node: either may be short."""
+    requested, of_slice, slice_total, of_node, node_total = (
         f"{int(event.get(key) or 0) >> 20} MiB"
         for key in (
             "requested_bytes",
@@ -46,13 +46,13 @@ def _shortage(event: dict[str, Any]) -> str:
         )
     )
     return (
-        f"{asked} asked for; free are {of_slice} of the slice's {slice_total} and {of_node} of the"
-        f" node's memory budget of {node_total}, which all its slices share"
+        f"{requested} requested; {of_slice} of the slice's {slice_total} and {of_node} of the"
+        f" node's memory budget of {node_total}, which all its slices share, are free"
     )
 
 
 def _place(event: dict[str, Any]) -> str:
-    """Return where a kernel faulted; empty when it was no kernel, or nobody lived to say which."""
+    """Return the kernel and source line of a fault; empty if the event names no kernel."""
     if not event.get("kernel"):
         return ""
     line = f", PTX line {event['ptx_line']}" if event.get("ptx_line") else ""
@@ -60,15 +60,15 @@ def _place(event: dict[str, Any]) -> str:
 
 
 class EventFollower:
-    """One thread; reconnects when gpud restarts."""
+    """Handles gpud's events in one thread; reconnects when gpud restarts."""
 
     def __init__(
-        self, gpud: Gpud, holders: Holders, notices: Notices, poke: Callable[[], None]
+        self, gpud: Gpud, holders: Holders, notices: Notices, wake: Callable[[], None]
     ) -> None:
         self._gpud = gpud
         self._holders = holders
         self._notices = notices
-        self._poke = poke
+        self._wake = wake
 
     def run(self) -> Never:
         """Handle events until the process ends."""
@@ -86,13 +86,14 @@ class EventFollower:
 
     def _handle(self, event: dict[str, Any]) -> None:
         name = event["event"]
-        # gpud forgets holders when it restarts; a flood of questions must not become one of Lists.
+        # gpud forgets holders when it restarts. Its requests are limited, so that many of them do
+        # not cause as many Lists.
         if name == SUBSCRIBED or (
             name == "holders_wanted" and self._holders.age_s() >= _LIST_INTERVAL_S
         ):
             self._refresh()
-        self._tell_user(event)
-        self._poke()
+        self._notify_pod(event)
+        self._wake()
 
     def _refresh(self) -> None:
         try:
@@ -100,10 +101,10 @@ class EventFollower:
         except AgentError as err:
             _log.warning("holders not refreshed: %s", err)
 
-    def _tell_user(self, event: dict[str, Any]) -> None:
+    def _notify_pod(self, event: dict[str, Any]) -> None:
         described = describe(event)
         pod = self._holders.pod(str(event.get("pod_uid", "")))
         if described is None or pod is None:
             return
         if not self._notices.post(pod, *described):
-            _log.info("%s/%s: too many events, one left out", pod.namespace, pod.name)
+            _log.info("%s/%s: too many events, one dropped", pod.namespace, pod.name)

@@ -1,7 +1,7 @@
-"""Carries out the faults that a GPU's spec asks for: a test's own doing, through gpud alone.
+"""Injects the faults that a GPU's spec requests for tests, by requests to gpud.
 
-What is over at once happens once, by its id; what lasts is there until its time is up or nobody
-asks for it any more, whatever restarts meanwhile.
+A momentary fault is injected once, identified by its id. A lasting fault stays until its time is
+up or the spec no longer requests it, across restarts of any process.
 """
 
 import datetime
@@ -12,7 +12,7 @@ from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import GpudError
 from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.kube.gpu_object import GpuObject
-from gpu_operator.api.moments import moment
+from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, FaultStatus, WantedFault
 from mig import planner
 from mig.spec import Place
@@ -25,7 +25,10 @@ _log = logging.getLogger(__name__)
 def carry_out_all(
     gpud: Gpud, objects: Sequence[GpuObject], inventory: Inventory, refused: Container[str]
 ) -> dict[str, tuple[FaultStatus, ...]]:
-    """Do what each GPU object that is not refused asks for; return what became of it, by UUID."""
+    """Apply the faults that each GPU object requests, except refused ones; return their status.
+
+    The status is by GPU UUID.
+    """
     now = datetime.datetime.now(datetime.UTC)
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     return {
@@ -38,27 +41,27 @@ def carry_out_all(
 def carry_out(
     gpud: Gpud, wanted: GpuObject, gpu: Gpu, now: datetime.datetime
 ) -> tuple[FaultStatus, ...]:
-    """Make a GPU's faults what its spec asks for; return what became of each.
+    """Make a GPU's faults those of its spec; return the status of each.
 
     Raises:
-        GpudUnreachable: gpud is away; all of it is tried again.
+        GpudUnreachable: no connection to gpud; the next pass tries everything again.
     """
-    asked = wanted.spec.faults if wanted.spec is not None else ()
+    requested = wanted.spec.faults if wanted.spec is not None else ()
     known = {one.id: one for one in wanted.status.faults}
-    for fault_id in sorted(known.keys() - {one.id for one in asked}):
+    for fault_id in sorted(known.keys() - {one.id for one in requested}):
         if fault_id in gpu.faults:
             _clear(gpud, gpu, fault_id)
-    return tuple(_results(gpud, gpu, asked, known, now))
+    return tuple(_results(gpud, gpu, requested, known, now))
 
 
 def _results(
     gpud: Gpud,
     gpu: Gpu,
-    asked: Sequence[WantedFault],
+    requested: Sequence[WantedFault],
     known: dict[str, FaultStatus],
     now: datetime.datetime,
 ) -> Iterator[FaultStatus]:
-    for one in asked:
+    for one in requested:
         before = known.get(one.id)
         if before is not None and before.phase in _FINAL:
             yield before
@@ -71,7 +74,7 @@ def _results(
 def _lasting(gpud: Gpud, gpu: Gpu, one: WantedFault, now: datetime.datetime) -> FaultStatus:
     left_ms = 0
     if one.until:
-        until = moment(one.until)
+        until = parse_timestamp(one.until)
         if until is None:
             message = f"until is not a time with its zone: {one.until!r}"
             return FaultStatus(id=one.id, phase=FaultPhase.REFUSED, message=message)
@@ -131,5 +134,5 @@ def _is_meant(place: Place, one: WantedFault) -> bool:
 def _clear(gpud: Gpud, gpu: Gpu, fault_id: str) -> None:
     try:
         gpud.clear_faults(gpu.uuid, fault_id)
-    except GpudError as err:  # it has ended by itself
+    except GpudError as err:  # the fault has already ended
         _log.info("fault %s on GPU %d: %s", fault_id, gpu.index, err)

@@ -1,8 +1,9 @@
-"""Keeps hcad informed of which pod holds which HCA function, and by which addresses.
+"""Reports to hcad which pod holds which HCA function, and the pod's addresses.
 
-The kubelet says who holds a function, the API server which addresses that pod has: hcad opens a
-function for nobody until both have spoken, and compares with what it finds in the pod's own network
-namespace. A thread of its own: a pod that starts waits for it, and hcad's trouble is not the GPUs'.
+The kubelet reports the holder of a function, the API server the addresses of that pod. hcad
+opens a function only after both are known, and compares the addresses with those in the pod's
+own network namespace. This runs in its own thread, because a starting pod waits for it and
+because problems with hcad must not delay the GPUs.
 """
 
 import logging
@@ -25,15 +26,18 @@ from gpu_operator.api.v1alpha1.base import Reason
 _RESYNC_S = 5.0
 _UNSETTLED_S = 0.25  # a program that was just started waits two seconds at most
 _EXPECTING_S = 15.0  # from Allocate until the kubelet has made the pod's folder
-_EXPECTED_AGAIN_S = 0.5  # a program that asks for its function meanwhile waits two seconds
+_EXPECTED_AGAIN_S = 0.5  # a program that requests its function meanwhile waits two seconds at most
 _HCAD_LOST_S = 20.0  # longer than a restart of hcad takes
-_ASK_AGAIN_S = (0.25, 2.0)  # between two questions about a pod: at first, and after a while
-_FACTS_S = 30.0  # a pod whose sandbox was made again has other addresses
+_ASK_AGAIN_S = (0.25, 2.0)  # between two queries about a pod: at first, and after a while
+_FACTS_S = 30.0  # a pod whose sandbox was created again has other addresses
 _log = logging.getLogger(__name__)
 
 
 class FunctionBinder:
-    """Used by its own thread, but for ``healthy``, ``wake`` and ``expect``."""
+    """Binds HCA functions to the pods that hold them.
+
+    Used by its own thread, except for ``healthy``, ``wake`` and ``expect``.
+    """
 
     def __init__(
         self,
@@ -56,9 +60,13 @@ class FunctionBinder:
         self._seen_at = clock()
         self._expecting_until = float("-inf")
         self._known_at: dict[str, float] = {}
-        self._said: dict[str, PodFacts | None] = {}  # in this pass: a pod may have two functions
-        self._asked_at: dict[str, tuple[float, float]] = {}  # first and last
-        self._told: set[str] = set()
+        self._said: dict[
+            str, PodFacts | None
+        ] = {}  # facts read in this pass: a pod may have two functions
+        self._queried_at: dict[
+            str, tuple[float, float]
+        ] = {}  # times of the first and the last query
+        self._reported: set[str] = set()
 
     @property
     def functions(self) -> tuple[HcaFunction, ...]:
@@ -67,31 +75,37 @@ class FunctionBinder:
 
     @property
     def healthy(self) -> bool:
-        """Return whether hcad has been seen not too long ago."""
+        """Return whether hcad has answered recently."""
         return self._clock() - self._seen_at < _HCAD_LOST_S
 
     def wake(self) -> None:
-        """Have holders looked at now; for any thread."""
+        """Start a pass over the holders now. Any thread may call this."""
         self._wanted.set()
 
     def expect(self) -> None:
-        """Ask the kubelet again and again for a while: it gives something away; for any thread.
+        """Query the kubelet repeatedly for a while, because it is allocating a function.
 
-        A pod that is made again under its name is listed at once, but known by the UID of the one
-        before until its folder is there: nothing else shows that the holder is another.
+        Any thread may call this.
+
+        A pod that is created again under its name is listed at once, but with the UID of its
+        predecessor until its log directory exists: nothing else shows that the holder is a
+        different pod.
         """
         self._expecting_until = self._clock() + _EXPECTING_S
         self._wanted.set()
 
     def run(self) -> Never:
-        """Work without end: at every wake-up, and every few seconds."""
+        """Run passes forever: one at every wake-up, and one every few seconds."""
         while True:
             settled = self.attempt()
             self._wanted.wait(self._pause_s(settled))
             self._wanted.clear()
 
     def attempt(self) -> bool:
-        """Make one pass; what fails is logged and tried again. Return whether nothing is open."""
+        """Make one pass; log errors and leave what failed to the next pass.
+
+        Return whether all work is done.
+        """
         try:
             return self.reconcile()
         except DaemonUnreachable as err:
@@ -103,10 +117,12 @@ class FunctionBinder:
         return False
 
     def reconcile(self) -> bool:
-        """Make hcad's functions those of the node, and each its holder's.
+        """Make hcad have the node's functions, each bound to its holder.
+
+        Return whether all are bound.
 
         Raises:
-            HcadError, HcadUnreachable, ClusterError: the rest is done by the next pass.
+            HcadError, HcadUnreachable, ClusterError: the next pass does the rest.
         """
         self._said.clear()
         there = self._hcad.functions()
@@ -123,7 +139,7 @@ class FunctionBinder:
             if held[function.id]:
                 pods = [pod for pod in held[function.id] if pod.uid]
                 settled &= bool(pods) and self._bind(state, pods[-1])
-            elif state.pod_uid and view.complete:  # else the kubelet has just been started
+            elif state.pod_uid and view.complete:  # otherwise the kubelet has just started
                 self._hcad.release(function.id)
         return settled
 
@@ -137,17 +153,20 @@ class FunctionBinder:
         return _EXPECTED_AGAIN_S if self._expecting else _RESYNC_S
 
     def _view(self) -> View:
-        """Return who holds what; asks again where the kubelet has not made a pod's folder yet."""
+        """Return the holders; list pods again if one had no log directory yet."""
         if self._expecting and self._holders.age_s() >= _UNSETTLED_S:
             return self._holders.refresh()
-        view = self._holders.believed()
+        view = self._holders.last_view()
         ours = [pod for one in self._functions for pod in view.holders.get(one.id, ())]
         if all(pod.uid for pod in ours) or self._holders.age_s() < _UNSETTLED_S:
             return view
         return self._holders.refresh()
 
     def _bind(self, state: FunctionState, pod: HolderPod) -> bool:
-        """Bind a function to its holder if that is news; return whether it is settled."""
+        """Bind a function to its holder unless it is bound already.
+
+        Return whether the binding is final.
+        """
         bound = state.pod_uid == pod.uid
         age_s = self._clock() - self._known_at.get(pod.uid, float("-inf"))
         if bound and age_s < _FACTS_S:
@@ -160,8 +179,8 @@ class FunctionBinder:
         if facts is None:
             return bound and bool(self._known_at.get(pod.uid))
         refused = _refusal(facts)
-        if refused and pod.uid not in self._told:
-            self._told.add(pod.uid)
+        if refused and pod.uid not in self._reported:
+            self._reported.add(pod.uid)
             self._notices.post(pod, Reason.REFUSED, refused)
         wanted = (pod.uid, facts.addresses if not refused else (), refused)
         if wanted != (state.pod_uid, state.addresses, state.refused):
@@ -170,23 +189,23 @@ class FunctionBinder:
         return True
 
     def _ask(self, pod: HolderPod) -> PodFacts | None:
-        """Return what the API server says of this very pod, as soon as it has an address.
+        """Return the API server's facts about exactly this pod, once it has an address.
 
-        What it said before does not count: the address of a pod that lost it may be another's.
+        Earlier answers do not count: an address that a pod has lost may belong to another pod.
         """
         now = self._clock()
-        first, last = self._asked_at.get(pod.uid, (now, float("-inf")))
+        first, last = self._queried_at.get(pod.uid, (now, float("-inf")))
         least, most = _ASK_AGAIN_S
         if now - last < min(max(least, (now - first) / 10), most):
             return None
-        self._asked_at[pod.uid] = (first, now)
+        self._queried_at[pod.uid] = (first, now)
         try:
             facts = self._kube.pod(pod.namespace, pod.name)
         except ClusterError as err:
             _log.warning("pod %s/%s: %s", pod.namespace, pod.name, err)
             return None
         if facts is None or facts.uid != pod.uid:
-            return None  # gone, or another one of that name: the kubelet will say
+            return None  # deleted, or another pod of that name: the kubelet's next List shows it
         if not facts.addresses and not facts.host_network:
             return None
         self._known_at[pod.uid] = now
@@ -194,8 +213,8 @@ class FunctionBinder:
 
     def _forget(self, uids: set[str]) -> None:
         self._known_at = {uid: at for uid, at in self._known_at.items() if uid in uids}
-        self._asked_at = {uid: at for uid, at in self._asked_at.items() if uid in uids}
-        self._told &= uids
+        self._queried_at = {uid: at for uid, at in self._queried_at.items() if uid in uids}
+        self._reported &= uids
 
 
 def _refusal(facts: PodFacts) -> str:

@@ -1,4 +1,4 @@
-"""The agent's probes: ``/healthz`` (the loop turns) and ``/readyz`` (it gets somewhere)."""
+"""The agent's probes: ``/healthz`` (the loop runs) and ``/readyz`` (its passes succeed)."""
 
 import http.server
 import time
@@ -13,10 +13,10 @@ from device_plugin.serving import Answer
 STALE_AFTER_S = 120.0
 
 
-def judge(path: str, pulse: Pulse, now: float) -> tuple[int, str]:
-    """Return the HTTP status and text for a probe.
+def evaluate_probe(path: str, pulse: Pulse, now: float) -> tuple[int, str]:
+    """Return the HTTP status and text with which to answer a probe.
 
-    A loop that cannot reach gpud or the API server is alive: a restart would not help it.
+    A loop that cannot reach gpud or the API server counts as alive: a restart would not help it.
     """
     match path:
         case "/healthz" | "/livez":
@@ -41,7 +41,7 @@ def server(
 ) -> http.server.ThreadingHTTPServer:
     """Return a server for the probes, bound to ``port`` (0: any) on all addresses.
 
-    With ``metrics`` it answers ``/metrics``, too.
+    With ``metrics`` it serves ``/metrics``, too.
 
     Raises:
         OSError: the port is taken.
@@ -50,6 +50,6 @@ def server(
     def answer(path: str, accept: str) -> Answer:
         if path == "/metrics" and metrics is not None:
             return serving.exposition(metrics, accept)
-        return serving.text(*judge(path, pulse, clock()))
+        return serving.text(*evaluate_probe(path, pulse, clock()))
 
     return serving.server(port, answer)

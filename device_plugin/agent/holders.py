@@ -1,4 +1,4 @@
-"""Keeps gpud informed of which pod holds which slice, and remembers it for status and events."""
+"""Reports to gpud which pod holds which slice, and remembers this for status and events."""
 
 import logging
 import threading
@@ -18,7 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class Holders:
-    """Lists and tells gpud under one lock, so that an older List never overtakes a newer one."""
+    """Lists pods and reports the holders to gpud, both under one lock.
+
+    So an older List never overtakes a newer one.
+    """
 
     def __init__(
         self,
@@ -27,7 +30,10 @@ class Holders:
         own_pod: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``own_pod`` is a pod that surely runs here: a List without it is not the whole node."""
+        """Initialize; ``own_pod`` is the agent's pod, which runs on this node.
+
+        A List without this pod does not have all pods of the node.
+        """
         self._pods = pods
         self._gpud = gpud
         self._own_pod = own_pod
@@ -39,21 +45,21 @@ class Holders:
         self._given: Mapping[str, frozenset[Kind]] = {}
 
     def refresh(self) -> View:
-        """Ask the kubelet, tell gpud, return what is believed.
+        """List the kubelet's pods, report the holders to gpud and return them.
 
-        gpud hears what was believed before if the kubelet does not answer: it forgets holders
-        when it restarts.
+        If the kubelet does not answer, gpud is sent the last known holders, because it forgets
+        them when it restarts.
 
         Raises:
-            PodResourcesError: the kubelet does not answer; what was known stays.
-            GpudUnreachable, GpudError: gpud could not be told.
+            PodResourcesError: the kubelet does not answer; the known holders stay.
+            GpudUnreachable, GpudError: the report to gpud failed.
         """
         with self._lock:
             self._listed_at = self._clock()
             try:
                 listing = self._pods.list()
             except PodResourcesError:
-                self._tell(self._memory.view)
+                self._notify(self._memory.view)
                 raise
             self._seen_at = self._listed_at
             given: dict[str, set[Kind]] = {}
@@ -64,35 +70,35 @@ class Holders:
                 listing.holders, self._own_pod in listing.pod_names, self._clock()
             )
             self._remember(view)
-            self._tell(view)
+            self._notify(view)
             return replace(view, devices=frozenset(listing.holders))
 
-    def believed(self) -> View:
-        """Return what is believed without asking anybody."""
+    def last_view(self) -> View:
+        """Return the last known holders without querying the kubelet."""
         with self._lock:
             return self._memory.view
 
     def devices(self) -> frozenset[str]:
-        """Return the device ids that pods are believed to hold."""
+        """Return the ids of devices that pods hold, as far as this process knows."""
         with self._lock:
             return self._memory.devices
 
-    def given(self) -> Mapping[str, frozenset[Kind]]:
-        """Return as what the kubelet gave each slice away that pods hold, by its UUID."""
+    def allocated_kinds(self) -> Mapping[str, frozenset[Kind]]:
+        """Return the resources under which the kubelet allocated each held slice, by UUID."""
         with self._lock:
             return self._given
 
     def age_s(self) -> float:
-        """Return how long ago the kubelet was last asked."""
+        """Return the seconds since the kubelet was last queried."""
         return self._clock() - self._listed_at
 
     def seen_at(self) -> float:
-        """Return when the last List began that the kubelet answered."""
+        """Return the start time of the last List that the kubelet answered."""
         with self._lock:
             return self._seen_at
 
     def pod(self, uid: str) -> HolderPod | None:
-        """Return a pod that holds, or held, a slice."""
+        """Return the pod with this UID, if it holds or has held a slice."""
         with self._lock:
             return self._by_uid.get(uid)
 
@@ -105,10 +111,10 @@ class Holders:
         while len(self._by_uid) > _MAX_REMEMBERED_PODS:
             del self._by_uid[next(iter(self._by_uid))]
 
-    def _tell(self, view: View) -> None:
+    def _notify(self, view: View) -> None:
         with_uid = {
             uuid: [pod for pod in pods if pod.uid]
             for uuid, pods in view.holders.items()
-            if uuid.startswith(SLICE)  # HCA functions are hcad's
+            if uuid.startswith(SLICE)  # hcad receives the holders of HCA functions
         }
         self._gpud.set_holders(with_uid, view.complete)

@@ -1,9 +1,12 @@
-"""Who holds which slice, from one List of the kubelet to the next. Pure but for the clock given.
+"""Computes which pods hold which slices, from the kubelet's successive Lists.
 
-A pod that is listed is believed at once. A pod that has disappeared is believed to be gone at once
-only if the kubelet has given its slice to another pod. Otherwise it must be missing from Lists some
-seconds apart, all of which show that the kubelet knows its pods: after a restart it answers before
-the API server has told it what runs here, and fencing on such an answer would kill everybody.
+Everything is pure except for the clock.
+
+A listed pod is a holder at once. A pod that has disappeared stops being a holder at once only if
+the kubelet has given its slice to another pod. Otherwise the pod must be missing from Lists some
+seconds apart, all of which show that the kubelet knows its pods. After a restart the kubelet
+answers before the API server has reported what runs here, and fencing on such an answer would
+kill every program.
 """
 
 from collections.abc import Mapping
@@ -16,16 +19,19 @@ ABSENT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Holders by slice UUID. ``complete``: a slice that is not named has no holder, for certain."""
+    """The holders of slices, by slice UUID.
+
+    If ``complete`` is true, a slice that is absent certainly has no holder.
+    """
 
     holders: Mapping[str, tuple[HolderPod, ...]]
     complete: bool
     devices: frozenset[str] = frozenset()
-    """Device ids that the kubelet listed last: those of a shared slice are several."""
+    """The device ids in the kubelet's last List; a shared slice has several ids."""
 
 
 class HolderMemory:
-    """What is believed now, and since when a believed pod has been missing."""
+    """The known holders, and the time since which each has been missing from Lists."""
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[HolderPod, ...]] = {}
@@ -35,18 +41,22 @@ class HolderMemory:
 
     @property
     def view(self) -> View:
-        """Return what is believed."""
+        """Return the known holders."""
         return View(_by_slice(self._pods), self._complete)
 
     @property
     def devices(self) -> frozenset[str]:
-        """Return the device ids that pods are believed to hold: of a shared slice several."""
+        """Return the device ids that pods hold; a shared slice has several."""
         return frozenset(self._pods)
 
     def observe(
         self, listed: Mapping[str, tuple[HolderPod, ...]], kubelet_synced: bool, now: float
     ) -> View:
-        """Take one List. ``kubelet_synced``: it shows a pod that is certain to run here."""
+        """Update the holders from one List of pods, and return the holders.
+
+        ``kubelet_synced`` is true if the List has a pod that certainly runs here; such a List
+        has all of the node's pods.
+        """
         if not kubelet_synced:
             self._missing_since.clear()
             self._synced_since = None
@@ -54,7 +64,7 @@ class HolderMemory:
             self._synced_since = now
         if self._synced_since is not None and now - self._synced_since >= ABSENT_S:
             self._complete = True
-        believed: dict[str, tuple[HolderPod, ...]] = {}
+        known: dict[str, tuple[HolderPod, ...]] = {}
         for uuid in self._pods.keys() | listed.keys():
             before = self._pods.get(uuid, ())
             there = tuple(_with_uid(pod, before) for pod in listed.get(uuid, ()))
@@ -62,12 +72,12 @@ class HolderMemory:
                 pod for pod in before if not self._is_gone(uuid, pod, kubelet_synced, now)
             )
             if pods:
-                believed[uuid] = pods
-        self._pods = believed
+                known[uuid] = pods
+        self._pods = known
         self._missing_since = {
             (uuid, pod): since
             for (uuid, pod), since in self._missing_since.items()
-            if pod in believed.get(uuid, ()) and uuid not in listed
+            if pod in known.get(uuid, ()) and uuid not in listed
         }
         return self.view
 
@@ -80,7 +90,7 @@ class HolderMemory:
 def _by_slice(
     pods: Mapping[str, tuple[HolderPod, ...]],
 ) -> dict[str, tuple[HolderPod, ...]]:
-    """Return the pods of each slice, whichever of its shares they have."""
+    """Return the pods of each slice, whichever of its shares they hold."""
     found: dict[str, dict[HolderPod, None]] = {}
     for device in sorted(pods):
         found.setdefault(shared_uuid(device), {}).update(dict.fromkeys(pods[device]))
@@ -88,7 +98,7 @@ def _by_slice(
 
 
 def _with_uid(pod: HolderPod, before: tuple[HolderPod, ...]) -> HolderPod:
-    """Return the pod; without a UID, the one of its name that had the slice before, if any."""
+    """Return the pod; if its UID is unknown, return the earlier holder with its name, if any."""
     if pod.uid:
         return pod
     same_name = (b for b in before if (b.namespace, b.name) == (pod.namespace, pod.name))

@@ -1,11 +1,13 @@
-"""Puts the client libraries on the node: one directory a build, never overwritten.
+"""Installs the client libraries on the node: one directory per build, never overwritten.
 
-Containers that run keep the file they were started with; ``/run`` would not do, it is noexec.
+Running containers keep the files they were started with. The directory cannot be below ``/run``,
+which is mounted noexec.
 
-When an old build may go: a container that runs has the file mounted and needs no name of it, and
-one that is started from the CDI file gets the newest. But with plain mounts the kubelet remembers
-the path from Allocate for as long as the pod lives, and a runtime makes a directory of a path that
-is missing. So old builds go only when no pod is left that an earlier agent allocated a slice to.
+Old builds cannot be removed at any time. A running container has the libraries mounted and does
+not need their path, and one that is started from the CDI file gets the newest build. But with
+plain mounts the kubelet remembers the path from Allocate for as long as the pod lives, and a
+runtime creates a directory at a path that is missing. So old builds are removed only when no pod
+is left to which an earlier agent allocated a slice.
 """
 
 import hashlib
@@ -25,17 +27,19 @@ _log = logging.getLogger(__name__)
 
 
 def install(root: Path, sources: Sequence[Path] = ()) -> Path:
-    """Copy the client libraries below ``root`` if they are not there yet; return their directory.
+    """Copy the client libraries of this build below ``root`` unless they are there.
+
+    Return their directory.
 
     Raises:
-        OSError: one is missing from this installation, or ``root`` cannot be written.
+        OSError: a library is missing from this installation, or ``root`` cannot be written.
     """
-    libraries = sources or _installed()
+    libraries = sources or _is_installed()
     digest = _digest(libraries)
     directory = root / digest
     targets = [directory / library.name for library in libraries]
     there = all(target.exists() for target in targets)
-    if there and _digest(targets) == digest:  # not so after a crash of the node
+    if there and _digest(targets) == digest:  # false after a crash of the node
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     for library, target in zip(libraries, targets, strict=True):
@@ -46,7 +50,7 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
     return directory
 
 
-def _installed() -> tuple[Path, ...]:
+def _is_installed() -> tuple[Path, ...]:
     lib = Path(native.__file__).parent / "lib"
     return (
         *(lib / library for library in spec.LIBRARIES),
@@ -56,7 +60,7 @@ def _installed() -> tuple[Path, ...]:
 
 
 def remove_others(directory: Path) -> None:
-    """Remove all builds but the one in ``directory``. Raises OSError."""
+    """Remove all builds except the one in ``directory``. Raises OSError."""
     for entry in directory.parent.iterdir():
         if entry == directory or entry.is_symlink() or not _BUILD.fullmatch(entry.name):
             continue

@@ -1,12 +1,12 @@
-"""What the kubelet's lists have of each slice now, against what they are to have.
+"""The resource under which the kubelet lists each slice now, compared with its target resource.
 
-A slice changes its resource where the strategy changes, where sharing gives it another name, and
-where a node of strategy ``single`` gets devices of several kinds, which offers none. It changes
-what its devices are where it is shared from now on, or no longer, also by the same name: a pod may
-have it alone. The scheduler
-may have bound pods to the former resource by then. So the slice stays on the former list until
-``allocatable`` was lowered (``unlisting``), and joins the next list after the kubelet had time to
-finish an allocation that it had begun.
+A slice changes its resource when the strategy changes, when sharing gives it another name, and
+when a node of strategy ``single``, which offers only one kind, gets devices of several kinds. It
+also changes what its devices are when sharing begins or ends, even under the same name, because
+a pod may hold the slice exclusively. By then the scheduler may have bound pods to the former
+resource. So the slice stays on the former list until ``allocatable`` was lowered
+(``unlisting``), and joins the next list after the kubelet had time to finish an allocation that
+it had begun.
 """
 
 import time
@@ -15,68 +15,76 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from device_plugin.inventory.model import Inventory, MigSlice, is_given
-from device_plugin.inventory.resources import Kind, Offered
+from device_plugin.inventory.resources import Kind, OfferedResources
 from gpu_operator.api.v1alpha1.sharing import Shared
 
-SETTLE_S = 2.0  # lets a kubelet that has just picked a slice finish what it began
+SETTLE_S = 2.0  # time in which a kubelet that has just picked a slice finishes the allocation
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A resource's list has a slice, once or as several shares."""
+    """A slice's entry in a resource's list: the slice itself, or several shares of it."""
 
     resource: str
     shared: Shared | None = None
 
     @property
     def count(self) -> int:
-        """Return how many devices of the list are the slice's."""
+        """Return the number of the list's devices that belong to the slice."""
         return 1 if self.shared is None else self.shared.replicas
 
     @property
     def kind(self) -> Kind:
-        """Return what each of these devices is."""
+        """Return the kind of each of the slice's devices in the list."""
         return Kind(self.resource, self.shared is not None)
 
     def has_all_of(self, other: "Entry") -> bool:
-        """Return whether no device of the other entry is missing in this one."""
+        """Return whether this entry includes every device of the other one."""
         return self.kind == other.kind and self.count >= other.count
 
 
 @dataclass(slots=True)
 class Listing:
-    """Used by the reconcile thread only.
+    """The entries of slices in the kubelet's lists. Used by the reconcile thread only.
 
-    An agent that has just started does not know what its predecessor listed; slices are then
-    listed at once as what they are to be. An orderly end of the predecessor had everything lowered.
+    An agent that has just started does not know what its predecessor listed; it lists slices at
+    once under their target resources. A predecessor that was shut down, not killed, waited until
+    ``allocatable`` was lowered for all of them.
 
-    ``seen_at`` returns when the last List of pods began that the kubelet answered. A slice joins
-    its next list only after a List that shows to which pod the kubelet gave it last.
+    ``seen_at`` returns the start time of the last answered List of pods. A slice joins its next
+    list only after a List that shows to which pod the kubelet last gave it.
     """
 
     seen_at: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
-    _entries: dict[str, Entry] | None = None  # by UUID; None: nothing was listed yet
+    _entries: dict[str, Entry] | None = None  # by UUID; None: nothing has been listed yet
     _left: dict[str, tuple[Entry, float]] = field(default_factory=dict)
 
-    def entry(self, uuid: str, target: Offered) -> Entry | None:
-        """Return what a slice is listed as; before the first list what it is to be listed as."""
-        return _wanted(uuid, target) if self._entries is None else self._entries.get(uuid)
+    def entry(self, uuid: str, target: OfferedResources) -> Entry | None:
+        """Return the entry under which a slice is listed.
 
-    def moving(self, target: Offered, slices: Collection[MigSlice]) -> frozenset[str]:
-        """Return the UUIDs of slices that have to leave the list on which they are."""
+        Before the first list, this is the slice's target entry.
+        """
+        return _target_entry(uuid, target) if self._entries is None else self._entries.get(uuid)
+
+    def find_leaving(
+        self, target: OfferedResources, slices: Collection[MigSlice]
+    ) -> frozenset[str]:
+        """Return the UUIDs of slices that must leave the list that they are on."""
         there = {s.uuid for s in slices}
         return frozenset(
             uuid
             for uuid, entry in (self._entries or {}).items()
-            if uuid in there and not _is_kept(entry, _wanted(uuid, target))
+            if uuid in there and not _is_kept(entry, _target_entry(uuid, target))
         )
 
-    def present(self, target: Offered, slices: Collection[MigSlice]) -> Offered:
-        """Return the resources by which slices are listed now or, if they are not, will be."""
+    def current_resources(
+        self, target: OfferedResources, slices: Collection[MigSlice]
+    ) -> OfferedResources:
+        """Return the resource under which each slice is listed now or, if unlisted, will be."""
         names, shared = dict(target.names), dict(target.shared)
         former = {uuid: entry for uuid, (entry, _) in self._settling().items()}
-        moving = self.moving(target, slices)
+        moving = self.find_leaving(target, slices)
         former |= {uuid: one for uuid, one in (self._entries or {}).items() if uuid in moving}
         there = {s.uuid for s in slices}
         for uuid, entry in former.items():
@@ -88,23 +96,25 @@ class Listing:
                 shared[uuid] = entry.shared
         return replace(target, names=names, shared=shared)
 
-    def hidden(self, target: Offered, slices: Collection[MigSlice]) -> frozenset[str]:
-        """Return the UUIDs of slices that are on no list: none offers them, or not yet."""
+    def find_unlisted(
+        self, target: OfferedResources, slices: Collection[MigSlice]
+    ) -> frozenset[str]:
+        """Return the UUIDs of slices that are on no list, because they are not offered (yet)."""
         hidden = set(self._settling())
         if target.problem:
             hidden |= {s.uuid for s in slices} - (self._entries or {}).keys()
         return frozenset(hidden)
 
-    def leave(self, uuids: Collection[str], target: Offered) -> None:
-        """Take slices off the lists on which they are."""
+    def leave(self, uuids: Collection[str], target: OfferedResources) -> None:
+        """Take slices off the lists that they are on."""
         for uuid in uuids:
             entry = (self._entries or {}).pop(uuid, None)
-            wanted = _wanted(uuid, target)
+            wanted = _target_entry(uuid, target)
             if entry is not None and (wanted is None or wanted.kind != entry.kind):
                 self._left[uuid] = entry, self.clock()
 
-    def record(self, present: Offered, listed: Collection[str]) -> None:
-        """Note what the kubelet is listed from now on."""
+    def record(self, present: OfferedResources, listed: Collection[str]) -> None:
+        """Record the entries that the kubelet's lists have from now on."""
         self._entries = {
             uuid: Entry(name, present.shared.get(uuid))
             for uuid, name in present.names.items()
@@ -112,29 +122,34 @@ class Listing:
         }
         self._left = self._settling()
 
-    def changing(self, target: Offered, slices: Collection[MigSlice]) -> frozenset[str]:
-        """Return the UUIDs of slices that have to leave a list, or have and wait for the next."""
-        return self.moving(target, slices) | frozenset(self._settling())
+    def find_changing(
+        self, target: OfferedResources, slices: Collection[MigSlice]
+    ) -> frozenset[str]:
+        """Return the UUIDs of slices that must leave their list, or wait to join the next one."""
+        return self.find_leaving(target, slices) | frozenset(self._settling())
 
-    def staying(
-        self, target: Offered, inventory: Inventory, leaving: Collection[str]
+    def count_remaining(
+        self, target: OfferedResources, inventory: Inventory, leaving: Collection[str]
     ) -> Counter[str]:
-        """Return how many devices of each resource remain when all have left that have to.
+        """Count the devices of each resource that remain when all others have left.
 
-        ``leaving`` are slices that are withdrawn, or are listed as nothing. The kubelet counts no
-        sick slice.
+        ``leaving`` are slices that are withdrawn or listed under no resource. Unhealthy slices are
+        left out, as the kubelet does not count them.
         """
         found: Counter[str] = Counter()
-        slices = inventory.unclaimed()
-        present, hidden = self.present(target, slices), self.hidden(target, slices)
-        moving = self.moving(target, slices)
+        slices = inventory.unclaimed_slices()
+        present, hidden = self.current_resources(target, slices), self.find_unlisted(target, slices)
+        moving = self.find_leaving(target, slices)
         for gpu in inventory.gpus:
             for one in gpu.unclaimed:
                 uuid = one.uuid
                 if uuid in leaving or uuid in hidden or not is_given(gpu, one):
                     continue
-                entry, wanted = _wanted(uuid, replace(present, problem="")), _wanted(uuid, target)
-                if uuid in moving:  # of fewer shares of one resource those remain
+                entry, wanted = (
+                    _target_entry(uuid, replace(present, problem="")),
+                    _target_entry(uuid, target),
+                )
+                if uuid in moving:  # if only the number of shares falls, the remaining shares stay
                     same = entry and wanted and entry.kind == wanted.kind
                     entry = wanted if same else None
                 if entry is not None:
@@ -146,7 +161,7 @@ class Listing:
         return {uuid: one for uuid, one in self._left.items() if one[1] > since}
 
 
-def _wanted(uuid: str, target: Offered) -> Entry | None:
+def _target_entry(uuid: str, target: OfferedResources) -> Entry | None:
     if target.problem or uuid not in target.names:
         return None
     return Entry(target.names[uuid], target.shared.get(uuid))

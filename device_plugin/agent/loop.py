@@ -1,7 +1,7 @@
-"""The reconcile loop: level-triggered, one thread, every step safe to repeat.
+"""The reconcile loop: level-triggered, in one thread, with steps that can be repeated safely.
 
-What stands on the node is served whatever else fails: without the API server slices stay as they
-are, without the kubelet none is destroyed, without gpud they are offered as unhealthy.
+Existing slices are served whatever else fails: without the API server, slices stay as they are;
+without the kubelet, no slice is destroyed; without gpud, slices are offered as unhealthy.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Never
 
 from device_plugin.agent import faults, libraries, orphans
 from device_plugin.agent.claims import ClaimOffer, NoClaims
-from device_plugin.agent.desired import Desired, configured, sort_out
+from device_plugin.agent.desired_state import Desired, current_configuration, sort_objects
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.leaving.allocatable import LOOK_AGAIN_S
@@ -49,13 +49,13 @@ from mig import planner
 
 _RESYNC_S = 5.0
 _UNSETTLED_S = 1.0
-_MIN_INTERVAL_S = 0.5  # between passes, however often somebody pokes
+_MIN_INTERVAL_S = 0.5  # between passes, however often the loop is woken
 _GPUD_LOST_S = 20.0  # longer than a restart of gpud takes
 _log = logging.getLogger(__name__)
 
 
 class Agent:
-    """Owns what is known of the node between two passes; used by the reconcile thread only."""
+    """Reconciles the node with its GPU objects. Used by the reconcile thread only."""
 
     def __init__(
         self,
@@ -92,24 +92,28 @@ class Agent:
         self._wake = wake
         self._withdrawals = Withdrawals(notices)
         self._healths, self._clocks = Healths(notices), Clocks(notices)
-        self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
+        self._objects: Sequence[GpuObject] | None = None  # None: the API server has never answered
         self._configured: object = None
         self._inventory: Inventory | None = None
         self._gpud_seen_at = time.monotonic()
         self._leaving, self._left = threading.Event(), threading.Event()
-        self.served = frozenset[str]()  # resources of which it lists devices; set by each pass
+        self.served = frozenset[str]()  # resources whose devices are listed; set by each pass
         self.pulse = Pulse()
 
     def leave(self, within_s: float) -> None:
-        """Report that no pod is admitted here any more; for any thread, returns when it is done."""
+        """Report that pods are no longer admitted.
+
+        Returns when the report was made, or after ``within_s`` seconds. Any thread may call
+        this.
+        """
         self._leaving.set()
         self._wake.set()
         self._left.wait(within_s)
 
     def end(self) -> None:
-        """Write no CDI file any more; on a node that has left its pool none stays: no agent comes.
+        """Stop writing CDI files; if the node has left its pool, delete them.
 
-        For any thread. Passes may go on.
+        Any thread may call this. Passes may continue.
         """
         try:
             self._offering.end()
@@ -117,37 +121,37 @@ class Agent:
             _log.warning("CDI files stay on the node: %s", err)
 
     def run(self) -> Never:
-        """Reconcile without end: at every wake-up, and every few seconds."""
+        """Reconcile forever: one pass at every wake-up, and one every few seconds."""
         while True:
             self.pulse.began = time.monotonic()
             if self._leaving.is_set() and not self._left.is_set():
-                self._say_that_it_leaves()
+                self._report_leaving()
             settled = self.attempt()
             least_s = LOOK_AGAIN_S if self._offering.unlisting.waits else _MIN_INTERVAL_S
             self._wake.wait(_RESYNC_S if settled else min(2 * least_s, _UNSETTLED_S))
             time.sleep(max(0.0, self.pulse.began + least_s - time.monotonic()))
             self._wake.clear()
 
-    def _say_that_it_leaves(self) -> None:
-        """Report it whatever else fails: gpud is being stopped at the same time."""
+    def _report_leaving(self) -> None:
+        """Report that pods are no longer admitted. This does not need gpud, which may be gone."""
         try:
             objects = self._gpu_objects.gpus()
-            desired = sort_out(objects, self._default_budget_bytes)
+            desired = sort_objects(objects, self._default_budget_bytes)
             self._offering.desire(desired, in_pool=bool(objects))
             self._reporter.report_leaving(objects)
         except ClusterError as err:
-            _log.warning("cannot say that pods are not admitted any more: %s", err)
+            _log.warning("cannot report that pods are no longer admitted: %s", err)
         self._left.set()
 
     def attempt(self) -> bool:
-        """Make one pass; whatever fails is logged and tried again."""
+        """Make one pass and log what fails; return whether nothing is in progress."""
         began = time.monotonic()
         succeeded, settled = self._attempt()
-        METRICS.passed(time.monotonic() - began, succeeded=succeeded)
+        METRICS.count_pass(time.monotonic() - began, succeeded=succeeded)
         return settled
 
     def _attempt(self) -> tuple[bool, bool]:
-        """Return whether it succeeded, and whether nothing is under way."""
+        """Make one pass; return whether it succeeded, and whether nothing is in progress."""
         try:
             settled = self.reconcile()
             self.pulse.succeeded = time.monotonic()
@@ -161,7 +165,7 @@ class Agent:
         return False, False
 
     def reconcile(self) -> bool:
-        """Make one pass, ``STAGES`` in their order; return whether nothing is under way.
+        """Make one pass by running ``STAGES`` in order; return whether nothing is in progress.
 
         Raises:
             AgentError: gpud, the kubelet or the API server failed; the rest of the pass was made.
@@ -173,28 +177,28 @@ class Agent:
         if this.failures:
             raise this.failures[0]
         settled = not this.refused and all(step.settled for step in this.steps.values())
-        waits = self._offering.unlisting.waits or self._kubelet_side.pending()
+        waits = self._offering.unlisting.waits or self._kubelet_side.has_pending()
         return settled and not waits
 
     def _list_pods(self, this: Pass) -> None:
-        """Ask the kubelet which pods hold which devices; without it, no slice is free."""
+        """List the kubelet's pods and their devices; if that fails, no slice counts as free."""
         try:
             view = self._holders.refresh()
         except PodResourcesError as err:
             this.failures.append(err)
         else:
             this.held = view.holders
-            self._kubelet_side.listed(view.devices)
+            self._kubelet_side.confirm_listed(view.devices)
             self._binder.wake()
 
     def _read_objects(self, this: Pass) -> None:
-        """Read the node's GPU objects; without the API server, those of the last pass count."""
+        """Read the node's GPU objects; without the API server, keep those of the last pass."""
         try:
             self._objects = self._gpu_objects.gpus()
         except ClusterError as err:
             this.failures.append(err)
         if self._objects is not None:
-            this.desired = sort_out(self._objects, self._default_budget_bytes)
+            this.desired = sort_objects(self._objects, self._default_budget_bytes)
             self._offering.desire(this.desired, in_pool=bool(self._objects))
 
     def _configure_gpus(self, this: Pass) -> None:
@@ -207,14 +211,14 @@ class Agent:
 
     def _set_shares(self, this: Pass) -> None:
         """Report to gpud how many pods share a slice: a pod may hold a share once it is listed."""
-        self._tell_sharing(this.inventory, this.steps)
+        self._send_sharing(this.inventory, this.steps)
 
     def _offer(self, this: Pass) -> None:
-        """List devices at the kubelet; a slice that is to be destroyed leaves the list first."""
+        """Update the kubelet's lists; a slice that is to be destroyed leaves its list first."""
         self._offering.offer(this.inventory, this.steps)
 
     def _change_instances(self, this: Pass) -> None:
-        """Destroy and create instances, and list what there is then."""
+        """Destroy and create instances, then update the lists."""
         if not any(step.destroy or step.create for step in this.steps.values()):
             return
         for gpu in this.inventory.gpus:
@@ -228,37 +232,37 @@ class Agent:
             self._claims.offer(self._objects, this.desired, this.inventory)
 
     def _inject_faults(self, this: Pass) -> None:
-        """Carry out the faults that GPU objects request; from here on gpud counts as reached."""
+        """Inject the faults that GPU objects request, and record that gpud answered."""
         objects = self._objects or ()
         this.faults = faults.carry_out_all(self._gpud, objects, this.inventory, this.refused)
         self._inventory, self._gpud_seen_at = this.inventory, time.monotonic()
 
     def _forget_devices(self, this: Pass) -> None:
-        """List the node's devices, and forget what the kubelet's side knows of others."""
-        self._kubelet_side.claimed(orphans.healths(this.inventory))
+        """Collect the node's devices, and make the kubelet's side forget all others."""
+        self._kubelet_side.report_claim_health(orphans.healths(this.inventory))
         this.devices = {s.uuid for s in this.inventory.slices()}
         this.devices |= {function.id for function in self._binder.functions}
         self._kubelet_side.keep_only(this.devices)
 
     def _remove_libraries(self, this: Pass) -> None:
         """Remove libraries of older versions once every pod that may have them is known."""
-        believed = self._holders.believed()
-        this.holders = believed.holders
-        claimed = {s.uuid for s in this.inventory.claimed()}
+        view = self._holders.last_view()
+        this.holders = view.holders
+        claimed = {s.uuid for s in this.inventory.claimed_slices()}
         in_use = (this.devices - claimed) & this.holders.keys()
-        if this.held is not None and believed.complete and self._kubelet_side.all_ours(in_use):
+        if this.held is not None and view.complete and self._kubelet_side.all_ours(in_use):
             libraries.remove_others(self._libraries_dir)
 
     def _send_events(self, this: Pass) -> None:
-        self._withdrawals.tell(this.inventory, this.steps, this.holders, this.desired.gpus)
-        self._healths.tell(self._objects or (), this.inventory.gpus, this.holders)
-        self._clocks.tell(self._objects or (), this.inventory, this.holders)
+        self._withdrawals.notify(this.inventory, this.steps, this.holders, this.desired.gpus)
+        self._healths.notify(self._objects or (), this.inventory.gpus, this.holders)
+        self._clocks.notify(self._objects or (), this.inventory, this.holders)
 
     def _report(self, this: Pass) -> None:
         """Write the status of the GPU objects, unless the API server has failed in this pass."""
         if any(isinstance(failure, ClusterError) for failure in this.failures):
             return
-        connected = self._kubelet_side.connected()
+        connected = self._kubelet_side.connected_resources()
         self.served = connected & self._offering.listed
         served = frozenset[str]() if self._leaving.is_set() else connected
         rivals = self._look_for_rivals(this)
@@ -269,7 +273,7 @@ class Agent:
             this.holders,
             served - rivals.keys(),
             {**self._claims.problems(), **this.refused},
-            *self._offering.named(this.inventory, this.steps),
+            *self._offering.name_resources(this.inventory, this.steps),
             this.faults,
             rivals,
         )
@@ -277,26 +281,26 @@ class Agent:
     def _look_for_rivals(self, this: Pass) -> Mapping[str, str]:
         if self._rivals is None:
             return {}
-        resources = set(self._offering.named(this.inventory, this.steps)[0].names.values())
+        resources = set(self._offering.name_resources(this.inventory, this.steps)[0].names.values())
         ours = {s.uuid for s in this.inventory.slices()} | self._offering.unlisting.unlisted
         return self._rivals.look(resources, ours, self._objects or ())
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
-        """Tell gpud which GPUs exist, if that is news."""
+        """Send gpud the GPUs that should exist, unless it has exactly these."""
         inventory = self._gpud.inventory()
         if self._objects is None:
             return inventory, {}
         gpus = desired.configuration(inventory)
-        asked = gpus, desired.budget_bytes
-        if configured(inventory) == gpus and self._configured == asked:
+        requested = gpus, desired.budget_bytes
+        if current_configuration(inventory) == gpus and self._configured == requested:
             return inventory, desired.refused
         try:
             self._gpud.configure(gpus, desired.budget_bytes)
         except GpudError as err:
             _log.warning("gpud refused the GPUs: %s", err)
-            everybody = {o.name: (Reason.AGENT_ERROR, err.message) for o in self._objects}
-            return inventory, {**everybody, **desired.refused}
-        self._configured = asked
+            refused = {o.name: (Reason.AGENT_ERROR, err.message) for o in self._objects}
+            return inventory, {**refused, **desired.refused}
+        self._configured = requested
         return self._gpud.inventory(), desired.refused
 
     def _steps(self, gpu: Gpu, this: Pass) -> Steps:
@@ -315,7 +319,7 @@ class Agent:
         return plan_steps(gpu, list(wanted), releasable)
 
     def _take(self, gpu: Gpu, steps: Steps) -> Steps:
-        """Destroy and create; return the steps that are left."""
+        """Destroy and create instances of one GPU; return the steps that are left."""
         gone: set[str] = set()
         made = set()
         problem = steps.problem
@@ -326,8 +330,10 @@ class Agent:
                 self._gpud.create_instance(
                     gpu.uuid, place.profile, place.start, compute_start=place.compute_start
                 )
-                if instance.profile.is_whole:  # one of its UUID may have been destroyed just now
-                    self._kubelet_side.spare(gpu.uuid)
+                if (
+                    instance.profile.is_whole
+                ):  # a whole GPU with this UUID may have been destroyed before
+                    self._kubelet_side.allow(gpu.uuid)
                 made.add(instance)
                 _log.info("created %s on GPU %d", instance, gpu.index)
         except GpudError as err:
@@ -343,12 +349,12 @@ class Agent:
         )
 
     def _destroy(self, gpu: Gpu, mig_slice: MigSlice) -> bool:
-        if not self._kubelet_side.condemn(mig_slice.uuid):
-            return False  # the kubelet has just given it to a pod
+        if not self._kubelet_side.forbid(mig_slice.uuid):
+            return False  # the kubelet has just allocated it to a pod
         try:
             self._gpud.destroy_instance(mig_slice.uuid)
         except AgentError as err:
-            self._kubelet_side.spare(mig_slice.uuid)
+            self._kubelet_side.allow(mig_slice.uuid)
             if isinstance(err, GpudError) and err.code == "in_use":
                 return False
             raise
@@ -356,13 +362,13 @@ class Agent:
         _log.info("destroyed %s on GPU %d", mig_slice.instance, gpu.index)
         return True
 
-    def _tell_sharing(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
+    def _send_sharing(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
         shares = self._offering.shares(inventory, steps)
-        if shares is not None:  # else gpud goes by what it knows
+        if shares is not None:  # otherwise gpud keeps what it has
             self._gpud.set_sharing(shares)
 
     def _without_gpud(self, message: str) -> None:
-        """Take a node whose gpud stays away out of the scheduler's sight."""
+        """Mark the node's slices unhealthy if gpud has been away for too long."""
         if time.monotonic() - self._gpud_seen_at < _GPUD_LOST_S:
             return
         if self._inventory is not None:
@@ -371,16 +377,16 @@ class Agent:
         try:
             self._objects = self._gpu_objects.gpus()
             if self._inventory is not None:
-                desired = sort_out(self._objects, self._default_budget_bytes)
+                desired = sort_objects(self._objects, self._default_budget_bytes)
                 self._claims.offer(self._objects, desired, self._inventory)
             self._reporter.report_failure(self._objects, message)
         except ClusterError as err:
             _log.warning("status not written: %s", err)
 
 
-# Each stage writes what later ones read. Its place is part of the contract: pods that hold a slice
-# are known before it may go, it leaves the kubelet's list before it is destroyed, and what a pod
-# may be given is listed only when gpud can serve it.
+# Each stage writes what later stages read. The order is part of the contract: the pods that hold a
+# slice are known before it may be destroyed, it leaves the kubelet's list before it is destroyed,
+# and a device is listed only when gpud can serve it.
 STAGES: tuple[Callable[[Agent, Pass], None], ...] = (
     Agent._list_pods,
     Agent._read_objects,

@@ -1,8 +1,9 @@
-"""What the node last offered its slices as: a file for the agent that starts without an API server.
+"""The resources that the node last offered, in a file.
 
-The scheduler goes on binding pods to what the kubelet listed. It is read as if a stranger had
-written it: what is not wholly of its form counts as missing, and it names no device. Which slices
-there are gpud says, and a GPU that gpud does not have is as if it were not recorded.
+An agent that starts without an API server reads it, because the scheduler continues to bind pods
+to the resources that the kubelet listed. The file is treated as untrusted input: a file that
+does not match its schema entirely counts as missing, and it names no device. Which slices exist
+is read from gpud; a GPU that gpud does not have is ignored.
 """
 
 import logging
@@ -18,19 +19,19 @@ from gpu_operator.api.v1alpha1.sharing import Shared
 from vgpu_sim.exec import own_files
 
 _MOST_BYTES = 256 << 10
-_RESOURCE = r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$"  # a socket of the kubelet's registry has it
+_RESOURCE = r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$"  # part of a socket's name
 _GpuUuid = Annotated[str, Field(pattern=r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 _log = logging.getLogger(__name__)
 
 
 class _Shared(Shared):
-    """As in a GPU object, where only the operator writes the names."""
+    """A shared resource as in a GPU object, where only the operator writes the names."""
 
     name: str = Field(pattern=_RESOURCE)
     offered_as: str = Field(pattern=_RESOURCE)
 
 
-class _Offered(Model):
+class _Record(Model):
     version: int = Field(default=1, ge=1, le=1)
     node: str
     strategy: Strategy
@@ -42,16 +43,19 @@ class _Offered(Model):
     def _once(self) -> Self:
         for of_gpu in self.sharing.values():
             if len({one.name for one in of_gpu}) < len(of_gpu):
-                raise ValueError("a resource is shared in two ways")
+                raise ValueError("one resource has two sharing configurations")
         return self
 
 
 Sharing = Mapping[str, Sequence[Shared]]
-"""How the resources of each GPU are shared, by its UUID."""
+"""The shared resources of each GPU, by its UUID."""
 
 
 class OfferRecord:
-    """Used by the reconcile thread only, but for ``remove``."""
+    """The file that records the last offer.
+
+    Used by the reconcile thread only, except for ``remove``.
+    """
 
     def __init__(self, path: Path, node: str) -> None:
         self._path = path
@@ -59,18 +63,18 @@ class OfferRecord:
         self._written: object = None
 
     def read(self) -> tuple[Strategy, Sharing] | None:
-        """Return what was offered last; None: nothing is known of it."""
+        """Return the strategy and sharing of the last offer; None if there is no valid record."""
         text = own_files.read(self._path, _MOST_BYTES)
         if text is None:
             return None
         try:
-            found = _Offered.model_validate_json(text, strict=True)
+            found = _Record.model_validate_json(text, strict=True)
         except ValidationError as err:
             first = err.errors(include_url=False, include_input=False)[0]
             _log.warning("%s is not read: %s %s", self._path, first["loc"], first["msg"])
             return None
         if found.node != self._node:
-            _log.warning("%s is not read: it is of another node", self._path)
+            _log.warning("%s is not read: it belongs to another node", self._path)
             return None
         return found.strategy, {
             uuid: tuple(Shared(**dict(one)) for one in of_gpu)
@@ -78,12 +82,15 @@ class OfferRecord:
         }
 
     def write(self, strategy: Strategy, sharing: Sharing) -> None:
-        """Record what is offered now, if that is news; where it cannot be, no older one stays."""
+        """Record the offer's strategy and sharing if they changed.
+
+        If that fails, no older record is left behind.
+        """
         now = strategy, {uuid: tuple(of_gpu) for uuid, of_gpu in sharing.items() if of_gpu}
         if now == self._written:
             return
         shared = {u: tuple(_Shared(**dict(o)) for o in of_gpu) for u, of_gpu in now[1].items()}
-        made = _Offered(node=self._node, strategy=strategy, sharing=shared)
+        made = _Record(node=self._node, strategy=strategy, sharing=shared)
         text = made.model_dump_json(by_alias=True).encode()
         own_files.replace(self._path, text)
         if own_files.read(self._path, _MOST_BYTES) != text:
@@ -92,7 +99,7 @@ class OfferRecord:
         self._written = now
 
     def remove(self) -> None:
-        """Leave nothing on the node."""
+        """Delete the file with the record."""
         self._written = None
         try:
             self._path.unlink(missing_ok=True)

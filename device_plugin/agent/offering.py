@@ -1,7 +1,7 @@
-"""What the node offers to the kubelet: slices by resource, HCA functions, and nothing too early.
+"""The node's offer to the kubelet: slices by resource, and HCA functions.
 
-A device leaves a list only after the scheduler cannot bind pods to it (``unlisting``), whether its
-layout, its name, the node's strategy, its sharing or its pool takes it away.
+A device leaves a list only after the scheduler cannot bind pods to it (``unlisting``), whether
+its layout, its name, the node's strategy, its sharing or its pool changes.
 """
 
 import time
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from device_plugin.agent.cdi_files import CdiFiles
 from device_plugin.agent.claims import ClaimOffer
-from device_plugin.agent.desired import Desired
+from device_plugin.agent.desired_state import Desired
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.leaving.unlisting import Unlisting
@@ -27,18 +27,19 @@ from device_plugin.dp.slices import SliceOffer, left_over
 from device_plugin.inventory.functions import RESOURCE, HcaFunction
 from device_plugin.inventory.model import Inventory, is_given
 from device_plugin.inventory.numa import numa_nodes
-from device_plugin.inventory.resources import Kind, Offered, by_resource, offered
+from device_plugin.inventory.resources import Kind, OfferedResources, assign_resources, by_resource
 from device_plugin.kube.node_status import NodeStatus
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared
 
 
 class Offering:
-    """Used by the reconcile thread only.
+    """Updates the node's offer to the kubelet. Used by the reconcile thread only.
 
-    ``informed``: the API server has reported GPU objects, maybe none. ``in_pool``: the last report
-    had some. ``listed``: the resources of which the last lists had a healthy device. Until it is
-    informed the node offers what ``record`` has, which an agent before this one offered.
+    ``informed`` is true once the API server has reported the node's GPU objects, of which there
+    may be none. ``in_pool`` is true if the last report had some. ``listed`` are the resources
+    whose last lists had a healthy device. Until the node is informed it offers the contents of
+    ``record``, which an earlier agent offered.
     """
 
     def __init__(
@@ -68,15 +69,18 @@ class Offering:
         self._strategy: Strategy
         self._sharing: Sharing
         self._strategy, self._sharing = before or (Strategy.MIXED, {})
-        self._knows_names = before is not None  # else pods were bound to what nothing recorded
-        self._shared: Mapping[str, Shared] = {}  # as reported to gpud last, by UUID
+        self._knows_names = (
+            before is not None
+        )  # otherwise pods were bound to resources that were not recorded
+        self._shared: Mapping[str, Shared] = {}  # as last reported to gpud, by UUID
         self.informed = self.in_pool = False
         self.listed = frozenset[str]()
 
     def desire(self, desired: Desired, in_pool: bool) -> None:
-        """Note how slices are to be named and shared, and whether the node has GPU objects.
+        """Record how slices are to be named and shared, and whether the node has GPU objects.
 
-        GPUs of refused objects stay as they are, and so does a node all of whose objects are.
+        The GPUs of refused objects stay as they are. If all objects of the node are refused, the
+        whole node stays as it is.
         """
         kept = {uuid: how for uuid, how in self._sharing.items() if desired.is_frozen(uuid)}
         self._sharing = kept | desired.sharing
@@ -89,13 +93,16 @@ class Offering:
         """Return whether the API server has reported that the node has no GPU objects."""
         return self.informed and not self.in_pool
 
-    def named(
+    def name_resources(
         self, inventory: Inventory, steps: Mapping[str, Steps]
-    ) -> tuple[Offered, Mapping[str, Kind]]:
-        """Return what slices are offered as, and which ones pods got as something else."""
+    ) -> tuple[OfferedResources, Mapping[str, Kind]]:
+        """Return the resources of all slices, and the other kinds under which pods got some.
+
+        The second result has, by UUID, only slices that pods hold under a former resource.
+        """
         target = self._target(inventory, steps)
-        resources = self._listing.present(target, inventory.unclaimed())
-        given = self._holders.given()
+        resources = self._listing.current_resources(target, inventory.unclaimed_slices())
+        given = self._holders.allocated_kinds()
         return resources, {
             uuid: min(others)
             for uuid, kind in resources.kinds.items()
@@ -105,13 +112,14 @@ class Offering:
     def shares(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> dict[str, tuple[str, int]] | None:
-        """Return kind and number of shares of shared slices, by UUID; None: not known yet.
+        """Return the kind and the number of shares of each shared slice, by the slice's UUID.
 
-        What pods got as something else stays shared, or alone, as they got it.
+        The result is None while these are not known. A slice that pods got under another
+        resource stays as they got it: shared or exclusive.
         """
         if not self.informed:
             return None
-        resources, elsewhere = self.named(inventory, steps)
+        resources, elsewhere = self.name_resources(inventory, steps)
         shared = dict(resources.shared)
         for uuid, kind in elsewhere.items():
             if not kind.is_share:
@@ -122,26 +130,26 @@ class Offering:
         return {uuid: (one.kind.value, one.replicas) for uuid, one in shared.items()}
 
     def advance(self, inventory: Inventory, steps: Mapping[str, Steps]) -> dict[str, Steps]:
-        """Decide which devices leave their lists now; return the steps that say so."""
-        slices, target = inventory.unclaimed(), self._target(inventory, steps)
-        _, elsewhere = self.named(inventory, steps)
+        """Decide which devices leave their lists now; return the steps with that decision."""
+        slices, target = inventory.unclaimed_slices(), self._target(inventory, steps)
+        _, elsewhere = self.name_resources(inventory, steps)
         withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
-        moving = self._listing.moving(target, slices)
+        moving = self._listing.find_leaving(target, slices)
         given = {s.uuid for gpu in inventory.gpus for s in gpu.unclaimed if is_given(gpu, s)}
         leaving: dict[str, str] = {}
         for uuid in withdrawn | moving:
             entry = self._listing.entry(uuid, target)
-            # The scheduler binds nothing to a sick slice, nor does the kubelet write of it.
+            # The scheduler binds no pod to an unhealthy slice, and the kubelet does not count it.
             on_list = entry is not None and uuid in given and uuid not in elsewhere
             leaving[uuid] = entry.resource if on_list and entry is not None else ""
         leaving |= {one.id: RESOURCE for one in self._leaving_functions()}
-        staying = self._listing.staying(target, inventory, withdrawn | elsewhere.keys())
+        staying = self._listing.count_remaining(target, inventory, withdrawn | elsewhere.keys())
         self.unlisting.advance(leaving, staying)
         left = moving & self.unlisting.unlisted
         self._listing.leave(left, target)
         for uuid in left - withdrawn:
             self.unlisting.forget(uuid)
-        renamed = self._listing.changing(target, slices) - withdrawn
+        renamed = self._listing.find_changing(target, slices) - withdrawn
         of_gpus = {gpu.uuid: gpu.unclaimed for gpu in inventory.gpus}
         return {
             gpu: replace(
@@ -153,21 +161,21 @@ class Offering:
         }
 
     def offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
-        """Give the kubelet its lists and write their CDI files.
+        """Update the kubelet's lists and the CDI files of their devices.
 
         Raises:
             OSError: a file or socket on the node could not be written.
         """
-        slices, target = inventory.unclaimed(), self._target(inventory, steps)
-        resources, elsewhere = self.named(inventory, steps)
+        slices, target = inventory.unclaimed_slices(), self._target(inventory, steps)
+        resources, elsewhere = self.name_resources(inventory, steps)
         withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
         gone = withdrawn & self.unlisting.unlisted | elsewhere.keys()
-        gone |= self._listing.hidden(target, slices)
-        leaving = withdrawn | self._listing.moving(target, slices)
+        gone |= self._listing.find_unlisted(target, slices)
+        leaving = withdrawn | self._listing.find_leaving(target, slices)
         prefix = self._settings.resource_prefix
         programs = nvidia.program_mounts(self._libraries_dir) if self._settings.nvidia_smi else ()
         self.cdi.write_slices(inventory, programs)
-        names, kept = resources.names, self._claims.kept()
+        names, kept = resources.names, self._claims.claim_resources()
         over = left_over(resources.shared, self._holders.devices())
         active = by_resource(names, (s for s in slices if s.uuid not in gone))
         former = by_resource(names, (s for s in slices if s.uuid in gone))
@@ -207,22 +215,22 @@ class Offering:
             self._record.write(self._strategy, self._sharing)
 
     def end(self) -> None:
-        """Write no CDI file any more; on a node that has left its pool none stays: no agent comes.
+        """Stop writing CDI files; if the node has left its pool, delete them.
 
-        For any thread. Raises OSError.
+        Any thread may call this. Raises OSError.
         """
         self.cdi.end(remove=self.has_left_pool)
         if self._record is not None and self.has_left_pool:
             self._record.remove()
 
-    def _target(self, inventory: Inventory, steps: Mapping[str, Steps]) -> Offered:
-        """Return what slices are to be offered as."""
+    def _target(self, inventory: Inventory, steps: Mapping[str, Steps]) -> OfferedResources:
+        """Return the target resources of the slices."""
         withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
-        prefix, slices = self._settings.resource_prefix, inventory.unclaimed()
-        return offered(prefix, self._strategy, slices, withdrawn, self._sharing)
+        prefix, slices = self._settings.resource_prefix, inventory.unclaimed_slices()
+        return assign_resources(prefix, self._strategy, slices, withdrawn, self._sharing)
 
     def _leaving_functions(self) -> Sequence[HcaFunction]:
-        """Return the functions of a node that leaves its pool: it has no GPU objects any more."""
+        """Return the HCA functions to withdraw: all of them once the node has left its pool."""
         return self._binder.functions if self.has_left_pool and RESOURCE in self.listed else ()
 
     def _functions(self, inventory: Inventory) -> dict[str, Offer]:

@@ -1,9 +1,10 @@
-"""Slices of ResourceClaims as the agent looks after them: their health, and those nobody wants.
+"""Health of slices made for ResourceClaims, and removal of those whose claims are gone.
 
-A claim's slices are made and taken away by the driver (``dra.preparing``) when the kubelet says so.
-It does not always: it forgets claims with its checkpoint, and calls nobody for a claim that was
-never prepared as a whole. So a slice whose claim is gone from the API server, or has another place
-by now, and which no pod has held for a while, is taken away here, and an event says so.
+The DRA driver (``dra.preparing``) creates and destroys a claim's slices when the kubelet calls
+it. The kubelet does not always call it: it forgets claims when it loses its checkpoint, and does
+not unprepare a claim that was never prepared completely. So a slice whose claim is deleted, or
+allocated elsewhere, and which no pod has held for a while, is destroyed here, and an event
+reports it.
 """
 
 import logging
@@ -25,13 +26,13 @@ from gpu_operator.api import claim_devices as names
 from gpu_operator.api.v1alpha1.base import Reason
 
 UNHELD_S = 30.0  # a slice is made before its pod is listed
-ASK_AGAIN_S = 60.0  # of a claim that is still there
+ASK_AGAIN_S = 60.0  # while the claim still exists
 _PERIOD_S = 5.0
 _log = logging.getLogger(__name__)
 
 
 def healths(inventory: Inventory) -> dict[str, str]:
-    """Return the health of all GPUs and of claims' slices, by their devices' names."""
+    """Return the health of GPUs and of claims' slices, by the names of their DRA devices."""
     found: dict[str, str] = {}
     for gpu in inventory.gpus:
         found[names.Device(gpu.index).name] = gpu.health
@@ -48,7 +49,7 @@ def _device(gpu: Gpu, s: MigSlice) -> str:
 
 
 class Orphans:
-    """A thread of its own: it asks the API server, which may take long."""
+    """Removes orphaned slices in its own thread, because the API server may be slow."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Orphans:
         cdi_dir: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``pool`` is the node's name."""
+        """Initialize; ``pool`` is the node's name."""
         self._pool = pool
         self._gpud = gpud
         self._holders = holders
@@ -69,33 +70,33 @@ class Orphans:
         self._cdi_dir = cdi_dir
         self._clock = clock
         self._idle_since: dict[str, float] = {}
-        self._asked_at: dict[str, float] = {}
+        self._queried_at: dict[str, float] = {}
 
     def run(self) -> Never:
-        """Look now and then, until the process ends."""
+        """Remove orphaned slices periodically, until the process ends."""
         while True:
             try:
                 self.sweep()
             except (AgentError, OSError) as err:
-                _log.warning("slices of claims that are gone: %s", err)
+                _log.warning("cannot remove slices of deleted claims: %s", err)
             time.sleep(_PERIOD_S)
 
     def sweep(self) -> None:
-        """Take away what no claim wants any more.
+        """Destroy the slices, and delete the CDI files, of claims that no longer need them.
 
         Raises:
             AgentError: gpud or the API server did not answer.
             OSError: a CDI file cannot be removed.
         """
         inventory = self._gpud.inventory()
-        view = self._holders.believed()
-        if not view.complete:  # nobody has heard yet who holds what
+        view = self._holders.last_view()
+        if not view.complete:  # the holders are not known yet
             self._idle_since.clear()
             return
         idle: dict[str, tuple[ClaimRef, str, Callable[[], str]]] = {}
-        owners = {claim.owner for s in inventory.claimed() for claim in s.claims}
-        for ref in cdi.written(self._cdi_dir):
-            if CLAIM + ref.uid not in owners:  # it has admin access, or a file is all that is left
+        owners = {claim.owner for s in inventory.claimed_slices() for claim in s.claims}
+        for ref in cdi.list_claims(self._cdi_dir):
+            if CLAIM + ref.uid not in owners:  # a claim with admin access, or only its file is left
                 idle[ref.uid] = ref, "", partial(self._remove_file, ref)
         for gpu in inventory.gpus:
             for s in gpu.claimed:
@@ -114,13 +115,13 @@ class Orphans:
                 self._notices.post_claim(ref, Reason.CLAIM_ORPHANED, message)
 
     def _due(self, idle: Collection[str]) -> list[str]:
-        """Return what has been idle for so long that its claim is to be asked for (again)."""
+        """Return the entries that have been idle for so long that their claim must be read now."""
         now = self._clock()
         self._idle_since = {key: self._idle_since.get(key, now) for key in idle}
-        self._asked_at = {key: at for key, at in self._asked_at.items() if key in idle}
+        self._queried_at = {key: at for key, at in self._queried_at.items() if key in idle}
         long = [key for key, since in self._idle_since.items() if now - since >= UNHELD_S]
-        due = [k for k in long if now - self._asked_at.get(k, float("-inf")) >= ASK_AGAIN_S]
-        self._asked_at |= dict.fromkeys(due, now)
+        due = [k for k in long if now - self._queried_at.get(k, float("-inf")) >= ASK_AGAIN_S]
+        self._queried_at |= dict.fromkeys(due, now)
         return due
 
     def _claim(self, ref: ClaimRef) -> Claim | None:
@@ -139,7 +140,7 @@ class Orphans:
 
 
 def _why_orphaned(claim: Claim | None, ref: ClaimRef, device: str, pool: str) -> str:
-    """Say why a claim does not want a device, or with none any, any more; empty: it does."""
+    """Return why a claim does not need a device (``""``: any device); empty if it does."""
     if claim is None:
         return f"there is no claim {ref} with UID {ref.uid} any more"
     if claim.allocated is None:

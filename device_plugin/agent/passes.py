@@ -1,9 +1,9 @@
-"""What one pass of the reconcile loop has learned so far, and when passes were made."""
+"""The state of one pass of the reconcile loop, and the times of passes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from device_plugin.agent.desired import Desired
+from device_plugin.agent.desired_state import Desired
 from device_plugin.agent.reporting.reporter import Refusals
 from device_plugin.agent.steps import Steps
 from device_plugin.errors import AgentError
@@ -13,7 +13,10 @@ from gpu_operator.api.v1alpha1.gpu import FaultStatus
 
 @dataclass(slots=True)
 class Pulse:
-    """When (time.monotonic) the loop last began a pass, and last finished one without an error."""
+    """When the loop last began a pass, and when it last finished one without an error.
+
+    Both are times of ``time.monotonic``; None: never.
+    """
 
     began: float | None = None
     succeeded: float | None = None
@@ -21,20 +24,23 @@ class Pulse:
 
 @dataclass(slots=True)
 class Pass:
-    """Facts of one pass; each stage reads what stages before it wrote."""
+    """The facts of one pass; each stage reads what earlier stages wrote."""
 
     failures: list[AgentError] = field(default_factory=list)
-    """What failed so that later stages could still run."""
+    """Errors after which later stages could still run."""
     held: Mapping[str, Sequence[HolderPod]] | None = None
-    """Pods by slice UUID as the kubelet reports them now; None if it does not answer."""
+    """The pods that hold each slice, by UUID; None if the kubelet does not answer."""
     desired: Desired = field(default_factory=lambda: Desired(all_frozen=True))
     inventory: Inventory = field(init=False)
-    """What gpud has: read when GPUs are configured, and again when instances were changed."""
+    """The inventory that gpud sent.
+
+    It is read when GPUs are configured, and again when instances were changed.
+    """
     refused: Refusals = field(default_factory=dict)
     steps: dict[str, Steps] = field(default_factory=dict)
-    """By the UUID of a GPU: what is still to be created and destroyed."""
+    """The steps that remain for each GPU, by its UUID."""
     devices: set[str] = field(default_factory=set)
-    """Ids of all devices on the node: slices, and the functions of its HCAs."""
+    """The ids of all devices on the node: of slices, and of the functions of its HCAs."""
     faults: Mapping[str, tuple[FaultStatus, ...]] = field(default_factory=dict)
     holders: Mapping[str, Sequence[HolderPod]] = field(default_factory=dict)
-    """Pods by slice UUID, those included that the kubelet no longer reports but may still run."""
+    """The pods that hold each slice, by UUID, with unlisted pods that may still run."""

@@ -1,4 +1,4 @@
-"""Has the second layer follow the tables, tells how far it does, and whose packets it drops."""
+"""Sends RDMA tables to linkd, reports how far the second layer enforces them, and reports drops."""
 
 import logging
 import time
@@ -16,29 +16,35 @@ from gpu_operator.api.v1alpha1.rdma.tables import SecondLayer
 from rdma import codec
 from rdma.errors import RdmaError
 
-DROPS_S: Final = 5.0  # between two looks at the counters
-_HANGS_S: Final = 10.0  # until a daemon that did not answer in time is asked again
+DROPS_S: Final = 5.0  # between two reads of the counters
+_HANGS_S: Final = 10.0  # before a daemon that timed out is called again
 _MESSAGE_LENGTH: Final = 400
 _log = logging.getLogger(__name__)
 
 
 class Daemon(Protocol):
-    """linkd's socket."""
+    """The socket of linkd, to which requests are sent."""
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Send one request. Raises DaemonError and DaemonUnreachable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How far the second layer enforces the tables; ``message`` is why not all of it."""
+class LayerStatus:
+    """How far the second layer enforces the tables.
+
+    ``message`` is the reason why they are not fully enforced.
+    """
 
     state: SecondLayer = SecondLayer.UNKNOWN
     message: str = ""
 
 
 class LinkCarrier:
-    """Used by the thread that carries tables. Nothing here keeps the engine from its tables."""
+    """Sends the tables to linkd, on the thread that sends them to hcad.
+
+    No failure here delays the engine's tables.
+    """
 
     def __init__(
         self,
@@ -51,51 +57,51 @@ class LinkCarrier:
         self._clock = clock
         self._handed: Tables | None = None
         self._pods: Mapping[str, HolderPod] = {}
-        self._said = ""
-        self._standing = Standing()
+        self._last_message = ""
+        self._status = LayerStatus()
         self._again_at = float("-inf")
         self._looked_at = float("-inf")
         self._counted: dict[tuple[str, bool, str], int] | None = None
 
-    def follow(self, wanted: Tables | None) -> Standing:
-        """Have the rules be those of ``wanted``, and return how far they are."""
+    def follow(self, wanted: Tables | None) -> LayerStatus:
+        """Send the tables to linkd if it lacks them; return how far they are enforced."""
         now = self._clock()
         if now < self._again_at:
-            return self._standing  # it hangs: the engine must not wait each time
+            return self._status  # linkd hangs: the engine must not wait each time
         try:
-            standing = self._follow(wanted)
+            status = self._follow(wanted)
         except (DaemonError, DaemonUnreachable, RdmaError) as err:
             self._handed = None
             if isinstance(err.__cause__, TimeoutError):
                 self._again_at = now + _HANGS_S
-            standing = Standing(SecondLayer.ENGINE_ONLY, str(err)[:_MESSAGE_LENGTH])
+            status = LayerStatus(SecondLayer.ENGINE_ONLY, str(err)[:_MESSAGE_LENGTH])
         except (KeyError, TypeError, ValueError) as err:
-            standing = Standing(SecondLayer.ENGINE_ONLY, f"linkd is of another version: {err!r}")
-        if standing.message != self._said:
-            self._said = standing.message
-            if standing.message:
-                _log.warning("second layer: %s: %s", standing.state.value, standing.message)
+            status = LayerStatus(SecondLayer.ENGINE_ONLY, f"linkd is of another version: {err!r}")
+        if status.message != self._last_message:
+            self._last_message = status.message
+            if status.message:
+                _log.warning("second layer: %s: %s", status.state.value, status.message)
             else:
-                _log.info("second layer: %s", standing.state.value)
-        self._standing = standing
-        return standing
+                _log.info("second layer: %s", status.state.value)
+        self._status = status
+        return status
 
-    def _follow(self, wanted: Tables | None) -> Standing:
-        said = self._linkd.call("state")
-        if wanted is not None and said["able"]:
-            if wanted != self._handed or said["generation"] != wanted.generation:
+    def _follow(self, wanted: Tables | None) -> LayerStatus:
+        state = self._linkd.call("state")
+        if wanted is not None and state["able"]:
+            if wanted != self._handed or state["generation"] != wanted.generation:
                 document = unpack(wanted.encoding, wanted.text)
-                said = self._linkd.call("tables", document=document)
+                state = self._linkd.call("tables", document=document)
                 self._handed = wanted
                 self._pods = _pods(document)
-            self._tell_drops()
-        why = str(said["engine_only"])
+            self._report_drops()
+        why = str(state["engine_only"])
         if why:
-            return Standing(SecondLayer.ENGINE_ONLY, why[:_MESSAGE_LENGTH])
-        return Standing(SecondLayer.ENFORCING)
+            return LayerStatus(SecondLayer.ENGINE_ONLY, why[:_MESSAGE_LENGTH])
+        return LayerStatus(SecondLayer.ENFORCING)
 
-    def _tell_drops(self) -> None:
-        """Put what was dropped since the last time on the pods whose links it befell."""
+    def _report_drops(self) -> None:
+        """Post an event for new drops on the pods whose links dropped packets."""
         now = self._clock()
         if now - self._looked_at < DROPS_S:
             return
@@ -106,7 +112,7 @@ class LinkCarrier:
             for reason, count in link["dropped"].items():
                 key = str(link["link"]), bool(link["leaving"]), str(reason)
                 counted[key] = int(count)
-                # What was counted before this agent was there, another has told.
+                # Drops before this agent started were reported by its predecessor.
                 known = self._counted.get(key, 0) if self._counted is not None else int(count)
                 if (new := int(count) - known) > 0:
                     _log.info("dropped=%d link=%s leaving=%s reason=%s", new, *key)
@@ -116,7 +122,10 @@ class LinkCarrier:
 
 
 def describe(leaving: bool, reason: str) -> str:
-    """Return a drop in one sentence; counts are left out, so that equal ones are one event."""
+    """Describe a dropped packet in one sentence.
+
+    The sentence has no counts, so that Kubernetes merges equal events.
+    """
     whose = "this pod sent" if leaving else "were for this pod"
     what = {
         "spoofed": "from an address that is not the pod's" if leaving else "for another address",
@@ -132,7 +141,7 @@ def describe(leaving: bool, reason: str) -> str:
 
 
 def _pods(document: str) -> Mapping[str, HolderPod]:
-    """Return the pods of this node by address."""
+    """Return the pods of this node by their addresses, as the tables in ``document`` have them."""
     return {
         address: HolderPod(pod.name.partition("/")[0], pod.name.partition("/")[2], pod.uid)
         for pod in codec.decode(document).pods

@@ -1,4 +1,4 @@
-"""The pure decision: from a GPU's slices and its desired instances to what may be done now."""
+"""Plans, for one GPU, the steps from its existing slices towards its desired instances. Pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from mig.spec import Place
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What to do about one GPU.
+    """The steps for one GPU towards its desired instances.
 
-    ``withdraw`` are slices that are not desired any more, of which ``listed`` are still on the
+    ``withdraw`` are slices that are no longer desired, of which ``listed`` are still on the
     kubelet's list; they are destroyed (``destroy``) when they have left it and have no holder.
-    ``create`` has only instances whose place is
-    free. ``claimed`` are slices of ResourceClaims where desired ones should be: they stay until
-    their claims are released. ``renamed`` are slices that are to be offered as something else, and
-    are still on a list by their former name, or on none yet. ``problem`` says why the desired state
-    cannot be reached, if so.
+    ``create`` has only instances whose place is free. ``claimed`` are slices of ResourceClaims
+    at places of desired instances: they stay until their claims are released. ``renamed`` are
+    slices that are to be offered under another resource, and are still listed under the former
+    one, or not listed yet. ``problem`` is the reason why the desired state cannot be reached, or
+    empty.
     """
 
     withdraw: tuple[MigSlice, ...] = ()
@@ -32,13 +32,13 @@ class Steps:
 
     @property
     def settled(self) -> bool:
-        """Return whether the GPU is as desired."""
+        """Return whether the GPU has its desired instances, and nothing is left to do."""
         open_ = self.withdraw or self.create or self.claimed or self.renamed
         return not (open_ or self.problem)
 
 
 def plan_steps(gpu: Gpu, desired: Collection[Place], releasable: Collection[str]) -> Steps:
-    """Decide for one GPU. ``releasable`` are UUIDs of slices that may be destroyed right now."""
+    """Plan the steps for one GPU. ``releasable`` are UUIDs of slices that may be destroyed now."""
     try:
         wanted = [gpu.board.instance(*place) for place in desired]
         planner.check(gpu.board, wanted)
@@ -57,7 +57,7 @@ def plan_steps(gpu: Gpu, desired: Collection[Place], releasable: Collection[str]
 
 
 def _in_the_way(gpu: Gpu, wanted: Sequence[geometry.Instance]) -> tuple[MigSlice, ...]:
-    """Return slices of claims beside which not all that is wanted can exist."""
+    """Return the slices of claims that prevent the wanted instances from existing."""
     claimed = gpu.claimed
     if not planner.violations(gpu.board, [*wanted, *(s.instance for s in claimed)]):
         return ()
@@ -66,4 +66,4 @@ def _in_the_way(gpu: Gpu, wanted: Sequence[geometry.Instance]) -> tuple[MigSlice
         for s in claimed
         if any(planner.violations(gpu.board, [one, s.instance]) for one in wanted)
     )
-    return overlapping or claimed  # each fits beside each, and all are too many
+    return overlapping or claimed  # each pair fits together, but not all of them

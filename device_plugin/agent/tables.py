@@ -1,8 +1,8 @@
-"""Carries tables of RDMA policies to hcad, and says in their status what it enforces.
+"""Sends the tables of RDMA policies to hcad, and reports in their status what hcad enforces.
 
-An acknowledgement is hcad's answer: the engine has switched, and whom the tables deny is revoked.
-hcad that has been restarted knows nothing and lets nobody in; it gets the tables before anything
-else. When the API server is away the last tables stay in force.
+hcad's answer is the acknowledgement: its engine has switched to the tables and has revoked the
+queue pairs that they deny. A restarted hcad has no tables and admits no connection; the tables
+are sent to it before anything else. While the API server is away the last tables stay in force.
 """
 
 import datetime
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Never, Protocol
 
 from device_plugin.agent.reporting.notices import Notices
-from device_plugin.agent.second_layer import LinkCarrier, Standing
+from device_plugin.agent.second_layer import LayerStatus, LinkCarrier
 from device_plugin.errors import ClusterError, DaemonError, DaemonUnreachable
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.tables import Tables, TablesKube
@@ -22,23 +22,26 @@ from gpu_operator.api.v1alpha1.rdma.packing import unpack
 from gpu_operator.api.v1alpha1.rdma.tables import HcadState, RDMANodeTablesStatus
 from rdma.errors import TablesError
 
-TICK_S = 1.0  # between two questions to hcad: is it there, and whom has it denied?
-HEARTBEAT_S = 4.0  # two may be lost before the operator calls the node silent
+TICK_S = 1.0  # between two calls to hcad, which check that it answers and read its denials
+HEARTBEAT_S = 4.0  # two may be lost before the operator reports the node as silent
 _RETRY_S = 0.2
-_TOLD_S = 60.0  # a denial that goes on is told again after this
-_MAX_TOLD = 4096
+_REPORT_AGAIN_S = 60.0  # a denial that continues is reported again after this
+_MAX_REPORTED = 4096
 _log = logging.getLogger(__name__)
 
 
 class Daemon(Protocol):
-    """hcad's administration socket."""
+    """The administration socket of hcad, to which requests are sent."""
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Send one request. Raises DaemonError and DaemonUnreachable."""
 
 
 class TableCarrier:
-    """``follow``, ``run`` and ``beat`` are threads; what they share is replaced, never changed."""
+    """Sends tables to hcad, and writes their status and this node's heartbeat.
+
+    Three threads run ``follow``, ``run`` and ``beat``; shared values are only replaced.
+    """
 
     def __init__(
         self,
@@ -59,11 +62,11 @@ class TableCarrier:
         self._handed: Tables | None = None
         self._written: tuple[str, RDMANodeTablesStatus] | None = None
         self._alive_at = float("-inf")
-        self._told: dict[tuple[str, ...], float] = {}
+        self._reported: dict[tuple[str, ...], float] = {}
 
     @property
     def is_alive(self) -> bool:
-        """Return whether hcad has answered just now."""
+        """Return whether hcad has answered recently."""
         return self._clock() - self._alive_at < HEARTBEAT_S
 
     def follow(self) -> Never:
@@ -78,19 +81,23 @@ class TableCarrier:
             time.sleep(_RETRY_S)
 
     def take(self, tables: Tables | None) -> None:
-        """Want other tables; those of an object that was deleted stay in force."""
+        """Set the tables to enforce.
+
+        None means that the object with the tables was deleted; the previous tables stay in
+        force.
+        """
         if tables is not None and tables != self._wanted:
             self._wanted = tables
             self._wake.set()
 
     def run(self) -> Never:
-        """Hand tables over as they come, and look every second whether hcad is there."""
+        """Send new tables to hcad at once, and check every second that hcad answers."""
         while True:
             self._wake.wait(TICK_S if self.attempt() else _RETRY_S)
             self._wake.clear()
 
     def attempt(self) -> bool:
-        """Make one pass; return whether nothing is left to do."""
+        """Make one pass: send tables and report their status; return whether all work is done."""
         wanted = self._wanted
         try:
             status = self._hand_over(wanted)
@@ -98,16 +105,17 @@ class TableCarrier:
         except DaemonUnreachable as err:
             status = RDMANodeTablesStatus(hcad=HcadState.UNREACHABLE, message=str(err)[:400])
             self._handed = None
-        # After the engine: who is denied learns it from the engine, and not by silence.
-        standing = self._links.follow(wanted) if self._links is not None else Standing()
+        # After the engine: it reports a denial to the peers, while a dropped packet only causes a
+        # timeout.
+        layer = self._links.follow(wanted) if self._links is not None else LayerStatus()
         if wanted is None:
             return True
-        second = {"second_layer": standing.state, "second_layer_message": standing.message}
+        second = {"second_layer": layer.state, "second_layer_message": layer.message}
         status = status.model_copy(update=second)
-        return self._say(wanted, status) and status.hcad is HcadState.ENFORCING
+        return self._write_status(wanted, status) and status.hcad is HcadState.ENFORCING
 
     def beat(self) -> Never:
-        """Give signs of life, as long as hcad does."""
+        """Renew the heartbeat for as long as hcad answers."""
         while True:
             began, wanted = self._clock(), self._wanted
             if wanted is not None and self.is_alive:
@@ -118,11 +126,14 @@ class TableCarrier:
             time.sleep(max(0.0, began + HEARTBEAT_S - self._clock()))
 
     def _hand_over(self, wanted: Tables | None) -> RDMANodeTablesStatus:
-        """Make hcad enforce what is wanted; return what it enforces. Raises DaemonUnreachable."""
+        """Make hcad enforce the wanted tables; return the status of what hcad enforces.
+
+        Raises DaemonUnreachable.
+        """
         in_force: int | None = None
         try:
-            said = self._hcad.call("policy-generation")
-            in_force, path_mtu = said.get("generation"), said.get("path_mtu")
+            policy = self._hcad.call("policy-generation")
+            in_force, path_mtu = policy.get("generation"), policy.get("path_mtu")
             if wanted is not None and (wanted != self._handed or in_force != wanted.generation):
                 reply = self._hcad.call("tables", document=unpack(wanted.encoding, wanted.text))
                 self._handed = wanted
@@ -135,7 +146,7 @@ class TableCarrier:
                     reply.get("revoked"),
                     reply.get("narrowed"),
                 )
-            self._tell_denials()
+            self._report_denials()
         except (DaemonError, TablesError) as err:
             _log.warning("%s", err)
             self._handed = None
@@ -144,8 +155,8 @@ class TableCarrier:
             )
         return self._enforced.model_copy(update={"path_mtu": path_mtu})
 
-    def _say(self, tables: Tables, status: RDMANodeTablesStatus) -> bool:
-        """Write the status if it is news; return whether it is there."""
+    def _write_status(self, tables: Tables, status: RDMANodeTablesStatus) -> bool:
+        """Write the status if it changed; return whether the object has it."""
         if self._written == (tables.uid, status):
             return True
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -157,8 +168,8 @@ class TableCarrier:
         self._written = (tables.uid, status) if there else None
         return there
 
-    def _tell_denials(self) -> None:
-        """Put what hcad has denied since the last time on the pods that it befell."""
+    def _report_denials(self) -> None:
+        """Post an event for each new denial on the pod whose function hcad denied."""
         denials = self._hcad.call("denials")["denials"]
         if not denials:
             return
@@ -169,19 +180,22 @@ class TableCarrier:
             if held is None or not held["pod_uid"]:
                 continue
             kind = (held["pod_uid"], denial["verb"], denial["source"], denial["destination"])
-            if now - self._told.get(kind, float("-inf")) < _TOLD_S:
+            if now - self._reported.get(kind, float("-inf")) < _REPORT_AGAIN_S:
                 continue
-            self._told.pop(kind, None)
-            self._told[kind] = now
-            if len(self._told) > _MAX_TOLD:
-                del self._told[next(iter(self._told))]
+            self._reported.pop(kind, None)
+            self._reported[kind] = now
+            if len(self._reported) > _MAX_REPORTED:
+                del self._reported[next(iter(self._reported))]
             namespace, _, name = held["pod"].partition("/")
             pod = HolderPod(namespace, name, held["pod_uid"])
             self._notices.post(pod, Reason.RDMA_DENIED, describe(denial))
 
 
 def describe(denial: dict[str, Any]) -> str:
-    """Return a denial in one sentence; counts are left out, so that equal ones are one event."""
+    """Describe a denied packet or connection in one sentence.
+
+    The sentence has no counts, so that Kubernetes merges equal events.
+    """
     source, destination = (
         f"{denial[f'{end}_pod']} ({denial[end]})" if denial[f"{end}_pod"] else denial[end]
         for end in ("source", "destination")

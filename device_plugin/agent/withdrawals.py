@@ -1,6 +1,6 @@
-"""Tells pods, once for each change, that a slice they hold has to go. Used by the reconcile thread.
+"""Notifies pods that a slice they hold is withdrawn, once per change. For the reconcile thread.
 
-Their layout says so too, but a pod's owner looks at the pod.
+The layout's status shows this, too, but a pod's owner looks at the pod.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,21 +15,24 @@ Held = tuple[MigSlice, HolderPod]
 
 
 class Withdrawals:
-    """Remembers who has been told. A slice that is offered again and withdrawn again is news."""
+    """Remembers which pods were notified of a withdrawn slice.
+
+    If a slice is offered again and then withdrawn again, its pods are notified again.
+    """
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
-        self._told: set[tuple[str, str]] = set()  # slice and pod
+        self._reported: set[tuple[str, str]] = set()  # slice and pod
 
-    def tell(
+    def notify(
         self,
         inventory: Inventory,
         steps: Mapping[str, Steps],
         holders: Mapping[str, Sequence[HolderPod]],
         specs: Mapping[str, GPUSpec],
     ) -> None:
-        """Post an event on each pod that holds a withdrawn slice and has not heard of it."""
-        told = set()
+        """Post an event on each pod that holds a withdrawn slice and has not been notified."""
+        notified = set()
         for gpu in inventory.gpus:
             why = _why(specs.get(gpu.uuid))
             for mig_slice, pod in _held(steps.get(gpu.uuid, Steps()), holders):
@@ -41,9 +44,9 @@ class Withdrawals:
                     f"{place} has to go: {why};"
                     " this pod keeps it until it ends, no other pod gets it"
                 )
-                if key in self._told or self._post(pod, message):
-                    told.add(key)
-        self._told = told
+                if key in self._reported or self._post(pod, message):
+                    notified.add(key)
+        self._reported = notified
 
     def _post(self, pod: HolderPod, message: str) -> bool:
         return self._notices.post(pod, Reason.SLICE_WITHDRAWN, message)
@@ -52,7 +55,7 @@ class Withdrawals:
 def _held(steps: Steps, holders: Mapping[str, Sequence[HolderPod]]) -> Iterator[Held]:
     for mig_slice in steps.withdraw:
         for pod in holders.get(mig_slice.uuid, ()):
-            if pod.uid:  # else it might be another pod of that name by now
+            if pod.uid:  # without a UID it might be another pod of that name by now
                 yield mig_slice, pod
 
 
@@ -60,5 +63,5 @@ def _why(spec: GPUSpec | None) -> str:
     if spec is None:
         return "the GPU leaves the node"
     if spec.layout is None:
-        return "no layout asks for it any more"
-    return f"MIGLayout {spec.layout} asks for others"
+        return "no layout requests it any more"
+    return f"MIGLayout {spec.layout} requests others"

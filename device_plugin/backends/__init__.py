@@ -1,1 +1,1 @@
-"""The agent's only door to the devices: gpud's administration socket."""
+"""Clients of the daemons' administration sockets: gpud, hcad and linkd."""

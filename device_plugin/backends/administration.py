@@ -1,4 +1,7 @@
-"""A client of a daemon's administration socket (docs/gpud-admin.md): one JSON object a line."""
+"""A client of a daemon's administration socket (docs/gpud-admin.md).
+
+Requests and answers are one JSON object in each line.
+"""
 
 import json
 import select
@@ -15,7 +18,7 @@ SUBSCRIBED = "subscribed"
 
 
 class Administration:
-    """Requests to a daemon; one connection, made when needed, one at a time (``_lock``)."""
+    """Sends requests to a daemon on one connection, one at a time (``_lock``)."""
 
     daemon: ClassVar[str]
     refused: ClassVar[type[DaemonError]]
@@ -30,11 +33,11 @@ class Administration:
         self._next_id = 0
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send one request and return its result.
+        """Send one request to the daemon and return the result.
 
         Raises:
-            DaemonError: the daemon refused it.
-            DaemonUnreachable: the daemon is not there; the next call connects again.
+            DaemonError: the daemon refused the request.
+            DaemonUnreachable: there is no connection to the daemon; the next call connects again.
         """
         with self._lock:
             self._next_id += 1
@@ -50,12 +53,12 @@ class Administration:
         return result
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield the daemon's events on a connection of their own until it is lost.
+        """Yield the daemon's events, on a separate connection, until the connection is lost.
 
-        The first one, ``subscribed``, is ours: from then on nothing is missed.
+        The first event, ``subscribed``, comes from this method: no event after it is missed.
 
         Raises:
-            DaemonUnreachable: the daemon is not there, or went away.
+            DaemonUnreachable: there is no connection to the daemon, or it was lost.
         """
         try:
             with self._connect() as connection:
@@ -96,13 +99,15 @@ class Administration:
         return connection
 
     def close(self) -> None:
-        """Hang up; the next request connects again."""
+        """Close the connection; the next request connects again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 def _hung_up(connection: socket.socket) -> bool:
-    poller = select.poll()  # select() knows 1,024 descriptors
+    poller = select.poll()  # select() supports only 1,024 descriptors
     poller.register(connection, select.POLLIN)
-    return bool(poller.poll(0))  # nothing is under way: what can be read is the end
+    return bool(
+        poller.poll(0)
+    )  # no request is in progress, so only the end of the stream can arrive

@@ -1,4 +1,4 @@
-"""What the agent asks of gpud (docs/gpud-admin.md)."""
+"""The agent's requests to gpud (docs/gpud-admin.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,17 +12,20 @@ from vgpu_sim.hal.management.documents import DocumentError
 
 
 class Gpud(Administration):
-    """gpud, by its administration socket. Every method raises GpudError and GpudUnreachable."""
+    """A client of gpud's administration socket.
+
+    Every method raises GpudError and GpudUnreachable.
+    """
 
     daemon = "gpud"
     refused = GpudError
     unreachable = GpudUnreachable
 
     def inventory(self) -> model.Inventory:
-        """Return a snapshot of all GPUs and slices.
+        """Return a snapshot of all GPUs and slices of gpud.
 
         Raises:
-            GpudError: also when it is not one that this agent understands.
+            GpudError: gpud refused the request, or this agent cannot read the inventory.
         """
         document = self.call("inventory")
         try:
@@ -31,7 +34,7 @@ class Gpud(Administration):
             raise GpudError("mismatch", f"inventory of another version: {err}") from err
 
     def configure(self, gpus: Sequence[Mapping[str, Any]], budget_bytes: int = 0) -> None:
-        """Make exactly these GPUs exist (``uuid``, ``index``, ``board`` each)."""
+        """Make exactly these GPUs exist; each entry has ``uuid``, ``index`` and ``board``."""
         self.call("configure", gpus=list(gpus), budget_bytes=budget_bytes)
 
     def create_instance(
@@ -44,11 +47,13 @@ class Gpud(Administration):
         compute_start: int | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        """Create a MIG device at its place; ``conflict`` where another one is in the way.
+        """Create a MIG device at its place. Raises GpudError ``conflict`` if one overlaps it.
 
-        ``compute_start`` is the place of what is narrower than its GPU instance, which comes with
-        its first. ``owner`` is what it is made for: empty, or ``claim:UID`` with the claim's
-        "namespace/name"; with ``memory_bytes`` it gets a share, also of what claims share already.
+        For a device narrower than its GPU instance, ``compute_start`` is its place in the GPU
+        instance; the first such device creates the GPU instance. ``owner`` is empty, or
+        ``claim:UID`` with the claim's "namespace/name" as ``owner_name``. With ``memory_bytes``
+        the claim gets a share of the slice's memory, also of a slice that other claims share
+        already.
         """
         more: dict[str, str | int] = {"owner": owner, "owner_name": owner_name} if owner else {}
         if compute_start is not None:
@@ -58,14 +63,18 @@ class Gpud(Administration):
         self.call("create_instance", gpu_uuid=gpu_uuid, profile=profile, start=start, **more)
 
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None:
-        """Destroy a MIG instance, or ``owner``'s share of it; ``conflict`` if it is another's.
+        """Destroy a MIG instance or, with ``owner``, that owner's share of it.
 
-        ``in_use`` while it has contexts, which ``evict`` ends first.
+        Raises GpudError: ``conflict`` if the instance has another owner, ``in_use`` while it has
+        contexts, unless ``evict`` ends them first.
         """
         self.call("destroy_instance", uuid=uuid, owner=owner, evict=evict)
 
     def set_sharing(self, shares: Mapping[str, tuple[str, int]]) -> None:
-        """Say how slices are shared, by UUID: kind and replicas; all others are not."""
+        """Set the kind and number of shares of each shared slice, by UUID.
+
+        All other slices are not shared.
+        """
         self.call(
             "set_sharing",
             shares={
@@ -77,7 +86,7 @@ class Gpud(Administration):
     def inject_fault(
         self,
         *,
-        id: str,  # noqa: A002 - gpud's word
+        id: str,  # noqa: A002 - gpud's name
         gpu_uuid: str,
         instance: str,
         kind: str,
@@ -85,7 +94,10 @@ class Gpud(Administration):
         count: int,
         duration_ms: int,
     ) -> None:
-        """Make something fail; what was done once by its id is not done again."""
+        """Inject a fault into a GPU or an instance.
+
+        A momentary fault is not repeated if its id was injected before.
+        """
         self.call(
             "inject_fault",
             id=id,
@@ -98,11 +110,14 @@ class Gpud(Administration):
         )
 
     def clear_faults(self, gpu_uuid: str, fault_id: str) -> None:
-        """End a fault that lasts; ``not_found`` when it has ended."""
+        """End a lasting fault. Raises GpudError ``not_found`` if the fault has already ended."""
         self.call("clear_faults", gpu_uuid=gpu_uuid, id=fault_id)
 
     def set_holders(self, holders: Mapping[str, Sequence[model.HolderPod]], complete: bool) -> None:
-        """Say which pods may use which slice; ``complete``: what is not named has no holder."""
+        """Set which pods may use which slice.
+
+        With ``complete``, a slice that is absent has no holder.
+        """
         self.call(
             "set_holders",
             holders={uuid: _holders(pods) for uuid, pods in holders.items()},
@@ -111,7 +126,10 @@ class Gpud(Administration):
 
 
 def _holders(pods: Sequence[model.HolderPod]) -> list[dict[str, Any]]:
-    """Return each pod once, with all claims by which it has the slice: the request is bounded."""
+    """Return each pod once, with all claims by which it has the slice.
+
+    The size of the request then depends on the number of pods only.
+    """
     found: dict[model.HolderPod, dict[str, Any]] = {}
     for pod in pods:
         row = {

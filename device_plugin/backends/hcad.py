@@ -1,4 +1,4 @@
-"""What the agent asks of hcad: which functions there are, and whose they are."""
+"""The agent's requests to hcad: its functions, and the pods that they are bound to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from device_plugin.inventory.model import HolderPod
 
 @dataclass(frozen=True, slots=True)
 class FunctionState:
-    """A function as hcad has it; ``pod_uid`` is empty while no pod has it."""
+    """A function as hcad reports it; ``pod_uid`` is empty if no pod has the function."""
 
     name: str
     pod_uid: str
@@ -19,14 +19,17 @@ class FunctionState:
 
 
 class Hcad(Administration):
-    """hcad, by its administration socket. Every method raises HcadError and HcadUnreachable."""
+    """A client of hcad's administration socket.
+
+    Every method raises HcadError and HcadUnreachable.
+    """
 
     daemon = "hcad"
     refused = HcadError
     unreachable = HcadUnreachable
 
     def functions(self) -> dict[str, FunctionState]:
-        """Return all functions by name."""
+        """Return the state of all functions, by name."""
         try:
             return {
                 one["function"]: FunctionState(
@@ -38,11 +41,14 @@ class Hcad(Administration):
             raise HcadError("mismatch", f"status of another version: {err!r}") from err
 
     def add(self, name: str, rate_gbps: int) -> None:
-        """Make a function exist that nobody has."""
+        """Create a function that is not bound to a pod yet."""
         self.call("function-add", function=name, rate_gbps=rate_gbps)
 
     def bind(self, name: str, pod: HolderPod, addresses: Sequence[str], refused: str) -> None:
-        """Give a function to a pod with these addresses, or say why that pod may not use it."""
+        """Bind a function to a pod with these addresses.
+
+        ``refused`` is the reason why the pod may not use the function; empty if it may.
+        """
         self.call(
             "function-bind",
             function=name,
@@ -53,5 +59,5 @@ class Hcad(Administration):
         )
 
     def release(self, name: str) -> None:
-        """Take a function back; its queue pairs are gone when this returns."""
+        """Release a function from its pod; its queue pairs are gone when this returns."""
         self.call("function-release", function=name)

@@ -1,11 +1,11 @@
-"""What the agent asks of linkd, which has the second layer: rules on the pods' links."""
+"""The agent's requests to linkd, which installs the second layer's rules on the pods' links."""
 
 from device_plugin.backends.administration import Administration
 from device_plugin.errors import LinkdError, LinkdUnreachable
 
 
 class Linkd(Administration):
-    """linkd, by its socket. Every method raises LinkdError and LinkdUnreachable."""
+    """A client of linkd's socket. Every method raises LinkdError and LinkdUnreachable."""
 
     daemon = "linkd"
     refused = LinkdError

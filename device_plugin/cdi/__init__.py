@@ -1,1 +1,1 @@
-"""Container Device Interface: how a slice and the client library get into a container."""
+"""Container Device Interface: mounts a slice and the client libraries into a container."""

@@ -1,7 +1,7 @@
-"""What containers get with a ResourceClaim: a CDI file for each claim that is prepared.
+"""A CDI file for each prepared ResourceClaim: the mounts that its containers get.
 
-A device of it is named after the claim and the slice's UUID, so that the kubelet's pod resources,
-which list the names, tell which pod has which slice, and no two files name the same device.
+Each device is named after the claim and the slice's UUID. So no two files name the same device,
+and the kubelet's pod resources, which list these names, show which pod has which slice.
 """
 
 import json
@@ -31,15 +31,15 @@ def write(
     libraries_dir: str,
     programs: Iterable[Mount] = (),
 ) -> None:
-    """Write a claim's file; without a slice there is none. Raises OSError."""
+    """Write a claim's CDI file; without slices, write none. Raises OSError."""
     devices = {device_name(claim.uid, s.uuid): (spec.slice_mount(s),) for s in slices}
     document = spec.document(KIND, (*spec.library_mounts(libraries_dir), *programs), devices)
     document["annotations"] = {KIND: str(claim)}
     writer.write(directory, document, file_name(claim.uid))
 
 
-def written(directory: Path) -> Iterator[ClaimRef]:
-    """Yield the claims that have a file; one that cannot be read is nobody's."""
+def list_claims(directory: Path) -> Iterator[ClaimRef]:
+    """Yield the claims that have a CDI file; skip files that cannot be read."""
     for path in directory.glob(file_name("*")):
         uid = path.name.removeprefix(_PREFIX).removesuffix(".json")
         try:
@@ -52,15 +52,15 @@ def written(directory: Path) -> Iterator[ClaimRef]:
 
 
 def remove(directory: Path, claim_uid: str) -> None:
-    """Remove a claim's file if there is one. Raises OSError."""
+    """Remove a claim's CDI file if there is one. Raises OSError."""
     (directory / file_name(claim_uid)).unlink(missing_ok=True)
 
 
 def refresh(directory: Path, libraries_dir: str, programs: Iterable[Mount] = ()) -> None:
-    """Have all claims' files name the libraries of this build: those of another may be removed.
+    """Rewrite the CDI files of all claims to mount the libraries of this build.
 
     Raises:
-        OSError: one cannot be written.
+        OSError: a file cannot be written.
     """
     edits = spec.document(KIND, (*spec.library_mounts(libraries_dir), *programs), {})
     for path in sorted(directory.glob(file_name("*"))):
@@ -68,5 +68,9 @@ def refresh(directory: Path, libraries_dir: str, programs: Iterable[Mount] = ())
             document: Any = json.loads(path.read_text(encoding="utf-8"))
             document["containerEdits"] = edits["containerEdits"]
             writer.write(directory, document, path.name)
-        except (ValueError, KeyError, TypeError) as err:  # not ours, or cut short by a crash
-            _log.warning("%s is no CDI file of a claim: %s", path, err)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as err:  # not a claim's file, or incomplete after a crash
+            _log.warning("%s is not a CDI file of a claim: %s", path, err)

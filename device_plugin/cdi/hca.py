@@ -1,7 +1,7 @@
-"""What a container gets with an HCA function: its socket's folder, libraries, tools' files.
+"""Mounts of an HCA function: its socket's folder, client libraries, and files that tools read.
 
-All of /sys/class is replaced by links that mean the same, as nothing can be made in sysfs
-(docs/adr/0039-hca-functions-in-pods.md).
+One mount replaces all of /sys/class by equivalent links and the function's own entries, because
+sysfs allows no new entries (ADR 39).
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ FILE_NAME = "tessera-rdma.json"
 
 
 def function_mounts(function: HcaFunction) -> tuple[Mount, ...]:
-    """Return the mounts of one function; the first is the capability to use it."""
+    """Return the mounts of one function; the first mount gives the container access to it."""
     return (
         Mount(function.socket_dir, CONTAINER_FUNCTION_DIR),
         Mount(function.classes_dir, "/sys/class"),

@@ -1,9 +1,10 @@
-"""What NVIDIA's container toolkit gives containers, under its names, where Tessera has the same.
+"""CDI devices under the names of NVIDIA's container toolkit.
 
-The kind ``nvidia.com/gpu`` has the names that ``nvidia-ctk cdi generate`` makes: a whole GPU by its
-index, a MIG device by "GPU:index", each by UUID, and ``all``. They lead to the same mounts as the
-names that the node agent gives the kubelet, and open nothing by themselves: gpud serves a slice to
-the pod that the kubelet lists for it, whoever has its socket (docs/adr/0056-nvidia-smi.md).
+The kind ``nvidia.com/gpu`` has the names that ``nvidia-ctk cdi generate`` makes: a whole GPU by
+its index, a MIG device by "GPU:index", each by UUID, and ``all``. They lead to the same mounts
+as the names that the node agent gives the kubelet, and grant nothing by themselves: gpud serves
+a slice only to the pod that the kubelet lists for it, even if another pod has the slice's socket
+(ADR 56).
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from device_plugin.inventory.model import Gpu, MigSlice
 from mig.geometry.naming import WHOLE
 
 KIND = "nvidia.com/gpu"
-PREFIX = "nvidia.com"  # the resource prefix with which these names are wanted
+PREFIX = "nvidia.com"  # the resource prefix that enables these names
 FILE_NAME = "tessera-nvidia.json"
 ALL = "all"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
@@ -33,7 +34,7 @@ def program_mounts(libraries_dir: str) -> tuple[Mount, ...]:
 
 
 def environment(slices: Iterable[MigSlice]) -> dict[str, str]:
-    """Return the variables that the toolkit would set; they say what is there, and open nothing."""
+    """Return the environment variables that the toolkit would set; they grant nothing."""
     return {VISIBLE_DEVICES: ",".join(s.uuid for s in slices)}
 
 
@@ -56,22 +57,22 @@ def _names(gpu: Gpu) -> Iterable[tuple[str, MigSlice]]:
         whole = one.instance.profile.name == WHOLE
         name = f"{gpu.index}" if whole else f"{gpu.index}:{migs}"
         migs += not whole
-        if not one.claims:  # a claim's is named in the claim's own file
+        if not one.claims:  # a claim's slice is named in the claim's own file
             yield name, one
 
 
 def is_taken(directory: Path) -> bool:
     """Return whether another file of a CDI directory defines the kind ``nvidia.com/gpu``.
 
-    A device that two files of one directory define can be resolved by nobody; the node's real GPUs
-    come first. A file that cannot be read or is no CDI defines nothing that counts.
+    A device that two files of one directory define cannot be resolved, so the node's real GPUs
+    take precedence. A file that cannot be read or is not CDI is ignored.
     """
     for path in directory.glob("*"):
         if path.name == FILE_NAME or path.suffix not in {".json", ".yaml", ".yml"}:
             continue
         try:
             text = path.read_text(encoding="utf-8")
-            document = yaml.safe_load(text) if KIND in text else None  # they are long
+            document = yaml.safe_load(text) if KIND in text else None  # parsing a long file is slow
         except (OSError, UnicodeDecodeError, yaml.YAMLError):
             continue
         if isinstance(document, dict) and document.get("kind") == KIND:

@@ -1,9 +1,9 @@
-"""What a container gets with a slice: the slice's directory and the client libraries.
+"""Mounts of a slice: the slice's directory and the client libraries.
 
-They are mounted where loaders look without being told (docs/adr/0006-library-delivery.md);
-nothing is set in the environment but, with NVIDIA's names, what tells which slices there are
-(``nvidia``), and no program needs that. The slice's *directory* is mounted, read-only, so that a
-new gpud's socket appears in running containers.
+The libraries are mounted where loaders search by default (ADR 6). The slice's *directory* is
+mounted, read-only, so that a new gpud's socket appears in running containers. No environment
+variable is set except, with NVIDIA's names, those that list the slices (``nvidia``), which no
+program needs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,14 @@ LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/li
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A read-only bind mount."""
+    """A read-only bind mount of a file or directory of the node into a container."""
 
     host_path: str
     container_path: str
 
 
 def slice_mount(mig_slice: MigSlice) -> Mount:
-    """Return the mount that is the capability to use a slice."""
+    """Return the mount through which a container can use a slice."""
     return Mount(mig_slice.socket_dir, f"{CONTAINER_SLICES_DIR}/{mig_slice.uuid}")
 
 
@@ -56,7 +56,10 @@ def render(
     slices: Iterable[MigSlice],
     programs: Iterable[Mount] = (),
 ) -> dict[str, Any]:
-    """Return the CDI document for these slices; libraries and programs apply once a container."""
+    """Return the CDI document for these slices.
+
+    Each container gets the libraries and ``programs`` once, even with several slices.
+    """
     return document(
         kind(resource_prefix),
         (*library_mounts(libraries_dir), *programs),
@@ -67,7 +70,10 @@ def render(
 def document(
     kind: str, executable: Iterable[Mount], devices: Mapping[str, Iterable[Mount]]
 ) -> dict[str, Any]:
-    """Return a CDI document: mounts with code, once a container, and those of each device."""
+    """Return a CDI document.
+
+    ``executable`` are mounts for every container; ``devices`` has the mounts of each device.
+    """
     return {
         "cdiVersion": CDI_VERSION,
         "kind": kind,

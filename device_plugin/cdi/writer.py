@@ -1,7 +1,7 @@
-"""Writes the node's CDI files: one a kind, replaced atomically, rewritten at every start.
+"""Writes the node's CDI files: one per kind, replaced atomically, rewritten at every start.
 
-The directory is a tmpfs on most nodes, so a node restart loses it; two files that name the same
-device would make it unresolvable, so there is only ever one of a kind.
+The directory is a tmpfs on most nodes, so a node restart loses the files. If two files named the
+same device, it could not be resolved, so there is only ever one file per kind.
 """
 
 import json
@@ -13,10 +13,12 @@ FILE_NAME = "tessera.json"
 
 
 def write(directory: Path, document: dict[str, Any], name: str = FILE_NAME) -> bool:
-    """Replace a CDI file if it differs; return whether it did. Without a device there is no file.
+    """Replace a CDI file if its content differs; return whether it did.
+
+    A file without devices is deleted.
 
     Raises:
-        OSError: when the directory cannot be written.
+        OSError: the directory cannot be written.
     """
     path = directory / name
     if not document["devices"]:

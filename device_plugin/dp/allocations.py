@@ -1,8 +1,8 @@
 """The interlock between the kubelet's Allocate and the destruction of a slice.
 
-The kubelet may have picked a slice just before it learns that the slice is withdrawn. Whoever comes
-first wins: an allocated slice is not destroyed before the kubelet had time to list its pod, and a
-slice that is being destroyed is not allocated any more.
+The kubelet may have picked a slice just before it receives the list without it. The first call
+wins: an allocated slice is not destroyed before the kubelet had time to list its pod, and a
+slice that is being destroyed can no longer be allocated.
 """
 
 import threading
@@ -14,7 +14,10 @@ from device_plugin.inventory.model import shared_uuid
 
 
 class Allocations:
-    """Shared by the services of all resources and the reconcile loop (``_lock``)."""
+    """The slices that are being allocated or destroyed.
+
+    The services of all resources and the reconcile loop share this object (``_lock``).
+    """
 
     def __init__(
         self,
@@ -30,7 +33,10 @@ class Allocations:
         self._began_at = clock()
 
     def allocate(self, uuids: Collection[str]) -> str | None:
-        """Note an allocation; return the first slice that is being destroyed, if any is."""
+        """Record that slices are being allocated.
+
+        If one of them is being destroyed, return it and record nothing; otherwise return None.
+        """
         with self._lock:
             for device in uuids:
                 if shared_uuid(device) in self._condemned:
@@ -39,8 +45,11 @@ class Allocations:
             self._ours.update(map(shared_uuid, uuids))
             return None
 
-    def condemn(self, uuid: str) -> bool:
-        """Forbid allocation from now on; False if the slice is on its way to a pod."""
+    def forbid(self, uuid: str) -> bool:
+        """Forbid allocation of a slice from now on.
+
+        Return False, and forbid nothing, if the slice was just allocated to a pod.
+        """
         with self._lock:
             known = self._clock() - self._listed_within_s
             if any(shared_uuid(d) == uuid and t > known for d, t in self._allocated_at.items()):
@@ -48,30 +57,30 @@ class Allocations:
             self._condemned.add(uuid)
             return True
 
-    def spare(self, uuid: str) -> None:
-        """Allow allocation again: the slice could not be destroyed."""
+    def allow(self, uuid: str) -> None:
+        """Allow allocation of a slice again, because it could not be destroyed."""
         with self._lock:
             self._condemned.discard(uuid)
 
-    def spare_all(self) -> None:
-        """Allow allocation of everything again: whoever was destroying something is gone."""
+    def allow_all(self) -> None:
+        """Allow allocation of every slice again, because the agent that forbade it has ended."""
         with self._lock:
             self._condemned.clear()
 
-    def listed(self, uuids: Iterable[str]) -> None:
-        """From here on the kubelet's lists speak for these slices."""
+    def confirm_listed(self, uuids: Iterable[str]) -> None:
+        """Record that the kubelet's Lists include the pods of these slices from now on."""
         with self._lock:
             for uuid in uuids:
                 self._allocated_at.pop(uuid, None)
 
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Return whether an allocated slice has not been listed yet."""
         with self._lock:
             newest = max(self._allocated_at.values(), default=float("-inf"))
             return self._clock() - newest < self._listed_within_s
 
     def under_way(self) -> list[str]:
-        """Return what is allocated and not listed yet, the newest first."""
+        """Return the device ids that are allocated and not yet listed, the newest first."""
         with self._lock:
             known = self._clock() - self._listed_within_s
             recent = {u: t for u, t in self._allocated_at.items() if t > known}
@@ -87,7 +96,7 @@ class Allocations:
             return listed and self._ours.issuperset(held)
 
     def keep_only(self, uuids: Collection[str]) -> None:
-        """Forget slices that do not exist any more."""
+        """Forget slices that no longer exist."""
         with self._lock:
             self._condemned &= set(uuids)
             self._ours &= set(uuids)

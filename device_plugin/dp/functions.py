@@ -1,4 +1,4 @@
-"""Functions of HCAs as the kubelet gets them."""
+"""HCA functions as devices of the kubelet."""
 
 import dataclasses
 from collections import Counter
@@ -13,7 +13,10 @@ from device_plugin.proto import deviceplugin_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class FunctionOffer:
-    """The node's functions. ``roots`` has the simulated PCIe root of each slice, by its UUID."""
+    """The node's HCA functions as the kubelet's devices.
+
+    ``roots`` has, by the UUID of each slice, the number of its GPU's PCIe root.
+    """
 
     functions: tuple[HcaFunction, ...]
     libraries_dir: str
@@ -30,30 +33,34 @@ class FunctionOffer:
         return False
 
     def devices(self) -> list[pb.Device]:
-        """Return the list that the kubelet gets."""
+        """Return the list of functions that is sent to the kubelet."""
         return [
             offer.device(one.id, self.healthy, one.hca, self.numa_nodes) for one in self.functions
         ]
 
-    def known(self) -> Collection[str]:
-        """Return what may be allocated."""
+    def allocatable_ids(self) -> Collection[str]:
+        """Return the ids of the functions that may be allocated."""
         return {one.id for one in self.functions}
 
     def problem(self, ids: Sequence[str]) -> str:
-        """A container has one: libibverbs shows one device, and /sys/class is mounted once."""
+        """Return why a container cannot have these functions; empty if it can.
+
+        It can have only one function: libibverbs shows one device, and /sys/class is mounted
+        once.
+        """
         if len(ids) <= 1:
             return ""
         return f"a container can have one HCA function, and not {len(ids)}"
 
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
-        """Describe how a function gets into a container."""
+        """Return the mounts or CDI devices with which a container gets the function."""
         chosen = [one for one in self.functions if one.id in ids]
         mounts = [m for one in chosen for m in hca.function_mounts(one)]
         mounts += hca.library_mounts(self.libraries_dir)
-        return offer.given(use_cdi, map(hca.device_name, chosen), mounts)
+        return offer.make_response(use_cdi, map(hca.device_name, chosen), mounts)
 
     def unhealthy(self, message: str) -> "FunctionOffer":
-        """Return the same, unhealthy."""
+        """Return the same offer with all functions unhealthy."""
         del message
         return dataclasses.replace(self, healthy=False)
 
@@ -64,11 +71,11 @@ class FunctionOffer:
         size: int,
         under_way: Sequence[str],
     ) -> list[str]:
-        """Choose functions below the PCIe root of the slice that was given away last.
+        """Choose functions below the PCIe root of the slice that was allocated last.
 
-        The kubelet does not say for which pod it asks. It admits one pod at a time, so a slice that
-        is on its way to a pod which is not listed yet is, newest first, this pod's. Without one
-        the HCA with the most free functions is preferred.
+        The kubelet does not name the pod in its request. It admits one pod at a time, so the
+        newest slice that is allocated to a pod not listed yet belongs to this pod. Without such
+        a slice the HCA with the most free functions is preferred.
         """
         order = {one.id: place for place, one in enumerate(self.functions)}
         hca_of = {one.id: one.hca for one in self.functions}

@@ -1,8 +1,8 @@
-"""Everything that the kubelet talks to, and what the reconcile loop may ask of it.
+"""All services for the kubelet, and the calls with which the reconcile loop controls them.
 
-Lives in a process of its own: while its streams are open the kubelet goes on admitting pods, also
-while the agent is started again. What an agent condemned and did not destroy is spared when the
-next one comes.
+The services run in a separate process. While its streams are open the kubelet continues to admit
+pods, also while the agent restarts. Slices for which an agent forbade allocation, and which it
+did not destroy, may be allocated again when the next agent connects.
 """
 
 import logging
@@ -20,30 +20,33 @@ _log = logging.getLogger(__name__)
 
 
 class KubeletSide(Protocol):
-    """What the reconcile loop asks; see ``Resources`` and ``Allocations`` for each."""
+    """The calls that the reconcile loop makes; see ``Resources`` and ``Allocations`` for each."""
 
     def update(self, offers: Mapping[str, Offer]) -> None: ...
-    def connected(self) -> frozenset[str]: ...
-    def listed(self, uuids: Collection[str]) -> None: ...
+    def connected_resources(self) -> frozenset[str]: ...
+    def confirm_listed(self, uuids: Collection[str]) -> None: ...
     def keep_only(self, uuids: Collection[str]) -> None: ...
-    def condemn(self, uuid: str) -> bool: ...
-    def spare(self, uuid: str) -> None: ...
-    def pending(self) -> bool: ...
+    def forbid(self, uuid: str) -> bool: ...
+    def allow(self, uuid: str) -> None: ...
+    def has_pending(self) -> bool: ...
     def all_ours(self, held: Collection[str]) -> bool: ...
-    def claimed(self, healths: Mapping[str, str]) -> None: ...
+    def report_claim_health(self, healths: Mapping[str, str]) -> None: ...
 
 
 class KubeletServer:
-    """The real one. ``_lock`` makes its calls one at a time."""
+    """Implements the calls of ``KubeletSide``. ``_lock`` serializes calls that change resources."""
 
     def __init__(
         self,
         make: Callable[[Allocations], Resources],
         listed_within_s: float = LISTED_WITHIN_S,
-        tell_healths: Callable[[Mapping[str, str]], None] = lambda healths: None,
+        report_healths: Callable[[Mapping[str, str]], None] = lambda healths: None,
     ) -> None:
-        """``tell_healths`` takes the health of claims' devices, by their names."""
-        self._tell_healths = tell_healths
+        """Initialize the server.
+
+        ``report_healths`` is called with the health of claims' devices, by their names.
+        """
+        self._report_healths = report_healths
         self._allocations = Allocations(listed_within_s=listed_within_s)
         self._resources = make(self._allocations)
         self._lock = threading.Lock()
@@ -56,55 +59,58 @@ class KubeletServer:
             self._offers = offers
             self._resources.update(offers)
 
-    def connected(self) -> frozenset[str]:
+    def connected_resources(self) -> frozenset[str]:
         with self._lock:
-            return self._resources.connected()
+            return self._resources.connected_resources()
 
-    def listed(self, uuids: Collection[str]) -> None:
-        self._allocations.listed(uuids)
+    def confirm_listed(self, uuids: Collection[str]) -> None:
+        self._allocations.confirm_listed(uuids)
 
     def keep_only(self, uuids: Collection[str]) -> None:
         self._allocations.keep_only(uuids)
 
-    def condemn(self, uuid: str) -> bool:
-        return self._allocations.condemn(uuid)
+    def forbid(self, uuid: str) -> bool:
+        return self._allocations.forbid(uuid)
 
-    def spare(self, uuid: str) -> None:
-        self._allocations.spare(uuid)
+    def allow(self, uuid: str) -> None:
+        self._allocations.allow(uuid)
 
-    def pending(self) -> bool:
-        return self._allocations.pending()
+    def has_pending(self) -> bool:
+        return self._allocations.has_pending()
 
     def all_ours(self, held: Collection[str]) -> bool:
         return self._allocations.all_ours(held)
 
-    def claimed(self, healths: Mapping[str, str]) -> None:
-        self._tell_healths(healths)
+    def report_claim_health(self, healths: Mapping[str, str]) -> None:
+        self._report_healths(healths)
 
-    def agent_came(self) -> None:
-        """Take up work for an agent that knows nothing of what the one before it began."""
+    def on_agent_connect(self) -> None:
+        """Prepare for a new agent, which does not know what its predecessor began."""
         with self._lock:
             self._agents += 1
             if self._lost is not None:
                 self._lost.cancel()
                 self._lost = None
-        self._allocations.spare_all()
+        self._allocations.allow_all()
 
-    def agent_went(self) -> None:
-        """Go on as things stand for a while; then let the scheduler see that nobody is at work."""
+    def on_agent_disconnect(self) -> None:
+        """Continue unchanged for a while after the agent left; then mark all devices unhealthy.
+
+        The scheduler then binds no further pod to them.
+        """
         with self._lock:
             self._agents -= 1
             if self._agents:
                 return
-            self._lost = threading.Timer(AGENT_LOST_S, self._nobody_came)
+            self._lost = threading.Timer(AGENT_LOST_S, self._mark_unhealthy)
             self._lost.daemon = True
             self._lost.start()
 
     def stop(self) -> None:
-        """Stop serving; running pods keep their slices."""
+        """Stop all services; running pods keep their slices."""
         self._resources.stop()
 
-    def _nobody_came(self) -> None:
+    def _mark_unhealthy(self) -> None:
         with self._lock:
             if self._lost is None:
                 return
@@ -112,5 +118,5 @@ class KubeletServer:
             offers = {name: offer.unhealthy(message) for name, offer in self._offers.items()}
             try:
                 self._resources.update(offers)
-            except OSError as err:  # nobody calls who could be told
+            except OSError as err:  # a timer calls this, so the error can only be logged
                 _log.warning("no agent, and what it served cannot be marked: %s", err)

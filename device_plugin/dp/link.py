@@ -1,6 +1,6 @@
-"""Calls from the reconcile loop's process into the one that serves the kubelet.
+"""Calls from the reconcile loop's process to the process that serves the kubelet.
 
-Both are of one image and one container, so objects are pickled; the key keeps others out.
+Both run the same image in one container, so objects are pickled; a key authenticates the agent.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ _CALLS: Final = "calls"
 _WAKES: Final = "wakes"
 _METHODS: Final = frozenset(
     {
-        *("update", "connected", "listed", "keep_only", "condemn", "spare", "pending", "all_ours"),
-        "claimed",
+        *("update", "connected_resources", "confirm_listed", "keep_only", "forbid", "allow"),
+        *("has_pending", "all_ours", "report_claim_health"),
     }
 )
 _AGAIN_S: Final = 0.05
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class LinkServer:
-    """Answers an agent's calls, and wakes it; an agent that comes takes over from the last."""
+    """Answers an agent's calls, and wakes the agent; a new agent replaces the last one."""
 
     def __init__(self, listener: Listener, server: KubeletServer, woken: threading.Event) -> None:
         self._listener = listener
@@ -38,27 +38,27 @@ class LinkServer:
         self._woken = woken
 
     def run(self) -> None:
-        """Accept agents until the listener is closed."""
+        """Accept connections of agents until the listener is closed."""
         while True:
             try:
                 connection = self._listener.accept()
                 purpose = connection.recv()
             except (OSError, EOFError, AuthenticationError) as err:
                 if isinstance(err, OSError) and err.errno is None:
-                    return  # so multiprocessing says that it is closed
-                _log.warning("the agent's link: %s", err)
-                time.sleep(_AGAIN_S)  # descriptors may have run out: that takes a while to mend
+                    return  # multiprocessing reports a closed listener with this error
+                _log.warning("cannot accept the agent's connection: %s", err)
+                time.sleep(_AGAIN_S)  # descriptors may be exhausted, which takes a while to pass
                 continue
             body = self._answer if purpose == _CALLS else self._wake
             threading.Thread(target=body, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: Connection) -> None:
-        self._server.agent_came()
+        self._server.on_agent_connect()
         with contextlib.suppress(OSError, EOFError), connection:
             while True:
                 method, arguments = connection.recv()
                 connection.send(self._result(method, arguments))
-        self._server.agent_went()
+        self._server.on_agent_disconnect()
 
     def _result(self, method: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
         if method not in _METHODS:
@@ -77,9 +77,9 @@ class LinkServer:
 
 
 class Link:
-    """The agent's end: a ``KubeletSide``. Calls are made by the reconcile thread only.
+    """The agent's end of the link: a ``KubeletSide``. Only the reconcile thread makes calls.
 
-    Every call raises KubeletSideLost when the other process is away; the next one tries again.
+    Every call raises KubeletSideLost if the other process is away; the next call connects again.
     """
 
     def __init__(self, address: Path, key: bytes) -> None:
@@ -88,7 +88,7 @@ class Link:
         self._calls: Connection | None = None
 
     def follow(self, wake: Callable[[], None]) -> Never:
-        """Call ``wake`` when the kubelet's side wants a pass, and whenever it has come back."""
+        """Call ``wake`` when the kubelet's side requests a pass, and after each reconnection."""
         while True:
             with contextlib.suppress(OSError, EOFError), self._connect(_WAKES) as connection:
                 wake()
@@ -100,29 +100,29 @@ class Link:
     def update(self, offers: Mapping[str, Offer]) -> None:
         self._call("update", dict(offers))
 
-    def connected(self) -> frozenset[str]:
-        return frozenset(self._call("connected"))
+    def connected_resources(self) -> frozenset[str]:
+        return frozenset(self._call("connected_resources"))
 
-    def listed(self, uuids: Collection[str]) -> None:
-        self._call("listed", tuple(uuids))
+    def confirm_listed(self, uuids: Collection[str]) -> None:
+        self._call("confirm_listed", tuple(uuids))
 
     def keep_only(self, uuids: Collection[str]) -> None:
         self._call("keep_only", tuple(uuids))
 
-    def condemn(self, uuid: str) -> bool:
-        return bool(self._call("condemn", uuid))
+    def forbid(self, uuid: str) -> bool:
+        return bool(self._call("forbid", uuid))
 
-    def spare(self, uuid: str) -> None:
-        self._call("spare", uuid)
+    def allow(self, uuid: str) -> None:
+        self._call("allow", uuid)
 
-    def pending(self) -> bool:
-        return bool(self._call("pending"))
+    def has_pending(self) -> bool:
+        return bool(self._call("has_pending"))
 
     def all_ours(self, held: Collection[str]) -> bool:
         return bool(self._call("all_ours", tuple(held)))
 
-    def claimed(self, healths: Mapping[str, str]) -> None:
-        self._call("claimed", dict(healths))
+    def report_claim_health(self, healths: Mapping[str, str]) -> None:
+        self._call("report_claim_health", dict(healths))
 
     def _connect(self, purpose: str) -> Connection:
         connection = Client(str(self._address), authkey=self._key)

@@ -1,4 +1,4 @@
-"""What a resource offers at one moment: slices of a GPU, or functions of an HCA."""
+"""The offer of a resource at one moment: slices of a GPU, or functions of an HCA."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,24 @@ UNHEALTHY = "Unhealthy"
 
 
 class Offer(Protocol):
-    """A list for the kubelet, and what it means to give some of it away. Values; picklable."""
+    """The list of a resource's devices for the kubelet, and how to allocate from the list.
+
+    Immutable and picklable.
+    """
 
     @property
     def noun(self) -> str:
-        """Return what one of these is called."""
+        """Return the noun with which messages name one device."""
 
     @property
     def keep(self) -> bool:
-        """Return whether the resource stays registered without devices."""
+        """Return whether the resource stays registered when it has no devices."""
 
     def devices(self) -> list[pb.Device]:
-        """Return the list that the kubelet gets."""
+        """Return the list of devices that is sent to the kubelet."""
 
-    def known(self) -> Collection[str]:
-        """Return what may be allocated: also what has just been taken off the list."""
+    def allocatable_ids(self) -> Collection[str]:
+        """Return the device ids that may be allocated, with ids that have just left the list."""
 
     def prefer(
         self,
@@ -35,21 +38,24 @@ class Offer(Protocol):
         size: int,
         under_way: Sequence[str],
     ) -> list[str]:
-        """Choose ``size`` device ids; ``under_way`` are on their way to pods, the newest first."""
+        """Choose ``size`` of the available device ids for the kubelet's next allocation.
+
+        ``under_way`` are the ids of new allocations, the newest first.
+        """
 
     def problem(self, ids: Sequence[str]) -> str:
-        """Say why a container cannot have all of these together; empty: it can."""
+        """Return why a container cannot have all of these devices together; empty if it can."""
 
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
-        """Describe how they get into a container."""
+        """Return the mounts or CDI devices with which a container gets the devices."""
 
     def unhealthy(self, message: str) -> Self:
-        """Return the same, none of it healthy."""
+        """Return the same offer with all devices unhealthy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """An empty list."""
+class EmptyOffer:
+    """The offer of a resource without devices."""
 
     noun: str = "device"
     keep: bool = False
@@ -57,7 +63,7 @@ class Nothing:
     def devices(self) -> list[pb.Device]:
         return []
 
-    def known(self) -> Collection[str]:
+    def allocatable_ids(self) -> Collection[str]:
         return ()
 
     def prefer(
@@ -78,33 +84,35 @@ class Nothing:
         del ids, use_cdi
         return pb.ContainerAllocateResponse()
 
-    def unhealthy(self, message: str) -> "Nothing":
+    def unhealthy(self, message: str) -> "EmptyOffer":
         del message
         return self
 
 
-KEPT: Final = Nothing(keep=True)
-"""What a resource has of which claims serve the devices.
+CLAIM_SERVED: Final = EmptyOffer(keep=True)
+"""The offer of a resource whose devices are served to claims.
 
-Five minutes after a plugin is gone the kubelet fails every pod of a resource that a DeviceClass
-serves now, if it ever had one of the plugin's (Kubernetes 1.36, "endpoint not found in cache").
+It stays registered because, five minutes after a plugin is gone, the kubelet fails every pod
+with a resource that the plugin ever served and a DeviceClass now serves (Kubernetes 1.36,
+"endpoint not found in cache").
 """
 
 
 def device(uuid: str, healthy: bool, root: int, nodes: int) -> pb.Device:
-    """Return an entry of the list; ``root`` is the simulated PCIe root that the device is below.
+    """Return a device as an entry of the kubelet's list.
 
-    The kubelet's topology manager aligns what lies on one NUMA node. Roots are dealt out to the
-    ``nodes`` NUMA nodes that the machine really has: it refuses nodes that do not exist.
+    ``root`` is the device's simulated PCIe root. The kubelet's topology manager aligns devices
+    of one NUMA node. Roots are distributed over the ``nodes`` NUMA nodes that the machine has,
+    because the kubelet refuses nodes that do not exist.
     """
     topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=root % nodes)]) if nodes > 1 else None
     return pb.Device(ID=uuid, health=HEALTHY if healthy else UNHEALTHY, topology=topology)
 
 
-def given(
+def make_response(
     use_cdi: bool, names: Iterable[str], mounts: Iterable[Mount]
 ) -> pb.ContainerAllocateResponse:
-    """Return the kubelet's answer: CDI devices by name, or the same as mounts."""
+    """Return the answer to Allocate: CDI devices by name, or the equivalent mounts."""
     response = pb.ContainerAllocateResponse()
     if use_cdi:
         for name in names:

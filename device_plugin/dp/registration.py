@@ -1,8 +1,8 @@
-"""Serves a resource in the kubelet's plugin registry: the kubelet finds it and calls us.
+"""Serves a resource through the kubelet's plugin registry.
 
-One socket carries both the registration service and the device plugin service. Its name contains
-the agent pod's, so that an old and a new agent can overlap during an update, and so that a stopping
-server never deletes its successor's socket.
+One socket carries both the registration service and the device plugin service. The socket's name
+contains the agent pod's name. So an old and a new agent can overlap during an update, and a
+stopping server never deletes its successor's socket.
 """
 
 import logging
@@ -23,14 +23,14 @@ from device_plugin.proto import (
     registration_pb2_grpc as pb_grpc,
 )
 
-_THREADS = 8  # open ListAndWatch streams park one thread each
+_THREADS = 8  # each open ListAndWatch stream blocks one thread
 _MAX_PATH = 107
-UNDER_WAY_S = 3.0  # for calls that the kubelet began: it fails the pod of one that breaks off
+UNDER_WAY_S = 3.0  # for calls in progress: the kubelet fails the pod of an aborted one
 _log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Tells the kubelet which resource is served here."""
+    """Reports to the kubelet which resource this socket serves."""
 
     def __init__(self, resource: str, endpoint: Path) -> None:
         self._resource = resource
@@ -49,7 +49,7 @@ class Registration:
     def NotifyRegistrationStatus(  # noqa: N802
         self, request: pb.RegistrationStatus, context: grpc.ServicerContext
     ) -> pb.RegistrationStatusResponse:
-        METRICS.registered(accepted=request.plugin_registered)
+        METRICS.count_registration(accepted=request.plugin_registered)
         if request.plugin_registered:
             _log.info("%s: registered with the kubelet", self._resource)
         else:
@@ -58,7 +58,7 @@ class Registration:
 
 
 class ResourceServer:
-    """A running server for one resource."""
+    """A running server for one resource, with its own socket."""
 
     def __init__(self, plugin: DevicePlugin, registry_dir: Path, pod_name: str) -> None:
         self.plugin = plugin
@@ -66,10 +66,10 @@ class ResourceServer:
         self._server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
 
     def start(self) -> None:
-        """Serve; the kubelet dials within about a second.
+        """Start to serve the resource; the kubelet connects within about a second.
 
         Raises:
-            OSError: when the socket cannot be bound.
+            OSError: the socket cannot be bound.
         """
         registration = Registration(self.plugin.resource, self._path)
         pb_grpc.add_RegistrationServicer_to_server(registration, self._server)
@@ -84,7 +84,7 @@ class ResourceServer:
         os.chmod(self._path, 0o600)
 
     def begin_stop(self) -> Callable[[], None]:
-        """Leave the registry; the function returned waits until calls under way have ended."""
+        """Leave the registry; return a function that waits until calls in progress have ended."""
         self.plugin.stop()
         stopped = self._server.stop(UNDER_WAY_S)
 
@@ -96,7 +96,7 @@ class ResourceServer:
 
 
 def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
-    """Return a socket path within the kernel's limit: the pod's name is what gets shortened."""
+    """Return the path of a resource's socket, with the end of the pod's name."""
     domain, _, name = resource.partition("/")
     vendor = domain.split(".")[-2] if domain.count(".") else domain
     suffix = re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
@@ -107,25 +107,24 @@ def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
 
 
 def remove_stale(registry_dir: Path, resource: str) -> None:
-    """Delete sockets of agents that were killed; ``*`` in the resource's name is anything.
+    """Delete sockets of agents that were killed; ``*`` in the resource's name matches anything.
 
-    Must come before anything is served.
-
-    The kubelet drops a *resource* when a socket goes away that once announced it: removing a dead
-    one later would take its successor off the node.
+    This must be called before any resource is served. If a socket is removed that once announced
+    a resource, the kubelet drops that *resource*. So removing a dead socket later would drop the
+    resource of its successor from the node.
     """
     pattern = socket_path(registry_dir, resource, "").name.removesuffix(".sock")
     remove_dead(registry_dir, f"{pattern}*.sock")
 
 
 def remove_dead(directory: Path, pattern: str) -> None:
-    """Delete the sockets of these names in a directory that nobody serves."""
+    """Delete the sockets in a directory that match the pattern and on which no process listens."""
     for path in directory.glob(pattern):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(path))
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)
-                _log.info("%s: removed, nobody serves it", path.name)
+                _log.info("%s: removed, no process serves it", path.name)
             except OSError as err:
                 _log.warning("%s: %s", path.name, err)

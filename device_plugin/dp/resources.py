@@ -1,7 +1,8 @@
-"""The set of resources of this node: served as slices come, retired as they go.
+"""The resources of this node.
 
-A resource is retired in two steps: an empty list first, so that the kubelet forgets the devices at
-once, and the server only after it had time to send that.
+Each is served once the node has devices of it, and retired when the node has none. A resource is
+retired in two steps: an empty list first, so that the kubelet forgets the devices at once, and
+the end of its server only after the kubelet had time to report that.
 """
 
 import logging
@@ -10,17 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from device_plugin.dp.allocations import Allocations
-from device_plugin.dp.offer import Nothing, Offer
+from device_plugin.dp.offer import EmptyOffer, Offer
 from device_plugin.dp.registration import ResourceServer, remove_stale
 from device_plugin.dp.service import DevicePlugin
 
 _RETIRE_AFTER_S = 30.0  # longer than the kubelet's 10 s status tick
-_NOTHING = Nothing()
+_NOTHING = EmptyOffer()
 _log = logging.getLogger(__name__)
 
 
 class Resources:
-    """Owned by the reconcile thread."""
+    """The servers of this node's resources. Owned by the reconcile thread."""
 
     def __init__(
         self,
@@ -32,7 +33,10 @@ class Resources:
         refresh: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``own`` are the resources that we may serve, ``*`` for any part of a name."""
+        """Initialize; ``own`` are the names of resources that this agent may serve.
+
+        In these names, ``*`` stands for any text.
+        """
         self._registry_dir = registry_dir
         self._pod_name = pod_name
         self._use_cdi = use_cdi
@@ -45,16 +49,16 @@ class Resources:
             remove_stale(registry_dir, pattern)
 
     def names(self) -> tuple[str, ...]:
-        """Return the resources that are served, empty ones included."""
+        """Return the names of the resources that are served, including those without devices."""
         return tuple(sorted(self._servers))
 
-    def connected(self) -> frozenset[str]:
-        """Return the resources whose list a kubelet is following."""
+    def connected_resources(self) -> frozenset[str]:
+        """Return the resources whose list a kubelet follows."""
         servers = tuple(self._servers.items())
         return frozenset(name for name, server in servers if server.plugin.connected)
 
     def update(self, offers: Mapping[str, Offer]) -> None:
-        """Serve exactly these; what has no device any more is emptied now and retired later.
+        """Serve exactly these resources; empty the others now and retire them later.
 
         Raises:
             OSError: a resource's socket cannot be bound.
@@ -72,7 +76,7 @@ class Resources:
                     self._retire(name)
 
     def stop(self) -> None:
-        """Stop all servers; running pods keep their slices. For any thread."""
+        """Stop all servers; running pods keep their slices. Any thread may call this."""
         servers = list(self._servers.values())
         for ended in [server.begin_stop() for server in servers]:
             ended()

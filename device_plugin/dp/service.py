@@ -1,4 +1,4 @@
-"""One extended resource as the kubelet sees it: devices, preferred allocation, allocation."""
+"""The device plugin service of one extended resource: its list of devices, and their allocation."""
 
 import logging
 import threading
@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from device_plugin.dp.allocations import Allocations
-from device_plugin.dp.offer import HEALTHY, Nothing, Offer
+from device_plugin.dp.offer import HEALTHY, EmptyOffer, Offer
 from device_plugin.metrics import METRICS
 from device_plugin.proto import deviceplugin_pb2 as pb
 
-_STREAM_POLL_S = 5.0  # how long a dead kubelet's stream may occupy a thread
+_STREAM_POLL_S = 5.0  # longest time for which a dead kubelet's stream may occupy a thread
 _log = logging.getLogger(__name__)
 
 
 class DevicePlugin:
-    """Serves one resource. ``_changed`` guards the offer and its generation."""
+    """Serves one resource to the kubelet. ``_changed`` guards the offer and its generation."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class DevicePlugin:
         self._allocations = allocations
         self._refresh = refresh
         self._changed = threading.Condition()
-        self._offer: Offer = Nothing()
+        self._offer: Offer = EmptyOffer()
         self._generation = 0
         self._streams = 0
         self._stopped = False
 
     def offer(self, offer: Offer) -> None:
-        """Replace what is offered; open streams send the list at once if it differs."""
+        """Replace the offer; open streams send the new list at once if it differs."""
         with self._changed:
             before, self._offer = self._offer, offer
             if offer.devices() != before.devices():
@@ -45,14 +45,14 @@ class DevicePlugin:
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """End open streams."""
+        """End the streams on which the kubelet receives the list."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     @property
     def connected(self) -> bool:
-        """Return whether a kubelet listens: without one no pod with a slice of this is admitted."""
+        """Return whether a kubelet follows the list; one that does not rejects pods."""
         with self._changed:
             return self._streams > 0
 
@@ -64,7 +64,7 @@ class DevicePlugin:
     def ListAndWatch(  # noqa: N802
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
-        """Send the whole list now and at every change, until the kubelet goes away."""
+        """Send the whole list of devices now and at every change, until the kubelet disconnects."""
         context.add_callback(self._wake)
         with METRICS.kubelet_call("ListAndWatch"):
             self._count(+1)
@@ -88,7 +88,7 @@ class DevicePlugin:
             yield pb.ListAndWatchResponse(devices=devices)
 
     def _count(self, change: int) -> None:
-        """Note that a kubelet came or went, and have it reported."""
+        """Record that a kubelet connected or disconnected, and request a pass that reports it."""
         with self._changed:
             self._streams += change
         self._refresh()
@@ -96,7 +96,7 @@ class DevicePlugin:
     def GetPreferredAllocation(  # noqa: N802
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
-        """Give the kubelet advice; see ``prefer`` of each offer."""
+        """Return the device ids that the offer prefers (``Offer.prefer``)."""
         with METRICS.kubelet_call("GetPreferredAllocation"):
             return self._preferred(request)
 
@@ -115,17 +115,17 @@ class DevicePlugin:
     def Allocate(  # noqa: N802
         self, request: pb.AllocateRequest, context: grpc.ServicerContext
     ) -> pb.AllocateResponse:
-        """Describe how devices get into the container."""
+        """Return the mounts or CDI devices with which each container gets its devices."""
         with METRICS.kubelet_call("Allocate"):
             response = self._allocate(request, context)
-        METRICS.allocated(sum(len(one.devices_ids) for one in request.container_requests))
+        METRICS.count_allocation(sum(len(one.devices_ids) for one in request.container_requests))
         return response
 
     def _allocate(
         self, request: pb.AllocateRequest, context: grpc.ServicerContext
     ) -> pb.AllocateResponse:
         offer = self._current()
-        known = offer.known()
+        known = offer.allocatable_ids()
         response = pb.AllocateResponse()
         for wanted in request.container_requests:
             ids = list(wanted.devices_ids)
@@ -161,4 +161,4 @@ def _count_health(before: Offer, now: Offer) -> None:
     known = {one.ID: one.health for one in before.devices()}
     for device in now.devices():
         if known.get(device.ID, device.health) != device.health:
-            METRICS.health_changed(healthy=device.health == HEALTHY)
+            METRICS.count_health_change(healthy=device.health == HEALTHY)

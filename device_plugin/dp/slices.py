@@ -1,4 +1,4 @@
-"""Slices of GPUs as the kubelet gets them."""
+"""Slices of GPUs as devices of the kubelet."""
 
 import dataclasses
 import logging
@@ -20,14 +20,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SliceOffer:
-    """A resource's slices at one moment, with the GPUs they lie on.
+    """A resource's slices at one moment, and their GPUs.
 
-    ``withdrawn`` are not listed any more, but an allocation that is under way may still have them.
-    ``leaving`` are to be withdrawn soon, by UUID: they are allocated where nothing else is left.
-    ``shared`` says, by UUID, which are listed several times: once for each container.
-    ``left_over`` are all ids that pods hold of those slices of which some pods got an id that the
-    list would not have: of a slice with fewer shares than before. They stand on the list in place
-    of ids that are free, so that it never has more than there are shares.
+    ``withdrawn`` are no longer listed, but an allocation in progress may still have them.
+    ``leaving`` are the UUIDs of slices that will be withdrawn soon: they are allocated only if
+    no other is left. ``shared`` has, by UUID, the slices that are listed several times, once for
+    each container.
+
+    The number of shares of a slice may have been reduced while a pod holds an id beyond the new
+    number. ``left_over`` are all held ids of such slices. They replace free ids on the list, so
+    that it never has more ids than shares.
     """
 
     slices: tuple[MigSlice, ...]
@@ -47,7 +49,7 @@ class SliceOffer:
         return "slice"
 
     def devices(self) -> list[pb.Device]:
-        """Return the list that the kubelet gets."""
+        """Return the list of slices that is sent to the kubelet."""
         healthy = {gpu.uuid: in_service(gpu.health) for gpu in self.gpus}
         roots = {gpu.uuid: gpu.root for gpu in self.gpus}
         return [
@@ -69,14 +71,18 @@ class SliceOffer:
         free = (device for device in replicas(s.uuid, one) if device not in self.left_over)
         return sorted([*held, *free][: one.replicas])
 
-    def known(self) -> Collection[str]:
-        """Return what may be allocated: also what a held id has just taken the place of."""
+    def allocatable_ids(self) -> Collection[str]:
+        """Return the ids that may be allocated, with ids that a held id has just replaced."""
         there = (*self.slices, *self.withdrawn)
         spare = (replicas(s.uuid, self.shared[s.uuid]) for s in there if s.uuid in self.shared)
         return {device for s in there for device in self._ids(s)}.union(*spare)
 
     def problem(self, ids: Sequence[str]) -> str:
-        """Refuse more than one of what is shared where that is asked for, in NVIDIA's words."""
+        """Return why a container cannot have these devices; empty if it can.
+
+        The pool may limit a container to one share. The message is that of NVIDIA's device
+        plugin.
+        """
         shared = [self.shared.get(shared_uuid(device)) for device in ids]
         if len(ids) > 1 and any(one is not None and one.fail_greater_than_one for one in shared):
             return (
@@ -85,19 +91,19 @@ class SliceOffer:
         return ""
 
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
-        """Describe how slices get into a container."""
+        """Return the mounts or CDI devices with which a container gets the slices."""
         known = {s.uuid: s for s in (*self.slices, *self.withdrawn)}
         slices = [known[uuid] for uuid in dict.fromkeys(map(shared_uuid, ids))]
         mounts = [*(spec.slice_mount(s) for s in slices), *spec.library_mounts(self.libraries_dir)]
         mounts += self.programs
         names = (spec.device_name(self.prefix, s) for s in slices)
-        response = offer.given(use_cdi, names, mounts)
+        response = offer.make_response(use_cdi, names, mounts)
         if self.prefix == nvidia.PREFIX:
             response.envs.update(nvidia.environment(slices))
         return response
 
     def unhealthy(self, message: str) -> "SliceOffer":
-        """Return the same on GPUs that are all unhealthy."""
+        """Return the same offer with all GPUs unhealthy."""
         gpus = tuple(dataclasses.replace(gpu, health=message) for gpu in self.gpus)
         return dataclasses.replace(self, gpus=gpus)
 
@@ -110,8 +116,9 @@ class SliceOffer:
     ) -> list[str]:
         """Choose ``size`` device ids so that the largest placements stay free.
 
-        GPUs that are already in use are filled first; within a GPU the planner decides. An answer
-        that cannot be given (the kubelet's view is newer than ours) is the kubelet's own order.
+        GPUs that are already in use are filled first; within a GPU the planner decides. If the
+        planner cannot decide, because the kubelet's list is newer, the kubelet's own order is
+        kept.
         """
         del under_way
         needed = set(must_include)
@@ -133,7 +140,7 @@ class SliceOffer:
             wanted = min(len(fixed) + missing, len(free))
             names = {s.instance: s.uuid for s in free}
             try:
-                picked = planner.preferred(
+                picked = planner.choose_preferred(
                     gpu.board,
                     [s.instance for s in gpu.slices],
                     [s.instance for s in free],
@@ -149,10 +156,11 @@ class SliceOffer:
     def _spread(
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> list[str]:
-        """Choose shares of slices that have the most left ("distributed" in NVIDIA's plugin).
+        """Choose shares of the slices that have the most shares left.
 
-        Of a slice that more pods hold than are to have a share, none is left while one of them
-        has ended. An id whose pod may still be there comes after one that is free.
+        NVIDIA's plugin calls this "distributed". A slice that more pods hold than it has shares
+        gets no new pod until enough of them have ended. Free ids are chosen before ids whose pod
+        may still exist.
         """
         chosen = list(must_include)
         left = self._left(available)
@@ -166,7 +174,7 @@ class SliceOffer:
         return chosen[:size]
 
     def _left(self, available: Sequence[str]) -> Counter[str]:
-        """Return how many more containers each slice may have, by what the kubelet has left."""
+        """Return how many more containers each slice may have, given the available ids."""
         free, left = set(available), Counter(map(shared_uuid, available))
         for s in self.slices:
             held = {one for one in self.left_over if shared_uuid(one) == s.uuid}
@@ -182,12 +190,12 @@ class SliceOffer:
 
 
 def replicas(uuid: str, shared: Shared) -> list[str]:
-    """Return the device ids of a slice that is shared."""
+    """Return the device ids of all shares of a slice."""
     return [replica(uuid, number) for number in range(shared.replicas)]
 
 
 def left_over(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
-    """Return the ids that pods hold of slices some ids of which are of more shares than now."""
+    """Return the held ids of all slices of which a pod holds an id beyond the number of shares."""
     ids = {device: shared_uuid(device) for device in held if is_share(device)}
     ids = {device: uuid for device, uuid in ids.items() if uuid in shared}
     fewer = {uuid for device, uuid in ids.items() if device not in replicas(uuid, shared[uuid])}

@@ -1,7 +1,7 @@
-"""Which DeviceClasses there are: whole GPUs, MIG devices, and one for each profile of any board.
+"""The DeviceClasses: whole GPUs, MIG devices, and one for each profile of any board.
 
-``python -m device_plugin.dra.classes FILE`` writes them for the chart, which adds what depends on
-its values: labels, and the extended resources that the classes serve.
+``python -m device_plugin.dra.classes FILE`` writes them for the chart, which adds the parts that
+depend on its values: labels, and the extended resources that the classes serve.
 """
 
 import argparse
@@ -18,7 +18,7 @@ _HEAD: Final = "# Written by python -m device_plugin.dra.classes; boards are in 
 
 
 def classes() -> Iterator[dict[str, Any]]:
-    """Yield each class: its name, its selectors (CEL), and its resource without a prefix."""
+    """Yield each class: its name, its CEL selectors, and its resource without a prefix."""
     yield _class(f"gpu.{CLASS_DOMAIN}", geometry.WHOLE_RESOURCE, _is("type", "gpu"))
     yield _class(f"mig.{CLASS_DOMAIN}", "", _is("type", "mig"))
     names = {
@@ -42,12 +42,12 @@ def _class(name: str, resource: str, *conditions: str) -> dict[str, Any]:
 
 
 def render() -> str:
-    """Return the file."""
+    """Return the contents of the file with the DeviceClasses."""
     return _HEAD + yaml.safe_dump(list(classes()), sort_keys=False, width=200)
 
 
 def main() -> None:
-    """Write the file."""
+    """Write the DeviceClasses to the file that the command line names."""
     parser = argparse.ArgumentParser(
         prog="python -m device_plugin.dra.classes", description="Write the chart's DeviceClasses."
     )

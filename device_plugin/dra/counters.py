@@ -1,12 +1,12 @@
-"""What a board has and what each of its devices uses up of it, as shared counters (KEP-4815).
+"""A board's resources, and those that a device consumes, as shared counters (KEP-4815).
 
-The scheduler knows nothing of MIG: it adds up what allocated devices consume and refuses what
-exceeds a counter. So the counters are the rules of ``mig.planner``, one for each: a counter of 1
-for each placement unit, the compute slices, the five kinds of engines, and how many instances of a
-profile there may be where that does not follow from the others. That they accept exactly what the
-geometry accepts is tested for every state of every board.
+The scheduler does not know MIG: it adds up what allocated devices consume and refuses devices
+that exceed a counter. So the counters encode the rules of ``mig.planner``: a counter of 1 for
+each placement unit, the compute slices, the five kinds of engines, and the largest number of
+instances of a profile if the others do not imply it. A test shows for every state of every board
+that they accept exactly the devices that the geometry accepts.
 
-Multiprocessors and bytes are capacities of devices and no counters: no rule of MIG adds them up.
+Multiprocessors and bytes are capacities of devices, not counters: no rule of MIG adds them up.
 """
 
 from collections import Counter
@@ -21,12 +21,12 @@ _ENGINES: Final = ("copy-engines", "decoders", "encoders", "jpeg-engines", "ofa-
 
 
 def set_name(gpu_index: int) -> str:
-    """Return the name of a GPU's counter set, which is unique in its pool."""
+    """Return the name of a GPU's counter set, unique in its pool."""
     return f"gpu-{gpu_index}"
 
 
-def total(board: Board) -> dict[str, int]:
-    """Return the counters of an empty GPU."""
+def total_counters(board: Board) -> dict[str, int]:
+    """Return the counters of a GPU without instances: the totals of its resources."""
     counters = {_unit(unit): 1 for unit in range(board.placement_units)}
     counters["compute-slices"] = board.compute_slices
     counters |= dict(zip(_ENGINES, board.engines.counts(), strict=True))
@@ -34,11 +34,11 @@ def total(board: Board) -> dict[str, int]:
     return {name: count for name, count in counters.items() if count}
 
 
-def used(instance: Instance, board: Board) -> dict[str, int]:
-    """Return what one device consumes."""
+def used_counters(instance: Instance, board: Board) -> dict[str, int]:
+    """Return the counters that one device consumes."""
     profile = instance.profile
     if profile.is_whole:
-        return total(board)
+        return total_counters(board)
     place = instance.placement
     counters = {_unit(unit): 1 for unit in range(place.start, place.end)}
     counters["compute-slices"] = profile.compute_slices
@@ -48,21 +48,20 @@ def used(instance: Instance, board: Board) -> dict[str, int]:
     return {name: count for name, count in counters.items() if count}
 
 
-def left(board: Board, taken: Iterable[Instance]) -> dict[str, int]:
-    """Return the counters of a GPU, some of which is taken by what no scheduler knows of.
+def remaining_counters(board: Board, taken: Iterable[Instance]) -> dict[str, int]:
+    """Return what the scheduler may allocate of a GPU: its counters, less those of ``taken``.
 
-    A GPU instance that is divided further is taken as a whole, and once: see docs/dra.md.
-
-    None is below zero: the scheduler would refuse every device of the pool.
+    A GPU instance that is divided further counts as a whole, and only once: see docs/dra.md. No
+    counter is negative, because the scheduler would then refuse every device of the pool.
     """
     gone: Counter[str] = Counter()
     for instance in planner.gpu_instances(taken):
-        gone.update(used(instance, board))
-    return {name: max(0, count - gone[name]) for name, count in total(board).items()}
+        gone.update(used_counters(instance, board))
+    return {name: max(0, count - gone[name]) for name, count in total_counters(board).items()}
 
 
 def fits(left: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
-    """Tell whether no counter is exceeded, as the scheduler does."""
+    """Return whether ``wanted`` exceeds no counter that is ``left``, by the scheduler's rule."""
     return all(count <= left.get(name, 0) for name, count in wanted.items())
 
 
@@ -76,7 +75,7 @@ def _count_of(profile: Profile) -> str:
 
 @cache
 def _is_counted(profile: Profile, board: Board) -> bool:
-    """Return whether one instance too many would exceed nothing else."""
+    """Return whether the profile needs its own counter, because no other limits its number."""
     many = profile.max_count + 1
     apart = -(-board.placement_units // profile.size)
     return (

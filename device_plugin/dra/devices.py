@@ -1,7 +1,8 @@
 """A device as a ResourceSlice describes it: attributes, capacities, counters, taints.
 
-Names are those of the DRA driver for NVIDIA GPUs where it has them, and the standard ones of
-``resource.kubernetes.io``, so that selectors written for it hold here but for their domain.
+Attributes have the names of the DRA driver for NVIDIA GPUs where it has them, and the standard
+names of ``resource.kubernetes.io``. So selectors that were written for that driver work after a
+change of their domain.
 """
 
 import re
@@ -16,19 +17,19 @@ from gpu_operator.api.v1alpha1 import quantity
 from mig.geometry import Instance
 
 UNHEALTHY: Final = f"{DRIVER}/unhealthy"
-"""Taint NoSchedule of what is not in service."""
+"""Taint with effect NoSchedule for devices that are out of service."""
 SUSPECT: Final = f"{DRIVER}/suspect"
-"""Taint None, which only tells, of what is in service after something suspicious."""
+"""Taint with effect None on devices that had a suspicious event but stay in service."""
 
 _STANDARD: Final = "resource.kubernetes.io"
 _ENGINES: Final = ("copyEngines", "decoders", "encoders", "jpegEngines", "ofaEngines")
 _XID: Final = re.compile(r"\bXid ([0-9]{1,4})\b", re.ASCII)
-_LONGEST: Final = 64  # characters of an attribute's text (DeviceAttributeMaxValueLength)
+_LONGEST: Final = 64  # longest text attribute (DeviceAttributeMaxValueLength)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What is the same for each device of a node. Versions are dotted numbers."""
+    """Facts that are the same for each device of a node; versions are dotted numbers."""
 
     name: str
     driver_version: str
@@ -37,9 +38,10 @@ class Node:
 
 
 def describe(gpu: Gpu, instance: Instance, node: Node, shared: bool = False) -> dict[str, Any]:
-    """Return the device that would be this instance of a GPU (``resource.k8s.io/v1 Device``).
+    """Return the device for this instance of a GPU (``resource.k8s.io/v1 Device``).
 
-    ``shared``: several claims can have it, each a part of its memory; who asks for no part has all.
+    If ``shared`` is set, several claims can have the device, each a part of its memory; a claim
+    that requests no part gets all of it.
     """
     profile = instance.profile
     if profile.is_whole:
@@ -54,7 +56,7 @@ def describe(gpu: Gpu, instance: Instance, node: Node, shared: bool = False) -> 
         "consumesCounters": [
             {
                 "counterSet": counters.set_name(gpu.index),
-                "counters": numbers(counters.used(instance, gpu.board)),
+                "counters": numbers(counters.used_counters(instance, gpu.board)),
             }
         ],
     }
@@ -65,7 +67,7 @@ def describe(gpu: Gpu, instance: Instance, node: Node, shared: bool = False) -> 
 
 
 def numbers(counts: Mapping[str, int]) -> dict[str, dict[str, str]]:
-    """Return numbers as the API has counters and capacities."""
+    """Return numbers in the API's form for counters and capacities."""
     return {name: {"value": str(count)} for name, count in counts.items()}
 
 
@@ -104,24 +106,24 @@ def _capacity(instance: Instance) -> dict[str, dict[str, str]]:
     profile = instance.profile
     engines = dict(zip(_ENGINES, profile.engines.counts(), strict=True))
     return {
-        MEMORY: {"value": quantity.of_bytes(profile.memory_bytes)},
+        MEMORY: {"value": quantity.format_bytes(profile.memory_bytes)},
         **numbers({"multiprocessors": profile.sm_count, **engines}),
     }
 
 
 def _consumable(instance: Instance) -> dict[str, dict[str, Any]]:
-    """Return the capacities with what a request consumes of each.
+    """Return the capacities, with the amount that a request consumes of each.
 
-    Without a policy a claim that does not speak of multiprocessors would consume all of them, and
-    keep everybody out; they are used in turns.
+    Without a policy, a claim that does not mention multiprocessors would consume all of them and
+    exclude every other claim, although claims take turns on them.
     """
     whole = instance.profile.memory_bytes
     policy = share_policy(whole)
     memory = {
-        "default": quantity.of_bytes(whole),
+        "default": quantity.format_bytes(whole),
         "validRange": {
-            "min": quantity.of_bytes(policy.least),
-            "step": quantity.of_bytes(policy.step),
+            "min": quantity.format_bytes(policy.least),
+            "step": quantity.format_bytes(policy.step),
         },
     }
     return {
@@ -131,7 +133,7 @@ def _consumable(instance: Instance) -> dict[str, dict[str, Any]]:
 
 
 def _health(gpu: Gpu, instance: Instance) -> str:
-    """Return the health of an instance that exists, else of the GPU that it would be on."""
+    """Return the health of the instance, or that of its GPU if the instance does not exist."""
     there = next((one for one in gpu.slices if one.instance == instance), None)
     if there is None or not in_service(gpu.health):
         return gpu.health
@@ -155,6 +157,6 @@ def _text(value: str) -> dict[str, Any]:
 
 
 def _version(dotted: str) -> dict[str, Any]:
-    """Return a version as semver.org has it: three numbers without leading zeros."""
+    """Return a version in the form of semver.org: three numbers without leading zeros."""
     found = [str(int(part)) for part in re.findall(r"[0-9]+", dotted)[:3]]
     return {"version": ".".join([*found, "0", "0", "0"][:3])}

@@ -1,4 +1,4 @@
-"""Health of the devices that claims have, as the kubelet is told it (KEP-4680)."""
+"""Reports the health of claims' devices to the kubelet (KEP-4680)."""
 
 import threading
 import time
@@ -10,35 +10,35 @@ import grpc
 from device_plugin.inventory.model import in_service
 from device_plugin.proto import drahealth_pb2 as pb
 
-AGAIN_S: Final = 10.0  # what is not said again within 30 s the kubelet takes for unknown
-SILENT_S: Final = 20.0  # without an agent nobody knows: as long as the device plugin goes on
+AGAIN_S: Final = 10.0  # the kubelet forgets a health that is not repeated within 30 s
+SILENT_S: Final = 20.0  # as long as the device plugin continues without an agent
 _MESSAGE_LENGTH: Final = 1024
 
 
 class HealthService:
-    """Serves ``NodeWatchResources``. ``_changed`` guards what was told last."""
+    """Serves ``NodeWatchResources``. ``_changed`` guards the newest update."""
 
     def __init__(self, pool: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """``pool`` is the node's name."""
+        """Initialize; ``pool`` is the node's name."""
         self._pool = pool
         self._clock = clock
         self._changed = threading.Condition()
         self._healths: Mapping[str, str] = {}
-        self._told_at: float | None = None
+        self._updated_at: float | None = None
         self._generation = 0
         self._stopped = False
 
-    def tell(self, healths: Mapping[str, str]) -> None:
-        """Replace what is known: the health of each device, by its name in the pool."""
+    def update(self, healths: Mapping[str, str]) -> None:
+        """Replace the health of all devices, by their names in the pool."""
         with self._changed:
-            self._told_at = self._clock()
+            self._updated_at = self._clock()
             if healths != self._healths:
                 self._healths = dict(healths)
                 self._generation += 1
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """End open streams."""
+        """End the streams on which the kubelet receives health."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -46,7 +46,7 @@ class HealthService:
     def NodeWatchResources(  # noqa: N802 (kubelet API)
         self, request: pb.NodeWatchResourcesRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.NodeWatchResourcesResponse]:
-        """Send the health of all devices now, at every change, and now and then again."""
+        """Send the health of all devices now, at every change, and periodically."""
         context.add_callback(self._wake)
         sent = -1
         while context.is_active():
@@ -60,7 +60,7 @@ class HealthService:
             yield self._response(healths)
 
     def _is_silent(self) -> bool:
-        return self._told_at is None or self._clock() - self._told_at >= SILENT_S
+        return self._updated_at is None or self._clock() - self._updated_at >= SILENT_S
 
     def _response(self, healths: Mapping[str, str]) -> pb.NodeWatchResourcesResponse:
         response = pb.NodeWatchResourcesResponse()

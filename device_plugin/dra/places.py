@@ -1,7 +1,8 @@
-"""In which order the devices of a board are published.
+"""The order in which the devices of a board are published.
 
-The scheduler takes the first device that a request fits, so the order is the policy by which GPUs
-are filled: the smallest profile that will do, and of its places the one that leaves the most room.
+The scheduler takes the first device that a request fits, so the order is the policy by which
+GPUs are filled: the smallest sufficient profile, and of its places the one that leaves the most
+room.
 """
 
 from functools import cache
@@ -13,7 +14,10 @@ from mig.geometry import Board, Instance, Profile
 
 @cache
 def in_order(board: Board) -> tuple[Instance, ...]:
-    """Return every profile at every place, smaller ones first, and the whole GPU last."""
+    """Return all devices of the board in the order of publication.
+
+    Smaller profiles come first, each at every place, and the whole GPU comes last.
+    """
     profiles = sorted(board.profiles, key=_size)
     return (*(place for one in profiles for place in _places(board, one)), _whole(board))
 
@@ -30,7 +34,7 @@ def _places(board: Board, profile: Profile) -> tuple[Instance, ...]:
         while len(chosen) < len(profile.starts):
             chosen += planner.plan(board, chosen, [profile]).placed
     except PlanError:
-        pass  # no more of them fit; the others are alternatives to those chosen
+        pass  # no more instances fit; the remaining places are alternatives to those chosen
     others = [Instance(profile, start) for start in profile.starts]
     rest = [one for one in others if one not in chosen]
     rest.sort(key=lambda one: planner.headroom(board, [one]), reverse=True)

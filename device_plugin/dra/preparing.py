@@ -1,12 +1,14 @@
-"""Makes the slices of a ResourceClaim when the kubelet wants them, and takes them away again.
+"""Creates the slices of a ResourceClaim when the kubelet prepares it, and destroys them afterwards.
 
-gpud is the arbiter: it makes an instance only where nothing is, so that what a layout, the device
-plugin or another claim has is never given twice. What it has made for a claim it remembers with the
-claim's UID (``MigInstance.owner``, ``shares``), which is the driver's checkpoint, and there is no
-other. A device that is for several claims is made for the first of them, and joined by the others.
+gpud is the arbiter: it creates an instance only at a free place, so that a slice of a layout,
+the device plugin or another claim is never given twice. It stores the claim's UID with each
+instance that it creates for a claim (``MigInstance.owner``, ``shares``): this is the driver's
+only checkpoint. A device for several claims is created for the first of them, and shared by the
+others.
 
-A kubelet to which Prepare fails asks again only after more than a minute. So what is in the way is
-waited for: as a rule it is about to go, as its pod was deleted before this one came.
+A kubelet whose Prepare fails tries again only after more than a minute. So Prepare waits for
+conflicting slices: usually they are about to be destroyed, because their pod was deleted before
+this one was created.
 """
 
 import logging
@@ -20,7 +22,7 @@ from typing import Protocol
 
 from device_plugin.cdi import claims as cdi
 from device_plugin.cdi.spec import Mount
-from device_plugin.dra import in_the_way
+from device_plugin.dra import blockers
 from device_plugin.errors import AgentError, ClaimError, ClusterError, GpudError, GpudUnreachable
 from device_plugin.inventory.claims import ClaimRef, device_id, is_claim_uid
 from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice, in_service
@@ -29,13 +31,13 @@ from gpu_operator.api import claim_devices as names
 from mig.errors import MigError
 from mig.geometry import Instance
 
-WAIT_S = 30.0  # the kubelet gives a call 45
+WAIT_S = 30.0  # the kubelet allows 45 s for a call
 PAUSE_S = 0.2
 _log = logging.getLogger(__name__)
 
 
 class Node(Protocol):
-    """What of gpud is used (``backends.gpud.Gpud``)."""
+    """The part of gpud's client that the preparer uses (``backends.gpud.Gpud``)."""
 
     def inventory(self) -> Inventory: ...
     def create_instance(
@@ -52,14 +54,14 @@ class Node(Protocol):
 
 
 class Claims(Protocol):
-    """What of the API server is used (``kube.claims.ClaimsKube``)."""
+    """The part of the API server's client that the preparer uses (``kube.claims.ClaimsKube``)."""
 
     def claim(self, namespace: str, name: str) -> Claim | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A device that containers of the claim's pods can have, by its CDI names."""
+    """A prepared device of a claim, and the CDI names with which its containers get it."""
 
     allocated: Allocated
     cdi_ids: tuple[str, ...]
@@ -67,7 +69,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a device of an allocation is."""
+    """The place of an allocated device on a GPU of this node."""
 
     allocated: Allocated
     gpu: Gpu
@@ -76,15 +78,18 @@ class _Place:
 
 @dataclass(slots=True)
 class _Call:
-    """One call of Prepare. ``before`` are the slices that the claim had already; None: not known,
-    and nothing made."""
+    """The state of one call that prepares a claim.
+
+    ``before`` are the slices that the claim already had. It is None before they are read; until
+    then the call has created nothing.
+    """
 
     ref: ClaimRef
     before: frozenset[str] | None = None
 
 
 class Preparer:
-    """Prepares claims and unprepares them; calls may come from several threads."""
+    """Prepares and unprepares claims. Several threads may call it."""
 
     def __init__(
         self,
@@ -94,13 +99,15 @@ class Preparer:
         cdi_dir: Path,
         libraries_dir: str,
         programs: Sequence[Mount] = (),
-        tell: Callable[[ClaimRef, str], None] = lambda claim, message: None,
+        notify: Callable[[ClaimRef, str], None] = lambda claim, message: None,
         changed: Callable[[], None] = lambda: None,
         wait_s: float = WAIT_S,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``pool`` is the node's name. ``tell`` says what a claim waits for, to its owner;
-        ``changed`` is called when slices came or went.
+        """Initialize; ``pool`` is the node's name.
+
+        ``notify`` reports to the claim's owner what the claim waits for; ``changed`` is called
+        after slices were created or destroyed.
         """
         self._node = node
         self._claims = claims
@@ -108,25 +115,26 @@ class Preparer:
         self._cdi_dir = cdi_dir
         self._libraries_dir = libraries_dir
         self._programs = tuple(programs)
-        self._tell = tell
+        self._notify = notify
         self._changed = changed
         self._wait_s = wait_s
         self._pause = pause
-        self._lock = threading.Lock()  # for the files
-        self._turns = threading.Condition()  # for the next two
+        self._lock = threading.Lock()  # guards the files
+        self._turns = threading.Condition()  # guards the next two
         self._busy: set[str] = set()
         self._unwanted: set[str] = set()
 
     def refresh_files(self) -> None:
-        """Bring the files of claims that an earlier driver prepared up to date. Raises OSError."""
+        """Update the CDI files of claims that an earlier driver prepared. Raises OSError."""
         with self._lock:
             cdi.refresh(self._cdi_dir, self._libraries_dir, self._programs)
 
     def prepare(self, ref: ClaimRef) -> tuple[Prepared, ...]:
-        """Make what the claim was allocated, if it is not there yet, and say how pods get it.
+        """Create the claim's allocated devices unless they exist; return how pods get them.
 
         Raises:
-            ClaimError: it cannot be had, and why. What this call made is taken away again.
+            ClaimError: the claim cannot be prepared, for the reason in the message. Slices that
+            this call created are destroyed.
         """
         if not is_claim_uid(ref.uid):
             raise ClaimError(f"not a claim's UID: {ref.uid[:64]!r}")
@@ -135,22 +143,22 @@ class Preparer:
 
     def _prepare(self, call: _Call) -> tuple[Prepared, ...]:
         end = time.monotonic() + self._wait_s
-        told = ""
+        reported = ""
         while True:
             try:
                 return self._attempt(call)
             except _Blocked as err:
                 problem: AgentError = err
-                if str(err) != told:
-                    told = str(err)
-                    self._tell(call.ref, told)
+                if str(err) != reported:
+                    reported = str(err)
+                    self._notify(call.ref, reported)
             except (ClusterError, GpudUnreachable) as err:
                 problem = err
             except (GpudError, ClaimError, OSError) as err:
                 if not isinstance(err, GpudError) or err.code != "internal":
                     self._take_back(call)
                     raise ClaimError(str(err)) from err
-                problem = err  # gpud's own failure, such as a control group that is busy
+                problem = err  # gpud's own failure, such as a busy control group
             with self._turns:
                 unwanted = call.ref.uid in self._unwanted
             if unwanted or time.monotonic() >= end:
@@ -160,15 +168,15 @@ class Preparer:
             self._pause(PAUSE_S)
 
     def unprepare(self, uid: str) -> None:
-        """Take away what was made for a claim; nothing is done for one that is not known.
+        """Destroy the slices of a claim; an unknown claim is not an error.
 
         Raises:
-            ClaimError: gpud does not let go of it, or is away.
+            ClaimError: gpud refuses to destroy a slice, or is away.
         """
         if not is_claim_uid(uid):
             raise ClaimError(f"not a claim's UID: {uid[:64]!r}")
         with self._turns:
-            self._unwanted.add(uid)  # whoever waits with it gives up
+            self._unwanted.add(uid)  # a Prepare that waits for this claim gives up
         try:
             with self._turn(uid):
                 self._unprepare(uid)
@@ -192,7 +200,7 @@ class Preparer:
 
     @contextmanager
     def _turn(self, uid: str) -> Iterator[None]:
-        """Let calls for one claim come one after the other."""
+        """Serialize the calls for one claim."""
         with self._turns:
             self._turns.wait_for(lambda: uid not in self._busy)
             self._busy.add(uid)
@@ -204,7 +212,10 @@ class Preparer:
                 self._turns.notify_all()
 
     def release(self, uid: str) -> None:
-        """As ``unprepare``, without another try. Raises GpudError, GpudUnreachable, OSError."""
+        """Destroy the slices of a claim, without retries.
+
+        Raises GpudError, GpudUnreachable, OSError.
+        """
         owner = CLAIM + uid
         own = [s.uuid for s in self._node.inventory().slices() if s.is_of(owner)]
         self._destroy(owner, own)
@@ -226,7 +237,7 @@ class Preparer:
         places = [self._place(inventory, one) for one in own]
         if self._make(ref, [p for p in places if not p.allocated.admin_access]):
             inventory = self._node.inventory()
-        found = [(place, _found(inventory, place, owner)) for place in places]
+        found = [(place, _find_slices(inventory, place, owner)) for place in places]
         for place, slices in found:
             _check_health(place, slices)
         with self._lock:
@@ -262,27 +273,30 @@ class Preparer:
         return _Place(one, gpu, instance)
 
     def _make(self, ref: ClaimRef, places: Iterable[_Place]) -> bool:
-        """Make what is missing; return whether anything was. Raises _Blocked, GpudError.
+        """Create the missing slices of a claim; return whether there were any.
 
-        What the claim had before it was allocated anew, as more or less of the same, goes first.
+        Slices of another size, from an earlier allocation of the claim, are destroyed first.
+        Raises _Blocked, GpudError.
         """
         owner = CLAIM + ref.uid
         missing = []
         for place, share in _by_instance(places):
             own = _own(place.gpu, place.instance, owner)
-            if not own or any(_had(s, owner) != share for s in own):
+            if not own or any(_claimed_bytes(s, owner) != share for s in own):
                 self._destroy(owner, [s.uuid for s in own])
                 missing.append((place, share))
         for place, share in missing:
             gpu, instance = place.gpu, place.instance
-            if blockers := in_the_way.blockers(gpu, instance, share):
-                told = "; ".join(map(in_the_way.whose, blockers))
-                raise _Blocked(f"{place.allocated.device}: {told}")
+            if found := blockers.find_blockers(gpu, instance, share):
+                owners = "; ".join(map(blockers.describe_owner, found))
+                raise _Blocked(f"{place.allocated.device}: {owners}")
             made = gpu.uuid, instance.profile.name, instance.start, owner, str(ref)
             try:
                 self._node.create_instance(*made, memory_bytes=share)
             except GpudError as err:
-                if err.code == "conflict":  # somebody was faster: look again at who
+                if (
+                    err.code == "conflict"
+                ):  # another caller took the place: find its owner in the next attempt
                     raise _Blocked(f"{place.allocated.device}: {err.message}") from err
                 raise
             finally:
@@ -298,7 +312,7 @@ class Preparer:
         try:
             own = [s.uuid for s in self._node.inventory().slices() if s.is_of(owner)]
             self._destroy(owner, [uuid for uuid in own if uuid not in call.before])
-        except (GpudError, GpudUnreachable) as err:  # the agent finds it (agent.claims)
+        except (GpudError, GpudUnreachable) as err:  # the agent finds the leftover (agent.orphans)
             _log.warning("claim %s: not taken back yet: %s", call.ref, err)
 
     def _destroy(self, owner: str, uuids: Iterable[str]) -> None:
@@ -314,11 +328,11 @@ class Preparer:
 
 
 class _Blocked(ClaimError):
-    """Something is in the way that may go by itself."""
+    """A slice prevents the creation of another one; another caller may soon destroy it."""
 
 
 def _check_configs(claim: Claim) -> None:
-    """Refuse parameters for this driver, which has none: without them it would be something else.
+    """Refuse opaque parameters for this driver, which supports none and must not ignore them.
 
     Raises ClaimError.
     """
@@ -332,9 +346,9 @@ def _check_configs(claim: Claim) -> None:
 
 
 def _by_instance(places: Iterable[_Place]) -> list[tuple[_Place, int | None]]:
-    """Return each instance once, with the bytes of it that a claim has; None: it has it alone.
+    """Return each instance once, with the bytes of it that a claim has; None if it has all alone.
 
-    Several requests of a claim can have shares of one device: then it has them together.
+    Several requests of a claim can have shares of one device: the claim then has their sum.
     """
     found: dict[tuple[str, Instance], tuple[_Place, int | None]] = {}
     for place in places:
@@ -352,16 +366,16 @@ def _own(gpu: Gpu, instance: Instance, owner: str) -> tuple[MigSlice, ...]:
     return tuple(s for s in gpu.slices if s.is_of(owner) and s.instance == instance)
 
 
-def _had(s: MigSlice, owner: str) -> int | None:
-    """Return the bytes of a slice that a claim has; None: it has it alone."""
+def _claimed_bytes(s: MigSlice, owner: str) -> int | None:
+    """Return how many bytes of a slice a claim has; None if it has the whole slice alone."""
     return next((one.memory_bytes for one in s.shares if one.owner == owner), None)
 
 
-def _found(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSlice, ...]:
-    """Return the slices that a device is: with admin access all that lie where it is.
+def _find_slices(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSlice, ...]:
+    """Return the slices of a device; with admin access, all slices at its place.
 
     Raises:
-        _Blocked: the one that was made is not there (any more).
+        _Blocked: a slice that this call created no longer exists.
     """
     gpu = next((g for g in inventory.gpus if g.uuid == place.gpu.uuid), place.gpu)
     if place.allocated.admin_access:
@@ -374,7 +388,7 @@ def _found(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSlice, .
 
 
 def _check_health(place: _Place, slices: Sequence[MigSlice]) -> None:
-    """Refuse what is sick, but for monitoring. Raises ClaimError."""
+    """Refuse unhealthy devices, except for claims that only monitor. Raises ClaimError."""
     if place.allocated.admin_access:
         return
     if not in_service(place.gpu.health):

@@ -1,7 +1,7 @@
-"""What has to be written so that a node's ResourceSlices say what they should. Pure.
+"""Plans the writes that bring a node's ResourceSlices up to date. Pure.
 
-A pool is what its slices of the highest generation say, and none of it counts until all of them are
-there. So every change goes with a new generation, and what was left half done is completed.
+Only the slices of a pool's highest generation count, and only when all of them exist. So every
+change uses a new generation, and an interrupted change is completed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Documents to apply, in order, then the names of slices to delete."""
+    """A plan of writes: documents to apply, in order, then the names of slices to delete."""
 
     apply: tuple[dict[str, Any], ...] = ()
     delete: tuple[str, ...] = ()
@@ -28,10 +28,10 @@ def plan(
     owners: Sequence[Document],
     least: int = 1,
 ) -> Plan:
-    """Return what turns the slices that are ``there`` into the ``wanted`` specs.
+    """Plan the writes that turn the slices in ``there`` into the ``wanted`` specs.
 
-    ``owners`` are the owner references of each; ``least`` is the lowest generation that may be
-    used: a pool whose slices were all deleted does not begin anew.
+    ``owners`` are the owner references of each slice. ``least`` is the lowest generation that
+    may be used: a pool whose slices were all deleted must not restart from 1.
     """
     surplus = tuple(sorted(name for name in there if name not in wanted))
     newest = max(map(generation, there.values()), default=0)
@@ -46,18 +46,18 @@ def plan(
 
 
 def generation(document: Document) -> int:
-    """Return the generation of the pool that a slice is of."""
+    """Return the pool generation of a slice."""
     return int((document.get("spec") or {}).get("pool", {}).get("generation") or 0)
 
 
 def same(there: Document, wanted: Document, owners: Sequence[Document]) -> bool:
-    """Tell whether a slice says what is wanted, whatever its generation."""
+    """Return whether a slice has the wanted spec and owners, whatever its generation."""
     owned = {owner["uid"] for owner in (there["metadata"].get("ownerReferences") or ())}
     return _essence(there["spec"]) == _essence(wanted) and owned == {o["uid"] for o in owners}
 
 
 def _essence(spec: Document) -> dict[str, Any]:
-    """Return a spec without what the API server or the generation adds to it."""
+    """Return a spec without the fields that the API server or the generation adds."""
     pool = {key: value for key, value in spec["pool"].items() if key != "generation"}
     found = {**spec, "pool": pool}
     if "devices" in spec:
@@ -66,7 +66,7 @@ def _essence(spec: Document) -> dict[str, Any]:
 
 
 def _device(device: Document) -> Document:
-    """Return a device whose taints do not say since when they are there."""
+    """Return a device without the times at which its taints were added."""
     if "taints" not in device:
         return device
     taints = [{k: v for k, v in taint.items() if k != "timeAdded"} for taint in device["taints"]]

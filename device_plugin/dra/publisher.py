@@ -1,7 +1,7 @@
-"""Keeps the node's ResourceSlices at the API server as they should be.
+"""Keeps the node's ResourceSlices at the API server up to date.
 
-The kubelet deletes a node's slices whenever it restarts, and anybody who may can: what is there is
-watched, and written again at once. Nothing is written while nothing differs.
+The kubelet deletes a node's slices whenever it restarts, and other clients may delete them, too.
+So the slices are watched, and written again at once. Nothing is written while nothing differs.
 """
 
 import logging
@@ -12,30 +12,33 @@ from typing import Any, Final, Never, Protocol
 
 from device_plugin.dra import publication
 from device_plugin.errors import ClusterError
-from device_plugin.kube.followed import RETRY_S, Followed, Source
+from device_plugin.kube.informer import RETRY_S, Informer, Source
 
-_LONGEST_S: Final = 60.0  # a cluster without the API, or that drops fields, stays so for long
-_TOLD_AFTER: Final = 3  # failures in a row: one is a busy API server's
+_LONGEST_S: Final = 60.0  # a cluster without the API, or that drops fields, will not change soon
+_REPORTED_AFTER: Final = 3  # consecutive failures: a single one may come from a busy API server
 _log = logging.getLogger(__name__)
 
 
 class Slices(Source, Protocol):
-    """The node's ResourceSlices at the API server (``kube.slices``). All raise ClusterError."""
+    """The node's ResourceSlices at the API server. All methods raise ClusterError."""
 
     def apply(self, document: dict[str, Any]) -> dict[str, Any]: ...
     def delete(self, name: str) -> None: ...
 
 
 class Publisher:
-    """``run`` and ``follow`` have a thread each; ``offer`` and ``problem`` are for any."""
+    """Keeps the slices at the API server as ``offer`` last set them.
+
+    ``run`` and ``follow`` have a thread each; any thread may call ``offer`` and ``problem``.
+    """
 
     def __init__(self, kube: Slices, wait: Callable[[float], None] = time.sleep) -> None:
         self._kube = kube
         self._wait = wait
         self._woken = threading.Event()
-        self._followed = Followed(kube, self._woken.set)
+        self._informer = Informer(kube, self._woken.set)
         self._lock = threading.Lock()
-        self._wanted: Mapping[str, Mapping[str, Any]] | None = None  # None: nobody has said
+        self._wanted: Mapping[str, Mapping[str, Any]] | None = None  # None: not set yet
         self._owners: Sequence[Mapping[str, Any]] = ()
         self._generation = 0  # the highest that was ever used
         self._problem = ""
@@ -44,13 +47,13 @@ class Publisher:
 
     @property
     def problem(self) -> str:
-        """Return why the slices are not as they should be; empty: they are, or soon will be."""
-        return self._problem if self._failures >= _TOLD_AFTER else ""
+        """Return why the slices are outdated; empty if they are up to date or soon will be."""
+        return self._problem if self._failures >= _REPORTED_AFTER else ""
 
     def offer(
         self, wanted: Mapping[str, Mapping[str, Any]], owners: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Say what the slices are to be (``slices.resource_slices``), and whose they are."""
+        """Set the wanted slices (``slices.resource_slices``) and their owners."""
         with self._lock:
             if (wanted, owners) == (self._wanted, self._owners):
                 return
@@ -58,23 +61,23 @@ class Publisher:
         self._woken.set()
 
     def follow(self) -> Never:
-        """Watch the slices without end."""
-        self._followed.run(self._watch_lost, self._wait, _LONGEST_S)
+        """Watch the slices at the API server forever."""
+        self._informer.run(self._watch_lost, self._wait, _LONGEST_S)
 
     def _watch_lost(self, err: ClusterError) -> None:
         _log.info("watch of ResourceSlices ended: %s", err)
-        if self._followed.documents() is None:
+        if self._informer.documents() is None:
             self._failed(err)
 
     def run(self) -> Never:
-        """Write without end whatever differs."""
+        """Write what differs from the wanted slices, forever."""
         while True:
             self._woken.wait()
             self._woken.clear()
             self.attempt()
 
     def attempt(self) -> None:
-        """Write what differs; what fails is tried again after a while."""
+        """Write what differs from the wanted slices once; leave failures to a later attempt."""
         try:
             if not self.publish():
                 return
@@ -88,29 +91,31 @@ class Publisher:
 
     def _failed(self, err: ClusterError) -> None:
         if str(err) != self._problem:
-            _log.warning("ResourceSlices are not as they should be, will retry: %s", err)
+            _log.warning("cannot bring the ResourceSlices up to date, will retry: %s", err)
         self._problem = str(err)
-        self._failures = max(self._failures + 1, _TOLD_AFTER if isinstance(err, Dropped) else 0)
+        self._failures = max(self._failures + 1, _REPORTED_AFTER if isinstance(err, Dropped) else 0)
 
     def publish(self) -> bool:
-        """Write what differs; return False while it is not known what there is, or should be.
+        """Write what differs from the wanted slices.
+
+        Return False while the existing or the wanted slices are unknown.
 
         Raises:
-            ClusterError: the API server did not take it.
-            Dropped: it took it without what the scheduler must know: the slices are gone again.
+            ClusterError: the API server refused a write.
+            Dropped: the API server dropped fields that the scheduler needs; the slices are deleted.
         """
-        there = self._followed.documents()
+        there = self._informer.documents()
         with self._lock:
             wanted, owners = self._wanted, self._owners
         if there is None or wanted is None:
-            return False  # either thread wakes this one again
+            return False  # each of the two threads wakes this one again
         known = max([0, *map(publication.generation, there.values())])
         self._generation = max(self._generation, known)
         plan = publication.plan(wanted, there, owners, self._generation + (not there))
         for document in plan.apply:
             self._generation = publication.generation(document)
             answer = self._kube.apply(document)
-            self._followed.written(answer)
+            self._informer.apply_write(answer)
             if not publication.same(answer, document["spec"], owners):
                 self._withdraw(document["metadata"]["name"])
         for name in plan.delete:
@@ -120,8 +125,8 @@ class Publisher:
         return True
 
     def _withdraw(self, name: str) -> None:
-        """Take back what would be given away twice without its counters."""
-        for published in self._followed.documents() or ():
+        """Delete a slice that lost its counters: its devices would be allocated twice."""
+        for published in self._informer.documents() or ():
             self._delete(published)
         raise Dropped(
             f"API server: ResourceSlice {name} lost fields: DRA needs Kubernetes 1.36 with the"
@@ -131,8 +136,8 @@ class Publisher:
 
     def _delete(self, name: str) -> None:
         self._kube.delete(name)
-        self._followed.deleted(name)
+        self._informer.apply_delete(name)
 
 
 class Dropped(ClusterError):
-    """The API server does not keep what the slices say."""
+    """The API server does not store all fields of the slices."""

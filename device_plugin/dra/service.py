@@ -1,8 +1,9 @@
-"""The DRA driver as the kubelet calls it: one node service, and how the kubelet finds it.
+"""The DRA driver's services for the kubelet, and their registration.
 
-Registration lies in the kubelet's plugin registry, the services in the driver's own directory. The
-names of both sockets contain the agent pod's, so that during a rolling update two drivers are
-registered and none takes the other's socket away; the kubelet calls one that answers.
+The registration socket is in the kubelet's plugin registry, the services' socket is in the
+driver's own directory. Both names contain the agent pod's name. So two drivers are registered
+during a rolling update, and neither removes the other's socket; the kubelet calls a driver that
+answers.
 """
 
 import logging
@@ -32,23 +33,25 @@ from device_plugin.proto import (
 from gpu_operator.api.claim_devices import DRIVER
 
 VERSIONS: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
-_PREPARING: Final = 24  # calls at a time: those that wait must not keep out what they wait for
+_PREPARING: Final = (
+    24  # concurrent calls: waiting calls must not block the calls that they wait for
+)
 _THREADS: Final = 2 * _PREPARING
 _log = logging.getLogger(__name__)
 
 
 class DraService:
-    """Serves ``DRAPlugin``."""
+    """Implements the kubelet's service ``DRAPlugin``."""
 
     def __init__(self, preparer: Preparer, preparing: int = _PREPARING) -> None:
-        """At most ``preparing`` claims are prepared at a time; the next is told to come again."""
+        """Initialize; at most ``preparing`` claims are prepared at a time; others fail."""
         self._preparer = preparer
         self._places = threading.BoundedSemaphore(preparing)
 
     def NodePrepareResources(  # noqa: N802 (kubelet API)
         self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
-        """Prepare each claim: its devices, or why it cannot have them."""
+        """Prepare each claim; return its devices, or why it cannot have them."""
         response = pb.NodePrepareResourcesResponse()
         for claim in request.claims:
             answer = response.claims[claim.uid]
@@ -63,7 +66,7 @@ class DraService:
     def NodeUnprepareResources(  # noqa: N802
         self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
-        """Unprepare each claim; one that is not known is done already."""
+        """Unprepare each claim; an unknown claim counts as unprepared."""
         response = pb.NodeUnprepareResourcesResponse()
         for claim in request.claims:
             answer = response.claims[claim.uid]
@@ -77,7 +80,7 @@ class DraService:
 
     def _prepare(self, ref: ClaimRef) -> tuple[Prepared, ...]:
         if not self._places.acquire(blocking=False):
-            raise ClaimError("too many claims wait for what others have")
+            raise ClaimError("too many claims wait for slices that others hold")
         try:
             with METRICS.kubelet_call("NodePrepareResources"):
                 return self._preparer.prepare(ref)
@@ -86,7 +89,7 @@ class DraService:
 
 
 class DraRegistration:
-    """Tells the kubelet that the driver is here."""
+    """Reports the driver's service and endpoint to the kubelet."""
 
     def __init__(self, endpoint: Path) -> None:
         self._endpoint = endpoint
@@ -104,7 +107,7 @@ class DraRegistration:
     def NotifyRegistrationStatus(  # noqa: N802
         self, request: registration_pb2.RegistrationStatus, context: grpc.ServicerContext
     ) -> registration_pb2.RegistrationStatusResponse:
-        METRICS.registered(accepted=request.plugin_registered)
+        METRICS.count_registration(accepted=request.plugin_registered)
         if request.plugin_registered:
             _log.info("%s: registered with the kubelet", DRIVER)
         else:
@@ -113,7 +116,7 @@ class DraRegistration:
 
 
 class DraServer:
-    """Both sockets, served."""
+    """Serves the registration socket and the services' socket."""
 
     def __init__(
         self,
@@ -123,7 +126,7 @@ class DraServer:
         driver_dir: Path,
         pod_name: str,
     ) -> None:
-        """``driver_dir`` is ``plugins/<driver>`` below the kubelet's directory."""
+        """Initialize; ``driver_dir`` is ``plugins/<driver>`` below the kubelet's directory."""
         suffix = re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
         self._health = health
         self._endpoint = driver_dir / f"dra-{suffix}.sock"
@@ -137,7 +140,7 @@ class DraServer:
         )
 
     def start(self) -> None:
-        """Serve, then register; the kubelet dials within about a second.
+        """Start to serve, and then register the driver; the kubelet connects within about a second.
 
         Raises:
             OSError: a socket cannot be bound.
@@ -158,7 +161,7 @@ class DraServer:
             os.chmod(path, 0o600)
 
     def begin_stop(self) -> Callable[[], None]:
-        """Leave the registry; the function returned waits until calls under way have ended."""
+        """Leave the registry; return a function that waits until calls in progress have ended."""
         registry = self._registry.stop(grace=0.5)
         self._registration.unlink(missing_ok=True)
         self._health.stop()

@@ -1,7 +1,8 @@
-"""What a node offers, as the ResourceSlices of its pool. Pure: inventory in, specs out.
+"""The ResourceSlices of a node's pool, computed from its inventory. Pure.
 
-A pool is one slice with a counter set for each GPU, and as many with devices as the API's limits
-want. Their names are numbered: the scheduler reads the slices of a pool in the order of names.
+A pool has one slice with a counter set for each GPU, and as many slices with devices as the
+API's limits require. The slices' names are numbered, because the scheduler reads the slices of a
+pool in the order of names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +20,10 @@ MOST_COUNTER_SETS: Final = 8  # ResourceSliceMaxCounterSets
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """A GPU whose room is offered; ``taken`` are the instances that no claim has made.
+class OfferedGpu:
+    """A GPU whose room is offered; ``taken`` are the instances that were not created for claims.
 
-    ``shared``: several claims can have a device, each a part of its memory.
+    If ``shared`` is set, several claims can have a device, each a part of its memory.
     """
 
     gpu: Gpu
@@ -31,14 +32,14 @@ class Offered:
 
 
 def slice_name(node_name: str, number: int) -> str:
-    """Return the name of a node's slice; no other node has it."""
+    """Return the name of a node's slice, unique in the cluster."""
     return f"{node_name}-{DRIVER}-{number}"
 
 
-def resource_slices(node: Node, gpus: Sequence[Offered]) -> dict[str, dict[str, Any]]:
+def resource_slices(node: Node, gpus: Sequence[OfferedGpu]) -> dict[str, dict[str, Any]]:
     """Return the specs of a node's slices by their names, without a generation.
 
-    Devices that have no room beside what is taken are left out; those that claims made stay, and
+    Devices that do not fit next to ``taken`` are left out. Devices created for claims stay, and
     the scheduler counts them. Without GPUs there is no slice.
     """
     if not gpus:
@@ -58,9 +59,9 @@ def resource_slices(node: Node, gpus: Sequence[Offered]) -> dict[str, dict[str, 
     }
 
 
-def _counter_set(offered: Offered) -> dict[str, Any]:
+def _counter_set(offered: OfferedGpu) -> dict[str, Any]:
     gpu = offered.gpu
-    left = counters.left(gpu.board, offered.taken)
+    left = counters.remaining_counters(gpu.board, offered.taken)
     return {"name": counters.set_name(gpu.index), "counters": numbers(left)}
 
 
@@ -68,14 +69,14 @@ def _parts(whole: Sequence[Any], most: int) -> list[Sequence[Any]]:
     return [whole[start : start + most] for start in range(0, len(whole), most)]
 
 
-def _devices(node: Node, gpus: Sequence[Offered]) -> Iterator[Mapping[str, Any]]:
-    """Yield devices, those of a profile together: the smallest that will do is found first."""
-    free = {one.gpu.index: counters.left(one.gpu.board, one.taken) for one in gpus}
+def _devices(node: Node, gpus: Sequence[OfferedGpu]) -> Iterator[Mapping[str, Any]]:
+    """Yield the devices, grouped by profile, the smallest profile first."""
+    free = {one.gpu.index: counters.remaining_counters(one.gpu.board, one.taken) for one in gpus}
     found = [
         (rank, one.gpu.index, one, instance)
         for one in gpus
         for rank, instance in _ranked(one.gpu)
-        if counters.fits(free[one.gpu.index], counters.used(instance, one.gpu.board))
+        if counters.fits(free[one.gpu.index], counters.used_counters(instance, one.gpu.board))
     ]
     found.sort(key=lambda entry: entry[:2])
     for _, _, one, instance in found:
@@ -83,7 +84,10 @@ def _devices(node: Node, gpus: Sequence[Offered]) -> Iterator[Mapping[str, Any]]
 
 
 def _ranked(gpu: Gpu) -> Iterator[tuple[int, Instance]]:
-    """Yield the devices of a GPU in their order; equal profiles of a board have one rank."""
+    """Yield the devices of a GPU in the order of publication, each with its profile's rank.
+
+    Equal profiles of a board have equal ranks.
+    """
     names: list[str] = []
     for instance in places.in_order(gpu.board):
         if instance.profile.name not in names:

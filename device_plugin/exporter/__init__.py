@@ -1,1 +1,1 @@
-"""``tessera-exporter``: gpud's telemetry for Prometheus, by the names of NVIDIA's dcgm-exporter."""
+"""``tessera-exporter``: gpud's telemetry under the names of NVIDIA's dcgm-exporter."""

@@ -1,4 +1,4 @@
-"""``tessera-exporter``: serves ``/metrics`` and ``/health`` until told to stop."""
+"""``tessera-exporter``: serves ``/metrics`` and ``/health`` until SIGTERM."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ _PAGE = (
 
 
 def answer(collector: Collector, path: str, accept: str) -> Answer:
-    """Answer a GET."""
+    """Return the answer to a GET request for ``path``."""
     match path:
         case "/metrics":
             return exposition(collector, accept)
@@ -34,10 +34,12 @@ def answer(collector: Collector, path: str, accept: str) -> Answer:
 
 
 def main() -> None:
-    """Serve until SIGTERM. Exits with 1 and one line if it cannot."""
+    """Serve metrics until SIGTERM; on an error, print one line and exit with 1."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     stop = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # in all threads: waited for below
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, stop
+    )  # blocked in all threads; the main thread waits for it below
     try:
         settings = config.exporter_from_environment()
         collector = InventoryCollector(Source(settings.socket), settings.node_name)
@@ -47,7 +49,7 @@ def main() -> None:
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     logging.getLogger(__name__).info("listening on port %d", server.server_address[1])
     signal.sigwait(stop)
-    os._exit(0)  # threads hold nothing that needs more than this
+    os._exit(0)  # no thread needs a larger stack
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes families of gpud's inventory when they are asked for."""
+"""Makes metric families from gpud's inventory at each scrape."""
 
 import logging
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from device_plugin.exporter.families import (
     OF_NODE,
     UP,
     Family,
+    help_text,
     is_of_dcgm,
-    told,
 )
 from device_plugin.exporter.labels import Labels
 from device_plugin.exporter.source import Source
@@ -28,14 +28,14 @@ _log = logging.getLogger(__name__)
 
 
 class InventoryCollector(Collector):
-    """Of one node. Without gpud there is ``tessera_gpud_up 0``, and no figure that is old."""
+    """Collects one node's metrics; while gpud does not answer, only ``tessera_gpud_up 0``."""
 
     def __init__(self, source: Source, hostname: str) -> None:
         self._source = source
         self._hostname = hostname
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families, each once."""
+        """Yield all metric families of the node, each once."""
         try:
             node = self._source.inventory()
         except AgentError as err:
@@ -72,11 +72,11 @@ class InventoryCollector(Collector):
 
 def _family(row: Family) -> Metric:
     if row.kind == "gauge":
-        return GaugeMetricFamily(row.name, told(row))
+        return GaugeMetricFamily(row.name, help_text(row))
     if is_of_dcgm(row):
-        # In OpenMetrics a counter's name ends in _total, and dashboards ask for this one.
-        return Metric(row.name, told(row), "unknown")
-    return CounterMetricFamily(row.name, told(row))
+        # OpenMetrics requires the suffix _total for counters, but dashboards query DCGM's name.
+        return Metric(row.name, help_text(row), "unknown")
+    return CounterMetricFamily(row.name, help_text(row))
 
 
 def _add(family: Metric, row: Family, named: Labels, value: float) -> None:
@@ -85,7 +85,10 @@ def _add(family: Metric, row: Family, named: Labels, value: float) -> None:
 
 
 def exposition(collector: Collector, accept: str) -> Answer:
-    """Return the metrics; in Prometheus's own format DCGM's counters are called such."""
+    """Return the answer with the metrics.
+
+    In Prometheus's own format, DCGM's counters are declared as counters.
+    """
     given = serving.exposition(collector, accept)
     if given.content_type.startswith("application/openmetrics-text"):
         return given

@@ -1,10 +1,12 @@
-"""What is exported: one row a family, with dcgm-exporter's name, type and help text.
+"""The exported metrics: one row per family, with dcgm-exporter's name, type and help text.
 
 Names and types: dcgm-exporter 4.8, ``etc/default-counters.csv`` and the profiling fields of
-``etc/dcp-metrics-included.csv`` (4.9 renames them). Meaning of each figure: docs/metrics.md. What
-Tessera has no figure for is not exported: it would be a constant that looks measured.
+``etc/dcp-metrics-included.csv`` (4.9 renames them). Meaning of each figure: docs/metrics.md.
+Metrics for which Tessera has no figure are not exported: they would be constants that look
+measured.
 
-A new metric is one new row: ``docs/metrics_page.py`` writes docs/metrics-reference.md of them.
+To add a metric, add a row: ``docs/metrics_page.py`` generates docs/metrics-reference.md from
+them.
 """
 
 from collections.abc import Callable
@@ -12,14 +14,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from vgpu_sim.hal.management.admin import Gpu, Instance, Inventory
-from vgpu_sim.hal.observe.modelled import MODELLED
+from vgpu_sim.hal.observe.modelled_report import MODELLED
 
 MIB: Final = 1 << 20
 
 Source = Literal["measured", "modelled", "injected"]
-"""Where a figure comes from: measured on the node; what a board would have shown, made of load and
-its data sheet; or faults that were asked for (docs/metrics.md)."""
-_TOLD: Final[dict[Source, str]] = {
+"""A figure is measured on the node, modelled from load and data sheet, or from injected faults."""
+_SOURCE_NOTE: Final[dict[Source, str]] = {
     "measured": "",
     "modelled": " Modelled: what a board of this kind would show.",
     "injected": " Of injected faults.",
@@ -28,9 +29,10 @@ _TOLD: Final[dict[Source, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What a family is called and means; ``origin`` names the figure in gpud's inventory.
+    """A metric family: its name and meaning. ``origin`` names the figure in gpud's inventory.
 
-    ``unit`` and ``origin`` are for docs/metrics-reference.md, which is generated of these rows.
+    ``unit`` and ``origin`` are for docs/metrics-reference.md, which is generated from these
+    rows.
     """
 
     name: str
@@ -43,36 +45,36 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class OfNode(Family):
-    """One figure a node."""
+    """A family with one figure per node."""
 
     value: Callable[[Inventory], float]
 
 
 @dataclass(frozen=True, slots=True)
 class OfGpu(Family):
-    """One figure a GPU."""
+    """A family with one figure per GPU."""
 
     value: Callable[[Gpu], float]
 
 
 @dataclass(frozen=True, slots=True)
 class OfInstance(Family):
-    """One figure an instance: a MIG device, or a whole GPU."""
+    """A family with one figure per instance: a MIG device, or a whole GPU."""
 
     value: Callable[[Instance], float]
 
 
 def is_of_dcgm(row: Family) -> bool:
-    """Return whether a family has a name of DCGM's, which dashboards ask for as it is."""
+    """Return whether the family has one of DCGM's names, which dashboards query unchanged."""
     return row.name.startswith("DCGM_")
 
 
-def told(row: Family) -> str:
-    """Return the help text of a family, which says what is not measured.
+def help_text(row: Family) -> str:
+    """Return the help text of a family, which states whether its figures are measured.
 
-    In the text, and not as series: those would cost each node as many again.
+    A label or series that stated this would double the number of series per node.
     """
-    return row.help + _TOLD[row.source]
+    return row.help + _SOURCE_NOTE[row.source]
 
 
 UP: Final = OfNode(
@@ -91,7 +93,7 @@ OF_NODE: Final = (
         "gauge",
         "measured",
         "bytes",
-        "Node memory behind the device memory of all instances.",
+        "Node memory that backs the device memory of all instances.",
         "the node's budget",
         lambda node: node.budget.total_bytes,
     ),
@@ -100,7 +102,7 @@ OF_NODE: Final = (
         "gauge",
         "measured",
         "bytes",
-        "How much of it is in use.",
+        "Node memory of the budget that is in use.",
         "the node's budget",
         lambda node: node.budget.used_bytes,
     ),
@@ -299,7 +301,7 @@ OF_GPU: Final = (
 
 
 def _free_bytes(one: Instance) -> int:
-    """Return what is free of an instance; parts of a GPU instance share its memory."""
+    """Return the free memory of an instance; parts of a GPU instance share its memory."""
     return max(0, one.memory_bytes - max(one.memory_used_bytes, one.shared_used_bytes))
 
 
@@ -408,7 +410,7 @@ OF_INSTANCE: Final = (
         "gauge",
         "measured",
         "contexts",
-        "CUDA contexts that live.",
+        "Live CUDA contexts.",
         "live contexts",
         lambda one: len(one.contexts),
     ),

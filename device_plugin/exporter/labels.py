@@ -1,7 +1,7 @@
-"""Labels of a series, as dcgm-exporter has them (its README, "Metrics" and "Kubernetes").
+"""Labels of a series, as in dcgm-exporter (its README, "Metrics" and "Kubernetes").
 
-Where a Prometheus target has labels of these names itself, ``pod``, ``namespace`` and ``container``
-become ``exported_pod`` and so on.
+If a Prometheus target has labels with these names, ``pod``, ``namespace`` and ``container`` become
+``exported_pod`` and so on.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ _WHOLE: Final = "whole"  # the profile of a GPU with MIG off
 
 
 def of_gpu(gpu: Gpu, hostname: str, driver_version: str) -> Labels:
-    """Return the labels of what is one figure a GPU."""
+    """Return the labels of a GPU's series."""
     labels = {
         "gpu": str(gpu.index),
         "UUID": gpu.uuid,
@@ -28,18 +28,23 @@ def of_gpu(gpu: Gpu, hostname: str, driver_version: str) -> Labels:
 
 
 def of_instance(gpu: Gpu, instance: Instance, hostname: str, driver_version: str) -> Labels:
-    """Return the labels of what is one figure an instance: a MIG device, or the whole GPU."""
+    """Return the labels of the series of an instance: a MIG device, or the whole GPU."""
     labels = of_gpu(gpu, hostname, driver_version)
     if instance.profile == _WHOLE:
         return labels
     mig = {"GPU_I_PROFILE": instance.profile, "GPU_I_ID": str(instance.gi_id)}
-    if instance.compute_start is not None:  # else two of one GPU instance would be one series
+    if (
+        instance.compute_start is not None
+    ):  # otherwise two devices in one GPU instance would have the same series
         mig["GPU_CI_ID"] = str(instance.ci_id)
     return labels | mig | _holder(instance)
 
 
 def _holder(instance: Instance) -> Labels:
-    """Return the pod that holds an instance; of several the first by name, so that sums hold."""
+    """Return the labels of the pod that holds an instance.
+
+    Of several pods only the first by name is returned, so that sums over pods are right.
+    """
     holders = sorted(instance.holders, key=lambda one: (one.namespace, one.name, one.container))
     if not holders:
         return {}

@@ -1,4 +1,4 @@
-"""Where the exporter's figures come from: gpud's socket for those who only read."""
+"""Reads the exporter's figures from gpud's read-only socket."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from device_plugin.errors import AgentError, GpudError, GpudUnreachable
 from vgpu_sim.hal.management.admin import Inventory
 from vgpu_sim.hal.management.documents import DocumentError
 
-FRESH_S = 1.0  # gpud's sample period: asking more often finds nothing new
+FRESH_S = 1.0  # gpud's sample period: more frequent queries return nothing new
 
 
 class _Gpud(Administration):
@@ -20,7 +20,10 @@ class _Gpud(Administration):
 
 
 class Source:
-    """Asks gpud at most once a period, however many scrapes there are. Thread-safe (``_lock``)."""
+    """Queries gpud at most once in each period, however many scrapes there are.
+
+    Thread-safe (``_lock``).
+    """
 
     def __init__(
         self, socket: Path, timeout_s: float = 5.0, clock: Callable[[], float] = time.monotonic
@@ -28,20 +31,20 @@ class Source:
         self._gpud = _Gpud(socket, timeout_s)
         self._clock = clock
         self._lock = threading.Lock()
-        self._asked_at = float("-inf")
-        self._last: Inventory | AgentError = GpudUnreachable("not asked yet")
+        self._queried_at = float("-inf")
+        self._last: Inventory | AgentError = GpudUnreachable("not queried yet")
 
     def inventory(self) -> Inventory:
-        """Return what gpud says, or said less than a period ago.
+        """Return gpud's inventory, at most one period old.
 
         Raises:
-            GpudUnreachable: nobody answers.
-            GpudError: gpud refuses, or is of another version.
+            GpudUnreachable: gpud does not answer.
+            GpudError: gpud refuses the query, or has another version.
         """
         with self._lock:
-            if self._clock() - self._asked_at >= FRESH_S:
+            if self._clock() - self._queried_at >= FRESH_S:
                 self._last = self._ask()
-                self._asked_at = self._clock()
+                self._queried_at = self._clock()
             if isinstance(self._last, AgentError):
                 raise self._last
             return self._last

@@ -1,1 +1,1 @@
-"""Pure values: what gpud has, and how slices map to extended resources."""
+"""Pure values: gpud's inventory, and the extended resources of slices."""

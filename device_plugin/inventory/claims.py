@@ -1,6 +1,6 @@
-"""ResourceClaims by name, and how their slices are called in CDI.
+"""References to ResourceClaims, and the CDI names of their slices.
 
-By the latter the kubelet's lists tell whose they are.
+The kubelet's lists contain these names, which identify the claim.
 """
 
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 DRIVER: Final = "gpu.tessera.dev"
-"""The DRA driver's name, as ``api.claim_devices`` has it."""
+"""The DRA driver's name, equal to that in ``api.claim_devices``."""
 KIND: Final = f"{DRIVER}/claim"
 _HEX = "[0-9a-f]"
 _UUID = rf"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
@@ -18,7 +18,7 @@ _CLAIM_UID = re.compile(_UUID, re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """Which claim is meant; a claim of the same name may be another one."""
+    """A ResourceClaim by name and UID; the UID distinguishes it from later claims of that name."""
 
     namespace: str
     name: str
@@ -29,27 +29,27 @@ class ClaimRef:
 
 
 def is_claim_uid(text: str) -> bool:
-    """Return whether this is a claim's UID: it becomes part of a file's name."""
+    """Return whether the text is a claim's UID, and so safe in a file name."""
     return _CLAIM_UID.fullmatch(text) is not None
 
 
 def device_name(claim_uid: str, slice_uuid: str) -> str:
-    """Return the CDI name, without its kind, of a slice that a claim gives."""
+    """Return the unqualified CDI name of a slice that a claim holds."""
     return f"{claim_uid}-{slice_uuid}"
 
 
 def device_id(claim_uid: str, slice_uuid: str) -> str:
-    """Return the same, qualified by its kind."""
+    """Return the qualified CDI name (kind and name) of a slice that a claim holds."""
     return f"{KIND}={device_name(claim_uid, slice_uuid)}"
 
 
 def slice_of(device: str) -> str | None:
-    """Return the UUID of the slice that a qualified CDI name is of; None: it is none of ours."""
+    """Return the slice's UUID in a qualified CDI name; None if it is not of a claim's device."""
     match = _DEVICE.fullmatch(device)
     return match[2] if match else None
 
 
 def claim_of(device: str) -> str | None:
-    """Return the UID of the claim that a qualified CDI name is of; None: it is none of ours."""
+    """Return the claim's UID in a qualified CDI name; None if it is not of a claim's device."""
     match = _DEVICE.fullmatch(device)
     return match[1] if match else None

@@ -1,4 +1,4 @@
-"""The HCA functions of a node: how many follows from its pool, their names from the node's."""
+"""The HCA functions of a node; the node's pool determines their number."""
 
 import re
 import uuid
@@ -12,12 +12,14 @@ from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 RESOURCE: Final = HCA_RESOURCE
 CDI_KIND: Final = "rdma.tessera.dev/function"
 ID: Final = re.compile(r"HCA-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_NAMESPACE: Final = uuid.UUID("0b9f62fd-3a0e-4a6b-8a3c-5e2f7f0d9c41")  # ours, random, for ever
+_NAMESPACE: Final = uuid.UUID(
+    "0b9f62fd-3a0e-4a6b-8a3c-5e2f7f0d9c41"
+)  # a random namespace of Tessera's; a change would rename every function
 
 
 @dataclass(frozen=True, slots=True)
 class HcaFunction:
-    """One function: what a container is given, and the HCA (its simulated PCIe root) it is of."""
+    """An HCA function: its device id, the number of its HCA, and its folders on the node."""
 
     id: str
     hca: int
@@ -26,7 +28,7 @@ class HcaFunction:
 
 
 def functions_of(node_name: str, hcas: Hcas, directory: Path) -> tuple[HcaFunction, ...]:
-    """Return a node's functions, whose folders hcad keeps below ``directory``."""
+    """Return the HCA functions of a node; hcad keeps their folders below ``directory``."""
     found = []
     for hca in range(hcas.count):
         for index in range(hcas.functions_per_hca):

@@ -6,30 +6,30 @@ from typing import Any
 from facts.document import DEFAULT_FACTS, GpuFacts
 from mig import geometry
 from vgpu_sim.hal.management import admin
-from vgpu_sim.hal.observe.modelled import WALL
+from vgpu_sim.hal.observe.modelled_report import WALL
 from vgpu_sim.perf.topology import FLAT, topology_named
 
-CLAIM = "claim:"  # how owners begin that are ResourceClaims
+CLAIM = "claim:"  # prefix of owners that are ResourceClaims
 
 
 @dataclass(frozen=True, slots=True)
 class HolderPod:
-    """A pod that the kubelet has given a slice to, for one of its containers."""
+    """A pod to which the kubelet has given a slice for one of its containers."""
 
     namespace: str
     name: str
     uid: str
-    container: str = field(default="", compare=False)  # it is no part of which pod it is
+    container: str = field(default="", compare=False)  # not part of the pod's identity
     claim: str = ""
-    """``claim:UID`` of the ResourceClaim by which it has the slice; empty: the device plugin."""
+    """``claim:UID`` of the claim by which the pod got the slice; empty: the device plugin."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimShare:
-    """What a ResourceClaim has of a slice: all of it, or of its memory a share."""
+    """The part of a slice that a ResourceClaim has: all of it, or a share of its memory."""
 
     owner: str
-    """``claim:UID``."""
+    """The claim's UID with a prefix, as ``claim:UID``."""
     owner_name: str
     """The claim's "namespace/name"."""
     memory_bytes: int
@@ -44,7 +44,7 @@ class ClaimShare:
 
 @dataclass(frozen=True, slots=True)
 class MigSlice:
-    """A MIG device, or a whole GPU, as gpud has it."""
+    """A slice, which is a MIG device or a whole GPU, as gpud reports it."""
 
     uuid: str
     gpu_uuid: str
@@ -57,22 +57,25 @@ class MigSlice:
     holders: tuple[HolderPod, ...]
     health: str = "Healthy"
     owner: str = ""
-    """``claim:UID`` of the one ResourceClaim that it was made for; empty: see ``claims``."""
+    """``claim:UID`` of the only ResourceClaim that has the slice; empty: see ``claims``."""
     owner_name: str = ""
-    """That claim's "namespace/name"."""
+    """The "namespace/name" of the claim in ``owner``."""
     shares: tuple[ClaimShare, ...] = ()
-    """Those of the ResourceClaims that share it."""
+    """The shares of the slice that ResourceClaims have, if claims share it."""
 
     @property
     def claims(self) -> tuple[ClaimShare, ...]:
-        """Return the ResourceClaims that have it; none: a layout's, or the device plugin's."""
+        """Return the ResourceClaims that have the slice.
+
+        There are none if a layout or the device plugin has it.
+        """
         if not self.owner:
             return self.shares
         has = self.memory_bytes, self.memory_used_bytes, self.contexts
         return (ClaimShare(self.owner, self.owner_name, *has),)
 
     def is_of(self, owner: str) -> bool:
-        """Return whether a claim (``claim:UID``) has it, or a share of it."""
+        """Return whether the claim ``owner`` (``claim:UID``) has the slice, or a share of it."""
         return any(one.owner == owner for one in self.claims)
 
 
@@ -88,23 +91,23 @@ class Gpu:
     mig_enabled: bool = True
     facts: GpuFacts = DEFAULT_FACTS
     faults: frozenset[str] = frozenset()
-    """Ids of the injected faults that last."""
+    """Ids of the lasting faults that are injected into the GPU."""
 
     @property
     def root(self) -> int:
-        """Return the number of the NUMA node, or else of the PCIe root, that it is below."""
+        """Return the number of the GPU's NUMA node, or of its PCIe root in the flat topology."""
         if self.facts.topology == FLAT:
             return self.index
         return topology_named(self.facts.topology, self.index + 1).gpus[self.index].numa
 
     @property
     def bus(self) -> int:
-        """Return the number of the PCI bus that it is alone on."""
+        """Return the number of the GPU's PCI bus, on which it is the only device."""
         return topology_named(self.facts.topology, self.index + 1).gpus[self.index].bus
 
     @property
     def root_bus(self) -> int:
-        """Return the number of the PCIe root that it is below: the least bus there."""
+        """Return the number of the GPU's PCIe root: the lowest bus below the same bridge."""
         if self.facts.topology == FLAT:
             return self.bus
         there = topology_named(self.facts.topology, self.index + 1)
@@ -113,18 +116,21 @@ class Gpu:
 
     @property
     def unclaimed(self) -> tuple[MigSlice, ...]:
-        """Return the slices that were not made for a ResourceClaim."""
+        """Return the GPU's slices that were not created for a ResourceClaim."""
         return tuple(s for s in self.slices if not s.claims)
 
     @property
     def claimed(self) -> tuple[MigSlice, ...]:
-        """Return the slices that were made for ResourceClaims: they alone take them away."""
+        """Return the GPU's slices that were created for ResourceClaims.
+
+        They are destroyed only for their claims.
+        """
         return tuple(s for s in self.slices if s.claims)
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """One snapshot of gpud."""
+    """A snapshot of the node's GPUs and slices."""
 
     version: str
     libraries_dir: str
@@ -135,57 +141,57 @@ class Inventory:
     sandbox: tuple[str, ...]
     gpus: tuple[Gpu, ...]
     clock: str = WALL
-    """What programs' events measure, one of ``hal.observe.modelled.CLOCKS``."""
+    """The time that CUDA events measure, one of ``hal.observe.modelled.CLOCKS``."""
 
     def slices(self) -> tuple[MigSlice, ...]:
         """Return all slices of the node, in the order of GPUs and placements."""
         return tuple(s for gpu in self.gpus for s in gpu.slices)
 
-    def claimed(self) -> tuple[MigSlice, ...]:
-        """Return those of ``slices`` that were made for ResourceClaims."""
+    def claimed_slices(self) -> tuple[MigSlice, ...]:
+        """Return the node's slices that were created for ResourceClaims."""
         return tuple(s for gpu in self.gpus for s in gpu.claimed)
 
-    def unclaimed(self) -> tuple[MigSlice, ...]:
-        """Return those of ``slices`` that were not made for a ResourceClaim."""
+    def unclaimed_slices(self) -> tuple[MigSlice, ...]:
+        """Return the node's slices that were not created for a ResourceClaim."""
         return tuple(s for gpu in self.gpus for s in gpu.unclaimed)
 
 
 def replica(uuid: str, number: int) -> str:
-    """Return the device id of one share of a slice, as NVIDIA's device plugin writes it."""
+    """Return the device id of one share of a slice, in the form of NVIDIA's device plugin."""
     return f"{uuid}::{number}"
 
 
 def shared_uuid(device: str) -> str:
-    """Return the UUID of the slice that a device id is of, shared or not."""
+    """Return the slice's UUID from a device id, whether that is of a share or of the slice."""
     return device.partition("::")[0]
 
 
 def is_share(device: str) -> bool:
-    """Return whether a device id is one of several of a slice, and not the slice alone."""
+    """Return whether a device id is one share of a slice, and not the whole slice."""
     return shared_uuid(device) != device
 
 
 def in_service(health: str) -> bool:
-    """Tell whether what has this health (``admin.Gpu``, ``admin.Instance``) may be given away."""
+    """Return whether a device with this health (``admin.Gpu``) may be allocated."""
     return health.partition(":")[0] in ("Healthy", "Suspect")
 
 
 def is_given(gpu: Gpu, one: MigSlice) -> bool:
-    """Return whether a slice is given to pods as far as its health and its GPU's go."""
+    """Return whether the health of a slice and of its GPU allow its allocation."""
     return in_service(gpu.health) and in_service(one.health)
 
 
 def out_of_service(inventory: Inventory, why: str) -> Inventory:
-    """Return the same on GPUs that are all unhealthy."""
+    """Return a copy of the inventory in which all GPUs are unhealthy for the reason ``why``."""
     gpus = tuple(replace(gpu, health=f"Unhealthy: {why}") for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus)
 
 
 def parse(document: dict[str, Any]) -> Inventory:
-    """Read the result of gpud's ``inventory``.
+    """Read the inventory that gpud sent.
 
     Raises:
-        documents.DocumentError, mig.errors.MigError: when gpud and this agent do not fit together.
+        documents.DocumentError, mig.errors.MigError: this agent cannot read what gpud sends.
     """
     node = admin.Inventory.from_json(document)
     return Inventory(
@@ -195,7 +201,7 @@ def parse(document: dict[str, Any]) -> Inventory:
         budget_used_bytes=node.budget.used_bytes,
         isolation_enforced=node.isolation.enforced,
         isolation_reason=node.isolation.reason,
-        sandbox=node.sandbox.standing,
+        sandbox=node.sandbox.active,
         gpus=tuple(_gpu(gpu) for gpu in sorted(node.gpus, key=lambda gpu: gpu.index)),
         clock=node.clock,
     )

@@ -1,8 +1,8 @@
-"""The machine's NUMA nodes, to which simulated PCIe roots are dealt out."""
+"""The machine's NUMA nodes, over which simulated PCIe roots are distributed."""
 
 from pathlib import Path
 
 
 def numa_nodes(directory: Path = Path("/sys/devices/system/node")) -> int:
-    """Return how many NUMA nodes the machine has; where that cannot be told it is one."""
+    """Return the number of the machine's NUMA nodes; 1 if the number cannot be read."""
     return max(1, sum(1 for _ in directory.glob("node[0-9]*")))

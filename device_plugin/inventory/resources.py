@@ -1,4 +1,4 @@
-"""Which extended resource each slice and whole GPU of a node is offered as."""
+"""The extended resource under which each slice and whole GPU of a node is offered."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,45 +11,49 @@ from gpu_operator.api.v1alpha1.sharing import Shared
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
-    """What a device of a slice is: of which resource, and the slice alone or a share of it."""
+    """The resource of a slice, and whether the resource's devices are shares of the slice.
+
+    Otherwise each device is a whole slice.
+    """
 
     resource: str
     is_share: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """``names`` has the resource of each slice by UUID, none for those that are never offered.
+class OfferedResources:
+    """The resources under which a node's slices are offered.
 
-    ``problem`` says why none of them is offered at present.
+    ``names`` has the resource of each slice by UUID; slices that are never offered are absent.
+    ``problem`` is the reason why the node offers none of them at present, or empty.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     shared: Mapping[str, Shared] = field(default_factory=dict)
-    """How slices are shared, by UUID; those that are not are left out."""
+    """How slices are shared, by UUID; slices that are not shared are absent."""
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """Return what the devices of each slice are, by UUID."""
+        """Return the kind of each slice, by the slice's UUID."""
         return {uuid: Kind(name, uuid in self.shared) for uuid, name in self.names.items()}
 
 
-def offered(
+def assign_resources(
     prefix: str,
     strategy: Strategy,
     slices: Sequence[MigSlice],
     leaving: Collection[str],
     sharing: Mapping[str, Sequence[Shared]] = MappingProxyType({}),
-) -> Offered:
-    """Name the resources of a node; ``leaving`` are UUIDs of slices that are withdrawn, and
-    ``sharing`` says how the resources of each GPU are shared.
+) -> OfferedResources:
+    """Assign a resource to each slice of a node.
 
-    As with NVIDIA's device plugin a node of strategy ``single`` offers nothing while its devices
-    are not all alike: who asks for a GPU must know what comes.
+    As with NVIDIA's device plugin, a node of strategy ``single`` offers nothing while its
+    devices differ: a pod that requests a GPU must know what it gets. Slices in ``leaving``
+    (UUIDs) do not count for this. ``sharing`` has the shared resources of each GPU, by its UUID.
     """
     named = {s.uuid: strategy.resource_of(s.instance.device) for s in slices}
-    shared = {s.uuid: _shared(sharing.get(s.gpu_uuid, ()), named[s.uuid]) for s in slices}
+    shared = {s.uuid: _sharing_of(sharing.get(s.gpu_uuid, ()), named[s.uuid]) for s in slices}
     names = {uuid: f"{prefix}/{_name(shared[uuid], name)}" for uuid, name in named.items() if name}
     staying = {s.instance.device.name for s in slices if s.uuid not in leaving}
     problem = ""
@@ -59,10 +63,12 @@ def offered(
             f"strategy single needs devices of one kind on the node, and there are {kinds}:"
             " none is offered"
         )
-    return Offered(names, problem, {uuid: one for uuid, one in shared.items() if one is not None})
+    return OfferedResources(
+        names, problem, {uuid: one for uuid, one in shared.items() if one is not None}
+    )
 
 
-def _shared(sharing: Sequence[Shared], name: str) -> Shared | None:
+def _sharing_of(sharing: Sequence[Shared], name: str) -> Shared | None:
     return next((one for one in sharing if one.name == name), None)
 
 
@@ -73,7 +79,7 @@ def _name(shared: Shared | None, name: str) -> str:
 def by_resource(
     names: Mapping[str, str], slices: Iterable[MigSlice]
 ) -> dict[str, tuple[MigSlice, ...]]:
-    """Group slices by the resource they are offered as, order kept; those without one are left."""
+    """Group slices by their resource and keep their order; omit slices without a resource."""
     grouped: dict[str, list[MigSlice]] = {}
     for mig_slice in slices:
         if mig_slice.uuid in names:

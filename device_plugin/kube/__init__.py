@@ -1,4 +1,4 @@
-"""The node agent's view of the cluster: its own GPU objects, and events on users' pods."""
+"""The node agent's clients of the API server: its GPU objects, and events on users' pods."""
 
 from importlib import metadata
 

@@ -21,11 +21,11 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """One device that the scheduler has given to a claim (DeviceRequestAllocationResult).
+    """One device that the scheduler has allocated to a claim (DeviceRequestAllocationResult).
 
-    ``request`` is without the alternative that was taken. ``share_id`` is set where the device is
-    for several claims (consumable capacity); then ``memory_bytes`` is how much of its memory this
-    one consumes.
+    ``request`` does not include the chosen alternative. ``share_id`` is set if several claims
+    can have the device (consumable capacity); ``memory_bytes`` is then how much of its memory
+    this claim consumes.
     """
 
     request: str
@@ -39,7 +39,10 @@ class Allocated:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Parameters for a driver, of the claim or of its class. ``kind`` is theirs, if they say it."""
+    """Opaque parameters for a driver, from the claim or its class.
+
+    ``kind`` is the API kind that the parameters state, if any.
+    """
 
     driver: str
     kind: str = ""
@@ -47,7 +50,10 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim. ``allocated`` is None while the scheduler has given it nothing."""
+    """A ResourceClaim, with its allocated devices and parameters for drivers.
+
+    ``allocated`` is None while the scheduler has allocated nothing to the claim.
+    """
 
     ref: ClaimRef
     allocated: tuple[Allocated, ...] | None
@@ -55,7 +61,7 @@ class Claim:
 
 
 def is_name(namespace: str, name: str) -> bool:
-    """Return whether these can name a claim: they become parts of a request's path."""
+    """Return whether these can name a claim; names become parts of a request's path."""
     return bool(_NAMESPACE.fullmatch(namespace) and _NAME.fullmatch(name))
 
 
@@ -63,8 +69,8 @@ def read(document: Mapping[str, Any]) -> Claim:
     """Read a ResourceClaim.
 
     Raises:
-        KeyError: a required field is not there.
-        ValueError: a capacity is no quantity of memory.
+        KeyError: a required field is missing.
+        ValueError: a capacity is not a quantity of memory.
     """
     metadata = document["metadata"]
     allocation = (document.get("status") or {}).get("allocation")
@@ -79,9 +85,9 @@ def read(document: Mapping[str, Any]) -> Claim:
 
 
 def _config(opaque: Mapping[str, Any]) -> Config:
-    """Read parameters, which are whatever a user wrote: what is no name of a kind is none.
+    """Read parameters, which are user input; a kind that is not a valid name is left out.
 
-    It is told to the kubelet and to logs, and what JSON can say no message of either can hold.
+    The kind appears in messages to the kubelet and in logs, which cannot hold every JSON string.
     """
     parameters = opaque.get("parameters")
     kind = parameters.get("kind") if isinstance(parameters, dict) else None
@@ -99,15 +105,15 @@ def _result(one: Mapping[str, Any]) -> Allocated:
         device=one["device"],
         admin_access=bool(one.get("adminAccess")),
         share_id=one.get("shareID") or "",
-        memory_bytes=quantity.of_api(consumed) if isinstance(consumed, str) else 0,
+        memory_bytes=quantity.parse_api_quantity(consumed) if isinstance(consumed, str) else 0,
     )
 
 
 class ClaimsKube(Kube):
-    """The API server as the DRA driver asks it: claims by name."""
+    """Reads claims by name from the API server, for the DRA driver."""
 
     def __init__(self, node_name: str, client: ApiClient | None = None) -> None:
-        """See ``Kube``."""
+        """Initialize as ``Kube`` does."""
         super().__init__(node_name, client)
         self._claims = Resource(
             prefix="apis",
@@ -120,13 +126,13 @@ class ClaimsKube(Kube):
         )
 
     def claim(self, namespace: str, name: str) -> Claim | None:
-        """Return a claim; None if there is none of that name.
+        """Return a claim; None if there is no claim with that name.
 
         Raises:
             ClusterError: the API server did not answer.
         """
         if not is_name(namespace, name):
-            raise ClusterError(f"no name of a claim: {namespace[:70]!r}/{name[:260]!r}")
+            raise ClusterError(f"not a claim's name: {namespace[:70]!r}/{name[:260]!r}")
         try:
             found = self._sent(self._client.get, self._claims, name=name, namespace=namespace)
             return read(found)

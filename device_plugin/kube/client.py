@@ -1,4 +1,4 @@
-"""A narrow client: GPU objects of one node, their status, events, pods by their names."""
+"""A minimal client of the API server: GPU objects of one node and their status, events, pods."""
 
 import contextlib
 import datetime
@@ -27,23 +27,23 @@ from gpu_operator.api.v1alpha1 import API_VERSION, GROUP, NODE_LABEL, VERSION
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
 
 FIELD_MANAGER = "tessera-node-agent"
-_TIMEOUT_S = (5.0, 10.0)  # until there is a connection; between two reads from it
-_WATCH_TIMEOUT_S = 300  # at least; the connection is kept alive, so that its death is noticed
-_PAGE = 500  # objects a list asks for at a time
+_TIMEOUT_S = (5.0, 10.0)  # for the connection; between two reads from it
+_WATCH_TIMEOUT_S = 300  # at least; the connection has keep-alive, so that its loss is noticed
+_PAGE = 500  # objects per page of a list
 _STRICT = ("fieldValidation", "Strict")
 _log = logging.getLogger(__name__)
-_jitter = random.Random()  # of this module alone: the shared one may be seeded
+_jitter = random.Random()  # private to this module: the shared generator may be seeded
 
 
 @contextlib.contextmanager
 def cluster_errors() -> Iterator[None]:
-    """Turn whatever a request fails with into ClusterError."""
+    """Convert every error of a request to ClusterError."""
     try:
         yield
     except ApiException as err:
         raise ClusterError(f"API server: {err.status} {_message(err)}", err.status) from err
-    # The library reads the account's token again every minute, so that may fail at any request;
-    # and it takes a watch's lines for what they should be.
+    # The library reads the account's token again every minute, so that may fail at any request; and
+    # it does not check the lines of a watch.
     except (urllib3.exceptions.HTTPError, OSError, ConfigException, ValueError, KeyError) as err:
         raise ClusterError(f"API server: {type(err).__name__}: {err}") from err
 
@@ -56,36 +56,41 @@ def _message(err: ApiException) -> str:
 
 
 def connect() -> ApiClient:
-    """Return a client for the pod's service account, or for what KUBECONFIG names.
+    """Return a client for the pod's service account, or for the KUBECONFIG file.
 
     Raises:
-        ClusterError: there is neither.
+        ClusterError: there is neither a service account nor a KUBECONFIG file.
     """
     configuration = Configuration()
     try:
         load_incluster_config(configuration)
     except ConfigException as no_account:
-        from kubernetes.config.kube_config import load_kube_config  # large, and not for pods
+        from kubernetes.config.kube_config import (
+            load_kube_config,
+        )  # the package is large and not needed in pods
 
         try:
             load_kube_config(client_configuration=configuration, persist_config=False)
         except (ConfigException, OSError) as err:
             raise ClusterError(f"no way to the API server: {no_account}; {err}") from err
-    configuration.retries = False  # the loop tries again, and says so
+    configuration.retries = False  # the loop logs this and tries again
     client = ApiClient(configuration)
     client.user_agent = FIELD_MANAGER
     return client
 
 
 class _NoDiscovery:
-    """The resources are known: nothing is asked for, and no file of answers is kept."""
+    """Replaces the client's discovery of resources.
+
+    All resources are known here, so no discovery request is made and no cache file is kept.
+    """
 
     def __init__(self, client: DynamicClient, cache_file: str | None) -> None:
         del client, cache_file
 
 
 class Kube:
-    """Talks to the API server with the pod's service account. May be used by several threads."""
+    """Uses the API server with the pod's service account. Several threads may share it."""
 
     def __init__(self, node_name: str, client: ApiClient | None = None) -> None:
         """Use the pod's service account, or ``client``.
@@ -127,7 +132,7 @@ class Kube:
         )
 
     def pod(self, namespace: str, name: str) -> PodFacts | None:
-        """Return what the API server says of a pod; None if there is none of that name."""
+        """Return the facts about a pod; None if there is no pod with that name."""
         try:
             found = self._sent(self._client.get, self._pods, name=name, namespace=namespace)
         except ClusterError as err:
@@ -150,7 +155,7 @@ class Kube:
         return sorted(map(read, documents), key=lambda gpu: gpu.name)
 
     def list_gpus(self) -> tuple[list[dict[str, Any]], str]:
-        """Return this node's GPU objects as they were sent, and the version of the list."""
+        """Return this node's GPU objects as they were sent, and the version of their list."""
         found: list[dict[str, Any]] = []
         token = ""
         while True:
@@ -168,17 +173,17 @@ class Kube:
                 return found, str(metadata.get("resourceVersion") or "")
 
     def watch_gpus(
-        self, version: str, standing: Callable[[], None] = lambda: None
+        self, version: str, accepted: Callable[[], None] = lambda: None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the events of a watch (``type``, ``object``) from a version on until it ends.
+        """Yield the events of a watch (``type``, ``object``) after a version, until it ends.
 
-        ``standing`` is called when the API server has accepted it.
+        ``accepted`` is called when the API server has accepted the watch.
         """
         selector = f"{NODE_LABEL}={self._node}"
-        return self._watch(self._gpus, _WATCH_TIMEOUT_S, version, standing, label_selector=selector)
+        return self._watch(self._gpus, _WATCH_TIMEOUT_S, version, accepted, label_selector=selector)
 
     def apply_status(self, name: str, status: GPUStatus) -> dict[str, Any] | None:
-        """Write a GPU's status by server-side apply; return the GPU, None if it was deleted."""
+        """Write a GPU's status by server-side apply; return the GPU, or None if it was deleted."""
         document = {
             "apiVersion": API_VERSION,
             "kind": "GPU",
@@ -186,7 +191,7 @@ class Kube:
             "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
         try:
-            return self._written(
+            return self._write(
                 self._client.server_side_apply,
                 self._gpus.subresources["status"],
                 document,
@@ -200,17 +205,17 @@ class Kube:
             return None
 
     def pod_event(self, pod: HolderPod, reason: str, message: str, warning: bool = True) -> None:
-        """Put an event on a user's own pod; repeated ones are counted, not multiplied."""
+        """Post an event on a user's pod; a repeated event is counted, not posted again."""
         about = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name}
         self._event({**about, "uid": pod.uid}, pod.namespace, reason, message, warning)
 
     def gpu_event(self, name: str, uid: str, reason: str, message: str, warning: bool) -> None:
-        """Put an event on a GPU object; those of cluster-scoped objects live in ``default``."""
+        """Post an event on a GPU object, in namespace ``default``."""
         about = {"apiVersion": API_VERSION, "kind": "GPU", "name": name, "uid": uid}
         self._event(about, "default", reason, message, warning)
 
     def claim_event(self, claim: ClaimRef, reason: str, message: str) -> None:
-        """Put a warning on a ResourceClaim."""
+        """Post a warning on a ResourceClaim."""
         about = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "name": claim.name}
         about |= {"namespace": claim.namespace, "uid": claim.uid}
         self._event(about, claim.namespace, reason, message, True)
@@ -234,7 +239,7 @@ class Kube:
             "count": 1,
         }
         try:
-            self._written(self._client.create, self._events, event)
+            self._write(self._client.create, self._events, event)
         except ClusterError as err:
             if err.status != 409:
                 raise
@@ -242,7 +247,7 @@ class Kube:
 
     def _count_again(self, name: str, namespace: str, now: str) -> None:
         known = self._sent(self._client.get, self._events, name=name, namespace=namespace)
-        self._written(
+        self._write(
             self._client.patch,
             self._events,
             {"count": (known.get("count") or 1) + 1, "lastTimestamp": now},
@@ -256,11 +261,13 @@ class Kube:
         resource: Resource,
         least_s: int,
         version: str,
-        standing: Callable[[], None],
+        accepted: Callable[[], None],
         **selector: str,
     ) -> Iterator[dict[str, Any]]:
-        """Watch. How long it lasts is drawn, from ``least_s`` to twice as long, so that not all
-        nodes begin a new one at the same moment.
+        """Yield the events of a watch after ``version``.
+
+        The watch lasts a random time, from ``least_s`` to twice as long, so that not all nodes
+        begin a new one at the same moment.
         """
         with cluster_errors():
             lasts_s = _jitter.randint(least_s, 2 * least_s)
@@ -275,17 +282,17 @@ class Kube:
                 **selector,
             )
             try:
-                standing()
+                accepted()
                 for line in event_lines(answer):
                     event = documents.read(line)
                     if not isinstance(event, dict):
-                        raise ValueError(f"no event of a watch: {line[:80]!r}")
+                        raise ValueError(f"not a watch event: {line[:80]!r}")
                     yield event
             finally:
                 answer.close()
 
-    def _written(self, verb: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Send a write; a field that the API server does not know is refused, never dropped."""
+    def _write(self, verb: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Send a write; the API server must refuse unknown fields instead of dropping them."""
         return self._sent(verb, *args, query_params=[_STRICT], **kwargs)
 
     def _sent(self, verb: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -296,7 +303,7 @@ class Kube:
 
 
 def event_lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of an answer as they come; one that is cut off in the middle is dropped."""
+    """Yield the lines of an answer as they arrive; drop an incomplete last line."""
     rest = b""
     for chunk in answer.stream(decode_content=True):
         *whole, rest = (rest + chunk).split(b"\n")

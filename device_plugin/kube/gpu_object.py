@@ -1,4 +1,4 @@
-"""A GPU resource as read from the API server: validated, or with the reason why it is not."""
+"""A GPU object read from the API server: validated, or with the reason why it is invalid."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 
 @dataclass(frozen=True, slots=True)
 class GpuObject:
-    """One GPU object. ``spec`` is None when it does not validate; then ``problem`` says why.
+    """One GPU object. If it is invalid, ``spec`` is None and ``problem`` is the reason.
 
-    ``uuid`` is what can be read of the device's UUID in any case, or empty.
+    ``uuid`` is the device's UUID, even that of an invalid object if it can be read; otherwise
+    empty.
     """
 
     name: str
@@ -26,11 +27,14 @@ class GpuObject:
     problem: str = ""
     object_uid: str = ""
     node_uid: str = ""
-    """UID of the Node object that it was made for."""
+    """UID of the Node object for which the GPU object was created."""
 
 
 def read(document: Mapping[str, Any]) -> GpuObject:
-    """Read one object; what a newer operator wrote must not end the agent."""
+    """Read one GPU object; a ``problem`` is set if it is invalid or of a newer operator.
+
+    Such an object must not end the agent.
+    """
     metadata = document["metadata"]
     raw_spec = document.get("spec")
     spec, problem = None, ""
@@ -43,7 +47,7 @@ def read(document: Mapping[str, Any]) -> GpuObject:
     try:
         status = GPUStatus.model_validate(document.get("status") or {})
     except ValidationError:
-        status = GPUStatus()  # it is ours to write again
+        status = GPUStatus()  # the agent will write the status again
     uuid = raw_spec.get("uuid") if isinstance(raw_spec, Mapping) else None
     return GpuObject(
         name=metadata["name"],

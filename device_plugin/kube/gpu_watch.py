@@ -1,8 +1,8 @@
-"""This node's GPU objects, listed once and then followed: no pass of the agent asks for them.
+"""This node's GPU objects, listed once and then watched: a pass of the agent sends no query.
 
-A list of one node's GPUs costs the API server a look at those of all nodes. So what is known comes
-from one watch, which goes on where the last one ended, and from the answers to our own writes. Only
-when the API server has forgotten that version (410 Gone) they are listed anew.
+To list one node's GPUs the API server reads those of all nodes. So the objects come from one
+watch, which continues where the last one ended, and from the answers to the agent's own writes.
+Only when the API server no longer has that version (410 Gone) are they listed again.
 """
 
 import logging
@@ -13,8 +13,8 @@ from typing import Any, Never, Protocol
 
 from device_plugin.errors import ClusterError
 from device_plugin.kube.client import Kube
-from device_plugin.kube.followed import Followed
 from device_plugin.kube.gpu_object import GpuObject, read
+from device_plugin.kube.informer import Informer
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
 
 _FIRST_S = 15.0  # for the first list
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Gpus(Protocol):
-    """What the reconcile loop asks of the API server."""
+    """The operations on GPU objects that the reconcile loop uses."""
 
     def gpus(self) -> list[GpuObject]:
         """Return the GPU objects of this node, by name. Raises ClusterError."""
@@ -40,55 +40,64 @@ class _Source:
     def list(self) -> tuple[list[dict[str, Any]], str]:
         return self._kube.list_gpus()
 
-    def watch(self, version: str, standing: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        return self._kube.watch_gpus(version, standing)
+    def watch(self, version: str, accepted: Callable[[], None]) -> Iterator[dict[str, Any]]:
+        return self._kube.watch_gpus(version, accepted)
 
 
 class GpuWatch:
-    """``run`` belongs to one thread; the rest may be called by any (``_lock``)."""
+    """The GPU objects of this node.
+
+    One thread calls ``run``; any thread may call the rest (``_lock``).
+    """
 
     def __init__(
         self, kube: Kube, wake: Callable[[], None], wait: Callable[[float], None] = time.sleep
     ) -> None:
-        """Call ``wake`` after each change of what is known that is not our own writing."""
+        """Initialize; ``wake`` is called after each change that the agent did not write."""
         self._kube = kube
         self._wake = wake
         self._wait = wait
-        self._followed = Followed(_Source(kube), self._changed, self._standing)
+        self._informer = Informer(_Source(kube), self._changed, self._accepted)
         self._lock = threading.Lock()
-        self._read: dict[str, tuple[dict[str, Any], GpuObject]] = {}  # and what it was read from
+        self._read: dict[
+            str, tuple[dict[str, Any], GpuObject]
+        ] = {}  # the documents that they were read from
         self._problem: ClusterError | None = ClusterError("API server: no answer yet")
-        self._asked = threading.Event()  # the first time: who comes before that waits
+        self._listed = threading.Event()  # set after the first list: earlier callers wait for it
 
     def gpus(self) -> list[GpuObject]:
         """Return the GPU objects of this node, by name.
 
         Raises:
-            ClusterError: they are not followed at the moment; why.
+            ClusterError: the watch is interrupted; the message is the reason.
         """
-        self._asked.wait(_FIRST_S)
+        self._listed.wait(_FIRST_S)
         with self._lock:
             if self._problem is not None:
                 raise ClusterError(str(self._problem), self._problem.status)
-            known = self._followed.documents() or {}
+            known = self._informer.documents() or {}
             self._read = {name: self._object(name, known[name]) for name in sorted(known)}
             return [found for _, found in self._read.values()]
 
     def apply_status(self, name: str, status: GPUStatus) -> None:
-        """Write a GPU's status; what comes back is known before the watch tells. Raises
-        ClusterError.
+        """Write a GPU's status, and apply the answer without waiting for the watch.
+
+        Raises ClusterError.
         """
         answer = self._kube.apply_status(name, status)
         if answer is not None:
-            self._followed.written(answer)
+            self._informer.apply_write(answer)
 
     def run(self) -> Never:
-        """Follow without end; whatever fails is tried again."""
-        self._followed.run(self._lost, self._wait)
+        """Follow the GPU objects forever, with retries."""
+        self._informer.run(self._lost, self._wait)
 
     def follow(self) -> None:
-        """As ``Followed.follow``."""
-        self._followed.follow()
+        """List the GPU objects if necessary, then watch them until the watch ends.
+
+        See ``Informer.follow``.
+        """
+        self._informer.follow()
 
     def _object(self, name: str, document: dict[str, Any]) -> tuple[dict[str, Any], GpuObject]:
         before = self._read.get(name)
@@ -99,11 +108,11 @@ class GpuWatch:
     def _changed(self) -> None:
         with self._lock:
             self._problem = None
-        self._asked.set()
+        self._listed.set()
         self._wake()
 
-    def _standing(self) -> None:
-        """Note that a watch stands: what is known is up to date, or will be told."""
+    def _accepted(self) -> None:
+        """Record that a watch was accepted: the known objects are or will be up to date."""
         with self._lock:
             was_lost, self._problem = self._problem is not None, None
         if was_lost:
@@ -113,4 +122,4 @@ class GpuWatch:
         _log.info("watch ended: %s", err)
         with self._lock:
             self._problem = err
-        self._asked.set()
+        self._listed.set()

@@ -1,7 +1,7 @@
-"""Packages whose ``__init__`` runs when something of it is asked for, not when they are imported.
+"""Packages whose ``__init__`` runs at the first access to an attribute, not at import.
 
-``import kubernetes`` runs every part of the client, streams, OIDC log-in, YAML and leader election
-among them: 7 MiB in each node's agent, which calls none of these.
+``import kubernetes`` runs every part of the client, including streams, OIDC log-in, YAML and
+leader election. These take 7 MiB in each node's agent, which uses none of them.
 """
 
 import importlib
@@ -12,11 +12,11 @@ from typing import Any
 
 
 class LazyPackage(ModuleType):
-    """A package of which modules can be imported before, and without, its ``__init__``."""
+    """A package whose modules can be imported without running its ``__init__``."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return the module of that name; if there is none, what ``__init__`` has by that name."""
-        if name.startswith("__"):  # what the import system looks for
+        """Return the module of that name, or else the attribute after running ``__init__``."""
+        if name.startswith("__"):  # attributes that the import system reads
             raise AttributeError(name)
         if importlib.util.find_spec(f"{self.__name__}.{name}") is not None:
             return importlib.import_module(f"{self.__name__}.{name}")
@@ -28,7 +28,10 @@ class LazyPackage(ModuleType):
 
 
 def install(name: str, **constants: str) -> None:
-    """Make package ``name`` lazy unless it is imported; ``constants`` of it are known without."""
+    """Make the package ``name`` lazy, unless it is imported already.
+
+    Access to one of the ``constants`` does not run its ``__init__``.
+    """
     if name in sys.modules:
         return
     spec = importlib.util.find_spec(name)

@@ -1,4 +1,4 @@
-"""What a node's status says of its extended resources, and when its kubelet wrote it."""
+"""A node's allocatable extended resources, and when its kubelet last wrote them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,7 +12,10 @@ _HEARTBEAT = 'k:{"type":"Ready"}'
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """``allocatable`` is rounded up to whole numbers. ``kubelet_wrote`` marks its last write."""
+    """A node's ``allocatable`` resources, with values rounded up to whole numbers.
+
+    ``kubelet_wrote`` identifies the kubelet's last write.
+    """
 
     allocatable: Mapping[str, int]
     kubelet_wrote: str
@@ -21,14 +24,14 @@ class NodeStatus:
 def read(document: Mapping[str, Any]) -> NodeStatus:
     """Read a Node as the API server sent it.
 
-    Of those who write a node's status the kubelet is the one that owns the heartbeat of its
-    condition Ready; its entry in ``managedFields`` changes with each write that changed anything.
+    Of the writers of a node's status only the kubelet owns the heartbeat of the condition Ready;
+    its entry in ``managedFields`` changes with each write that changed anything.
     """
     allocatable = (document.get("status") or {}).get("allocatable") or {}
     counts = {}
     for name, text in allocatable.items():
-        with suppress(ValueError):  # no number that the API server would store
-            counts[name] = quantity.of_api(str(text))
+        with suppress(ValueError):  # not a number that the API server would store
+            counts[name] = quantity.parse_api_quantity(str(text))
     entries = (document.get("metadata") or {}).get("managedFields") or ()
     wrote = [
         f"{entry.get('manager')} {entry.get('time')}"

@@ -1,4 +1,4 @@
-"""What of a pod decides whether it may use an HCA function."""
+"""The facts about a pod that decide whether it may use an HCA function."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod as the API server has it.
+    """The facts about a pod as the API server has them.
 
-    ``addresses`` are empty until its sandbox has some, and when it has ended: its status keeps
-    them, though another pod may have them by then.
+    ``addresses`` is empty before the pod's sandbox has addresses, and after the pod has ended:
+    the pod's status still has them then, although another pod may have got them.
     """
 
     uid: str
@@ -22,7 +22,7 @@ class PodFacts:
 
 
 def read(document: Mapping[str, Any]) -> PodFacts:
-    """Read a Pod."""
+    """Read the facts from a Pod as the API server sent it."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
     ended = status.get("phase") in _ENDED
     listed = [entry.get("ip") for entry in (not ended and status.get("podIPs")) or ()]

@@ -13,10 +13,13 @@ _WATCH_S: Final = 600  # at least; up to twice as long
 
 
 class SliceKube(Kube):
-    """The API server, as far as ResourceSlices go. Every method raises ClusterError."""
+    """Reads and writes ResourceSlices. Every method raises ClusterError."""
 
     def __init__(self, node_name: str, driver: str, client: ApiClient | None = None) -> None:
-        """See the slices of one driver on one node only. Raises ClusterError as ``Kube`` does."""
+        """Handle the slices of one driver on one node only.
+
+        Raises ClusterError as ``Kube`` does.
+        """
         super().__init__(node_name, client)
         self._selector = f"spec.nodeName={node_name},spec.driver={driver}"
         self._slices = Resource(
@@ -29,21 +32,21 @@ class SliceKube(Kube):
         )
 
     def list(self) -> tuple[list[dict[str, Any]], str]:
-        """Return the slices as they were sent, and the version of the list."""
+        """Return the slices as the API server sent them, and the version of the list."""
         answer = self._sent(self._client.get, self._slices, field_selector=self._selector)
         version = (answer.get("metadata") or {}).get("resourceVersion") or ""
         return list(answer.get("items") or ()), str(version)
 
-    def watch(self, version: str, standing: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        """Yield the events of a watch (``type``, ``object``) from a version on until it ends.
+    def watch(self, version: str, accepted: Callable[[], None]) -> Iterator[dict[str, Any]]:
+        """Yield the events of a watch (``type``, ``object``) after a version, until it ends.
 
-        ``standing`` is called when the API server has accepted it.
+        ``accepted`` is called when the API server has accepted the watch.
         """
-        return self._watch(self._slices, _WATCH_S, version, standing, field_selector=self._selector)
+        return self._watch(self._slices, _WATCH_S, version, accepted, field_selector=self._selector)
 
     def apply(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Make a slice be as this document says; return it as the API server has it."""
-        return self._written(
+        """Apply a slice's document; return the slice as the API server has it."""
+        return self._write(
             self._client.server_side_apply,
             self._slices,
             document,
@@ -52,7 +55,7 @@ class SliceKube(Kube):
         )
 
     def delete(self, name: str) -> None:
-        """Delete a slice; one that is gone already is not an error."""
+        """Delete a slice; a slice that does not exist is not an error."""
         try:
             self._sent(self._client.delete, self._slices, name=name)
         except ClusterError as err:

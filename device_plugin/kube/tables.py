@@ -1,4 +1,4 @@
-"""What carries tables of RDMA policies: this node's RDMANodeTables, its status, and a heartbeat."""
+"""Reads and writes the API objects for RDMA tables: RDMANodeTables, its status, a heartbeat."""
 
 import datetime
 from collections.abc import Iterator
@@ -16,14 +16,17 @@ from gpu_operator.api.v1alpha1.rdma.packing import Encoding
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 
 KIND = "RDMANodeTables"
-LEASE_S = 10  # what the operator waits for
-_WATCH_TIMEOUT_S = 60  # a connection that is dead unnoticed is found dead after this
+LEASE_S = 10  # the period that the operator expects
+_WATCH_TIMEOUT_S = 60  # a dead connection is detected after this time
 _CONNECT_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Tables as the operator wrote them. ``owners`` are those of the object."""
+    """RDMA tables as the operator wrote them.
+
+    ``owners`` are the owner references of their object.
+    """
 
     uid: str
     generation: int
@@ -33,10 +36,13 @@ class Tables:
 
 
 class TablesKube(Kube):
-    """The API server, as far as tables go. Every method raises ClusterError."""
+    """Reads tables and writes their status. Every method raises ClusterError."""
 
     def __init__(self, node_name: str, namespace: str, client: ApiClient | None = None) -> None:
-        """Heartbeats go into ``namespace``. Raises ClusterError as ``Kube`` does."""
+        """Initialize; heartbeats are written in ``namespace``.
+
+        Raises ClusterError as ``Kube`` does.
+        """
         super().__init__(node_name, client)
         self._namespace = namespace
         self._tables = Resource(
@@ -61,7 +67,8 @@ class TablesKube(Kube):
     def tables(self) -> Iterator[Tables | None]:
         """Yield this node's tables now and after each change, until the watch ends.
 
-        None stands for an object that was deleted. Each watch begins with what there is.
+        None means that the object with the tables was deleted. Each watch begins with the
+        existing object.
         """
         with cluster_errors():
             for event in Watch().stream(
@@ -75,7 +82,10 @@ class TablesKube(Kube):
                 yield None if event["type"] == "DELETED" else _read(found)
 
     def acknowledge(self, uid: str, status: RDMANodeTablesStatus) -> bool:
-        """Write what is enforced; False: it is not the object with this uid any more."""
+        """Write the enforced state to the tables' status.
+
+        Return False if the object no longer has this UID.
+        """
         document = {
             "apiVersion": rdma.API_VERSION,
             "kind": KIND,
@@ -83,7 +93,7 @@ class TablesKube(Kube):
             "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
         try:
-            self._written(
+            self._write(
                 self._client.server_side_apply,
                 self._tables.subresources["status"],
                 document,
@@ -97,7 +107,7 @@ class TablesKube(Kube):
         return True
 
     def beat(self, owners: tuple[dict[str, Any], ...]) -> None:
-        """Renew the Lease that says that this node's agent and hcad are alive."""
+        """Renew the Lease that shows that this node's agent and hcad are alive."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         document = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -114,7 +124,7 @@ class TablesKube(Kube):
                 "renewTime": now.replace("+00:00", "Z"),
             },
         }
-        self._written(
+        self._write(
             self._client.server_side_apply,
             self._leases,
             document,

@@ -1,1 +1,1 @@
-"""Which pod holds which slice, from the kubelet's pod resources API."""
+"""Reads which pod has which slice, from the kubelet's pod resources API."""

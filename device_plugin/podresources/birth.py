@@ -1,7 +1,7 @@
-"""When a directory was made: its birth time, which Python's own ``os.stat`` does not tell.
+"""The birth time of a directory, which Python's own ``os.stat`` does not return.
 
-A pod's log directory changes whenever one of its containers comes or goes, so neither ctime nor
-mtime says which of two pods of one name is the younger.
+A pod's log directory changes whenever one of its containers starts or ends, so neither ctime nor
+mtime shows which of two pods of one name is the younger.
 """
 
 import ctypes
@@ -19,9 +19,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def birth_time_ns(path: Path) -> int:
-    """Return when ``path`` was made, in nanoseconds since the epoch (statx(2), ``stx_btime``).
+    """Return the birth time of ``path``, in nanoseconds since the epoch (statx(2), ``stx_btime``).
 
-    Where the file system keeps no birth time it is the last change of the inode, the best there is.
+    If the file system does not store a birth time, return the last change of the inode.
 
     Raises:
         OSError: there is no such file.

@@ -1,7 +1,8 @@
-"""Lists device assignments; rate limited by the kubelet, so Lists keep a distance.
+"""Lists the devices that the kubelet has assigned to pods, with a pause between Lists.
 
-The API knows no pod UIDs; they come from the names of the kubelet's log directories
-(``<namespace>_<name>_<uid>``), which exist before any container of the pod starts.
+The pause is necessary because the kubelet limits the rate of Lists. The API has no pod UIDs;
+they come from the names of the kubelet's log directories (``<namespace>_<name>_<uid>``), which
+exist before any container of the pod starts.
 """
 
 import re
@@ -21,12 +22,12 @@ from device_plugin.metrics import METRICS
 from device_plugin.podresources.birth import birth_time_ns
 from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
 
-_MIN_INTERVAL_S = 0.05  # the kubelet allows about 100 requests a second, for everybody together
+_MIN_INTERVAL_S = 0.05  # the kubelet allows about 100 requests a second, for all clients together
 _TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 16 << 20
 _HEX = "[0-9a-f]"
 _POD_UID = re.compile(rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{32}}", re.ASCII)
-SLICE = ("MIG-", "GPU-")  # how the ids of slices begin, and of whole GPUs
+SLICE = ("MIG-", "GPU-")  # prefixes of the ids of slices and of whole GPUs
 _DEVICE = re.compile(
     rf"(MIG|GPU|HCA)-{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}(::[0-9]{{1,3}})?", re.ASCII
 )
@@ -34,12 +35,12 @@ _DEVICE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One answer of the kubelet.
+    """One answer of the kubelet to List.
 
-    ``holders`` are the pods of each device id; a pod whose UID is not known yet has an empty one.
-    ``given`` has the resource by which a pod got a slice: when prefix or strategy were changed
-    the kubelet does not know that it is what is offered by another name now.
-    ``pod_names`` are all pods that the kubelet runs, with devices or without.
+    ``holders`` are the pods that have each device, by device id; the UID of a pod is empty while
+    it is not known. ``given`` has the resource under which a pod got a device: after a change of
+    prefix or strategy the device is offered under another name. ``pod_names`` are all pods that
+    the kubelet runs, with devices or without.
     """
 
     holders: dict[str, tuple[HolderPod, ...]]
@@ -60,7 +61,7 @@ class PodResources:
         self._last = float("-inf")
 
     def list(self) -> Listing:
-        """Return who holds devices that are named like ours, under whatever resource name.
+        """Return the pods that hold this node's kinds of devices, under whatever resource name.
 
         Raises:
             PodResourcesError: the kubelet did not answer (it may be restarting).
@@ -84,7 +85,7 @@ class PodResources:
         )
 
     def allocatable(self) -> dict[str, tuple[str, ...]]:
-        """Return the healthy devices that the kubelet has of each resource, whoever serves it.
+        """Return the ids of the healthy devices of each resource, from any plugin.
 
         Raises:
             PodResourcesError: the kubelet did not answer.
@@ -118,7 +119,7 @@ class PodResources:
                 stub = pb_grpc.PodResourcesListerStub(channel)
                 return getattr(stub, method)(request, timeout=_TIMEOUT_S)
         except grpc.RpcError as err:
-            code = cast(Any, err).code().name  # every RpcError that a stub raises is a Call too
+            code = cast(Any, err).code().name  # every RpcError that a stub raises is also a Call
             raise PodResourcesError(f"kubelet's pod resources: {code}") from err
 
     def _by_device(self, response: pb.ListPodResourcesResponse) -> dict[str, tuple[HolderPod, ...]]:
@@ -129,15 +130,16 @@ class PodResources:
             for device, (_, container) in _devices(pod).items():
                 holder = HolderPod(pod.namespace, pod.name, uid, container)
                 found.setdefault(device, []).append(holder)
-            for (uuid, claim), container in _claimed(pod).items():
+            for (uuid, claim), container in _claimed_slices(pod).items():
                 owner = f"{CLAIM}{claim}"
                 holder = HolderPod(pod.namespace, pod.name, uid, container, owner)
-                # Pods share a claim, and claims a slice: each pod has what it alone can lose.
+                # Several pods may use one claim, and several claims one slice: each pod has an
+                # entry for its claim.
                 found[f"{uuid}::{claim}/{pod.namespace}/{pod.name}"] = [holder]
         return {device: tuple(pods) for device, pods in found.items()}
 
     def _pod_uids(self) -> dict[tuple[str, str], str]:
-        """Map (namespace, name) to the UID of the youngest pod of that name."""
+        """Map (namespace, name) to the UID of the youngest pod with that name."""
         newest: dict[tuple[str, str], tuple[int, str]] = {}
         try:
             entries = list(self._pod_logs.iterdir())
@@ -157,7 +159,7 @@ class PodResources:
 
 
 def _devices(pod: pb.PodResources) -> dict[str, tuple[str, str]]:
-    """Return a pod's devices, each with its resource's name and that of the container it is for."""
+    """Return a pod's devices, each with its resource and container."""
     return {
         device: (entry.resource_name, container.name)
         for container in pod.containers
@@ -167,11 +169,11 @@ def _devices(pod: pb.PodResources) -> dict[str, tuple[str, str]]:
     }
 
 
-def _claimed(pod: pb.PodResources) -> dict[tuple[str, str], str]:
-    """Return the UUIDs of slices that a pod has, and of the claims, with a container it is for.
+def _claimed_slices(pod: pb.PodResources) -> dict[tuple[str, str], str]:
+    """Return the UUIDs of a pod's slices and their claims, each with a container.
 
-    A claim's slices are listed with each of its devices, so a container may seem to have one of
-    which it has not been given the socket.
+    The kubelet lists all slices of a claim with each of the claim's devices. So a container may
+    seem to have a slice whose socket is not mounted in it.
     """
     return {
         (uuid, claim): container.name

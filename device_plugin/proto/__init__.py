@@ -1,1 +1,1 @@
-"""Kubelet APIs: definitions by us from the public contracts, and the code generated from them."""
+"""Kubelet APIs: definitions written from the public contracts, and the code generated from them."""

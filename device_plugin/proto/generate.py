@@ -1,6 +1,6 @@
 """Regenerates the message and service modules: ``python -m device_plugin.proto.generate``.
 
-Needs grpcio-tools (dependency group ``dev``); what it writes is committed, so that neither a user
+Needs grpcio-tools (dependency group ``dev``); its output is committed, so that neither a user
 nor an image build needs a protobuf compiler.
 """
 
@@ -15,7 +15,7 @@ def generate(output: Path) -> None:
     """Write ``device_plugin/proto/*_pb2*.py`` below ``output``.
 
     Raises:
-        RuntimeError: when the protobuf compiler refuses a file.
+        RuntimeError: the protobuf compiler refuses a file.
     """
     from grpc_tools import protoc
 

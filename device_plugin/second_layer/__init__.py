@@ -1,1 +1,1 @@
-"""The second layer of RDMA policy on this node: rules and a classifier on the pods' links."""
+"""The second layer of RDMA policy on this node: nftables rules and a classifier."""

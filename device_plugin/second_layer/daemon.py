@@ -1,9 +1,10 @@
-"""``tessera-linkd``: keeps the second layer in force, in the node's own network namespace.
+"""``tessera-linkd``: enforces the second layer, in the node's own network namespace.
 
-It stands apart because of where it stands: of the node's network it has CAP_NET_ADMIN, and CAP_BPF
-for one classifier, and no other capability, no token of the cluster and nobody's namespaces. The
-node's agent hands it tables on a socket; it reads nothing that a pod wrote. Told to stop it leaves
-neither a rule nor a classifier; killed, all stay as they are until the next one has tables.
+It is a separate process because of its privileges: CAP_NET_ADMIN in the node's network
+namespace, CAP_BPF for one classifier, and no other capability, no cluster token and no other
+namespace. The node agent sends it tables on a socket; it reads nothing that a pod wrote. On
+SIGTERM it removes its rules and classifiers; if it is killed, they stay until the next linkd
+receives tables.
 """
 
 import json
@@ -31,11 +32,13 @@ from rdma.tables import NodeTables
 from vgpu_sim.options import Given, command_line, option
 
 SOCKET_NAME: Final = "links.sock"
-MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES  # in a line of JSON each quotation mark takes two
-_SETTLE_S: Final = 0.02  # a pod's link comes as several changes
+MAX_LINE_BYTES: Final = (
+    2 * codec.MAX_BYTES
+)  # a quotation mark takes two characters in a JSON string
+_SETTLE_S: Final = 0.02  # creating a pod's link causes several changes
 _APART_S: Final = 0.25
 _AGAIN_S: Final = 1.0
-_LATEST_S: Final = 30.0  # although nobody has told of a change
+_LATEST_S: Final = 30.0  # even without a notification of a change
 _READ_BYTES: Final = 1 << 16
 _BACKLOG: Final = 4
 _MOST_CLIENTS: Final = 4
@@ -45,7 +48,7 @@ _log = logging.getLogger("tessera.linkd")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where the node's agent finds linkd."""
+    """The socket's directory, where the node agent finds linkd."""
 
     directory: Path = option(option_default=Path("/run/tessera/links"))
 
@@ -53,7 +56,7 @@ class Options:
 @click.command()
 @command_line(Options)
 def main(given: Given) -> None:
-    """Keep rules for the pods' links in force, with a socket in DIRECTORY, until told to stop."""
+    """Keep rules for the pods' links in force until SIGTERM, with a socket in DIRECTORY."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     node: Node | Absent
     try:
@@ -69,9 +72,10 @@ def main(given: Given) -> None:
 
 
 class Absent:
-    """In the place of a node where there can be no second layer, for whoever asks.
+    """Stands in for ``Node`` where the node cannot have a second layer: it refuses tables.
 
-    To end would have the kubelet start it again and again, for something that stays so.
+    If the process ended instead, the kubelet would restart it forever, although the condition is
+    permanent.
     """
 
     generation = None
@@ -81,30 +85,30 @@ class Absent:
         self._why = why
 
     def take(self, tables: NodeTables) -> None:
-        """Refuse. Raises SecondLayerError."""
+        """Refuse the tables. Raises SecondLayerError."""
         del tables
         raise SecondLayerError(self._why)
 
     def follow(self) -> None:
-        """Do nothing."""
+        """Do nothing, because no rules depend on the node's links."""
 
     def remove(self) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no rules to remove."""
 
     def state(self) -> dict[str, Any]:
-        """Return why there is none."""
+        """Return a state with the reason why the node has no second layer."""
         return {"generation": None, "links": 0, "able": False, "engine_only": self._why}
 
     def drops(self) -> dict[str, Any]:
-        """Return that nothing was dropped."""
+        """Return an empty list of drops."""
         return {"totals": {}, "links": []}
 
 
 class Server:
-    """One thread: requests of the agent, and changes of links."""
+    """Serves requests of the agent and follows changes of links, in one thread."""
 
     def __init__(self, directory: Path, node: Node | Absent) -> None:
-        """Raises OSError."""
+        """Initialize; listen in ``directory`` and subscribe to changes of links. Raises OSError."""
         self._node = node
         self._chosen = selectors.DefaultSelector()
         self._listener = _listen(directory / SOCKET_NAME)
@@ -116,7 +120,7 @@ class Server:
         signal.set_wakeup_fd(woken.fileno())
         self._woken = woken
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)  # by the descriptor
+            signal.signal(number, lambda *_: None)  # ``run`` reads the signal from ``_wake``
         for ready, what in (
             (self._listener, self._accept),
             (self._changes, self._changed),
@@ -128,7 +132,7 @@ class Server:
         self._due_at = time.monotonic() + _LATEST_S
 
     def run(self) -> None:
-        """Work until told to stop, and then leave nothing."""
+        """Serve until SIGTERM, and then remove all rules."""
         while True:
             ready = self._chosen.select(max(0.0, self._due_at - time.monotonic()))
             if any(key.fileobj is self._wake for key, _ in ready):
@@ -136,7 +140,7 @@ class Server:
             for key, _ in ready:
                 key.data(key.fileobj)
             if time.monotonic() >= self._due_at:
-                with suppress(SecondLayerError):  # said, and tried again
+                with suppress(SecondLayerError):  # logged, and tried again
                     self._node.follow()
                 self._followed_at = time.monotonic()
                 again = _LATEST_S if self._node.is_settled else _AGAIN_S
@@ -144,7 +148,7 @@ class Server:
         try:
             self._node.remove()
         except SecondLayerError as err:
-            sys.exit(f"tessera-linkd: rules may be left: {err}")
+            sys.exit(f"tessera-linkd: rules may remain: {err}")
         finally:
             self._path.unlink(missing_ok=True)
         _log.info("no rule is left")
@@ -160,10 +164,12 @@ class Server:
             self._chosen.register(client, selectors.EVENT_READ, self._read)
 
     def _changed(self, changes: socket.socket) -> None:
-        # A pod that takes its end up and down without end is not followed each time.
+        # Limits the rate, so that a pod that keeps changing its link does not keep linkd busy.
         soon = max(time.monotonic() + _SETTLE_S, self._followed_at + _APART_S)
         self._due_at = min(self._due_at, soon)
-        with suppress(BlockingIOError, OSError):  # ENOBUFS: so much has changed
+        with suppress(
+            BlockingIOError, OSError
+        ):  # ENOBUFS: too many changes; all links are read again
             while changes.recv(_READ_BYTES):
                 pass
 
@@ -201,7 +207,10 @@ class Server:
 
 
 def answer(node: Node | Absent, line: bytes) -> dict[str, Any]:
-    """Return the answer to one request; ``line`` is JSON: ``id``, ``method``, ``params``."""
+    """Return the answer to one request.
+
+    ``line`` is the request as JSON, with ``id``, ``method`` and ``params``.
+    """
     number = None
     try:
         request = json.loads(line)
@@ -213,11 +222,11 @@ def answer(node: Node | Absent, line: bytes) -> dict[str, Any]:
             return {"id": number, "result": node.state()}
         if method == "drops":
             return {"id": number, "result": node.drops()}
-        error = {"code": "invalid", "message": f"no method {str(method)[:40]!r}"}
+        error = {"code": "invalid", "message": f"unknown method {str(method)[:40]!r}"}
     except SecondLayerError as err:
         error = {"code": "failed", "message": str(err)}
     except (RdmaError, ValueError, KeyError, TypeError, RecursionError) as err:
-        error = {"code": "invalid", "message": f"no request: {err}"[:400]}
+        error = {"code": "invalid", "message": f"invalid request: {err}"[:400]}
     return {"id": number, "error": error}
 
 

@@ -1,7 +1,7 @@
-"""What a network namespace has of links and routes, and our classifier on links: by rtnetlink.
+"""Reads a network namespace's links and routes, and attaches the classifier to links, by rtnetlink.
 
-pyroute2 speaks it. ``tc`` would do for the classifier, but takes a program only from a file of a
-BPF file system, which this process would have to mount.
+The rtnetlink client is pyroute2. ``tc`` could attach the classifier, but takes a program only
+from a file of a BPF file system, which this process would have to mount.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer import segments
 
-_PRIORITY: Final = 4791  # of our classifier among those of others
+_PRIORITY: Final = 4791  # identifies this classifier among others
 _HANDLE: Final = 1
 _NAME: Final = "tessera_segments"
 _INGRESS: Final = 0xFFFFFFF2  # linux/pkt_sched.h: TC_H_CLSACT, TC_H_MIN_INGRESS
@@ -32,7 +32,7 @@ _GONE: Final = (errno.ENODEV, errno.ENOENT, errno.EINVAL)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of the namespace; ``kind`` is what ``ip -d link`` calls it, such as veth."""
+    """A link of the namespace; ``kind`` is the name in ``ip -d link``, such as veth."""
 
     index: int
     name: str
@@ -42,7 +42,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route to ``prefix`` bits of an address, by a link and maybe a gateway."""
+    """A route through a link, and maybe a gateway, to a block of addresses.
+
+    The addresses are equal to ``destination`` in the first ``prefix`` bits.
+    """
 
     destination: str
     prefix: int
@@ -52,29 +55,29 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Links and unicast routes of the main table."""
+    """The links of a namespace, and the unicast routes of its main table."""
 
     links: tuple[Link, ...]
     routes: tuple[Route, ...]
 
 
 class Namespace:
-    """One network namespace: this process's, or that of a name of ``ip netns``."""
+    """A network namespace: this process's own, or one that ``ip netns`` has named."""
 
     def __init__(self, netns: str | None = None) -> None:
-        """Raises SecondLayerError: the kernel does not answer."""
+        """Connect to the kernel. Raises SecondLayerError if the kernel does not answer."""
         try:
             self._kernel: Any = IPRoute(netns=netns) if netns else IPRoute()
         except (OSError, NetlinkError) as err:
             raise SecondLayerError(f"rtnetlink: {err}") from err
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the kernel."""
         self._kernel.close()
 
     def state(self) -> State:
-        """Return what there is now. Raises SecondLayerError."""
-        with _told("links and routes"):
+        """Return the current links and routes. Raises SecondLayerError."""
+        with _convert_errors("links and routes"):
             links = tuple(_link(found) for found in self._kernel.get_links())
             routes = tuple(
                 _route(found)
@@ -84,20 +87,21 @@ class Namespace:
             )
         return State(links, routes)
 
-    def classify(self, link: int) -> None:
-        """See to it that the classifier stands at what comes in by a link.
+    def attach_classifier(self, link: int) -> None:
+        """Attach the classifier to a link's incoming packets, if it is not attached.
 
         Raises:
             SecondLayerError: the kernel refuses it, or the link has gone.
         """
-        with _told(f"classifier of link {link}"):
+        with _convert_errors(f"classifier of link {link}"):
             try:
                 self._kernel.tc("add", "clsact", link)
             except NetlinkError as err:
                 if err.code != errno.EEXIST:
                     raise
             with contextlib.closing(_Loaded()) as loaded:
-                # A handle of our own: what is there is replaced, and nothing of others is.
+                # A fixed handle: it replaces an earlier classifier of linkd's, and never one of
+                # another program.
                 self._kernel.tc(
                     "replace-filter",
                     *("bpf", link, _HANDLE),
@@ -110,12 +114,12 @@ class Namespace:
                     direct_action=True,
                 )
 
-    def declassify(self, link: int) -> None:
-        """Take the classifier from a link, and the queue if nothing else is in it.
+    def detach_classifier(self, link: int) -> None:
+        """Detach the classifier from a link, and remove the queue if it has no other filter.
 
-        Raises SecondLayerError; a link that has gone has no classifier.
+        If the link has gone, nothing is done. Raises SecondLayerError.
         """
-        with _told(f"classifier of link {link}"), _ignoring(*_GONE):
+        with _convert_errors(f"classifier of link {link}"), _ignoring(*_GONE):
             self._kernel.tc(
                 "del-filter",
                 *("bpf", link, _HANDLE),
@@ -131,9 +135,9 @@ class Namespace:
             if not others:
                 self._kernel.tc("del", "clsact", link)
 
-    def classified(self) -> frozenset[int]:
-        """Return the indexes of the links that have our classifier. Raises SecondLayerError."""
-        with _told("classifiers"):
+    def classified_links(self) -> frozenset[int]:
+        """Return the indexes of the links that have the classifier. Raises SecondLayerError."""
+        with _convert_errors("classifiers"):
             found = set()
             for queue in self._kernel.get_qdiscs():
                 if _attribute(queue, "TCA_KIND") != "clsact":
@@ -147,11 +151,12 @@ class Namespace:
             return frozenset(found)
 
     def classifier_drops(self) -> Mapping[int, int]:
-        """Return how many packets were dropped at links' clsact, by index. Raises SecondLayerError.
+        """Return how many packets classifiers dropped on each link, by the link's index.
 
-        Nobody else's classifier is expected to drop anything there; if one does, it is counted too.
+        Drops by other programs' classifiers, which are not expected there, are counted too.
+        Raises SecondLayerError.
         """
-        with _told("classifiers"):
+        with _convert_errors("classifiers"):
             return {
                 int(queue["index"]): int(stats["drop"])
                 for queue in self._kernel.get_qdiscs()
@@ -161,7 +166,7 @@ class Namespace:
 
 
 class _Loaded:
-    """The classifier's program, until a filter has it."""
+    """Holds the classifier's program until a filter refers to it."""
 
     def __init__(self) -> None:
         self.descriptor = segments.load()
@@ -175,14 +180,14 @@ def changes() -> socket.socket:
 
     Raises OSError.
     """
-    heard = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-    heard.setblocking(False)
-    heard.bind((0, _GROUPS))
-    return heard
+    listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    listener.setblocking(False)
+    listener.bind((0, _GROUPS))
+    return listener
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _convert_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, NetlinkError) as err:

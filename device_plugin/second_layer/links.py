@@ -1,7 +1,7 @@
-"""Loads the second layer where the host's ends of the pods' links are: ``nft``, and a classifier.
+"""Loads the second layer on the host's ends of the pods' links: ``nft`` rules and a classifier.
 
-``nft`` is the reference implementation of its own language, and the language is what documents the
-rules: libraries that speak the kernel's netlink messages cover a part of it.
+``nft`` is the reference implementation of its language, in which the rules are documented;
+libraries for the kernel's netlink messages cover only a part of it.
 """
 
 import json
@@ -19,13 +19,14 @@ _TIMEOUT_S = 20.0
 
 
 class Links:
-    """The second layer of one network namespace.
+    """Loads the second layer in one network namespace.
 
-    ``entering`` is a command that ``nft`` is put behind, for another namespace than this process's.
+    ``entering`` is a command prefix with which ``nft`` enters another namespace than this
+    process's.
     """
 
     def __init__(self, namespace: Namespace, entering: Sequence[str] = ()) -> None:
-        """Raises SecondLayerError: the image has not what it takes."""
+        """Find the command ``nft``. Raises SecondLayerError if the image lacks it."""
         self._entering = tuple(entering)
         self._namespace = namespace
         self._classified: frozenset[int] = frozenset()
@@ -38,25 +39,24 @@ class Links:
         interfaces: Iterable[Interface],
         others: Iterable[str] | None = None,
     ) -> None:
-        """Make the rules those of ``tables``, in one step, and see to every link's classifier.
+        """Load the rules of ``tables`` in one step, and attach the classifier to every link.
 
-        ``others`` as in ``ruleset``.
+        ``others`` has the meaning that it has for ``ruleset``.
 
         Raises:
-            SecondLayerError: the tool or the kernel refused it; the rules that were there are
-                still there.
+            SecondLayerError: ``nft`` or the kernel refused the rules; the previous rules remain.
         """
         listed = tuple(interfaces)
         wanted = frozenset(one.index for one in listed)
         for index in sorted(wanted - self._classified):
-            self._namespace.classify(index)
+            self._namespace.attach_classifier(index)
         self._load(ruleset(tables, listed, others=others, counts=self.counts()))
-        for index in sorted(self._namespace.classified() - wanted):
-            self._namespace.declassify(index)
+        for index in sorted(self._namespace.classified_links() - wanted):
+            self._namespace.detach_classifier(index)
         self._classified = wanted
 
     def drops(self) -> Mapping[str, int]:
-        """Return the packets that every counter has counted, and the classifiers.
+        """Return how many packets the rules and classifiers dropped, by counter.
 
         Raises SecondLayerError.
         """
@@ -68,7 +68,7 @@ class Links:
         return counts
 
     def counts(self) -> Mapping[str, int]:
-        """Return the packets that the counters of rules have counted. Raises SecondLayerError."""
+        """Return the packets that each of the rules' counters counted. Raises SecondLayerError."""
         done = self._run(_TOOL, "-j", "list", "counters")
         try:
             found = [one["counter"] for one in json.loads(done)["nftables"] if "counter" in one]
@@ -77,14 +77,14 @@ class Links:
             raise SecondLayerError(f"{_TOOL} list counters: {err!r}") from err
 
     def remove(self) -> None:
-        """Leave nothing: no rule and no classifier, not of an earlier process either.
+        """Remove all rules and classifiers, including those of earlier processes.
 
         Raises:
             SecondLayerError: something could not be removed.
         """
         self._load(removal())
-        for index in sorted(self._namespace.classified()):
-            self._namespace.declassify(index)
+        for index in sorted(self._namespace.classified_links()):
+            self._namespace.detach_classifier(index)
         self._classified = frozenset()
 
     def _load(self, text: str) -> None:

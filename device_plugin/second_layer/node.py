@@ -1,4 +1,4 @@
-"""The second layer of a node: tables that were handed over, on the links that there are."""
+"""The second layer of a node: applies the tables that were sent to the links that exist."""
 
 import logging
 import time
@@ -13,31 +13,31 @@ from rdma.second_layer import JOINED, LINK_REASONS, TOTALS, Interface, link_coun
 from rdma.tables import NodeTables
 
 PATIENCE_S: Final = 5.0
-"""A pod's link may come a moment after the tables know the pod, and go a moment before."""
+"""How long a pod in the tables may have no link before ``state`` reports it, in seconds."""
 _NAMED: Final = 5
 _log = logging.getLogger("tessera.linkd")
 
 
 class Namespace(Protocol):
-    """What is asked of ``kernel.Namespace``."""
+    """The part of ``kernel.Namespace`` that ``Node`` uses."""
 
     def state(self) -> State:
-        """Return links and routes. Raises SecondLayerError."""
+        """Return the current links and routes. Raises SecondLayerError."""
 
 
 class Loader(Protocol):
-    """What is asked of ``links.Links``."""
+    """The part of ``links.Links`` that ``Node`` uses."""
 
     def apply(
         self, tables: NodeTables, interfaces: tuple[Interface, ...], others: tuple[str, ...]
     ) -> None:
-        """Load rules. Raises SecondLayerError."""
+        """Load the rules of these tables for the links. Raises SecondLayerError."""
 
     def drops(self) -> Mapping[str, int]:
-        """Return all counters. Raises SecondLayerError."""
+        """Return the counts of dropped packets, by counter. Raises SecondLayerError."""
 
     def remove(self) -> None:
-        """Leave nothing. Raises SecondLayerError."""
+        """Remove all rules and classifiers. Raises SecondLayerError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class _Loaded:
 
 
 class Node:
-    """Used by one thread."""
+    """Keeps the second layer in step with the node's tables and links. Used by one thread."""
 
     def __init__(
         self,
@@ -67,30 +67,31 @@ class Node:
 
     @property
     def generation(self) -> int | None:
-        """Return the generation of the tables that the rules are of; None: there are none."""
+        """Return the generation of the loaded tables; None if no rules are loaded."""
         return self._loaded.generation if self._loaded is not None else None
 
     @property
     def is_settled(self) -> bool:
-        """Return whether nothing is left to do until something changes."""
+        """Return whether nothing is left to do until the tables or the links change."""
         return self._tables is None or not (self._trouble or self._missing)
 
     def take(self, tables: NodeTables) -> None:
-        """Make these tables' rules those of the links.
+        """Replace the tables, and load their rules for the current links.
 
         Raises:
-            SecondLayerError: they could not be loaded; the rules before are still there.
+            SecondLayerError: the rules could not be loaded; the previous rules remain.
         """
         self._tables = tables
         self.follow()
 
     def follow(self) -> None:
-        """Look at the links again, and load what is not loaded.
+        """Read the links, and load the rules again if the tables or the links have changed.
 
-        Where tables have no pod of any node with an HCA there is nothing to guard, and no rule.
+        If the tables name no pod with an HCA on any node, no rules are needed, and all are
+        removed.
 
         Raises:
-            SecondLayerError: as ``take``.
+            SecondLayerError: the rules could not be loaded; the previous rules remain.
         """
         tables = self._tables
         if tables is None:
@@ -124,19 +125,23 @@ class Node:
             self._loader.remove()
         before, self._loaded = self._loaded, wanted
         if before is None or before.interfaces != wanted.interfaces:
-            judged = sum(one.identity is not None for one in wanted.interfaces)
+            with_hca = sum(one.identity is not None for one in wanted.interfaces)
             _log.info(
                 "rules of generation %d on %d links, %d of them of pods with an HCA",
-                *(wanted.generation, len(wanted.interfaces), judged),
+                *(wanted.generation, len(wanted.interfaces), with_hca),
             )
 
     def remove(self) -> None:
-        """Leave nothing behind. Raises SecondLayerError."""
+        """Remove all rules and classifiers. Raises SecondLayerError."""
         self._tables = self._loaded = None
         self._loader.remove()
 
     def state(self) -> dict[str, Any]:
-        """Return what is in force, and in ``engine_only`` why that is not all; empty: it is all."""
+        """Return what is enforced.
+
+        ``engine_only`` is the reason why the second layer does not enforce everything; empty if
+        it does.
+        """
         why = [self._trouble] if self._trouble else []
         now = self._clock()
         late = [
@@ -154,7 +159,9 @@ class Node:
         }
 
     def drops(self) -> dict[str, Any]:
-        """Return how many packets were dropped: by reason, and of which address in which direction.
+        """Return the dropped packets: totals by reason, and those of each link and direction.
+
+        If another program has removed the rules, they are loaded again.
 
         Raises SecondLayerError.
         """
@@ -163,7 +170,7 @@ class Node:
             return {"totals": {}, "links": []}
         counts = self._loader.drops()
         if not set(TOTALS) <= counts.keys():
-            _log.warning("another hand has removed the rules: loading them again")
+            _log.warning("the rules were removed by another program: loading them again")
             self._loaded = None
             self.follow()
         links = []

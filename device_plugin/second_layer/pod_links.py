@@ -1,8 +1,9 @@
-"""Which link of the node is which pod's, told from the node's own routes. Pure.
+"""Finds the link of each pod from the node's own routes. Pure.
 
-A network plugin that gives each pod a veth and routes its address there (ptp, kindnet, Calico) says
-by the route whose the veth is, and no pod can change that. Where pods share a bridge or their
-addresses are not routed one by one, there is nothing to go by that a pod could not forge.
+A network plugin that gives each pod a veth and routes the pod's address to it (ptp, kindnet,
+Calico) thereby identifies the pod of a veth by a route, which no pod can change. If pods share a
+bridge or their addresses are not routed one by one, a pod could forge everything that identifies
+it.
 """
 
 from collections.abc import Mapping
@@ -20,28 +21,34 @@ _MTUS: Final = (4096, 2048, 1024, 512, 256)
 _HEADERS_BYTES: Final = 40 + 8 + 12 + 16 + 4 + 4  # IPv6, UDP, BTH, RETH, immediate data, ICRC
 
 Bound = dict[tuple[str, str], int]
-"""The link of a pod's address (UID, address), from when the tables began to have it."""
+"""The index of each pod's link, by the pod's UID and address.
+
+An entry stays the same while the tables have that address.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The links with a pod behind them, and what is not one."""
+    """The links that were found for pods, and the links that cannot be assigned to a pod."""
 
     interfaces: tuple[Interface, ...] = ()
     others: tuple[str, ...] = ()
-    """Veths by which more than single addresses are reached: the node's own, in a container."""
+    """Veths to which more than one address is routed.
+
+    If the node is a container, its own uplink is one of these.
+    """
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Pods with an HCA ("ns/name") whose link was not found, and why."""
+    """For each pod with an HCA ("ns/name") whose link was not found: the reason."""
 
 
 def find(tables: NodeTables, state: State, bound: Bound) -> Found:
-    """Tell the pods' links. ``bound`` is kept by the caller, and changed here.
+    """Find the pods' links. The caller keeps ``bound``, which this function modifies.
 
-    A veth that comes later for a pod's address is not believed to be that pod's: the pod may have
-    ended, and its address be another's. It is when tables have begun to have the address anew.
+    A later veth with a pod's address is not trusted: the pod may have ended, and its address may
+    belong to another pod. It is trusted once the tables have the address for a new pod.
     """
     links = {link.index: link for link in state.links if link.kind == _VETH}
-    single, shared = _routed(state, links)
+    single, shared = _veths_by_route(state, links)
     claimed = {(pod.uid, address) for pod in tables.pods for address in pod.addresses}
     for gone in bound.keys() - claimed:
         del bound[gone]
@@ -53,7 +60,7 @@ def find(tables: NodeTables, state: State, bound: Bound) -> Found:
             if index is None:
                 missing[pod.name] = f"{address} is not routed to a veth of its own"
             elif bound.setdefault((pod.uid, address), index) != index:
-                missing[pod.name] = f"{address} is routed to another veth than when it came"
+                missing[pod.name] = f"{address} is routed to another veth than before"
             else:
                 identities[index] = pod.identity
     addresses: dict[int, list[str]] = {}
@@ -74,8 +81,8 @@ def find(tables: NodeTables, state: State, bound: Bound) -> Found:
     return Found(interfaces, others, missing)
 
 
-def _routed(state: State, links: Mapping[int, Link]) -> tuple[dict[str, int], set[int]]:
-    """Return the veths of single addresses, and those that lead to more."""
+def _veths_by_route(state: State, links: Mapping[int, Link]) -> tuple[dict[str, int], set[int]]:
+    """Return the veth of each address that has its own veth, and the veths with more addresses."""
     single: dict[str, int] = {}
     shared: set[int] = set()
     for route in state.routes:
@@ -86,7 +93,7 @@ def _routed(state: State, links: Mapping[int, Link]) -> tuple[dict[str, int], se
             continue
         address = ip_address(route.destination)
         if address.is_link_local or address.is_multicast:
-            continue  # of every link
+            continue  # a link-local route, which every link has
         if route.prefix == _WHOLE[address.version] and not route.has_gateway:
             single[str(address)] = route.link
         else:
@@ -99,6 +106,9 @@ def _text(address: str) -> str:
 
 
 def _path_mtu(interface_bytes: int) -> int:
-    """Return the largest path MTU whose packets fit; what is smaller than all has the least."""
+    """Return the largest path MTU with which packets fit an interface of this size.
+
+    If none does, return the smallest path MTU.
+    """
     room = interface_bytes - _HEADERS_BYTES
     return next((one for one in _MTUS if one <= room), _MTUS[-1])

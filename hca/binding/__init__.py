@@ -1,1 +1,1 @@
-"""The engine as Python calls it, and what it needs: addresses, links, sockets of a wire."""
+"""The Python binding of the engine, and the addresses, links and wire sockets that it needs."""

@@ -1,6 +1,6 @@
-"""The engine of the HCA, native code: what it can be asked for.
+"""The Python binding of the HCA's engine, which is native code.
 
-Everything returned is to be freed in the reverse order of its making.
+Callers must remove objects in the reverse order of their creation.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from hca.contract.hca import (
 )
 from hca.contract.hca_engine import (
     HCA_MAD_BYTES,
-    HcaAsked,
+    HcaPendingSource,
     HcaPolicyChange,
     HcaQosClass,
     HcaWire,
@@ -44,38 +44,43 @@ EngineWindow = NewType("EngineWindow", int)
 EngineMember = NewType("EngineMember", int)
 EngineSteer = NewType("EngineSteer", int)
 
-_ASKED = 64
+_MOST_PENDING = 64
 
 
 class Engine(Saving, Counting):
-    """The engine and its thread, until ``close``."""
+    """The HCA's engine and its thread, until ``close``."""
 
     def __init__(self, library: Path = LIBRARY_PATH) -> None:
-        """Start it. Raises OSError where the library or a resource is missing."""
+        """Start the engine. Raises OSError if the library or a resource is missing."""
         self._library = load(library)
-        self._engine = self._made(self._library.hca_new(), "the HCA's engine")
+        self._engine = self._check_created(self._library.hca_new(), "the HCA's engine")
 
     def close(self) -> None:
-        """End the thread; nothing may be left in the engine."""
+        """Stop the engine's thread and free the engine; the caller has removed all objects
+        before.
+        """
         self._library.hca_free(self._engine)
 
     def add_client(
         self, page_fd: int, doorbell_fd: int, async_fd: int, gids: Sequence[bytes]
     ) -> EngineClient:
-        """Serve a client whose page, doorbell pipe and event pipe these are. Raises OSError."""
+        """Add a client with its page, doorbell pipe and pipe for asynchronous events. Raises
+        OSError.
+        """
         joined = b"".join(gids)
         assert len(joined) == HCA_GIDS * 16
         made = self._library.hca_client_new(self._engine, page_fd, doorbell_fd, async_fd, joined)
-        return EngineClient(self._made(made, "a client"))
+        return EngineClient(self._check_created(made, "a client"))
 
     def remove_client(self, client: EngineClient) -> None:
-        """Forget a client, after its objects."""
+        """Remove a client; the caller has removed the client's objects before."""
         self._library.hca_client_free(self._engine, client)
 
     def rounds_of(self, client: EngineClient) -> int:
-        """Wake the engine, and return how often it has looked at a client's function and ended.
+        """Wake the engine; return how often it has finished visiting the function of a client.
 
-        Two more: it has seen whatever the client's program had posted before.
+        Once the count has grown by two, the engine has processed everything that was posted
+        before the call.
         """
         rounds: int = self._library.hca_client_rounds(self._engine, client)
         return rounds
@@ -89,29 +94,35 @@ class Engine(Saving, Counting):
         count: int,
         notify_fd: int,
     ) -> EngineCq:
-        """Add a completion queue of ``count`` entries; ``notify_fd`` -1: none. Raises OSError."""
+        """Add a completion queue of ``count`` entries, whose notifications go to ``notify_fd``.
+
+        If ``notify_fd`` is -1, there are no notifications. Raises OSError.
+        """
         made = self._library.hca_cq_new(
             self._engine, client, handle, page_fd, page_bytes, count, notify_fd
         )
-        return EngineCq(self._made(made, "a completion queue"))
+        return EngineCq(self._check_created(made, "a completion queue"))
 
     def resize_cq(self, cq: EngineCq, page_fd: int, page_bytes: int, count: int) -> None:
-        """Move a completion queue to another page. Raises OSError: EINVAL, it is too small."""
+        """Move a completion queue to another page.
+
+        Raises OSError: EINVAL if the entries that the client has not polled yet do not fit.
+        """
         if not self._library.hca_cq_resize(self._engine, cq, page_fd, page_bytes, count):
             number = ctypes.get_errno()
             raise OSError(number, f"a completion queue: {os.strerror(number)}")
 
     def remove_cq(self, cq: EngineCq) -> None:
-        """Remove a completion queue that no queue pair has."""
+        """Remove a completion queue that no queue pair uses."""
         self._library.hca_cq_free(self._engine, cq)
 
     def add_segment(self, fd: int, size: int) -> EngineSegment:
-        """Map memory that regions will lie in. Raises OSError."""
+        """Map a segment of memory, in which regions can be added. Raises OSError."""
         made = self._library.hca_segment_new(self._engine, fd, size)
-        return EngineSegment(self._made(made, "memory"))
+        return EngineSegment(self._check_created(made, "memory"))
 
     def remove_segment(self, segment: EngineSegment) -> None:
-        """Unmap memory that no region lies in."""
+        """Unmap a segment of memory that contains no regions."""
         self._library.hca_segment_free(self._engine, segment)
 
     def add_region(
@@ -121,13 +132,16 @@ class Engine(Saving, Counting):
         wanted: HcaMrCreate,
         segments: Sequence[EngineSegment],
     ) -> EngineRegion:
-        """Register checked pieces, each in the segment of its place. Raises OSError."""
+        """Register a memory region; ``segments`` has the segment for each of the region's pieces.
+
+        Raises OSError.
+        """
         listed = (ctypes.c_void_p * len(segments))(*segments)
         made = self._library.hca_region_new(self._engine, client, key, ctypes.byref(wanted), listed)
-        return EngineRegion(self._made(made, "a memory region"))
+        return EngineRegion(self._check_created(made, "a memory region"))
 
     def remove_region(self, region: EngineRegion) -> None:
-        """Let nobody reach a region any more."""
+        """Deregister a memory region; later accesses to the region fail."""
         self._library.hca_region_free(self._engine, region)
 
     def add_qp(
@@ -140,46 +154,52 @@ class Engine(Saving, Counting):
         recv_cq: EngineCq,
         srq: EngineSrq | None = None,
     ) -> EngineQp:
-        """Add a queue pair in RESET. Raises OSError."""
+        """Add a queue pair in the state RESET. Raises OSError."""
         added = self._library.hca_qp_new(
             *(self._engine, client, ctypes.byref(wanted), ctypes.byref(made), page_fd),
             *(send_cq, recv_cq, srq),
         )
-        return EngineQp(self._made(added, "a queue pair"))
+        return EngineQp(self._check_created(added, "a queue pair"))
 
     def set_qp(
         self, qp: EngineQp, before: int, new: HcaQpAttributes, policy: HcaPolicyChange | None = None
     ) -> bool:
-        """Change attributes unless the state is not ``before`` any more; tell whether it was.
+        """Change a queue pair's attributes if its state is still ``before``; return whether it was.
 
-        ``policy`` is for the peer that they name. ``new`` gets the PSNs where that goes on.
+        ``policy`` applies to the peer in the new attributes. If the packet sequence numbers (PSNs)
+        of the previous attributes continue, they are written into ``new``.
         """
         given = (ctypes.byref(new), policy and ctypes.byref(policy))
         return bool(self._library.hca_qp_set(self._engine, qp, before, *given))
 
     def state_of(self, qp: EngineQp) -> int:
-        """Return a queue pair's state: the engine may have put it into ERR."""
+        """Return a queue pair's state, which is ERR if the engine has put the queue pair into
+        it.
+        """
         state: int = self._library.hca_qp_state(self._engine, qp)
         return state
 
-    def drains(self, qp: EngineQp) -> bool:
-        """Tell whether a queue pair in SQD has a request that is not complete."""
+    def is_draining(self, qp: EngineQp) -> bool:
+        """Return whether a queue pair in the state SQD has requests that are not complete."""
         return bool(self._library.hca_qp_drains(self._engine, qp))
 
     def remove_qp(self, qp: EngineQp) -> None:
-        """Remove a queue pair; requests that it has are forgotten."""
+        """Remove a queue pair and drop the requests in its queues."""
         self._library.hca_qp_free(self._engine, qp)
 
     def watches_memory(self) -> bool:
-        """Tell whether pages that clients take away are noticed before they are touched."""
+        """Return whether the kernel notifies the engine when clients unmap pages.
+
+        In that case the engine receives the notification before it uses the pages again.
+        """
         return bool(self._library.hca_watches_memory(self._engine))
 
     def add_flow(self) -> EngineFlow:
-        """Make a row of counters. Raises OSError."""
-        return EngineFlow(self._made(self._library.hca_flow_new(self._engine), "counters"))
+        """Add a row of counters, which counts the requests of one flow. Raises OSError."""
+        return EngineFlow(self._check_created(self._library.hca_flow_new(self._engine), "counters"))
 
     def remove_flow(self, flow: EngineFlow) -> None:
-        """Remove a row that no queue pair's policy has."""
+        """Remove a row of counters that no queue pair's policy uses."""
         self._library.hca_flow_free(self._engine, flow)
 
     def add_limit(
@@ -189,86 +209,108 @@ class Engine(Saving, Counting):
         operations_per_second: int,
         burst_operations: int,
     ) -> EngineLimit:
-        """Make a limit that flows can share; 0 a second is no limit. Raises OSError."""
-        asked = bytes_per_second, burst_bytes, operations_per_second, burst_operations
-        return EngineLimit(self._made(self._library.hca_limit_new(self._engine, *asked), "a limit"))
+        """Add a rate limit that flows can share; a rate of 0 means no limit. Raises OSError."""
+        limits = bytes_per_second, burst_bytes, operations_per_second, burst_operations
+        return EngineLimit(
+            self._check_created(self._library.hca_limit_new(self._engine, *limits), "a limit")
+        )
 
     def remove_limit(self, limit: EngineLimit) -> None:
-        """Remove a limit that no flow has."""
+        """Remove a rate limit that no flow uses."""
         self._library.hca_limit_free(self._engine, limit)
 
     def limit_flow(self, flow: EngineFlow, limits: Sequence[EngineLimit]) -> None:
-        """Hold a flow back by all of some limits, instead of those before. Raises OSError."""
+        """Replace a flow's rate limits; the flow must then meet all of ``limits``. Raises
+        OSError.
+        """
         listed = (ctypes.c_void_p * len(limits))(*limits)
         number = self._library.hca_flow_limit(self._engine, flow, listed, len(limits))
         if number:
             raise OSError(number, os.strerror(number))
 
     def set_policies(self, changes: Sequence[HcaPolicyChange]) -> None:
-        """Give queue pairs their policies at once; afterwards nothing moves that they forbid."""
+        """Replace the policies of queue pairs in one step.
+
+        When this returns, the engine moves no data that the new policies forbid.
+        """
         listed = (HcaPolicyChange * len(changes))(*changes)
         self._library.hca_policies_set(self._engine, listed, len(changes))
 
     def set_qos_classes(self, classes: Sequence[HcaQosClass]) -> None:
-        """Replace the QoS classes that policies name by their place, from 1 on. Raises OSError."""
+        """Replace the QoS classes, to which policies refer by their position, counted from 1.
+
+        Raises OSError.
+        """
         listed = (HcaQosClass * len(classes))(*classes)
         number = self._library.hca_qos_classes_set(self._engine, listed, len(classes))
         if number:
             raise OSError(number, os.strerror(number))
 
     def add_wire(self, wanted: HcaWire) -> EngineWire:
-        """Let queue pairs with an address reach others elsewhere. Raises OSError."""
+        """Add a wire: queue pairs that have its address reach other nodes over it. Raises
+        OSError.
+        """
         made = self._library.hca_wire_new(self._engine, ctypes.byref(wanted))
-        return EngineWire(self._made(made, "a wire"))
+        return EngineWire(self._check_created(made, "a wire"))
 
     def remove_wire(self, wire: EngineWire) -> None:
-        """End what is connected over it."""
+        """Remove a wire and end the connections over the wire."""
         self._library.hca_wire_free(self._engine, wire)
 
     @property
-    def asks_fd(self) -> int:
-        """The eventfd that is readable while ``asked`` has something to say; the engine's own."""
-        number: int = self._library.hca_asks_fd(self._engine)
+    def pending_sources_fd(self) -> int:
+        """Return the engine's eventfd, which is readable while ``pending_sources`` has entries."""
+        number: int = self._library.hca_pending_sources_fd(self._engine)
         return number
 
-    def asked(self) -> list[HcaAsked]:
-        """Return whose datagrams wait to be judged, each once and some at a time."""
-        found = (HcaAsked * _ASKED)()
-        count: int = self._library.hca_asked(self._engine, found, _ASKED)
+    def pending_sources(self) -> list[HcaPendingSource]:
+        """Return some of the remote senders whose datagrams wait for a verdict, each of them
+        once.
+        """
+        found = (HcaPendingSource * _MOST_PENDING)()
+        count: int = self._library.hca_pending_sources(self._engine, found, _MOST_PENDING)
         return list(found[:count])
 
     def add_source(self, wire: EngineWire, gid: bytes) -> EngineAh:
-        """Know somebody elsewhere, who may do nothing yet. Raises OSError.
+        """Add a remote sender of datagrams, which has no rights yet. Raises OSError.
 
-        What he may is set as an address handle's policy: its ``receives``.
+        A later policy change grants its rights in the field ``receives``, as for an address
+        handle.
         """
         assert len(gid) == 16
         made = self._library.hca_source_new(self._engine, wire, gid)
-        return EngineAh(self._made(made, "a source of datagrams"))
+        return EngineAh(self._check_created(made, "a source of datagrams"))
 
-    def take_source(self, source: EngineAh) -> None:
-        """Somebody was judged: carry out, or drop, what of him has waited."""
+    def process_source(self, source: EngineAh) -> None:
+        """Deliver or drop the waiting datagrams of a remote sender, according to the verdict on the
+        sender.
+        """
         self._library.hca_source_take(self._engine, source)
 
     def remove_source(self, source: EngineAh) -> None:
-        """Forget somebody: he is asked about again. His wire is still there."""
+        """Remove a remote sender of datagrams, whose wire must still exist.
+
+        If the sender sends again, it becomes a pending source again.
+        """
         self._library.hca_source_free(self._engine, source)
 
     def drop_source(self, wire: EngineWire, gid: bytes) -> None:
-        """Nothing can be said of somebody: what of him has waited is dropped."""
+        """Drop the waiting datagrams of a remote sender for which no verdict is possible."""
         self._library.hca_source_unknown(self._engine, wire, gid)
 
     def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
-        """Write what comes to queue pair 1 of a wire into a pipe, each an ``HcaMad``.
+        """Set the pipe into which the engine writes each datagram for queue pair 1 of a wire.
 
-        Raises OSError.
+        The engine writes each datagram as one ``HcaMad``. Raises OSError.
         """
         number = self._library.hca_wire_mads(self._engine, wire, descriptor)
         if number:
             raise OSError(number, os.strerror(number))
 
     def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes, pkey: int) -> None:
-        """Send a management datagram to queue pair 1 of an address. Raises OSError."""
+        """Send a management datagram over a wire to queue pair 1 of the address ``gid``. Raises
+        OSError.
+        """
         assert len(gid) == 16
         assert len(mad) == HCA_MAD_BYTES
         number = self._library.hca_wire_send_mad(self._engine, wire, gid, mad, pkey)
@@ -276,97 +318,110 @@ class Engine(Saving, Counting):
             raise OSError(number, os.strerror(number))
 
     def set_pkeys(self, client: EngineClient, pkeys: Sequence[int]) -> None:
-        """Replace a client's table of partition keys; what is missing is 0, no key."""
+        """Replace a client's P_Key table. Missing entries become 0, which is not a valid P_Key."""
         table = (ctypes.c_uint16 * HCA_PKEYS)(*pkeys)
         self._library.hca_client_set_pkeys(self._engine, client, table)
 
     def add_srq(
         self, client: EngineClient, made: HcaCreated, limit: int, page_fd: int
     ) -> EngineSrq:
-        """Add a shared receive queue. Raises OSError."""
+        """Add a shared receive queue for a client. Raises OSError."""
         added = self._library.hca_srq_new(self._engine, client, ctypes.byref(made), limit, page_fd)
-        return EngineSrq(self._made(added, "a shared receive queue"))
+        return EngineSrq(self._check_created(added, "a shared receive queue"))
 
     def set_srq_limit(self, srq: EngineSrq, limit: int) -> None:
-        """Arm the event of a shared receive queue; 0: none."""
+        """Arm the limit event of a shared receive queue; ``limit`` 0 disarms the event."""
         self._library.hca_srq_set_limit(self._engine, srq, limit)
 
     def srq_limit(self, srq: EngineSrq) -> int:
-        """Return the limit that is armed: 0 after its event."""
+        """Return the armed limit of a shared receive queue; it becomes 0 when the event is
+        raised.
+        """
         limit: int = self._library.hca_srq_limit(self._engine, srq)
         return limit
 
     def remove_srq(self, srq: EngineSrq) -> None:
-        """Remove a shared receive queue that no queue pair has."""
+        """Remove a shared receive queue that no queue pair uses."""
         self._library.hca_srq_free(self._engine, srq)
 
     def add_ah(self, client: EngineClient, key: int, path: HcaAhCreate) -> EngineAh:
         """Add an address handle. Raises OSError."""
         made = self._library.hca_ah_new(self._engine, client, key, ctypes.byref(path))
-        return EngineAh(self._made(made, "an address handle"))
+        return EngineAh(self._check_created(made, "an address handle"))
 
     def remove_ah(self, ah: EngineAh) -> None:
-        """Remove an address handle; requests that name it fail."""
+        """Remove an address handle; requests that refer to it fail."""
         self._library.hca_ah_free(self._engine, ah)
 
     def add_window(self, client: EngineClient, key: int, wanted: HcaMwCreate) -> EngineWindow:
-        """Add a memory window that is not bound. Raises OSError."""
+        """Add a memory window that is not bound to a region yet. Raises OSError."""
         made = self._library.hca_window_new(self._engine, client, key, ctypes.byref(wanted))
-        return EngineWindow(self._made(made, "a memory window"))
+        return EngineWindow(self._check_created(made, "a memory window"))
 
     def remove_window(self, window: EngineWindow) -> None:
-        """Close a memory window for good."""
+        """Remove a memory window."""
         self._library.hca_window_free(self._engine, window)
 
-    def add_member(self, qp: EngineQp, gid: bytes, *, hears_all: bool) -> EngineMember:
-        """Let a queue pair have what is sent to a multicast group. Raises OSError.
+    def add_member(self, qp: EngineQp, gid: bytes, *, receives_all: bool) -> EngineMember:
+        """Attach a queue pair to a multicast group. Raises OSError.
 
-        Unless it ``hears_all``, of this engine's senders it hears those that it makes a pair with.
+        Without ``receives_all``, what the queue pair receives from a sender of this engine
+        depends on the rights of the pair of both (``add_pair``).
         """
         assert len(gid) == 16
-        made = self._library.hca_member_new(self._engine, qp, gid, hears_all)
-        return EngineMember(self._made(made, "a membership"))
+        made = self._library.hca_member_new(self._engine, qp, gid, receives_all)
+        return EngineMember(self._check_created(made, "a membership"))
 
     def remove_member(self, member: EngineMember) -> None:
-        """End a membership, before its queue pair."""
+        """Remove a queue pair's membership in a multicast group, before the queue pair itself is
+        removed.
+        """
         self._library.hca_member_free(self._engine, member)
 
     def add_pair(self, member: bytes, sender: bytes) -> EngineAh:
-        """Know who may be heard by whom in groups, by second GIDs: not yet. Raises OSError.
+        """Add the pair of a group's member and a sender, without rights; both are named by their
+        second GIDs.
 
-        What he may is set as an address handle's policy: its ``receives``.
+        A later policy change grants the pair's rights in the field ``receives``, as for an
+        address handle. Raises OSError.
         """
         assert len(member) == len(sender) == 16
         made = self._library.hca_pair_new(self._engine, member, sender)
-        return EngineAh(self._made(made, "a pair of a group"))
+        return EngineAh(self._check_created(made, "a pair of a group"))
 
     def remove_pair(self, pair: EngineAh) -> None:
-        """Let the one not be heard by the other any more."""
+        """Remove the pair of a group's member and a sender; the member then receives no more from
+        the sender.
+        """
         self._library.hca_pair_free(self._engine, pair)
 
     def join_group(self, wire: EngineWire, gid: bytes, descriptor: int) -> None:
-        """Take what comes over a wire to a multicast group, by a socket in it. Raises OSError."""
+        """Receive a multicast group's traffic for a wire, through a socket that has joined the
+        group.
+
+        Raises OSError.
+        """
         assert len(gid) == 16
         number = self._library.hca_wire_join(self._engine, wire, gid, descriptor)
         if number:
             raise OSError(number, os.strerror(number))
 
     def quit_group(self, wire: EngineWire, gid: bytes) -> None:
-        """Take no more of it."""
+        """Stop receiving a multicast group's traffic for a wire."""
         self._library.hca_wire_quit(self._engine, wire, gid)
 
     def add_steer(self, wanted: HcaSteerCreate, targets: Sequence[EngineQp]) -> EngineSteer:
-        """Have frames that match go to raw packet queue pairs. Raises OSError."""
+        """Add a rule that steers matching frames to raw packet queue pairs. Raises OSError."""
         listed = (ctypes.c_void_p * len(targets))(*targets)
         made = self._library.hca_steer_new(self._engine, ctypes.byref(wanted), listed)
-        return EngineSteer(self._made(made, "a flow"))
+        return EngineSteer(self._check_created(made, "a flow"))
 
     def remove_steer(self, steer: EngineSteer) -> None:
-        """Let no frame match any more, before any of its queue pairs goes."""
+        """Remove a steering rule; call this before any of its queue pairs is removed."""
         self._library.hca_steer_free(self._engine, steer)
 
     @staticmethod
-    def _made(pointer: int | None, what: str) -> int:
+    def _check_created(pointer: int | None, what: str) -> int:
         if not pointer:
             number = ctypes.get_errno()
             raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -1,4 +1,4 @@
-"""The engine's library: where it lies, and how its functions are called (``tessera_hca.h``)."""
+"""Load the engine's library, and declare the signatures of its functions (``tessera_hca.h``)."""
 
 import ctypes
 from pathlib import Path
@@ -54,8 +54,8 @@ _SIGNATURES = {
     "hca_wire_new": (_P, [_P, _P]),
     "hca_wire_free": (None, [_P, _P]),
     "hca_wire_counts": (None, [_P, _P, _P]),
-    "hca_asks_fd": (_I, [_P]),
-    "hca_asked": (_U32, [_P, _P, _U32]),
+    "hca_pending_sources_fd": (_I, [_P]),
+    "hca_pending_sources": (_U32, [_P, _P, _U32]),
     "hca_source_new": (_P, [_P, _P, ctypes.c_char_p]),
     "hca_source_take": (None, [_P, _P]),
     "hca_source_free": (None, [_P, _P]),
@@ -80,12 +80,12 @@ _SIGNATURES = {
 
 
 def preload() -> None:
-    """Load the library, while files can still be opened. Raises OSError."""
+    """Load the engine's library now, while the process can still open files. Raises OSError."""
     ctypes.CDLL(str(LIBRARY_PATH))
 
 
 def load(library: Path) -> ctypes.CDLL:
-    """Load a library, whose functions can then be called. Raises OSError."""
+    """Load the engine's library from a path and declare its functions. Raises OSError."""
     loaded = ctypes.CDLL(str(library), use_errno=True)
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)

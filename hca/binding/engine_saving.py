@@ -1,4 +1,4 @@
-"""What an engine leaves to its successor, and takes over from its predecessor."""
+"""Save the state of an engine's objects for a successor, and load a predecessor's."""
 
 import ctypes
 import errno
@@ -7,59 +7,70 @@ from hca.contract.hca_engine import HcaSavedCq, HcaSavedQp, HcaSavedSrq, HcaSave
 
 
 class Saving:
-    """Part of ``Engine``: objects are its handles."""
+    """The methods of ``Engine`` for handovers; objects are given as the engine's handles."""
 
     _library: ctypes.CDLL
     _engine: int
 
     def hold(self) -> None:
-        """Work on nothing until ``release``; requests stay where they are."""
+        """Suspend all work of the engine until ``release``; requests stay in their queues."""
         self._library.hca_hold(self._engine)
 
     def release(self) -> None:
-        """Go on."""
+        """Resume the engine's work after ``hold``."""
         self._library.hca_release(self._engine)
 
     def save_cq(self, cq: int) -> HcaSavedCq:
-        """Return how far a completion queue is; the engine is held."""
+        """Return a completion queue's progress; the engine must be suspended (``hold``)."""
         saved = HcaSavedCq()
         self._library.hca_cq_save(self._engine, cq, ctypes.byref(saved))
         return saved
 
     def load_cq(self, cq: int, saved: HcaSavedCq) -> None:
-        """Go on where a predecessor was; the engine is held."""
+        """Load a completion queue's progress from a predecessor; the engine must be suspended
+        (``hold``).
+        """
         self._library.hca_cq_load(self._engine, cq, ctypes.byref(saved))
 
     def save_qp(self, qp: int) -> HcaSavedQp:
-        """Return how far a queue pair is; the engine is held."""
+        """Return a queue pair's progress; the engine must be suspended (``hold``)."""
         saved = HcaSavedQp()
         self._library.hca_qp_save(self._engine, qp, ctypes.byref(saved))
         return saved
 
     def load_qp(self, qp: int, saved: HcaSavedQp) -> None:
-        """Go on where a predecessor was; the engine is held, and its wires are there.
+        """Load a queue pair's progress from a predecessor.
 
-        Raises OSError.
+        The engine must be suspended (``hold``), and the queue pair's wires must be restored
+        already. Raises OSError.
         """
         if not self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved)):
-            raise OSError(errno.ENETUNREACH, "a queue pair's wire is not there, or no memory")
+            raise OSError(
+                errno.ENETUNREACH, "the queue pair's wire is missing, or memory is exhausted"
+            )
 
     def save_srq(self, srq: int) -> HcaSavedSrq:
-        """Return how far a shared receive queue is; the engine is held."""
+        """Return a shared receive queue's progress; the engine must be suspended (``hold``)."""
         saved = HcaSavedSrq()
         self._library.hca_srq_save(self._engine, srq, ctypes.byref(saved))
         return saved
 
     def load_srq(self, srq: int, saved: HcaSavedSrq) -> None:
-        """Go on where a predecessor was; the engine is held."""
+        """Load a shared receive queue's progress from a predecessor.
+
+        The engine must be suspended (``hold``).
+        """
         self._library.hca_srq_load(self._engine, srq, ctypes.byref(saved))
 
     def save_window(self, window: int) -> HcaSavedWindow:
-        """Return what a memory window opens; the engine is held."""
+        """Return a memory window's binding; the engine must be suspended (``hold``)."""
         saved = HcaSavedWindow()
         self._library.hca_window_save(self._engine, window, ctypes.byref(saved))
         return saved
 
     def load_window(self, window: int, saved: HcaSavedWindow) -> None:
-        """Open what a predecessor's did, after the regions; the engine is held."""
+        """Load a memory window's binding from a predecessor, after the regions have been restored.
+
+        The engine must be suspended (``hold``).
+        """
         self._library.hca_window_load(self._engine, window, ctypes.byref(saved))

@@ -1,7 +1,8 @@
-"""Rates that a port may report, as verbs and sysfs have them: lanes, and a generation's speed.
+"""Rates that a port may report, to verbs and in sysfs: a number of lanes and a generation's speed.
 
-Numbers are those of the IB specification, PortInfo (LinkWidthActive, LinkSpeedActive), which verbs
-passes on; texts are the kernel's (``rate_show`` of the RDMA core). Nothing is limited by them.
+The numbers are those of PortInfo in the IB specification (LinkWidthActive, LinkSpeedActive),
+which verbs report. The texts are the kernel's (``rate_show`` of the RDMA core). Neither limits
+traffic.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ _EDR, _HDR, _NDR = (32, "EDR"), (64, "HDR"), (128, "NDR")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A port's rate."""
+    """A port's rate: its number of lanes and the speed of its generation."""
 
     gbps: int
     lanes: int
@@ -21,12 +22,12 @@ class Link:
 
     @property
     def width(self) -> int:
-        """Return the number of lanes as PortInfo codes it."""
+        """Return the port's number of lanes, encoded as in PortInfo."""
         return {1: 1, 4: 2}[self.lanes]
 
     @property
     def text(self) -> str:
-        """Return what ``rate`` in sysfs says."""
+        """Return the text of the port's file ``rate`` in sysfs."""
         return f"{self.gbps} Gb/sec ({self.lanes}X {self.generation})"
 
 

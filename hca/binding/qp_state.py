@@ -1,7 +1,8 @@
-"""The state machine of queue pairs: which change may set which attributes, and which it must.
+"""The state machine of queue pairs: the attributes that each transition requires and permits.
 
-InfiniBand Architecture Specification volume 1, "Modify Queue Pair", of RC, UC and UD; raw packet
-queue pairs as Linux has them. Pure: it changes nothing but the value that it returns.
+InfiniBand Architecture Specification volume 1, "Modify Queue Pair", defines the transitions of
+RC, UC and UD; those of raw packet queue pairs are as in Linux. The functions are pure: they
+return new values and change nothing.
 """
 
 from collections.abc import Mapping
@@ -29,18 +30,20 @@ _ACCESS: Final = (
 
 
 class InvalidChange(ValueError):
-    """A change of a queue pair that verbs answers with EINVAL; the message says why."""
+    """A change of a queue pair's attributes that the verb refuses with EINVAL; the message states
+    why.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Masks of the attributes that a change must set, and of those that it may set."""
+    """Masks of the attributes that a transition requires, and of those that it permits."""
 
     required: int = 0
     optional: int = 0
 
 
-_ALWAYS: Final = Mask.STATE  # CUR_STATE is checked by the library, which has both states
+_ALWAYS: Final = Mask.STATE  # the library checks CUR_STATE, as it knows both states
 _PLACE: Final = Mask.PKEY_INDEX | Mask.PORT
 _PATH: Final = Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN
 _ANSWERS: Final = Mask.ACCESS_FLAGS | Mask.MIN_RNR_TIMER
@@ -64,7 +67,7 @@ RULES: Final[Mapping[tuple[State, State], Rule]] = {
     (State.SQD, State.RTS): Rule(0, _ANSWERS),
     (State.SQD, State.SQD): Rule(0, _PLACE | Mask.AV | _ANSWERS | _RETRIES),
 }
-"""Changes of reliable connections; RESET and ERR can be reached from every state."""
+"""Transitions of RC queue pairs. In addition, RESET and ERR can be reached from every state."""
 _UC_RULES: Final[Mapping[tuple[State, State], Rule]] = {
     (State.RESET, State.INIT): Rule(_PLACE | Mask.ACCESS_FLAGS),
     (State.INIT, State.INIT): Rule(0, _PLACE | Mask.ACCESS_FLAGS),
@@ -98,7 +101,7 @@ _RAW_RULES: Final[Mapping[tuple[State, State], Rule]] = {
     (State.SQD, State.SQD): Rule(),
     (State.SQE, State.RTS): Rule(),
 }
-"""A frame says itself where it goes (drivers/infiniband/core/verbs.c, ``qp_state_table``)."""
+"""Transitions of raw packet queue pairs (drivers/infiniband/core/verbs.c, ``qp_state_table``)."""
 RULES_OF: Final[Mapping[VerbsQpType, Mapping[tuple[State, State], Rule]]] = {
     VerbsQpType.RC: RULES,
     VerbsQpType.UC: _UC_RULES,
@@ -144,7 +147,10 @@ _LIMITS: Final[Mapping[Mask, tuple[tuple[str, int, int], ...]]] = {
     Mask.DEST_QPN: (("dest_qpn", 0, HCA_QPN_MASK),),
     Mask.EN_SQD_ASYNC_NOTIFY: (("sqd_notify", 0, 1),),
 }
-"""Attribute: field, least and greatest value. A RoCE path is always global: it has no LIDs."""
+"""For each attribute its field and the field's least and greatest value.
+
+A RoCE path is always global: it has no LIDs.
+"""
 
 
 def change(
@@ -153,15 +159,17 @@ def change(
     wanted: HcaQpAttributes,
     kind: VerbsQpType = VerbsQpType.RC,
 ) -> HcaQpAttributes:
-    """Return the attributes after a change of those that ``mask`` names.
+    """Return a queue pair's attributes after a change of those in ``mask`` to the ``wanted``
+    values.
 
     Raises:
-        InvalidChange: the states do not follow, an attribute is missing, not allowed there, or
-            outside its range.
+        InvalidChange: no such transition exists, or an attribute is missing, not permitted, or out
+        of
+            range.
     """
     before = State(current.state)
     after = _state(wanted.state) if mask & Mask.STATE else before
-    fields, limits = _allowed(kind, before, after, mask)
+    fields, limits = _find_rules(kind, before, after, mask)
     result = HcaQpAttributes() if after == State.RESET else _copy(current)
     _check_limits(limits, wanted)
     for field in fields:
@@ -171,12 +179,13 @@ def change(
 
 
 @lru_cache(maxsize=256)
-def _allowed(
+def _find_rules(
     kind: VerbsQpType, before: State, after: State, mask: int
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int, int], ...]]:
-    """Return the fields that a change sets, and their limits. Raises InvalidChange.
+    """Return the fields that a transition sets, and the limits of their values. Raises
+    InvalidChange.
 
-    Programs make the same few changes again and again: each is looked up once.
+    Results are cached, as programs repeat the same few transitions.
     """
     _check_mask(kind, before, after, mask)
     fields = tuple(field for bit, of in _FIELDS.items() if mask & bit for field in of)
@@ -192,7 +201,7 @@ def _state(value: int) -> State:
     try:
         return State(value)
     except ValueError:
-        raise InvalidChange(f"no state {value}") from None
+        raise InvalidChange(f"queue pairs have no state {value}") from None
 
 
 def _check_mask(kind: VerbsQpType, before: State, after: State, mask: int) -> None:

@@ -1,6 +1,6 @@
-"""Addresses that an HCA function has on a real network: of the interface that it is to use.
+"""Look up the addresses of an HCA function on a real network: those of its network interface.
 
-They are of the network namespace of the process that asks.
+The lookup happens in the network namespace of the calling process.
 """
 
 import ctypes
@@ -17,8 +17,8 @@ from hca.binding.addresses import Address
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 PATH_MTUS: Final = (256, 512, 1024, 2048, 4096)
-"""Payloads of packets by verbs' ibv_mtu, from 1 on."""
-# IPv6, UDP, BTH, AtomicETH, ImmDt, ICRC: the most that a packet has beside its payload.
+"""Payload bytes of a packet, by the value of ibv_mtu, which begins at 1."""
+# IPv6, UDP, BTH, AtomicETH, ImmDt, ICRC: the most bytes of a packet besides its payload.
 _OVERHEAD_BYTES: Final = 40 + 8 + 12 + 28 + 4 + 4
 _SIOCGIFCONF: Final = 0x8912
 _SIOCGIFMTU: Final = 0x8921
@@ -26,18 +26,22 @@ _NAME_BYTES: Final = 16
 _IFREQ_BYTES: Final = 40
 _MAX_ADDRESSES: Final = 1024
 _LINK_SCOPE: Final = 0x20
-_NOT_USABLE: Final = 0x40 | 0x08  # tentative, or somebody else's
+_NOT_USABLE: Final = 0x40 | 0x08  # tentative or duplicate
 
 
 class NoWire(Exception):
-    """There is no such interface or address, or it cannot be used; the message says why."""
+    """The interface or address for a wire does not exist or cannot be used; the message states
+    why.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class WireAddress:
-    """One address; ``scope`` is the interface's number where it is link-local, else 0.
+    """One address of a network interface.
 
-    ``interface`` is its number in any case, as IPv6 asks for it of groups; 0: it was not looked at.
+    ``scope`` is the interface's number if the address is link-local, else 0. ``interface`` is the
+    interface's number for every address, because IPv6 multicast needs it; 0 means that it was not
+    looked up.
     """
 
     ip: IPAddress
@@ -46,7 +50,7 @@ class WireAddress:
 
     @property
     def gid(self) -> bytes:
-        """Return it as a GID: IPv4 addresses are mapped (RFC 4291, 2.5.5.2)."""
+        """Return the address as a GID; an IPv4 address is mapped into IPv6 (RFC 4291, 2.5.5.2)."""
         if self.ip.version == 4:
             return b"\0" * 10 + b"\xff\xff" + self.ip.packed
         return self.ip.packed
@@ -54,7 +58,9 @@ class WireAddress:
 
 @dataclass(frozen=True, slots=True)
 class WireInterface:
-    """An interface, its MTU in bytes, and what of its addresses a function gets."""
+    """A network interface with its MTU in bytes, and those of its addresses that a function may
+    have.
+    """
 
     name: str
     mtu: int
@@ -63,11 +69,14 @@ class WireInterface:
 
     @property
     def addresses(self) -> tuple[WireAddress, ...]:
-        """Return the addresses that there are."""
+        """Return the interface's addresses that a function may have."""
         return tuple(address for address in (self.ipv4, self.ipv6) if address is not None)
 
     def path_mtu(self) -> int:
-        """Return the largest ibv_mtu whose packets pass. Raises NoWire: not even 256 bytes do."""
+        """Return the largest ibv_mtu whose packets fit into the interface's MTU.
+
+        Raises NoWire if not even packets of 256 bytes fit.
+        """
         room = self.mtu - _OVERHEAD_BYTES
         fitting = [code for code, size in enumerate(PATH_MTUS, 1) if size <= room]
         if not fitting:
@@ -75,7 +84,11 @@ class WireInterface:
         return fitting[-1]
 
     def address(self, own: Address) -> Address:
-        """Return a function's address: GID 0 is IPv6 or ``own``, GID 1 is IPv4 or ``own``."""
+        """Return a function's address on this interface.
+
+        GID 0 is the interface's IPv6 address, GID 1 its IPv4 address. If the interface lacks one
+        of them, the GID is taken from ``own``.
+        """
         first, second = own.gids
         return replace(
             own,
@@ -87,23 +100,24 @@ class WireInterface:
 
 
 def find(wanted: str) -> WireInterface:
-    """Return the interface of that name or with that address.
+    """Return the interface that has the name or the address ``wanted``.
 
-    Of a name it has the first IPv4 address and the first IPv6 address, a link-local one last; of an
-    address, that one alone.
+    If ``wanted`` is a name, the result has the interface's first IPv4 and first IPv6 address,
+    and link-local addresses come last. If ``wanted`` is an address, the result has only this
+    address.
 
     Raises:
-        NoWire: there is none, or its MTU is too small.
+        NoWire: there is no such interface, or its MTU is too small.
     """
     try:
-        found = _with_address(ipaddress.ip_address(wanted))
+        found = _find_by_address(ipaddress.ip_address(wanted))
     except ValueError:
-        found = _named(wanted)
+        found = _find_by_name(wanted)
     found.path_mtu()
     return found
 
 
-def _named(name: str) -> WireInterface:
+def _find_by_name(name: str) -> WireInterface:
     if name not in (known for _, known in socket.if_nameindex()):
         raise NoWire(f"no interface {name}")
     found = _addresses()
@@ -117,7 +131,7 @@ def _named(name: str) -> WireInterface:
     return WireInterface(name, _mtu(name), ipv4, ipv6[0] if ipv6 else None)
 
 
-def _with_address(ip: IPAddress) -> WireInterface:
+def _find_by_address(ip: IPAddress) -> WireInterface:
     for name, address in _addresses():
         # Every address of 127.0.0.0/8 is the loopback interface's.
         if address.ip == ip or (name == "lo" and ip.version == 4 and ip.is_loopback):
@@ -150,7 +164,7 @@ def _ipv4() -> list[tuple[str, WireAddress]]:
 def _ipv6() -> list[tuple[str, WireAddress]]:
     try:
         lines = Path("/proc/net/if_inet6").read_text("ascii").splitlines()
-    except FileNotFoundError:  # a kernel without IPv6
+    except FileNotFoundError:  # the kernel lacks IPv6
         return []
     found = []
     for line in lines:

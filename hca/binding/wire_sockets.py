@@ -1,7 +1,7 @@
-"""UDP sockets that RoCEv2 packets of one address go through.
+"""Open UDP sockets for the RoCEv2 packets of one address.
 
-Unconnected, and with the kernel's discovery of path MTUs: so each packet leaves with "don't
-fragment" and identification 0, which its ICRC covers and which user space cannot see.
+The sockets are unconnected and use the kernel's path MTU discovery, so each packet leaves with
+"don't fragment" and identification 0. The ICRC covers both fields, which user space cannot read.
 """
 
 import ctypes
@@ -20,14 +20,14 @@ from hca.contract.hca import HCA_MAX_MTU
 from hca.contract.hca_engine import HCA_WIRE_LANES, HcaWire
 
 PORT: Final = 4791
-"""RoCEv2 (IANA)."""
-_SOURCE_PORTS: Final = range(0xC000, 0x10000)  # what flow labels are mapped to
+"""The UDP port of RoCEv2 (assigned by IANA)."""
+_SOURCE_PORTS: Final = range(0xC000, 0x10000)  # the source ports, which the flow label selects
 _IP_MTU_DISCOVER: Final = 10
 _IPV6_MTU_DISCOVER: Final = 23
 _PMTUDISC_DO: Final = 2
 _SO_RCVBUFFORCE: Final = 33
 _UDP_GRO: Final = 104
-# 0: what others on this machine have entered is not ours (linux/in.h, linux/in6.h).
+# 0: receive only groups that this socket has joined, not other sockets (linux/in.h, linux/in6.h)
 _IP_MULTICAST_ALL: Final = 49
 _IPV6_MULTICAST_ALL: Final = 29
 _ECN_CAPABLE: Final = 2  # ECT(0), RFC 3168: routers mark such packets instead of dropping them
@@ -38,25 +38,25 @@ _TRIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class WireSockets:
-    """Sockets of one address. The first receives on PORT; the others only send."""
+    """UDP sockets of one address. The first one receives on PORT; the others only send."""
 
     address: WireAddress
     sockets: tuple[socket.socket, ...]
     segments: bool
-    """Whether the kernel cuts and joins buffers (UDP_SEGMENT, UDP_GRO)."""
+    """Whether the kernel splits and merges buffers of packets (UDP_SEGMENT, UDP_GRO)."""
     groups: dict[bytes, socket.socket] = field(default_factory=dict)
-    """By the GIDs of multicast groups, sockets that are in them now: see ``open_group``."""
+    """The sockets that have joined multicast groups, by the group's GID: see ``open_group``."""
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Return the port that each sends from."""
+        """Return the UDP source port of each socket."""
         return tuple(opened.getsockname()[1] for opened in self.sockets)
 
     def structure(self, path_mtu: int = HCA_MAX_MTU, bytes_per_second: int = 0) -> HcaWire:
-        """Return them as the engine takes them.
+        """Return the sockets as an ``HcaWire`` for the engine.
 
-        ``path_mtu`` is the interface's, as ibv_mtu; at most ``bytes_per_second`` are sent, 0 for no
-        limit.
+        ``path_mtu`` is the interface's path MTU, as ibv_mtu. The engine sends at most
+        ``bytes_per_second``; 0 means no limit.
         """
         wire = HcaWire(
             scope=self.address.scope,
@@ -71,7 +71,7 @@ class WireSockets:
         return wire
 
     def close(self) -> None:
-        """Close them; who duplicated them keeps theirs."""
+        """Close the sockets; duplicates of their descriptors stay open."""
         for opened in (*self.sockets, *self.groups.values()):
             opened.close()
 
@@ -79,10 +79,10 @@ class WireSockets:
 def open_sockets(
     address: WireAddress, lanes: int = HCA_WIRE_LANES, segments: bool = False
 ) -> WireSockets:
-    """Bind sockets to an address, in this process's network namespace.
+    """Bind UDP sockets to an address, in this process's network namespace.
 
     Raises:
-        NoWire: the address is not there, or somebody else has its port.
+        NoWire: the address does not exist, or another process uses its port.
     """
     with ExitStack() as stack:
         try:
@@ -99,13 +99,14 @@ def open_sockets(
 
 
 def open_group(address: WireAddress, group: bytes) -> socket.socket:
-    """Return a socket that hears a multicast group at an address, in this process's namespace.
+    """Return a socket that receives a multicast group at an address, in this network namespace.
 
-    The kernel tells routers and switches (IGMP, MLD) as long as it is open. It is a socket of its
-    own because one that is bound to an address gets nothing that is sent to another.
+    The kernel reports the membership to routers and switches (IGMP, MLD) as long as the socket
+    is open. The group needs a separate socket, because a socket that is bound to a unicast
+    address receives only what is sent to that address.
 
     Raises:
-        OSError: the interface has no such groups, or the address is not there.
+        OSError: the interface does not support such groups, or the address does not exist.
     """
     assert is_group(group)
     assert is_ipv4(group) == (address.ip.version == 4)
@@ -115,7 +116,7 @@ def open_group(address: WireAddress, group: bytes) -> socket.socket:
         )
         stack.enter_context(made)
         made.setblocking(False)
-        # Another fabric of this machine may be in it: of a group all get everything.
+        # Another fabric of this machine may be in the group: every member receives its datagrams.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_ipv4(group):
             made.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
@@ -146,14 +147,14 @@ def _socket(address: WireAddress) -> socket.socket:
         made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _ECN_CAPABLE)
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
-        if address.interface:  # of IPv4 the kernel knows it by the address that it is bound to
+        if address.interface:  # for IPv4 the bound address identifies the interface
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, address.interface)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
     return made
 
 
 def _sending(address: WireAddress) -> socket.socket:
-    """Return a socket that never receives: what comes to its port is dropped by the kernel."""
+    """Return a socket that only sends; the kernel drops packets to its port."""
     made = _socket(address)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
     for _ in range(_TRIES):
@@ -175,7 +176,9 @@ def _name(address: WireAddress, port: int) -> tuple[str, int] | tuple[str, int, 
 
 
 def _room(receiving: socket.socket) -> None:
-    """Ask for more than net.core.rmem_max allows; without CAP_NET_ADMIN it is that."""
+    """Request a receive buffer above net.core.rmem_max; without CAP_NET_ADMIN the kernel grants
+    only that limit.
+    """
     receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
     with suppress(PermissionError):
         receiving.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BYTES)

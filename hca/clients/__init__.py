@@ -1,1 +1,1 @@
-"""C that RDMA programs load: libibverbs, librdmacm, and a provider for the system's own."""
+"""C libraries that RDMA programs load, and a provider for the system's libibverbs."""

@@ -1,4 +1,5 @@
-"""The contract below the RDMA libraries: control messages, queues, and the engine's structures.
+"""The ABI between RDMA libraries, hcad and its engine: control messages, queues and structures.
 
-``header`` writes it for C, behind that of ``vgpu_sim.hal``, whose framing the messages use.
+``header`` renders this ABI for C. The messages are framed as in the ABI of ``vgpu_sim.hal``, whose
+C header is also included.
 """

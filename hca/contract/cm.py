@@ -1,9 +1,9 @@
-"""The connection manager's contract: control messages of librdmacm and hcad, and events.
+"""The connection manager's ABI: control messages between librdmacm and hcad, and events.
 
-A connection of its own, on hcad's socket, framed as in ``hca/contract/hca.py``. Events go through a
-pipe for each event channel: each is one ``CmEvent``, so that a program can wait for the descriptor
-and read it whole. Numbers are those of ``<rdma/rdma_cma.h>``, with which
-``tests/abi/verbs/test_rdmacm_layouts.py`` compares them.
+librdmacm has its own connection to hcad's socket, with messages framed as in
+``hca/contract/hca.py``. hcad sends events through one pipe per event channel, each as one
+``CmEvent``, so that a program can wait for the descriptor and read the event whole. Numbers are
+those of ``<rdma/rdma_cma.h>``; ``tests/abi/verbs/test_rdmacm_layouts.py`` compares them.
 """
 
 import ctypes
@@ -13,18 +13,20 @@ from typing import Final
 
 from hca.contract.hca import HcaQpAttributes
 
-CM_MAX_CHANNELS: Final = 1024  # of a client
+CM_MAX_CHANNELS: Final = 1024  # per client
 CM_MAX_IDS: Final = 4096
-CM_MAX_BACKLOG: Final = 1024  # requests of a listener that were not answered yet
-CM_MAX_DATA: Final = 224  # of any message
+CM_MAX_BACKLOG: Final = 1024  # unanswered requests of a listener
+CM_MAX_DATA: Final = 224  # private data, of any message
 CM_UDP_QKEY: Final = 0x01234567  # RDMA_UDP_QKEY
 
 
 class CmMessage(IntEnum):
-    """Requests are even, their replies are one more."""
+    """Types of the connection manager's messages. Request types are even; a reply's type is its
+    request's plus one.
+    """
 
-    OPEN = 200  # HcaHello -> HcaDevice: first of a connection
-    CHANNEL_CREATE = 202  # -> HcaHandle + fd: the reading end of events
+    OPEN = 200  # HcaHello -> HcaDevice: first message of a connection
+    CHANNEL_CREATE = 202  # -> HcaHandle + fd: the read end of the event pipe
     CHANNEL_DESTROY = 204  # HcaHandle ->
     ID_CREATE = 206  # CmIdCreate -> HcaHandle
     ID_DESTROY = 208  # HcaHandle ->
@@ -34,16 +36,16 @@ class CmMessage(IntEnum):
     RESOLVE_ROUTE = 216  # HcaHandle ->, then ROUTE_RESOLVED
     CONNECT = 218  # CmConnect ->
     ACCEPT = 220  # CmConnect ->
-    ESTABLISH = 222  # HcaHandle ->: the answer was taken (RTU)
+    ESTABLISH = 222  # HcaHandle ->: the reply was accepted (RTU)
     REJECT = 224  # CmReject ->
     DISCONNECT = 226  # HcaHandle ->
     MIGRATE = 228  # CmPair: id, channel ->
-    NOTIFY = 230  # HcaHandle ->: data came before the RTU
+    NOTIFY = 230  # HcaHandle ->: data arrived before the RTU
     JOIN = 232  # CmBind: id, the group as destination ->, then MULTICAST_JOIN
 
 
 class CmEventType(IntEnum):
-    """rdma_cm_event_type."""
+    """Types of events, with the numbers of rdma_cm_event_type."""
 
     ADDR_RESOLVED = 0
     ADDR_ERROR = 1
@@ -64,7 +66,7 @@ class CmEventType(IntEnum):
 
 
 class CmPortSpace(IntEnum):
-    """rdma_port_space."""
+    """Port spaces, with the numbers of rdma_port_space."""
 
     IPOIB = 0x0002
     TCP = 0x0106
@@ -73,25 +75,28 @@ class CmPortSpace(IntEnum):
 
 
 class CmAddress(ctypes.Structure):
-    """An IPv6 address, or an IPv4 address mapped into one, and a port in host order."""
+    """A port in host byte order, with an IPv6 address or an IPv4 address mapped into IPv6."""
 
     _fields_ = (("address", c_uint8 * 16), ("port", c_uint16), ("reserved", c_uint16 * 3))
 
 
 class CmIdCreate(ctypes.Structure):
-    """A new id whose events go to ``channel``."""
+    """Request for a new id, whose events go to ``channel``."""
 
     _fields_ = (("channel", c_uint32), ("port_space", c_uint32))
 
 
 class CmPair(ctypes.Structure):
-    """An id, and what the request says."""
+    """A request with an id and one argument, such as a backlog or a channel."""
 
     _fields_ = (("handle", c_uint32), ("value", c_uint32))
 
 
 class CmBind(ctypes.Structure):
-    """Addresses for an id: all zeros is any. ``reuse`` as RDMA_OPTION_ID_REUSEADDR."""
+    """A request with the source and destination of an id; an address of zeros is a wildcard.
+
+    ``reuse`` is RDMA_OPTION_ID_REUSEADDR.
+    """
 
     _fields_ = (
         ("handle", c_uint32),
@@ -102,7 +107,7 @@ class CmBind(ctypes.Structure):
 
 
 class CmRoute(ctypes.Structure):
-    """The addresses that an id has now. ``has_device``: it is bound to the function."""
+    """An id's current addresses. ``has_device``: the id is bound to the function."""
 
     _fields_ = (
         ("source", CmAddress),
@@ -113,7 +118,7 @@ class CmRoute(ctypes.Structure):
 
 
 class CmConnect(ctypes.Structure):
-    """Parameters of a connection: rdma_conn_param, and options of the id."""
+    """Parameters of a connection: those of rdma_conn_param, and options of the id."""
 
     _fields_ = (
         ("handle", c_uint32),
@@ -133,16 +138,16 @@ class CmConnect(ctypes.Structure):
 
 
 class CmReject(ctypes.Structure):
-    """An answer that is no."""
+    """Request that rejects a connection request."""
 
     _fields_ = (("handle", c_uint32), ("data_bytes", c_uint32), ("data", c_uint8 * CM_MAX_DATA))
 
 
 class CmEvent(ctypes.Structure):
-    """An event of an id. ``listener``: the id that was asked, of CONNECT_REQUEST.
+    """An event of an id. For CONNECT_REQUEST, ``listener`` is the listening id.
 
-    ``status`` is 0, a negative errno value, or the reason of a rejection. ``path`` is what a queue
-    pair must be set to: ``state`` INIT says that there is none yet.
+    ``status`` is 0, a negative errno value, or the reason of a rejection. ``path`` has the
+    attributes to set on the queue pair; if the ``state`` in it is INIT, there are none yet.
     """
 
     _fields_ = (

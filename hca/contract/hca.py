@@ -1,11 +1,11 @@
-"""The virtual HCA's contract: control messages of libibverbs and hcad, and rings in shared memory.
+"""The virtual HCA's ABI: control messages between libibverbs and hcad, and rings in shared memory.
 
-Messages begin with ``messages.Header`` on a SOCK_SEQPACKET socket; a reply's ``status`` is an errno
-value, 0 for success. Rings lie in memfds that hcad created, sized and sealed: a client's page, a
-page for each queue pair, one for each completion queue. Head and tail counters run freely and are
-taken modulo the ring's size, a power of two. hcad keeps its own counters and only publishes them:
-what a client writes over them harms that client alone. Numbers of verbs (opcodes, states, masks,
-statuses) are those of ``<infiniband/verbs.h>``.
+Messages begin with ``messages.Header`` on a SOCK_SEQPACKET socket; a reply's ``status`` is an
+errno value, 0 for success. Rings are in memfds that hcad creates, sizes and seals: a client's
+page, a page for each queue pair, one for each completion queue. Head and tail counters run
+freely and are taken modulo the ring's size, a power of two. hcad keeps its own counters and only
+publishes them: a client that overwrites them harms only itself. Numbers of verbs (opcodes,
+states, masks, statuses) are those of ``<infiniband/verbs.h>``.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from typing import Final
 from vgpu_sim.hal import messages
 
 HCA_VERSION: Final = 2
-HCA_MAX_QPS: Final = 1024  # of a client
+HCA_MAX_QPS: Final = 1024  # per client
 HCA_MAX_CQS: Final = 2048  # rdma_create_qp makes two for each queue pair, each with a channel
 HCA_MAX_MRS: Final = 4096
 HCA_MAX_SEGMENTS: Final = 4096
@@ -44,19 +44,25 @@ HCA_PAGE_BYTES: Final = 4096
 HCA_GUID_BYTES: Final = 8
 HCA_QPN_MASK: Final = 0xFFFFFF
 HCA_MAX_BATCH: Final = 8
-HCA_BATCH_MADE: Final = 1 << 31  # in a batch, instead of a handle: what its message N has made
-HCA_ACCESS_DEVICE: Final = 1 << 31  # beside verbs' flags, by hcad alone: all of it is a GPU's
+HCA_BATCH_MADE: Final = (
+    1 << 31
+)  # replaces a handle in a batch: the object that the batch's message N has created
+HCA_ACCESS_DEVICE: Final = (
+    1 << 31
+)  # not a flag of verbs, used by hcad only: all memory of the region is on a GPU
 
 
 class HcaMessage(IntEnum):
-    """Requests are even, their replies are one more."""
+    """Types of the HCA's control messages. Request types are even; a reply's type is its request's
+    plus one.
+    """
 
-    JOIN = 100  # HcaHello -> HcaDevice: a member of the fabric, until it hangs up
-    OPEN = 102  # HcaHello -> HcaDevice + fds: the client's page, the doorbell's writing end
-    ASYNC = 104  # -> fd: the reading end of asynchronous events
+    JOIN = 100  # HcaHello -> HcaDevice: a member of the fabric, until it disconnects
+    OPEN = 102  # HcaHello -> HcaDevice + fds: the client's page, the doorbell's write end
+    ASYNC = 104  # -> fd: the read end of the pipe of asynchronous events
     PD_CREATE = 106  # -> HcaHandle
     PD_DESTROY = 108  # HcaHandle ->
-    CHANNEL_CREATE = 110  # -> HcaHandle + fd: the reading end of completion events
+    CHANNEL_CREATE = 110  # -> HcaHandle + fd: the read end of the pipe of completion events
     CHANNEL_DESTROY = 112  # HcaHandle ->
     CQ_CREATE = 114  # HcaCqCreate -> HcaCreated + fd: its page
     CQ_DESTROY = 116  # HcaHandle ->
@@ -79,17 +85,18 @@ class HcaMessage(IntEnum):
     MW_DESTROY = 176  # HcaHandle ->
     MCAST_ATTACH = 178  # HcaMcast ->
     MCAST_DETACH = 180  # HcaMcast ->
-    SEGMENT_DEVICE = 182  # HcaSegmentDevice -> HcaDeviceSegment: a GPU's memory, while it is there
+    SEGMENT_DEVICE = 182  # HcaSegmentDevice -> HcaDeviceSegment: GPU memory, while it exists
     STEER_CREATE = 184  # HcaSteerCreate -> HcaHandle: frames for raw packet queue pairs
     STEER_DESTROY = 186  # HcaHandle ->
-    BATCH = 190  # messages one behind the other -> their replies: of the feature BATCHES
-    SEGMENT_SHARED = 188  # HcaSegmentShared -> HcaDeviceSegment: of the feature SHARED_RANGES
+    BATCH = 190  # several messages in sequence -> their replies: requires BATCHES
+    SEGMENT_SHARED = 188  # HcaSegmentShared -> HcaDeviceSegment: requires SHARED_RANGES
 
 
 class HcaFeature(IntFlag):
-    """What an hcad knows beyond the first of its version, as bits of ``HcaDevice.features``.
+    """Features that an hcad has in addition to the protocol version, as bits of
+    ``HcaDevice.features``.
 
-    A library that finds a bit missing does without it: hcad and libraries are replaced apart.
+    A library also works without a feature, because hcad and libraries are updated independently.
     """
 
     SHARED_RANGES = 1
@@ -97,7 +104,7 @@ class HcaFeature(IntFlag):
 
 
 class HcaHello(ctypes.Structure):
-    """First message of a connection; the token says whose HCA function it wants."""
+    """First message of a connection; the token identifies the owner of the HCA function."""
 
     _fields_ = (
         ("version", c_uint32),
@@ -107,7 +114,7 @@ class HcaHello(ctypes.Structure):
 
 
 class HcaDevice(ctypes.Structure):
-    """A function of the HCA: what a client may know of it."""
+    """A function of the HCA, as described to its client."""
 
     _fields_ = (
         ("name", c_char * 64),
@@ -125,13 +132,13 @@ class HcaDevice(ctypes.Structure):
 
 
 class HcaHandle(ctypes.Structure):
-    """Names one object of the client."""
+    """Reference to one object of the client, by the object's handle."""
 
     _fields_ = (("handle", c_uint32), ("reserved", c_uint32))
 
 
 class HcaCreated(ctypes.Structure):
-    """A new object with a page; counts are what it got, at least what was asked for.
+    """A new object with a page. Its counts may be larger than requested.
 
     ``handle`` of a queue pair is its number; ``index`` is its bit in the client's page.
     """
@@ -146,19 +153,19 @@ class HcaCreated(ctypes.Structure):
 
 
 class HcaCqCreate(ctypes.Structure):
-    """``channel`` is 0 for none."""
+    """Parameters of a completion queue; ``channel`` 0: it has no completion channel."""
 
     _fields_ = (("entries", c_uint32), ("channel", c_uint32))
 
 
 class HcaSegmentCreate(ctypes.Structure):
-    """Memory that will back registered pages: a multiple of the page size."""
+    """Request for memory to register; its size is a multiple of the page size."""
 
     _fields_ = (("bytes", c_uint64),)
 
 
 class HcaPiece(ctypes.Structure):
-    """Part of a memory region."""
+    """One contiguous part of a memory region."""
 
     _fields_ = (
         ("segment", c_uint32),
@@ -169,9 +176,11 @@ class HcaPiece(ctypes.Structure):
 
 
 class HcaMrCreate(ctypes.Structure):
-    """A memory region: ``pieces`` in order from address ``iova`` on; ``access`` of verbs.
+    """Request for a memory region, which consists of ``pieces`` in order, for addresses from
+    ``iova`` on.
 
-    ``replaced`` is 0, or the key of the region whose key it takes over.
+    ``access`` has verbs' access flags. ``replaced`` is 0, or the key of the region that this one
+    replaces and whose key it takes over.
     """
 
     _fields_ = (
@@ -186,9 +195,9 @@ class HcaMrCreate(ctypes.Structure):
 
 
 class HcaQpCreate(ctypes.Structure):
-    """A queue pair; ``type`` is verbs' ibv_qp_type, ``srq`` 0 for none.
+    """Request for a queue pair. ``type`` is verbs' ibv_qp_type; ``srq`` 0: no shared receive queue.
 
-    ``block_self``: what it sends to a multicast group does not come back to it.
+    ``block_self``: the queue pair does not receive its own datagrams to multicast groups.
     """
 
     _fields_ = (
@@ -206,7 +215,7 @@ class HcaQpCreate(ctypes.Structure):
 
 
 class HcaQpAttributes(ctypes.Structure):
-    """What ibv_modify_qp sets and ibv_query_qp shows."""
+    """The attributes of a queue pair that ibv_modify_qp sets and ibv_query_qp returns."""
 
     _fields_ = (
         ("state", c_uint32),
@@ -240,7 +249,10 @@ class HcaQpAttributes(ctypes.Structure):
 
 
 class HcaQpModify(ctypes.Structure):
-    """``mask`` is verbs' ibv_qp_attr_mask; only what it names is read."""
+    """Request to change a queue pair's attributes.
+
+    ``mask`` is verbs' ibv_qp_attr_mask; hcad reads only the attributes that the mask names.
+    """
 
     _fields_ = (
         ("handle", c_uint32),
@@ -250,9 +262,11 @@ class HcaQpModify(ctypes.Structure):
 
 
 class HcaClientPage(ctypes.Structure):
-    """Read and written by both. ``sleeping``: ring the doorbell. ``dirty``: a bit a queue pair.
+    """The page that a client shares with the engine.
 
-    ``armed``: a completion queue was armed that has entries which were not taken yet.
+    ``sleeping``: the engine sleeps until the client rings the doorbell. ``dirty`` has one bit for
+    each queue pair, which is set if that queue pair has new requests. ``armed``: the client has
+    armed a completion queue that still has unpolled entries.
     """
 
     _fields_ = (
@@ -265,24 +279,25 @@ class HcaClientPage(ctypes.Structure):
 
 
 class HcaSge(ctypes.Structure):
-    """As verbs' ibv_sge."""
+    """An element of a scatter-gather list, with the fields of verbs' ibv_sge."""
 
     _fields_ = (("address", c_uint64), ("bytes", c_uint32), ("lkey", c_uint32))
 
 
 class HcaPayload(ctypes.Union):
-    """Where a request's data lies: addresses, or the data."""
+    """A send request's data: a scatter-gather list, or the inline data."""
 
     _fields_ = (("sges", HcaSge * HCA_MAX_SGE), ("data", c_uint8 * HCA_MAX_INLINE_BYTES))
 
 
 class HcaSendSlot(ctypes.Structure):
-    """A send request: opcode and flags are verbs'; ``inline_bytes`` counts with IBV_SEND_INLINE.
+    """A send request. Opcode and flags are verbs'; ``inline_bytes`` is valid with IBV_SEND_INLINE.
 
-    ``immediate`` is the key for what invalidates one. A datagram's ``remote_key`` is the Q_Key. To
-    bind a memory window: ``remote_key`` names it, ``immediate`` is its new key, ``remote_address``
-    and ``compare_add`` are address and bytes, ``swap`` the access, and the first element's key is
-    the region's. What an atomic write writes is ``compare_add``.
+    ``immediate`` is the immediate data, or the key that the request invalidates. ``remote_key`` of
+    a datagram is the Q_Key. ``compare_add`` of an atomic write is the value. A request that binds a
+    memory window uses ``remote_key`` for the window, ``immediate`` for the window's new key,
+    ``remote_address`` and ``compare_add`` for address and bytes, ``swap`` for the access flags, and
+    the first element's key for the region.
     """
 
     _fields_ = (
@@ -303,7 +318,7 @@ class HcaSendSlot(ctypes.Structure):
 
 
 class HcaRecvSlot(ctypes.Structure):
-    """A receive request."""
+    """A receive request of a queue pair or a shared receive queue."""
 
     _fields_ = (
         ("id", c_uint64),
@@ -314,9 +329,10 @@ class HcaRecvSlot(ctypes.Structure):
 
 
 class HcaQpPage(ctypes.Structure):
-    """Begins a queue pair's memory; send slots follow, then receive slots.
+    """Beginning of a queue pair's memory; send slots follow, then receive slots.
 
-    The client writes heads. hcad publishes tails: up to there requests were taken.
+    The client writes the heads. hcad publishes the tails: it has taken all requests before a
+    tail.
     """
 
     _fields_ = (
@@ -330,7 +346,9 @@ class HcaQpPage(ctypes.Structure):
 
 
 class HcaCqe(ctypes.Structure):
-    """A completion: status, opcode and flags are verbs'; ``timestamp``: ns of CLOCK_MONOTONIC."""
+    """A completion. Status, opcode and flags are verbs'; ``timestamp`` is in ns of
+    CLOCK_MONOTONIC.
+    """
 
     _fields_ = (
         ("id", c_uint64),
@@ -350,10 +368,10 @@ class HcaCqe(ctypes.Structure):
 
 
 class HcaCqPage(ctypes.Structure):
-    """Begins a completion queue's memory; entries follow.
+    """Beginning of a completion queue's memory; entries follow.
 
-    hcad writes ``head`` and ``events``; the client ``tail`` (taken up to there) and ``armed``: 0,
-    or 1 + verbs' solicited_only.
+    hcad writes ``head`` and ``events``. The client writes ``tail``, after it has polled the
+    entries before ``tail``, and ``armed``, which is 0 or 1 + verbs' solicited_only.
     """
 
     _fields_ = (
@@ -367,7 +385,9 @@ class HcaCqPage(ctypes.Structure):
 
 
 class HcaEvent(ctypes.Structure):
-    """An asynchronous event as it goes through the pipe: verbs' ibv_event_type and its object."""
+    """An asynchronous event as written to the pipe: verbs' ibv_event_type and the object
+    concerned.
+    """
 
     _fields_ = (("type", c_uint32), ("handle", c_uint32))
 

@@ -1,7 +1,7 @@
-"""The virtual HCA's contract, continued: what hcad tells its engine, and asks of it.
+"""The virtual HCA's ABI, continued: structures between hcad and its engine.
 
-What a successor takes over, policies and what they counted, wires. No client sees any of it; see
-``hca.contract.hca``.
+The structures describe handover state, policies and their counters, and wires. No client sees
+them. ``hca.contract.hca`` has the structures that clients see.
 """
 
 import ctypes
@@ -13,13 +13,13 @@ from rdma.verbs import Verb
 
 HCA_VERBS: Final = len(Verb)
 HCA_WIRE_LANES: Final = 8
-HCA_WIRE_READS: Final = 16  # of a peer's that a queue pair answers at a time
-HCA_QOS_CLASSES: Final = 63  # of a node's tables
+HCA_WIRE_READS: Final = 16  # READs of a peer that one queue pair answers at a time
+HCA_QOS_CLASSES: Final = 63  # in a node's tables
 HCA_MAD_BYTES: Final = 256
 
 
 class HcaSavedCq(ctypes.Structure):
-    """What a successor of hcad must know of a completion queue besides its page."""
+    """Handover state of a completion queue, in addition to its page."""
 
     _fields_ = (
         ("head", c_uint32),
@@ -30,7 +30,9 @@ class HcaSavedCq(ctypes.Structure):
 
 
 class HcaSavedReading(ctypes.Structure):
-    """A READ of a peer's, over a wire, that is being answered; or an atomic, with what it found."""
+    """Handover state of a peer's READ that the engine is answering over a wire, or of an executed
+    atomic.
+    """
 
     _fields_ = (
         ("psn", c_uint32),
@@ -44,7 +46,7 @@ class HcaSavedReading(ctypes.Structure):
 
 
 class HcaSavedResult(ctypes.Structure):
-    """What an atomic of a peer's has found: told again, never done again."""
+    """Result of a peer's atomic, to be sent again if the peer repeats the request."""
 
     _fields_ = (
         ("before", c_uint64),
@@ -54,11 +56,12 @@ class HcaSavedResult(ctypes.Structure):
 
 
 class HcaSavedWired(ctypes.Structure):
-    """What a successor must know of a connection over a wire; ``wired`` 0: there is none.
+    """Handover state of a connection over a wire; ``wired`` 0: there is no such connection.
 
-    ``first_psn`` is of the oldest request that is not complete, ``oldest_psn`` of the first packet
-    that was not answered: it and all after it are sent again. ``room`` is how many packets may be
-    under way: READs are asked for in parts of half of it. The rest is the responder's.
+    ``first_psn`` belongs to the oldest incomplete request. ``oldest_psn`` belongs to the oldest
+    unacknowledged packet, from which sending restarts after a loss. ``room`` is how many packets
+    may be under way; a READ is requested in parts of half as many packets. The other fields belong
+    to the connection's role as responder.
     """
 
     _fields_ = (
@@ -85,7 +88,7 @@ class HcaSavedWired(ctypes.Structure):
 
 
 class HcaSavedQp(ctypes.Structure):
-    """The same of a queue pair."""
+    """Handover state of a queue pair."""
 
     _fields_ = (
         ("send_tail", c_uint32),
@@ -101,7 +104,7 @@ class HcaSavedQp(ctypes.Structure):
 
 
 class HcaSavedSrq(ctypes.Structure):
-    """The same of a shared receive queue."""
+    """Handover state of a shared receive queue."""
 
     _fields_ = (
         ("tail", c_uint32),
@@ -112,7 +115,9 @@ class HcaSavedSrq(ctypes.Structure):
 
 
 class HcaSavedWindow(ctypes.Structure):
-    """The same of a memory window; ``bound`` to the region that has that key now."""
+    """Handover state of a memory window. If ``bound`` is set, the window is bound to the region
+    ``region_key``.
+    """
 
     _fields_ = (
         ("key", c_uint32),
@@ -127,13 +132,15 @@ class HcaSavedWindow(ctypes.Structure):
 
 
 class HcaPolicyChange(ctypes.Structure):
-    """What hcad tells its engine that a queue pair may do; no client sees it.
+    """A change to a queue pair's policy, from hcad to its engine.
 
-    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and that
-    of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
-    its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own, or
-    0 and ``address_handle`` is that of a datagram's. ``qos_class`` is the place of its class, 0 for
-    none. ``device_only`` are flags of remote access that its peer has to memory of a GPU alone.
+    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what the queue pair may request of its
+    peer, and what the peer may request of the queue pair. ``out`` and ``in_`` are the rows that
+    count these requests; 0 means none. ``pkey`` includes its membership bit. ``revoke`` makes the
+    queue pair fail. ``queue_pair`` is the engine's pointer; if it is 0, the policy is for
+    ``address_handle``, the path of a datagram. ``qos_class`` is the position of the QoS class, 0
+    for none. ``device_only`` are those remote access flags with which the peer may access GPU
+    memory only.
     """
 
     _fields_ = (
@@ -152,7 +159,9 @@ class HcaPolicyChange(ctypes.Structure):
 
 
 class HcaFlowCounts(ctypes.Structure):
-    """Requests of one flow since it was counted first, by verb: its place among ``rdma.verbs``."""
+    """The number of one flow's requests since the flow's creation, for each verb in the order of
+    ``rdma.verbs``.
+    """
 
     _fields_ = (
         ("operations", c_uint64 * HCA_VERBS),
@@ -162,9 +171,11 @@ class HcaFlowCounts(ctypes.Structure):
 
 
 class HcaQosClass(ctypes.Structure):
-    """A QoS class: rates in bytes a second, 0 for none; traffic classes with ECN bits of zero.
+    """A QoS class. Rates are in bytes per second, 0 for none; traffic classes have ECN bits of
+    zero.
 
-    ``bytes_at_most`` is of each address that sends; ``bytes_at_least`` and ``weight`` of all.
+    ``bytes_at_most`` limits each sending address. ``bytes_at_least`` and ``weight`` apply to the
+    class as a whole.
     """
 
     _fields_ = (
@@ -178,11 +189,11 @@ class HcaQosClass(ctypes.Structure):
 
 
 class HcaWire(ctypes.Structure):
-    """An address on a wire, from hcad to its engine: UDP sockets that are bound to it.
+    """A wire, from hcad to its engine: an address and the UDP sockets bound to it.
 
-    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO). ``path_mtu`` is verbs'
-    ibv_mtu of the interface: the longest datagram. ``bytes_per_second`` is what all that it sends
-    may take, 0 for no limit.
+    ``segments``: the kernel may split and merge buffers (UDP_SEGMENT, UDP_GRO). ``path_mtu`` is the
+    interface's path MTU as verbs' ibv_mtu, which limits the length of datagrams.
+    ``bytes_per_second`` limits everything that is sent over the wire, 0 for no limit.
     """
 
     _fields_ = (
@@ -198,7 +209,11 @@ class HcaWire(ctypes.Structure):
 
 
 class HcaWireCounts(ctypes.Structure):
-    """Packets of a wire. From ``malformed`` to ``denied``: what came and was not carried out."""
+    """Packet counters of a wire.
+
+    The fields from ``malformed`` to ``denied`` count packets that were received but not
+    executed.
+    """
 
     _fields_ = (
         ("received", c_uint64),
@@ -226,14 +241,14 @@ class HcaWireCounts(ctypes.Structure):
 
 
 class HcaWorkCounts(ctypes.Structure):
-    """What the engine's work for one function has come to, in units of about a copied byte.
+    """Cost of the engine's work for one function; the unit is about one copied byte.
 
-    ``cost`` is all of it, in so many ``turns``. ``steps`` are objects that were visited because a
-    program's page said so; ``looks`` are pages that the engine looked at beside turns, to see
-    whether there is anything. ``most_turn`` is the most of one turn; ``most_waited`` the most work
-    for others between the moment that the engine knew of something to do and the turn that did it;
-    ``most_pass`` the most for all between two looks for what is to be done. ``waiting`` queue pairs
-    wait for a time or for what comes earlier.
+    ``cost`` is the total of all ``turns``. ``steps`` are objects that the engine visited because a
+    program's page requested it. ``looks`` are pages that the engine polled outside of turns.
+    ``most_turn`` is the largest cost of one turn. ``most_waited`` is the largest cost of work for
+    other functions between the engine's detection of work and the turn that did this work.
+    ``most_pass`` is the largest cost for all functions in one iteration of the engine loop.
+    ``waiting`` is the number of queue pairs that wait for a time or for an earlier event.
     """
 
     _fields_ = (
@@ -248,8 +263,8 @@ class HcaWorkCounts(ctypes.Structure):
     )
 
 
-class HcaAsked(ctypes.Structure):
-    """Somebody elsewhere whose datagrams wait, at a wire, until it is known what he may send."""
+class HcaPendingSource(ctypes.Structure):
+    """A remote sender whose datagrams wait at a wire for hcad's policy verdict."""
 
     _fields_ = (
         ("wire", c_uint64),
@@ -259,7 +274,9 @@ class HcaAsked(ctypes.Structure):
 
 
 class HcaMad(ctypes.Structure):
-    """A management datagram that has come to queue pair 1, whose GID it came from, its P_Key."""
+    """A management datagram that a wire received on queue pair 1, with its source GID and its
+    P_Key.
+    """
 
     _fields_ = (
         ("source", c_uint8 * 16),
@@ -283,6 +300,6 @@ STRUCTURES: Final = (
     HcaQosClass,
     HcaWire,
     HcaWireCounts,
-    HcaAsked,
+    HcaPendingSource,
     HcaMad,
 )

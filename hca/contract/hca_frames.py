@@ -1,25 +1,25 @@
-"""The virtual HCA's contract, continued: which frames a raw packet queue pair gets.
+"""The virtual HCA's ABI, continued: steering of frames to raw packet queue pairs.
 
-``ibv_create_flow`` becomes one match of header fields, and where frames that match go: to one queue
-pair, or by a hash of their addresses to one of several (receive side scaling); see
-``hca.contract.hca``.
+``ibv_create_flow`` becomes a rule with one match of header fields and the targets of matching
+frames. The target is one queue pair, or several, among which a hash of the addresses selects
+(receive-side scaling). See ``hca.contract.hca`` for the rest of the ABI.
 """
 
 import ctypes
 from ctypes import c_uint8, c_uint32, c_uint64
 from typing import Final
 
-HCA_MAX_FRAME_BYTES: Final = 4096  # of a raw packet queue pair, headers included
+HCA_MAX_FRAME_BYTES: Final = 4096  # bytes of a raw packet queue pair's frame, headers included
 HCA_STEER_TARGETS: Final = 128
-HCA_MAX_STEERS: Final = 256  # of a client, and of a function: each frame is held against all
+HCA_MAX_STEERS: Final = 256  # rules per client, and per function: each frame is compared with all
 HCA_HASH_KEY_BYTES: Final = 40
-HCA_STEER_DEFAULT: Final = 0x10000  # priorities from here on: of what nobody else wants
+HCA_STEER_DEFAULT: Final = 0x10000  # priorities from here on: only for frames without another rule
 
 
 class HcaFrameFields(ctypes.Structure):
-    """Headers of an Ethernet frame, in the order of the network; what it has not is zeros.
+    """Header fields of an Ethernet frame, in network byte order; absent fields are zero.
 
-    ``vlan`` is the outermost tag's. An IPv4 address lies in the first four bytes of its place.
+    ``vlan`` is that of the outermost tag. An IPv4 address is in the first four bytes of its field.
     """
 
     _fields_ = (
@@ -40,10 +40,11 @@ class HcaFrameFields(ctypes.Structure):
 
 
 class HcaSteerCreate(ctypes.Structure):
-    """Frames whose fields are ``value`` where ``mask`` has ones go to one of the targets.
+    """Request for a steering rule: frames that equal ``value`` in the bits of ``mask`` go to one of
+    the targets.
 
-    ``priority``: the least goes first. ``hash_fields`` are verbs' ibv_rx_hash_fields; of several
-    targets the Toeplitz hash of these fields says which.
+    The rule with the lowest ``priority`` is applied first. ``hash_fields`` are verbs'
+    ibv_rx_hash_fields; the Toeplitz hash of these fields selects one of several targets.
     """
 
     _fields_ = (

@@ -1,6 +1,7 @@
-"""The virtual HCA's contract, continued: what is made beside regions, queues and queue pairs.
+"""The virtual HCA's ABI, continued: objects other than regions, queues and queue pairs.
 
-Shared receive queues, address handles, memory windows, multicast groups; see ``hca.contract.hca``.
+These are shared receive queues, address handles, memory windows and multicast groups. See
+``hca.contract.hca`` for the other objects.
 """
 
 import ctypes
@@ -11,13 +12,16 @@ from vgpu_sim.hal.messages import SharedRange
 
 
 class HcaCqResize(ctypes.Structure):
-    """Entries that were not taken stay; EINVAL where they are more than ``entries``."""
+    """Request for a new size of a completion queue, in entries.
+
+    hcad returns EINVAL if more than ``entries`` entries have not been polled yet.
+    """
 
     _fields_ = (("handle", c_uint32), ("entries", c_uint32))
 
 
 class HcaSrqCreate(ctypes.Structure):
-    """A shared receive queue; ``limit`` 0: no event."""
+    """Request for a shared receive queue; ``limit`` 0: no limit event."""
 
     _fields_ = (
         ("pd", c_uint32),
@@ -28,13 +32,15 @@ class HcaSrqCreate(ctypes.Structure):
 
 
 class HcaSrqModify(ctypes.Structure):
-    """Arms the limit: an event, once, when fewer requests than that are left."""
+    """The limit of a shared receive queue. One event is raised when fewer requests than ``limit``
+    are left.
+    """
 
     _fields_ = (("handle", c_uint32), ("limit", c_uint32))
 
 
 class HcaAhCreate(ctypes.Structure):
-    """An address handle: where datagrams go."""
+    """Request for an address handle, which names the destination of datagrams."""
 
     _fields_ = (
         ("pd", c_uint32),
@@ -51,7 +57,7 @@ class HcaAhCreate(ctypes.Structure):
 
 
 class HcaMwCreate(ctypes.Structure):
-    """A memory window; ``type`` is verbs' ibv_mw_type."""
+    """Request for a memory window; ``type`` is verbs' ibv_mw_type."""
 
     _fields_ = (("pd", c_uint32), ("type", c_uint32))
 
@@ -63,7 +69,10 @@ class HcaMcast(ctypes.Structure):
 
 
 class HcaSrqPage(ctypes.Structure):
-    """Begins a shared receive queue's memory; receive slots follow. As in ``HcaQpPage``."""
+    """Beginning of a shared receive queue's memory; receive slots follow.
+
+    Heads and tails are as in ``HcaQpPage``.
+    """
 
     _fields_ = (
         ("head", c_uint32),
@@ -74,22 +83,25 @@ class HcaSrqPage(ctypes.Structure):
 
 
 class HcaSegmentDevice(ctypes.Structure):
-    """Memory of a device, by the address that the program's CUDA has for it."""
+    """Request for a segment of device memory, which the program names by its CUDA address."""
 
     _fields_ = (("address", c_uint64), ("bytes", c_uint64))
 
 
 class HcaSegmentShared(ctypes.Structure):
-    """Memory of a device, ``bytes`` from ``offset`` on in what a descriptor of CUDA's names."""
+    """Request for a segment of device memory that a CUDA descriptor exports: ``bytes`` from
+    ``offset`` on.
+    """
 
     _fields_ = (("range", SharedRange), ("offset", c_uint64), ("bytes", c_uint64))
 
 
 class HcaDeviceSegment(ctypes.Structure):
-    """A segment; what was asked for begins at ``offset`` in it. It outlives its memory.
+    """A segment of device memory. The requested address is at ``offset`` in the segment.
 
-    When that is freed, its context ends or its slice is taken away, regions in it are reached by
-    nobody any more; they and the segment are removed by their owner as others are.
+    The segment outlives its memory. When the memory is freed, its context ends or its slice is
+    withdrawn, regions in the segment become inaccessible; their owner then removes the regions
+    and the segment as usual.
     """
 
     _fields_ = (("handle", c_uint32), ("reserved", c_uint32), ("offset", c_uint64))

@@ -1,4 +1,4 @@
-"""Render the C headers of RDMA's contracts; ``tessera_rdma_abi.h`` includes all of them."""
+"""Render the C headers of the RDMA ABI; ``tessera_rdma_abi.h`` includes all other headers."""
 
 from hca.contract import (
     cm,
@@ -13,12 +13,12 @@ from rdma.verbs import Verb
 from vgpu_sim.hal import header
 
 UMBRELLA = "tessera_rdma_abi.h"
-# Each after those whose structures its own contain.
+# in an order in which each header comes after those whose structures it contains
 CONTRACTS = (verbs, hca, hca_engine, hca_objects, hca_frames, cm)
 
 
 def render() -> dict[str, str]:
-    """Return every header, below its include folder, and its text."""
+    """Return the text of every C header, by the header's path below the include folder."""
     operations = ["", *header.enum_lines(Verb), "", *operations_header.lines()]
     return header.render_contracts(
         CONTRACTS,

@@ -1,7 +1,7 @@
-"""Write the table of RDMA operations for C: sets of opcodes, and lists that a macro expands.
+"""Render the table of RDMA operations for C: sets of opcodes, and lists for X macros.
 
-``TESSERA_OPERATIONS_<SET>`` has bit N set for opcode N. ``TESSERA_OPERATIONS(X)`` is one call of X
-for each operation, ``TESSERA_PACKETS(X)`` one for each packet.
+``TESSERA_OPERATIONS_<SET>`` has bit N set if opcode N is in the set. ``TESSERA_OPERATIONS(X)``
+expands to one X(...) for each operation, ``TESSERA_PACKETS(X)`` to one for each packet.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from rdma.verbs import Verb
 
 _NO_PACKET = 0xFF
 
-# Shapes whose data may lie in the request itself.
+# shapes whose data may be inline in the request
 _INLINE = (Shape.SEND, Shape.WRITE)
 
 _TEST = (
@@ -71,7 +71,7 @@ def _list(name: str, columns: str, calls: Iterable[str]) -> Iterator[str]:
 
 
 def lines() -> Iterator[str]:
-    """Yield the lines of the header."""
+    """Yield the lines of the C header with the table of RDMA operations."""
     for name, operations in _sets():
         yield f"#define TESSERA_OPERATIONS_{name} {_bits(operations)}"
     yield f"#define TESSERA_SEND_OPS_FLAGS {_bits(one.row.send_ops_bit for one in VerbsOpcode)}"

@@ -1,7 +1,7 @@
 """Numbers of the verbs API that hcad and libibverbs share: those of ``<infiniband/verbs.h>``.
 
 ``tests/abi/verbs/test_verbs_layouts.py`` compares them with the distribution's header.
-Operations and what completions call them are rows of ``rdma.operations``.
+Operations and their completions' names are rows of ``rdma.operations``.
 """
 
 from enum import IntEnum
@@ -11,7 +11,7 @@ from rdma.operations import VerbsDone as VerbsDone, VerbsOpcode as VerbsOpcode
 
 
 class VerbsSend(IntEnum):
-    """ibv_send_flags."""
+    """Flags of send requests, with the values of ibv_send_flags."""
 
     FENCE = 1
     SIGNALED = 2
@@ -20,7 +20,7 @@ class VerbsSend(IntEnum):
 
 
 class VerbsStatus(IntEnum):
-    """ibv_wc_status, as far as it is used."""
+    """Statuses of completions: the values of ibv_wc_status that are used."""
 
     SUCCESS = 0
     LOC_LEN_ERR = 1
@@ -36,7 +36,7 @@ class VerbsStatus(IntEnum):
 
 
 class VerbsWcFlag(IntEnum):
-    """ibv_wc_flags, as far as it is used."""
+    """Flags of completions: the values of ibv_wc_flags that are used."""
 
     GRH = 1
     WITH_IMM = 2
@@ -44,7 +44,7 @@ class VerbsWcFlag(IntEnum):
 
 
 class VerbsAccess(IntEnum):
-    """ibv_access_flags."""
+    """Access flags of memory regions, with the values of ibv_access_flags."""
 
     LOCAL_WRITE = 1
     REMOTE_WRITE = 2
@@ -56,7 +56,7 @@ class VerbsAccess(IntEnum):
 
 
 class VerbsQpType(IntEnum):
-    """ibv_qp_type, as far as it is used."""
+    """Types of queue pairs: the values of ibv_qp_type that are used."""
 
     RC = 2
     UC = 3
@@ -65,14 +65,17 @@ class VerbsQpType(IntEnum):
 
 
 class VerbsMwType(IntEnum):
-    """ibv_mw_type; of the second, the kind that a queue pair owns (2B)."""
+    """Types of memory windows, with the values of ibv_mw_type.
+
+    Type 2 is 2B: such a window belongs to one queue pair.
+    """
 
     TYPE_1 = 1
     TYPE_2 = 2
 
 
 class VerbsState(IntEnum):
-    """ibv_qp_state."""
+    """States of queue pairs, with the values of ibv_qp_state."""
 
     RESET = 0
     INIT = 1
@@ -84,7 +87,7 @@ class VerbsState(IntEnum):
 
 
 class VerbsMask(IntEnum):
-    """ibv_qp_attr_mask."""
+    """Masks of queue pair attributes, with the values of ibv_qp_attr_mask."""
 
     STATE = 1 << 0
     CUR_STATE = 1 << 1
@@ -110,7 +113,7 @@ class VerbsMask(IntEnum):
 
 
 class VerbsEvent(IntEnum):
-    """ibv_event_type, as far as it is used."""
+    """Types of asynchronous events: the values of ibv_event_type that are used."""
 
     CQ_ERR = 0
     QP_FATAL = 1

@@ -1,1 +1,1 @@
-"""hcad: the daemon that owns the HCA's functions, their objects and the engine."""
+"""hcad: the daemon that owns the node's HCA functions, their objects and the engine."""

@@ -1,8 +1,8 @@
-"""``python -m hca.daemon``: serve one fabric until its last member has gone.
+"""``python -m hca.daemon``: serve one fabric until its last member has left.
 
-It needs no privilege. Who starts it writes nothing to it and reads one byte from ``--ready-fd``
-when it serves; see ``vgpu_sim.cli.clients.fabric`` for the other side. With ``--take-over`` it is
-the successor of the one that serves there: see ``handover``.
+hcad needs no privilege. Once it serves, it writes one byte to ``--ready-fd``, for the process
+that started it (``vgpu_sim.cli.clients.fabric``). With ``--take-over`` it is the successor of
+the hcad that serves the fabric now: see ``handover``.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from hca.binding.wire import NoWire, WireInterface, find
 from hca.binding.wire_sockets import WireSockets, open_sockets
 from hca.contract.hca import HCA_MAX_MTU
 from hca.daemon.cm.server import local_addresses
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.quotas import Shares, memory_limit, usable
 from hca.daemon.objects.providers import Providers
-from hca.daemon.serving import handover, policy_admin, walls
+from hca.daemon.serving import handover, policy_admin, sandbox
 from hca.daemon.serving.fabric_server import FabricServer
 from hca.daemon.serving.handover import HandoverFailed
 from hca.daemon.serving.server import SOCKET_NAME, SYSFS_NAME
-from hca.daemon.wires import handover_state
+from hca.daemon.wires import saved_wires
 from hca.daemon.wires.wires import Wires
 from vgpu_sim.hal import direct
 from vgpu_sim.options import Given, command_line, option
@@ -44,7 +44,7 @@ from vgpu_sim.system.admin_socket.server import AdminServer
 LOCK_NAME = "lock"
 ADMIN_NAME = "admin.sock"
 POLICY_NAME = "policy.json"
-"""What the fabric's members have said of themselves and asked for: theirs to read and write."""
+"""Name of the file with the members' labels and policies; only members read and write this file."""
 FIRST_MEMBER_SECONDS = 30.0
 
 
@@ -53,8 +53,8 @@ class _Options:
     directory: Path = option(required=True)
     ready_fd: int = option(required=True)
     memory_bytes: int = option("--memory", required=True, help="Bytes for each program.")
-    weak: bool = option("--allow-weak-sandbox", help="Serve where seccomp is not to be had.")
-    take_over: bool = option(help="Be the successor of the hcad that serves there.")
+    weak: bool = option("--allow-weak-sandbox", help="Serve even if seccomp is not available.")
+    take_over: bool = option(help="Take over from the hcad that serves there.")
     linger_seconds: float = option(
         "--linger",
         option_default=0.0,
@@ -64,9 +64,9 @@ class _Options:
     wire: WireInterface | None = option(
         type=str,
         convert=lambda name: find(name),
-        help="Interface or address whose network others are reached over.",
+        help="Interface, or its address, of the network that connects to other nodes.",
     )
-    segment: bool = option(help="Let the kernel cut and join packets of the wire.")
+    segment: bool = option(help="Let the kernel segment and join the wire's packets.")
     wire_rate: int = option(option_default=0, help="Bytes a second that an address may send.")
     near: frozenset[bytes]
 
@@ -79,14 +79,14 @@ def main(given: Given) -> None:
     foreign.prepare_waking()
     try:
         options = given.make(_Options, near=local_addresses())
-        shares = Shares.within(usable(walls.limit()), memory_limit())
+        shares = Shares.within(usable(sandbox.limit()), memory_limit())
         asyncio.run(_succeed(options, shares) if options.take_over else _begin(options, shares))
     except (OSError, HandoverFailed, NoWire) as err:
         sys.exit(f"hcad: {err}")
 
 
 async def _begin(options: _Options, shares: Shares) -> None:
-    # What the walls forbid comes before them.
+    # First the steps that the sandbox forbids.
     listener = seqpacket.bind(options.directory / SOCKET_NAME, 0o600)
     refusing = foreign.refuse_descriptors(listener)
     successors = seqpacket.bind(options.directory / handover.SOCKET_NAME, 0o600)
@@ -101,11 +101,11 @@ async def _begin(options: _Options, shares: Shares) -> None:
         *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
         sockets,
-        _wired(options, server, engine, sockets),
+        _attach_wire(options, server, engine, sockets),
     )
 
 
-def _wired(
+def _attach_wire(
     options: _Options, server: FabricServer, engine: Engine, sockets: Sequence[WireSockets]
 ) -> Wires:
     wires = Wires(engine, server.enforcer, server.cm.manager)
@@ -117,26 +117,26 @@ def _wired(
 
 
 async def _succeed(options: _Options, shares: Shares) -> None:
-    predecessor, document, luggage = handover.ask(options.directory)
-    try:  # what the walls forbid comes before them
-        providers = Providers(socket.socket(fileno=luggage.take(document["direct"])))
+    predecessor, document, handover_state = handover.receive_state(options.directory)
+    try:  # first the steps that the sandbox forbids
+        providers = Providers(socket.socket(fileno=handover_state.take(document["direct"])))
         wire, sockets = None, tuple[WireSockets, ...]()
         if document["wire"] is not None:
-            wire, sockets = handover_state.load(document["wire"], luggage)
+            wire, sockets = saved_wires.load(document["wire"], handover_state)
     except (KeyError, TypeError, ValueError) as err:
-        raise HandoverFailed(f"the document makes no sense: {err!r}") from err
+        raise HandoverFailed(f"the document is invalid: {err!r}") from err
     options = replace(options, wire=wire)
     engine = _confined_engine(options)
     engine.hold()
     ended = asyncio.Event()
     server = _server(options, engine, ended, shares, providers)
     try:
-        wires = _wired(options, server, engine, sockets)  # before who is on them
-        successors = socket.socket(fileno=luggage.take(document["successors"]))
-        administration = socket.socket(fileno=luggage.take(document["administration"]))
-        serve = handover.accept(predecessor, document, luggage, server)
+        wires = _attach_wire(options, server, engine, sockets)  # before the connections over it
+        successors = socket.socket(fileno=handover_state.take(document["successors"]))
+        administration = socket.socket(fileno=handover_state.take(document["administration"]))
+        serve = handover.accept(predecessor, document, handover_state, server)
     except (KeyError, ValueError, OSError, HandoverFailed) as err:
-        # All that is mapped here is the predecessor's: nothing is touched on the way out.
+        # The predecessor still uses all mappings: exit without any cleanup.
         logging.error("cannot take over: %s", err)  # noqa: TRY400
         os._exit(1)
 
@@ -151,10 +151,12 @@ async def _succeed(options: _Options, shares: Shares) -> None:
 
 def _confined_engine(options: _Options) -> Engine:
     preload()
-    walls.enter(options.directory, weak=options.weak, wired=options.wire is not None)
+    sandbox.enter(options.directory, weak=options.weak, wired=options.wire is not None)
     engine = Engine()
     if not engine.watches_memory():
-        logging.warning("no userfaultfd: pages that clients give up are charged to hcad when used")
+        logging.warning(
+            "no userfaultfd: pages that clients release are charged to hcad when it uses them"
+        )
     return engine
 
 
@@ -193,13 +195,13 @@ async def _serve(
     loop.add_signal_handler(signal.SIGTERM, terminated.set)
     loop.add_signal_handler(signal.SIGINT, ended.set)
 
-    def more(luggage: Luggage) -> Row:
+    def more(handover_state: HandoverState) -> Row:
         wire = options.wire
         return {
-            "wire": handover_state.save(wire, sockets, luggage) if wire is not None else None,
-            "successors": luggage.pack(successors.fileno()),
-            "administration": luggage.pack(administration.fileno()),
-            "direct": luggage.pack(providers.listener.fileno()),
+            "wire": saved_wires.save(wire, sockets, handover_state) if wire is not None else None,
+            "successors": handover_state.pack(successors.fileno()),
+            "administration": handover_state.pack(administration.fileno()),
+            "direct": handover_state.pack(providers.listener.fileno()),
         }
 
     async def linger() -> None:
@@ -212,7 +214,7 @@ async def _serve(
             ended.set()
 
     offering = None
-    server.wires_made = wires.made
+    server.wires_made = wires.engine_wires
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())
@@ -228,8 +230,8 @@ async def _serve(
         loop.call_later(FIRST_MEMBER_SECONDS, end_if_alone)
         await ended.wait()
     finally:
-        # On the way out SIGTERM asks for what is being done: it must not end us with another status
-        # once the loop no longer handles it.
+        # During shutdown SIGTERM is blocked: without the loop's handler it would end the process
+        # with another status.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         lingering.cancel()
         if offering is not None:
@@ -245,7 +247,7 @@ async def _serve(
 
 
 def _leave(directory: Path) -> None:
-    """Remove the fabric's folder, unless the next one is being started in it."""
+    """Remove the fabric's folder, unless another hcad is being started in it."""
     with suppress(OSError):
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
         try:

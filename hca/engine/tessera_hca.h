@@ -1,5 +1,7 @@
-/* The virtual HCA's engine, as hcad calls it. Pointers are the caller's to keep; every call may be
- * made while the engine runs. What a client can write is read by the engine alone. */
+/* API of the virtual HCA's engine, which hcad calls through ctypes.
+ *
+ * The caller owns the returned pointers and frees them. Every call is safe while the engine's
+ * thread runs. Only the engine reads memory that a client can write. */
 #ifndef TESSERA_HCA_H
 #define TESSERA_HCA_H
 
@@ -24,25 +26,29 @@ struct hca_window;
 struct hca_member;
 struct hca_steer;
 
-/* Starts the engine's thread; NULL with errno set. */
+/* Start the engine's thread. Returns NULL with errno set on failure. */
 HCA_EXPORT struct hca *hca_new(void);
 HCA_EXPORT void hca_free(struct hca *hca);
 
-/* The engine takes over no descriptor: it maps pages, and duplicates ends of pipes. NULL: errno. */
+/* Add a client. The engine maps the page and duplicates the pipe ends; the caller keeps its
+ * descriptors. Returns NULL with errno set on failure. */
 HCA_EXPORT struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
                                              int async_fd, const uint8_t *gids);
-/* After all its objects. */
+/* Free a client. All its objects must have been freed before. */
 HCA_EXPORT void hca_client_free(struct hca *hca, struct hca_client *client);
-/* Has the engine read the client's page, even if it did not ring; how many turns of the client's function
- * have ended, and looks that found nothing for it. Of two more the first may have begun before; the second
- * reads the page, if the function's programs have not set more bits than a turn takes. How much of what
- * was posted is carried out by then depends on what else the function has to do. */
+/* Make the engine read the client's page even if the client did not ring. Returns the number of
+ * rounds of the client's function so far: turns that ended, and passes that found no work. Once
+ * that number has grown by two, the engine has read the page (the first of these rounds may have
+ * begun before this call), unless the function's programs have set more bits than one turn
+ * processes. How many of the posted requests are complete by then depends on the function's
+ * other work. */
 HCA_EXPORT uint64_t hca_client_rounds(struct hca *hca, struct hca_client *client);
 
 HCA_EXPORT struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t handle,
                                      int page_fd, uint64_t page_bytes, uint32_t count,
                                      int notify_fd);
-/* Puts another page in a completion queue's place; false with errno set, EINVAL: too small. */
+/* Replace a completion queue's page. Returns false with errno set; EINVAL: the new page is too
+ * small. */
 HCA_EXPORT bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, uint64_t page_bytes,
                               uint32_t count);
 HCA_EXPORT void hca_cq_free(struct hca *hca, struct hca_cq *cq);
@@ -50,7 +56,8 @@ HCA_EXPORT void hca_cq_free(struct hca *hca, struct hca_cq *cq);
 HCA_EXPORT struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes);
 HCA_EXPORT void hca_segment_free(struct hca *hca, struct hca_segment *segment);
 
-/* Pieces were checked by the caller to lie inside their segments and to add up to the size. */
+/* Add a memory region. The caller has checked that the pieces are inside their segments and add
+ * up to the region's size. */
 HCA_EXPORT struct hca_region *hca_region_new(struct hca *hca, struct hca_client *client,
                                              uint32_t key, const tessera_hca_mr_create *wanted,
                                              struct hca_segment *const *segments);
@@ -61,20 +68,21 @@ HCA_EXPORT struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
                                      const tessera_hca_created *made, int page_fd,
                                      struct hca_cq *send_cq, struct hca_cq *recv_cq,
                                      struct hca_srq *srq);
-/* Takes attributes whose change was checked by the caller, if the queue pair is still in state
- * `from`; false where it has failed meanwhile. RESET forgets all requests. In SQD an address changes
- * after hca_qp_drains() is false: the PSNs where it goes on are written back. `policy` is for the
- * peer that is named, and takes effect with the address; NULL: it stays. */
+/* Apply attributes whose change the caller has validated, if the queue pair is still in state
+ * `from`; returns false if it has failed meanwhile. RESET drops all requests. In SQD the address
+ * may change once hca_qp_drains() returns false: the PSNs with which the connection continues
+ * are written back to `attributes`. `policy` is the policy for the new peer and takes effect
+ * together with the address; NULL keeps the current policy. */
 HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
                           tessera_hca_qp_attributes *attributes,
                           const tessera_hca_policy_change *policy);
 HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
-/* Whether it is in SQD and a request is not complete. */
+/* Whether the queue pair is in SQD and still has an incomplete request. */
 HCA_EXPORT bool hca_qp_drains(struct hca *hca, struct hca_qp *qp);
 HCA_EXPORT void hca_qp_free(struct hca *hca, struct hca_qp *qp);
 
-/* From the return of the one to the other no request is worked on, and no page written to but by
- * calls. Objects may be added, and loaded with what a predecessor saved. */
+/* Between hca_hold() and hca_release() the engine processes no request, and writes to pages only
+ * within API calls. Objects may be added, and loaded with the state that the predecessor saved. */
 HCA_EXPORT void hca_hold(struct hca *hca);
 HCA_EXPORT void hca_release(struct hca *hca);
 HCA_EXPORT void hca_cq_save(struct hca *hca, const struct hca_cq *cq, tessera_hca_saved_cq *saved);
@@ -85,66 +93,76 @@ HCA_EXPORT void hca_srq_save(struct hca *hca, const struct hca_srq *srq,
                              tessera_hca_saved_srq *saved);
 HCA_EXPORT void hca_srq_load(struct hca *hca, struct hca_srq *srq,
                              const tessera_hca_saved_srq *saved);
-/* After its client's regions. */
+/* Load the windows after the client's regions. */
 HCA_EXPORT void hca_window_save(struct hca *hca, const struct hca_window *window,
                                 tessera_hca_saved_window *saved);
 HCA_EXPORT void hca_window_load(struct hca *hca, struct hca_window *window,
                                 const tessera_hca_saved_window *saved);
 
-/* Whether pages that a client takes away are noticed before they are touched. */
+/* Whether the engine detects pages that a client has removed before it touches them
+ * (userfaultfd). */
 HCA_EXPORT int hca_watches_memory(const struct hca *hca);
 
-/* A row of counters, for queue pairs' policies; freed after the last queue pair that has it. */
+/* Add a flow: a set of counters that queue pairs' policies reference. The caller frees it after
+ * the last queue pair that references it. */
 HCA_EXPORT struct hca_flow *hca_flow_new(struct hca *hca);
 HCA_EXPORT void hca_flow_free(struct hca *hca, struct hca_flow *flow);
 HCA_EXPORT void hca_flows_read(struct hca *hca, struct hca_flow *const *flows, uint32_t count,
                                tessera_hca_flow_counts *counts);
-/* What flows may do in a second, 0 for whatever they like; `burst` at once after a pause. A flow
- * keeps a copy of the list; ENOMEM or 0. A limit is freed after the last flow that has it. */
+/* Add a rate limit for flows. The rate is per second, 0 for unlimited; `burst` is what may be
+ * sent at once after a pause. hca_flow_limit() copies the list and returns 0 or ENOMEM. The
+ * caller frees a limit after the last flow that uses it. */
 HCA_EXPORT struct hca_limit *hca_limit_new(struct hca *hca, uint64_t bytes_per_second,
                                            uint64_t burst_bytes, uint64_t operations_per_second,
                                            uint64_t burst_operations);
 HCA_EXPORT void hca_limit_free(struct hca *hca, struct hca_limit *limit);
 HCA_EXPORT int hca_flow_limit(struct hca *hca, struct hca_flow *flow,
                               struct hca_limit *const *limits, uint32_t count);
-/* Gives queue pairs their policies, and ends those to be revoked, all at once: when it returns, no
- * byte moves any more that the new policies forbid. A new queue pair may do nothing. */
+/* Set the policies of several queue pairs atomically, and fail the queue pairs that are revoked.
+ * After the call returns, the engine moves no byte that the new policies forbid. A new queue
+ * pair is allowed nothing. */
 HCA_EXPORT void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
                                  uint32_t count);
-/* wire/pace.c: the QoS classes that policies name by place, from 1 on; at most
- * TESSERA_HCA_QOS_CLASSES. An errno value, or 0. */
+/* wire/pace.c: set the QoS classes, at most TESSERA_HCA_QOS_CLASSES. Policies refer to a class
+ * by its position, counted from 1. Returns 0 or an errno value. */
 HCA_EXPORT int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes,
                                    uint32_t count);
-/* Lets queue pairs with this address of their own reach others elsewhere, over UDP sockets that are
- * bound to it: the engine duplicates them. The first receives; each sends from a port of its own. */
+/* Add a wire: it connects queue pairs with this local address to peers on other nodes, over UDP
+ * sockets bound to the address, which the engine duplicates. The first socket receives; each
+ * socket sends from its own port. */
 HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted);
-/* Ends what is connected over it. */
+/* Remove a wire; its connected queue pairs fail. */
 HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
 HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
                                 tessera_hca_wire_counts *counts);
-/* wire/groups.c: has what comes over a wire to a multicast group, by a socket that is bound to it and
- * a member of it; the engine duplicates it. An errno value, or 0. */
+/* wire/groups.c: receive a multicast group's packets for this wire, on a socket that is bound to
+ * the group and a member of it; the engine duplicates the socket. Returns 0 or an errno value. */
 HCA_EXPORT int hca_wire_join(struct hca *hca, struct hca_wire *wire, const uint8_t *group, int fd);
 HCA_EXPORT void hca_wire_quit(struct hca *hca, struct hca_wire *wire, const uint8_t *group);
-/* wire/sources.c: who sends datagrams over a wire is judged by the caller, once and again with other
- * policies. An eventfd, readable while hca_asked() has anything to say: -1 where there is no wire. */
-HCA_EXPORT int hca_asks_fd(const struct hca *hca);
-/* Whose datagrams wait: each once, at most `room`; how many. */
-HCA_EXPORT uint32_t hca_asked(struct hca *hca, tessera_hca_asked *asked, uint32_t room);
-/* One who may do nothing until hca_policies_set() is told of it as of an address handle. */
+/* wire/sources.c: the caller evaluates policy for each sender of datagrams, and again after each
+ * change of the tables. Returns an eventfd that is readable while hca_pending_sources() has
+ * entries; -1: there is no wire. */
+HCA_EXPORT int hca_pending_sources_fd(const struct hca *hca);
+/* List the senders whose datagrams wait for a verdict, each once, at most `room` of them.
+ * Returns their number. */
+HCA_EXPORT uint32_t hca_pending_sources(struct hca *hca, tessera_hca_pending_source *pending, uint32_t room);
+/* Add a sender, which is allowed nothing until hca_policies_set() sets its policy as for an
+ * address handle. */
 HCA_EXPORT struct hca_ah *hca_source_new(struct hca *hca, struct hca_wire *wire,
                                          const uint8_t *gid);
-/* Carries out, or drops, what has waited. */
+/* Process the sender's waiting datagrams: deliver them or drop them, as its policy requires. */
 HCA_EXPORT void hca_source_take(struct hca *hca, struct hca_ah *source);
-HCA_EXPORT void hca_source_free(struct hca *hca, struct hca_ah *source); /* before its wire */
+HCA_EXPORT void hca_source_free(struct hca *hca, struct hca_ah *source); /* freed before its wire */
 HCA_EXPORT void hca_source_unknown(struct hca *hca, struct hca_wire *wire, const uint8_t *gid);
-/* wire/mad.c. Writes each management datagram that comes to queue pair 1 into a pipe, as a tessera_hca_mad;
- * the engine duplicates its end, which must not block. Returns an errno value, or 0. */
+/* wire/mad.c: write each management datagram for queue pair 1 into a pipe, as a tessera_hca_mad.
+ * The engine duplicates the pipe's end, which must be non-blocking. Returns 0 or an errno value. */
 HCA_EXPORT int hca_wire_mads(struct hca *hca, struct hca_wire *wire, int fd);
-/* Sends TESSERA_HCA_MAD_BYTES from queue pair 1 to that of an address; it may get lost. */
+/* Send a MAD of TESSERA_HCA_MAD_BYTES from queue pair 1 to the queue pair 1 of an address.
+ * Delivery is not guaranteed. */
 HCA_EXPORT int hca_wire_send_mad(struct hca *hca, struct hca_wire *wire, const uint8_t *gid,
                                  const uint8_t *mad, uint16_t pkey);
-/* resources.c. TESSERA_HCA_PKEYS partition keys, 0 for none; a new client has 0xffff first. */
+/* resources.c: set a client's TESSERA_HCA_PKEYS partition keys, 0 for an empty entry. A new
+ * client has 0xffff as its first. */
 HCA_EXPORT void hca_client_set_pkeys(struct hca *hca, struct hca_client *client,
                                      const uint16_t *pkeys);
 HCA_EXPORT struct hca_srq *hca_srq_new(struct hca *hca, struct hca_client *client,
@@ -159,29 +177,33 @@ HCA_EXPORT void hca_ah_free(struct hca *hca, struct hca_ah *ah);
 HCA_EXPORT struct hca_window *hca_window_new(struct hca *hca, struct hca_client *client,
                                              uint32_t key, const tessera_hca_mw_create *wanted);
 HCA_EXPORT void hca_window_free(struct hca *hca, struct hca_window *window);
-/* groups.c. A membership goes before its queue pair; `open`: it hears everybody. Any other hears of
- * this engine's senders those that it makes a pair with. */
+/* groups.c: add a queue pair to a multicast group. The caller frees the membership before its
+ * queue pair. An `open` member receives from every sender; any other member receives from a
+ * sender of the same engine only if a pair exists for the two. */
 HCA_EXPORT struct hca_member *hca_member_new(struct hca *hca, struct hca_qp *qp,
                                              const uint8_t *gid, bool open);
 HCA_EXPORT void hca_member_free(struct hca *hca, struct hca_member *member);
-/* By the second GIDs of both. The member hears nothing before hca_policies_set() is told of the pair
- * as of an address handle: its `receives`. */
+/* Let a member receive from a sender; both are identified by their second GIDs. The member
+ * receives nothing until hca_policies_set() sets the pair's policy, as for an address handle; of
+ * that policy, `receives` applies. */
 HCA_EXPORT struct hca_ah *hca_pair_new(struct hca *hca, const uint8_t *member,
                                        const uint8_t *sender);
 HCA_EXPORT void hca_pair_free(struct hca *hca, struct hca_ah *pair);
 
-/* Which frames go to which raw packet queue pairs, as many as wanted->target_count. It goes before
- * any of them. */
+/* Add a steering rule: frames that match it go to wanted->target_count raw packet queue pairs.
+ * The caller frees the rule before any of them. */
 HCA_EXPORT struct hca_steer *hca_steer_new(struct hca *hca,
                                            const tessera_hca_steer_create *wanted,
                                            struct hca_qp *const *targets);
 HCA_EXPORT void hca_steer_free(struct hca *hca, struct hca_steer *steer);
 
-/* The work of the function that has an address, in units of share.c, since hca_work_restart(). */
+/* Read how much work the function with this address has had since hca_work_restart(), in the
+ * units of base/internal.h. */
 HCA_EXPORT void hca_work_read(struct hca *hca, const uint8_t *gid, tessera_hca_work_counts *counts);
 HCA_EXPORT void hca_work_restart(struct hca *hca);
 
-/* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
+/* Read how often the engine has gone to sleep, and how many iterations of its loop have run. An
+ * idle engine increments neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);
 
 #endif

@@ -1,1 +1,4 @@
-"""The checks. Each is a test; its first line is its row in the matrix of results."""
+"""The checks.
+
+Each is a test; the first line of its docstring is its row in the table of results.
+"""

@@ -9,34 +9,34 @@ from kubelet_conformance.plugin import Setting
 from kubelet_conformance.resource import HEALTHY, Refusal, Resource
 
 MOST = 16
-"""Devices of a resource that are tried one by one."""
+"""Number of devices per resource that are tried one by one."""
 _CDI = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*=[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _HEALTH = {HEALTHY, "Unhealthy"}
 
 
-def resources(served: Setting) -> list[Resource]:
-    """Return what is registered, by name."""
-    return [one for _, one in sorted(served.kubelet.resources().items())]
+def resources(serving_plugin: Setting) -> list[Resource]:
+    """Return the registered resources, by name."""
+    return [one for _, one in sorted(serving_plugin.kubelet.resources().items())]
 
 
-def test_registers(served: Setting) -> None:
-    """It registers, and nothing that it asked for is refused."""
-    assert served.kubelet.resources()
-    assert served.kubelet.refused == []
+def test_registers(serving_plugin: Setting) -> None:
+    """The plugin registers, and the kubelet refuses none of its registrations."""
+    assert serving_plugin.kubelet.resources()
+    assert serving_plugin.kubelet.refused == []
 
 
-def test_options(served: Setting) -> None:
-    """GetDevicePluginOptions says what Register said."""
-    told = [one for one in resources(served) if one.registered_options is not None]
-    if not told:
+def test_options(serving_plugin: Setting) -> None:
+    """GetDevicePluginOptions returns the options of Register."""
+    found = [one for one in resources(serving_plugin) if one.registered_options is not None]
+    if not found:
         pytest.skip("found by its socket in plugins_registry: there is no Register call")
-    for one in told:
+    for one in found:
         assert one.options == one.registered_options, one.name
 
 
-def test_list(served: Setting) -> None:
-    """Device ids are unique and at most 63 characters; health is a word of the API."""
-    for one in resources(served):
+def test_list(serving_plugin: Setting) -> None:
+    """Device ids are unique and at most 63 characters; health has a value of the API."""
+    for one in resources(serving_plugin):
         for devices in one.lists:
             ids = [device.ID for device in devices]
             assert len(set(ids)) == len(ids), f"{one.name}: the same id twice"
@@ -46,16 +46,16 @@ def test_list(served: Setting) -> None:
             assert all(node >= 0 for node in nodes), f"{one.name}: NUMA nodes {nodes}"
 
 
-def test_second_stream(served: Setting) -> None:
+def test_second_stream(serving_plugin: Setting) -> None:
     """A second ListAndWatch begins with the same list, and does not end the first."""
-    for one in resources(served):
-        assert one.first_list_again(served.timeout_s) == one.devices(), one.name
+    for one in resources(serving_plugin):
+        assert one.first_list_again(serving_plugin.timeout_s) == one.devices(), one.name
         assert not one.ended, f"{one.name}: the first stream ended"
 
 
-def test_allocate(served: Setting) -> None:
-    """Allocate of a healthy device gives one well-formed answer with something in it."""
-    for one in resources(served):
+def test_allocate(serving_plugin: Setting) -> None:
+    """Allocate of a healthy device returns one well-formed, non-empty answer."""
+    for one in resources(serving_plugin):
         for device in one.healthy()[:MOST]:
             answers = one.allocate([device])
             assert len(answers) == 1, f"{one.name}: {len(answers)} answers for one container"
@@ -71,9 +71,9 @@ def test_allocate(served: Setting) -> None:
             assert all(_CDI.fullmatch(name) for name in names), f"{one.name}: {names}"
 
 
-def test_allocate_containers(served: Setting) -> None:
-    """Allocate for two containers gives two answers, each with its own device."""
-    several = [one for one in resources(served) if len(one.healthy()) > 1]
+def test_allocate_containers(serving_plugin: Setting) -> None:
+    """Allocate for two containers returns two answers, each with its own device."""
+    several = [one for one in resources(serving_plugin) if len(one.healthy()) > 1]
     if not several:
         pytest.skip("no resource has two healthy devices")
     for one in several:
@@ -87,24 +87,28 @@ def test_allocate_containers(served: Setting) -> None:
             assert list(got.cdi_devices) == list(expected.cdi_devices), one.name
 
 
-def test_allocate_again(served: Setting) -> None:
-    """A device is given again: a pod that was not admitted after all leaves no trace."""
-    for one in resources(served):
+def test_allocate_again(serving_plugin: Setting) -> None:
+    """A device can be allocated again, after a pod that was not admitted."""
+    for one in resources(serving_plugin):
         device = one.healthy()[0]
         assert one.allocate([device])[0].envs == one.allocate([device])[0].envs, one.name
 
 
-def test_allocate_unknown(served: Setting) -> None:
-    """Allocate of a device that is not there is an error, and the plugin lives on."""
-    for one in resources(served):
+def test_allocate_unknown(serving_plugin: Setting) -> None:
+    """Allocate of an unknown device is an error, and the plugin continues."""
+    for one in resources(serving_plugin):
         with pytest.raises(Refusal):
             one.allocate(["no-such-device"])
-        assert one.allocate(one.healthy()[:1]), f"{one.name}: it is gone after a bad request"
+        assert one.allocate(one.healthy()[:1]), (
+            f"{one.name}: not registered any more after a bad request"
+        )
 
 
-def test_preferred(served: Setting) -> None:
-    """Preferred allocation: as many as asked for, of those available, with those that must be."""
-    offering = [one for one in resources(served) if one.options.get_preferred_allocation_available]
+def test_preferred(serving_plugin: Setting) -> None:
+    """Preferred allocation returns as many available devices as requested, with mandatory ones."""
+    offering = [
+        one for one in resources(serving_plugin) if one.options.get_preferred_allocation_available
+    ]
     if not offering:
         pytest.skip("not offered")
     for one in offering:
@@ -117,58 +121,60 @@ def test_preferred(served: Setting) -> None:
             assert must[0] in one.prefer(there, must, size), f"{one.name}: without {must}"
 
 
-def test_pre_start(served: Setting) -> None:
-    """PreStartContainer answers where it is asked for."""
-    asking = [one for one in resources(served) if one.options.pre_start_required]
+def test_pre_start(serving_plugin: Setting) -> None:
+    """PreStartContainer answers if the plugin requested it."""
+    asking = [one for one in resources(serving_plugin) if one.options.pre_start_required]
     if not asking:
-        pytest.skip("not asked for")
+        pytest.skip("not requested")
     for one in asking:
         one.pre_start(one.healthy()[:1])
 
 
-def test_pod_resources(served: Setting) -> None:
+def test_pod_resources(serving_plugin: Setting) -> None:
     """Devices that a pod holds stay in the list, also while the pod resources API refuses."""
-    kubelet = served.kubelet
-    before = {one.name: one.devices().keys() for one in resources(served)}
-    kubelet.held = {one.name: one.healthy()[:1] for one in resources(served)}
+    kubelet = serving_plugin.kubelet
+    before = {one.name: one.devices().keys() for one in resources(serving_plugin)}
+    kubelet.held = {one.name: one.healthy()[:1] for one in resources(serving_plugin)}
     kubelet.refuse_lists = True
     try:
-        for one in resources(served):
+        for one in resources(serving_plugin):
             one.allocate(kubelet.held[one.name])
-        for one in resources(served):
-            again = one.first_list_again(served.timeout_s)
+        for one in resources(serving_plugin):
+            again = one.first_list_again(serving_plugin.timeout_s)
             assert again.keys() == before[one.name], one.name
     finally:
         kubelet.refuse_lists, kubelet.held = False, {}
 
 
-def test_health(served: Setting) -> None:
+def test_health(serving_plugin: Setting) -> None:
     """A device that breaks is sent as Unhealthy, and stays in the list."""
-    before = {one.name: set(one.devices()) for one in resources(served)}
-    heard = {one.name: len(one.lists) for one in resources(served)}
-    if not served.ask("break"):
+    before = {one.name: set(one.devices()) for one in resources(serving_plugin)}
+    sent_before = {one.name: len(one.lists) for one in resources(serving_plugin)}
+    if not serving_plugin.ask("break"):
         pytest.skip("not tried: no --kubelet-conformance-break")
 
     def sick() -> bool:
         since = [
             device
-            for one in resources(served)
-            for sent in one.lists[heard[one.name] :]
+            for one in resources(serving_plugin)
+            for sent in one.lists[sent_before[one.name] :]
             for device in sent
         ]
         return any(device.health != HEALTHY for device in since)
 
-    assert served.wait(sick), "no device became unhealthy"
-    for one in resources(served):
-        assert set(one.devices()) == before[one.name], f"{one.name}: a sick device left the list"
+    assert serving_plugin.wait(sick), "no device became unhealthy"
+    for one in resources(serving_plugin):
+        assert set(one.devices()) == before[one.name], (
+            f"{one.name}: an unhealthy device left the list"
+        )
 
 
-def test_health_mended(served: Setting) -> None:
+def test_health_recovered(serving_plugin: Setting) -> None:
     """A device that works again is sent as Healthy, without a restart."""
-    if not served.ask("mend"):
+    if not serving_plugin.ask("mend"):
         pytest.skip("not tried: no --kubelet-conformance-mend")
 
     def all_well() -> bool:
-        return all(set(one.devices().values()) <= {HEALTHY} for one in resources(served))
+        return all(set(one.devices().values()) <= {HEALTHY} for one in resources(serving_plugin))
 
-    assert served.wait(all_well), "it stays unhealthy"
+    assert serving_plugin.wait(all_well), "it stays unhealthy"

@@ -17,43 +17,43 @@ _CDI = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*=[A-Za-z0-9][A
 _VALUES = {"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
 
 
-def driver(published: DraSetting) -> DraDriver:
-    """Return the one driver."""
-    (found,) = published.setting.kubelet.drivers().values()
+def driver(published_driver: DraSetting) -> DraDriver:
+    """Return the only driver."""
+    (found,) = published_driver.setting.kubelet.drivers().values()
     return found
 
 
-def claim_for(published: DraSetting, place: Place) -> Claim:
-    """Return a claim that was allocated a device."""
-    return dra.allocate(published.api, driver(published).name, place)
+def claim_for(published_driver: DraSetting, place: Place) -> Claim:
+    """Create a claim with an allocated device, and return it."""
+    return dra.allocate(published_driver.api, driver(published_driver).name, place)
 
 
-def prepared(published: DraSetting, claim: Claim) -> list[pb.Device]:
+def prepare_one(published_driver: DraSetting, claim: Claim) -> list[pb.Device]:
     """Prepare one claim and return its devices."""
-    answers = dra.prepare(driver(published), claim)
+    answers = dra.prepare(driver(published_driver), claim)
     assert set(answers) == {claim.uid}, "the answer is for another claim"
     assert answers[claim.uid].error == ""
     return list(answers[claim.uid].devices)
 
 
-def given_back(published: DraSetting, *claims: Claim) -> None:
+def unprepare_and_free(published_driver: DraSetting, *claims: Claim) -> None:
     """Unprepare claims, and delete them."""
-    answers = dra.unprepare(driver(published), *claims)
+    answers = dra.unprepare(driver(published_driver), *claims)
     assert set(answers) == {claim.uid for claim in claims}, "not every claim has an answer"
     assert {one.error for one in answers.values()} <= {""}
     for claim in claims:
-        dra.free(published.api, claim)
+        dra.free(published_driver.api, claim)
 
 
-def test_dra_registers(published: DraSetting) -> None:
+def test_dra_registers(published_driver: DraSetting) -> None:
     """The driver registers as DRAPlugin with the service v1.DRAPlugin."""
-    assert dra.SERVICE in driver(published).versions, driver(published).versions
-    assert published.setting.kubelet.refused == []
+    assert dra.SERVICE in driver(published_driver).versions, driver(published_driver).versions
+    assert published_driver.setting.kubelet.refused == []
 
 
-def test_dra_slices(published: DraSetting) -> None:
+def test_dra_slices(published_driver: DraSetting) -> None:
     """ResourceSlices: complete pools, device names unique DNS labels, attributes of one value."""
-    found = dra.slices(published.api, driver(published).name)
+    found = dra.slices(published_driver.api, driver(published_driver).name)
     names = [
         (one["spec"]["pool"]["name"], d["name"])
         for one in found
@@ -69,110 +69,114 @@ def test_dra_slices(published: DraSetting) -> None:
                 assert value.keys() <= _VALUES, f"{name}: {value}"
 
 
-def test_dra_prepare(published: DraSetting) -> None:
-    """Prepare gives the device that was allocated, to the request that asked, by CDI names."""
-    place = published.places()[0]
-    claim = claim_for(published, place)
-    devices = prepared(published, claim)
+def test_dra_prepare(published_driver: DraSetting) -> None:
+    """Prepare returns the allocated device for its request, with CDI names."""
+    place = published_driver.places()[0]
+    claim = claim_for(published_driver, place)
+    devices = prepare_one(published_driver, claim)
     assert [(one.pool_name, one.device_name) for one in devices] == [(place.pool, place.device)]
     assert all(not one.request_names or claim.request in one.request_names for one in devices)
     names = [name for one in devices for name in one.cdi_device_ids]
     assert all(_CDI.fullmatch(name) for name in names), names
-    given_back(published, claim)
+    unprepare_and_free(published_driver, claim)
 
 
-def test_dra_prepare_again(published: DraSetting) -> None:
-    """Prepare of what is prepared gives the same answer."""
-    claim = claim_for(published, published.places()[0])
-    first = prepared(published, claim)
-    assert prepared(published, claim) == first
-    given_back(published, claim)
+def test_dra_prepare_again(published_driver: DraSetting) -> None:
+    """A second Prepare returns the same answer."""
+    claim = claim_for(published_driver, published_driver.places()[0])
+    first = prepare_one(published_driver, claim)
+    assert prepare_one(published_driver, claim) == first
+    unprepare_and_free(published_driver, claim)
 
 
-def test_dra_unprepare_again(published: DraSetting) -> None:
-    """Unprepare of what is not prepared succeeds: after another one, and without any Prepare."""
-    claim = claim_for(published, published.places()[0])
-    prepared(published, claim)
-    given_back(published, claim)
-    given_back(published, claim)
-    given_back(published, Claim("never", "00000000-0000-4000-8000-000000000000"))
+def test_dra_unprepare_again(published_driver: DraSetting) -> None:
+    """Unprepare of an unprepared claim succeeds: after an Unprepare, or without any Prepare."""
+    claim = claim_for(published_driver, published_driver.places()[0])
+    prepare_one(published_driver, claim)
+    unprepare_and_free(published_driver, claim)
+    unprepare_and_free(published_driver, claim)
+    unprepare_and_free(published_driver, Claim("never", "00000000-0000-4000-8000-000000000000"))
 
 
-def refused(published: DraSetting, claim: Claim) -> str:
-    """Prepare a claim that cannot be; return the error, of the claim or of the whole call."""
+def expect_refusal(published_driver: DraSetting, claim: Claim) -> str:
+    """Prepare a claim that must fail; return the error, of the claim or of the whole call."""
     try:
-        return str(dra.prepare(driver(published), claim)[claim.uid].error)
+        return str(dra.prepare(driver(published_driver), claim)[claim.uid].error)
     except Refusal as err:
         return str(err)
 
 
-def test_dra_several(published: DraSetting) -> None:
+def test_dra_several(published_driver: DraSetting) -> None:
     """Several claims in one call each have their own answer, to Prepare and to Unprepare."""
-    there = published.places()[:2]
+    there = published_driver.places()[:2]
     if len(there) < 2:
         pytest.skip("one device only")
-    claims = [claim_for(published, place) for place in there]
-    answers = dra.prepare(driver(published), *claims)
+    claims = [claim_for(published_driver, place) for place in there]
+    answers = dra.prepare(driver(published_driver), *claims)
     for claim, place in zip(claims, there, strict=True):
         assert answers[claim.uid].error == ""
         assert {one.device_name for one in answers[claim.uid].devices} == {place.device}
-    given_back(published, *claims)
+    unprepare_and_free(published_driver, *claims)
 
 
-def test_dra_unknown_device(published: DraSetting) -> None:
-    """A claim with a device that is not there is an error, and the driver lives on."""
-    place = published.places()[0]
-    claim = claim_for(published, Place(place.pool, "no-such-device"))
-    assert refused(published, claim)
-    given_back(published, claim)
-    other = claim_for(published, place)
-    assert prepared(published, other)
-    given_back(published, other)
+def test_dra_unknown_device(published_driver: DraSetting) -> None:
+    """A claim with an unknown device is an error, and the driver continues."""
+    place = published_driver.places()[0]
+    claim = claim_for(published_driver, Place(place.pool, "no-such-device"))
+    assert expect_refusal(published_driver, claim)
+    unprepare_and_free(published_driver, claim)
+    other = claim_for(published_driver, place)
+    assert prepare_one(published_driver, other)
+    unprepare_and_free(published_driver, other)
 
 
-def test_dra_no_claim(published: DraSetting) -> None:
-    """A claim that does not exist any more is an error."""
-    assert refused(published, Claim("no-such-claim", "00000000-0000-4000-8000-000000000001"))
+def test_dra_no_claim(published_driver: DraSetting) -> None:
+    """A deleted claim is an error."""
+    assert expect_refusal(
+        published_driver, Claim("no-such-claim", "00000000-0000-4000-8000-000000000001")
+    )
 
 
-def test_dra_another_claim_of_that_name(published: DraSetting) -> None:
-    """A claim that was deleted and made again under its name is not taken for the old one."""
-    claim = claim_for(published, published.places()[0])
-    assert refused(published, Claim(claim.name, "00000000-0000-4000-8000-000000000002"))
-    given_back(published, claim)
+def test_dra_another_claim_of_that_name(published_driver: DraSetting) -> None:
+    """A claim that was deleted and created again under its name is not mistaken for the old one."""
+    claim = claim_for(published_driver, published_driver.places()[0])
+    assert expect_refusal(
+        published_driver, Claim(claim.name, "00000000-0000-4000-8000-000000000002")
+    )
+    unprepare_and_free(published_driver, claim)
 
 
-def test_dra_driver_restart(published: DraSetting) -> None:
-    """The driver is killed and starts again: what was prepared still is, and can be given back."""
-    claim = claim_for(published, published.places()[0])
-    before = prepared(published, claim)
-    published.setting.process.kill()
-    published.setting.process.start()
-    assert published.wait_until_answers(), "it does not come back"
-    assert prepared(published, claim) == before
-    given_back(published, claim)
+def test_dra_driver_restart(published_driver: DraSetting) -> None:
+    """The driver is killed and restarted: prepared claims stay prepared, and can be unprepared."""
+    claim = claim_for(published_driver, published_driver.places()[0])
+    before = prepare_one(published_driver, claim)
+    published_driver.setting.process.kill()
+    published_driver.setting.process.start()
+    assert published_driver.wait_until_answers(), "the driver does not come back"
+    assert prepare_one(published_driver, claim) == before
+    unprepare_and_free(published_driver, claim)
 
 
-def test_dra_kubelet_restart(published: DraSetting) -> None:
-    """The kubelet starts again: it finds the driver, and what is prepared."""
-    claim = claim_for(published, published.places()[0])
-    before = prepared(published, claim)
-    published.setting.kubelet.stop()
-    published.setting.kubelet.start()
-    assert published.wait_until_answers(), "the kubelet does not find it again"
-    assert prepared(published, claim) == before
-    given_back(published, claim)
+def test_dra_kubelet_restart(published_driver: DraSetting) -> None:
+    """The kubelet restarts: it finds the driver, and prepared claims stay prepared."""
+    claim = claim_for(published_driver, published_driver.places()[0])
+    before = prepare_one(published_driver, claim)
+    published_driver.setting.kubelet.stop()
+    published_driver.setting.kubelet.start()
+    assert published_driver.wait_until_answers(), "the kubelet does not find it again"
+    assert prepare_one(published_driver, claim) == before
+    unprepare_and_free(published_driver, claim)
 
 
-def test_dra_terminated(published: DraSetting) -> None:
-    """SIGTERM ends it within a pod's 30 seconds, and its socket leaves the registry.
+def test_dra_terminated(published_driver: DraSetting) -> None:
+    """SIGTERM ends the driver within a pod's 30 seconds, and its socket leaves the registry.
 
-    Of one that has run for a while: what it leaves that is ended while it starts is not asked.
+    The driver has run for a while: ending it during its start is not tested.
     """
-    kubelet = published.setting.kubelet
-    published.setting.wait(lambda: published.setting.process.age_s > _STARTING_S)
-    assert published.setting.process.terminate(), "it does not end when it is asked to"
-    gone = kubelet.wait(lambda kubelet: not kubelet.drivers(), published.setting.timeout_s)
-    published.setting.process.start()
-    assert published.wait_until_answers(), "it does not come back"
+    kubelet = published_driver.setting.kubelet
+    published_driver.setting.wait(lambda: published_driver.setting.process.age_s > _STARTING_S)
+    assert published_driver.setting.process.terminate(), "the driver does not end on SIGTERM"
+    gone = kubelet.wait(lambda kubelet: not kubelet.drivers(), published_driver.setting.timeout_s)
+    published_driver.setting.process.start()
+    assert published_driver.wait_until_answers(), "the driver does not come back"
     assert gone, "its socket stays in plugins_registry: the kubelet goes on calling it"

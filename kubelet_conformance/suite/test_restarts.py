@@ -1,4 +1,4 @@
-"""Either side starts again. Each check begins with a plugin that serves."""
+"""Restarts of the kubelet and of the plugin. Each check begins with a plugin that serves."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from kubelet_conformance.plugin import Setting
 
 
 def ids(setting: Setting) -> Mapping[str, frozenset[str]]:
-    """Return the device ids of each resource that has some."""
+    """Return the device ids of each resource that has devices."""
     return {
         name: frozenset(one.devices())
         for name, one in setting.kubelet.resources().items()
@@ -14,42 +14,52 @@ def ids(setting: Setting) -> Mapping[str, frozenset[str]]:
     }
 
 
-def test_kubelet_restart(served: Setting) -> None:
-    """The kubelet starts again: the same devices are registered anew."""
-    before = ids(served)
-    served.kubelet.stop()
-    served.kubelet.start()
-    assert served.wait(lambda: ids(served) == before), f"{ids(served)}, not {before}"
+def test_kubelet_restart(serving_plugin: Setting) -> None:
+    """The kubelet restarts: the plugin registers the same devices again."""
+    before = ids(serving_plugin)
+    serving_plugin.kubelet.stop()
+    serving_plugin.kubelet.start()
+    assert serving_plugin.wait(lambda: ids(serving_plugin) == before), (
+        f"{ids(serving_plugin)}, not {before}"
+    )
 
 
-def test_plugin_terminated(served: Setting) -> None:
-    """SIGTERM ends it and its stream in 30 s (a pod's grace); the next one has the same devices."""
-    before = ids(served)
-    streams = served.kubelet.resources().values()
-    assert served.process.terminate(), "it does not end when it is asked to"
-    assert all(one.wait(lambda one: one.ended, served.timeout_s) for one in streams)
-    served.process.start()
-    assert served.wait(lambda: ids(served) == before), f"{ids(served)}, not {before}"
+def test_plugin_terminated(serving_plugin: Setting) -> None:
+    """SIGTERM ends the plugin within a pod's 30 seconds; the next one has the same devices."""
+    before = ids(serving_plugin)
+    streams = serving_plugin.kubelet.resources().values()
+    assert serving_plugin.process.terminate(), "the plugin does not end on SIGTERM"
+    assert all(one.wait(lambda one: one.ended, serving_plugin.timeout_s) for one in streams)
+    serving_plugin.process.start()
+    assert serving_plugin.wait(lambda: ids(serving_plugin) == before), (
+        f"{ids(serving_plugin)}, not {before}"
+    )
 
 
-def test_plugin_killed(served: Setting) -> None:
-    """It is killed: what is left of it keeps the next one from nothing; the same devices."""
-    before = ids(served)
-    served.process.kill()
-    served.process.start()
-    assert served.wait(lambda: ids(served) == before), f"{ids(served)}, not {before}"
+def test_plugin_killed(serving_plugin: Setting) -> None:
+    """The plugin is killed: its remains do not hinder the next one, which has the same devices."""
+    before = ids(serving_plugin)
+    serving_plugin.process.kill()
+    serving_plugin.process.start()
+    assert serving_plugin.wait(lambda: ids(serving_plugin) == before), (
+        f"{ids(serving_plugin)}, not {before}"
+    )
 
 
-def test_plugin_before_kubelet(served: Setting) -> None:
-    """It may start before the kubelet: it waits, or ends and is started again."""
-    before = ids(served)
-    served.process.terminate()
-    served.kubelet.stop()
-    (served.kubelet.device_plugins / "kubelet.sock").unlink(missing_ok=True)
-    starts = served.process.starts
-    served.process.start()
-    # It has begun when it has written or ended; what it does without a kubelet is its own choice.
-    size = len(served.process.log)
-    served.wait(lambda: len(served.process.log) > size or served.process.starts > starts + 1)
-    served.kubelet.start()
-    assert served.wait(lambda: ids(served) == before), f"{ids(served)}, not {before}"
+def test_plugin_before_kubelet(serving_plugin: Setting) -> None:
+    """The plugin may start before the kubelet: it waits, or ends and is restarted."""
+    before = ids(serving_plugin)
+    serving_plugin.process.terminate()
+    serving_plugin.kubelet.stop()
+    (serving_plugin.kubelet.device_plugins / "kubelet.sock").unlink(missing_ok=True)
+    starts = serving_plugin.process.starts
+    serving_plugin.process.start()
+    # The plugin has begun when it has logged or ended; without a kubelet it may do either.
+    size = len(serving_plugin.process.log)
+    serving_plugin.wait(
+        lambda: len(serving_plugin.process.log) > size or serving_plugin.process.starts > starts + 1
+    )
+    serving_plugin.kubelet.start()
+    assert serving_plugin.wait(lambda: ids(serving_plugin) == before), (
+        f"{ids(serving_plugin)}, not {before}"
+    )

@@ -1,4 +1,4 @@
-"""Boards, profiles and placements as data, each row with its source; names derived from bytes."""
+"""Boards, profiles and placements as data, each row with its source; names derive from sizes."""
 
 from boards.record import Provenance
 from boards.record.nvml import ComputeInstanceProfile, GpuInstanceProfile

@@ -1,4 +1,4 @@
-"""A board: its totals and its profiles."""
+"""The MIG data of a board: the totals of its resources, and its profiles."""
 
 import re
 from dataclasses import dataclass
@@ -14,35 +14,36 @@ _NARROW = re.compile(r"([1-9])c\.", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A GPU product as MIG sees it. Boards come from ``mig.geometry.BOARDS``."""
+    """A GPU product with its MIG geometry. Boards come from ``mig.geometry.BOARDS``."""
 
     key: str
     product_name: str
-    """As ``nvidia-smi -L`` prints it."""
+    """The name that ``nvidia-smi -L`` prints."""
     architecture: str
     compute_capability: tuple[int, int]
     pci_device_id: int
     memory_bytes: int
-    """Total frame buffer; the figure that names are derived from."""
+    """The size of the whole frame buffer, from which the memory figures in names are derived."""
     memory_provenance: Provenance
     sm_count: int
-    """SMs without MIG; the profiles' sum can be less (98 of 108 on A100)."""
+    """Number of SMs without MIG; profiles can own fewer in total (98 of 108 on A100)."""
     placement_units: int
     compute_slices: int
     engines: Engines
-    """What all instances together can own."""
+    """The engines that all instances together can own."""
     profiles: tuple[Profile, ...]
-    """The profiles of MIG; ``whole`` is not among them."""
+    """The MIG profiles; ``whole`` is not among them."""
     whole: Profile
-    """The GPU with MIG off: an instance of it excludes every other."""
+    """The GPU with MIG off, as a profile: its only instance excludes every other instance."""
 
     def __hash__(self) -> int:
         return hash(self.key)
 
     def profile(self, name: str) -> Profile:
-        """Return the profile of this name, alias or Kubernetes spelling ("1g.10gb.me").
+        """Return the profile with this name, alias or Kubernetes spelling ("1g.10gb.me").
 
-        "whole" is the whole GPU. Raises UnknownProfileError, which lists the profiles of MIG.
+        The name "whole" stands for the whole GPU. Raises UnknownProfileError, which lists the
+        MIG profiles.
         """
         if name == self.whole.name:
             return self.whole
@@ -54,7 +55,7 @@ class Board:
 
     @property
     def device_profiles(self) -> tuple[DeviceProfile, ...]:
-        """Return what a MIG device can be: each profile, then what is narrower inside it."""
+        """Return all kinds of MIG devices: all profiles, each with the narrower devices in it."""
         return tuple(
             DeviceProfile(profile, inner)
             for profile in self.profiles
@@ -62,9 +63,11 @@ class Board:
         )
 
     def device_profile(self, name: str) -> DeviceProfile:
-        """Return what a device of this name is: as ``profile``, and "1c.3g.40gb" (``-lcip``).
+        """Return the device profile with this name.
 
-        Raises UnknownProfileError, which lists what the GPU instance profile has, if there is such.
+        The name is one that ``profile`` accepts, or one like "1c.3g.40gb", as ``nvidia-smi mig
+        -lcip`` prints. Raises UnknownProfileError, which lists the narrower devices if the GPU
+        instance profile exists.
         """
         match = _NARROW.match(name)
         if match is None:
@@ -79,17 +82,18 @@ class Board:
         raise UnknownProfileError(self.key, name, (one.name for one in profile.ci_profiles))
 
     def instance(self, name: str, start: int, compute_start: int | None = None) -> Instance:
-        """Return the placed device of this name (``device_profile``).
+        """Return the device with this name (see ``device_profile``) at the given place.
 
-        ``start`` is its GPU instance's, ``compute_start`` that of a narrower compute instance
-        inside. Raises UnknownProfileError, IllegalLayoutError.
+        ``start`` is the start of its GPU instance. ``compute_start`` is the first compute slice
+        in that GPU instance if the device is narrower. Raises UnknownProfileError,
+        IllegalLayoutError.
         """
         device = self.device_profile(name)
         if device.compute is None:
             if compute_start is not None:
                 raise IllegalLayoutError(
                     self.key,
-                    [f"{device} has all of its GPU instance: there is no place {compute_start}"],
+                    [f"{device} has all of its GPU instance, and no place {compute_start} inside"],
                 )
             return Instance(device.profile, start)
         if compute_start is None:
@@ -101,7 +105,7 @@ class Board:
 
     @property
     def memory_gib(self) -> int:
-        """Return the board's size in whole GiB, rounded up, as names use it."""
+        """Return the board's size in whole GiB, rounded up, as in names."""
         return -(-self.memory_bytes // naming.GIB)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The boards that are simulated, by key."""
+"""The boards that can be simulated, by key."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,7 +18,7 @@ BOARDS: Mapping[str, Board] = MappingProxyType(
 
 
 def board(key: str) -> Board:
-    """Return the board of this key. Raises UnknownBoardError, which names the known ones."""
+    """Return the board with this key. Raises UnknownBoardError, which names the known boards."""
     try:
         return BOARDS[key]
     except KeyError:

@@ -1,8 +1,8 @@
-"""Compute instances: how a GPU instance's compute slices are divided further.
+"""Compute instances: the division of a GPU instance's compute slices.
 
-Placements are in compute slices inside the GPU instance; memory and engines stay shared. The
-shapes below are those of ``nvidia-smi mig -lcip``. Compute instances exist beside each other when
-their runs of slices do not overlap: there is no other rule.
+Their places are in compute slices inside the GPU instance; memory and engines stay shared. The
+shapes below are those of ``nvidia-smi mig -lcip``. Compute instances can coexist if their runs
+of slices do not overlap: there is no other rule.
 """
 
 from dataclasses import dataclass
@@ -27,36 +27,36 @@ class ComputeProfile:
     """A compute instance profile inside one GPU instance profile."""
 
     name: str
-    """"1c.3g.40gb"; the GPU instance's own name for the full width."""
+    """The profile's name, such as "1c.3g.40gb"; at full width it is the GPU instance's own name."""
     nvml_ci_enum: Ci
     compute_slices: int
     starts: tuple[int, ...]
-    """In compute slices of the GPU instance."""
+    """The compute slices of the GPU instance at which the compute instance may begin."""
     gi_slices: int
-    """Compute slices of the GPU instance."""
+    """Number of compute slices that the GPU instance has."""
     sm_count: int
-    """Exclusive SMs."""
+    """Number of SMs that the compute instance has to itself."""
     provenance: Provenance
-    """Source of ``sm_count``."""
+    """Source of the figure ``sm_count``."""
 
     @property
     def driver_id(self) -> int:
-        """Return the number that ``-lcip`` prints and ``-cci`` takes: NVML's enumeration value."""
+        """Return the profile's NVML enumeration value, which ``nvidia-smi mig -cci`` takes."""
         return int(self.nvml_ci_enum)
 
     @property
     def max_count(self) -> int:
-        """Return how many fit into one GPU instance."""
+        """Return how many compute instances of this profile fit into one GPU instance."""
         return len(self.starts)
 
     @property
     def is_full(self) -> bool:
-        """Return whether it has all slices of its GPU instance, and so its name."""
+        """Return whether a compute instance has all slices of its GPU instance, and its name."""
         return self.compute_slices == self.gi_slices
 
     @property
     def resource_name(self) -> str:
-        """Return the Kubernetes resource without its domain: "mig-1c.3g.40gb"."""
+        """Return the profile's Kubernetes resource without domain: "mig-1c.3g.40gb"."""
         return naming.resource_name(self.name)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class ComputeProfile:
 
 @dataclass(frozen=True, slots=True)
 class ComputePlace:
-    """Where a compute instance is inside its GPU instance: ``start`` is its first compute slice.
+    """Place of a compute instance inside its GPU instance: ``start`` is its first compute slice.
 
     ``Instance`` checks that the GPU instance has such a place.
     """
@@ -75,11 +75,11 @@ class ComputePlace:
 
     @property
     def end(self) -> int:
-        """Return the compute slice after the last."""
+        """Return the number of the first compute slice after the compute instance."""
         return self.start + self.profile.compute_slices
 
     def overlaps(self, other: "ComputePlace") -> bool:
-        """Tell whether both claim a compute slice of one GPU instance."""
+        """Return whether the two places share a compute slice, in one GPU instance."""
         return self.start < other.end and other.start < self.end
 
 
@@ -94,8 +94,8 @@ def compute_profiles(
     """Return the compute instance profiles of a GPU instance, narrowest first.
 
     A compute instance of full width owns all SMs of its GPU instance; a narrower one owns
-    ``sm_per_slice`` per slice, which leaves SMs over where the GPU instance has more than its
-    slices would give (60 on Hopper's 3g).
+    ``sm_per_slice`` per slice, which leaves SMs unused if the GPU instance has more than that (60
+    on Hopper's 3g).
     """
     profiles = []
     for slices, starts in _STARTS[gi_slices].items():

@@ -1,9 +1,9 @@
-"""Profile names: derived from bytes, never stored.
+"""Names of profiles, which are derived from sizes in bytes and never stored.
 
 The memory figure in a name is the instance's share of the board rounded up to eighths, times the
 board's size in whole GiB, rounded half up. So two boards of one product can have different names
-("1g.23gb" and "1g.24gb" on GB200), and a name promises more than the instance holds ("1g.18gb" is
-16.00 GiB). The rule is that of go-nvlib's ``getMigMemorySizeGB``.
+("1g.23gb" and "1g.24gb" on GB200), and a name promises more than the instance holds ("1g.18gb"
+is 16.00 GiB). The rule is that of go-nvlib's ``getMigMemorySizeGB``.
 """
 
 import re
@@ -13,9 +13,9 @@ GIB = 1 << 30
 MIB = 1 << 20
 
 WHOLE = "whole"
-"""The name of a GPU that MIG does not divide, where a profile is named."""
+"""The profile name of a GPU that MIG does not divide."""
 WHOLE_RESOURCE = "gpu"
-"""Its Kubernetes resource without the domain, as NVIDIA's device plugin names it."""
+"""The Kubernetes resource of a whole GPU without its domain, as NVIDIA's device plugin names it."""
 
 _EIGHTHS = 8
 _NAME = re.compile(
@@ -26,7 +26,8 @@ _NAME = re.compile(
 
 
 def memory_gb(instance_bytes: int, board_bytes: int) -> int:
-    """Return the "gb" figure of the name of an instance with that much of the board's memory.
+    """Return the "gb" figure in the profile name of an instance with this much of the board's
+    memory.
 
     Raises ValueError unless 0 < instance_bytes <= board_bytes.
     """
@@ -47,23 +48,26 @@ def profile_name(
 def resource_name(profile: str) -> str:
     """Return the Kubernetes resource name of a profile: "1g.10gb+me" -> "mig-1g.10gb.me".
 
-    '+' is not legal in a resource name; '-' ("-me") is and stays.
+    '+' is not legal in a resource name and becomes '.'; '-' ("-me") is kept.
     """
     return "mig-" + profile.replace("+", ".").replace(",", ".")
 
 
 def place_name(profile: str, start: int, compute_start: int | None = None) -> str:
-    """Return the name of a placed instance: "3g.40gb@4". ``mig.spec`` reads it back.
+    """Return the name of a placed instance: "3g.40gb@4". ``mig.spec`` parses it.
 
-    ``compute_start`` is the first compute slice of one that is narrower than its GPU instance:
-    "1c.3g.40gb@4.1".
+    ``compute_start`` is the first compute slice of a device that is narrower than its GPU
+    instance: "1c.3g.40gb@4.1".
     """
     return f"{profile}@{start}" if compute_start is None else f"{profile}@{start}.{compute_start}"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedName:
-    """The parts of a profile name. Without "Cc." ``compute_slices`` equals ``gpu_slices``."""
+    """The parts of a profile name.
+
+    In a name without "Cc.", ``compute_slices`` equals ``gpu_slices``.
+    """
 
     compute_slices: int
     gpu_slices: int
@@ -72,10 +76,11 @@ class ParsedName:
 
 
 def parse_name(name: str) -> ParsedName | None:
-    """Split a name by the grammar ``[<C>c.]<G>g.<M>gb[+attr[,attr]|-attr]``; None if it is not one.
+    """Split a profile name into its parts; return None if the text is not a profile name.
 
-    Attributes keep their sign: "+me", "+me.all", "-me". '+' and '-' do not mix, and a compute
-    instance cannot have more slices than its GPU instance.
+    The grammar is ``[<C>c.]<G>g.<M>gb[+attr[,attr]|-attr]``. Attributes keep their sign: "+me",
+    "+me.all", "-me". '+' and '-' do not mix, and a compute instance cannot have more slices than
+    its GPU instance.
     """
     match = _NAME.fullmatch(name)
     if match is None:

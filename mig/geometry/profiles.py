@@ -1,4 +1,4 @@
-"""What a slice is: engines, placements, GPU instance profiles and placed instances.
+"""Parts of a slice: engines, placements, GPU instance profiles and placed instances.
 
 Placement units are memory slices, not compute slices: a "3g" occupies four of eight units. A GPU
 that MIG does not divide is an instance too, of the profile ``Board.whole``.
@@ -25,7 +25,7 @@ class Engines:
     ofa: int = 0
 
     def counts(self) -> tuple[int, int, int, int, int]:
-        """Return the five numbers in the order of the fields."""
+        """Return the numbers of the five kinds of engines, in the order of the fields."""
         return (self.copy, self.decoder, self.encoder, self.jpeg, self.ofa)
 
     def __add__(self, other: "Engines") -> "Engines":
@@ -35,7 +35,7 @@ class Engines:
         return Engines(*map(sub, self.counts(), other.counts()))
 
     def within(self, budget: "Engines") -> bool:
-        """Tell whether no number exceeds the budget's."""
+        """Return whether the number of each kind of engine is at most the budget's."""
         return all(map(le, self.counts(), budget.counts()))
 
 
@@ -48,11 +48,11 @@ class Placement:
 
     @property
     def end(self) -> int:
-        """Return the unit after the last."""
+        """Return the number of the first placement unit after the run."""
         return self.start + self.size
 
     def overlaps(self, other: "Placement") -> bool:
-        """Tell whether both claim a unit."""
+        """Return whether the two placements share a unit."""
         return self.start < other.end and other.start < self.end
 
 
@@ -67,16 +67,16 @@ class Profile:
     board_key: str
     name: str
     attribute: str
-    """"" or "+me", "+gfx", "+me.all", "-me"."""
+    """The profile's attribute with its sign: "+me", "+gfx", "+me.all", "-me"; "" without one."""
     driver_id: int | None
     nvml_gi_enum: GpuInstanceProfile | None
     compute_slices: int
     size: int
-    """Placement units that one instance occupies."""
+    """Number of placement units that one instance occupies."""
     memory_bytes: int
-    """Memory that the driver prints for one instance; the name's figure is larger."""
+    """Memory of one instance as the driver prints it; the figure in the name is larger."""
     other_memory_bytes: tuple[int, ...]
-    """What other driver branches or ECC settings print for the same profile."""
+    """Other values of ``memory_bytes``, from other driver branches or ECC settings."""
     sm_count: int
     max_count: int
     starts: tuple[int, ...]
@@ -84,7 +84,7 @@ class Profile:
     aliases: tuple[str, ...]
     provenance: Provenance
     derived_fields: tuple[str, ...]
-    """Fields of this row that are arithmetic although the row's ``provenance`` is better."""
+    """Fields that are computed, although the row's ``provenance`` is better."""
     note: str
     ci_profiles: tuple[ComputeProfile, ...]
 
@@ -93,27 +93,27 @@ class Profile:
 
     @property
     def resource_name(self) -> str:
-        """Return the Kubernetes resource without its domain: "mig-1g.10gb.me", "gpu"."""
+        """Return the profile's Kubernetes resource without domain: "mig-1g.10gb.me", "gpu"."""
         return naming.WHOLE_RESOURCE if self.is_whole else naming.resource_name(self.name)
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """Return every place where an instance may be, by rising start."""
+        """Return every placement that the board allows for this profile, ordered by start."""
         return tuple(Placement(start, self.size) for start in self.starts)
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is the whole GPU with MIG off, and no profile of MIG."""
+        """Return whether this is the whole GPU with MIG off, and not a MIG profile."""
         return self.nvml_gi_enum is None
 
     @property
     def is_plain(self) -> bool:
-        """Return whether it has no attribute (media, graphics)."""
+        """Return whether the profile has no attribute (media, graphics)."""
         return not self.attribute
 
     @property
     def is_classic(self) -> bool:
-        """Return whether it is plain and not the one-slice profile with double memory."""
+        """Return whether the profile is plain, but not the one-slice one with double memory."""
         return self.is_plain and self.nvml_gi_enum is not GpuInstanceProfile.SLICE_1_REV2
 
     def __str__(self) -> str:
@@ -122,10 +122,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProfile:
-    """What a MIG device is asked for by: a GPU instance profile, and how much of it to compute on.
+    """The kind of a MIG device: a GPU instance profile, and how many of its compute slices it has.
 
-    ``compute`` None is all of it: the device is called as its GPU instance. Else it is one of
-    ``profile.ci_profiles`` that is narrower.
+    If ``compute`` is None, the device has all of them, and the name of its GPU instance. Otherwise
+    ``compute`` is one of ``profile.ci_profiles`` with fewer slices.
     """
 
     profile: Profile
@@ -133,31 +133,34 @@ class DeviceProfile:
 
     @property
     def name(self) -> str:
-        """Return "3g.40gb", or of a narrower compute instance "1c.3g.40gb"."""
+        """Return the device's name: "3g.40gb", or "1c.3g.40gb" for a narrower compute instance."""
         return self.profile.name if self.compute is None else self.compute.name
 
     @property
     def resource_name(self) -> str:
-        """Return the Kubernetes resource without its domain: "mig-1c.3g.40gb"."""
+        """Return the device's Kubernetes resource without its domain: "mig-1c.3g.40gb"."""
         if self.compute is None:
             return self.profile.resource_name
         return self.compute.resource_name
 
     @property
     def compute_slices(self) -> int:
-        """Return the compute slices that are the device's own."""
+        """Return the number of compute slices that the device has to itself."""
         if self.compute is None:
             return self.profile.compute_slices
         return self.compute.compute_slices
 
     @property
     def sm_count(self) -> int:
-        """Return the SMs that are the device's own; memory is its GPU instance's."""
+        """Return how many SMs the device has to itself; the GPU instance's memory is shared."""
         return self.profile.sm_count if self.compute is None else self.compute.sm_count
 
     @property
     def places(self) -> "tuple[Instance, ...]":
-        """Return every place that it has, by start, then by its start in the GPU instance."""
+        """Return every legal place of the device, ordered by the start of its GPU instance.
+
+        Places in one GPU instance are ordered by their start in it.
+        """
         starts = self.profile.starts
         if self.compute is None:
             return tuple(Instance(self.profile, start) for start in starts)
@@ -172,9 +175,9 @@ class DeviceProfile:
 class Instance:
     """A placed MIG device: a GPU instance, with a compute instance of full width or a narrower one.
 
-    ``compute`` None is the GPU instance with all that it has; else the compute instance inside it,
-    beside which others can exist in the same GPU instance (same ``profile``, same ``start``).
-    Raises IllegalLayoutError at a start that it cannot have.
+    If ``compute`` is None, the device is the whole GPU instance. Otherwise it is that compute
+    instance; others can exist beside it in the same GPU instance (same ``profile``, same
+    ``start``). Raises IllegalLayoutError for an illegal start.
     """
 
     profile: Profile
@@ -209,26 +212,29 @@ class Instance:
 
     @property
     def compute_start(self) -> int | None:
-        """Return its first compute slice in the GPU instance; None: it has all of them."""
+        """Return the device's first compute slice in its GPU instance; None: it has all."""
         return None if self.compute is None else self.compute.start
 
     @property
     def placement(self) -> Placement:
-        """Return the units that its GPU instance occupies."""
+        """Return the placement units that the device's GPU instance occupies."""
         return Placement(self.start, self.profile.size)
 
     @property
     def gpu_instance(self) -> "Instance":
-        """Return the GPU instance that it is in: itself when it is of full width."""
+        """Return the GPU instance that contains the device, or is the device."""
         return self if self.compute is None else Instance(self.profile, self.start)
 
     @property
     def device(self) -> DeviceProfile:
-        """Return what it is called by, without its place."""
+        """Return the device's profile, without its place."""
         return DeviceProfile(self.profile, None if self.compute is None else self.compute.profile)
 
     def overlaps(self, other: "Instance") -> bool:
-        """Tell whether both claim a placement unit, or a compute slice of one GPU instance."""
+        """Return whether both devices use the same placement unit.
+
+        Two devices in one GPU instance overlap only if they use the same compute slice.
+        """
         if self.compute is None or other.compute is None or self.profile != other.profile:
             return self.placement.overlaps(other.placement)
         if self.start != other.start:

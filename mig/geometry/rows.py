@@ -1,7 +1,7 @@
-"""How a board is built from its record.
+"""Builds a board from its record.
 
-A record has what a driver prints (MiB, SMs, engines, placements); names, resource names and compute
-instance profiles follow from that.
+A record contains what a driver prints (MiB, SMs, engines, placements). Names, resource names and
+compute instance profiles are derived from that.
 """
 
 from boards.record import BoardRecord, Geometry, ProfileRow
@@ -12,7 +12,7 @@ from mig.geometry.profiles import Engines, Profile
 
 
 def build(record: BoardRecord, geometry: Geometry) -> Board:
-    """Return the board that MIG divides as ``geometry`` has it."""
+    """Return the board that ``geometry`` describes."""
     board_bytes = geometry.memory_mib * naming.MIB
     return Board(
         key=record.key,
@@ -27,12 +27,12 @@ def build(record: BoardRecord, geometry: Geometry) -> Board:
         compute_slices=geometry.compute_slices,
         engines=Engines(*_whole_gpu(record, geometry).engines),
         profiles=tuple(_profile(record, geometry, row, board_bytes) for row in geometry.rows),
-        whole=_undivided(record, geometry, board_bytes),
+        whole=_whole_gpu_profile(record, geometry, board_bytes),
     )
 
 
-def _undivided(record: BoardRecord, geometry: Geometry, board_bytes: int) -> Profile:
-    """Return the GPU with MIG off: everything that the board has, in one instance."""
+def _whole_gpu_profile(record: BoardRecord, geometry: Geometry, board_bytes: int) -> Profile:
+    """Return the profile of the GPU with MIG off; one instance has all that the board has."""
     return Profile(
         board_key=record.key,
         name=naming.WHOLE,

@@ -1,18 +1,26 @@
-"""Which slices fit where: rules, exact enumeration, plans, preferred allocation, layout changes."""
+"""Decides where slices fit: rules, enumeration, plans, preferred allocation, relayouts."""
 
 from mig.planner.census import Census, census, maximal_states, multisets, states
-from mig.planner.compute import Wish, device_of, gpu_instances, place_order, room_in_divided, ways
+from mig.planner.compute import (
+    DeviceRequest,
+    device_of,
+    gpu_instances,
+    place_order,
+    room_in_divided,
+    ways,
+)
 from mig.planner.diff import Diff, diff
 from mig.planner.headroom import Headroom, headroom
 from mig.planner.names import place_of
 from mig.planner.place import Plan, plan
-from mig.planner.preferred import preferred
+from mig.planner.preferred_allocation import choose_preferred
 from mig.planner.relayout import Proof, Relayout, relayout
 from mig.planner.room import Making, Room, fragmentation, making, room
 from mig.planner.rules import check, violations
 
 __all__ = [
     "Census",
+    "DeviceRequest",
     "Diff",
     "Headroom",
     "Making",
@@ -20,9 +28,9 @@ __all__ = [
     "Proof",
     "Relayout",
     "Room",
-    "Wish",
     "census",
     "check",
+    "choose_preferred",
     "device_of",
     "diff",
     "fragmentation",
@@ -34,7 +42,6 @@ __all__ = [
     "place_of",
     "place_order",
     "plan",
-    "preferred",
     "relayout",
     "room",
     "room_in_divided",

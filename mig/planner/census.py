@@ -18,7 +18,7 @@ State = tuple[Instance, ...]
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """How many states there are, how many cannot be added to, and how many multisets those form."""
+    """Numbers of legal states, of maximal states, and of multisets that maximal states form."""
 
     states: int
     maximal: int
@@ -26,32 +26,33 @@ class Census:
 
 
 def plain_profiles(board: Board) -> tuple[Profile, ...]:
-    """Return the profiles without media or graphics attribute."""
+    """Return the board's profiles that have no media or graphics attribute."""
     return tuple(profile for profile in board.profiles if profile.is_plain)
 
 
 def classic_profiles(board: Board) -> tuple[Profile, ...]:
-    """Return the plain profiles without the one-slice profile of double memory."""
+    """Return the plain profiles except the one-slice profile of double memory."""
     return tuple(profile for profile in board.profiles if profile.is_classic)
 
 
 def states(board: Board, profiles: Sequence[Profile] | None = None) -> tuple[State, ...]:
-    """Return every legal state of the profiles (plain ones by default), the empty one first.
+    """Return every legal state with instances of the given profiles, the empty state first.
 
-    Instances of a state are in the order of their starts.
+    By default, the profiles are the plain ones. Instances of a state are in the order of their
+    starts.
     """
-    return tuple(state for state, _ in occupied_states(board, _chosen(board, profiles)))
+    return tuple(state for state, _ in occupied_states(board, _choose(board, profiles)))
 
 
 def maximal_states(board: Board, profiles: Sequence[Profile] | None = None) -> tuple[State, ...]:
-    """Return the states to which no instance of the profiles can be added."""
-    return _maximal(board, _chosen(board, profiles))
+    """Return the legal states to which no further instance of the given profiles can be added."""
+    return _maximal(board, _choose(board, profiles))
 
 
 def multisets(
     board: Board, profiles: Sequence[Profile] | None = None
 ) -> tuple[tuple[tuple[Profile, int], ...], ...]:
-    """Return the different multisets of profiles of the maximal states, as (profile, count)."""
+    """Return the distinct multisets of profiles that maximal states form, as (profile, count)."""
     order = {profile: index for index, profile in enumerate(board.profiles)}
     seen = {
         tuple(
@@ -66,7 +67,7 @@ def multisets(
 
 
 def census(board: Board, profiles: Sequence[Profile] | None = None) -> Census:
-    """Count states, maximal states and their multisets."""
+    """Count a board's legal states, its maximal states and their multisets of profiles."""
     return Census(
         states=len(states(board, profiles)),
         maximal=len(maximal_states(board, profiles)),
@@ -78,12 +79,12 @@ def census(board: Board, profiles: Sequence[Profile] | None = None) -> Census:
 def occupied_states(
     board: Board, profiles: tuple[Profile, ...]
 ) -> tuple[tuple[State, Occupancy], ...]:
-    """Return every legal state together with what it uses."""
+    """Return every legal state together with the units and budget that it uses."""
     budget = budget_of(board)
     return tuple(_grow(budget, _atoms(board, profiles), (), Occupancy(), 0))
 
 
-def _chosen(board: Board, profiles: Sequence[Profile] | None) -> tuple[Profile, ...]:
+def _choose(board: Board, profiles: Sequence[Profile] | None) -> tuple[Profile, ...]:
     return plain_profiles(board) if profiles is None else tuple(profiles)
 
 

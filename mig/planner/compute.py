@@ -1,9 +1,9 @@
-"""Devices narrower than their GPU instance: how many GPU instances hold them, and where in those.
+"""Placement of devices narrower than their GPU instance.
 
-A GPU instance is placed by the board's rules, which know nothing of what it is divided into. So a
-wish for narrow devices is a wish for GPU instances, as few of a profile as can hold all of that
-profile that are wanted, as ``nvidia-mig-parted`` packs them, and then a search in their compute
-slices. Free compute slices of a GPU instance that is divided already are used first.
+The board's rules place a GPU instance without regard to its division. So narrow devices are
+placed in two steps: first GPU instances, the fewest of each profile that hold all requested
+devices of that profile, as ``nvidia-mig-parted`` packs them, then the devices in the compute
+slices of those. Free compute slices of GPU instances that are already divided are used first.
 """
 
 from collections import Counter, defaultdict
@@ -15,45 +15,48 @@ from mig.geometry import Board, ComputePlace, ComputeProfile, DeviceProfile, Ins
 from mig.planner.occupancy import Occupancy, budget_of
 from mig.planner.search import placements
 
-Wish = Profile | DeviceProfile
-"""A device that is wanted; a ``Profile`` is one that has its GPU instance to itself."""
+DeviceRequest = Profile | DeviceProfile
+"""A requested device; a ``Profile`` is a device that has its GPU instance to itself."""
 
 _Division = tuple[ComputePlace, ...]
 _Narrow = Mapping[Profile, tuple[ComputeProfile, ...]]
 
 
 def gpu_instances(instances: Iterable[Instance]) -> tuple[Instance, ...]:
-    """Return the GPU instances that devices lie in, each once, order kept."""
+    """Return the GPU instances that contain the given devices, each once, in the devices' order."""
     return tuple(dict.fromkeys(one.gpu_instance for one in instances))
 
 
-def device_of(entry: Instance | Wish) -> DeviceProfile:
-    """Return what an instance or a wish is called by, without a place."""
+def device_of(entry: Instance | DeviceRequest) -> DeviceProfile:
+    """Return the device profile of an instance or a request."""
     if isinstance(entry, Instance):
         return entry.device
     return DeviceProfile(entry) if isinstance(entry, Profile) else entry
 
 
 def place_order(instance: Instance) -> tuple[int, int]:
-    """Return what orders instances: the start, then that in its GPU instance's compute slices."""
+    """Return a key that sorts instances by their start, then by their start in the GPU instance."""
     return instance.start, instance.compute_start or 0
 
 
-def gpu_instances_for(have: Iterable[Instance], wanted: Iterable[Wish]) -> tuple[Profile, ...]:
-    """Return the GPU instances to add to ``have`` for what is wanted."""
-    whole, narrow = _parted(wanted)
+def gpu_instances_for(
+    have: Iterable[Instance], wanted: Iterable[DeviceRequest]
+) -> tuple[Profile, ...]:
+    """Return the profiles of the GPU instances that the wanted devices need besides ``have``."""
+    whole, narrow = _partition(wanted)
     return (*whole, *_additional(_divisions(have), narrow).elements())
 
 
 def ways(
-    board: Board, base: Sequence[Instance], wanted: Iterable[Wish]
+    board: Board, base: Sequence[Instance], wanted: Iterable[DeviceRequest]
 ) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
-    """Yield every way to place all that is wanted beside ``base``, with the occupancy of both.
+    """Yield every way to place all wanted devices beside the instances in ``base``.
 
-    Deterministic; each set of placed instances comes once.
+    Each result has the placed devices and the occupancy of the board with them. The order is
+    deterministic, and each set of placed instances is yielded once.
     """
     occupied = budget_of(board).total(base)
-    whole, narrow = _parted(wanted)
+    whole, narrow = _partition(wanted)
     divided = _divisions(base)
     new = _additional(divided, narrow)
     for placed, total in placements(board, occupied, [*whole, *new.elements()]):
@@ -62,7 +65,7 @@ def ways(
 
 
 def room_inside(instances: Iterable[Instance]) -> tuple[int, ...]:
-    """Return in how many places divided GPU instances could hold one more device, widest first."""
+    """Return how many devices of each width still fit into divided GPU instances, widest first."""
     sums: Counter[int] = Counter()
     for gpu_instance, division in _divisions(instances).items():
         taken = _mask(division)
@@ -72,7 +75,7 @@ def room_inside(instances: Iterable[Instance]) -> tuple[int, ...]:
 
 
 def room_in_divided(instances: Iterable[Instance], device: DeviceProfile) -> int:
-    """Return how many more of a narrow device fit into GPU instances that are divided already."""
+    """Return how many more narrow devices fit into GPU instances that are already divided."""
     if device.compute is None:
         return 0
     divisions = _divisions(instances).items()
@@ -81,13 +84,13 @@ def room_in_divided(instances: Iterable[Instance], device: DeviceProfile) -> int
 
 
 def _most(taken: int, device: ComputeProfile) -> int:
-    """Return how many of a device fit beside what is taken of one GPU instance."""
+    """Return how many devices fit into one GPU instance whose compute slices ``taken`` are used."""
     numbers = range(device.max_count, 0, -1)
     return next((n for n in numbers if next(_fill((taken,), [(device, n)]), None)), 0)
 
 
-def _parted(wanted: Iterable[Wish]) -> tuple[list[Profile], _Narrow]:
-    """Part what is wanted into whole GPU instances and what is narrower, by profile."""
+def _partition(wanted: Iterable[DeviceRequest]) -> tuple[list[Profile], _Narrow]:
+    """Divide the wanted devices into whole GPU instances and narrower devices, by profile."""
     whole: list[Profile] = []
     narrow: dict[Profile, list[ComputeProfile]] = defaultdict(list)
     for one in map(device_of, wanted):
@@ -99,7 +102,7 @@ def _parted(wanted: Iterable[Wish]) -> tuple[list[Profile], _Narrow]:
 
 
 def _divisions(instances: Iterable[Instance]) -> dict[Instance, _Division]:
-    """Return the GPU instances that are divided, and into what."""
+    """Return the divided GPU instances, each with the narrower devices in it."""
     found: dict[Instance, _Division] = {}
     for one in instances:
         if one.compute is not None:
@@ -108,7 +111,7 @@ def _divisions(instances: Iterable[Instance]) -> dict[Instance, _Division]:
 
 
 def _additional(divided: Mapping[Instance, _Division], narrow: _Narrow) -> Counter[Profile]:
-    """Return how many GPU instances the narrow devices need beside those that are divided."""
+    """Return how many GPU instances of each profile the narrow devices need in addition."""
     found: Counter[Profile] = Counter()
     for profile, devices in narrow.items():
         masks = [_mask(division) for one, division in divided.items() if one.profile == profile]
@@ -118,9 +121,12 @@ def _additional(divided: Mapping[Instance, _Division], narrow: _Narrow) -> Count
 
 @lru_cache(maxsize=4096)
 def _fewest(masks: tuple[int, ...], devices: tuple[ComputeProfile, ...]) -> int:
-    """Return how many empty GPU instances hold the devices beside some that are divided."""
+    """Return how many empty GPU instances the devices need besides the divided ones.
+
+    ``masks`` has the used compute slices of each divided GPU instance.
+    """
     number = 0
-    while next(_fill((*masks, *[0] * number), _grouped(devices)), None) is None:
+    while next(_fill((*masks, *[0] * number), _group(devices)), None) is None:
         number += 1
     return number
 
@@ -131,7 +137,7 @@ def _divide(
     divided: Mapping[Instance, _Division],
     narrow: Sequence[tuple[Profile, tuple[ComputeProfile, ...]]],
 ) -> Iterator[tuple[Instance, ...]]:
-    """Yield every way to divide so many of the placed GPU instances into the narrow devices."""
+    """Yield every way to divide ``new`` of the placed GPU instances into ``narrow`` devices."""
     if not narrow:
         yield tuple(placed)
         return
@@ -143,14 +149,14 @@ def _divide(
         whole = [one for one in own if one not in chosen]
         bins = (*before, *chosen)
         masks = tuple(_mask(divided.get(one, ())) for one in bins)
-        for filling in _fill(masks, _grouped(devices)):
+        for filling in _fill(masks, _group(devices)):
             parts = [Instance(profile, bins[at].start, place) for at, place in filling]
             for rest in _divide(others, new, divided, later):
                 yield (*parts, *whole, *rest)
 
 
-def _grouped(devices: Iterable[ComputeProfile]) -> list[tuple[ComputeProfile, int]]:
-    """Count devices of a kind, widest first."""
+def _group(devices: Iterable[ComputeProfile]) -> list[tuple[ComputeProfile, int]]:
+    """Return each distinct device and its number, widest first."""
     ranked = sorted(devices, key=lambda one: -one.compute_slices)
     return [(one, sum(1 for _ in run)) for one, run in groupby(ranked)]
 
@@ -160,9 +166,9 @@ def _fill(
     groups: Sequence[tuple[ComputeProfile, int]],
     lowest: tuple[int, int] = (0, 0),
 ) -> Iterator[tuple[tuple[int, ComputePlace], ...]]:
-    """Yield every way to place devices in GPU instances, whose used compute slices are bits.
+    """Yield every way to place devices in GPU instances; used compute slices are bits of ``masks``.
 
-    Devices of a kind stand in rising order, so each set of places comes once.
+    Equal devices are placed in rising order, so each set of places is yielded once.
     """
     if not groups:
         yield ()

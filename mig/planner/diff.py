@@ -1,4 +1,4 @@
-"""From what exists to what is desired: what to keep, destroy and create."""
+"""Steps from existing to desired instances: which to keep, destroy and create."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mig.errors import InUseError, MigError
 from mig.geometry import Board, Instance
-from mig.planner.compute import Wish, device_of, place_order, ways
+from mig.planner.compute import DeviceRequest, device_of, place_order, ways
 from mig.planner.explain import why_not
 from mig.planner.headroom import headroom_of
 from mig.planner.rules import check
@@ -16,7 +16,7 @@ from mig.planner.rules import check
 class Diff:
     """Steps that turn a board's instances into a desired layout: destroy first, then create.
 
-    All three are ordered by start. ``keep`` and ``create`` together are the result.
+    The three tuples are ordered by start. ``keep`` and ``create`` together form the result.
     """
 
     keep: tuple[Instance, ...]
@@ -25,26 +25,27 @@ class Diff:
 
     @property
     def layout(self) -> tuple[Instance, ...]:
-        """Return the instances after the steps, by start."""
+        """Return the board's instances after the steps, by start."""
         return _by_start((*self.keep, *self.create))
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to do."""
+        """Return whether nothing has to be destroyed or created."""
         return not (self.destroy or self.create)
 
 
 def diff(
     board: Board,
     have: Sequence[Instance],
-    desired: Sequence[Instance | Wish],
+    desired: Sequence[Instance | DeviceRequest],
     in_use: Collection[Instance] = (),
 ) -> Diff:
     """Return the steps from ``have`` to ``desired``.
 
-    Desired entries are placed instances, which end exactly there, or profiles, which end where as
-    many existing instances as possible are kept, and among those ways where the most room is left.
-    Instances in use are never destroyed nor moved.
+    Desired entries are either placed instances, which are created exactly at their place, or
+    profiles. Profiles are placed so that as many existing instances as possible are kept; of
+    such placements, the one that leaves the most room is chosen. Instances in use are neither
+    destroyed nor moved.
 
     Raises IllegalLayoutError if ``have`` or the placed entries are illegal; InUseError if the
     desired layout leaves out an instance in use; PlanError if the entries do not fit together;
@@ -60,15 +61,15 @@ def diff(
 
     base = [*fixed, *unnamed_use]
     check(board, base)
-    open_wishes = list((Counter(named) - Counter(map(device_of, unnamed_use))).elements())
+    open_requests = list((Counter(named) - Counter(map(device_of, unnamed_use))).elements())
     existing = set(have)
     best = max(
-        ways(board, base, open_wishes),
+        ways(board, base, open_requests),
         key=lambda found: (len(existing.intersection(found[0])), headroom_of(board, found[1])),
         default=None,
     )
     if best is None:
-        raise why_not(board, base, open_wishes, movable=unnamed_use)
+        raise why_not(board, base, open_requests, movable=unnamed_use)
     final = {*base, *best[0]}
     return Diff(
         keep=_by_start(existing & final),
@@ -81,12 +82,12 @@ def _check_in_use(
     board: Board,
     have: Sequence[Instance],
     fixed: Sequence[Instance],
-    named: Sequence[Wish],
+    named: Sequence[DeviceRequest],
     in_use: Collection[Instance],
 ) -> None:
     absent = [instance for instance in in_use if instance not in have]
     if absent:
-        raise MigError(f"{absent[0]} is said to be in use but does not exist on {board.key}")
+        raise MigError(f"{absent[0]} is listed as in use but does not exist on {board.key}")
     slots = Counter(named)
     lost = []
     for instance in _by_start(instance for instance in in_use if instance not in fixed):

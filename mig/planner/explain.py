@@ -1,7 +1,7 @@
-"""Why a wish cannot be met, and the smallest change that would let it be met.
+"""Explains why a request cannot be met, and finds the smallest change that would allow it.
 
-The search here is exhaustive too: a board holds at most twelve instances, so every subset of them
-can be tried. Nothing is reported that was not found to be so.
+The search is exhaustive: a board holds at most twelve instances, so every subset of them can be
+tried, and every reported obstacle was verified.
 """
 
 from collections import Counter, defaultdict
@@ -10,10 +10,10 @@ from itertools import combinations
 
 from mig.errors import Move, Obstacle, ObstacleKind, PlanError
 from mig.geometry import Board, Engines, Instance, Placement, Profile
-from mig.planner.compute import Wish, device_of, gpu_instances, gpu_instances_for
+from mig.planner.compute import DeviceRequest, device_of, gpu_instances, gpu_instances_for
 from mig.planner.headroom import headroom_of
 from mig.planner.occupancy import Occupancy, budget_of
-from mig.planner.rules import ENGINE_NAMES, counted, total_engines
+from mig.planner.rules import ENGINE_NAMES, pluralize, total_engines
 from mig.planner.search import free_starts, placements
 from mig.spec import format_instances, format_requests
 
@@ -21,47 +21,49 @@ from mig.spec import format_instances, format_requests
 def why_not(
     board: Board,
     have: Sequence[Instance],
-    want: Sequence[Wish],
+    want: Sequence[DeviceRequest],
     movable: Sequence[Instance] | None = None,
 ) -> PlanError:
-    """Return the error that explains why ``want`` does not fit beside ``have``.
+    """Return the error that explains why ``want`` does not fit together with ``have``.
 
-    ``movable`` are the instances that may be proposed to move (all by default). What is in the way,
-    and what would move, is told in GPU instances: what divides them is never in anybody's way.
+    ``movable`` are the instances that the error may propose to move; by default all of ``have``.
+    Obstacles and moves are stated in GPU instances, because the division of a GPU instance never
+    prevents a placement.
     """
     rank = {profile: at for at, profile in enumerate((*board.profiles, board.whole))}
-    wish = format_requests(sorted(map(device_of, want), key=lambda one: rank[one.profile]))
+    request = format_requests(sorted(map(device_of, want), key=lambda one: rank[one.profile]))
     movable = gpu_instances(have if movable is None else movable)
     needed = gpu_instances_for((), want)
     if next(placements(board, Occupancy(), needed), None) is None:
-        summary = f"{_told(wish, needed)} does not fit {board.key}, even when empty"
+        summary = f"{_describe_request(request, needed)} does not fit {board.key}, even when empty"
         return PlanError(summary, obstacles(board, (), needed))
     needed = gpu_instances_for(have, want)
-    summary = f"{_told(wish, needed)} does not fit {board.key} beside {format_instances(have)}"
+    described = _describe_request(request, needed)
+    summary = f"{described} does not fit {board.key} beside {format_instances(have)}"
     there = gpu_instances(have)
     moved = moves(board, there, needed, movable)
-    told = tuple(Move(str(before), str(after)) for before, after in moved)
-    gone = () if told else tuple(map(str, evictions(board, there, needed, movable)))
-    return PlanError(summary, obstacles(board, there, needed), told, gone)
+    proposed = tuple(Move(str(before), str(after)) for before, after in moved)
+    gone = () if proposed else tuple(map(str, evictions(board, there, needed, movable)))
+    return PlanError(summary, obstacles(board, there, needed), proposed, gone)
 
 
-def _told(wish: str, needed: Sequence[Profile]) -> str:
-    """Write a wish, and the GPU instances that it takes where it does not say so itself."""
-    if "c." not in wish:
-        return wish
-    return f"{wish} (GPU instances: {format_requests(needed)})"
+def _describe_request(request: str, needed: Sequence[Profile]) -> str:
+    """Format a request, and the GPU instances that it needs if its text does not name them."""
+    if "c." not in request:
+        return request
+    return f"{request} (GPU instances: {format_requests(needed)})"
 
 
 def obstacles(
     board: Board, have: Sequence[Instance], want: Sequence[Profile]
 ) -> tuple[Obstacle, ...]:
-    """Return everything that stands in the way: budgets first, then placements."""
+    """Return every obstacle to placing ``want`` beside ``have``: budgets first, then placements."""
     found = [
         *_compute(board, have, want),
         *_memory(board, have, want),
         *_max_counts(have, want),
         *_engines(board, have, want),
-        *_blocked(have, want),
+        *_blocked_profiles(have, want),
     ]
     if not found:
         found.append(_combination(board, have, want))
@@ -73,7 +75,7 @@ def _compute(board: Board, have: Sequence[Instance], want: Sequence[Profile]) ->
     wanted = sum(profile.compute_slices for profile in want)
     if wanted > free:
         message = (
-            f"{counted(wanted, 'compute slice')} wanted, {free} of {board.compute_slices} free"
+            f"{pluralize(wanted, 'compute slice')} wanted, {free} of {board.compute_slices} free"
         )
         yield Obstacle(ObstacleKind.COMPUTE, message)
 
@@ -82,7 +84,9 @@ def _memory(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> 
     free = board.placement_units - sum(instance.profile.size for instance in have)
     wanted = sum(profile.size for profile in want)
     if wanted > free:
-        message = f"{counted(wanted, 'memory unit')} wanted, {free} of {board.placement_units} free"
+        message = (
+            f"{pluralize(wanted, 'memory unit')} wanted, {free} of {board.placement_units} free"
+        )
         yield Obstacle(ObstacleKind.MEMORY, message)
 
 
@@ -104,12 +108,12 @@ def _engines(board: Board, have: Sequence[Instance], want: Sequence[Profile]) ->
     for name, need, left, limit in figures:
         if need > left:
             yield Obstacle(
-                ObstacleKind.ENGINES, f"{counted(need, name)} wanted, {left} of {limit} free"
+                ObstacleKind.ENGINES, f"{pluralize(need, name)} wanted, {left} of {limit} free"
             )
 
 
-def _blocked(have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
-    """Yield the profiles of which too few placements are clear of instances in use."""
+def _blocked_profiles(have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
+    """Yield an obstacle for each wanted profile for which ``have`` leaves too few placements."""
     for profile, count in Counter(want).items():
         clear = []
         blocked = []
@@ -149,7 +153,7 @@ def _starts(board: Board, occupied: Occupancy, profile: Profile) -> str:
 
 
 def _subsets(instances: Sequence[Instance]) -> Iterator[list[tuple[Instance, ...]]]:
-    """Yield all subsets of one size together, by rising size."""
+    """Yield, for each size in rising order, the list of all subsets of that size."""
     for count in range(1, len(instances) + 1):
         yield list(combinations(instances, count))
 
@@ -157,17 +161,21 @@ def _subsets(instances: Sequence[Instance]) -> Iterator[list[tuple[Instance, ...
 def moves(
     board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
 ) -> tuple[tuple[Instance, Instance], ...]:
-    """Return the fewest moves, of them the least memory moved, of them the most room left."""
+    """Return the smallest set of moves (from, to) after which ``want`` fits.
+
+    Of all sets the one with the fewest moves is chosen, then with the least memory moved, then
+    with the most room left.
+    """
     budget = budget_of(board)
     for subsets in _subsets(movable):
         found = []
         for moved in subsets:
             fixed = budget.total(instance for instance in have if instance not in moved)
-            wish = [*want, *(instance.profile for instance in moved)]
+            request = [*want, *(instance.profile for instance in moved)]
             memory = sum(instance.profile.size for instance in moved)
             found += [
                 ((-memory, headroom_of(board, total)), moved, instances)
-                for instances, total in placements(board, fixed, wish)
+                for instances, total in placements(board, fixed, request)
             ]
         if found:
             _, moved, instances = max(found, key=lambda entry: entry[0])
@@ -178,7 +186,7 @@ def moves(
 def _pair(
     moved: Sequence[Instance], instances: Sequence[Instance]
 ) -> tuple[tuple[Instance, Instance], ...]:
-    """Give each moved instance a new placement of its profile; any will do, so the lowest."""
+    """Assign each moved instance a new placement of its profile, the lowest first."""
     targets: dict[Profile, list[Instance]] = defaultdict(list)
     for instance in instances:
         targets[instance.profile].append(instance)
@@ -188,7 +196,10 @@ def _pair(
 def evictions(
     board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
 ) -> tuple[Instance, ...]:
-    """Return the fewest instances, of them the least memory, without which the wish fits."""
+    """Return the smallest set of instances without which ``want`` fits.
+
+    Of all sets the one with the fewest instances is chosen, then with the least memory.
+    """
     budget = budget_of(board)
     for subsets in _subsets(movable):
         for gone in sorted(subsets, key=lambda gone: sum(i.profile.size for i in gone)):

@@ -1,4 +1,4 @@
-"""How much a layout leaves for later: the measure that every choice of the planner maximises."""
+"""The room that a layout leaves for later instances. Every choice of the planner maximises it."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,19 +13,23 @@ from mig.planner.search import free_starts
 
 @dataclass(frozen=True, slots=True, order=True)
 class Headroom:
-    """Room that is left, ordered: the largest profile that still fits, then the ways to go on.
+    """The room that is left on a board, as a value that can be compared.
 
+    Values are ordered by the largest profile that still fits, then by the other measures.
     ``states`` counts plain profiles only: variants with attributes use the same placements, and
-    would give small placements a weight that nobody asked for. The other figures count all
-    profiles: beside "+me.all" only "-me" fits.
+    would give small placements too much weight. The other figures count all profiles: next to
+    "+me.all" only "-me" fits.
     """
 
     largest_units: int
     largest_compute_slices: int
     states: int
-    """Plain states that could be added as a whole, "nothing" included: a full board has 1."""
+    """Number of plain states that could be added, with the empty state; 1 for a full board."""
     free_placements: tuple[int, ...]
-    """Where one more could go, per profile, largest profile first: breaks remaining ties."""
+    """Number of places for one more instance of each profile, the largest profile first.
+
+    These numbers break ties.
+    """
     largest: Profile | None = field(default=None, compare=False)
 
 
@@ -36,7 +40,7 @@ def headroom(board: Board, instances: Iterable[Instance]) -> Headroom:
 
 @lru_cache(maxsize=4096)
 def headroom_of(board: Board, occupancy: Occupancy) -> Headroom:
-    """Return the room beside an occupancy."""
+    """Return the room that an occupancy leaves on the board."""
     budget = budget_of(board)
     states = sum(number for cost, number in _costs(board) if budget.compatible(occupancy, cost))
     ranked = sorted(board.profiles, key=lambda profile: (-profile.size, -profile.compute_slices))
@@ -49,6 +53,6 @@ def headroom_of(board: Board, occupancy: Occupancy) -> Headroom:
 
 @lru_cache(maxsize=64)
 def _costs(board: Board) -> tuple[tuple[Occupancy, int], ...]:
-    """Return what the plain states use; states that use the same are counted, not repeated."""
+    """Return each occupancy that plain states have, with the number of states that have it."""
     counts = Counter(cost for _, cost in occupied_states(board, plain_profiles(board)))
     return tuple(counts.items())

@@ -1,4 +1,4 @@
-"""What instances use up, as two integers, so that a whole state space can be searched quickly.
+"""The resources of instances as two integers, so that a whole state space can be searched quickly.
 
 ``units`` has one bit per placement unit. ``usage`` has one byte per budgeted resource (compute
 slices, the five engines, and the count of each profile): usages add, and a carry into the top bit
@@ -13,12 +13,12 @@ from mig.geometry import Board, Instance, Profile
 
 _FIELD_BITS = 8
 _TOP = 1 << (_FIELD_BITS - 1)
-_MOST = _TOP - 1  # largest usage and budget that a field can hold
+_MOST = _TOP - 1  # the largest usage and budget that a field can hold
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The units and the budget that some instances use."""
+    """The placement units that some instances use, and what they use of the board's budgets."""
 
     units: int = 0
     usage: int = 0
@@ -28,7 +28,7 @@ class Occupancy:
 
 
 class Budget:
-    """The budgets of one board. Immutable; obtained from ``budget_of``."""
+    """The limits of one board's resources. Immutable; returned by ``budget_of``."""
 
     __slots__ = ("_high", "_slack", "_usage")
 
@@ -49,16 +49,16 @@ class Budget:
                 ]
             )
             for row, profile in enumerate((*board.profiles, board.whole))
-        }  # a whole GPU takes every unit: of it no count is needed
+        }  # a whole GPU takes every unit, so it needs no count
 
     def of(self, profile: Profile, start: int) -> Occupancy:
-        """Return what one instance uses."""
+        """Return the occupancy of one instance of the profile that begins at ``start``."""
         return Occupancy(((1 << profile.size) - 1) << start, self._usage[profile.name])
 
     def total(self, instances: Iterable[Instance]) -> Occupancy:
-        """Return what instances use together; they must be legal together.
+        """Return the occupancy of instances that are legal together.
 
-        What lies in one GPU instance uses it once.
+        Several devices in one GPU instance use that GPU instance's resources once.
         """
         result = Occupancy()
         for instance in dict.fromkeys(one.gpu_instance for one in instances):
@@ -66,7 +66,7 @@ class Budget:
         return result
 
     def compatible(self, one: Occupancy, other: Occupancy) -> bool:
-        """Tell whether two legal sets of instances are legal together."""
+        """Return whether two sets of instances, each of which is legal, are legal together."""
         return not (one.units & other.units or (one.usage + other.usage + self._slack) & self._high)
 
 
@@ -76,5 +76,5 @@ def _pack(fields: Iterable[int]) -> int:
 
 @lru_cache(maxsize=64)
 def budget_of(board: Board) -> Budget:
-    """Return the board's budgets."""
+    """Return the limits of the board's resources."""
     return Budget(board)

@@ -1,8 +1,8 @@
-"""From one layout of a board to another with the fewest changes, and a proof that fewer do not do.
+"""Changes a board's layout in the fewest steps, and proves that fewer do not suffice.
 
-What is wanted can be placed in so many ways, all of which are looked at. An existing instance stays
-in a way that has it. So the sets of instances that can stay together are the subsets of those that
-some way has, and each smallest set that is none of them has to lose one: these sets are the proof.
+A *way* is a placement of all wanted slices; every way is tried. A set of existing instances can
+stay if some way contains the set; of every other set at least one instance must be destroyed. So
+the minimal sets that no way contains are the proof.
 """
 
 from collections import Counter
@@ -13,18 +13,21 @@ from itertools import combinations
 
 from mig.errors import InUseError, MigError, PlanError
 from mig.geometry import Board, DeviceProfile, Instance
-from mig.planner.compute import Wish, device_of, place_order, ways
+from mig.planner.compute import DeviceRequest, device_of, place_order, ways
 from mig.planner.explain import why_not
 from mig.planner.headroom import Headroom, headroom_of
 from mig.planner.rules import check
 
-Wanted = tuple[Instance | Wish, ...]
+Wanted = tuple[Instance | DeviceRequest, ...]
 _REMEMBERED = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Relayout:
-    """The steps, destroy first; ``keep`` stays. All are ordered by start."""
+    """Steps of a change: first destroy instances, then create others; those in ``keep`` stay.
+
+    The three tuples are ordered by start.
+    """
 
     keep: tuple[Instance, ...]
     destroy: tuple[Instance, ...]
@@ -33,17 +36,18 @@ class Relayout:
 
     @property
     def layout(self) -> tuple[Instance, ...]:
-        """Return the instances after the steps, by start."""
+        """Return the board's instances after the steps, by start."""
         return tuple(sorted((*self.keep, *self.create), key=place_order))
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Why no plan destroys fewer instances than ``bound``.
+    """Proof that every plan destroys at least ``bound`` instances.
 
-    ``ways``: in how many ways the wanted slices can be placed (with what is pinned); all of them
-    were looked at. ``surplus``: how many devices of a profile are more than wanted. ``conflicts``:
-    smallest sets, none of them for want of numbers alone, that no way has together.
+    ``ways`` is the number of ways to place the wanted slices and keep the pinned ones; all of them
+    were tried. ``surplus`` is the number of devices of a profile beyond the wanted number.
+    ``conflicts`` are the minimal sets of existing instances that no way contains, except sets that
+    merely exceed the wanted number.
     """
 
     bound: int
@@ -55,18 +59,19 @@ class Proof:
 def relayout(
     board: Board,
     have: Sequence[Instance],
-    wanted: Sequence[Instance | Wish],
+    wanted: Sequence[Instance | DeviceRequest],
     pinned: Collection[Instance] = (),
     held: Collection[Instance] = (),
 ) -> Relayout:
-    """Place what is wanted so that few instances have to go. Exact, and remembered.
+    """Place the wanted slices so that few instances must be destroyed.
 
-    Of all ways those count that keep the most of ``held``, of these the ones that keep the most
-    instances, then the one that leaves most room.
+    The result is exact, and it is cached. The ways that keep the most of ``held`` are preferred,
+    then those that keep the most instances, then the one that leaves the most room.
 
-    Raises IllegalLayoutError if ``have`` or the placed entries of ``wanted`` are illegal; MigError
-    if ``pinned`` names what does not exist; InUseError if what is pinned cannot stay; PlanError,
-    which says why, if the board cannot hold what is wanted.
+    Raises IllegalLayoutError if ``have`` or the placed entries of ``wanted`` are illegal;
+    MigError if ``pinned`` names an instance that does not exist; InUseError if the pinned
+    instances cannot stay; PlanError, with the reason, if the board cannot hold the wanted
+    slices.
     """
     return _relayout(
         board,
@@ -122,18 +127,18 @@ def _ways(board: Board, wanted: Wanted) -> Iterator[tuple[frozenset[Instance], H
 
 
 def _refusal(board: Board, wanted: Wanted, pinned: frozenset[Instance]) -> PlanError | InUseError:
-    """Return why there is no way."""
+    """Return the error that explains why the wanted slices cannot be placed."""
     fixed = [entry for entry in wanted if isinstance(entry, Instance)]
     named = [entry for entry in wanted if not isinstance(entry, Instance)]
     if next(_ways(board, wanted), None) is not None:
         lost = sorted(map(str, pinned))
         return InUseError(
-            f"no way to place what is wanted on {board.key} keeps what is pinned", lost
+            f"no way to place the wanted slices on {board.key} keeps the pinned ones", lost
         )
     return why_not(board, fixed, named, movable=())
 
 
-def _counts(entries: Sequence[Instance | Wish]) -> Counter[DeviceProfile]:
+def _counts(entries: Sequence[Instance | DeviceRequest]) -> Counter[DeviceProfile]:
     return Counter(map(device_of, entries))
 
 
@@ -144,9 +149,10 @@ def _surplus(have: Sequence[Instance], wanted: Wanted) -> tuple[tuple[DeviceProf
 def _conflicts(
     have: Sequence[Instance], wanted: Wanted, kept: set[frozenset[Instance]]
 ) -> Iterator[tuple[Instance, ...]]:
-    """Yield the smallest sets of instances that cannot stay together although as many are wanted.
+    """Yield the minimal sets of instances that no way contains, though as many are wanted.
 
-    Every set that cannot stay contains one of them, or more of a profile than are wanted.
+    Every set that cannot stay contains one of these sets, or more devices of a profile than are
+    wanted.
     """
     largest = [stays for stays in kept if not any(stays < other for other in kept)]
     room, found = _counts(wanted), list[frozenset[Instance]]()

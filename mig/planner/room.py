@@ -1,8 +1,8 @@
-"""How much room slices in use leave, and how much they would leave if they stood closer.
+"""The room that slices in use leave, and the room that they would leave if they were packed.
 
-Slices that nobody holds are no obstacle: they can be taken away. So all that counts of a GPU is
-where the held ones are, of which a board has a few hundred states: each is worked out once. A GPU
-instance of which a part is held is held: it moves as a whole.
+Slices without a holder are not an obstacle, because they can be destroyed. So only the places of
+held slices count. A board has a few hundred combinations of these, and each is computed once. A
+GPU instance of which a part is held counts as held: it moves as a whole.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _REMEMBERED = 16384
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many more of a profile fit beside what is held, and how many if that were packed."""
+    """How many devices of a profile fit beside the held slices, now and if those were packed."""
 
     now: int
     packed: int
@@ -33,9 +33,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What makes room for one more slice: ``moves`` (from, to) where that does, else ``evictions``.
+    """The changes that make room for one more slice.
 
-    ``units`` of memory are moved or given up.
+    ``moves`` are slices that move (from, to). If no moves suffice, ``evictions`` are the slices to
+    evict. ``units`` is the memory of the moved or evicted slices, in placement units.
     """
 
     moves: tuple[tuple[Instance, Instance], ...]
@@ -44,32 +45,34 @@ class Making:
 
     @property
     def disturbed(self) -> tuple[Instance, ...]:
-        """Return the slices whose pods have to go elsewhere, or end."""
+        """Return the slices whose pods must be moved or ended by these changes."""
         return tuple(before for before, _ in self.moves) or self.evictions
 
 
 def room(board: Board, held: Iterable[Instance]) -> Mapping[Profile, Room]:
-    """Return the room for each plain profile beside what is held on one GPU.
+    """Return the room for each plain profile next to the held slices on one GPU.
 
-    Raises IllegalLayoutError if that is illegal.
+    Raises IllegalLayoutError if the held slices are illegal together.
     """
     return _room(board, frozenset(held))
 
 
 def fragmentation(rooms: Mapping[Any, Room]) -> float:
-    """Return what part of the room is lost by where held slices stand, from 0 to 1.
+    """Return the part of the room that is lost because held slices are not packed, from 0 to 1.
 
-    It is the mean, over the profiles that would fit at all if slices were packed, of the part of
-    them that does not fit now. ``rooms`` may be sums over many GPUs.
+    For each profile that would fit if slices were packed, this is the part of its devices that
+    does not fit now; the result is the mean of these parts. ``rooms`` may be sums over many
+    GPUs.
     """
     lost = [1 - one.now / one.packed for one in rooms.values() if one.packed]
     return sum(lost) / len(lost) if lost else 0.0
 
 
 def making(board: Board, held: Iterable[Instance], profile: Profile) -> Making | None:
-    """Return the least that makes room for one more of a profile than fits now; None: nothing does.
+    """Return the smallest changes that make room for one more device of the profile.
 
-    Fewest GPU instances first, then the least memory. Raises IllegalLayoutError as ``room``.
+    The result is None if no changes do. The changes move or evict the fewest GPU instances, then
+    the least memory. Raises IllegalLayoutError if the held slices are illegal together.
     """
     return _making(board, frozenset(held), profile)
 
@@ -88,11 +91,14 @@ def _room(board: Board, held: frozenset[Instance]) -> Mapping[Profile, Room]:
 
 
 def _most(board: Board, occupied: Occupancy, others: Sequence[Profile], profile: Profile) -> int:
-    """Return how many of a profile fit together with others: at most so many as the board has."""
+    """Return how many devices of a profile fit together with ``others``.
+
+    The result is at most the board's maximum for the profile.
+    """
     most = 0
     while most < profile.max_count:
-        wish = [*others, *[profile] * (most + 1)]
-        if next(placements(board, occupied, wish), None) is None:
+        request = [*others, *[profile] * (most + 1)]
+        if next(placements(board, occupied, request), None) is None:
             break
         most += 1
     return most
@@ -101,13 +107,13 @@ def _most(board: Board, occupied: Occupancy, others: Sequence[Profile], profile:
 @lru_cache(maxsize=_REMEMBERED)
 def _making(board: Board, held: frozenset[Instance], profile: Profile) -> Making | None:
     have = sorted(gpu_instances(held), key=lambda instance: instance.start)
-    wish = [profile] * (_room(board, held)[profile].now + 1)
-    if next(placements(board, Occupancy(), wish), None) is None:
+    request = [profile] * (_room(board, held)[profile].now + 1)
+    if next(placements(board, Occupancy(), request), None) is None:
         return None
-    moved = moves(board, have, wish, have)
+    moved = moves(board, have, request, have)
     if moved:
         return Making(moved, (), sum(before.profile.size for before, _ in moved))
-    gone = evictions(board, have, wish, have)
+    gone = evictions(board, have, request, have)
     if not gone:
-        raise PlanError(f"{profile.name} fits {board.key} neither way", ())
+        raise PlanError(f"{profile.name} does not fit {board.key} in either form", ())
     return Making((), gone, sum(instance.profile.size for instance in gone))

@@ -1,12 +1,12 @@
-"""Which instances can exist together, with a sentence for every rule broken.
+"""The rules for instances that exist together, with a sentence for every broken rule.
 
 Five rules: an instance belongs to the board, placements do not overlap, no profile exceeds its
-maximum count, and neither compute slices nor engines are given out twice. That "+me" exists once
-and that "+me.all" excludes all other media instances follows from the engines' budget. That a whole
-GPU has nothing beside it follows from its placement, which is every unit.
+maximum count, and neither compute slices nor engines are assigned twice. Other limits follow:
+the engines' budget allows "+me" once, and no other media instance beside "+me.all". The
+placement of a whole GPU covers every unit, so it excludes all others.
 
-Compute instances that are in one GPU instance (same profile, same start) count as that one; they
-must not overlap inside it.
+Compute instances in one GPU instance (same profile, same start) count as one instance; they must
+not overlap inside it.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ ENGINE_NAMES = ("copy engine", "decoder", "encoder", "JPEG engine", "optical flo
 
 
 def check(board: Board, instances: Sequence[Instance]) -> None:
-    """Raise IllegalLayoutError, which names every rule broken, unless the instances are legal."""
+    """Raise IllegalLayoutError, which names every broken rule, unless the instances are legal."""
     broken = violations(board, instances)
     if broken:
         raise IllegalLayoutError(board.key, (obstacle.message for obstacle in broken))
 
 
 def violations(board: Board, instances: Sequence[Instance]) -> tuple[Obstacle, ...]:
-    """Return every rule that the instances break together; empty if they are legal."""
+    """Return an obstacle for every rule that the instances break; empty if they are legal."""
     own = (*board.profiles, board.whole)
     foreign = [instance for instance in instances if instance.profile not in own]
     if foreign:
@@ -49,13 +49,13 @@ def violations(board: Board, instances: Sequence[Instance]) -> tuple[Obstacle, .
     )
 
 
-def counted(number: int, noun: str) -> str:
-    """Return "1 decoder", "2 decoders"."""
+def pluralize(number: int, noun: str) -> str:
+    """Return the number with its noun in singular or plural: "1 decoder", "2 decoders"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def total_engines(instances: Iterable[Instance]) -> Engines:
-    """Return the engines that instances own together."""
+    """Return the engines that the instances own together."""
     return sum((instance.profile.engines for instance in instances), Engines())
 
 
@@ -83,7 +83,7 @@ def _compute(board: Board, instances: Sequence[Instance]) -> list[Obstacle]:
     used = sum(instance.profile.compute_slices for instance in instances)
     if used <= board.compute_slices:
         return []
-    message = f"{counted(used, 'compute slice')}, the board has {board.compute_slices}"
+    message = f"{pluralize(used, 'compute slice')}, the board has {board.compute_slices}"
     return [Obstacle(ObstacleKind.COMPUTE, message)]
 
 
@@ -101,7 +101,7 @@ def _engines(board: Board, instances: Sequence[Instance]) -> list[Obstacle]:
             obstacles.append(
                 Obstacle(
                     ObstacleKind.ENGINES,
-                    f"{counted(used, ENGINE_NAMES[column])} ({owners}), the board has {limit}",
+                    f"{pluralize(used, ENGINE_NAMES[column])} ({owners}), the board has {limit}",
                 )
             )
     return obstacles

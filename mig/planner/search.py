@@ -14,9 +14,10 @@ from mig.planner.occupancy import Budget, Occupancy, budget_of
 def placements(
     board: Board, occupied: Occupancy, wanted: Sequence[Profile]
 ) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
-    """Yield every way to place all the wanted profiles, with the occupancy that results.
+    """Yield every way to place all the wanted profiles, with the board's resulting occupancy.
 
-    Instances come grouped by profile, largest first. Deterministic.
+    Instances of one way are grouped by profile, largest first. The order of ways is
+    deterministic.
     """
     order = {profile: index for index, profile in enumerate((*board.profiles, board.whole))}
     ranked = sorted(wanted, key=lambda p: (-p.size, -p.compute_slices, order[p]))
@@ -25,7 +26,7 @@ def placements(
 
 
 def free_starts(board: Board, occupied: Occupancy, profile: Profile) -> tuple[int, ...]:
-    """Return where one instance of the profile could be added."""
+    """Return the starts at which one more instance of the profile could be placed."""
     budget = budget_of(board)
     return tuple(
         start for start in profile.starts if budget.compatible(occupied, budget.of(profile, start))

@@ -1,4 +1,4 @@
-"""Text that names slices: "3g.40gb@4", "2x2g.20gb,1g.10gb". Strict."""
+"""Text that names slices: "3g.40gb@4", "2x2g.20gb,1g.10gb". Parsing is strict."""
 
 from mig.geometry import Instance
 from mig.spec.notation import (

@@ -7,8 +7,9 @@
     instances = instance *("," instance)
     requests  = request *("," request)
 
-Text may come from a pod's annotation or a command line: it is bounded before it is read, and
-nothing is stripped or guessed. Every failure is a SpecError that names the item and the remedy.
+Text may come from a pod's annotation or a command line: its length is limited before it is
+parsed, and nothing is stripped or guessed. Every failure is a SpecError that names the item and
+the remedy.
 """
 
 import re
@@ -20,7 +21,7 @@ from mig.errors import SpecError, UnknownProfileError
 from mig.geometry import Board, ComputePlace, DeviceProfile, Instance, Profile, naming
 
 MAX_TEXT_LENGTH = 4096
-MAX_REQUESTS = 64  # no board holds more than twelve; a wish above that is a mistake or an attack
+MAX_REQUESTS = 64  # no board holds more than twelve; a larger request is a mistake or an attack
 
 _ENTRY = re.compile(
     r"(?:(?P<count>[0-9]{1,18})x)?(?P<profile>[^@,\s]{1,63})"
@@ -31,9 +32,9 @@ _FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance
 
 
 class Place(NamedTuple):
-    """A placed device by name, where there is no board to look it up on.
+    """The place of a device by its names; making one requires no board.
 
-    ``compute_start`` is None for one that has all of its GPU instance.
+    ``compute_start`` is None for a device that has all of its GPU instance.
     """
 
     profile: str
@@ -57,10 +58,10 @@ def _entry(board: Board, text: str, position: str) -> Instance | tuple[DevicePro
             f"{excerpt(text)} has a count and a start",
             "list placed instances one by one",
         )
-    return _placed(board, device, match, position)
+    return _place(board, device, match, position)
 
 
-def _placed(board: Board, device: DeviceProfile, match: re.Match[str], position: str) -> Instance:
+def _place(board: Board, device: DeviceProfile, match: re.Match[str], position: str) -> Instance:
     start = int(match["start"])
     inner = None if match["inner"] is None else int(match["inner"])
     if start not in device.profile.starts:
@@ -89,7 +90,7 @@ def _wrong_start(
 
 
 def parse_instance(board: Board, text: str, position: str = "instance") -> Instance:
-    """Read "3g.40gb@4". Raises SpecError."""
+    """Parse a placed instance, such as "3g.40gb@4". Raises SpecError."""
     found = _entry(board, text, position)
     if isinstance(found, Instance):
         return found
@@ -98,14 +99,15 @@ def parse_instance(board: Board, text: str, position: str = "instance") -> Insta
 
 
 def format_place(profile: str, start: int, compute_start: int | None = None) -> str:
-    """Write "3g.40gb@4" from names alone, where there is no board to look them up on."""
+    """Format the place of a device, such as "3g.40gb@4", from names, without a board."""
     return naming.place_name(profile, start, compute_start)
 
 
 def parse_places(text: str) -> tuple[Place, ...]:
-    """Read "1c.3g.40gb@4.1,1g.10gb@0" by name, order kept. "" is none.
+    """Parse places such as "1c.3g.40gb@4.1,1g.10gb@0" into names, in their order.
 
-    Whether a board has such devices is not asked. Raises SpecError.
+    The empty text has no places. Whether a board has such devices is not checked. Raises
+    SpecError.
     """
     found = []
     for position, item in _items(text):
@@ -118,32 +120,32 @@ def parse_places(text: str) -> tuple[Place, ...]:
 
 
 def format_places(places: Iterable[Place]) -> str:
-    """Write a list of places that ``parse_places`` reads back."""
+    """Format places as one line of text; ``parse_places`` is the inverse."""
     return ",".join(map(str, places))
 
 
 def format_instance(instance: Instance) -> str:
-    """Write "3g.40gb@4" or "1c.3g.40gb@4.1", which ``parse_instance`` reads back."""
+    """Format an instance as "3g.40gb@4" or "1c.3g.40gb@4.1"; ``parse_instance`` is the inverse."""
     return str(instance)
 
 
 def parse_instances(board: Board, text: str) -> tuple[Instance, ...]:
-    """Read a comma-separated list of placed instances, order kept. "" is none.
+    """Parse a comma-separated list of placed instances, in their order. The empty text has none.
 
-    Whether they can exist together is the planner's question. Raises SpecError.
+    Whether they can exist together is not checked here but by the planner. Raises SpecError.
     """
     return tuple(parse_instance(board, item, position) for position, item in _items(text))
 
 
 def format_instances(instances: Iterable[Instance]) -> str:
-    """Write a list that ``parse_instances`` reads back."""
+    """Format a list of instances; ``parse_instances`` is the inverse."""
     return ",".join(map(format_instance, instances))
 
 
 def parse_requests(board: Board, text: str) -> tuple[DeviceProfile, ...]:
-    """Read "2x1c.3g.40gb,1g.10gb" as a multiset of device profiles, order kept. "" is none.
+    """Parse "2x1c.3g.40gb,1g.10gb" into a multiset of device profiles, in their order.
 
-    Raises SpecError.
+    The empty text has no profiles. Raises SpecError.
     """
     wanted: list[DeviceProfile] = []
     for position, item in _items(text):
@@ -152,16 +154,19 @@ def parse_requests(board: Board, text: str) -> tuple[DeviceProfile, ...]:
             raise SpecError(
                 position,
                 f"{excerpt(item)} names a placement",
-                f"ask for {found.device} and let the planner place it",
+                f"request {found.device} and let the planner place it",
             )
         wanted += found
         if len(wanted) > MAX_REQUESTS:
-            raise SpecError(position, f"more than {MAX_REQUESTS} slices wanted", "ask for fewer")
+            raise SpecError(position, f"more than {MAX_REQUESTS} slices wanted", "request fewer")
     return tuple(wanted)
 
 
 def format_requests(profiles: Iterable[Profile] | Iterable[DeviceProfile]) -> str:
-    """Write profiles so that ``parse_requests`` reads them back; neighbours are counted."""
+    """Format requested profiles; equal neighbours are written once, with their number.
+
+    ``parse_requests`` is the inverse.
+    """
     runs = ((name, sum(1 for _ in run)) for name, run in groupby(one.name for one in profiles))
     return ",".join(f"{n}x{name}" if n > 1 else name for name, n in runs)
 

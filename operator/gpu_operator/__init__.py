@@ -1,1 +1,1 @@
-"""The GPU operator: reconciles GPU resources; reaches nodes only through Kubernetes objects."""
+"""The GPU operator: reconciles GPU resources, and reaches nodes only through Kubernetes objects."""

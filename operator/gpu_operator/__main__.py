@@ -1,4 +1,7 @@
-"""``tessera-operator`` and ``python -m gpu_operator``: what to install, where parts are missing."""
+"""Entry point of ``tessera-operator`` and ``python -m gpu_operator``.
+
+Without the operator's dependencies it prints which package to install.
+"""
 
 import sys
 
@@ -6,7 +9,7 @@ _OURS = ("gpu_operator", "mig", "rdma")
 
 
 def main() -> None:
-    """Run the operator's command line. Exits with 1 and one line where a library is missing."""
+    """Run the operator's command line; without a dependency, print one line and exit with 1."""
     try:
         from gpu_operator.app import main as command
     except ModuleNotFoundError as err:

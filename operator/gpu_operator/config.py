@@ -1,6 +1,6 @@
-"""The operator's configuration: a file that the chart writes, and the pod's own identity.
+"""The operator's configuration: a file that the chart writes, and the pod's identity.
 
-The only reader of the environment in this package.
+No other module of this package reads the environment.
 """
 
 import os
@@ -26,7 +26,7 @@ _XIDS = r"^$|^[ ]*([0-9]{1,4}|all|xids)[ ]*(,[ ]*([0-9]{1,4}|all|xids)[ ]*)*$"
 
 
 class HealthChecksConfig(_Section):
-    """The chart's ``gpud.healthChecks`` values: lists as NVIDIA's device plugin has them."""
+    """The chart's ``gpud.healthChecks`` values: lists in the format of NVIDIA's device plugin."""
 
     disabled: str = Field(default="", pattern=_XIDS, max_length=1000)
     enabled: str = Field(default="", pattern=_XIDS, max_length=1000)
@@ -73,34 +73,34 @@ class DraConfig(_Section):
     enabled: bool = False
     """Whether the cluster has the API (resource.k8s.io/v1) and pools may use it."""
     extended_resources: bool = False
-    """Whether DeviceClasses serve extended resources, too."""
-    nudge_pods: bool = False
-    """Whether the operator may annotate pods whose claims have yet to be prepared."""
+    """Whether DeviceClasses also serve extended resources."""
+    trigger_kubelets: bool = Field(default=False, alias="nudgePods")
+    """Whether the operator may annotate pods whose claims the kubelet has yet to prepare."""
 
 
 class MigManagerConfig(_Section):
-    """The chart's ``migManager`` values: what becomes of nodes with the label ``mig.config``."""
+    """The chart's ``migManager`` values: how nodes with the label ``mig.config`` are handled."""
 
     enabled: bool = True
     config_map: str = "tessera-default-mig-parted-config"
-    """In the operator's namespace, in mig-parted's format."""
+    """ConfigMap in the operator's namespace, in mig-parted's format."""
     default: str = ""
-    """The configuration of nodes without the label; empty: none, and layouts as they are."""
+    """Configuration for nodes without the label; empty: none, their layouts stay."""
     on_in_use: Literal["Wait", "Evict"] = "Wait"
     deadline_seconds: int = Field(default=600, ge=1)
 
 
 class TaintsConfig(_Section):
-    """The chart's ``nodeTaints`` values: what keeps pods off nodes of pools."""
+    """The chart's ``nodeTaints`` values: taints that keep pods off nodes of pools."""
 
     not_ready: bool = False
-    """``gpu.tessera.dev/not-ready``, while a node does not serve its GPUs."""
+    """Whether to set ``gpu.tessera.dev/not-ready`` while a node does not serve its GPUs."""
     present: bool = False
-    """``<prefix>/gpu=present``, as node groups with GPUs often have it."""
+    """Whether to set ``<prefix>/gpu=present``, as is common for node groups with GPUs."""
 
 
 class NodeConfig(_Section):
-    """What the pods on GPU nodes are made of."""
+    """Settings for the pods on GPU nodes."""
 
     image: str
     image_pull_policy: str = "IfNotPresent"
@@ -117,24 +117,28 @@ class NodeConfig(_Section):
     dra: DraConfig = DraConfig()
     taints: TaintsConfig = TaintsConfig()
     max_unavailable: int | str = 1
-    """Nodes of a pool whose pods are replaced at a time: a number, or a percentage."""
+    """Nodes of a pool whose pods are replaced at the same time: a number, or a percentage."""
 
     @field_validator("max_unavailable")
     @classmethod
-    def _number_where_it_is_one(cls, value: int | str) -> int | str:
-        """Read "1", as Helm's ``--set-string`` and other charts have it, as the number."""
+    def _parse_number(cls, value: int | str) -> int | str:
+        """Accept "1" as the number, as Helm's ``--set-string`` and other charts write it."""
         return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 class Config(_Section):
-    """The file."""
+    """The operator's configuration file."""
 
     node: NodeConfig
     policy: dict[str, Any] | None = None
-    """Spec of the GPUPolicy called default, kept as it is here; null: it is left to others."""
+    """Spec of the GPUPolicy named default, which the operator maintains; null: it is not
+    managed.
+    """
     mig_manager: MigManagerConfig = MigManagerConfig()
     owner_cluster_role: str = ""
-    """With this ClusterRole, which the chart removes, go the policy and the Lease."""
+    """ClusterRole that owns the policy and the Lease, so that uninstalling the chart deletes
+    them.
+    """
     lease_name: str = "tessera-operator"
     lease_seconds: int = Field(default=15, ge=5)
     resync_seconds: int = Field(default=60, ge=5)
@@ -144,19 +148,19 @@ class Config(_Section):
 
 
 class Identity(_Section):
-    """Who this process is."""
+    """Identity of this process."""
 
     namespace: str
     pod_name: str
     configuration: str = ""
-    """What the chart calls its configuration: another one with each change of image or values."""
+    """The chart's identifier of its configuration; it changes with the image and the values."""
 
 
 def load(environment: Mapping[str, str] | None = None) -> tuple[Config, Identity]:
-    """Read the file that TESSERA_OPERATOR_CONFIG names, and POD_NAMESPACE and POD_NAME.
+    """Read the file named by TESSERA_OPERATOR_CONFIG, and the pod's identity from the environment.
 
     Raises:
-        ConfigError: the file is missing or wrong; names the field.
+        ConfigError: the file is missing or invalid; the message names the field.
     """
     env = os.environ if environment is None else environment
     path = Path(env.get("TESSERA_OPERATOR_CONFIG", "/etc/tessera/operator.yaml"))
@@ -167,11 +171,11 @@ def load(environment: Mapping[str, str] | None = None) -> tuple[Config, Identity
     except ValidationError as err:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in err.errors())
         raise ConfigError(f"{path}: {problems}") from err
-    return config, identity(env)
+    return config, read_identity(env)
 
 
-def identity(environment: Mapping[str, str] | None = None) -> Identity:
-    """Read the namespace and name of this pod; a process outside a pod has its host's name."""
+def read_identity(environment: Mapping[str, str] | None = None) -> Identity:
+    """Read the pod's namespace and name; outside of a pod the name is the host's name."""
     env = os.environ if environment is None else environment
     return Identity(
         namespace=env.get("POD_NAMESPACE", "tessera-system"),

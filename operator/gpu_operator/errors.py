@@ -1,12 +1,12 @@
-"""Every error of this package; the type says what the work queue does about it.
+"""All errors of this package; the type determines how the work queue reacts.
 
 OperatorError
 ├── ConfigError         the operator cannot start
-└── KubeError           the API server said no, or nothing
+└── KubeError           the API server refused a request, or did not respond
     ├── Unreachable     retry with backoff
-    ├── Conflict        somebody else was faster: reconcile again from what is there now
-    ├── NotFound        it is gone: reconcile again
-    ├── Refused         forbidden or invalid: retried slowly, it needs a person
+    ├── Conflict        the object was changed concurrently: reconcile again from its current state
+    ├── NotFound        the object is gone: reconcile again
+    ├── Refused         forbidden or invalid: retry slowly; a person must fix the cause
     └── EvictionBlocked a PodDisruptionBudget forbids the eviction for now
 NotLeader               stop: another replica holds the lease
 """
@@ -17,27 +17,27 @@ class OperatorError(Exception):
 
 
 class ConfigError(OperatorError):
-    """The configuration file or the environment is wrong; names the field."""
+    """The configuration file or the environment is invalid; the message names the field."""
 
 
 class KubeError(OperatorError):
-    """The API server did not do what was asked."""
+    """The API server did not carry out a request."""
 
 
 class Unreachable(KubeError):
-    """No answer, or an answer that says to try again."""
+    """The API server did not respond, or requested a retry."""
 
 
 class Conflict(KubeError):
-    """The object is not the one that was meant, or was changed meanwhile."""
+    """The object was changed concurrently, or is not the expected one."""
 
 
 class NotFound(KubeError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class Refused(KubeError):
-    """Forbidden or invalid."""
+    """The API server refused the request as forbidden or invalid."""
 
 
 class EvictionBlocked(KubeError):
@@ -45,4 +45,4 @@ class EvictionBlocked(KubeError):
 
 
 class NotLeader(OperatorError):
-    """This replica does not hold the lease; nothing may be written."""
+    """This replica does not hold the lease, so it must not write."""

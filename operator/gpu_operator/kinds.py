@@ -1,9 +1,9 @@
-"""Every kind of object that the operator deals with, one row each.
+"""The table of all kinds of objects that the operator uses.
 
-Whatever has to know all kinds is made from this table: the client's paths, the store, the watches,
-what a change wakes, the check after an installation and the clean-up before an uninstallation. A
-kind of our own needs besides its row: a definition in ``api.v1alpha1.crd``, from which its models
-and plural come, the field of ``World`` that the row names, and a controller.
+Code that needs all kinds reads this table: the client's paths, the store, the watches, the
+routing of changes, the check after an installation and the cleanup before an uninstallation. A
+new custom resource needs a row here, a definition in ``api.v1alpha1.crd`` (with its models and
+plural), the field of ``World`` that the row names, and a controller.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,23 +14,23 @@ from typing import Any, Final
 from gpu_operator.api.v1alpha1 import GROUP, MIG_CONFIG_NODE, POOL_LABEL, VERSION, crd, rdma
 from gpu_operator.api.v1alpha1.base import Model, Status
 
-POLICY_NAME: Final = "default"  # the one GPUPolicy that counts
+POLICY_NAME: Final = "default"  # the only GPUPolicy that has an effect
 
 Named = Mapping[str, Callable[[Any], str | None]]
-"""For each kind: how to read the name of one object of it from a value of another kind."""
+"""By kind: a function that reads the name of an object of that kind from one of the row."""
 
 
 class Uninstall(Enum):
-    """What the clean-up before an uninstallation does with the objects of a kind."""
+    """What happens to the objects of a kind in the cleanup before an uninstallation."""
 
-    KEEP = auto()  # the chart's own, or not ours
-    DELETE = auto()  # and wait until they are gone
-    AWAIT = auto()  # another object's deletion takes them along
+    KEEP = auto()  # the chart's objects, or objects of others
+    DELETE = auto()  # delete them and wait until they are gone
+    AWAIT = auto()  # the deletion of another object removes them
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """What the objects of one of our own kinds are read as."""
+    """The pydantic models of the spec and of the status of a custom resource."""
 
     spec: type[Model]
     status: type[Status]
@@ -38,11 +38,12 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row.
+    """A row of the table: what the operator needs to know about one kind of objects.
 
-    ``collection`` is the field of ``World`` that holds the objects by name. ``wakes`` lists kinds
-    of which every object is looked at again when one of this kind changes. ``rendered`` objects are
-    applied at each look at them, so the worker skips what it has applied already.
+    ``collection`` is the field of ``World`` that holds the objects by name. ``wakes`` lists
+    other kinds: if an object of this kind changes, every object of those kinds is reconciled
+    again. ``rendered`` objects are applied in each reconciliation, so the worker skips those
+    that are up to date.
     """
 
     name: str
@@ -50,30 +51,36 @@ class Kind:
     group: str = ""
     version: str = "v1"
     namespaced: bool = False
-    subresources: tuple[str, ...] = ()  # that are written, beside status
+    subresources: tuple[str, ...] = ()  # subresources that are written, besides status
     models: Models | None = None
     watched: bool = False
-    reflected: bool = False  # followed by a loop with reflectors of its own, with kopf or without
-    many: bool = False  # as many as nodes, or more: ``engine.watch`` follows them without kopf
-    label: str = ""  # only objects that carry it are watched
+    reflected: bool = (
+        False  # a loop with its own reflectors watches the kind, in addition to kopf or without it
+    )
+    many: bool = (
+        False  # at least as many objects as nodes: ``engine.watch`` watches them without kopf
+    )
+    label: str = ""  # only objects with this label are watched
     collection: str = ""
     reconciled: bool = False
     rendered: bool = False
-    always: tuple[str, ...] = ()  # names that are looked at even if there is no such object
+    always: tuple[str, ...] = ()  # names that are reconciled even if no such object exists
     wakes: tuple[str, ...] = ()
     wakes_named: Named = field(default_factory=dict)  # objects that the changed one names
     woken_by: Named = field(default_factory=dict)  # objects whose change wakes those that name them
-    survived_by: Named = field(default_factory=dict)  # objects looked at while one names them
+    survived_by: Named = field(
+        default_factory=dict
+    )  # objects that are reconciled while another object names them
     on_uninstall: Uninstall = Uninstall.KEEP
 
     @property
     def api_version(self) -> str:
-        """Return the ``apiVersion`` of its objects."""
+        """Return the ``apiVersion`` of the kind's objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-def ours(definition: crd.Kind, **facts: Any) -> Kind:
-    """Return the row of a kind that we define: watched, and reconciled."""
+def make_kind(definition: crd.Kind, **facts: Any) -> Kind:
+    """Return the row of a kind of ``gpu.tessera.dev``, which is watched and reconciled."""
     assert issubclass(definition.spec, Model)
     assert issubclass(definition.status, Status)
     return Kind(
@@ -88,10 +95,11 @@ def ours(definition: crd.Kind, **facts: Any) -> Kind:
     )
 
 
-def ours_of_rdma(definition: crd.Kind) -> Kind:
-    """Return the row of a kind of ``rdma.tessera.dev``: the store and kopf know nothing of it.
+def make_rdma_kind(definition: crd.Kind) -> Kind:
+    """Return the row of a kind of ``rdma.tessera.dev``, which neither the store nor kopf watches.
 
-    What users wrote outlives an installation; tables go with the chart's ClusterRole, their owner.
+    Users' objects outlive an installation; tables are deleted with the chart's ClusterRole,
+    their owner.
     """
     return Kind(
         definition.kind,
@@ -103,19 +111,19 @@ def ours_of_rdma(definition: crd.Kind) -> Kind:
     )
 
 
-def _defined(kind: str) -> crd.Kind:
+def _definition(kind: str) -> crd.Kind:
     return next(definition for definition in crd.KINDS if definition.kind == kind)
 
 
 KINDS: tuple[Kind, ...] = (
-    ours(
-        _defined("GPUPool"),
+    make_kind(
+        _definition("GPUPool"),
         collection="pools",
         wakes=("GPUPool", "MIGLayout", "GPUPolicy"),
         on_uninstall=Uninstall.DELETE,
     ),
-    ours(
-        _defined("GPU"),
+    make_kind(
+        _definition("GPU"),
         many=True,
         collection="gpus",
         wakes=("GPUPool", "MIGLayout", "GPUFault"),
@@ -124,30 +132,30 @@ KINDS: tuple[Kind, ...] = (
         survived_by={"GPUPool": lambda gpu: gpu.spec.pool},
         on_uninstall=Uninstall.AWAIT,
     ),
-    ours(
-        _defined("MIGLayout"),
+    make_kind(
+        _definition("MIGLayout"),
         collection="layouts",
         wakes=("GPUPool", "MIGLayout"),
         wakes_named={"Node": lambda layout: layout.meta.labels.get(MIG_CONFIG_NODE)},
         survived_by={"Node": lambda layout: layout.meta.labels.get(MIG_CONFIG_NODE)},
         on_uninstall=Uninstall.DELETE,
     ),
-    ours(
-        _defined("GPUPolicy"),
+    make_kind(
+        _definition("GPUPolicy"),
         collection="policies",
         rendered=True,
         always=(POLICY_NAME,),
         wakes=("GPUPool", "GPUPolicy"),
     ),
-    ours(
-        _defined("GPUFault"),
+    make_kind(
+        _definition("GPUFault"),
         collection="faults",
         wakes=("GPU",),
         on_uninstall=Uninstall.DELETE,
     ),
-    ours_of_rdma(_defined("RDMANetwork")),
-    ours_of_rdma(_defined("RDMANetworkPolicy")),
-    ours_of_rdma(_defined("RDMANodeTables")),
+    make_rdma_kind(_definition("RDMANetwork")),
+    make_rdma_kind(_definition("RDMANetworkPolicy")),
+    make_rdma_kind(_definition("RDMANodeTables")),
     Kind(
         "Node",
         "nodes",
@@ -182,7 +190,7 @@ KINDS: tuple[Kind, ...] = (
         label=POOL_LABEL,
         wakes=("GPUPool",),
     ),
-    Kind(  # of the operator's namespace: configurations that nodes name by a label
+    Kind(  # in the operator's namespace: configurations that nodes select by a label
         "ConfigMap",
         "configmaps",
         namespaced=True,
@@ -200,19 +208,19 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def named(name: str) -> Kind:
-    """Return the row of a kind. Raises KeyError for one that is not in the table."""
+def find_kind(name: str) -> Kind:
+    """Return the row of a kind. Raises KeyError if it is not in the table."""
     for kind in KINDS:
         if kind.name == name:
             return kind
-    raise KeyError(f"{name} is no kind that the operator deals with")
+    raise KeyError(f"the operator does not use the kind {name}")
 
 
-def of_ours() -> Iterator[Kind]:
-    """Yield the kinds that we define, in the order of the table."""
+def own_kinds() -> Iterator[Kind]:
+    """Yield the kinds that Tessera defines, in the order of the table."""
     return (kind for kind in KINDS if kind.group in (GROUP, rdma.GROUP))
 
 
-def watched() -> Iterator[Kind]:
-    """Yield the kinds that are watched, in the order of the table."""
+def watched_kinds() -> Iterator[Kind]:
+    """Yield the watched kinds, in the order of the table."""
     return (kind for kind in KINDS if kind.watched)

@@ -1,8 +1,8 @@
-"""What the operator measures, for ``/metrics``.
+"""The operator's metrics, served at ``/metrics``.
 
-Names are those of controller-runtime and client-go where they have the same thing, so that panels
-and alerts for controllers fit; ``controller`` is the kind of object, and conflicts are the requests
-with code 409.
+Metrics that controller-runtime and client-go also have are named as there, so that existing
+panels and alerts for controllers work. The label ``controller`` is the kind of object; conflicts
+are the requests with code 409.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ ProcessCollector(registry=REGISTRY)
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A metric. ``unit`` and ``note`` are for docs/metrics-reference.md, made of ``declared()``."""
+    """Declaration of a metric. ``unit`` and ``note`` appear in docs/metrics-reference.md."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -30,20 +30,22 @@ class Declared:
     note: str = ""
 
     def family(self) -> GaugeMetricFamily:
-        """Return an empty family of a gauge that is collected."""
+        """Return an empty metric family for a gauge that a collector fills."""
         return GaugeMetricFamily(self.name, self.help, labels=self.labels)
 
 
 _DECLARED: Final[list[Declared]] = []
 
 
-def declared() -> tuple[Declared, ...]:
-    """Return all metrics of the modules that are loaded."""
+def declarations() -> tuple[Declared, ...]:
+    """Return the metrics that all loaded modules have declared."""
     return tuple(_DECLARED)
 
 
-def collected(name: str, text: str, labels: tuple[str, ...], unit: str, note: str = "") -> Declared:
-    """Declare a gauge that a collector makes when it is asked for."""
+def declare_collected_gauge(
+    name: str, text: str, labels: tuple[str, ...], unit: str, note: str = ""
+) -> Declared:
+    """Declare a gauge whose value a collector computes at each scrape."""
     return _declare(Declared(name, "gauge", text, labels, unit, note))
 
 
@@ -77,7 +79,7 @@ RECONCILES: Final = _counter(
 )
 RECONCILE_SECONDS: Final = _histogram(
     "controller_runtime_reconcile_time_seconds",
-    "Length of a reconciliation.",
+    "Duration of a reconciliation.",
     ("controller",),
     "s",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
@@ -91,17 +93,17 @@ LEADER: Final = _gauge(
 )
 REQUESTS: Final = _counter(
     "rest_client_requests",
-    "Requests to the API server, by method and code (<error>: no answer).",
+    "Requests to the API server, by method and code (<error>: no response).",
     ("method", "code"),
     "requests",
-    'watches aside; conflicts are those with `code="409"`',
+    'excluding watches; conflicts are those with `code="409"`',
 )
 NO_ANSWER: Final = "<error>"
 
 
 @contextmanager
-def reconciling(controller: str) -> Iterator[Callable[[bool], None]]:
-    """Measure a reconciliation; call what is yielded with whether all of it was done."""
+def measure_reconciliation(controller: str) -> Iterator[Callable[[bool], None]]:
+    """Measure a reconciliation; the caller passes to the yielded function whether it succeeded."""
     done = [False]
     with RECONCILE_SECONDS.labels(controller).time():
         try:
@@ -111,9 +113,9 @@ def reconciling(controller: str) -> Iterator[Callable[[bool], None]]:
 
 
 def exposition(accept: str) -> tuple[str, bytes]:
-    """Return content type and metrics, in the format that an Accept header asks for."""
+    """Return the content type and text of all metrics, in the format that ``accept`` requests."""
     try:
         encode, content_type = choose_encoder(accept)
-    except ValueError:  # a version that is none
+    except ValueError:  # the header names an invalid version
         encode, content_type = choose_encoder("")
     return content_type, encode(REGISTRY)

@@ -1,1 +1,1 @@
-"""Compiles pods, namespaces, networks and policies to the tables of any node."""
+"""Compile pods, namespaces, networks and policies to the tables of each node."""

@@ -1,12 +1,14 @@
-"""How many bytes of the nodes' tables the policies of one namespace may take, and which take more.
+"""Limit how many bytes of the nodes' tables each namespace's policies use.
 
-All tables of a node must fit into one object of the API server. A namespace may have a part of that
-room; and where the parts that namespaces take do not fit together, the largest are made smaller.
-A policy that does not fit allows nothing: policies of other namespaces stay as they are.
+All tables of a node must fit into one object of the API server. Each namespace has a budget in
+that object. If all namespaces together use too much, the budgets of the largest namespaces are
+reduced. A policy beyond the budget allows nothing; policies of other namespaces are not
+affected.
 
-What a policy takes is an estimate that follows from the objects alone, so that it is the same in
-whatever order they came: at most so many bytes of the object, deflated and in base64
-(`tests/unit/rdma/test_rdma_budget.py` compares it with packed tables).
+A policy's size is estimated from the Kubernetes objects alone, so it does not depend on the
+order in which the objects were added. The estimate is an upper bound for the policy's bytes in
+the API server's object, deflated and in base64 (`tests/unit/rdma/test_rdma_budget.py` compares
+it with packed tables).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,20 +21,29 @@ from rdma.rule_codec import rule_document
 from rdma.tables import Rule
 
 NAMESPACE_BYTES: Final = 256 << 10
-"""Of one namespace: 7,500 random IPv6 addresses in blocks, or 5,000 rules without blocks."""
+"""Budget of one namespace in bytes: enough for about 7,500 random IPv6 addresses in blocks, or for
+5,000 rules without blocks.
+"""
 ALL_BYTES: Final = 1_000_000
-"""Of all namespaces together; the rest of the object, 400,000 bytes, is for pods and addresses."""
+"""Budget of all namespaces together in bytes. In the API server's object 400,000 bytes remain for
+pods and addresses.
+"""
 _RULE_BYTES: Final = 8
 _ITEM_BYTES: Final = 2
 _PLACE_BYTES: Final = 5
 _PEERS_BYTES: Final = 16
-_DENSEST: Final = 4 * 64  # kinds of pods in a byte: four in a digit, and 64 MiB of text in 1 MB
+_DENSEST: Final = (
+    4 * 64
+)  # identities per byte: 4 per hexadecimal digit, and 64 MiB of text may be 1 MB packed
 _DIGITS: Final = frozenset("0123456789abcdef.:/")
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a policy takes; ``created`` (RFC 3339) and ``key`` tell which of two is newer."""
+    """The bytes that one policy uses in the tables.
+
+    ``created`` (RFC 3339) and then ``key`` order policies by age.
+    """
 
     key: str
     created: str
@@ -41,7 +52,11 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a policy does not fit: older policies of its namespace take ``used`` bytes already."""
+    """The reason why a policy does not fit its namespace's budget, with the bytes in question.
+
+    ``size`` is the policy's size, ``used`` the bytes that older policies of the namespace already
+    use, and ``allowed`` the namespace's budget.
+    """
 
     namespace: str
     size: int
@@ -49,9 +64,9 @@ class Refusal:
     allowed: int
 
     def error(self) -> OverBudgetError:
-        """Return it as the error in the policy's status."""
+        """Return the refusal as an error for the policy's status."""
         problem = (
-            f"the policy takes {self.size} bytes of the nodes' tables beside {self.used} of older"
+            f"the policy takes {self.size} bytes of the nodes' tables, besides {self.used} of older"
             f" policies of namespace {self.namespace}, which may take {self.allowed} in all"
         )
         if self.allowed < NAMESPACE_BYTES:
@@ -64,34 +79,36 @@ class Refusal:
 
 
 def choose(charges: Mapping[str, Sequence[Charge]]) -> dict[str, Refusal]:
-    """Return the policies that do not fit, by key; ``charges`` are by namespace.
+    """Return the policies that do not fit the budgets, by key, each with its refusal.
 
-    Within a namespace older policies come first, and one that does not fit keeps none out that do.
+    ``charges`` has each namespace's policies. Older policies of a namespace have precedence. A
+    refused policy does not exclude younger, smaller ones.
     """
     refused: dict[str, Refusal] = {}
     kept: dict[str, int] = {}
-    for namespace, asked in charges.items():
-        kept[namespace] = _fill(namespace, asked, NAMESPACE_BYTES, refused)
+    for namespace, requested in charges.items():
+        kept[namespace] = _fill(namespace, requested, NAMESPACE_BYTES, refused)
     if sum(kept.values()) <= ALL_BYTES:
         return refused
     level = _level(sorted(kept.values()))
-    for namespace, asked in charges.items():
+    for namespace, requested in charges.items():
         if kept[namespace] > level:
-            _fill(namespace, asked, level, refused)
+            _fill(namespace, requested, level, refused)
     return refused
 
 
 def rule_bytes(rule: Rule) -> int:
-    """Return what a rule takes without its peers by label."""
+    """Return the estimated bytes of a rule in the tables, without its set of peers' identities."""
     document = rule_document(rule)
     del document["peers"], document["direction"]
     return _RULE_BYTES + _bytes_of(document.values())
 
 
 def peers_bytes(selected: int, kinds: int) -> int:
-    """Return what a set of ``selected`` of so many identities takes: by its entropy.
+    """Return the estimated bytes of a rule's set of peers: ``selected`` of ``kinds`` identities.
 
-    It is never less than a 64th of its text, so that the text of all tables stays readable, too.
+    The estimate follows the set's entropy. It is at least a 64th of the set's text, so that
+    unpacked tables stay below ``decode``'s limit.
     """
     fewer, least = min(selected, kinds - selected), _PEERS_BYTES + kinds // _DENSEST
     if fewer <= 0:
@@ -102,18 +119,20 @@ def peers_bytes(selected: int, kinds: int) -> int:
 
 
 def isolation_bytes(key: str, rules: int) -> int:
-    """Return what naming a policy with so many rules takes in the isolation of a kind of pod."""
+    """Return the bytes that a policy with ``rules`` rules adds to one identity's isolation."""
     return len(key) + _ITEM_BYTES + _PLACE_BYTES * rules
 
 
 def _fill(
-    namespace: str, asked: Sequence[Charge], allowed: int, refused: dict[str, Refusal]
+    namespace: str, charges: Sequence[Charge], allowed: int, refused: dict[str, Refusal]
 ) -> int:
-    """Refuse what is more than ``allowed``; return the bytes of what is kept."""
-    if (whole := sum(one.size for one in asked)) <= allowed:
+    """Refuse the policies of a namespace that exceed ``allowed`` bytes; return the bytes of the
+    others.
+    """
+    if (whole := sum(one.size for one in charges)) <= allowed:
         return whole
     used = 0
-    for one in sorted(asked, key=lambda charge: (charge.created, charge.key)):
+    for one in sorted(charges, key=lambda charge: (charge.created, charge.key)):
         if used + one.size > allowed:
             refused[one.key] = Refusal(namespace, one.size, used, allowed)
         else:
@@ -123,7 +142,11 @@ def _fill(
 
 
 def _level(sizes: Sequence[int]) -> int:
-    """Return the most that one may have so that all together fit; ``sizes`` ascend."""
+    """Return the largest budget per namespace with which the policies of all namespaces fit
+    together.
+
+    ``sizes`` are the bytes of each namespace's policies, in ascending order.
+    """
     left = ALL_BYTES
     for place, size in enumerate(sizes):
         level = left // (len(sizes) - place)
@@ -134,7 +157,7 @@ def _level(sizes: Sequence[int]) -> int:
 
 
 def _bytes_of(values: Iterable[Any]) -> int:
-    """Return what values of a rule's document take; empty ones are the same in all rules."""
+    """Return the bytes of a rule's values; an empty value costs nothing, as all rules share it."""
     total = 0
     for value in values:
         if not value or value is True:

@@ -1,9 +1,9 @@
-"""Compiles pods, namespaces, networks and policies to the tables of any node, step by step.
+"""Compile pods, namespaces, networks and policies to the tables of each node, incrementally.
 
-Objects are put in and taken out in any order; ``tables`` works off what that changed and no more.
-What comes out is the same as if all objects had been put into a new compiler, up to the numbers of
-identities and rules. A policy's peers are a set of identities, so the work grows with the
-number of different pods, not with pods times policies.
+Objects may be added and removed in any order. ``Compiler.tables`` processes only the changes
+since its last call. The result is the same as from a new compiler with all objects, except for
+the numbers of identities and rules. A policy's peers are a set of identities, so the work grows
+with the number of different pods (identities), not with the product of pods and policies.
 """
 
 import gc
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from rdma.bits import numbers, of_numbers
 from rdma.compiling import budget, excess
 from rdma.compiling.budget import Charge
-from rdma.compiling.compiled import NO_PLACE, CompiledPolicy, CompiledRule, isolation
+from rdma.compiling.compiled_policy import NO_PLACE, CompiledPolicy, CompiledRule, isolation
 from rdma.compiling.partitions import DEFAULT, Partitions
 from rdma.compiling.pkeys import Place, in_order
 from rdma.compiling.population import Change, Population
@@ -21,7 +21,7 @@ from rdma.compiling.terms import Term, Terms
 from rdma.errors import PolicyError
 from rdma.objects import NAMESPACE_NAME_LABEL, NamespaceFacts, Network, PodFacts, Policy
 from rdma.tables import (
-    NOBODY,
+    UNIDENTIFIED,
     Direction,
     Endpoint,
     Identity,
@@ -33,19 +33,21 @@ from rdma.tables import (
 from rdma.verbs import NONE
 
 EMPTY_PLACE = Rule("", Direction.INGRESS, 0, NONE, 0)
-_NOBODY = Identity(NOBODY, Isolation(), Isolation())
+_UNIDENTIFIED = Identity(UNIDENTIFIED, Isolation(), Isolation())
 _Selecting = tuple[CompiledPolicy, ...]
 
 
 class Compiler:
-    """All objects, and the tables that follow from them. Not safe for threads.
+    """The Kubernetes objects that were added, and the tables compiled from them. Not thread-safe.
 
-    ``given`` are P_Keys that partitions have had so far: network's and partition's name to key.
+    ``given``: the P_Keys that an earlier compiler allocated, by network and partition name.
     """
 
     def __init__(self, given: Mapping[Place, int] | None = None) -> None:
         self.revision = 0
-        """Counts changes of what tables say; no node's tables differ while it is the same."""
+        """Version of the tables' content: as long as it stays the same, no node's tables have
+        changed.
+        """
         self._population = Population()
         self._terms = Terms(self._population)
         self._partitions = Partitions(self._terms, given or {})
@@ -61,29 +63,29 @@ class Compiler:
         self._dirty = 0
         self._vacated: list[int] = []
         self._rules: list[Rule] = []
-        self._identities: dict[int, Identity] = {NOBODY: _NOBODY}
+        self._identities: dict[int, Identity] = {UNIDENTIFIED: _UNIDENTIFIED}
         self._shared: tuple[tuple[Rule, ...], tuple[Identity, ...], tuple[Endpoint, ...]]
-        self._shared = ((), (_NOBODY,), ())
+        self._shared = ((), (_UNIDENTIFIED,), ())
         self._qos_classes: tuple[QosClass, ...] = ()
         self._pod_changes = False
 
     def upsert_pod(self, pod: PodFacts) -> None:
-        """Add or replace a pod (by its uid)."""
+        """Add a pod, or replace the pod with the same uid."""
         self._pod_changes |= self._population.put(pod)
 
     def delete_pod(self, uid: str) -> None:
-        """Remove a pod, if it is there."""
+        """Remove the pod with a uid, if it exists."""
         self._pod_changes |= self._population.remove(uid)
 
     def upsert_namespace(self, namespace: NamespaceFacts) -> None:
-        """Add or replace a namespace; pods of an unknown one are denied everything."""
+        """Add or replace a namespace; pods of an unknown namespace are denied everything."""
         labels = {**namespace.labels, NAMESPACE_NAME_LABEL: namespace.name}
         if self._namespaces.get(namespace.name) != labels:
             self._namespaces[namespace.name] = labels
             self._other_namespaces = True
 
     def delete_namespace(self, name: str) -> None:
-        """Remove a namespace, if it is there."""
+        """Remove a namespace, if it exists."""
         if self._namespaces.pop(name, None) is not None:
             self._other_namespaces = True
 
@@ -94,7 +96,7 @@ class Compiler:
             self._other_networks = True
 
     def delete_network(self, name: str) -> None:
-        """Remove an RDMANetwork, if it is there."""
+        """Remove an RDMANetwork, if it exists."""
         if self._networks.pop(name, None) is not None:
             self._other_networks = True
 
@@ -104,22 +106,26 @@ class Compiler:
         if before is not None and before.policy == policy:
             return
         subject = self._terms.acquire(Term(policy.namespace, None, policy.pod_selector))
-        asked = []
+        compiled_rules = []
         for direction in Direction:
             for index, rule in enumerate(policy.rules(direction)):
                 terms = [
                     Term.of_peer(peer, policy.namespace) for peer in rule.peers if not peer.block
                 ]
                 peers = tuple(map(self._terms.acquire, terms)) if rule.peers else None
-                asked.append((direction, index, peers))
-        self.delete_policy(policy.key)  # afterwards: what both ask for is not worked out anew
-        compiled = CompiledPolicy(policy, subject, tuple(CompiledRule(*one) for one in asked))
+                compiled_rules.append((direction, index, peers))
+        self.delete_policy(
+            policy.key
+        )  # afterwards, so that sets which both versions use are not computed again
+        compiled = CompiledPolicy(
+            policy, subject, tuple(CompiledRule(*one) for one in compiled_rules)
+        )
         self._policies[policy.key] = compiled
         self._in_namespace.setdefault(policy.namespace, {})[policy.key] = compiled
         self._other_policies = True
 
     def delete_policy(self, key: str) -> None:
-        """Remove an RDMANetworkPolicy ("ns/name"), if it is there."""
+        """Remove an RDMANetworkPolicy ("ns/name"), if it exists."""
         compiled = self._policies.pop(key, None)
         if compiled is None:
             return
@@ -134,7 +140,7 @@ class Compiler:
         self._other_policies = True
 
     def tables(self, node: str, generation: int = 0) -> NodeTables:
-        """Return what a node has to enforce, of everything that was put in."""
+        """Return a node's tables from all objects that were added."""
         self._settle()
         rules, identities, endpoints = self._shared
         return NodeTables(
@@ -148,24 +154,29 @@ class Compiler:
         )
 
     def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that have pods with an HCA."""
+        """Return the names of the nodes that have pods with an HCA."""
         self._settle()
         return self._population.nodes()
 
     def selected_count(self, key: str) -> int:
-        """Return how many pods a policy selects; 0 if it is not there."""
+        """Return how many pods the policy ``key`` selects, or 0 if that policy does not exist."""
         self._settle()
         compiled = self._policies.get(key)
         return self._population.count_of(compiled.subject.bits) if compiled is not None else 0
 
     @property
     def pkeys(self) -> Mapping[Place, int]:
-        """P_Keys by network and partition, to be given to the next compiler."""
+        """Return the allocated P_Keys by network and partition name, to pass to the next
+        compiler.
+        """
         self._settle()
         return dict(self._partitions.keys)
 
     def problems(self) -> dict[tuple[str, str], tuple[PolicyError, ...]]:
-        """Return what cannot be, by kind and key of its object: all of it denies more, not less."""
+        """Return the errors in objects, by the objects' kind and key.
+
+        Each error makes the tables stricter, never more permissive.
+        """
         self._settle()
         found: dict[tuple[str, str], list[PolicyError]] = defaultdict(list)
         for (network, _), error in self._partitions.refused.items():
@@ -174,7 +185,7 @@ class Compiler:
             for index, qos_class in enumerate(one.qos_classes):
                 holder = self._partitions.qos_classes[qos_class.name].network
                 if holder != one.name:
-                    field, problem = f"spec.qosClasses[{index}].name", f"is {holder}'s, too"
+                    field, problem = f"spec.qosClasses[{index}].name", f"is also {holder}'s"
                     found["RDMANetwork", one.name].append(
                         PolicyError(field, problem, "choose another name")
                     )
@@ -197,11 +208,11 @@ class Compiler:
                     if peer.partition is not None and not self._partitions.has(peer.partition):
                         field = f"{at}.{side}[{place}].partition"
                         problem = f"no RDMANetwork has {peer.partition.name!r}"
-                        errors.append(PolicyError(field, problem, "make it, or mend the name"))
+                        errors.append(PolicyError(field, problem, "create it, or correct the name"))
                 if rule.qos_class and rule.qos_class not in self._partitions.qos_classes:
                     problem = f"no RDMANetwork has {rule.qos_class!r}"
                     errors.append(
-                        PolicyError(f"{at}.qosClassName", problem, "make it, or mend the name")
+                        PolicyError(f"{at}.qosClassName", problem, "create it, or correct the name")
                     )
         return errors
 
@@ -212,7 +223,7 @@ class Compiler:
         return len(self._rules) - 1
 
     def _vacate(self, rule: CompiledRule) -> bool:
-        """Take a rule out of the tables; return whether it was there."""
+        """Remove a rule from the tables; return whether the tables contained it."""
         if rule.place == NO_PLACE:
             return False
         self._rules[rule.place] = EMPTY_PLACE
@@ -221,7 +232,7 @@ class Compiler:
         return True
 
     def _settle(self) -> None:
-        """Work off what has been put in and taken out since the last time."""
+        """Process all changes to objects since the last call, and thereby update the tables."""
         noted = (
             self._pod_changes,
             self._other_namespaces,
@@ -231,7 +242,7 @@ class Compiler:
         if not any(noted):
             return
         collects = gc.isenabled()
-        gc.disable()  # it would go through all that is kept, again and again, and find no garbage
+        gc.disable()  # a collection would scan all live objects repeatedly and find no garbage
         try:
             self._work_off(any(noted[2:]))
         finally:
@@ -270,7 +281,9 @@ class Compiler:
         self.revision += 1
 
     def _note_moves(self) -> None:
-        """Note identities that are selected anew, and rules whose peers differ."""
+        """Record the identities whose policies changed, and mark the rules whose peers changed as
+        stale.
+        """
         for compiled in self._policies.values():
             fresh, compiled.is_fresh = compiled.is_fresh, False
             self._dirty |= compiled.subject.bits if fresh else compiled.subject.moved
@@ -278,7 +291,10 @@ class Compiler:
                 rule.note_moves()
 
     def _select(self, dirty: int, change: Change) -> int:
-        """Work out which policies select identities; return those that there are."""
+        """Update which policies select each identity in ``dirty`` (-1: all identities).
+
+        Return those of these identities that exist.
+        """
         for number in numbers(change.gone):
             self._selecting.pop(number, None)
         namespace_of = self._population.namespace_of
@@ -302,12 +318,15 @@ class Compiler:
         return alive
 
     def _keep_budgets(self) -> int:
-        """Refuse policies that take too much; return identities for which that is new."""
+        """Refuse the policies that exceed their namespaces' budgets.
+
+        Return the identities that are selected by a policy whose refusal changed.
+        """
         kinds = self._population.kinds
         charges: dict[str, list[Charge]] = {}
         for namespace, there in self._in_namespace.items():
             policies, copies = tuple(there.values()), self._copies.get(namespace, Counter())
-            crowded = excess.crowded(policies)
+            crowded = excess.crowded_identities(policies)
             listed = charges[namespace] = []
             for one in policies:
                 one.use(crowded)
@@ -323,7 +342,9 @@ class Compiler:
         return other
 
     def _settle_rules(self) -> bool:
-        """Put used rules into their places, anew where their peers differ; others leave."""
+        """Write changed rules into the tables and remove unused rules; return whether any rule
+        changed.
+        """
         other = False
         for compiled in self._policies.values():
             for rule in compiled.rules:
@@ -333,12 +354,15 @@ class Compiler:
                 if rule.place == NO_PLACE:
                     rule.place, rule.is_other = self._place(), True
                 if rule.is_other:
-                    self._rules[rule.place] = rule.made(compiled.policy)
+                    self._rules[rule.place] = rule.to_rule(compiled.policy)
                     rule.is_other, other = False, True
         return other
 
     def _settle_identities(self, todo: int, change: Change) -> bool:
-        """Say anew what is known of identities: who isolates them, and where they are members."""
+        """Update the isolations and partitions of the identities ``todo``.
+
+        Return whether any identity has changed.
+        """
         for number in numbers(change.gone):
             self._identities.pop(number, None)
         if not todo:

@@ -1,8 +1,9 @@
-"""More policies or rules for one pod than a node judges in time: what they are, and whose.
+"""Detect identities with more policies or rules than a node can evaluate in time.
 
-Each connection of the pod, and each one to it, asks all of them. A tenant who writes thousands
-would have the node's hcad judge for others no more, so they allow nothing, and say so. That
-concerns pods of one namespace, which is the tenant's own.
+hcad evaluates all rules of a pod for each connection from or to the pod. Thousands of rules of
+one tenant would delay the evaluation of other tenants' connections. So the policies that
+contribute to such an excess allow nothing, and their status reports this. Only pods of one
+namespace, the tenant's own, are affected.
 """
 
 from collections import Counter
@@ -17,41 +18,46 @@ from rdma.tables import MAX_POLICIES_OF_A_POD, MAX_RULES_OF_A_POD, Direction
 
 
 class Selecting(Protocol):
-    """A policy and whom it selects."""
+    """A policy and the identities that it selects."""
 
     policy: Policy
     subject: Matches
 
 
 def is_too_much(policies: int, rules: int) -> bool:
-    """Return whether so many of one direction, which all enforce or all audit, are too many."""
+    """Return whether one direction of a pod has too many policies or rules.
+
+    Callers count enforcing and auditing policies separately.
+    """
     return policies > MAX_POLICIES_OF_A_POD or rules > MAX_RULES_OF_A_POD
 
 
-def crowded(policies: Sequence[Selecting]) -> dict[tuple[Direction, bool], int]:
+def crowded_identities(policies: Sequence[Selecting]) -> dict[tuple[Direction, bool], int]:
     """Return the identities of one namespace that too many policies or rules select.
 
-    By direction, and whether the policies only audit; those that concern none are left out.
+    They are grouped by direction and by whether the policies only audit; empty sets are omitted.
     """
     whole = sum(len(one.policy.ingress) + len(one.policy.egress) for one in policies)
     if not is_too_much(len(policies), whole):
-        return {}  # whomever they select
+        return {}  # so few in all that no identity can have too many
     found = {}
     for direction in Direction:
         for audit in (False, True):
-            if bits := _crowded(_chosen(policies, direction, audit), direction):
+            if bits := _crowded_in(_matching_policies(policies, direction, audit), direction):
                 found[direction, audit] = bits
     return found
 
 
 def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]:
-    """Yield the policies of one namespace that have a part in too many, and what is wrong."""
-    for (direction, audit), bits in crowded(policies).items():
+    """Yield the keys of the policies of one namespace that contribute to an excess, with their
+    errors.
+    """
+    for (direction, audit), bits in crowded_identities(policies).items():
         problem = (
             f"a pod that it selects has more than {MAX_POLICIES_OF_A_POD} policies or"
             f" {MAX_RULES_OF_A_POD} rules of {direction}: none of them allows anything"
         )
-        for one in _chosen(policies, direction, audit):
+        for one in _matching_policies(policies, direction, audit):
             if one.subject.bits & bits:
                 yield (
                     one.policy.key,
@@ -59,11 +65,13 @@ def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]
                 )
 
 
-def _chosen(policies: Sequence[Selecting], direction: Direction, audit: bool) -> list[Selecting]:
+def _matching_policies(
+    policies: Sequence[Selecting], direction: Direction, audit: bool
+) -> list[Selecting]:
     return [one for one in policies if one.policy.audit is audit and direction in one.policy.types]
 
 
-def _crowded(policies: Sequence[Selecting], direction: Direction) -> int:
+def _crowded_in(policies: Sequence[Selecting], direction: Direction) -> int:
     if not is_too_much(len(policies), sum(len(one.policy.rules(direction)) for one in policies)):
         return 0
     count: Counter[int] = Counter()

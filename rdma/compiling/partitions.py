@@ -1,7 +1,8 @@
-"""Which identities are members of which partitions; of the default one: those of no other.
+"""Determine the members of each partition; pods that no partition selects are in the default one.
 
-A partition without a P_Key, because two want the same, has members all the same: they do not fall
-back to the default partition, where everybody is.
+A partition has no P_Key if another partition claims the same key. Its members still count as
+members: they do not fall back to the default partition, in which they would reach all other
+pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ DEFAULT = (Membership(DEFAULT_PKEY, full=True),)
 
 @dataclass(slots=True)
 class _Placed:
-    """A partition with what it selects."""
+    """A partition of a network, with the sets of identities that its member conditions select."""
 
     network: Network
     partition: Partition
@@ -45,7 +46,7 @@ class Partitions:
         self._placed: list[_Placed] = []
 
     def place(self, networks: Iterable[Network]) -> None:
-        """Take other networks in the place of those before."""
+        """Replace all networks, and thereby all partitions."""
         ordered = in_order(networks)
         before = self._placed
         self.keys, self.refused = allocate(ordered, self.keys)
@@ -66,11 +67,16 @@ class Partitions:
                 )
                 key = self.keys.get((network.name, partition.name))
                 self._placed.append(_Placed(network, partition, key, terms))
-        for placed in before:  # afterwards: what both want is not worked out anew
+        for (
+            placed
+        ) in before:  # afterwards, so that sets which both versions use are not computed again
             self._terms.release(matches for matches, _ in placed.terms)
 
     def settle(self) -> int:
-        """Collect members from their terms; return whose membership differs. Full beats limited."""
+        """Update the partitions' members; return the identities whose memberships changed.
+
+        An identity that is selected as both full and limited member is a full member.
+        """
         other = 0
         for placed in self._placed:
             full = limited = 0
@@ -85,20 +91,24 @@ class Partitions:
         return other
 
     def members(self, peer: PartitionPeer) -> int:
-        """Return the identities that are members of a partition at that level."""
+        """Return the identities that are members of the partition that ``peer`` names, at its
+        level.
+        """
         bits = 0
-        for placed in self._named(peer):
+        for placed in self._find_placed(peer):
             if placed.pkey is not None:
                 bits |= placed.full if peer.level is not Level.LIMITED else 0
                 bits |= placed.limited if peer.level is not Level.FULL else 0
         return bits
 
     def has(self, peer: PartitionPeer) -> bool:
-        """Return whether there is such a partition, with a P_Key."""
-        return any(placed.pkey is not None for placed in self._named(peer))
+        """Return whether the partition that ``peer`` names exists and has a P_Key."""
+        return any(placed.pkey is not None for placed in self._find_placed(peer))
 
     def tables(self, identities: int) -> dict[int, tuple[Membership, ...]]:
-        """Return P_Key tables, of those identities that some partition selects."""
+        """Return the P_Key table of each of the ``identities`` that at least one partition
+        selects.
+        """
         found: dict[int, tuple[Membership, ...]] = {}
         for placed in self._placed:
             for bits, full in ((placed.full, True), (placed.limited, False)):
@@ -108,7 +118,7 @@ class Partitions:
                     found[number] = found.get(number, ()) + added
         return found
 
-    def _named(self, peer: PartitionPeer) -> Iterable[_Placed]:
+    def _find_placed(self, peer: PartitionPeer) -> Iterable[_Placed]:
         return (
             placed
             for placed in self._placed

@@ -1,8 +1,9 @@
-"""Gives partitions their P_Keys: what is fixed, what was given before, and the rest by their names.
+"""Allocate P_Keys to partitions: keys in use first, then fixed keys, then new keys from names.
 
-A key that is given stays given while its partition is there, so a new partition changes nobody's;
-who starts again passes on what was given (an RDMANetwork's status). Without that a name alone says
-which key is tried first, so most keys come out the same.
+A partition keeps its key as long as it exists, so a new partition changes no other key. A
+restarted operator passes the previous keys, which it reads from the status of RDMANetworks.
+Without previous keys, a hash of the partition's name selects the first key to try, so most
+partitions get the same key again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,18 +17,21 @@ from rdma.tables import DEFAULT_PKEY
 FIRST: Final = 0x0001
 LAST: Final = 0x7FFE
 Place = tuple[str, str]
-"""A network's name and a partition's."""
+"""A partition's place: the name of its network, and its own name in that network."""
 
 
 def in_order(networks: Iterable[Network]) -> list[Network]:
-    """Return networks, the first one made first: who was first keeps what two want."""
+    """Return networks by age, because the oldest keeps a key that two partitions claim."""
     return sorted(networks, key=lambda network: (network.created, network.name))
 
 
 def allocate(
     networks: Iterable[Network], given: Mapping[Place, int]
 ) -> tuple[dict[Place, int], dict[Place, PolicyError]]:
-    """Return the key of each partition, and why one has none. No key is there twice."""
+    """Return the P_Key of each partition that gets one, and the errors of those that get none.
+
+    No two partitions have the same key. ``given`` has the previous keys.
+    """
     wanted = {
         (network.name, partition.name): (index, partition.pkey)
         for network in in_order(networks)
@@ -42,7 +46,7 @@ def allocate(
         if fixed is None:
             continue
         if not FIRST <= fixed <= DEFAULT_PKEY:
-            refused[place] = _refusal(index, fixed, "is no P_Key of 15 bits")
+            refused[place] = _refusal(index, fixed, "is not a P_Key of 15 bits")
         elif fixed in holders:
             refused[place] = _refusal(index, fixed, f"is partition {'/'.join(holders[fixed])}'s")
         else:
@@ -54,7 +58,7 @@ def allocate(
         key = _free(place, holders)
         if key is None:
             field = f"spec.partitions[{index}].pkey"
-            refused[place] = PolicyError(field, "all P_Keys are given", "remove a partition")
+            refused[place] = PolicyError(field, "all P_Keys are in use", "remove a partition")
         else:
             holders[key] = place
             keys[place] = key

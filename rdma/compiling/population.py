@@ -1,7 +1,8 @@
-"""Who pods are: each one's identity, its addresses and its node; and which identities have a label.
+"""Map pods to identities; index identities by label and namespace, and pods by address and node.
 
-An identity is a namespace and those labels whose keys some selector names. What changes is noted,
-and worked off once by ``settle``: a thousand new selectors identify each pod once.
+An identity is a namespace together with those of a pod's labels whose keys some selector names.
+Changes are collected, and ``Population.settle`` processes them together, so that a thousand new
+selectors cause only one identification of each pod.
 """
 
 from collections import defaultdict
@@ -12,7 +13,7 @@ from typing import TypeVar
 from rdma import addresses
 from rdma.bits import numbers, of_numbers
 from rdma.objects import PodFacts
-from rdma.tables import NOBODY, Endpoint, Pod
+from rdma.tables import UNIDENTIFIED, Endpoint, Pod
 
 _Key = TypeVar("_Key", str, tuple[str, str])
 _Facts = tuple[str, frozenset[tuple[str, str]]]
@@ -22,7 +23,10 @@ _Settled = tuple[PodFacts, int, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Change:
-    """What ``settle`` found: identities that are new or gone, and the namespaces they are of."""
+    """The result of ``settle``: the identities ``born`` and ``gone``, and the namespaces of both.
+
+    ``endpoints`` is whether the endpoint of any address changed.
+    """
 
     born: int = 0
     gone: int = 0
@@ -31,7 +35,7 @@ class Change:
 
 
 class Population:
-    """All pods that hold an HCA. Not safe for threads."""
+    """All pods that hold an HCA. Not thread-safe."""
 
     def __init__(self) -> None:
         self.with_value: dict[tuple[str, str], int] = {}
@@ -39,7 +43,9 @@ class Population:
         self.in_namespace: dict[str, int] = {}
         self.endpoints: dict[str, Endpoint] = {}
         self.namespace_of: list[str] = [""]
-        """By number; empty for nobody, and for numbers that no identity has."""
+        """The namespace of each identity, indexed by the identity's number. It is empty for
+        UNIDENTIFIED and for unused numbers.
+        """
         self._pods: dict[str, PodFacts] = {}
         self._settled: dict[str, _Settled] = {}
         self._stale: dict[str, None] = {}
@@ -55,13 +61,13 @@ class Population:
 
     @property
     def kinds(self) -> int:
-        """How many identities pods have, once they are settled."""
+        """Return the number of identities after the last ``settle``."""
         return len(self._numbers)
 
     def put(self, pod: PodFacts) -> bool:
-        """Add or replace a pod; one without an HCA, or on the host's network, counts for none.
+        """Add or replace a pod; a pod without an HCA, or on the host's network, is ignored.
 
-        Return whether anything is new.
+        Return whether anything has changed.
         """
         if not pod.holds_hca or pod.host_network:
             return self.remove(pod.uid)
@@ -73,14 +79,17 @@ class Population:
         return True
 
     def remove(self, uid: str) -> bool:
-        """Forget a pod; return whether it was there."""
+        """Remove the pod with a uid; return whether it existed."""
         if self._pods.pop(uid, None) is None:
             return False
         self._stale[uid] = None
         return True
 
     def settle(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> Change:
-        """Identify anew whatever has changed, given the keys that selectors name."""
+        """Process all changes to pods; ``keys`` are the label keys in selectors.
+
+        ``namespaces`` are the known namespaces. Return the resulting changes of identities.
+        """
         change = Change()
         self._find_stale(keys, namespaces)
         touched: list[str] = []
@@ -98,7 +107,7 @@ class Population:
         return change
 
     def pods_of(self, node: str) -> tuple[Pod, ...]:
-        """Return a node's pods as they were settled."""
+        """Return the pods of a node after the last ``settle``."""
         found, claims = [], self._claims
         for uid in self._of_node.get(node, ()):
             pod, number, own = self._settled[uid]
@@ -110,12 +119,12 @@ class Population:
         return tuple(found)
 
     def count_of(self, identities: int) -> int:
-        """Return how many pods have some identities."""
+        """Return how many pods have an identity in the set ``identities``."""
         known = len(self._heads)
         return sum(self._heads[number] for number in numbers(identities) if number < known)
 
     def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that have pods, sorted."""
+        """Return the names of the nodes that have pods, sorted."""
         return tuple(sorted(self._of_node))
 
     def _find_stale(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> None:
@@ -129,9 +138,10 @@ class Population:
                 self._stale[uid] = None
 
     def _identify(self) -> list[_Settled]:
-        """Say of what identity each pod now is that has changed, before any identity is buried.
+        """Return each changed pod with its identity; unused identities are removed later.
 
-        One loop, with all names at hand: it is what a restart of the operator waits for.
+        The method is one loop with local names for speed, because a restarted operator waits for
+        it.
         """
         keys, namespaces, numbers, heads = self._keys, self._namespaces, self._numbers, self._heads
         found = []
@@ -139,12 +149,12 @@ class Population:
             pod = self._pods.get(uid)
             if pod is None:
                 continue
-            number = NOBODY  # what its namespace's labels say is not known yet
+            number = UNIDENTIFIED  # the labels of its namespace are not known yet
             namespace = pod.namespace
             if namespace in namespaces:
                 facts = (namespace, frozenset([it for it in pod.labels.items() if it[0] in keys]))
-                number = numbers.get(facts, NOBODY)
-                if number == NOBODY:
+                number = numbers.get(facts, UNIDENTIFIED)
+                if number == UNIDENTIFIED:
                     number = self._free.pop() if self._free else self._grow()
                     numbers[facts] = number
                     self._facts[number] = facts
@@ -154,14 +164,16 @@ class Population:
         return found
 
     def _grow(self) -> int:
-        """Return a number that no identity has had."""
+        """Return the number of a new identity."""
         self._heads.append(0)
         self._facts.append(self._facts[0])
         self.namespace_of.append("")
         return len(self._heads) - 1
 
     def _join(self, found: list[_Settled], touched: list[str]) -> None:
-        """Put pods where they now are."""
+        """Record newly identified pods by address and node; append their addresses to
+        ``touched``.
+        """
         settled, claims, of_node = self._settled, self._claims, self._of_node
         for one in found:
             pod, _, claimed = one
@@ -185,7 +197,7 @@ class Population:
     ) -> None:
         pod, number, claimed = before
         self._heads[number] -= 1
-        if not self._heads[number] and number != NOBODY:
+        if not self._heads[number] and number != UNIDENTIFIED:
             change.gone |= 1 << number
         for address in claimed:
             self._claims[address] = tuple(one for one in self._claims[address] if one != uid)
@@ -196,7 +208,7 @@ class Population:
             del self._of_node[pod.node]
 
     def _mark(self, change: Change) -> None:
-        """Put new identities into the indexes, all of one entry at once."""
+        """Add new identities to the indexes, with one update per index entry."""
         values: dict[tuple[str, str], list[int]] = defaultdict(list)
         namespaces: dict[str, list[int]] = defaultdict(list)
         for number in self._unmarked:
@@ -217,7 +229,7 @@ class Population:
         self._unmarked.clear()
 
     def _bury(self, change: Change) -> None:
-        """Take identities that nobody has any more out of all indexes; their numbers are free."""
+        """Remove identities without pods from all indexes and free their numbers."""
         gone, change.gone = change.gone, 0
         for number in _numbers_without_heads(gone, self._heads):
             namespace, labels = facts = self._facts[number]
@@ -234,14 +246,17 @@ class Population:
             self._free.append(number)
 
     def _settle_endpoint(self, address: str) -> bool:
-        """Say whose an address is: nobody's while two claim it. Return whether that is new."""
+        """Update an address's endpoint; return whether it changed.
+
+        If several pods claim the address, it belongs to none of them.
+        """
         before = self.endpoints.get(address)
         claims = self._claims.get(address)
         if not claims:
             self._claims.pop(address, None)
             return self.endpoints.pop(address, None) is not None
         if len(claims) > 1:
-            now = Endpoint(address, NOBODY, "")
+            now = Endpoint(address, UNIDENTIFIED, "")
         else:
             pod, number, _ = self._settled[claims[0]]
             now = Endpoint(address, number, f"{pod.namespace}/{pod.name}")
@@ -250,7 +265,10 @@ class Population:
 
 
 def _canonical(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return what can be read of addresses: at any other one no HCA is opened."""
+    """Return the valid addresses among ``texts`` in canonical form.
+
+    Invalid ones are omitted, as an HCA cannot be opened at such an address.
+    """
     found = []
     for text in texts:
         try:

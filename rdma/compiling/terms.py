@@ -1,7 +1,8 @@
-"""What selectors select: sets of identities, kept, shared by all who ask the same.
+"""Keep the terms of policies: parts of selectors, each with the set of identities that it selects.
 
-A term is one question; its set is worked out again only if an identity of its namespace came or
-went, or labels of namespaces did, or a partition's members for who asks for those.
+All policies with the same term share one set. The set is computed again only if an identity of
+the term's namespace was added or removed, or if labels of namespaces changed. The set of a term
+with a partition is also computed again if that partition's members changed.
 """
 
 from collections import Counter
@@ -15,7 +16,10 @@ from rdma.selectors import Operator, Requirement, Selector
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Identities of one namespace, or of those that match (None: all), that match; and members."""
+    """A condition on identities: their namespace, its labels, the pod's labels, and a partition.
+
+    A field that is None is not a condition. ``namespace`` is a name, ``namespaces`` a selector.
+    """
 
     namespace: str | None = None
     namespaces: Selector | None = None
@@ -24,7 +28,11 @@ class Term:
 
     @classmethod
     def of_peer(cls, peer: Peer, own_namespace: str) -> "Term":
-        """Return who a peer is; a podSelector alone means the policy's own namespace."""
+        """Return the term of a policy's peer.
+
+        A podSelector without a namespaceSelector selects pods of the policy's own namespace
+        only.
+        """
         own = peer.pod_selector is not None and peer.namespace_selector is None
         return cls(
             own_namespace if own else None,
@@ -35,19 +43,22 @@ class Term:
 
 
 class Matches:
-    """The set of a term; ``moved`` are the identities by which it differs from the set before."""
+    """The set of identities that a term selects, as ``bits``.
+
+    ``moved`` are the identities that the last update added or removed.
+    """
 
     __slots__ = ("bits", "moved", "term", "users")
 
     def __init__(self, term: Term) -> None:
         self.term = term
         self.bits = 0
-        self.moved = -1  # all of them: never worked out
+        self.moved = -1  # all identities: not computed yet
         self.users = 0
 
 
 class Index(Protocol):
-    """Which identities have what."""
+    """The sets of identities by namespace and by label."""
 
     with_value: dict[tuple[str, str], int]
     with_key: dict[str, int]
@@ -55,14 +66,16 @@ class Index(Protocol):
 
 
 class Members(Protocol):
-    """Who belongs to a partition."""
+    """Provides the members of partitions."""
 
     def members(self, peer: PartitionPeer) -> int:
-        """Return the identities that are members of it at that level."""
+        """Return the identities that are members of the partition that ``peer`` names, at its
+        level.
+        """
 
 
 class Terms:
-    """All terms that are in use, and their sets."""
+    """All terms in use, and their sets of identities."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -74,34 +87,38 @@ class Terms:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The label keys of pods that some selector names."""
+        """Return the keys of pod labels that the selectors of terms name."""
         return frozenset(self._keys)
 
     def acquire(self, term: Term) -> Matches:
-        """Return the set of a term, which is right after the next ``settle``."""
+        """Return the set of identities of a term; the set is valid after the next ``settle``."""
         new = Matches(term)
-        found = self._matches.setdefault(term, new)  # to hash a term takes longer than to make one
+        found = self._matches.setdefault(
+            term, new
+        )  # computing the term's hash twice would take longer
         if found is new:
             self._fresh.append(found)
-            for requirement in _asked(term):
+            for requirement in _requirements(term):
                 self._keys[requirement.key] += 1
         found.users += 1
         return found
 
     def release(self, matches: Iterable[Matches]) -> None:
-        """Give sets back; the last user takes them away."""
+        """Give up one use of each of these sets; a set without users is removed."""
         for found in matches:
             found.users -= 1
             if found.users:
                 continue
             del self._matches[found.term]
-            for requirement in _asked(found.term):
+            for requirement in _requirements(found.term):
                 self._keys[requirement.key] -= 1
                 if not self._keys[requirement.key]:
                     del self._keys[requirement.key]
 
     def begin(self) -> None:
-        """Forget what the last turn has moved."""
+        """Clear the record of the identities that the last update added to sets or removed from
+        them.
+        """
         for matches in self._moved:
             matches.moved = 0
         self._moved.clear()
@@ -113,9 +130,11 @@ class Terms:
         other_namespaces: bool,
         partitions: "Members | None",
     ) -> None:
-        """Work out again what may differ: without ``partitions`` terms that ask for none.
+        """Recompute the sets of identities that may have changed.
 
-        ``touched`` are namespaces of which identities came or went.
+        ``touched`` are the namespaces in which identities were added or removed. Call this twice:
+        the first call, without ``partitions``, computes the terms that name no partition; the
+        second call, with ``partitions``, computes all others.
         """
         if other_namespaces:
             self._selected.clear()
@@ -189,5 +208,5 @@ class Terms:
         return bits
 
 
-def _asked(term: Term) -> tuple[Requirement, ...]:
+def _requirements(term: Term) -> tuple[Requirement, ...]:
     return term.pods.requirements if term.pods is not None else ()

@@ -1,1 +1,1 @@
-"""Objects of Kubernetes, read strictly as far as policies of RDMA need them."""
+"""Strict readers for Kubernetes objects, limited to what RDMA policies need."""

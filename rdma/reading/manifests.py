@@ -1,7 +1,8 @@
-"""Reads pods, namespaces, networks and policies as the API writes them: the one reader of each.
+"""Read pods, namespaces, networks and policies in the form that the Kubernetes API returns.
 
-Pods and namespaces are the cluster's, so fields that are not asked for are passed over; of networks
-and policies the ``spec`` is this project's, where an unknown field is an error.
+All components use these readers. The schemas of pods and namespaces belong to Kubernetes, so
+unknown fields in them are ignored. The ``spec`` of networks and policies is this project's own,
+so an unknown field in it is an error.
 """
 
 from contextlib import suppress
@@ -12,7 +13,7 @@ from rdma.errors import PolicyError
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.reading.fields import NAME, Fields
 from rdma.reading.network_fields import (
-    EVERYBODY,
+    ALL_PODS,
     closed_partition,
     read_closed_partitions,
     read_mtu,
@@ -33,22 +34,22 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 
 def policy(document: object) -> Policy:
-    """Return the policy that an object's dict says. Raises PolicyError."""
+    """Return the RDMANetworkPolicy in an object's dict. Raises PolicyError."""
     whole = Fields(document, "")
     metadata = whole.inner("metadata") or Fields({}, "metadata")
     return policy_of(
         metadata.text("namespace", NAME) or "default",
-        metadata.required("name", NAME),
+        metadata.required_text("name", NAME),
         whole.take("spec"),
         metadata.text("creationTimestamp") or "",
     )
 
 
 def policy_of(namespace: str, name: str, spec: object, created: str = "") -> Policy:
-    """Return the policy that a spec says; directions as NetworkPolicy has them by default.
+    """Return the RDMANetworkPolicy with a spec; its default directions are those of NetworkPolicy.
 
     Raises:
-        PolicyError: it says nothing that can be enforced.
+        PolicyError: the spec cannot be enforced.
     """
     fields = Fields(spec, "spec")
     selector = read_selector(fields, "podSelector")
@@ -61,16 +62,18 @@ def policy_of(namespace: str, name: str, spec: object, created: str = "") -> Pol
     ingress = read_rules(fields, Direction.INGRESS)
     egress = read_rules(fields, Direction.EGRESS)
     enforcement = fields.choice("enforcement", ("Enforce", "Audit"), "Enforce")
-    fields.done()
+    fields.check_all_read()
     types = named or [Direction.INGRESS, *([Direction.EGRESS] if egress else [])]
     audit = enforcement == "Audit"
     return Policy(namespace, name, selector, frozenset(types), ingress, egress, audit, created)
 
 
-def closed(namespace: str, name: str, spec: object, created: str = "") -> Policy:
-    """Return what stands for a policy that cannot be read: nothing passes whom it selects.
+def closed_policy(namespace: str, name: str, spec: object, created: str = "") -> Policy:
+    """Return a substitute for an unreadable policy: the pods that the policy selects can do
+    nothing.
 
-    Whom it selects is all pods of its namespace where even that cannot be read.
+    If the policy's selector is also unreadable, the substitute selects all pods of its
+    namespace.
     """
     selector: Selector | None = None
     with suppress(PolicyError):
@@ -79,56 +82,58 @@ def closed(namespace: str, name: str, spec: object, created: str = "") -> Policy
 
 
 def network(document: object) -> Network:
-    """Return the network that an object's dict says. Raises PolicyError."""
+    """Return the RDMANetwork in an object's dict. Raises PolicyError."""
     whole = Fields(document, "")
     metadata = whole.inner("metadata") or Fields({}, "metadata")
     created = metadata.text("creationTimestamp") or ""
-    return network_of(metadata.required("name", NAME), whole.take("spec"), created)
+    return network_of(metadata.required_text("name", NAME), whole.take("spec"), created)
 
 
 def network_of(name: str, spec: object, created: str = "") -> Network:
-    """Return the network that a spec says. Raises PolicyError."""
+    """Return the RDMANetwork with a spec. Raises PolicyError."""
     fields = Fields(spec, "spec")
     mtu = read_mtu(fields)
     partitions = read_partitions(fields)
     classes = read_qos_classes(fields, name)
-    fields.done()
+    fields.check_all_read()
     return Network(name, partitions, classes, mtu, created)
 
 
 def closed_network(name: str, spec: object, created: str = "") -> Network:
-    """Return what stands for a network that cannot be read, and was in force: it opens nobody.
+    """Return a substitute for a network in force that became unreadable; it connects no pods.
 
-    Partitions that can be read, all of them, stay. Else whom they select is in no partition by
-    them; who that is stays what it was where it can be read, and else is everybody.
+    If all its partitions are readable, they stay. Otherwise none of the network's pods is in any
+    of its partitions. The network's pods are those that its selectors select, or all pods if a
+    selector is unreadable.
     """
     with suppress(PolicyError):
         return Network(name, read_partitions(Fields(spec, "spec")), created=created)
     with suppress(PolicyError):
         return Network(name, read_closed_partitions(Fields(spec, "spec")), created=created)
-    return Network(name, (closed_partition(EVERYBODY),), created=created)
+    return Network(name, (closed_partition(ALL_PODS),), created=created)
 
 
 def namespace(document: object) -> NamespaceFacts:
-    """Return what a namespace says. Raises PolicyError."""
+    """Return the facts of the namespace in an object's dict. Raises PolicyError."""
     metadata = Fields(document, "").inner("metadata") or Fields({}, "metadata")
-    return NamespaceFacts(metadata.required("name", NAME), metadata.labels("labels"))
+    return NamespaceFacts(metadata.required_text("name", NAME), metadata.labels("labels"))
 
 
 def pod(document: object) -> PodFacts:
-    """Return what a pod says. One that has ended has no address and no HCA.
+    """Return the facts of the pod in an object's dict.
 
-    One that is being deleted keeps both until then: its programs still run.
+    A pod that has ended has no address and no HCA. A pod that is being deleted keeps both until
+    it has ended, because its programs still run.
 
     Raises:
-        PolicyError: it is no pod.
+        PolicyError: the document is not a pod.
     """
     whole = Fields(document, "")
     metadata = whole.inner("metadata") or Fields({}, "metadata")
     spec = whole.inner("spec") or Fields({}, "spec")
     status = whole.inner("status") or Fields({}, "status")
     namespace_name = metadata.text("namespace", NAME) or "default"
-    name = metadata.required("name", NAME)
+    name = metadata.required_text("name", NAME)
     ended = status.text("phase") in _ENDED
     on_host = spec.take("hostNetwork") is True
     return PodFacts(
@@ -139,11 +144,11 @@ def pod(document: object) -> PodFacts:
         labels=metadata.labels("labels"),
         addresses=() if ended else _addresses(status),
         host_network=on_host,
-        holds_hca=not ended and not on_host and _asks_for_hca(spec),
+        holds_hca=not ended and not on_host and _requests_hca(spec),
     )
 
 
-def _asks_for_hca(spec: Fields) -> bool:
+def _requests_hca(spec: Fields) -> bool:
     for containers in ("containers", "initContainers"):
         for container in spec.items(containers):
             resources = container.inner("resources")

@@ -1,4 +1,4 @@
-"""Reads the rules of an RDMANetworkPolicy: peers, verbs, ports, memory and limits, strictly."""
+"""Read an RDMANetworkPolicy's rules: peers, verbs, ports, memory and limits, strictly."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ MAX_QPN: Final = 0xFF_FFFF
 
 
 def read_rules(spec: Fields, direction: Direction) -> tuple[PolicyRule, ...]:
-    """Return the rules of a direction. Raises PolicyError."""
+    """Return the rules of one direction in a policy's spec. Raises PolicyError."""
     return tuple(_rule(item, direction) for item in spec.items(direction))
 
 
@@ -31,15 +31,15 @@ def _rule(item: Fields, direction: Direction) -> PolicyRule:
         if item.has("memory"):
             item.fail(
                 "memory",
-                "a rule of egress says nothing about the peer's memory",
-                "say it in an ingress rule of the pods whose memory it is",
+                "an egress rule cannot restrict the peer's memory",
+                "restrict it in an ingress rule of the pods that own the memory",
             )
         qos_class = item.text("qosClassName", NAME) or ""
     else:
         if item.has("qosClassName"):
-            item.fail("qosClassName", "packets are marked by who sends", "put it into egress")
+            item.fail("qosClassName", "the sender marks packets", "put it into egress")
         memory = _memory(item)
-    item.done()
+    item.check_all_read()
     if memory.read_only:
         verbs &= ~CHANGES_MEMORY
         if not verbs:
@@ -59,10 +59,10 @@ def _peer(item: Fields) -> Peer:
     namespace_selector = read_selector(item, "namespaceSelector")
     block = _block(item)
     partition = _partition(item)
-    item.done()
+    item.check_all_read()
     chosen = (pod_selector, namespace_selector, partition)
     if block is not None and any(one is not None for one in chosen):
-        item.fail("ipBlock", "stands beside a selector", "make it an item of its own")
+        item.fail("ipBlock", "cannot be combined with a selector", "make it a separate item")
     if block is None and all(one is None for one in chosen):
         raise PolicyError(item.path, "names no peer", "give a selector, partition or ipBlock")
     return Peer(pod_selector, namespace_selector, block, partition)
@@ -72,12 +72,12 @@ def _block(item: Fields) -> Block | None:
     fields = item.inner("ipBlock")
     if fields is None:
         return None
-    cidr = fields.required("cidr")
+    cidr = fields.required_text("cidr")
     excepted = tuple(
         fields.checked_text(f"except[{index}]", value)
         for index, value in enumerate(fields.sequence("except"))
     )
-    fields.done()
+    fields.check_all_read()
     try:
         return addresses.block(cidr, excepted)
     except ValueError as error:
@@ -88,27 +88,29 @@ def _partition(item: Fields) -> PartitionPeer | None:
     fields = item.inner("partition")
     if fields is None:
         return None
-    name = fields.required("name", NAME)
+    name = fields.required_text("name", NAME)
     network = fields.text("network", NAME)
     level = Level(fields.choice("membership", tuple(Level), Level.ANY))
-    fields.done()
+    fields.check_all_read()
     return PartitionPeer(name, level, network)
 
 
 def _port(item: Fields) -> Port:
     services = _range(item, "serviceID", "endServiceID", 1, MAX_SERVICE)
     if services is None and item.has("space"):
-        item.fail("space", "has no serviceID to be of", "give serviceID")
+        item.fail("space", "requires serviceID", "give serviceID")
     space = item.choice("space", ("TCP", "UDP"), "TCP") if services is not None else None
     qpns = _range(item, "qpn", "endQPN", 0, MAX_QPN)
     traffic_class = item.number("trafficClass", 0, 255)
     dscp = item.number("dscp", 0, 63)
-    item.done()
+    item.check_all_read()
     if traffic_class is not None and dscp is not None:
         item.fail("dscp", "is the upper part of trafficClass, which is given", "give one")
     port = Port(services, space, qpns, traffic_class, dscp)
     if port == Port():
-        raise PolicyError(item.path, "asks nothing", "give serviceID, qpn, trafficClass or dscp")
+        raise PolicyError(
+            item.path, "has no condition", "give serviceID, qpn, trafficClass or dscp"
+        )
     return port
 
 
@@ -132,7 +134,7 @@ def _memory(item: Fields) -> Memory:
         fields.checked_text(f"regions[{index}]", value, LABEL_VALUE)
         for index, value in enumerate(fields.sequence("regions"))
     )
-    fields.done()
+    fields.check_all_read()
     if (scope == "Named") != bool(regions):
         fields.fail("regions", f"do not go with scope {scope}", "scope Named, and its regions")
     return Memory(access == "ReadOnly", scope, tuple(sorted(set(regions))))
@@ -149,7 +151,7 @@ def _limits(item: Fields) -> Limits:
         queue_pairs=fields.number("maxQPs", 0, MAX_QPN),
         region_bytes=fields.quantity("maxMRBytes"),
     )
-    fields.done()
+    fields.check_all_read()
     if limits.burst_bytes is not None and limits.bytes_per_second is None:
         fields.fail("burst", "bounds nothing without bandwidth", "give bandwidth")
     return limits

@@ -1,4 +1,4 @@
-"""Quantities as Kubernetes writes them: 5Gi, 200k, 1.5G, 1e3, or a plain number."""
+"""Parse quantities in Kubernetes' notation: 5Gi, 200k, 1.5G, 1e3, or a plain number."""
 
 import re
 from typing import Final
@@ -15,15 +15,15 @@ MAX: Final = (1 << 63) - 1
 
 
 def parse(value: object) -> int:
-    """Return the number that a quantity stands for, rounded up (resource.Quantity).
+    """Return the number that a Kubernetes quantity (resource.Quantity) stands for, rounded up.
 
     Raises:
-        ValueError: it is no quantity, less than one, or more than 63 bits hold.
+        ValueError: the value is not a quantity, is less than one, or needs more than 63 bits.
     """
     shown = str(value)[:40] if isinstance(value, (int, str)) else type(value).__name__
     found = _FORM.fullmatch(shown) if type(value) is int or isinstance(value, str) else None
     if found is None or (found[4] or "") not in _UNITS:
-        raise ValueError(f"{shown!r} is no quantity")
+        raise ValueError(f"{shown!r} is not a quantity")
     fraction = found[2] or ""
     factor = int(10 ** int(found[3])) if found[3] else _UNITS[found[4] or ""]
     number = -(-int(found[1] + fraction) * factor // int("1" + "0" * len(fraction)))

@@ -22,14 +22,14 @@ __all__ = ["engine"]
 
 @pytest.fixture(scope="session")
 def libraries() -> Path:
-    """The folder with the freshly built libcuda.so.1."""
+    """The folder with the newly built libcuda.so.1."""
     build.build_all()
     return build.LIBRARIES
 
 
 @pytest.fixture(scope="session")
 def run_dirs() -> Iterator[Path]:
-    """Where gpuds put their run directories: a short name, because sockets live there."""
+    """The parent of the gpuds' run directories: its path is short, because they contain sockets."""
     with tempfile.TemporaryDirectory(prefix="abi-", dir="/tmp") as name:
         yield Path(name)
 
@@ -46,7 +46,7 @@ def running_node(backend: str, directory: Path) -> Iterator[StandaloneNode]:
 
 
 def environment_of(node: StandaloneNode, libraries: Path) -> dict[str, str]:
-    """What a program needs to find the slices."""
+    """Return the environment in which a program finds the slices."""
     found = dict(program_environment(node.slices_dir, node.token_hex, libraries))
     for name in ("CUDA_VISIBLE_DEVICES", "TESSERA_TRACE", "TESSERA_LOG", "TESSERA_STRICT"):
         found.pop(name, None)
@@ -55,28 +55,28 @@ def environment_of(node: StandaloneNode, libraries: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def node(libraries, run_dirs) -> Iterator[StandaloneNode]:
-    """The gpud of most tests."""
+    """The gpud that most tests use."""
     with running_node("interp", run_dirs) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def environment(node, libraries) -> dict[str, str]:
-    """For programs of their own on ``node``."""
+    """The environment of separate programs that use ``node``."""
     return environment_of(node, libraries)
 
 
 @pytest.fixture(scope="module", params=["interp", "jit"])
 def either_backend(request, libraries, run_dirs) -> Iterator[dict[str, str]]:
-    """For programs of their own, on a gpud with each backend."""
+    """The environment of separate programs, with a gpud for each backend."""
     with running_node(request.param, run_dirs) as running:
         yield environment_of(running, libraries)
 
 
 @pytest.fixture(scope="session")
 def driver(environment, libraries):
-    """cuda.bindings on our library, initialised, in this process."""
-    # Loaded first: whoever asks for the soname afterwards gets this one.
+    """cuda.bindings with Tessera's library, initialised in this process."""
+    # The library is loaded first, so that later requests for its soname get it.
     ctypes.CDLL(str(libraries / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
     for name in ("TESSERA_SLICES_DIR", "TESSERA_TOKEN"):
         os.environ[name] = environment[name]
@@ -88,7 +88,7 @@ def driver(environment, libraries):
 
 @pytest.fixture
 def cuda(driver):
-    """The driver API that raises, with a fresh context."""
+    """The driver API with exceptions, and a new context."""
     raising = Raising(driver)
     context = raising.cuCtxCreate(None, 0, 0)
     yield raising
@@ -96,7 +96,7 @@ def cuda(driver):
 
 
 class Refused(Exception):
-    """An API call failed; ``code`` is the CUresult."""
+    """A failed API call; ``code`` is the CUresult."""
 
     def __init__(self, code) -> None:
         super().__init__(code.name)
@@ -104,7 +104,7 @@ class Refused(Exception):
 
 
 class Raising:
-    """cuda.bindings.driver whose functions return their results or raise ``Refused``."""
+    """cuda.bindings.driver with functions that return their results or raise ``Refused``."""
 
     def __init__(self, bindings) -> None:
         self._bindings = bindings
@@ -123,13 +123,13 @@ class Raising:
         return call
 
     def code(self, name: str, *arguments) -> int:
-        """Call and return the CUresult as a number."""
+        """Call a function and return the CUresult as a number."""
         return int(getattr(self._bindings, name)(*arguments)[0])
 
 
 @pytest.fixture(scope="session")
 def compile_c(libraries, tmp_path_factory):
-    """Compile one of the programs; returns its path."""
+    """Return a function that compiles one of the programs and returns its path."""
 
     def compile_there(name: str, *flags: str) -> Path:
         return c_programs.compile_program(tmp_path_factory.mktemp("program"), name, *flags)

@@ -19,25 +19,26 @@ RESTRICTED_SECURITY = {
 }
 
 
-# What the kubelet forgets five minutes later comes early and is looked at late; a kubelet or an
-# operator that restarts counts these minutes again, so these tests come early, too. After the very
-# last nothing is left to test.
+# Early: tests after which the kubelet needs five minutes to forget a resource, which the late tests
+# check, and tests that restart a kubelet or the operator, which restarts those minutes. The very
+# last test removes everything.
 EARLY = ("test_resources.py", "test_restarts.py", "test_operator_restarts.py")
 LATE = ("test_retirement.py", "test_uninstall.py")
 _held = ClusterLock()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests of RDMA, which run in a process of their own, beside all others.
+    """Mark the RDMA tests, which run in a separate process, concurrently with all others.
 
-    Those that need slices of GPUs are not among them, as others count and change all slices.
+    RDMA tests that need GPU slices are excluded, because other tests count and change all
+    slices.
     """
     if item.path.name.startswith("test_rdma") and not item.get_closest_marker("slices"):
         item.add_marker(pytest.mark.rdma)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files in the order in which they cost least waiting."""
+    """Sort the files so that the tests wait as little as possible."""
 
     def place(item: pytest.Item) -> int:
         name = item.path.name
@@ -54,10 +55,10 @@ def _alone(item: pytest.Item | None) -> bool:
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)  # waiting does not count as the test's time
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Run a test that needs the cluster alone while no other process runs one.
+    """Run a test marked ``alone`` while no other process runs a test on the cluster.
 
-    Such tests of one file that follow each other keep the lock: a fixture of the file may have changed
-    the whole cluster for them.
+    Consecutive such tests of one file keep the lock: a fixture of the file may have changed the
+    whole cluster for them.
     """
     if not _held.locked:
         _held.lock(alone=_alone(item))
@@ -68,7 +69,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="session")
 def whole_cluster() -> Cluster:
-    """The cluster as ``deploy/install`` leaves it, with the demo's own pods out of the way."""
+    """The cluster as ``deploy/install`` leaves it, without the demo's own pods."""
     cluster = Cluster()
     cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
     do_once("restored", lambda: restore_cluster(cluster))
@@ -83,7 +84,9 @@ def nodes(whole_cluster: Cluster) -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def retired_profile(whole_cluster: Cluster) -> str:
-    """A profile that came and went; no other test has one, so that kubelets forget it meanwhile."""
+    """A profile that was offered and removed; no other test uses it, so that kubelets can forget
+    it.
+    """
     profile = "1g.20gb"
     whole_cluster.apply(layout_of(profile, 2, "retired"))
     until(lambda: all(node.get(profile) == "2" for node in whole_cluster.offered_slices()), 60)
@@ -94,33 +97,35 @@ def retired_profile(whole_cluster: Cluster) -> str:
 
 @contextlib.contextmanager
 def passing_namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
-    """Make a namespace that is deleted afterwards, and the pods in it with it."""
+    """Create a namespace; delete it and its pods afterwards."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     whole_cluster.kubectl("create", "namespace", name)
     cluster = Cluster(name)
-    until(lambda: cluster.get("serviceaccounts")["items"], 60)  # or no pod is admitted
+    until(lambda: cluster.get("serviceaccounts")["items"], 60)  # without it no pod is admitted
     yield cluster
-    cluster.delete("pods", "--all")  # gives their slices back
+    cluster.delete("pods", "--all")  # releases their slices
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
 def namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
-    """A namespace that is deleted after the test, and the pods in it with it."""
+    """A namespace that is deleted after the test, with its pods."""
     with passing_namespace(whole_cluster) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def other_namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
-    """As ``namespace``: another tenant's."""
+    """Another tenant's namespace; otherwise like ``namespace``."""
     with passing_namespace(whole_cluster) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def sample_pod() -> Callable[..., dict[str, Any]]:
-    """Make the manifest of a pod that runs vectoradd.py with the given arguments on one slice."""
+    """A function that returns the manifest of a pod that runs vectoradd.py on one slice, with the
+    given arguments.
+    """
 
     def make(
         name: str,

@@ -48,19 +48,19 @@ def candidates(room: Room) -> list[Edit]:
 
 
 def sample(rooms: list[Room], count: int, seed: int) -> list[tuple[Room, Edit]]:
-    """Draw ``count`` mutations, as many from each room as from any other, kinds mixed."""
+    """Draw ``count`` mutations, equally many from each room, of mixed kinds."""
     chosen: list[tuple[Room, Edit]] = []
     for index, room in enumerate(rooms):
         share = count // len(rooms) + (index < count % len(rooms))
         edits = candidates(room)
         drawn = random.Random(f"{seed}/{room.name}").sample(edits, min(share, len(edits)))
         chosen += [(room, edit) for edit in drawn]
-    random.Random(seed).shuffle(chosen)  # so that an interrupted run has seen every room
+    random.Random(seed).shuffle(chosen)  # so that an interrupted run has covered every room
     return chosen
 
 
-def picked(rooms: list[Room], texts: list[str]) -> list[tuple[Room, Edit]]:
-    """Return every mutation whose description has one of ``texts``."""
+def pick_mutations(rooms: list[Room], texts: list[str]) -> list[tuple[Room, Edit]]:
+    """Return every mutation whose description contains one of ``texts``."""
     return [
         (room, edit)
         for room in rooms
@@ -70,7 +70,9 @@ def picked(rooms: list[Room], texts: list[str]) -> list[tuple[Room, Edit]]:
 
 
 def main() -> int:
-    """Try a sample; 0 when nothing survived, 1 when something did, 2 when the tests fail anyway."""
+    """Try a sample; return 0 if no mutation survived, 1 if one did, 2 if tests fail without a
+    mutation.
+    """
     options = _options()
     rooms = [room for room in ROOMS if not options.room or room.name in options.room]
     reach = Reach.read(RECORD)
@@ -81,7 +83,7 @@ def main() -> int:
     if options.narrow:
         rooms = [replace(room, stages=room.stages[:1]) for room in rooms]
     if options.only:
-        chosen = picked(rooms, options.only)
+        chosen = pick_mutations(rooms, options.only)
         print(f"{len(chosen)} mutations, {options.jobs} at a time", flush=True)
     else:
         chosen = sample(rooms, options.n, options.seed)
@@ -153,13 +155,13 @@ def _describe(edit: Edit) -> str:
     return edit.describe(_text(edit.path))
 
 
-@cache  # as it was at the beginning, when the private copies were made
+@cache  # the state at the beginning, when the private copies were made
 def _text(path: Path) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
 def _survives_neutral(tree: Tree, room: Room, chosen: list[tuple[Room, Edit]]) -> bool:
-    """Try an edit of the first file to be mutated that no test may notice."""
+    """Return whether the tests pass with a neutral edit of the first file to be mutated."""
     edit = next((edit for other, edit in chosen if other is room), None)
     if edit is None:
         return True

@@ -1,4 +1,6 @@
-"""What can be mutated in a C file: by words, comments, strings and the preprocessor left alone."""
+"""The mutations of a C file, found by its words; comments, strings and the preprocessor are
+excluded.
+"""
 
 import re
 from collections.abc import Iterator
@@ -56,13 +58,15 @@ def edits_of(path: Path, text: str) -> Iterator[Edit]:
 
 
 def _inside_function(text: str, offset: int) -> bool:
-    """Whether the line is indented: what stands at the margin is a declaration."""
+    """Return whether the line is indented; lines without indentation are declarations."""
     start = text.rfind("\n", 0, offset) + 1
     return text[start : start + 1].isspace()
 
 
 def _closing(text: str, opening: int) -> int | None:
-    """Return where the parenthesis that opens at ``opening`` closes."""
+    """Return the offset of the parenthesis that closes the one at ``opening``; None if there is
+    none.
+    """
     depth = 0
     for offset in range(opening, len(text)):
         depth += {"(": 1, ")": -1}.get(text[offset], 0)

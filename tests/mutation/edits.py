@@ -1,4 +1,4 @@
-"""One mutation: where it is, what stands there, and what takes its place."""
+"""One mutation: its position, the original text and the replacement."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,15 @@ class Edit:
 
     @property
     def is_neutral(self) -> bool:
-        """Return whether it changes nothing that the file does."""
+        """Return whether the edit leaves the file's behaviour unchanged."""
         return self.kind == _NEUTRAL
 
     def apply(self, text: str) -> str:
-        """Return the file's text with the mutation in it."""
+        """Return the file's text with the mutation."""
         return text[: self.start] + self.new + text[self.end :]
 
     def line(self, text: str) -> int:
-        """Return the number of the line that it begins in."""
+        """Return the number of the line in which the mutation begins."""
         return text.count("\n", 0, self.start) + 1
 
     def describe(self, text: str) -> str:
@@ -40,6 +40,6 @@ class Edit:
 
 
 def neutral(path: Path, text: str) -> Edit:
-    """Return an edit of a file that changes nothing it does, and that no test may notice."""
+    """Return an edit that does not change the file's behaviour; no test may fail because of it."""
     comment = "/* neutral */" if path.suffix == ".c" else "# neutral"
     return Edit(path, len(text), len(text), f"{comment}\n", _NEUTRAL)

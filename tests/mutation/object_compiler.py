@@ -1,7 +1,7 @@
-"""A mutated C file alone is compiled again; the libraries that it is part of are only linked again.
+"""Compiles only a mutated C file again, and links the libraries that contain it.
 
-Run in a private copy: ``object_compiler.py FILE OBJECTS``. OBJECTS keeps what the other files were
-compiled to, for all mutations of that copy.
+Run in a private copy: ``object_compiler.py FILE OBJECTS``. The folder OBJECTS caches the other
+files' object files for all mutations of that copy.
 """
 
 import subprocess
@@ -15,9 +15,10 @@ from vgpu_sim.native import build
 def compile_again(
     changed: Path, objects: Path, directory: Path, parts: Iterable[build.Part]
 ) -> bool:
-    """Put every library that has ``changed`` among its sources into ``directory``, if it compiles.
+    """Build every library with ``changed`` among its sources into ``directory``; return whether it
+    compiles.
 
-    What is kept in ``objects`` are the other sources, of which none may have been changed.
+    ``objects`` caches the object files of the other sources, which must be unchanged.
     """
     parts = list(parts)
     for part in parts:
@@ -27,7 +28,7 @@ def compile_again(
             return False
     for part in parts:
         if any(changed in one.sources() for one in (part, *part.needs)):
-            # Tests build what is not up to date, and this is.
+            # Tests build outdated libraries; the stamp marks this one as up to date.
             build.stamp_of(part, directory).write_text(build.digest(part, build.compiler()))
     return True
 
@@ -37,7 +38,7 @@ def _part_again(part: build.Part, changed: Path, objects: Path, directory: Path)
     folder = directory / part.subfolder
     output = folder / part.library
     fresh = objects / part.library
-    # Ends with the libraries that it needs, and where it goes.
+    # The command ends with the needed libraries and the output path.
     whole = build.command(part, build.compiler(), None, fresh, folder)
     compiled: dict[str, str] = {}
     for number, source in enumerate(part.sources()):

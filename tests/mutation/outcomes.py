@@ -1,30 +1,33 @@
-"""What became of a mutation, read out of what pytest printed."""
+"""The outcome of a mutation, derived from pytest's output."""
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 STAGE_TIMED_OUT = b"\n+++ Timeout +++ of the stage\n"
-"""Written below the output of tests that were ended from outside, in pytest-timeout's words."""
+"""Appended to the output of tests that were ended from outside, in pytest-timeout's words."""
 _LAST_LINES = 15
-# A test ran out of time, waited in vain for a process, or its C program was ended by its alarm().
+# A test ran out of time, a process did not react in time, or its C program was ended by its
+# alarm().
 _CLOCK = re.compile(r"time(?:d |-)?out|assert -14 ==", re.IGNORECASE)
 
 
 class Verdict(StrEnum):
-    """What became of a mutation."""
+    """The verdict on a mutation."""
 
     KILLED = "killed"
     TIMED_OUT = "timed out"
-    """Killed by the clock alone: it hangs, or the machine was too busy. A person must say which."""
+    """Killed by a time limit alone: it hangs, or the machine was too busy. A person must decide
+    which.
+    """
     SURVIVED = "SURVIVED"
     INVALID = "invalid"
-    """It does not compile, which says nothing about the tests."""
+    """It does not compile, so it gives no information about the tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first test that failed, whether time ran out for it, and the end of what it printed."""
+    """The first test that failed, whether it timed out, and the end of its output."""
 
     test: str
     timed_out: bool
@@ -33,7 +36,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a mutation, and after how many seconds."""
+    """The verdict on a mutation, and the seconds until it was known."""
 
     verdict: Verdict
     seconds: float
@@ -41,19 +44,19 @@ class Outcome:
 
 
 def verdict_of(failure: Failure | None) -> Verdict:
-    """Return what tests say of a mutation that compiles."""
+    """Return the verdict for a mutation that compiles."""
     if failure is None:
         return Verdict.SURVIVED
     return Verdict.TIMED_OUT if failure.timed_out else Verdict.KILLED
 
 
 def failure_in(output: str) -> Failure:
-    """Read out of pytest's output which test failed first, and of what."""
+    """Find the first failed test and its error in pytest's output."""
     last_words = "\n".join(output.splitlines()[-_LAST_LINES:])
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", output, re.MULTILINE)
     if found is not None:
         return Failure(found[1], _CLOCK.search(found[2] or "") is not None, last_words)
-    # The process ended, by pytest-timeout or by a crash: what is left is where it was.
+    # pytest-timeout or a crash ended the process: the output ends in the test that was running.
     running = re.findall(r'File "[^"]*?(tests/[^"]+)", line \d+,? in (test_\w+)', output)
     test = "::".join(running[-1]) if running else "pytest itself"
     return Failure(test, "+ Timeout +" in output, last_words)

@@ -1,8 +1,8 @@
-"""What can be mutated in a Python file.
+"""The mutations of a Python file.
 
-Left alone, because no test owes them anything: docstrings, annotations, the words of messages,
-logging calls, ``__all__`` and type-checking imports. Figures are mutated wherever they stand: one
-that nothing notices is untested.
+Docstrings, annotations, the words of messages, logging calls, ``__all__`` and type-checking
+imports are not mutated, since no test needs to check them. Numbers are mutated everywhere: a
+number whose change no test detects is untested.
 """
 
 import ast
@@ -48,12 +48,12 @@ class _File:
         self._lines = lines
 
     def offset(self, line: int, column: int) -> int:
-        """Turn a position of the tree (columns in UTF-8 bytes) into an offset."""
+        """Convert a position of the tree (columns in UTF-8 bytes) to an offset."""
         characters = len(self._lines[line - 1].encode()[:column].decode())
         return self._starts[line - 1] + characters
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Return where a node stands."""
+        """Return the offsets of a node's beginning and end."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return (
@@ -97,7 +97,7 @@ def _walk(file: _File, node: ast.AST) -> Iterator[Edit]:
 
 
 def _says_something(node: ast.AST) -> bool:
-    """Whether it is a docstring, a log line, a message or ``__all__``."""
+    """Return whether it is a docstring, a log line, a message or ``__all__``."""
     if isinstance(node, ast.JoinedStr):
         return True
     if isinstance(node, ast.Assign):
@@ -146,7 +146,9 @@ def _edits_at(file: _File, node: ast.expr | ast.stmt) -> Iterator[Edit]:
 
 
 def _is_turned_otherwise(test: ast.expr) -> bool:
-    """Whether another mutation negates the same condition: of ``not``, or of its only comparison."""
+    """Return whether another mutation negates the same condition: by removing ``not``, or by
+    reversing its only comparison.
+    """
     match test:
         case ast.UnaryOp(op=ast.Not()):
             return True
@@ -159,7 +161,7 @@ def _is_turned_otherwise(test: ast.expr) -> bool:
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Whether it joins text or types rather than numbers."""
+    """Return whether it joins text or types rather than numbers."""
     return any(
         isinstance(side, ast.JoinedStr)
         or (isinstance(side, ast.Constant) and not isinstance(side.value, int))

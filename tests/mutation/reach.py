@@ -1,7 +1,7 @@
-"""Which test files reach which line of C, so that a mutation there runs these alone.
+"""The test files that reach each line of C, so that a mutation runs only these.
 
-A source that has changed since it was recorded counts as not recorded, and a test file that is new
-as one that reaches it.
+A source that has changed since the recording counts as not recorded; a new test file is assumed
+to reach it.
 """
 
 import hashlib
@@ -14,14 +14,16 @@ from pathlib import Path
 
 @dataclass
 class Reach:
-    """Of each source its text's hash, and of each line where code begins the tests that run it."""
+    """The hash of each source's text, and for each line where code begins the tests that execute
+    it.
+    """
 
     sources: dict[str, str] = field(default_factory=dict)
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def reaching(self, path: Path, text: str, line: int) -> set[str] | None:
-        """Return the recorded tests that reach a line of a source; None where that is not known."""
+        """Return the recorded tests that reach a line of a source; None if it was not recorded."""
         name = str(path)
         if self.sources.get(name) != _hash(text):
             return None
@@ -34,7 +36,7 @@ class Reach:
         return test in self.seconds
 
     def add(self, test: str, seconds: float, reached: Mapping[str, Iterable[int]]) -> None:
-        """Record what a test file reaches, in place of what it reached before."""
+        """Record the lines that a test file reaches, replacing its earlier record."""
         self.seconds[test] = round(seconds, 1)
         for lines in self.lines.values():
             for tests in lines.values():
@@ -44,7 +46,7 @@ class Reach:
                 self.lines[name][number].add(test)
 
     def begin(self, texts: Mapping[str, str], beginnings: Mapping[str, Iterable[int]]) -> None:
-        """Take in the sources as they are; what was recorded of a changed one is forgotten."""
+        """Register the current sources; records of changed ones are deleted."""
         for name, text in texts.items():
             if self.sources.get(name) != _hash(text):
                 self.sources[name] = _hash(text)
@@ -53,7 +55,7 @@ class Reach:
                 self.lines[name].setdefault(number, set())
 
     def write(self, path: Path) -> None:
-        """Keep it in a file."""
+        """Write the records to a file."""
         lines = {
             name: {number: sorted(tests) for number, tests in found.items()}
             for name, found in self.lines.items()
@@ -64,7 +66,7 @@ class Reach:
 
     @classmethod
     def read(cls, path: Path) -> "Reach":
-        """Return what a file keeps; nothing if there is none."""
+        """Read the records from a file; empty if there is none."""
         if not path.exists():
             return cls()
         whole = json.loads(path.read_text(encoding="utf-8"))

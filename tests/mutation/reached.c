@@ -1,4 +1,4 @@
-/* Notes which code of a library runs, in a file that outlives the process however it ends. */
+/* Records which code of a library runs, in a file that survives the process however it ends. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@ void __sanitizer_cov_trace_pc(void);
 
 static uint8_t *reached;
 
-/* Before the process shuts itself in: as the library is loaded. */
+/* Runs when the library is loaded, before the process enters its sandbox. */
 __attribute__((constructor(101))) UNTRACED static void begin(void) {
   Dl_info found;
   if (!dladdr(&__ehdr_start, &found)) return;
@@ -36,7 +36,7 @@ __attribute__((constructor(101))) UNTRACED static void begin(void) {
   if (at != MAP_FAILED) reached = at;
 }
 
-/* The compiler calls it at the beginning of every straight run of code. */
+/* The compiler inserts a call of it at the beginning of every basic block. */
 UNTRACED void __sanitizer_cov_trace_pc(void) {
   uintptr_t offset = (uintptr_t)__builtin_return_address(0) - (uintptr_t)&__ehdr_start;
   if (reached != NULL && offset < MOST_CODE) reached[offset] = 1;

@@ -1,7 +1,7 @@
-"""``make mutate ARGS=--record``: run each test file alone, and note which lines of C it reaches.
+"""``make mutate ARGS=--record``: runs each test file alone, and records the lines of C it reaches.
 
-A private copy's libraries are compiled so that they note what runs (``reached.c``). What is noted
-is kept in ``out/reach.json``, with the time that each file took.
+The libraries of a private copy are compiled so that they record the code that runs
+(``reached.c``). The records are stored in ``out/reach.json``, with the duration of each file.
 """
 
 import json
@@ -19,7 +19,7 @@ NOTED = (
     *("-Og", "-fno-inline", "-fsanitize-coverage=trace-pc", "-Wno-error"),
     *("-fno-reorder-blocks", "-fno-crossjumping"),
 )
-# One in each library: the provider has the verbs' own.
+# One per library: the provider contains the sources of libibverbs.
 _NOTING = (
     *("vgpu_sim/clients/libcuda", "vgpu_sim/clients/libnvml", "vgpu_sim/clients/nvidia_smi"),
     *("hca/clients/libibverbs", "hca/clients/librdmacm"),
@@ -31,7 +31,9 @@ _PLACE = re.compile(r"^(?:\./)+(\S+\.c):(\d+)")
 
 
 def record(root: Path, scratch: Path, rooms: Sequence[Room], reach: Reach, output: Path) -> None:
-    """Run every test file of the rooms that have C files, and keep what each reaches."""
+    """Run every test file of the rooms that have C files, and record the lines that each
+    reaches.
+    """
     tree, notes = Tree(root, scratch / "recorded"), scratch / "notes"
     prepare(tree.directory, notes)
     assert tree.builds(), "it does not compile so that it notes what runs"
@@ -57,7 +59,7 @@ def record(root: Path, scratch: Path, rooms: Sequence[Room], reach: Reach, outpu
 
 
 def prepare(tree: Path, notes: Path) -> None:
-    """Change a private copy of the tree so that what it builds notes in ``notes`` what runs."""
+    """Change a private copy of the tree so that its libraries record executed code in ``notes``."""
     notes.mkdir()
     for folder in _NOTING:
         noting = (Path(__file__).parent / "reached.c").read_text(encoding="utf-8")
@@ -67,13 +69,13 @@ def prepare(tree: Path, notes: Path) -> None:
     flags = ", ".join(map(json.dumps, NOTED))
     text = build.read_text(encoding="utf-8")
     assert text.count('"-O2",\n') == 1
-    # The last flag of a kind counts, so -Wno-error goes behind -Werror.
+    # The last flag of a kind counts, so -Wno-error follows -Werror.
     text = text.replace('"-O2",\n', "").replace('"-Werror",\n', f'"-Werror", {flags},\n')
     build.write_text(text, encoding="utf-8")
 
 
 class Libraries:
-    """Where code begins in the libraries that note what runs."""
+    """The positions of basic blocks in the libraries that record executed code."""
 
     def __init__(self, directory: Path) -> None:
         self._places: dict[str, dict[int, tuple[str, int]]] = {}
@@ -82,7 +84,7 @@ class Libraries:
                 self._places[path.name] = _places(path)
 
     def beginnings(self) -> dict[str, set[int]]:
-        """Return the lines of every source where a run of code begins."""
+        """Return the lines of every source where a basic block begins."""
         found: dict[str, set[int]] = {}
         for places in self._places.values():
             for name, line in places.values():
@@ -90,7 +92,7 @@ class Libraries:
         return found
 
     def take(self, notes: Path) -> dict[str, set[int]]:
-        """Return the lines that were noted, and begin afresh."""
+        """Return the recorded lines, and reset the record."""
         found: dict[str, set[int]] = {}
         for path in notes.iterdir():
             noted = path.read_bytes()
@@ -102,7 +104,9 @@ class Libraries:
 
 
 def _places(library: Path) -> dict[int, tuple[str, int]]:
-    """Return the address behind each note in a library, and the line whose code it begins."""
+    """Map the return address of each recording call in a library to the line whose code it
+    begins.
+    """
     listing = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", library], capture_output=True, text=True, check=True
     ).stdout
@@ -114,9 +118,9 @@ def _places(library: Path) -> dict[int, tuple[str, int]]:
             behind.append(int(found[1], 16))
         if found:
             called = _CALL.match(row) is not None
-    asked = "\n".join(f"{address:#x}" for address in behind)
+    addresses = "\n".join(f"{address:#x}" for address in behind)
     answer = subprocess.run(
-        ["addr2line", "-e", library], input=asked, capture_output=True, text=True, check=True
+        ["addr2line", "-e", library], input=addresses, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     places = {}
     for address, row in zip(behind, answer, strict=True):

@@ -1,7 +1,8 @@
-"""The rooms of the house: whose files are mutated, and which tests should notice, narrowest first.
+"""The packages of the project: the files to mutate in each, and the tests that should fail, the
+most specific first.
 
 Paths are patterns below the root. A mutation is killed by the first test that fails; the wider
-stages run only while it lives.
+stages run only while it survives.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ _CLIENTS = "vgpu_sim/clients"
 _RUNTIME = "vgpu_sim/worker/runtime"
 _ENGINE = "hca/engine"
 _RDMA_CLIENTS = "hca/clients"
-# Tests that compile a few files of their own, and which: elsewhere they would notice nothing.
+# Tests that compile a few files themselves, and those files: they cannot detect other mutations.
 _COMPILE = {
     "clients/test_native_slab.py": (f"{_CLIENTS}/libcuda/memory/slab.c",),
     "clients/test_native_table.py": (f"{_CLIENTS}/libcuda/modules/table.c",),
@@ -29,7 +30,7 @@ _COMPILE_HCA = {
     "engine/test_hca_part_pace.py": (f"{_ENGINE}/wire/pace.c", f"{_ENGINE}/base/rates.c"),
     "engine/test_hca_part_rate.py": (f"{_ENGINE}/wire/rate.c", f"{_ENGINE}/base/rates.c"),
     "engine/test_hca_part_send.py": tuple(
-        f"{_ENGINE}/{name}.c" for name in ("wire/send", "wire/ways", "packets/icrc")
+        f"{_ENGINE}/{name}.c" for name in ("wire/send", "wire/routes", "packets/icrc")
     ),
 }
 _COMPILE_VERBS = {
@@ -40,7 +41,7 @@ _COMPILE_VERBS = {
         f"{_RDMA_CLIENTS}/librdmacm/{name}.c" for name in ("addresses", "connect", "sockets")
     ),
 }
-# Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
+# Tests of the HCA's engine without those that take minutes: fuzzing, and builds with sanitizers.
 _HCA_TESTS = tuple(
     f"{_HCA}/*/test_hca_{name}.py"
     for name in (
@@ -55,7 +56,7 @@ _HCA_TESTS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Files by pattern, stages of tests by pattern, and tests that see some files alone."""
+    """Files by pattern, stages of tests by pattern, and tests that depend only on some files."""
 
     name: str
     files: tuple[str, ...]
@@ -133,7 +134,7 @@ ROOMS = (
         (
             (
                 f"{_UNIT}/**/test_gpud_*.py",
-                # What sees vgpu_sim/system, which sandboxes are made of, and the zygote.
+                # Tests that depend on vgpu_sim/system, the base of sandboxes, and on the zygote.
                 f"{_UNIT}/**/test_system_*.py",
                 f"{_UNIT}/system/test_options.py",
                 f"{_UNIT}/**/test_worker_zygote.py",
@@ -301,6 +302,6 @@ LAST = frozenset(
         "test_ptx_fuzz.py",
     }
 )
-"""Tests that take the most time of their stage: most mutations are killed by others before them."""
+"""The slowest tests, which run last in their stage: other tests kill most mutations before."""
 NOT_MUTATED = ("_pb2", "/generated/", "/codegen/")
 """Generated files and their generators."""

@@ -18,7 +18,7 @@ from rooms import LAST, Room
 
 TEST_LIMIT_S = 120
 STAGE_LIMIT_S = 900
-"""Longer than any stage takes on a busy machine; a mutation that hangs is killed by it."""
+"""Longer than any stage takes on a busy machine; kills a mutation that hangs."""
 _LIBRARIES = "vgpu_sim/native/lib"
 _IMPORTED = ("", "operator", "tests/mutation")
 _COPIED = (
@@ -57,7 +57,7 @@ class Tree:
             shutil.copy2(root / name, directory / name)
 
     def attempt(self, edit: Edit, room: Room) -> Outcome:
-        """Run the tests against a mutation; the copy's sources are as they were afterwards."""
+        """Run the tests against a mutation; afterwards restore the copy's sources."""
         if not self._built.exists():
             assert self.builds(), self._output.read_text(errors="replace")
             shutil.copytree(self.directory / _LIBRARIES, self._built, symlinks=True)
@@ -79,10 +79,11 @@ class Tree:
         return Outcome(verdict, time.monotonic() - started, failure)
 
     def first_failure(self, room: Room, edit: Edit, text: str) -> Failure | None:
-        """Run all of a room's stages, of each the tests of the mutated file first.
+        """Run all stages of a room, in each the tests of the mutated file first; return the first
+        failure.
 
-        Tests that cannot see that file are left out, but for an edit that nobody may notice. Where
-        it is known which tests reach the line, these alone run, the fastest first.
+        Tests that cannot reach that file are left out, unless the edit must have no effect. If
+        the tests that reach the line are recorded, only these run, the fastest first.
         """
         tried: set[str] = set()
         reaching = self._reach.reaching(edit.path, text, edit.line(text))
@@ -107,7 +108,7 @@ class Tree:
                 tried.add(test)
                 is_own = _tests_file(self.directory / test, edit.path)
                 (own if is_own else others).append(test)
-            # Collecting the others takes longer than most tests, so they are left for later.
+            # Collecting the others takes longer than most tests, so they run in a second step.
             for tests in (own, others):
                 if tests and not self.passes(tests):
                     return failure_in(self._output.read_text(errors="replace"))
@@ -126,14 +127,14 @@ class Tree:
         return self._run([sys.executable, str(compiler), str(source), str(self._objects)])
 
     def _put_back(self) -> None:
-        """Put the libraries of the unchanged tree in the place of a mutation's."""
+        """Restore the libraries of the unchanged tree."""
         shutil.rmtree(self.directory / _LIBRARIES)
         shutil.copytree(self._built, self.directory / _LIBRARIES, symlinks=True)
 
     def passes(self, tests: Sequence[str], options: Sequence[str] = ("-x",)) -> bool:
         """Return whether tests pass."""
         plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "unshrunk"]
-        # A signal, pytest-timeout's other method, does not end a loop in C.
+        # A loop in C does not end on a signal, which is pytest-timeout's other method.
         limits = [f"--timeout={TEST_LIMIT_S}", "--timeout-method=thread"]
         return self._run(
             [sys.executable, "-m", "pytest", "-q", *options, *plugins, *limits, *tests]
@@ -151,7 +152,9 @@ class Tree:
         return sorted(found, key=lambda test: Path(test).name in LAST)
 
     def _run(self, command: Sequence[str]) -> bool:
-        """Run in a process group of its own, so that nothing of it outlives it."""
+        """Run a command in its own process group, and kill the group afterwards; return whether it
+        succeeded.
+        """
         path = os.pathsep.join(str(self.directory / part) for part in _IMPORTED)
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         with self._output.open("wb") as output:
@@ -177,13 +180,15 @@ class Tree:
 
 
 def _sees(room: Room, test: str, mutated: Path) -> bool:
-    """Whether a mutation can change what a test does, as far as the room knows."""
+    """Return whether a mutation can affect a test, according to the room."""
     seen = room.sees.get(test)
     return seen is None or any(mutated.is_relative_to(path) for path in seen)
 
 
 def _tests_file(test: Path, mutated: Path) -> bool:
-    """Whether a test names a module: in its own name, as test_mig_plan.py does, or in an import."""
+    """Return whether a test names a module: in its own name, as test_mig_plan.py does, or in an
+    import.
+    """
     words = {word.rstrip("s") for word in test.stem.split("_")}
     if any(word.rstrip("s") in words for word in mutated.stem.split("_") if len(word) > 2):
         return True
@@ -193,7 +198,7 @@ def _tests_file(test: Path, mutated: Path) -> bool:
 
 
 def _is_python_or_c(edit: Edit, text: str) -> bool:
-    """Whether a mutated Python file is still Python; what C is the compiler says."""
+    """Return whether a mutated Python file is valid Python; C files are checked by the compiler."""
     if edit.path.suffix == ".c":
         return True
     try:

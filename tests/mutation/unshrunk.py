@@ -1,7 +1,8 @@
-"""A pytest plugin: Hypothesis as a mutation needs it, by default.
+"""A pytest plugin: Hypothesis's default settings for mutation trials.
 
-A counterexample ends a trial; making it smaller takes minutes and changes nothing. The same
-examples are tried each time, so that a trial can be repeated, and a busy machine is no failure.
+A counterexample ends a trial; shrinking it takes minutes and does not change the verdict. The
+examples are the same each time, so that a trial can be repeated, and slowness on a busy machine
+is not a failure.
 """
 
 from hypothesis import HealthCheck, Phase, settings

@@ -1,1 +1,1 @@
-"""What the tests share: a package whose layers are in ``tests/.importlinter``."""
+"""Code that tests share: a package whose layers are defined in ``tests/.importlinter``."""

@@ -211,7 +211,7 @@ def _kernel_with(part: str) -> kernels.Kernel:
 
 
 def _dies_of(kernel: kernels.Kernel, progress: trial.Progress, **_: object) -> Report:
-    progress("running Plan(width=4, strips=2, versioned=True, tier=1)")
+    progress("running Plan(width=4, vectors=2, versioned=True, tier=1)")
     if "div" in kernel.code:
         os.write(2, b"Assertion `it' failed.\n")
         os.abort()
@@ -294,7 +294,7 @@ def test_kernels_that_meet_have_one_meaning_and_the_interpreter_gives_it() -> No
         assert not report.unordered
 
 
-def test_a_barrier_that_lets_everybody_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_barrier_without_effect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync.Barriers, "arrive", lambda _, path, *rest, **kind: [path])
     monkeypatch.setattr(cta, "sorted", lambda groups: sorted(groups, reverse=True), raising=False)
     reports = [trial.examine(meetings.generate(seed), plans=()) for seed in range(30)]

@@ -53,7 +53,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         ("import os; os.abort()", "killed"),
     ],
 )
-def test_a_kill_by_the_clock_is_told_from_a_kill(
+def test_a_kill_by_the_clock_is_distinguished_from_a_kill(
     tool: dict[str, ModuleType], tmp_path: Path, body: str, verdict: str
 ) -> None:
     (tmp_path / "tests").mkdir()
@@ -143,8 +143,8 @@ def test_a_number_of_c_is_mutated_with_its_suffix(tool: dict[str, ModuleType], n
 _TOY = """\
 #include <stdlib.h>
 int answer(int);
-int answer(int asked) {
-  if (asked < 3) {
+int answer(int value) {
+  if (value < 3) {
     abort();
   }
   int found = other();
@@ -208,8 +208,8 @@ def test_what_runs_is_noted_even_where_the_process_is_killed(
     libraries = recording.Libraries(tmp_path / "lib")
     answer = "engine/answer.c"
     assert {5, 6, 8} <= libraries.beginnings()[answer]
-    for asked, ran in ((7, {5, 8}), (1, {5, 6})):
-        program = f"import ctypes; ctypes.CDLL({str(library)!r}).answer({asked})"
+    for value, ran in ((7, {5, 8}), (1, {5, 6})):
+        program = f"import ctypes; ctypes.CDLL({str(library)!r}).answer({value})"
         subprocess.run([sys.executable, "-c", program], check=False)
         found = libraries.take(tmp_path / "notes")
         assert found[answer] & {5, 6, 8} == ran

@@ -173,7 +173,7 @@ def test_what_it_does_not_know_it_does_not_guess(line: str) -> None:
         _run(line, share_bytes=16)
 
 
-def test_it_shares_nothing_with_what_it_judges() -> None:
+def test_it_shares_no_code_with_the_product() -> None:
     program = "import sys, support.oracles.scalar_ptx.machine; print([m for m in sys.modules if m in sys.argv])"
     said = subprocess.run(
         [sys.executable, "-c", program, "vgpu_sim", "numpy", "support.oracles.scalar_ptx"],

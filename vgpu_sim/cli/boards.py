@@ -1,4 +1,4 @@
-"""The ``--board`` option of several verbs: checked and completed in one place."""
+"""The ``--board`` option of several verbs: validation and shell completion."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _to_board(ctx: click.Context, param: click.Parameter, value: str | None) -> Board | None:
-    if value is None:  # while completing, and where it is not required
+    if value is None:  # None during completion, and where the option is optional.
         return None
     try:
         return geometry.board(value)
@@ -33,7 +33,7 @@ def _complete(
 
 
 def _option(required: bool) -> Callable[[_F], _F]:
-    # Eager, so that the board is known when other options are completed.
+    # Eager: other options' completions need the board.
     return click.option(
         "--board",
         required=required,
@@ -41,7 +41,7 @@ def _option(required: bool) -> Callable[[_F], _F]:
         callback=_to_board,
         shell_complete=_complete,
         metavar="BOARD",
-        help="Such as h100-80gb; an unknown one lists all.",
+        help="Board, such as h100-80gb; an unknown name lists all boards.",
     )
 
 
@@ -49,7 +49,7 @@ option = _option(required=True)
 optional = _option(required=False)
 
 
-def chosen(ctx: click.Context) -> list[Board]:
-    """Return the board that is given, or all while none is."""
+def select_boards(ctx: click.Context) -> list[Board]:
+    """Return the board named by ``--board``, or all boards where the option is absent."""
     board = ctx.params.get("board")
     return [board] if isinstance(board, Board) else list(geometry.BOARDS.values())

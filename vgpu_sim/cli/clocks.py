@@ -1,9 +1,9 @@
-"""The ``--clock`` option, and what a modelled clock asks of a board and a slice of it."""
+"""The ``--clock`` option, and which boards and slices support the modelled clock."""
 
 import click
 
 from mig.geometry import Board, DeviceProfile
-from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED, WALL
+from vgpu_sim.hal.observe.modelled_report import CLOCKS, MODELLED, WALL
 from vgpu_sim.perf.errors import PerfError
 
 clock_option = click.option(
@@ -11,13 +11,15 @@ clock_option = click.option(
     type=click.Choice(CLOCKS),
     default=WALL,
     show_default=True,
-    help="What events measure: this machine's time, or the board's as modelled, which samples each"
-    " kernel and so starts more slowly.",
+    help="What CUDA events measure: this machine's time, or the board's time as modelled. The model"
+    " samples each kernel, which makes launches start more slowly.",
 )
 
 
 def check_modelled(board: Board, device: DeviceProfile, clock: str) -> None:
-    """Refuse what cannot be modelled before anything is started. Raises click.BadParameter."""
+    """Check before a daemon starts that ``clock`` can be modelled on this board and slice. Raises
+    click.BadParameter.
+    """
     if clock != MODELLED:
         return
     from vgpu_sim.perf.kernels import chip_of

@@ -1,4 +1,6 @@
-"""``tessera fault``: make GPUs fail, on a node or in a run of one's own, and see what lasts."""
+"""``tessera fault``: make GPUs fail, on a node or in a run of this user, and show lasting
+faults.
+"""
 
 import os
 import sys
@@ -18,40 +20,49 @@ from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.management.documents import DocumentError
 
 EXIT_REFUSED = 1
-EXIT_NO_DRIVER = 9  # as nvidia-smi
+EXIT_NO_DRIVER = 9  # as nvidia-smi does
 
 _RUN_DIR = click.option(
     "--run-dir",
     type=click.Path(path_type=Path),
-    help="Where gpud's socket is; default: this run's, the node's, or your only run in progress.",
+    help="Directory of gpud's socket; default: this run's, the node's, or your only run's.",
 )
 
 
 @click.group()
 def command() -> None:
-    """Make simulated GPUs fail, for tests of what runs on them.
+    """Make simulated GPUs fail, to test programs and pods that use them.
 
-    On a node for root only; of `tessera run`, for the user whose run it is. What happens is told
-    in docs/faults.md. Exit status 1: gpud refuses; 9: there is no gpud to ask.
+    On a node this needs root; in `tessera run`, the user who started the run. docs/faults.md
+    describes each fault's effects. Exit status: 1 gpud refuses; 9 no gpud was found.
     """
 
 
 @command.command()
 @click.option("--gpu", "index", type=click.IntRange(0, 7), default=0, show_default=True)
-@click.option("--slice", "instance", default="", metavar="UUID", help="Default: the whole GPU.")
-@click.option("--xid", type=click.IntRange(1), help="An Xid, such as 48.")
-@click.option("--ecc-corrected", type=click.IntRange(1), metavar="N", help="Memory errors.")
-@click.option("--ecc-uncorrected", type=click.IntRange(1), metavar="N", help="Memory errors.")
-@click.option("--thermal", is_flag=True, help="The GPU gets too hot and slows down.")
-@click.option("--hang", is_flag=True, help="Kernels make no progress any more.")
-@click.option("--off-bus", is_flag=True, help="The GPU falls off the bus.")
-@click.option("--count", type=click.IntRange(1, 1000), help="How often the Xid happens [1].")
+@click.option(
+    "--slice", "instance", default="", metavar="UUID", help="Slice to fail; default: the whole GPU."
+)
+@click.option("--xid", type=click.IntRange(1), help="Report an Xid error, such as 48.")
+@click.option(
+    "--ecc-corrected", type=click.IntRange(1), metavar="N", help="Count N corrected memory errors."
+)
+@click.option(
+    "--ecc-uncorrected",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Count N uncorrected memory errors.",
+)
+@click.option("--thermal", is_flag=True, help="Overheat the GPU, which slows it down.")
+@click.option("--hang", is_flag=True, help="Stop the progress of kernels.")
+@click.option("--off-bus", is_flag=True, help="Make the GPU fall off the bus.")
+@click.option("--count", type=click.IntRange(1, 1000), help="How often the Xid occurs [1].")
 @click.option(
     "--for",
     "seconds",
     type=click.FloatRange(min=0, min_open=True, max=MAX_DURATION_MS / 1000),
     metavar="SECONDS",
-    help="How long --thermal, --hang or --off-bus lasts; default: until `clear`.",
+    help="Duration of --thermal, --hang or --off-bus; default: until `tessera fault clear`.",
 )
 @_RUN_DIR
 def inject(
@@ -67,8 +78,8 @@ def inject(
     seconds: float | None,
     run_dir: Path | None,
 ) -> None:
-    """Inject one fault; prints its id."""
-    asked = {
+    """Inject one fault and print its id."""
+    requested = {
         "xid": xid is not None,
         "ecc_corrected": ecc_corrected is not None,
         "ecc_uncorrected": ecc_uncorrected is not None,
@@ -76,7 +87,7 @@ def inject(
         "hang": hang,
         "off_bus": off_bus,
     }
-    kinds = [kind for kind, is_asked in asked.items() if is_asked]
+    kinds = [kind for kind, is_requested in requested.items() if is_requested]
     if len(kinds) != 1:
         raise click.UsageError(
             "give exactly one of --xid, --ecc-corrected, --ecc-uncorrected, --thermal, --hang,"
@@ -107,18 +118,18 @@ def inject(
 @command.command("list")
 @_RUN_DIR
 def show(run_dir: Path | None) -> None:
-    """Show the health of all GPUs and slices, what lasts, memory errors, and the last Xids."""
+    """Show the health of all GPUs and slices, lasting faults, memory errors, and the last Xids."""
     with closing(_connect(run_dir)) as client:
         for gpu in _inventory(client).gpus:
             click.echo("\n".join(lines(gpu)))
 
 
 @command.command()
-@click.option("--gpu", "index", type=click.IntRange(0, 7), help="Default: all.")
+@click.option("--gpu", "index", type=click.IntRange(0, 7), help="Fault to end; default: all.")
 @click.argument("fault_id", default="")
 @_RUN_DIR
 def clear(index: int | None, fault_id: str, run_dir: Path | None) -> None:
-    """End what lasts: all of it, or one fault by its id. Prints what was ended."""
+    """End all lasting faults, or the one with the given id, and print what was ended."""
     with closing(_connect(run_dir)) as client:
         uuid = ""
         if index is not None:
@@ -134,7 +145,7 @@ def clear(index: int | None, fault_id: str, run_dir: Path | None) -> None:
 
 
 def lines(gpu: admin.Gpu) -> list[str]:
-    """Return what is known of a GPU's faults, for people."""
+    """Return the lines that describe a GPU's faults."""
     ecc = gpu.ecc
     found = [
         f"GPU {gpu.index}: {gpu.product} (UUID: {gpu.uuid}): {gpu.health}",
@@ -173,7 +184,7 @@ def _connect(run_dir: Path | None) -> AdminClient:
     runs = _runs() if run_dir is None else []
     if len(runs) > 1:
         found = ", ".join(map(str, runs))
-        _fail(EXIT_NO_DRIVER, f"several runs are in progress ({found}): say --run-dir")
+        _fail(EXIT_NO_DRIVER, f"several runs are in progress ({found}): choose one with --run-dir")
     last = runs[0] if runs else candidates[-1]
     try:
         return AdminClient(last)
@@ -182,7 +193,9 @@ def _connect(run_dir: Path | None) -> AdminClient:
 
 
 def _runs() -> list[Path]:
-    """Return the directories of this user's runs in progress; a folder of others is no run."""
+    """Return the directories of this user's runs in progress; other users' directories are
+    ignored.
+    """
     found: set[Path] = set()
     for parent in config.private_dir_parents():
         found |= {path.parent for path in parent.glob(f"{PREFIX}*/gpud.sock")}

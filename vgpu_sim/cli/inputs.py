@@ -1,15 +1,15 @@
-"""Reads the file that a verb is given: bounded, whatever it is, and one line where it cannot."""
+"""Reads a verb's input file. The size is limited, and an unreadable file gives a one-line error."""
 
 import click
 
 from vgpu_sim.hal.messages import MAX_IMAGE_BYTES
 
-# click would hold an existing file that cannot be read for wrong usage, with usage's exit status.
+# click would report an unreadable file as wrong usage, with the exit status of wrong usage.
 FILE = click.Path(readable=False)
 
 
 class UnreadableFile(click.ClickException):
-    """A file that cannot be read; the message is the whole line."""
+    """A file cannot be read; the message is the complete error line."""
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(f"{file}: {reason}")
@@ -19,7 +19,7 @@ def read(file: str) -> bytes:
     """Return the bytes of ``file``; - is standard input.
 
     Raises:
-        UnreadableFile: it cannot be read, or is larger than any image that a device loads.
+        UnreadableFile: the file cannot be read, or is larger than any image that a device loads.
     """
     try:
         with click.open_file(file, "rb") as stream:
@@ -36,12 +36,12 @@ def read_text(file: str) -> str:
     """Return the text of ``file``, which is UTF-8; - is standard input.
 
     Raises:
-        UnreadableFile: as ``read``, and for bytes that are not UTF-8.
+        UnreadableFile: as ``read``, and if the bytes are not UTF-8.
     """
     content = read(file)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        reason = f"not a text: line {line} has the byte {content[error.start]:#04x}"
+        reason = f"not text: line {line} has the byte {content[error.start]:#04x}"
         raise UnreadableFile(file, f"{reason}, which is not UTF-8") from error

@@ -1,4 +1,4 @@
-"""``tessera libdir``: where the client library is, for compilers that link with it."""
+"""``tessera libdir`` prints where the client library is, for compilers that link with it."""
 
 import click
 
@@ -7,9 +7,9 @@ from vgpu_sim import config
 
 @click.command()
 def command() -> None:
-    """Print the directory of libcuda.so, as in: gcc program.c -L"$(tessera libdir)" -lcuda.
+    """Print libcuda.so's directory, as for: gcc program.c -L"$(tessera libdir)" -lcuda.
 
-    Inside of `tessera run` gcc and clang find it without -L.
+    Inside `tessera run`, gcc and clang find the library without -L.
     """
     if not (config.LIBRARIES_DIR / "libcuda.so").exists():
         raise click.ClickException(

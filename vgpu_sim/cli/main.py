@@ -1,8 +1,8 @@
 """Entry point of ``tessera``: a click group whose verbs are imported on first use.
 
-A verb is added by one line in ``_VERBS`` and one module beside this file that exposes a click
-command. Importing lazily keeps ``tessera --help`` and shell completion fast: LLVM is loaded by the
-verbs that compile, and by no other.
+To add a verb, add one line to ``_VERBS`` and one module in this folder that defines a click
+command. Importing lazily keeps ``tessera --help`` and shell completion fast: only the verbs that
+compile import LLVM.
 """
 
 import os
@@ -101,7 +101,7 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
 
 
 class _Tessera(click.Group):
-    """A group that knows its verbs' names without importing them, and ends as shells expect."""
+    """A group that lists its verbs without importing them, and exits as shells expect."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_VERBS)
@@ -113,7 +113,7 @@ class _Tessera(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # a loop in a shell ends only if the signal ended us
+        except KeyboardInterrupt:  # a shell's loop ends only if the command was ended by the signal
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
             raise
@@ -122,7 +122,7 @@ class _Tessera(click.Group):
         _open_closed_streams()
         try:
             return super().main(*args, **kwargs)
-        except OSError as err:  # output that cannot be written; click knows a broken pipe
+        except OSError as err:  # output that cannot be written; click handles a broken pipe
             _drop_what_cannot_be_written(sys.stdout)
             sys.exit(f"tessera: {err.filename or 'output'}: {err.strerror or err}")
         finally:
@@ -130,14 +130,18 @@ class _Tessera(click.Group):
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null where the caller has closed a stream: no other file may get its number."""
+    """Open /dev/null for each standard stream that the caller closed, so that no other file gets
+    its number.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until the process ends
 
 
 def _drop_what_cannot_be_written(stream: TextIO) -> None:
-    """Discard what is buffered: the interpreter would try once more and end with its own status."""
+    """Discard the buffered output of a stream. Otherwise the interpreter would retry the write and
+    exit with a status of its own.
+    """
     try:
         stream.flush()
     except OSError:

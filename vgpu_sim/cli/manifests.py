@@ -1,7 +1,8 @@
-"""Objects from files, folders and standard input as kubectl reads and prints them, or from kubectl.
+"""Reads Kubernetes objects from files, folders and standard input, or through kubectl.
 
-Whatever is read is bounded and loaded without constructing anything; only dicts of known kinds are
-handed on. The cluster is asked by the user's own kubectl, so who may see what is the cluster's say.
+Input is bounded in size and parsed without constructing Python objects; only dicts of known
+kinds are returned. The user's own kubectl queries the cluster, so that the cluster's access
+rules apply.
 """
 
 import json
@@ -28,7 +29,7 @@ _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_SafeLoader):  # type: ignore[misc]
-    """Reads what looks like a time as text, as Kubernetes does."""
+    """A YAML loader that reads timestamps as text, as Kubernetes does."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
         first: [one for one in resolvers if one[0] != "tag:yaml.org,2002:timestamp"]
@@ -37,28 +38,28 @@ class _Loader(_SafeLoader):  # type: ignore[misc]
 
 
 class Document:
-    """An object and where it comes from."""
+    """A Kubernetes object and the name of the file or other source from which it was read."""
 
     def __init__(self, content: dict[str, Any], source: str) -> None:
         self.content, self.source = content, source
 
     @property
     def kind(self) -> str:
-        """What it says it is."""
+        """The object's ``kind``."""
         return str(self.content.get("kind", ""))[:80]
 
     @property
     def group(self) -> str:
-        """The group of its API; empty for the core's."""
+        """The object's API group; empty for the core group."""
         group, slash, _ = str(self.content.get("apiVersion", ""))[:200].rpartition("/")
         return group if slash else ""
 
 
 def read(names: Sequence[str]) -> list[Document]:
-    """Return the objects of files and folders; lists are taken apart.
+    """Return the objects in files and folders; a List object is replaced by its items.
 
     Raises:
-        click.ClickException: one cannot be read, or holds something that is no object.
+        click.ClickException: a file cannot be read, or contains something other than an object.
     """
     documents: list[Document] = []
     for name in names:
@@ -71,10 +72,11 @@ def read(names: Sequence[str]) -> list[Document]:
 
 
 def ask_cluster(kubectl: str, context: str | None) -> list[Document]:
-    """Return the cluster's pods, namespaces, networks and policies, as the user may see them.
+    """Query the cluster through kubectl; return the pods, namespaces, networks and policies that
+    the user may read.
 
     Raises:
-        click.ClickException: kubectl is not there, or refuses.
+        click.ClickException: kubectl is missing, or refuses.
     """
     chosen = [f"--context={context}"] if context else []
     documents: list[Document] = []
@@ -94,7 +96,7 @@ def ask_cluster(kubectl: str, context: str | None) -> list[Document]:
                 f"kubectl get {what}: no answer within {KUBECTL_S} s"
             ) from error
         except (ValueError, RecursionError) as error:
-            raise click.ClickException(f"kubectl get {what}: its answer is no JSON") from error
+            raise click.ClickException(f"kubectl get {what}: the answer is not JSON") from error
     return documents
 
 
@@ -108,7 +110,7 @@ def _files(name: str) -> Iterator[str]:
     except OSError as error:
         raise inputs.UnreadableFile(name, error.strerror or str(error)) from error
     if not found:
-        raise inputs.UnreadableFile(name, f"no {', '.join(_SUFFIXES)} in this folder")
+        raise inputs.UnreadableFile(name, f"no {', '.join(_SUFFIXES)} file in this folder")
     yield from map(str, found)
 
 
@@ -122,12 +124,12 @@ def _contents(file: str) -> Iterator[Any]:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise inputs.UnreadableFile(file, f"{line}{problem}") from error
     except (ValueError, RecursionError) as error:
-        raise inputs.UnreadableFile(file, f"no YAML: {str(error)[:100]}") from error
+        raise inputs.UnreadableFile(file, f"not YAML: {str(error)[:100]}") from error
 
 
 def _objects(content: Any, source: str, depth: int) -> Iterator[Document]:
     if not isinstance(content, dict):
-        raise click.ClickException(f"{source}: no Kubernetes object")
+        raise click.ClickException(f"{source}: not a Kubernetes object")
     document = Document(content, source)
     items = content.get("items")
     if not document.kind.endswith("List") or not isinstance(items, list):
@@ -136,6 +138,6 @@ def _objects(content: Any, source: str, depth: int) -> Iterator[Document]:
     if depth:
         raise click.ClickException(f"{source}: a list in a list")
     for index, item in enumerate(items):
-        if isinstance(item, dict):  # items of a typed list need not repeat their kind
+        if isinstance(item, dict):  # items of a typed list may omit their kind
             item = {"kind": document.kind.removesuffix("List"), **item}
         yield from _objects(item, f"{source}, item {index}", 1)

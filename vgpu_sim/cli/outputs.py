@@ -1,16 +1,16 @@
-"""Writes what a verb has made: to a file or to standard output, but no binary to a terminal."""
+"""Writes a verb's result to a file or standard output; never writes binary data to a terminal."""
 
 import sys
 from pathlib import Path
 
 import click
 
-# click would hold a file that cannot be read, or written, for wrong usage.
+# click would report a file that cannot be read or written as wrong usage.
 FILE = click.Path(readable=False, writable=False, allow_dash=True)
 
 
 def write_text(file: str, data: bytes) -> None:
-    """Write ``data``, a text, to ``file``; - is standard output.
+    """Write the text ``data`` to ``file``; - is standard output.
 
     Raises:
         click.ClickException: the file cannot be written.
@@ -28,12 +28,14 @@ def write_text(file: str, data: bytes) -> None:
 
 
 def write_binary(file: str, data: bytes, what: str) -> None:
-    """Write ``data``, which is no text; ``what`` names it in the error.
+    """Write the binary ``data`` to ``file``; ``what`` names it in the error.
 
     Raises:
         click.ClickException: the file is a terminal, or cannot be written.
         OSError: standard output cannot be written.
     """
     if file == "-" and sys.stdout.buffer.isatty():
-        raise click.ClickException(f"{what} is no text for a terminal: name a file with -o")
+        raise click.ClickException(
+            f"{what} is binary, not text for a terminal: name a file with -o"
+        )
     write_text(file, data)

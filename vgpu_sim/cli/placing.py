@@ -1,4 +1,4 @@
-"""Where the slices of a run lie, and how its gpud is told."""
+"""Places the slices of a run, and configures its gpud with them."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def layout(chosen: Board, device: DeviceProfile, count: int) -> list[list[Instan
     """Place slices of one profile on as few GPUs as possible, lowest starts first.
 
     Raises:
-        click.UsageError: they need more GPUs than the aperture has room for.
+        click.UsageError: the slices need more GPUs than the aperture has room for.
     """
     per_gpu: list[Instance] = []
     for candidate in device.places:
@@ -40,7 +40,7 @@ def configure(
     placed: Sequence[Sequence[Instance]],
     facts: GpuFacts = DEFAULT_FACTS,
 ) -> None:
-    """Give a fresh gpud its GPUs and slices. Raises AdminRefused, OSError."""
+    """Configure a new gpud's GPUs and slices. Raises AdminRefused, OSError."""
     gpus = [
         {"uuid": new_gpu_uuid(), "index": index, "board": chosen.key, **facts.to_json()}
         for index in range(len(placed))

@@ -13,10 +13,10 @@ _FORM = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([A-Za-z]*)")
 
 
 def parse(text: str) -> int:
-    """Return the bytes of a size (Kubernetes' resource quantities), rounded up to a whole one.
+    """Parse a size (a Kubernetes resource quantity) into bytes, rounded up.
 
     Raises:
-        ValueError: it is no such size, or nothing at all.
+        ValueError: the text is not a size, or the size is 0.
     """
     found = _FORM.fullmatch(text)
     if found is None or found[3] not in _BYTES:
@@ -29,10 +29,10 @@ def parse(text: str) -> int:
 
 
 def convert(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Return an option's bytes, as a click callback.
+    """Parse the value of a size option into bytes; this is a click callback.
 
     Raises:
-        click.BadParameter: it is no size.
+        click.BadParameter: the value is not a size.
     """
     try:
         return None if value is None else parse(value)

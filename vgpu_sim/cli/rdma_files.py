@@ -1,4 +1,4 @@
-"""Reads the manifests that put policies on a fabric: RDMANetworkPolicies and RDMANetworks alone."""
+"""Reads manifests of policies for a fabric: RDMANetworkPolicies and RDMANetworks only."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +13,9 @@ from vgpu_sim.cli.clients.fabric_policy import Document, key_of
 def read(
     _context: click.Context, _parameter: click.Parameter, paths: Iterable[Path]
 ) -> list[Document]:
-    """Return the objects of some files, each checked. Raises click.BadParameter."""
+    """Read policies and networks from files and validate each object; return the objects. Raises
+    click.BadParameter.
+    """
     try:
         read = manifests.read([str(path) for path in paths])
     except click.ClickException as err:

@@ -1,4 +1,4 @@
-"""The ``--topology`` option: how the GPUs of a run lie to each other."""
+"""The ``--topology`` option: how the GPUs of a run are connected."""
 
 import click
 
@@ -8,10 +8,12 @@ from vgpu_sim.perf.topology.custom import PREFIX
 
 
 class _Named(click.Choice[str]):
-    """A preset's name, or a description, which ``check`` reads."""
+    """A click type for a topology: a preset's name, or a description that ``check`` parses
+    later.
+    """
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return it; what is neither is refused with the names that there are."""
+        """Return the value; refuse an unknown name with the list of known ones."""
         return value if value.startswith(PREFIX) else super().convert(value, param, ctx)
 
 
@@ -20,23 +22,26 @@ option = click.option(
     type=_Named(list(PRESETS)),
     default=FLAT,
     show_default=True,
-    help="PCI buses, NUMA nodes and NVLinks of the GPUs, as tools and NVML show them. One without a"
-    " name is written custom:numa=1;nvlinks=0;gpus=10.0.0.0,11.0.0.0 (bus, NUMA node, host bridge,"
-    " switch of each GPU; likewise hcas= and nvmes=; cxls=0.0.128.8.2: NUMA node, host bridge, GB,"
-    " lanes, generation).",
+    help="PCI buses, NUMA nodes and NVLinks of the GPUs, as tools and NVML show them. A topology"
+    " without a"
+    " name is written custom:numa=1;nvlinks=0;gpus=10.0.0.0,11.0.0.0 (for each GPU its bus, NUMA"
+    " node, host bridge and switch; hcas= and nvmes= have the same form; cxls=0.0.128.8.2: NUMA"
+    " node, host bridge, GB, lanes, generation).",
 )
 
 
 between = click.option(
     "--topology",
     type=_Named(list(PRESETS)),
-    help="How the node's GPUs and adapters lie to each other: a name, or a description as of"
+    help="How the node's GPUs and adapters are connected: a name, or a description as for"
     " tessera run --topology.",
 )
 
 
 def check(name: str, gpus: int) -> None:
-    """Refuse a topology with too few places before anything starts. Raises click.BadParameter."""
+    """Check that a topology has places for this many GPUs, before a daemon starts. Raises
+    click.BadParameter.
+    """
     try:
         topology_named(name, gpus)
     except BadShape as err:

@@ -1,4 +1,4 @@
-"""``tessera validate``: does a CUDA program compute here? As programs do, through libcuda.so.1."""
+"""``tessera validate``: checks that a CUDA program can compute here, through libcuda.so.1."""
 
 import ctypes
 from array import array
@@ -11,7 +11,7 @@ import click
 LIBRARY: Final = "libcuda.so.1"
 ELEMENTS: Final = 1 << 16
 _BLOCK: Final = 256
-# y[i] = 3 * x[i] + i, in integers: every element is known exactly.
+# y[i] = 3 * x[i] + i in integers, so that every element has one exact value.
 PTX: Final = b"""
 .version 7.0
 .target sm_70
@@ -43,15 +43,15 @@ done:
 
 
 class Failed(Exception):
-    """What did not work, for people."""
+    """The validation failed; the message is the reason."""
 
 
 @click.command("validate", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Compute on the GPU that this program sees, and verify every element.
+    """Compute on the GPU that this process sees, and verify every element.
 
-    Exits with 0 when all are right, with 1 and the reason otherwise. For the inside of a pod that
-    has a slice, or of `tessera run`.
+    Run it in a pod with a slice, or inside `tessera run`. Exit status: 0 all elements are right;
+    1 otherwise, with the reason.
     """
     try:
         report = validate()
@@ -63,10 +63,10 @@ def command() -> None:
 
 
 def validate(library: str = LIBRARY) -> str:
-    """Return one line about what was computed, and where.
+    """Return one line that states what was computed, and on which device.
 
     Raises:
-        Failed: the driver is not there, a call failed, or a result is wrong.
+        Failed: the driver is missing, a call failed, or a result is wrong.
     """
     try:
         call = _caller(ctypes.CDLL(library))
@@ -127,7 +127,7 @@ def _caller(library: ctypes.CDLL) -> Callable[..., None]:
 
 
 def _leave_word(text: str) -> None:
-    """Say it where Kubernetes looks: it becomes the container's termination message."""
+    """Write the text to the container's termination message, which Kubernetes shows."""
     path = Path("/dev/termination-log")
     if path.exists():
         path.write_text(text, encoding="utf-8")

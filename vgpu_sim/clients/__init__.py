@@ -1,1 +1,1 @@
-"""C that users' programs load or run: client libraries, ``nvidia-smi``, and their generator."""
+"""C libraries and programs for users: driver libraries, ``nvidia-smi``, and their generator."""

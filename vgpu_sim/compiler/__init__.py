@@ -1,6 +1,6 @@
-"""PTX to the instruction set: parse, check the target, lower, allocate registers.
+"""Compiles PTX to the ISA: parse, check the target, lower, allocate registers.
 
-``compile_ptx`` is the whole of it; ``pipeline.STAGES`` are its steps.
+``compile_ptx`` runs the whole compiler; ``pipeline.STAGES`` are its steps.
 """
 
 from vgpu_sim.compiler.errors import (

@@ -1,6 +1,6 @@
-"""Where registers would live on a machine with a real register file: linear scan over intervals.
+"""Register allocation for a machine with a physical register file, by linear scan over intervals.
 
-Interpreter and JIT do not need it; occupancy, ``cuFuncGetAttribute`` and the cycle model read it.
+Interpreter and JIT do not need it. Occupancy, ``cuFuncGetAttribute`` and the cycle model use it.
 """
 
 import heapq
@@ -15,7 +15,7 @@ _SLOT_BYTES = 4
 
 
 class _Slots:
-    """Free slots; the lowest one that fits is taken first. Pairs begin at even slots."""
+    """Free slots; the lowest suitable one is taken first. Pairs begin at even slots."""
 
     def __init__(self) -> None:
         self._singles: list[int] = []
@@ -24,7 +24,9 @@ class _Slots:
         self.end = 0  # slots from here on were never used
 
     def take(self, count: int) -> int:
-        """Take one slot, or two that begin at an even one."""
+        """Return the lowest free slot, which is then taken; for two slots, a pair that begins at an
+        even one.
+        """
         slot = self._take_pair() if count == 2 else self._take_single()
         self._free.difference_update(range(slot, slot + count))
         self.end = max(self.end, slot + count)
@@ -48,7 +50,7 @@ class _Slots:
         return self.end
 
     def give(self, slot: int, count: int) -> None:
-        """Take slots back."""
+        """Make ``count`` slots from ``slot`` on free again."""
         for freed in range(slot, slot + count):
             self._give(freed)
 
@@ -61,10 +63,10 @@ class _Slots:
 
 
 def allocate(function: Function) -> PhysicalAllocation:
-    """Give each register its first 32-bit slot; slots from 255 on are spilled to local memory.
+    """Assign each register its first 32-bit slot; slots from 255 on are spilled to local memory.
 
-    16-bit registers take a slot of their own, 64-bit ones an even-aligned pair. Registers that are
-    never used have slot -1. ``peak_registers`` is at most 255.
+    16-bit registers take one slot, 64-bit ones an even-aligned pair. Registers that are never
+    used have slot -1. ``peak_registers`` is at most 255.
     """
     slots = [-1] * len(function.register_bits)
     file = _Slots()

@@ -1,13 +1,13 @@
-"""What can go wrong with a PTX text, as one small tree.
+"""Errors in a PTX text: one class per kind, all derived from ``PtxError``.
 
 ::
 
-    PtxError                 catch this to catch all
+    PtxError                 the base class of all errors
     ├── InvalidPtxError      it is not PTX: no driver would load it
-    │   └── PtxSyntaxError   ... already by its grammar
-    ├── UnsupportedPtxError  valid as far as we know, not supported yet
+    │   └── PtxSyntaxError   ... because of a syntax error
+    ├── UnsupportedPtxError  valid as far as Tessera can tell, not supported yet
     ├── TargetError          valid, made for another device
-    └── LinkError            files that do not make one module
+    └── LinkError            files that cannot be linked into one module
 
 All carry every finding, not only the first, because a JIT error log is read once.
 """
@@ -19,7 +19,7 @@ from vgpu_sim.isa import Diagnostic
 
 _ELLIPSIS = "...\n"
 _MAX_TEXT_CHARACTERS = 160
-_MAX_MESSAGE_BYTES = 4096  # of str(error); ``log`` has all
+_MAX_MESSAGE_BYTES = 4096  # for str(error); ``log`` returns all
 
 
 __all__ = [
@@ -39,8 +39,8 @@ def render(
 ) -> str:
     """Render ``name:line:col: message`` per finding, as JIT error logs and compilers do.
 
-    Column 0, of whoever knows none, is left out.
-    ``max_bytes`` bounds the UTF-8 length; a log that is cut ends in ``...`` (where it fits).
+    Column 0 (unknown) is omitted. ``max_bytes`` bounds the UTF-8 length; a log that is cut ends in
+    ``...`` (where it fits).
     """
     lines = [_render(finding, name) for finding in diagnostics]
     if max_bytes is None:
@@ -60,7 +60,7 @@ def _render(finding: Diagnostic, name: str) -> str:
 
 
 class PtxError(Exception):
-    """A PTX text that cannot be loaded, with all that was found against it."""
+    """A PTX text that cannot be loaded, with all findings."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], name: str = "<ptx>") -> None:
         self.diagnostics = tuple(diagnostics)
@@ -68,11 +68,11 @@ class PtxError(Exception):
         super().__init__(self.log(_MAX_MESSAGE_BYTES))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are rebuilt from ``args`` otherwise, and errors cross process boundaries.
+        # Exceptions are rebuilt from ``args`` when they are passed between processes.
         return type(self), (self.diagnostics, self.name)
 
     def log(self, max_bytes: int | None = None) -> str:
-        """Return the findings as ``render`` writes them."""
+        """Return the findings as a log text, as ``render`` writes them."""
         return render(self.diagnostics, self.name, max_bytes)
 
 
@@ -81,7 +81,7 @@ class InvalidPtxError(PtxError):
 
 
 class PtxSyntaxError(InvalidPtxError):
-    """The text does not follow PTX's grammar: the first such place, and ``others`` behind it."""
+    """A syntax error at the place of the first one; ``others`` are those found after that."""
 
     def __init__(
         self,
@@ -105,15 +105,18 @@ class PtxSyntaxError(InvalidPtxError):
 
 
 class UnsupportedPtxError(PtxError):
-    """PTX that this compiler does not know yet; each reason with its place."""
+    """The text is PTX, but uses something that this compiler does not support yet.
+
+    Each reason has its place in the text.
+    """
 
 
 class TargetError(PtxError):
-    """The ``.target`` asks for another or a newer device than the one it is loaded on."""
+    """The ``.target`` requires another or a newer device than the one on which it is loaded."""
 
 
 class LinkError(PtxError):
-    """Files do not make one module: a name is not defined, or defined twice."""
+    """Files that cannot be linked into one module: a name is undefined, or defined twice."""
 
 
 def _cut(lines: list[str], max_bytes: int) -> str:

@@ -1,8 +1,8 @@
-"""What PTX lets one write short, written out: vectors of registers, displaced registers, predicates
-that are passed to functions, elements of arrays, variables of the file that a function declares.
+"""Expands PTX shorthand: vector registers, displaced registers, predicates passed to functions,
+elements of arrays, and file variables that a function declares.
 
-A register ``.v2 .u32 v`` becomes ``v.x`` and ``v.y`` (no name of PTX has a dot), an operand
-``r + 4`` a register of its own, ``a[r]`` an address, and a parameter ``.reg .pred`` a number that
+A register ``.v2 .u32 v`` becomes ``v.x`` and ``v.y`` (names in PTX have no dots), an operand
+``r + 4`` a new register, ``a[r]`` an address, and a parameter ``.reg .pred`` a number that
 is compared.
 """
 
@@ -17,23 +17,23 @@ from vgpu_sim.compiler.legality.scopes import (
     of_function,
     of_module,
 )
-from vgpu_sim.compiler.legality.types import named
+from vgpu_sim.compiler.legality.types import find_type
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 
 _COMPONENTS = "xyzw"
-_COLOURS = "rgba"  # the same, by their other names
+_COLOURS = "rgba"  # aliases of the components
 _OF_THE_FILE = frozenset({tree.Space.GLOBAL, tree.Space.CONST})
-_MOST_VECTORS = 4096  # of one `v<n>`
+_MOST_VECTORS = 4096  # names of one `v<n>`
 _MAX_VECTOR_BITS = 128  # PTX ISA, "Vectors"
 
 
-def expanded(module: tree.Module) -> tree.Module:
-    """Return a module whose functions hold nothing but single registers as operands."""
+def expand_vectors(module: tree.Module) -> tree.Module:
+    """Return a module whose functions have only single registers as operands."""
     outer = of_module(module)
     known = {one.name: one for one in module.functions}
     writers = [_Function(of_function(one, outer), one, known) for one in module.functions]
-    functions = tuple(writer.written() for writer in writers)
+    functions = tuple(writer.expand() for writer in writers)
     moved = (variable for writer in writers for variable in writer.moved)
     return replace(module, functions=functions, variables=(*module.variables, *moved))
 
@@ -46,7 +46,7 @@ class _Function:
     temporaries: list[tree.Registers] = field(default_factory=list)
     moved: list[tree.Variable] = field(default_factory=list)
 
-    def written(self) -> tree.Function:
+    def expand(self) -> tree.Function:
         function = self.function
         if function.is_entry and function.body is not None:
             return replace(function, body=self._body(function.body))
@@ -62,7 +62,7 @@ class _Function:
     def _body(self, body: tree.Block) -> tree.Block:
         statements = self._block(body, self.scope)
         received = [
-            _made(body, "setp", (".ne", ".u32"), p.name, f"{p.name}.number", 0)
+            _make(body, "setp", (".ne", ".u32"), p.name, f"{p.name}.number", 0)
             for p in self.function.parameters
             if _is_predicate(p)
         ]
@@ -77,9 +77,9 @@ class _Function:
         return replace(body, statements=(*self.temporaries, *own, *received, *statements, *given))
 
     def _results(self, at: tree.Block | tree.Instruction) -> list[tree.Instruction]:
-        """Return what makes numbers of the predicates that the function returns."""
+        """Return the instructions that convert the function's predicate results to numbers."""
         return [
-            _made(at, "selp", (".u32",), f"{p.name}.number", 1, 0, p.name)
+            _make(at, "selp", (".u32",), f"{p.name}.number", 1, 0, p.name)
             for p in self.function.returns
             if _is_predicate(p)
         ]
@@ -100,7 +100,7 @@ class _Function:
                 self.moved.append(replace(statement, name=name))
             else:
                 scope.declare_statement(statement)
-                found.append(_separated(statement))
+                found.append(_separate(statement))
         return found
 
     def _instruction(self, one: tree.Instruction, scope: Scope) -> Iterator[tree.Statement]:
@@ -128,7 +128,10 @@ class _Function:
     def _moves(
         self, one: tree.Instruction, operands: Sequence[tree.Operand]
     ) -> Iterator[tree.Statement]:
-        """Move part by part; all are read before any is written."""
+        """Yield the moves of a vector mov, one per element.
+
+        All elements are read before any is written.
+        """
         to, value = operands
         assert isinstance(to, tree.Vector)
         assert isinstance(value, tree.Vector)
@@ -167,9 +170,9 @@ class _Function:
                     number_of = self._temporary(one, ".u32")
                     elements.append(number_of)
                     if is_result:
-                        after.append(_made(one, "setp", (".ne", ".u32"), element, number_of, 0))
+                        after.append(_make(one, "setp", (".ne", ".u32"), element, number_of, 0))
                     else:
-                        yield _made(one, "selp", (".u32",), number_of, 1, 0, element)
+                        yield _make(one, "selp", (".u32",), number_of, 1, 0, element)
                     continue
                 written = _part(element, scope)
                 elements += written.elements if isinstance(written, tree.Vector) else [written]
@@ -207,14 +210,14 @@ class _Function:
         scope: Scope,
         before: list[tree.Statement],
     ) -> tree.Operand:
-        """Return the address of an element, in brackets where it is not moved.
+        """Return the address of an element, in brackets unless it is the operand of a mov.
 
-        A number in a register counts modulo 2^32, as does what it is multiplied by.
+        An index in a register and its product with the element size are modulo 2^32.
         """
         try:
             size = scope.array(element).element_bytes
         except Invalid:
-            return element  # refused by who holds operands to their instruction
+            return element  # the operand check refuses it
         base = _part(element.base, scope)
         index: tree.Operand = element.index
         addend = 0
@@ -262,11 +265,13 @@ def _formals(formal: tree.Variable) -> Iterator[tree.Variable]:
         yield formal
 
 
-def _separated(statement: tree.Statement) -> tree.Statement:
-    """Return a declaration of vectors as one of their parts; what is too large as it is."""
+def _separate(statement: tree.Statement) -> tree.Statement:
+    """Split a vector register declaration into one per component, unless the vector is too
+    large.
+    """
     if not isinstance(statement, tree.Registers) or not statement.vector:
         return statement
-    type_, count = named(statement.type[1:]), int(statement.vector[2:])
+    type_, count = find_type(statement.type[1:]), int(statement.vector[2:])
     if type_ is None or type_.bits * count > _MAX_VECTOR_BITS:
         return statement
     if any((name.count or 0) > _MOST_VECTORS for name in statement.names):
@@ -321,7 +326,7 @@ def _is_short(operand: tree.Operand, scope: Scope) -> bool:
 
 
 def _part(operand: tree.Operand, scope: Scope) -> tree.Operand:
-    """Return an operand with the parts of vectors by their own names."""
+    """Replace the components of vectors in an operand by the registers that represent them."""
     match operand:
         case tree.Name():
             found = scope.find(operand.text)
@@ -351,13 +356,13 @@ def _component(name: tree.Name, component: str) -> tree.Name:
     return replace(name, text=f"{name.text}.{component}", component="")
 
 
-def _made(
+def _make(
     at: tree.Block | tree.Instruction,
     opcode: str,
     modifiers: tuple[str, ...],
     *operands: tree.Operand | str | int,
 ) -> tree.Instruction:
-    """Return an instruction that no line of the file has, for the place that it stands for."""
+    """Return a generated instruction with the position of the one that it replaces."""
     return tree.Instruction(
         line=at.line,
         column=at.column,

@@ -1,8 +1,9 @@
-"""Several PTX files to one module, as cuLink... and nvlink do (PTX ISA, "Linking Directives").
+"""Links several PTX files into one module, as cuLink... and nvlink do (PTX ISA, "Linking
+Directives").
 
-Files are linked as trees, before anything is lowered. A name without linkage is its file's own;
-``.visible`` definitions exist once; a ``.weak`` one gives way to them, a ``.common`` one to both.
-What is declared (``.extern``, functions without a body) is what another file defines.
+Files are linked as trees, before lowering. A name without linkage is local to its file;
+``.visible`` definitions exist once; a ``.weak`` one yields to them, a ``.common`` one to both.
+Declarations (``.extern``, functions without a body) refer to definitions in another file.
 """
 
 import re
@@ -31,7 +32,7 @@ _Node = TypeVar("_Node", tree.Function, tree.Variable, tree.Alias)
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A PTX file; ``name`` stands for it in messages."""
+    """A PTX file; messages call it ``name``."""
 
     name: str
     source: str
@@ -40,12 +41,12 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class _File:
     name: str
-    first_line: int  # of the text of all files, from 0
+    first_line: int  # line in the text of all files, from 0
     syntax: tree.Module
 
 
 def parts(name: str, source: str) -> list[Input]:
-    """Return the files that a module's source is of: one, or those that were linked."""
+    """Return the files that a module's source contains: one, or several if they were linked."""
     if not source.startswith(_MARK):
         return [Input(name, source)]
     pieces = re.split(f"^{_MARK}(.*)\n", source, flags=re.MULTILINE)[1:]
@@ -53,7 +54,7 @@ def parts(name: str, source: str) -> list[Input]:
 
 
 def check(one: Input, capability: tuple[int, int]) -> None:
-    """Hold a file to what can be said of it alone.
+    """Check everything about a file that does not depend on the other files.
 
     Raises:
         PtxError: as ``compile_ptx``.
@@ -65,7 +66,7 @@ def link(inputs: Sequence[Input], capability: tuple[int, int]) -> Module:
     """Link and compile PTX files, as with ``compile_ptx(partial=True)``.
 
     Raises:
-        LinkError: for a name that is not defined, or defined more than once.
+        LinkError: a name is undefined, or defined more than once.
         PtxError: as ``compile_ptx``; the diagnostics name their file.
     """
     if not 0 < len(inputs) <= MAX_INPUTS:
@@ -83,29 +84,29 @@ def link(inputs: Sequence[Input], capability: tuple[int, int]) -> Module:
         place = Place(place.line + text.count("\n"), place.offset + len(text))
         pieces += [heading, text]
     source = "".join(pieces)
-    merged = _Linker(files).merged()
+    merged = _Linker(files).merge()
     start = pipeline.Compilation(source, capability, "<linked>", syntax=merged)
     try:
         module = pipeline.run(start, _OF_ALL_FILES).module
     except PtxError as error:
-        found = [_located(one, files) for one in error.diagnostics]
+        found = [_locate(one, files) for one in error.diagnostics]
         raise type(error)(found, "<linked>") from error
     assert module is not None
     return replace(module, refused=tuple(_located_refusal(one, files) for one in module.refused))
 
 
-def _located(found: Diagnostic, files: Sequence[_File]) -> Diagnostic:
+def _locate(found: Diagnostic, files: Sequence[_File]) -> Diagnostic:
     file = next((file for file in reversed(files) if file.first_line < found.line), files[0])
     where = f"{file.name}, line {found.line - file.first_line}"
     return replace(found, message=f"{found.message} ({where})")
 
 
 def _located_refusal(refused: Refused, files: Sequence[_File]) -> Refused:
-    return replace(refused, reasons=tuple(_located(one, files) for one in refused.reasons))
+    return replace(refused, reasons=tuple(_locate(one, files) for one in refused.reasons))
 
 
 class _Linker:
-    """Resolves the names of some files."""
+    """Resolves the names of several files."""
 
     def __init__(self, files: Sequence[_File]) -> None:
         self._files = files
@@ -113,8 +114,8 @@ class _Linker:
         self._defined: dict[str, tuple[_File, _Definition]] = {}
         self._own: dict[str, dict[str, _Definition]] = {}  # by file: names without linkage
 
-    def merged(self) -> tree.Module:
-        """Return one tree.
+    def merge(self) -> tree.Module:
+        """Return one syntax tree with the contents of all files.
 
         Raises:
             LinkError: see ``link``.
@@ -127,12 +128,12 @@ class _Linker:
         aliases: list[tree.Alias] = []
         kept: set[str] = set()
         for index, file in enumerate(self._files):
-            for definition in self._kept(index, file, kept):
+            for definition in self._definitions_of(index, file, kept):
                 if isinstance(definition, tree.Function):
-                    functions.append(_renamed(definition, renamed[index]))
+                    functions.append(_rename(definition, renamed[index]))
                 else:
-                    variables.append(_renamed(definition, renamed[index]))
-            aliases += [_renamed(alias, renamed[index]) for alias in file.syntax.aliases]
+                    variables.append(_rename(definition, renamed[index]))
+            aliases += [_rename(alias, renamed[index]) for alias in file.syntax.aliases]
         if self._errors:
             raise LinkError(self._errors, "<linked>")
         trees = [file.syntax for file in self._files]
@@ -164,17 +165,19 @@ class _Linker:
                 self._error(f"{said}, first defined in '{before[0].name}'")
 
     def _renames(self, index: int) -> dict[str, str]:
-        """Return new names for what is a file's own where another file has the name, too."""
+        """Return new names for a file's local definitions whose names other files use too."""
         taken = set(self._defined)
         for other, own in self._own.items():
             if other != str(index):
                 taken |= own.keys()
         return {name: f"{name}.{index}" for name in self._own[str(index)] if name in taken}
 
-    def _kept(self, index: int, file: _File, kept: set[str]) -> Iterator[_Definition]:
-        """Yield what a file brings into the module: definitions, and what nobody defines."""
+    def _definitions_of(self, index: int, file: _File, kept: set[str]) -> Iterator[_Definition]:
+        """Yield the definitions that a file contributes to the module, and undefined
+        declarations.
+        """
         own = self._own[str(index)]
-        used = _used(file.syntax)
+        used = _find_used(file.syntax)
         everything: tuple[_Definition, ...] = (*file.syntax.variables, *file.syntax.functions)
         for one in everything:
             found = self._defined.get(one.name)
@@ -212,13 +215,15 @@ def _declares(one: _Definition) -> bool:
 
 
 def _is_own(one: _Definition) -> bool:
-    """Return whether a definition is its file's alone; programs ask for kernels by name."""
+    """True if a definition is local to its file; kernels never are: programs look them up by
+    name.
+    """
     is_kernel = isinstance(one, tree.Function) and one.is_entry
     return one.linkage is tree.Linkage.NONE and not is_kernel
 
 
 def _is_dynamic(one: _Definition) -> bool:
-    """Return whether it is shared memory that a launch asks for."""
+    """True if a definition is the launch's dynamic shared memory."""
     return isinstance(one, tree.Variable) and one.space is tree.Space.SHARED
 
 
@@ -227,54 +232,56 @@ def _strength(one: _Definition) -> int:
 
 
 def _kind(one: _Definition) -> tuple[object, ...]:
-    """Return what all declarations of a name have in common."""
+    """Return the properties that all declarations of a name must share."""
     if isinstance(one, tree.Function):
         return (one.is_entry, len(one.returns), len(one.parameters))
     return (one.space, one.type, one.vector)
 
 
-def _used(module: tree.Module) -> set[str]:
+def _find_used(module: tree.Module) -> set[str]:
     found: set[str] = set()
     for function in module.functions:
         if function.body is not None:
-            found |= names.used(function.body)
+            found |= names.find_used(function.body)
     for variable in module.variables:
         if variable.initial is not None:
             found |= names.in_value(variable.initial)
     return found | {alias.aliasee for alias in module.aliases}
 
 
-def _renamed(node: _Node, new: dict[str, str]) -> _Node:
-    """Return a definition under the new names of its file, where nothing inside hides them."""
+def _rename(node: _Node, new: dict[str, str]) -> _Node:
+    """Rename a definition and its references, except where inner scopes hide the names."""
     if not new:
         return node
     if isinstance(node, tree.Function):
         if node.body is None:
             return replace(node, name=new.get(node.name, node.name))
-        hidden = names.declared(node.body) | {p.name for p in (*node.parameters, *node.returns)}
+        hidden = names.find_declared(node.body) | {
+            p.name for p in (*node.parameters, *node.returns)
+        }
         new_inside = {old: name for old, name in new.items() if old not in hidden}
-        node = replace(node, body=_rewritten(node.body, new_inside))
+        node = replace(node, body=_rewrite(node.body, new_inside))
     elif isinstance(node, tree.Variable):
-        node = replace(node, initial=_rewritten(node.initial, new))
+        node = replace(node, initial=_rewrite(node.initial, new))
     elif isinstance(node, tree.Alias):
         node = replace(node, aliasee=new.get(node.aliasee, node.aliasee))
     return replace(node, name=new.get(node.name, node.name))
 
 
-def _rewritten(node: Any, new: dict[str, str]) -> Any:
-    """Return a part of a tree with other names; what has none of them stays the object it is."""
+def _rewrite(node: Any, new: dict[str, str]) -> Any:
+    """Rename within a part of a tree; a part without these names is returned as the same object."""
     if isinstance(node, tree.Name):
         return replace(node, text=new[node.text]) if node.text in new else node
     if isinstance(node, tree.BranchTargets):
         return replace(node, names=tuple(new.get(name, name) for name in node.names))
     if isinstance(node, tuple):
-        parts_ = tuple(_rewritten(part, new) for part in node)
+        parts_ = tuple(_rewrite(part, new) for part in node)
         return node if _same(parts_, node) else parts_
     if is_dataclass(node) and not isinstance(node, type):
         changed = {}
         for part in fields(node):
             old = getattr(node, part.name)
-            rewritten = _rewritten(old, new)
+            rewritten = _rewrite(old, new)
             if rewritten is not old:
                 changed[part.name] = rewritten
         return replace(node, **changed) if changed else node

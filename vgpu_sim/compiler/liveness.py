@@ -1,8 +1,9 @@
-"""From where to where each register holds a value that may still be read.
+"""Computes the interval over which each register holds a value that may still be read.
 
-The measure is that of a real register allocator over the words in order: one interval per register,
-without holes. Lanes have registers of their own, so divergence plays no part. Sets of registers are
-Python integers, one bit each: a whole set is one operation.
+As in a physical register allocator, each register has one interval over the instructions in
+order, without holes. Each lane has its own registers, so divergence does not matter. Sets of
+registers are Python integers with one bit per register: an operation on a whole set is one
+integer operation.
 """
 
 from dataclasses import dataclass
@@ -11,18 +12,20 @@ from itertools import pairwise
 from vgpu_sim.isa import EFFECTS, Function, Instruction, Register
 
 MAX_SET_BITS = 1 << 28
-"""Blocks times registers; above it intervals are not worth their memory (see ``intervals``)."""
+"""The limit of blocks times registers. Above it, intervals are not worth their memory (see
+``intervals``).
+"""
 
 MAX_SOLVER_BITS = 1 << 33
-"""Blocks visited times registers; no kernel that a compiler wrote comes near it."""
+"""The limit of visited blocks times registers; kernels from compilers stay far below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """Register ``index`` is live from ``start`` to ``end``, both included.
 
-    Places are counted in half words, 2w where word w reads and 2w + 1 where it writes: a result may
-    take the slot of an operand that is not needed any more.
+    Positions are counted in half instructions: 2w where instruction w reads and 2w + 1 where it
+    writes, so that a result may take the slot of an operand that is no longer needed.
     """
 
     index: int
@@ -32,7 +35,9 @@ class Interval:
 
 @dataclass(slots=True)
 class _Block:
-    """A basic block: its words, what it reads before writing, what it always writes."""
+    """A basic block: its instructions, registers it reads before writing, registers it always
+    writes.
+    """
 
     start: int
     end: int
@@ -45,8 +50,8 @@ class _Block:
 def intervals(function: Function) -> list[Interval]:
     """Return the intervals of all registers that are ever read or written, in order of start.
 
-    A function whose sets would be too large, or take too long, gets whole-function intervals,
-    which is safe.
+    If a function's sets would be too large, or take too long, each of its registers gets an
+    interval over the whole function, which is safe.
     """
     blocks = _blocks(function)
     registers = len(function.register_bits)
@@ -78,13 +83,17 @@ def _blocks(function: Function) -> list[_Block]:
 
 
 def _solve(function: Function, blocks: list[_Block]) -> bool:
-    """Find what is live at each block's start; False when that takes too long."""
+    """Compute the registers that are live at each block's start; return False if it takes too
+    long.
+    """
     for block in blocks:
         for word in range(block.start, block.end):
             instruction = function.code[word]
-            block.reads |= _bits(_read(instruction)) & ~block.kills
-            if instruction.guard is None:  # a guarded write leaves other lanes as they were
-                block.kills |= _bits(_written(instruction))
+            block.reads |= _bits(_reads(instruction)) & ~block.kills
+            if (
+                instruction.guard is None
+            ):  # a guarded write leaves the registers of other lanes unchanged
+                block.kills |= _bits(_writes(instruction))
     predecessors: list[list[int]] = [[] for _ in blocks]
     for index, block in enumerate(blocks):
         for successor in block.successors:
@@ -92,7 +101,7 @@ def _solve(function: Function, blocks: list[_Block]) -> bool:
     waiting = list(range(len(blocks)))
     queued = set(waiting)
     visits = MAX_SOLVER_BITS // max(1, len(function.register_bits))
-    while waiting:  # the last block first: most information flows backwards
+    while waiting:  # the last block first, since most information flows backwards
         visits -= 1
         if visits < 0:
             return False
@@ -116,10 +125,11 @@ def _live_out(blocks: list[_Block], block: _Block) -> int:
 
 
 def _extents(function: Function, blocks: list[_Block]) -> list[Interval]:
-    """Return from where to where each register is live in the order of words.
+    """Return the first and last position at which each register is live, in instruction order.
 
-    What is live when a block ends was live when it began or is written in it; so first places come
-    from block starts and words alone, last places from block ends and words alone.
+    A register that is live when a block ends was live when it began or is written in it. So the
+    first positions follow from block starts and instructions, the last ones from block ends and
+    instructions.
     """
     first: dict[int, int] = {}
     seen = 0
@@ -127,9 +137,9 @@ def _extents(function: Function, blocks: list[_Block]) -> list[Interval]:
         _place(first, block.live_in & ~seen, 2 * block.start)
         seen |= block.live_in
         for word in range(block.start, block.end):
-            for index in _read(function.code[word]):
+            for index in _reads(function.code[word]):
                 first.setdefault(index, 2 * word)
-            for index in _written(function.code[word]):
+            for index in _writes(function.code[word]):
                 first.setdefault(index, 2 * word + 1)
     last: dict[int, int] = {}
     seen = 0
@@ -138,9 +148,9 @@ def _extents(function: Function, blocks: list[_Block]) -> list[Interval]:
         _place(last, live_out & ~seen, 2 * block.end - 1)
         seen |= live_out
         for word in reversed(range(block.start, block.end)):
-            for index in _written(function.code[word]):
+            for index in _writes(function.code[word]):
                 last.setdefault(index, 2 * word + 1)
-            for index in _read(function.code[word]):
+            for index in _reads(function.code[word]):
                 last.setdefault(index, 2 * word)
     found = [Interval(index, start, last[index]) for index, start in first.items()]
     return sorted(found, key=lambda interval: (interval.start, interval.index))
@@ -151,11 +161,11 @@ def _place(places: dict[int, int], registers: int, place: int) -> None:
         places.setdefault(index, place)
 
 
-def _read(instruction: Instruction) -> list[int]:
+def _reads(instruction: Instruction) -> list[int]:
     return [source.index for source in instruction.srcs if isinstance(source, Register)]
 
 
-def _written(instruction: Instruction) -> list[int]:
+def _writes(instruction: Instruction) -> list[int]:
     return [to.index for to in instruction.dsts if isinstance(to, Register)]
 
 

@@ -1,6 +1,6 @@
-"""The compiler as an ordered list of named stages, each from one value to the next.
+"""The compiler as an ordered list of named stages.
 
-A stage takes and returns a ``Compilation``; ``observe`` sees every one in between, for dumps.
+A stage takes and returns a ``Compilation``; ``observe`` is called with each one, for dumps.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ _MAX_SHOWN_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What is known of a file between two stages.
+    """The state of a file between two stages.
 
-    ``unsupported`` is all that was found in it that is not supported yet.
+    ``unsupported`` are all findings about unsupported features.
     """
 
     source: str
@@ -39,7 +39,10 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A named step; ``needs_module``: from what lowering has made, not from the syntax alone."""
+    """A named step of the compiler.
+
+    ``needs_module`` states that it needs the lowered module, not only the syntax tree.
+    """
 
     name: str
     run: Callable[[Compilation], Compilation]
@@ -62,7 +65,7 @@ def _parse(compilation: Compilation) -> Compilation:
 
 
 def _line(lines: SourceLines, line: int) -> str:
-    """Return a line of the source fit for a terminal; nothing for line 0, the whole file."""
+    """Return a line of the source, safe for a terminal; empty for line 0, the whole file."""
     text = " ".join(lines.text(line, _MAX_SHOWN_CHARACTERS).split())
     return "".join(character if character.isprintable() else "?" for character in text)
 
@@ -80,7 +83,7 @@ def _check_instructions(compilation: Compilation) -> Compilation:
 def _lower(compilation: Compilation) -> Compilation:
     syntax = _syntax(compilation)
     required = target.required_capability(syntax, compilation.name)
-    whole = expansion.expanded(system_calls.completed(syntax))
+    whole = expansion.expand_vectors(system_calls.add_system_calls(syntax))
     module, unsupported = lower_module(whole, required, compilation.source, compilation.name)
     return replace(compilation, module=module, unsupported=tuple(unsupported))
 
@@ -103,26 +106,28 @@ STAGES: tuple[Stage, ...] = (
     Stage("target", _check_target),
     Stage("legality", _check_instructions),
     Stage("lower", _lower),
-    Stage("operands", _check_operands),  # last: what lowering says of an operand is more exact
+    Stage(
+        "operands", _check_operands
+    ),  # last, since lowering's messages about operands are more precise
     Stage("allocate", _allocate, needs_module=True),
 )
-"""PTX text to a module, in order."""
+"""The stages from PTX text to a module, in order."""
 
 
 def run(
     compilation: Compilation, stages: Sequence[Stage] = STAGES, observe: Observer | None = None
 ) -> Compilation:
-    """Run ``stages``.
+    """Run ``stages`` on a file; after each, call ``observe`` with its name and result.
 
     Raises:
-        PtxError: from the stage that finds something.
+        PtxError: a stage reports findings.
     """
     for place, stage in enumerate(stages):
         try:
             compilation = stage.run(compilation)
         except InvalidPtxError as error:
             if compilation.syntax is None or isinstance(error, PtxSyntaxError):
-                raise  # there is no syntax to look further in
+                raise  # without a syntax tree there is nothing more to check
             raise _with_later(error, compilation, stages[place + 1 :]) from error
         if observe is not None:
             observe(stage.name, compilation)
@@ -132,7 +137,7 @@ def run(
 def _with_later(
     error: InvalidPtxError, compilation: Compilation, stages: Sequence[Stage]
 ) -> InvalidPtxError:
-    """Return an error with what later stages find in other lines of the same syntax tree."""
+    """Add the findings of later stages about other lines of the same syntax tree to an error."""
     found = list(error.diagnostics)
     for stage in stages:
         if stage.needs_module:
@@ -160,11 +165,11 @@ def _module(compilation: Compilation) -> Module:
 
 
 def capability_of(source: str | bytes, name: str = "<ptx>") -> tuple[int, int]:
-    """Return the compute capability that a file's ``.target`` names: the least that runs it.
+    """Return the compute capability of a file's ``.target``: the lowest that runs the file.
 
     Raises:
         PtxSyntaxError: the text is not PTX.
-        UnsupportedPtxError: for target options that are not supported yet.
+        UnsupportedPtxError: a target option is not supported yet.
     """
     compilation = run(Compilation(decode(source), (0, 0), name), STAGES[:1])
     return target.required_capability(_syntax(compilation), name)
@@ -179,13 +184,13 @@ def compile_ptx(
 ) -> Module:
     """Compile PTX to a module for a device of compute ``capability``.
 
-    ``name`` stands for the file in diagnostics. With ``partial`` a kernel or variable that is not
-    supported yet is in ``Module.refused``, as when a device loads the file.
+    Diagnostics call the file ``name``. With ``partial``, kernels and variables that are not
+    supported yet are in ``Module.refused``, as when a device loads the file.
 
     Raises:
         PtxSyntaxError, InvalidPtxError: the text is not PTX.
-        UnsupportedPtxError: it holds something that is not supported yet; nothing is dropped. With
-            ``partial`` only where that concerns all of the file.
+        UnsupportedPtxError: something in it is not supported yet; nothing is dropped. With
+            ``partial`` only if that concerns the whole file.
         TargetError: its ``.target`` is above ``capability``.
     """
     compilation = run(Compilation(decode(source), capability, name))

@@ -1,4 +1,4 @@
-"""Lines of a text by their numbers, for messages: a text of many short lines is never split."""
+"""Lines of a text by number, for messages, without splitting the text into lines."""
 
 from array import array
 from bisect import bisect_left
@@ -7,14 +7,18 @@ _PIECE_CHARACTERS = 1024
 
 
 class SourceLines:
-    """Counts newlines once, when the first line is wanted, and keeps a number for each piece."""
+    """Finds the lines of a text by number.
+
+    Newlines are counted at the first request, and one count is stored for each piece of the
+    text.
+    """
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._before = array("I")  # newlines before each piece
 
     def text(self, number: int, most: int) -> str:
-        """Return the beginning of a line, of up to ``most`` characters; "" for one that is not."""
+        """Return up to ``most`` characters of a line; "" for a line that does not exist."""
         if not self._before:
             self._count()
         if number < 1 or (number > 1 and number - 1 > self._before[-1]):

@@ -1,7 +1,7 @@
-"""What kernels call of the driver: vprintf, __assertfail, malloc, free and __cxa_pure_virtual.
+"""Driver functions that kernels call: vprintf, __assertfail, malloc, free and __cxa_pure_virtual.
 
-They are PTX themselves (``system_calls.ptx``), added to a module that declares and calls them, so
-that both backends run them as any other function.
+They are written in PTX (``system_calls.ptx``) and added to a module that declares and calls
+them, so that both backends run them like any other function.
 """
 
 import functools
@@ -14,17 +14,17 @@ from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import parse, tree
 
 NAMES: Final = frozenset({"vprintf", "__assertfail", "malloc", "free", "__cxa_pure_virtual"})
-# Read now: a worker in its sandbox opens no files.
+# Read at import: a sandboxed worker opens no files.
 _SOURCE: Final = Path(__file__).with_suffix(".ptx").read_text(encoding="ascii")
 _OWN: Final = "__tessera_"
 
 
-def completed(module: tree.Module) -> tree.Module:
-    """Return a module with the functions of the driver that it declares, calls, and lacks."""
+def add_system_calls(module: tree.Module) -> tree.Module:
+    """Add the driver functions that a module declares and calls but does not define."""
     declared = {f.name: f.line for f in module.functions if f.body is None}
     defined = {f.name for f in module.functions if f.body is not None}
     wanted = NAMES & declared.keys() - defined
-    used = [names.used(f.body) for f in module.functions if f.body is not None]
+    used = [names.find_used(f.body) for f in module.functions if f.body is not None]
     used += [names.in_value(v.initial) for v in module.variables if v.initial is not None]
     if not any(wanted & some for some in used):
         return module
@@ -45,18 +45,18 @@ def completed(module: tree.Module) -> tree.Module:
 
 @functools.cache
 def _library() -> tree.Module:
-    """Return the functions, under names that no program has, and without lines of its file."""
-    found: tree.Module = _rewritten(parse(_SOURCE), _hidden)
+    """Return the functions, under names that no program can use, and without line numbers."""
+    found: tree.Module = _rewrite(parse(_SOURCE), _hidden_name)
     return found
 
 
-def _hidden(name: str) -> str:
+def _hidden_name(name: str) -> str:
     return f"tessera.{name.removeprefix(_OWN)}" if name.startswith(_OWN) else name
 
 
-def _rewritten(node: Any, rename: Callable[[str], str]) -> Any:
+def _rewrite(node: Any, rename: Callable[[str], str]) -> Any:
     if isinstance(node, tuple):
-        return tuple(_rewritten(part, rename) for part in node)
+        return tuple(_rewrite(part, rename) for part in node)
     if not is_dataclass(node) or isinstance(node, type):
         return node
     changed: dict[str, Any] = {}
@@ -67,5 +67,5 @@ def _rewritten(node: Any, rename: Callable[[str], str]) -> Any:
         elif part.name in ("name", "text") and isinstance(value, str):
             changed[part.name] = rename(value)
         else:
-            changed[part.name] = _rewritten(value, rename)
+            changed[part.name] = _rewrite(value, rename)
     return replace(node, **changed)

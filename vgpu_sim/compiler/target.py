@@ -1,7 +1,7 @@
-"""``.target`` against the device (PTX ISA, ".target").
+"""Checks ``.target`` against the device (PTX ISA, ".target").
 
-- ``sm_80`` runs on compute capability 8.0 and everything newer.
-- ``sm_90a`` (architecture-specific) runs on 9.0 alone.
+- ``sm_80`` runs on compute capability 8.0 and above.
+- ``sm_90a`` (architecture-specific) runs only on 9.0.
 - ``sm_100f`` (family-specific) runs on devices of the same major capability that are not older.
 """
 
@@ -18,20 +18,20 @@ _HARMLESS = frozenset({"texmode_unified", "texmode_independent", "debug"})
 
 
 def required_capability(module: tree.Module, name: str = "<ptx>") -> tuple[int, int]:
-    """Return the compute capability that a module's targets ask for.
+    """Return the compute capability that a module's targets require.
 
     Raises:
-        PtxSyntaxError: for a target that is no target.
-        UnsupportedPtxError: for ``map_f64_to_f32``, which changes what instructions mean.
+        PtxSyntaxError: a target is unknown.
+        UnsupportedPtxError: for ``map_f64_to_f32``, which changes the meaning of instructions.
     """
     return max(_requirements(module, name))[:2]
 
 
 def check(module: tree.Module, capability: tuple[int, int], name: str = "<ptx>") -> None:
-    """Hold a module to a device's compute capability.
+    """Check a module against a device's compute capability.
 
     Raises:
-        TargetError: when it was made for another or a newer device.
+        TargetError: it was made for another or a newer device.
         PtxSyntaxError, UnsupportedPtxError: as ``required_capability``.
     """
     for target, (major, minor, suffix) in zip(
@@ -50,7 +50,7 @@ def check(module: tree.Module, capability: tuple[int, int], name: str = "<ptx>")
 
 
 def first(module: tree.Module, name: str = "<ptx>") -> Target:
-    """Return the target that a module's instructions are written for.
+    """Return the target for which a module's instructions are written.
 
     Raises:
         PtxSyntaxError, UnsupportedPtxError: as ``required_capability``.

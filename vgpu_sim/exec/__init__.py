@@ -1,1 +1,4 @@
-"""Semantics of the instruction set: the interpreter (the specification) and the JIT. No cycles."""
+"""Execution of the instruction set: the interpreter, which specifies its semantics, and the JIT.
+
+Neither of them counts clock cycles.
+"""

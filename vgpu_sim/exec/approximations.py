@@ -1,17 +1,18 @@
-"""How the approximate instructions are computed: once, for both backends.
+"""The algorithms of the approximate instructions, written once for both backends.
 
-Each is a handful of operations, every one rounded to nearest and none fused but where it is said,
-so numpy's arrays and LLVM's vectors come to the same bits. Powers of two, which kernels take most
-(softmax, attention), are computed in binary32, the others in binary64: their arguments are binary32
-numbers, widened, and results are rounded to binary32 by the caller. binary64 has 29 bits to spare,
-so all but that last rounding is small: their polynomials are minimax fits (Remez) with a relative
-error below 2^-30.
+Each is a few operations, every one rounded to nearest and none fused unless stated, so that
+numpy's arrays and LLVM's vectors yield the same bits. Powers of two, the most frequent in
+kernels (softmax, attention), are computed in binary32, the others in binary64: their arguments
+are binary32 numbers, widened, and the caller rounds results to binary32. binary64 has 29 bits to
+spare, so that all errors before that last rounding are small: the polynomials are minimax fits
+(Remez) with a relative error below 2^-30.
 """
 
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
-# 2^f - 1 over f, |f| <= 1/2: with a relative error of 2^f below 2^-28 in binary32
+# The coefficients of (2^f - 1) / f for |f| <= 1/2, in powers of f; in binary32 the relative error
+# of 2^f is below 2^-28.
 _POWER: Final = (
     float.fromhex("0x1.62e430p-1"),
     float.fromhex("0x1.ebfbdcp-3"),
@@ -30,7 +31,8 @@ _EXPONENTIAL: Final = (
     float.fromhex("0x1.443f61db7d519p-13"),
     float.fromhex("0x1.ffcbf934d1873p-17"),
 )
-# log2((1 + s) / (1 - s)) over s, in s^2, |s| <= (sqrt 2 - 1) / (sqrt 2 + 1)
+# The coefficients of log2((1 + s) / (1 - s)) / s, in powers of s^2, for
+# |s| <= (sqrt 2 - 1) / (sqrt 2 + 1).
 _LOGARITHM: Final = (
     float.fromhex("0x1.71547652bede4p+1"),
     float.fromhex("0x1.ec709d12e09efp-1"),
@@ -38,7 +40,7 @@ _LOGARITHM: Final = (
     float.fromhex("0x1.a58d8f890fdc3p-2"),
     float.fromhex("0x1.5ce7d124e607fp-2"),
 )
-# sin(pi/2 r) over r, and cos(pi/2 r) - 1 over r^2, in r^2, |r| <= 1/2
+# The coefficients of sin(pi/2 r) / r and (cos(pi/2 r) - 1) / r^2, in powers of r^2, for |r| <= 1/2.
 _SINE: Final = (
     float.fromhex("0x1.921fb5443af60p+0"),
     float.fromhex("-0x1.4abbce564cd6dp-1"),
@@ -55,15 +57,15 @@ _COSINE: Final = (
 _TWO_OVER_PI: Final = float.fromhex("0x1.45f306dc9c883p-1")
 _TWO_LOG2_E: Final = float.fromhex("0x1.71547652b82fep+1")
 
-_SPACER: Final = 1.5 * 2.0**52  # what is added to it is rounded to an integer, in its low bits
+_SPACER: Final = 1.5 * 2.0**52  # adding it rounds a number to an integer, which the low bits hold
 _EXPONENT: Final = 52
-_SINGLE_SPACER: Final = 1.5 * 2.0**23  # the same of binary32
+_SINGLE_SPACER: Final = 1.5 * 2.0**23  # the same for binary32
 _SINGLE_EXPONENT: Final = 23
 _SINGLE_ONE: Final = 0x3F80_0000
 _ROOT_HALF: Final = 0x3FE6_A09E_667F_3BCD
 _MANTISSA: Final = (1 << _EXPONENT) - 1
-_LARGEST_POWER: Final = 200.0  # binary32 overflows at 2^128, and vanishes below 2^-150
-_TINY_SQUARE: Final = 2.0**-28  # below it sin x is x
+_LARGEST_POWER: Final = 200.0  # binary32 overflows at 2^128, and underflows to 0 below 2^-150
+_TINY_SQUARE: Final = 2.0**-28  # if x^2 is below it, sin x is x
 
 N = TypeVar("N")
 B = TypeVar("B")
@@ -71,10 +73,10 @@ F = TypeVar("F")
 
 
 class Doubles(Protocol[N, B, F]):
-    """binary64 numbers (N), their 64-bit patterns (B) and flags (F), one for each lane.
+    """Operations on binary64 numbers (N), 64-bit patterns (B) and flags (F), one for each lane.
 
-    ``whole`` rounds to the nearest integral number, ties to even; ``less`` is false on NaN;
-    ``signed`` converts a pattern, as two's complement, to the number that it says.
+    ``whole`` rounds to the nearest integral number, ties to even; ``less`` is false for NaN;
+    ``convert_signed`` converts a two's complement integer to the number of that value.
     """
 
     def constant(self, value: float) -> N: ...
@@ -89,19 +91,19 @@ class Doubles(Protocol[N, B, F]):
     def select(self, flag: F, yes: N, no: N) -> N: ...
     def pattern(self, a: N) -> B: ...
     def number(self, bits: B) -> N: ...
-    def signed(self, bits: B) -> N: ...
+    def convert_signed(self, bits: B) -> N: ...
     def sum(self, a: B, b: B) -> B: ...
     def offset(self, a: B, b: int) -> B: ...
     def mask(self, a: B, b: int) -> B: ...
-    def left(self, a: B, count: int) -> B: ...
-    def arithmetic_right(self, a: B, count: int) -> B: ...
+    def shift_left(self, a: B, count: int) -> B: ...
+    def shift_right(self, a: B, count: int) -> B: ...
     def bit(self, a: B, place: int) -> F: ...
 
 
 class Singles(Protocol[N, B, F]):
-    """binary32 numbers (N), their 32-bit patterns (B) and flags (F), one for each lane.
+    """Operations on binary32 numbers (N), 32-bit patterns (B) and flags (F), one for each lane.
 
-    ``fuse`` is a * b + c, rounded once; all else as ``Doubles`` has it.
+    ``fuse`` is a * b + c, rounded once; the others are as in ``Doubles``.
     """
 
     def constant(self, value: float) -> N: ...
@@ -117,15 +119,16 @@ class Singles(Protocol[N, B, F]):
     def sum(self, a: B, b: B) -> B: ...
     def difference(self, a: B, b: B) -> B: ...
     def offset(self, a: B, b: int) -> B: ...
-    def left(self, a: B, count: int) -> B: ...
-    def arithmetic_right(self, a: B, count: int) -> B: ...
+    def shift_left(self, a: B, count: int) -> B: ...
+    def shift_right(self, a: B, count: int) -> B: ...
 
 
 def exponential(on: Singles[N, B, F], x: N) -> N:
-    """Return 2^x of binary32: 1 + (2^f - 1), times 2^n, where n is the integer nearest to x.
+    """Return 2^x in binary32, computed as (1 + (2^f - 1)) * 2^n: n is the integer nearest to x,
+    and f = x - n.
 
-    2^n in two steps, of which the first is exact: what is below binary32's normal numbers is
-    rounded once.
+    The multiplication by 2^n takes two steps, of which the first is exact, so that subnormal
+    results are rounded once.
     """
     most, least = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
     near = on.select(on.less(x, most), x, most)
@@ -138,18 +141,22 @@ def exponential(on: Singles[N, B, F], x: N) -> N:
     for coefficient in reversed(rest):
         value = on.fuse(value, f, on.constant(coefficient))
     value = on.fuse(value, f, on.constant(1.0))
-    power = on.pattern(spaced)  # n in its low bits, under bits that are shifted out
-    half = on.arithmetic_right(power, 1)
-    first = on.number(on.sum(on.pattern(value), on.left(half, _SINGLE_EXPONENT)))
-    other = on.left(on.difference(power, half), _SINGLE_EXPONENT)
+    power = on.pattern(spaced)  # n in its low bits, below bits that are shifted out
+    half = on.shift_right(power, 1)
+    first = on.number(on.sum(on.pattern(value), on.shift_left(half, _SINGLE_EXPONENT)))
+    other = on.shift_left(on.difference(power, half), _SINGLE_EXPONENT)
     second = on.number(on.offset(other, _SINGLE_ONE))
     return _unless_nan(on, x, on.multiply(first, second))
 
 
 def logarithm(on: Doubles[N, B, F], x: N) -> N:
-    """Return log2 x: x is 2^e m with m between sqrt 1/2 and sqrt 2, and s = (m - 1) / (m + 1)."""
+    """Return log2 x.
+
+    x is split into 2^e m, with m between sqrt 1/2 and sqrt 2. The result is e plus a series in
+    s = (m - 1) / (m + 1).
+    """
     above = on.offset(on.pattern(x), -_ROOT_HALF)
-    exponent = on.signed(on.arithmetic_right(above, _EXPONENT))
+    exponent = on.convert_signed(on.shift_right(above, _EXPONENT))
     m = on.number(on.offset(on.mask(above, _MANTISSA), _ROOT_HALF))
     one = on.constant(1.0)
     s = on.divide(on.subtract(m, one), on.add(m, one))
@@ -164,30 +171,34 @@ def logarithm(on: Doubles[N, B, F], x: N) -> N:
 def sine(on: Doubles[N, B, F], x: N) -> N:
     """Return sin x."""
     tiny = on.less(on.multiply(x, x), on.constant(_TINY_SQUARE))
-    return on.select(tiny, x, _turned(on, x, 0))
+    return on.select(tiny, x, _sine_after_turns(on, x, 0))
 
 
 def cosine(on: Doubles[N, B, F], x: N) -> N:
     """Return cos x."""
-    return _turned(on, x, 1)
+    return _sine_after_turns(on, x, 1)
 
 
 def hyperbolic_tangent(on: Doubles[N, B, F], x: N) -> N:
-    """Return tanh x = (e - 1) / (e + 1), where e = exp 2x; e - 1 keeps its digits near zero."""
+    """Return tanh x, computed as (e - 1) / (e + 1) with e = exp 2x.
+
+    e - 1 is computed directly, so that it keeps its digits near zero.
+    """
     rest, power = _split(on, on.multiply(x, on.constant(_TWO_LOG2_E)))
     one = on.constant(1.0)
-    whole = _scaled(on, one, power)
+    whole = _scale(on, one, power)
     part = on.multiply(rest, _polynomial(on, _EXPONENTIAL, rest))
     less_one = on.add(on.multiply(whole, part), on.subtract(whole, one))
     value = on.divide(less_one, on.add(less_one, on.constant(2.0)))
     return _unless_nan(on, x, on.copy_sign(value, x))
 
 
-def _turned(on: Doubles[N, B, F], x: N, quarters: int) -> N:
-    """Return the sine of x and so many right angles, x reduced to r of them, |r| <= 1/2.
+def _sine_after_turns(on: Doubles[N, B, F], x: N, quarters: int) -> N:
+    """Return the sine of x plus ``quarters`` right angles.
 
-    The product with 2/pi is off by 2^-53 of itself: that is the error for large x. Infinity
-    becomes NaN where it is subtracted from itself.
+    x is reduced to a multiple of pi/2 and a rest of r right angles, |r| <= 1/2. The product with
+    2/pi has a relative error of 2^-53, which determines the error for large x. Infinity becomes
+    NaN when it is subtracted from itself.
     """
     turns = on.multiply(x, on.constant(_TWO_OVER_PI))
     nearest = on.whole(turns)
@@ -204,7 +215,7 @@ def _turned(on: Doubles[N, B, F], x: N, quarters: int) -> N:
 
 
 def _split(on: Doubles[N, B, F], x: N) -> tuple[N, B]:
-    """Return x without the integer nearest to it, and that integer in the low bits of a pattern."""
+    """Return x minus the nearest integer, and that integer in the low bits of a pattern."""
     most, least = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
     x = on.select(on.less(x, most), x, most)
     x = on.select(on.less(least, x), x, least)
@@ -213,9 +224,9 @@ def _split(on: Doubles[N, B, F], x: N) -> tuple[N, B]:
     return on.subtract(x, on.subtract(spaced, spacer)), on.pattern(spaced)
 
 
-def _scaled(on: Doubles[N, B, F], a: N, power: B) -> N:
-    """Return a, which is between 1/2 and 2, times 2^power."""
-    return on.number(on.sum(on.pattern(a), on.left(power, _EXPONENT)))
+def _scale(on: Doubles[N, B, F], a: N, power: B) -> N:
+    """Return a * 2^power for a between 1/2 and 2."""
+    return on.number(on.sum(on.pattern(a), on.shift_left(power, _EXPONENT)))
 
 
 def _polynomial(on: Doubles[N, B, F], coefficients: Sequence[float], x: N) -> N:

@@ -1,8 +1,9 @@
 """Control-flow graph of a function: blocks, dominators, reconvergence points and loops.
 
-Both executors read it: the interpreter takes the immediate post-dominator of a divergent branch as
-the point where its lanes meet again (PTX ISA, "Divergence of Threads in Control Constructs"), the
-JIT orders blocks by loop level. Nothing here depends on operands other than branch targets.
+Both executors use it: the interpreter takes the immediate post-dominator of a divergent branch
+as the point at which its lanes reconverge (PTX ISA, "Divergence of Threads in Control
+Constructs"), the JIT orders blocks by loop level. Nothing here depends on operands other than
+branch targets.
 """
 
 from collections import Counter
@@ -13,12 +14,15 @@ from vgpu_sim.isa import EFFECTS, Function, Instruction
 _NO_BLOCK = -1
 
 MAX_LOOP_DEPTH = 256
-"""Loops within each other in code that is compiled: as deep as clang lets brackets nest by default
-(-fbracket-depth)."""
+"""The maximum depth of nested loops in compiled code: clang's default limit for nested brackets
+(-fbracket-depth).
+"""
 
 MAX_LOOP_SPAN = 1 << 20
-"""Blocks from each backward branch to its target, summed: work and memory grow with it. Compilers
-stay far below; about a thousand loops inside each other reach it."""
+"""The maximum number of blocks from a backward branch's target to the branch, summed over all
+backward branches. It bounds work and memory. The output of compilers stays far below it; about a
+thousand nested loops reach it.
+"""
 
 
 class ControlFlowError(ValueError):
@@ -26,16 +30,16 @@ class ControlFlowError(ValueError):
 
 
 class LoopNestError(ControlFlowError):
-    """Loops inside loops without end: naming the blocks of each would take memory and minutes."""
+    """Loops nest so deeply that listing the blocks of each would take minutes and much memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Words ``start`` to ``end`` (exclusive) that run one after the other, in program order.
+    """Instructions ``start`` to ``end`` (exclusive) that run one after another, in program order.
 
     ``successors`` are block indices; the virtual exit has the index ``Cfg.exit``. After a branch
-    under a guard the first successor is the target, the second the next word; a guarded RET has
-    the exit first. Both are the same block only once.
+    with a guard, the first successor is the target, the second the next instruction; a guarded RET
+    has the exit first. If both are the same block, it is listed once.
     """
 
     index: int
@@ -51,14 +55,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Cfg:
-    """The graph. Per-block tuples are indexed by block; unreachable blocks hold -1 in them.
+    """The control-flow graph of a function.
+
+    Tuples with an element for each block are indexed by block; the element of an unreachable
+    block is -1.
 
     ``idom`` of the entry is the entry. ``ipdom`` may be ``exit``; a block that cannot reach the
     exit (an endless loop) is given an edge to it first, so every reachable block has one.
     ``loops`` maps a header to the blocks of its natural loop, header included;
-    ``innermost_loop`` gives the header of the smallest loop around a block, or -1.
-    ``loop_depth`` is how many loops nest. ``irreducible_edges`` are the retreating edges that enter
-    a cycle elsewhere than at a header that dominates it; with one of them ``loops`` is incomplete.
+    ``innermost_loop`` gives the header of the smallest loop around a block, or -1, and
+    ``loop_depth`` the number of loops around it. ``irreducible_edges`` are the retreating edges
+    that enter a cycle elsewhere than at a header that dominates it; if there are any, ``loops`` is
+    incomplete.
     """
 
     blocks: tuple[Block, ...]
@@ -73,11 +81,13 @@ class Cfg:
 
     @property
     def exit(self) -> int:
-        """Index of the virtual exit, one past the last block."""
+        """The index of the virtual exit, one past the last block."""
         return len(self.blocks)
 
     def dominates(self, above: int, below: int) -> bool:
-        """Return whether every path from the entry to ``below`` (itself included) has ``above``."""
+        """Return whether every path from the entry to ``below`` (itself included) contains
+        ``above``.
+        """
         entry = self.reverse_post_order[0]
         while below != above:
             if below == entry or self.idom[below] == _NO_BLOCK:
@@ -86,7 +96,9 @@ class Cfg:
         return True
 
     def post_dominates(self, after: int, before: int) -> bool:
-        """Return whether every path from ``before`` (itself included) to the exit has ``after``."""
+        """Return whether every path from ``before`` (itself included) to the exit contains
+        ``after``.
+        """
         while before != after:
             if before == self.exit or self.ipdom[before] == _NO_BLOCK:
                 return False
@@ -95,11 +107,11 @@ class Cfg:
 
 
 def build(function: Function) -> Cfg:
-    """Build the graph of ``function``.
+    """Build the control-flow graph of ``function``.
 
     Raises:
-        LoopNestError: when its loops span more than ``MAX_LOOP_SPAN`` blocks together.
-        ControlFlowError: when the function has no code or a branch leaves it.
+        LoopNestError: its loops span more than ``MAX_LOOP_SPAN`` blocks in total.
+        ControlFlowError: the function has no code or a branch leaves it.
     """
     code = function.code
     if not code:
@@ -164,7 +176,8 @@ def _check_nesting(order: list[int], successors: list[tuple[int, ...]]) -> None:
 
 def _ends_block(instruction: Instruction) -> bool:
     effects = EFFECTS[instruction.op]
-    if effects.traps:  # under a guard it is an effect like others: whoever goes on has not trapped
+    # A trap with a guard does not end its block: the lanes whose guard is false continue.
+    if effects.traps:
         return instruction.guard is None
     return effects.leaves
 
@@ -177,7 +190,8 @@ def _leaders(function: Function) -> list[int]:
             target = instruction.target
             if target is None or not 0 <= target < len(code):
                 raise ControlFlowError(
-                    f"{function.name}: word {word}: branch to word {target} of {len(code)}"
+                    f"{function.name}: instruction {word}: branch to instruction {target}"
+                    f" of {len(code)}"
                 )
             leaders.add(target)
         if _ends_block(instruction) and word + 1 < len(code):
@@ -202,7 +216,9 @@ def _successors(
 
 
 def _post_order(start: int, edges: list[tuple[int, ...]]) -> list[int]:
-    """Depth-first post-order from ``start``; iterative, kernels may have thousands of blocks."""
+    """Return a depth-first post-order from ``start``; iterative, since kernels may have many
+    blocks.
+    """
     order: list[int] = []
     seen = {start}
     stack = [(start, iter(edges[start]))]
@@ -220,7 +236,7 @@ def _post_order(start: int, edges: list[tuple[int, ...]]) -> list[int]:
 
 
 def _dominators(order: list[int], predecessors: list[list[int]], count: int) -> list[int]:
-    """Immediate dominators by Cooper, Harvey and Kennedy's iteration over ``order``."""
+    """Return immediate dominators by Cooper, Harvey and Kennedy's iteration over ``order``."""
     position = {block: place for place, block in enumerate(order)}
     idom = [_NO_BLOCK] * count
     idom[order[0]] = order[0]
@@ -250,7 +266,7 @@ def _dominators(order: list[int], predecessors: list[list[int]], count: int) -> 
 def _post_dominators(
     order: list[int], successors: list[tuple[int, ...]], exit_index: int
 ) -> list[int]:
-    """Immediate post-dominators: dominators of the reversed graph from the virtual exit."""
+    """Return immediate post-dominators: dominators of the reversed graph from the virtual exit."""
     backward: list[list[int]] = [[] for _ in range(exit_index + 1)]
     for block in order:
         for target in successors[block]:
@@ -260,7 +276,7 @@ def _post_dominators(
         reached = set(_post_order(exit_index, [tuple(edges) for edges in backward]))
         if len(reached) == len(order) + 1:
             break
-        if block not in reached:  # the last block in order of an endless loop
+        if block not in reached:  # the last block of an endless loop in this order
             backward[exit_index].append(block)
             forward[block].append(exit_index)
     reverse_order = _post_order(exit_index, [tuple(edges) for edges in backward])[::-1]

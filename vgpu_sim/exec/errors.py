@@ -1,6 +1,7 @@
-"""What can go wrong before and while a kernel runs. Every executor raises these and no others.
+"""The errors of executors, before and during a kernel. Every executor raises these and no others.
 
-What a kernel did is named after it (a fault, a trap); what an executor cannot do ends in ``Error``.
+Errors of a kernel are named after the event (a fault, a trap); limits of an executor end in
+``Error``.
 
 ::
 
@@ -12,8 +13,8 @@ What a kernel did is named after it (a fault, a trap); what an executor cannot d
     │   └── Trap               CUDA_ERROR_LAUNCH_FAILED (719)
     ├── BadAddress             raised by a memory; an executor turns it into an AddressFault
     ├── UnsupportedError       valid code that the executor cannot run; nothing was executed
-    ├── PlanError              a block shape that no kernel has, or a plan that does not fit it
-    └── CodeGenerationError    a defect of ours: LLVM refused what was generated, say
+    ├── PlanError              an invalid block shape, or a plan that is not legal for it
+    └── CodeGenerationError    a defect of Tessera, such as generated text that LLVM rejects
 """
 
 from vgpu_sim.isa import Space
@@ -26,8 +27,11 @@ class ExecutionError(Exception):
 
 
 class KernelError(ExecutionError):
-    """A thread did what ends its context. ``word`` is the instruction's index in the function,
-    ``thread`` the thread's in its block; None where it is not known."""
+    """An event in a thread of a kernel, such as a fault, that ends the context.
+
+    ``word`` is the instruction's index in the function, and ``thread`` the thread's index in its
+    block. Each is None if it is unknown.
+    """
 
     def __init__(self, message: str, word: int, block: Block, thread: Block | None = None) -> None:
         super().__init__(message)
@@ -37,13 +41,14 @@ class KernelError(ExecutionError):
 
 
 class AddressFault(KernelError):
-    """A lane touched memory that is not there."""
+    """A lane accessed memory that does not exist."""
 
     def __init__(
         self, address: int, word: int, block: Block, space: Space, thread: Block | None = None
     ) -> None:
         super().__init__(
-            f"illegal {space.name.lower()} address {address:#x} at word {word} in block {block}",
+            f"illegal {space.name.lower()} address {address:#x}"
+            f" at instruction {word} in block {block}",
             word,
             block,
             thread,
@@ -53,7 +58,7 @@ class AddressFault(KernelError):
 
 
 class MisalignedFault(KernelError):
-    """A lane accessed ``size`` bytes at an address that is no multiple of that."""
+    """A lane accessed ``size`` bytes at an address that is not a multiple of ``size``."""
 
     def __init__(
         self,
@@ -66,7 +71,7 @@ class MisalignedFault(KernelError):
     ) -> None:
         super().__init__(
             f"misaligned {space.name.lower()} address {address:#x} of an access of {size} bytes"
-            f" at word {word} in block {block}",
+            f" at instruction {word} in block {block}",
             word,
             block,
             thread,
@@ -79,19 +84,19 @@ class Trap(KernelError):
     """A lane executed TRAP."""
 
     def __init__(self, word: int, block: Block, thread: Block | None = None) -> None:
-        super().__init__(f"trap at word {word} in block {block}", word, block, thread)
+        super().__init__(f"trap at instruction {word} in block {block}", word, block, thread)
 
 
 class BarrierFault(KernelError):
-    """Threads used barriers as no program may, or all wait at barriers that cannot complete."""
+    """Threads misused barriers, or all wait at barriers that cannot complete."""
 
     def __init__(self, what: str, word: int, block: Block, thread: Block | None = None) -> None:
-        super().__init__(f"{what} at word {word} in block {block}", word, block, thread)
+        super().__init__(f"{what} at instruction {word} in block {block}", word, block, thread)
         self.what = what
 
 
 class BadAddress(ExecutionError):
-    """A memory does not hold all bytes of an access; ``address`` is where the access begins."""
+    """A memory lacks some bytes of an access; ``address`` is where the access begins."""
 
     def __init__(self, address: int) -> None:
         super().__init__(f"no memory at {address:#x}")
@@ -102,7 +107,7 @@ class UnsupportedError(ExecutionError):
     """Valid code that this executor cannot run; ``word`` is the first such instruction, or None."""
 
     def __init__(self, what: str, function: str, word: int | None = None) -> None:
-        where = function if word is None else f"{function}, word {word}"
+        where = function if word is None else f"{function}, instruction {word}"
         super().__init__(f"{where}: {what} is not supported yet")
         self.what = what
         self.function = function
@@ -110,9 +115,10 @@ class UnsupportedError(ExecutionError):
 
 
 class PlanError(ExecutionError, ValueError):
-    """A block shape that no kernel has, or a plan that does not fit it."""
+    """An invalid block shape, or a plan that is not legal for it."""
 
 
 class CodeGenerationError(ExecutionError):
-    """A defect of ours: LLVM refused the generated text, or an object that came out of it, or code
-    came to be lowered that ``refusals`` names."""
+    """A defect of Tessera: LLVM rejected generated text or its object code, or the JIT generated
+    code for an instruction that ``refusals`` rejects.
+    """

@@ -1,7 +1,8 @@
-"""Files of a directory that others may write to as well: only one's own are read, and only whole.
+"""Files in a directory to which others may write: only the user's own files are read, and only
+whole.
 
-Who owns a file is the kernel's word, which no writer can forge. A digest with a key would say no
-more: whoever could sign for a worker would sign what the worker's tenant asks for.
+A file's owner is recorded by the kernel, so no writer can forge it. A digest with a key would
+add nothing: a program that can sign for a worker would sign what the worker's tenant requests.
 """
 
 import os
@@ -11,7 +12,10 @@ from pathlib import Path
 
 
 def read(path: Path, limit_bytes: int) -> bytes | None:
-    """Return a file's content; None unless it is a regular file of this user below the limit."""
+    """Return the content of a regular file of this user that is smaller than ``limit_bytes``.
+
+    Return None for any other file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -30,7 +34,7 @@ def read(path: Path, limit_bytes: int) -> bytes | None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file that only this user can read, in one step; where that cannot be, do nothing."""
+    """Write a file that only this user can read, atomically; do nothing if that is impossible."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.new")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -1,5 +1,5 @@
-"""gpud: owns a node's simulated GPUs, their MIG instances, and who may compute on them.
+"""gpud: owns a node's simulated GPUs and their MIG instances, and admits contexts to them.
 
-Speaks only the contracts of ``hal``; what computes lives in worker processes that it starts and
-never looks into. Entry point: ``vgpu_sim.gpud``.
+It depends on the contracts of ``hal`` alone; worker processes, which gpud starts, execute the
+kernels. The entry point is ``python -m vgpu_sim.gpud``.
 """

@@ -1,7 +1,7 @@
-"""``tessera-gpud``: what an earlier gpud of the container has left is removed, then gpud is loaded.
+"""``tessera-gpud``: removes the previous gpud's readiness file, then loads gpud.
 
-Loading it takes a second. A readiness file that outlived a restart of the container would meanwhile
-have Kubernetes believe that this gpud serves.
+Loading takes a second. A readiness file that survived a restart of the container would make
+Kubernetes report this gpud as ready during that time.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The command of the daemon that owns a node's simulated GPUs: reads options, logs, serves."""
+"""The command of gpud: reads its options, sets up logging and serves."""
 
 import asyncio
 import gc
@@ -41,7 +41,9 @@ from vgpu_sim.system import foreign, processes, threads
 logger = logging.getLogger("tessera.gpud")
 
 _CAP_SETGID, _CAP_SETUID = 6, 7  # linux/capability.h
-_SWITCH_SECONDS = 0.001  # that a busy thread keeps the interpreter when the loop wants it
+_SWITCH_SECONDS = (
+    0.001  # the longest time for which a busy thread may keep gpud's loop from running
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,14 +58,14 @@ def main(given: Given) -> None:
         if process.parent_fd is None
         else "tessera: %(message)s",
     )
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the parent may have set it to be ignored
     processes.adopt_orphans()
     options = _node_options(given)
     cgroup_options = given.make(CgroupOptions)
 
     def cgroups() -> SliceCgroups:
         if options.standalone:
-            return NoCgroups("standalone run: limits are kept by bookkeeping alone")
+            return NoCgroups("standalone run: gpud enforces memory limits by accounting alone")
         cpu_count = len(os.sched_getaffinity(0))
         return detect(cpu_count, cgroup_options.root, cgroup_options.parent)
 
@@ -71,13 +73,15 @@ def main(given: Given) -> None:
         for directory in (options.run_dir, options.state_dir):
             directory.mkdir(parents=True, exist_ok=True, mode=0o711)
     except OSError as err:
-        logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
+        logger.error("gpud_failed %s", err)  # noqa: TRY400 - no traceback needed
         sys.exit(1)
     sys.exit(asyncio.run(_serve(options, cgroups, process)))
 
 
 def _node_options(given: Given) -> NodeOptions:
-    """Put together what gpud's parts read. Raises click.BadParameter, click.UsageError."""
+    """Build gpud's configuration from the command line. Raises click.BadParameter,
+    click.UsageError.
+    """
     may_become_any_user = processes.has_capabilities(_CAP_SETGID, _CAP_SETUID)
     workers = given.make(WorkerSettings, own_uids=may_become_any_user, cache_root=Path())
     node = given.make(NodeOptions, workers=workers)
@@ -87,7 +91,7 @@ def _node_options(given: Given) -> NodeOptions:
     return replace(
         node,
         workers=workers,
-        faults=given.make(FaultOptions, ignored=given.make(HealthChecks).ignored()),
+        faults=given.make(FaultOptions, ignored=given.make(HealthChecks).ignored_xids()),
         hca=_hca(given, node.token),
         telemetry=_telemetry(given),
     )
@@ -115,13 +119,13 @@ async def _serve(
     _raise_descriptor_limit()
     foreign.prepare_waking()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    processes.go_first()
+    processes.raise_priority()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(threads.pool())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    zygote = Zygote(_no_worker_yet, options.workers.first_uid)
+    zygote = Zygote(_ignore_exit, options.workers.first_uid)
     zygote.begin()
     try:
         readiness.withdraw(ready_file)
@@ -129,13 +133,13 @@ async def _serve(
         warm = partial(_is_warm, zygote)
         if not await standby.take_over(options.state_dir, process.wait_s, stop, warm, stands_by):
             return 0
-        # Not before the lock: a predecessor that ends takes its control groups with it.
+        # After the lock is taken: a predecessor removes its control groups as it ends.
         daemon = Daemon(options, cgroups(), zygote)
         await daemon.start()
         readiness.announce(ready_file)
         return await _run(daemon, options, stop, process.parent_fd)
     except (JournalError, OSError, ValueError) as err:
-        logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
+        logger.error("gpud_failed %s", err)  # noqa: TRY400 - no traceback needed
         return 1
     finally:
         with suppress(OSError):
@@ -144,32 +148,35 @@ async def _serve(
 
 
 def _stand_by(options: NodeOptions, ready_file: Path | None) -> None:
-    """Announce that this gpud could take over at once.
+    """Check that this gpud could take over at once, then create the readiness file.
 
     Raises:
-        JournalError, OSError: it could not.
+        JournalError: this gpud could not read the node's state.
+        OSError: this gpud could not create a file or socket that it needs.
     """
     preflight.check(options)
     readiness.announce(ready_file)
 
 
 def _is_warm(zygote: Zygote) -> bool:
-    """Return whether a zygote has loaded what workers are made of."""
-    return zygote.walls is not None
+    """Return whether the zygote has imported everything that workers need."""
+    return zygote.sandbox is not None
 
 
-def _no_worker_yet(pid: int, status: int) -> None:
-    """Take the end of a worker while there is no table of contexts, in which it could be."""
+def _ignore_exit(pid: int, status: int) -> None:
+    """Ignore the exit of a worker. This is used while no contexts exist, before the daemon has
+    created their table.
+    """
 
 
 async def _run(
     daemon: Daemon, options: NodeOptions, stop: asyncio.Event, parent_fd: int | None
 ) -> int:
-    """Wait for the end, and stop in order."""
-    gc.freeze()  # a full collection need not look at what is there for good
+    """Serve until ``stop`` is set or the owner ends, then stop the daemon in order."""
+    gc.freeze()  # a full collection need not scan permanent objects
     parent = owner.OwnerWatch(parent_fd, stop.set) if parent_fd is not None else None
     if parent is not None:
-        parent.ready()
+        parent.send_ready()
     await stop.wait()
     await daemon.stop()
     if parent is not None and options.token is not None:

@@ -1,4 +1,4 @@
-"""gpud put together: the parts of one node and what the administration socket does to them."""
+"""gpud assembled: the components of one node, and the operations of the administration socket."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ _DRAIN_S = 5.0
 
 
 class Daemon:
-    """One node's gpud. Raises JournalError on construction when the journal is corrupt."""
+    """One node's gpud. The constructor raises JournalError if the journal is corrupt."""
 
     def __init__(self, options: NodeOptions, cgroups: SliceCgroups, zygote: Zygote) -> None:
         self._options = options
@@ -65,7 +65,7 @@ class Daemon:
             self._inventory, self._contexts, self._events, options.state_dir, options.faults
         )
         self._zygote = zygote
-        zygote.on_exit = self._contexts.worker_exited
+        zygote.on_exit = self._contexts.record_worker_exit
         self._launcher = Launcher(
             *(options.workers, self._zygote, cgroups, self._budget, self._contexts),
             self._sharing,
@@ -102,7 +102,7 @@ class Daemon:
         self._management_server = ManagementServer(
             options.run_dir / MANAGEMENT_SOCKET_NAME, self._management.of_node
         )
-        self._recorder = Recorder(options.run_dir, self._contexts, self._contexts.all_ended)
+        self._recorder = Recorder(options.run_dir, self._contexts, self._contexts.ended_by_instance)
         self._leftovers = Leftovers(
             self._inventory, self._budget, self._contexts, cgroups, options.run_dir
         )
@@ -129,13 +129,13 @@ class Daemon:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Serve. Raises OSError or ValueError when a socket cannot be made."""
+        """Start serving the node. Raises OSError or ValueError if a socket cannot be created."""
         options = self._options
         found, ended = leftovers.load(options.run_dir), leftovers.load_ended(options.run_dir)
         self._leftovers.take_over(found, ended)
         for instance in self._inventory.instances:
             await self._serve(instance)
-        await self._leftovers.resumed()
+        await self._leftovers.wait_until_resumed()
         self._tasks.append(asyncio.create_task(self._sampler.run(self._observe)))
         await self._admin.open(options.run_dir / SOCKET_NAME)
         self._management_server.open()
@@ -159,7 +159,9 @@ class Daemon:
         )
 
     async def stop(self) -> None:
-        """Stop serving. A node's workers go on without gpud; a run's end here."""
+        """Stop serving. On a node, workers keep running without gpud; the workers of a run end
+        here.
+        """
         await self._admin.close()
         await self._management_server.close()
         self._faults.close()
@@ -184,12 +186,14 @@ class Daemon:
         logger.info("gpud_stopped")
 
     def _observe(self) -> tuple[Iterable[Gpu], Iterable[Observed]]:
-        """Return what a sample is taken of."""
+        """Return the GPUs, and the instances with their contexts' counters, for the next sample."""
         instances = self._inventory.instances
-        return self._inventory.gpus, (self._snapshot.observed(one) for one in instances)
+        return self._inventory.gpus, (self._snapshot.observe(one) for one in instances)
 
     def _remove_idle_groups(self) -> None:
-        """Leave no group without processes: perhaps no gpud comes after this one."""
+        """Remove all control groups without processes, because no later gpud may follow this
+        one.
+        """
         for instance in self._inventory.instances:
             with suppress(OSError):
                 self._cgroups.remove(instance.uuid)
@@ -206,10 +210,10 @@ class Daemon:
         return PodAdmission(self._holders, self._events, foreign, used_bytes=used)
 
     def _has_foreign_contexts(self, uuid: InstanceUuid) -> bool:
-        return not all(self._holders.lists(uuid, one.owner) for one in self._contexts.of(uuid))
+        return not all(self._holders.has_holder(uuid, one.owner) for one in self._contexts.of(uuid))
 
     def _context_changed(self, instance: MigInstance) -> None:
-        self._recorder.changed()
+        self._recorder.schedule_save()
         self._holders.notify()
         self._launcher.groups.soon(instance)
         if not self._options.standalone:
@@ -223,7 +227,7 @@ class Daemon:
 
     def _fence_unlisted(self, uuid: InstanceUuid) -> None:
         for context in self._contexts.of(uuid):
-            if self._holders.known(uuid) and not self._holders.lists(uuid, context.owner):
+            if self._holders.is_known(uuid) and not self._holders.has_holder(uuid, context.owner):
                 self._contexts.fence(context, "the pod no longer holds this slice")
 
     async def _serve(self, instance: MigInstance) -> None:
@@ -262,7 +266,7 @@ class Daemon:
             installed_version(),
             options.libraries_dir,
             admin.Isolation(isolation.enforced, isolation.reason),
-            admin.Sandbox(self._zygote.walls or {}, options.workers.weak_sandbox),
+            admin.Sandbox(self._zygote.sandbox or {}, options.workers.weak_sandbox),
             self._launcher.problem,
         ).to_json()
 
@@ -315,21 +319,23 @@ class Daemon:
         return {}
 
     async def _evict(self, uuid: InstanceUuid, owner: str) -> None:
-        """End what an owner's pods run on an instance, which they have lost.
+        """End the contexts that an owner's pods run on an instance which the owner has lost.
 
         Raises:
             NotFound: no such instance.
-            Conflict: it was made for others.
+            Conflict: it was made for other owners.
         """
-        self._inventory.admit_no_more(uuid, owner)
+        self._inventory.close_admission(uuid, owner)
         sharer = self._sharer(uuid, owner)
         for context in self._contexts.of(uuid):
             if sharer in ("", context.owner.claim):
-                self._contexts.dismiss(context, "what its slice was made for is gone")
+                self._contexts.dismiss(context, "the claim that the slice was made for is gone")
         await self._holders.wait_until(lambda: not self._launcher.count(uuid, sharer), _DRAIN_S)
 
     def _sharer(self, uuid: InstanceUuid, owner: str) -> str:
-        """Return whose contexts go with what an owner has of an instance; empty: everybody's."""
+        """Return the owner whose contexts end when it loses its share of an instance; empty: the
+        contexts of all owners end.
+        """
         return owner if self._inventory.instance(uuid).shares else ""
 
     async def _create_compute(self, uuid: InstanceUuid, within: ComputePlace | None) -> MigInstance:

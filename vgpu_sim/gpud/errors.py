@@ -1,13 +1,13 @@
-"""What can go wrong in gpud.
+"""Errors of gpud.
 
 GpudError
 ├── HelloRefused         a client's context request; ``status`` is the CUresult it gets
-├── RetryLater           a context request that time will cure: the client is hung up
+├── RetryLater           a context request to be repeated later: gpud closes the connection
 ├── JournalError         the journal exists and cannot be read
 └── WorkerStartError     no worker could be started
 
-What the administration socket refuses is ``system.admin_socket.errors``: no such board, profile,
-placement, GPU or instance.
+The errors of administration requests (no such board, profile, placement, GPU or instance) are in
+``system.admin_socket.errors``.
 """
 
 
@@ -16,7 +16,7 @@ class GpudError(Exception):
 
 
 class HelloRefused(GpudError):
-    """A client that gets no context."""
+    """A client's request for a context is refused."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -24,14 +24,17 @@ class HelloRefused(GpudError):
 
 
 class RetryLater(GpudError):
-    """A context request that time will cure: the client is hung up without an answer.
+    """A client must repeat its request later; gpud closes the connection without an answer.
 
-    Client libraries send it again for as long as they wait for a gpud that is being restarted.
+    Client libraries repeat the request for as long as they wait for a gpud that is being
+    restarted.
     """
 
 
 class JournalError(GpudError):
-    """The journal cannot be read; the message says where it was put aside."""
+    """The journal cannot be read and has been moved aside; the message names the file to which it
+    was moved.
+    """
 
 
 class WorkerStartError(GpudError):

@@ -1,7 +1,8 @@
-"""Events: one log line each, and a JSON object to every subscriber.
+"""The events of gpud. Each is written as one log line, and sent to every subscriber as a JSON
+object.
 
-Texts in events come from workers, that is from tenants, and end in logs and Kubernetes events:
-``clean_text`` bounds them and takes control characters out.
+Texts in events come from workers and thus from tenants, and end up in logs and Kubernetes
+events: ``clean_text`` limits their length and removes control characters.
 """
 
 import json
@@ -15,7 +16,7 @@ logger = logging.getLogger("tessera.gpud")
 
 MAX_TEXT_CHARACTERS = 512
 
-# What an operator of a node should see without asking for more.
+# Logged by default, for the operator of a node.
 _WARNINGS = frozenset(
     {
         "fault",
@@ -31,20 +32,22 @@ _WARNINGS = frozenset(
 
 
 def clean_text(value: object, limit: int = MAX_TEXT_CHARACTERS) -> str:
-    """Return printable text of bounded length from whatever a tenant sent."""
+    """Return a tenant's value as printable text of bounded length."""
     text = value if isinstance(value, str) else ""
     return "".join(c if c.isprintable() else " " for c in text[:limit])
 
 
 def ascii_text(value: object, limit: int) -> str:
-    """Return the same of ASCII alone: what stays in the inventory, where JSON writes every other
-    character as six or twelve.
+    """Return a tenant's value as printable ASCII text of at most ``limit`` characters, for the
+    inventory. Other characters would take six or twelve bytes each in JSON.
     """
     return clean_text(value, limit).encode("ascii", "replace").decode("ascii")
 
 
 def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
-    """Return what the user of a run should read; None where the client library says it itself."""
+    """Return an event as a message for the user of a run; None if the client library reports the
+    event itself.
+    """
     match name:
         case "out_of_memory":
             requested, of_slice, of_run, budget = (
@@ -55,8 +58,8 @@ def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
                 )
             )
             return (
-                f"out of memory: {requested} asked for, {of_slice} free of the slice and {of_run}"
-                f" of the run's memory budget of {budget} (--budget)"
+                f"out of memory: {requested} requested, {of_slice} free in the slice and {of_run}"
+                f" in the run's memory budget of {budget} (--budget)"
             )
         case "worker_failed":
             return f"the context could not be set up: {fields['message']}"
@@ -65,9 +68,9 @@ def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
 
 
 class EventBus(events.EventBus):
-    """Logs each event before subscribers get it.
+    """Logs each event, then sends it to the subscribers.
 
-    ``for_user``: this is one user's run, whose terminal gets sentences instead of records.
+    ``for_user``: gpud serves one user's run, whose terminal shows messages instead of records.
     """
 
     def __init__(self, for_user: bool = False) -> None:
@@ -75,7 +78,7 @@ class EventBus(events.EventBus):
         self._for_user = for_user
 
     def emit(self, name: str, /, **fields: Any) -> None:
-        """Log and send an event."""
+        """Log an event and send it to the subscribers."""
         self._log(name, fields)
         super().emit(name, **fields)
 

@@ -1,4 +1,4 @@
-"""Values that the driver passes around: GPUs, their instances, holders, peers.
+"""Value types that gpud's parts exchange: GPUs, their instances, holders, peers.
 
 UUIDs carry their prefix (``GPU-``, ``MIG-``) everywhere outside the binary ``DeviceInfo``.
 """
@@ -16,7 +16,7 @@ from vgpu_sim.system.peers import PodUid
 GpuUuid = NewType("GpuUuid", str)
 InstanceUuid = NewType("InstanceUuid", str)
 GpuInstanceKey = NewType("GpuInstanceKey", tuple[GpuUuid, int])
-"""A GPU and the number of a GPU instance on it."""
+"""The key of a GPU instance: the UUID of its GPU, and its number on the GPU."""
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _GPU_UUID = re.compile(f"GPU-{_UUID}", re.ASCII)
@@ -27,26 +27,26 @@ _CLAIM_NAME = re.compile(rf"{_LABEL}/[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?", re
 
 
 def parse_gpu_uuid(text: object) -> GpuUuid:
-    """Check a GPU's UUID. Raises ValueError: it becomes part of names and must be exact."""
+    """Validate a GPU's UUID, which becomes part of names. Raises ValueError."""
     if not isinstance(text, str) or not _GPU_UUID.fullmatch(text):
         raise ValueError("a GPU's uuid is GPU-<uuid in lower case>")
     return GpuUuid(text)
 
 
 def parse_instance_uuid(text: object) -> InstanceUuid:
-    """Check an instance's UUID. Raises ValueError: it becomes a directory's name."""
+    """Validate an instance's UUID, which becomes a directory's name. Raises ValueError."""
     if not isinstance(text, str) or not _INSTANCE_UUID.fullmatch(text):
         raise ValueError("an instance's uuid is MIG-<uuid in lower case>, or its GPU's if whole")
     return InstanceUuid(text)
 
 
 def is_owner(text: str) -> bool:
-    """Return whether this names what instances are made for: a claim, or (empty) a layout."""
+    """Return whether a text names an instance's owner: a claim, or (empty) a layout."""
     return not text or _CLAIM.fullmatch(text) is not None
 
 
 def check_made_for(owner: str, name: str) -> None:
-    """Check what an instance is made for (``MigInstance``). Raises ValueError."""
+    """Validate an instance's owner and its name (``MigInstance``). Raises ValueError."""
     if not is_owner(owner):
         raise ValueError("an owner is empty or claim:<uid of a ResourceClaim in lower case>")
     if bool(name) != bool(owner) or (name and not _CLAIM_NAME.fullmatch(name)):
@@ -64,19 +64,20 @@ def new_instance_uuid() -> InstanceUuid:
 
 
 def instance_uuid_of(gpu: "Gpu", profile: Profile) -> InstanceUuid:
-    """Return the UUID of an instance to be made: a random one, or of a whole GPU the GPU's own."""
+    """Return the UUID of a new instance: random, or the GPU's own for a whole GPU."""
     return InstanceUuid(gpu.uuid) if profile.is_whole else new_instance_uuid()
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of a prefixed UUID."""
+    """Return the 16 bytes of a UUID given with its prefix."""
     return uuid.UUID(text[4:]).bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A simulated GPU. ``index`` is its place on the node and in the aperture, and which of the
-    places of the topology (``vgpu_sim.perf.topology``) it has that its facts name."""
+    """A simulated GPU. ``index`` is its position on the node and in the aperture, and selects its
+    place in the topology that its facts name (``vgpu_sim.perf.topology``).
+    """
 
     uuid: GpuUuid
     index: int
@@ -85,31 +86,34 @@ class Gpu:
 
     @property
     def board(self) -> Board:
-        """Return its board."""
+        """The GPU's board."""
         return board(self.board_key)
 
     @property
     def pci_bus(self) -> int:
-        """Return the number of its PCI bus, on which it is alone (domain 0, device 0)."""
+        """The number of the GPU's PCI bus, which has no other device (domain 0, device 0)."""
         return self.place.bus
 
     @property
     def place(self) -> Place:
-        """Return where it is in the node's topology. Raises BadShape: there is no such place."""
+        """The GPU's place in the node's topology. Raises BadShape if the topology has no such
+        place.
+        """
         return topology_named(self.facts.topology, self.index + 1).gpus[self.index]
 
     @property
     def pci_bus_id(self) -> str:
-        """Return its PCI address as NVML writes it: "00000000:01:00.0"."""
+        """The GPU's PCI address as NVML writes it: "00000000:01:00.0"."""
         return f"00000000:{self.pci_bus:02X}:00.0"
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimShare:
-    """What one ResourceClaim has of an instance that several share.
+    """A ResourceClaim's share of an instance that several claims share.
 
-    ``owner`` and ``owner_name`` are as in ``MigInstance``. Its clients together may have
-    ``memory_bytes``. ``admit`` False means that it is being taken away: no new contexts.
+    ``owner`` and ``owner_name`` are as in ``MigInstance``. The claim's clients together may use
+    ``memory_bytes``. If ``admit`` is False, the share is being removed and admits no new
+    contexts.
     """
 
     owner: str
@@ -120,18 +124,19 @@ class ClaimShare:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A MIG device: a compute instance in its GPU instance; or a whole GPU with MIG off.
+    """A MIG device: a compute instance in its GPU instance; or a whole GPU whose MIG mode is off.
 
-    ``compute`` False is a GPU instance that has no compute instance (yet), and is alone in it.
-    ``within`` is where the compute instance is when it is narrower than its GPU instance, in which
-    others can then be beside it: they have the same ``profile`` and ``start``.
+    If ``compute`` is False, this is a GPU instance without any compute instance. ``within`` is
+    the place of a compute instance that is narrower than its GPU instance; others in the same
+    GPU instance have the same ``profile`` and ``start``.
 
-    ``slot`` is the smallest number free on the node when it was made; a worker's uid follows from
-    it. ``admit`` False means withdrawn: running contexts stay, new ones are refused.
+    ``slot`` is the smallest number that was free on the node at creation; the uid of its workers
+    follows from it. If ``admit`` is False, the instance is being withdrawn: running contexts
+    continue, and new ones are refused.
 
-    ``owner`` is ``claim:UID`` of the ResourceClaim that it was made for, and ``owner_name`` that
-    claim's "namespace/name"; both are empty for a layout's instance, a whole GPU, and what several
-    claims share (``shares``).
+    ``owner`` is ``claim:UID`` of the ResourceClaim for which it was created, and ``owner_name``
+    that claim's "namespace/name". Both are empty for a layout's instance, for a whole GPU, and
+    for an instance that several claims share (``shares``).
     """
 
     uuid: InstanceUuid
@@ -148,44 +153,50 @@ class MigInstance:
 
     @property
     def shared_bytes(self) -> int:
-        """Return how much of its memory claims have as their shares."""
+        """The sum of the memory of all claims' shares, in bytes."""
         return sum(one.memory_bytes for one in self.shares)
 
     def share_of(self, owner: str) -> ClaimShare | None:
-        """Return the share of a claim (``claim:UID``); None: it has none."""
+        """Return the share of a claim (``claim:UID``); None: the claim has none."""
         return next((one for one in self.shares if one.owner == owner), None)
 
     @property
     def placed(self) -> Instance:
-        """Return what and where it is; raises IllegalLayoutError where it cannot be."""
+        """The instance as MIG geometry describes it. Raises IllegalLayoutError if there is no such
+        placement.
+        """
         return Instance(self.profile, self.start, self.within)
 
     @property
     def device_profile(self) -> str:
-        """Return its name without the place: "3g.40gb", "1c.3g.40gb", "whole"."""
+        """The name of the device's profile without its placement, such as "3g.40gb", "1c.3g.40gb"
+        or "whole".
+        """
         return self.profile.name if self.within is None else self.within.profile.name
 
     @property
     def sm_count(self) -> int:
-        """Return the SMs that are its own."""
+        """The number of multiprocessors (SMs) of this instance."""
         return self.profile.sm_count if self.within is None else self.within.profile.sm_count
 
     @property
     def compute_start(self) -> int | None:
-        """Return its first compute slice in the GPU instance; None: it has all of them."""
+        """The device's first compute slice in its GPU instance; None if it has all slices."""
         return None if self.within is None else self.within.start
 
     @property
     def gpu_instance(self) -> GpuInstanceKey:
-        """Return which GPU instance it is in: that has the memory, and fails as one."""
+        """The key of the GPU instance that contains this device. A GPU instance owns the memory and
+        fails as a unit.
+        """
         return GpuInstanceKey((self.gpu.uuid, self.gi_id))
 
     @property
     def gi_id(self) -> int:
-        """Return the GPU instance's number on its GPU; -1 for a whole GPU.
+        """The GPU instance's number on its GPU; -1 for a whole GPU.
 
-        The possible placements of aligned sizes are a binary tree, numbered by rows from the whole
-        GPU (0): instances that exist beside each other never have the same number.
+        The possible placements of aligned sizes form a binary tree, numbered by rows from the
+        whole GPU (0), so that instances that exist together never have the same number.
         """
         if self.profile.is_whole:
             return -1
@@ -194,9 +205,10 @@ class MigInstance:
 
     @property
     def ci_id(self) -> int:
-        """Return the number of the compute instance in the GPU instance; -1: it has none.
+        """The compute instance's number in its GPU instance; -1 if there is no compute instance.
 
-        It is that of its first compute slice: those beside each other never have the same.
+        The number is that of the first compute slice, so the compute instances of a GPU instance
+        have different numbers.
         """
         if not self.compute or self.profile.is_whole:
             return -1
@@ -205,9 +217,11 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that may use an instance, and its container, as podresources says.
+    """A pod that may use an instance, and its container, as the kubelet's podresources API reports
+    them.
 
-    ``claims`` are the ResourceClaims (``claim:UID``) by which it may; none: the device plugin's.
+    ``claims`` are the ResourceClaims (``claim:UID``) that entitle the pod to the instance; if
+    empty, the device plugin allocated the instance.
     """
 
     pod_uid: PodUid
@@ -219,10 +233,11 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """On whose behalf a context runs. ``pod_uid`` and ``namespace`` are empty outside a cluster.
+    """The pod and claim on whose behalf a context runs. ``pod_uid`` and ``namespace`` are empty
+    outside a cluster.
 
-    ``claim`` is the owner of the share that it uses (``ClaimShare``); empty: its instance is not
-    shared by claims.
+    ``claim`` is the owner of the share that the context uses (``ClaimShare``); it is empty if
+    claims do not share the instance.
     """
 
     pod_uid: PodUid
@@ -231,5 +246,5 @@ class Owner:
 
     @property
     def sharer(self) -> str:
-        """Return whose part of a shared instance it uses up: the claim's, else the pod's."""
+        """The claim, or else the pod, to which the context's part of a shared instance belongs."""
         return self.claim or self.pod_uid

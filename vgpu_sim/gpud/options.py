@@ -1,4 +1,4 @@
-"""gpud's configuration: the fields that are options of its command line, and what they become."""
+"""gpud's configuration: dataclasses whose fields are the options of its command line."""
 
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -17,7 +17,7 @@ from vgpu_sim.options import option
 
 
 def read_token(path: Path) -> bytes:
-    """Read a token of 64 hexadecimal digits. Raises click.BadParameter."""
+    """Read a token of 64 hexadecimal digits from a file. Raises click.BadParameter."""
     try:
         token = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except (OSError, ValueError) as err:
@@ -29,27 +29,29 @@ def read_token(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryOptions:
-    """A second socket, for a user who may read the inventory and do nothing else."""
+    """Options of a second socket, for a user who may only read the inventory."""
 
     socket: Path = option(
         "--telemetry-socket", help="Where --telemetry-user may read the inventory."
     )
-    uid: int = option("--telemetry-user", type=click.IntRange(min=0), help="UID of that.")
+    uid: int = option(
+        "--telemetry-user", type=click.IntRange(min=0), help="UID of the user who may read it."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """How this gpud was started. A token makes it standalone: no pods, one user.
+    """gpud's configuration. If it has a token, gpud is standalone: without pods, for one user.
 
     ``budget_bytes`` 0 is half of the host's memory. ``libraries_dir`` holds the client libraries
-    that containers are given. ``hca`` says where hcad is that may ask for the memory of devices.
+    that are mounted into containers. ``hca`` describes the hcad that may request device memory.
     """
 
     run_dir: Path = option(
-        default=config.DEFAULT_RUN_DIR, show_default=True, help="Sockets live here."
+        default=config.DEFAULT_RUN_DIR, show_default=True, help="Directory of the sockets."
     )
     state_dir: Path = option(
-        default=config.DEFAULT_STATE_DIR, show_default=True, help="The journal lives here."
+        default=config.DEFAULT_STATE_DIR, show_default=True, help="Directory of the journal."
     )
     cache_dir: Path | None = option(
         default=None, help="Object caches; default: below the state directory."
@@ -76,18 +78,18 @@ class NodeOptions:
 
     @property
     def slices_dir(self) -> Path:
-        """Return where each instance has a directory with its socket."""
+        """The directory that holds a directory with a socket for each instance."""
         return self.run_dir / "slices"
 
     @property
     def standalone(self) -> bool:
-        """Return whether this serves one user's run instead of a node's pods."""
+        """Whether gpud serves one user's run instead of a node's pods."""
         return self.token is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupOptions:
-    """Where slices get their control groups."""
+    """Options that state where the slices' control groups are created."""
 
     root: Path = option(
         "--cgroup-root",
@@ -105,35 +107,35 @@ class CgroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """Lists of Xids, as NVIDIA's device plugin has them in its environment."""
+    """Which Xids affect health: lists in the form of the device plugin's environment variables."""
 
     off: str = option(
         "--disable-health-checks",
         envvar="DP_DISABLE_HEALTHCHECKS",
         default="",
         metavar="XIDS",
-        help="Xids that say nothing about health, beside those that programs cause; all: none does."
-        " Read as NVIDIA's device plugin does.",
+        help="Xids that do not affect health, in addition to those that programs cause; all: no Xid"
+        " does. Read as NVIDIA's device plugin does.",
     )
     on: str = option(
         "--enable-health-checks",
         envvar="DP_ENABLE_HEALTHCHECKS",
         default="",
         metavar="XIDS",
-        help="Xids that do, against --disable-health-checks and the default.",
+        help="Xids that affect health despite --disable-health-checks and the default.",
     )
 
-    def ignored(self) -> frozenset[int] | None:
-        """Return the Xids that do not concern health; None: none does. Raises BadParameter."""
+    def ignored_xids(self) -> frozenset[int] | None:
+        """Return the Xids that do not affect health; None: no Xid does. Raises BadParameter."""
         try:
-            return classes.ignored(self.off.split(","), self.on.split(","))
+            return classes.parse_ignored(self.off.split(","), self.on.split(","))
         except ValueError as err:
             raise click.BadParameter(f"health checks: {err}") from err
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """How gpud begins to serve, and what it logs."""
+    """Options that determine how gpud starts to serve and what it logs."""
 
     takeover_wait_s: float = option(
         "--takeover-wait",
@@ -144,12 +146,12 @@ class ProcessOptions:
     )
     ready_file: Path | None = option(
         default=None,
-        help="Made when this gpud serves, or waits for another one to end: then without limit.",
+        help="Created when this gpud serves, or waits for another one to end: then without limit.",
     )
     parent_fd: int | None = option(
         default=None,
         hidden=True,
-        help="A socket: told when gpud serves; its end is gpud's end.",
+        help="A socket: gpud writes to it when it serves, and ends when it is closed.",
     )
     log_level: str = option(
         type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), default="INFO", show_default=True
@@ -157,7 +159,7 @@ class ProcessOptions:
 
     @property
     def wait_s(self) -> float | None:
-        """Return how long another gpud may take to end; None: without limit."""
+        """How many seconds to wait for another gpud to end; None: without limit."""
         return self.takeover_wait_s if self.ready_file is None else None
 
 
@@ -179,4 +181,4 @@ def installed_version() -> str:
     try:
         return metadata.version("tessera")
     except metadata.PackageNotFoundError:
-        return "0+source"  # run from a checkout that was never installed
+        return "0+source"  # run from a checkout without installation

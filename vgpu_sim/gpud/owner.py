@@ -1,9 +1,10 @@
-"""gpud's side of the link to the one command that owns a private gpud.
+"""gpud's end of the link to the command that owns a private gpud.
 
-Both sides hold one end of a socket pair. gpud writes a byte when it serves, its owner one when it
-is done; at that, or when the owner's end closes without it because the owner died, gpud ends its
-workers and itself and removes the run directory. If the owner died gpud also ends what the command
-left running: processes of this user that carry the run's token in their environment.
+Each side holds one end of a socket pair. gpud writes a byte when it serves. The owner writes a
+byte when the command is done; if the owner dies, its end closes without that byte. In both cases
+gpud ends its workers, removes the run directory and exits. If the owner died, gpud also ends the
+processes that the command left running: those of this user with the run's token in their
+environment.
 """
 
 import asyncio
@@ -23,22 +24,22 @@ _SCAN_PAUSE_SECONDS = 0.05
 
 
 class OwnerWatch:
-    """gpud's side of the link to its owner. ``on_end`` is called once, when it is closed."""
+    """gpud's end of the link to its owner. ``on_end`` is called once, when the link ends."""
 
     def __init__(self, descriptor: int, on_end: Callable[[], None]) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._on_end = on_end
         self.owner_died = False
-        """Whether the link ended without the owner's word that it is done."""
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._ended)
+        """Whether the link ended without a byte from the owner, which means that the owner died."""
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._handle_end)
 
-    def ready(self) -> None:
-        """Tell the owner that gpud serves."""
+    def send_ready(self) -> None:
+        """Notify the owner that gpud serves."""
         with suppress(OSError):
             self._socket.send(READY)
 
-    def _ended(self) -> None:
+    def _handle_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
         try:
             self.owner_died = self._socket.recv(1) != DONE
@@ -48,11 +49,11 @@ class OwnerWatch:
 
 
 def end_what_is_left(token: bytes) -> None:
-    """End what a dead owner's command left running."""
+    """End the processes that a dead owner's command left running."""
     quiet_scans = 0
     for _ in range(_DEAD_OWNER_SCANS):
         quiet_scans = 0 if _kill_holders_of(token.hex()) else quiet_scans + 1
-        if quiet_scans == 2:  # once more, for a child that had not called exec yet
+        if quiet_scans == 2:  # a child may not have called exec before
             return
         time.sleep(_SCAN_PAUSE_SECONDS)
 

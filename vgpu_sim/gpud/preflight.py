@@ -1,9 +1,10 @@
-"""What a gpud that stands by tries out: all that could keep it from serving at once.
+"""Checks before a standby: everything that could prevent this gpud from serving at once.
 
-Its pod becomes ready when it stands by, and Kubernetes then ends the gpud that serves. A gpud that
-cannot read the node's state or make a socket must not get so far. Everything is tried without the
-lock, so on copies of the state, and on a socket of another name. Control groups are not tried: they
-are shared with the gpud that serves, and one that may not make any serves without them.
+A gpud's pod becomes ready when the gpud stands by, and Kubernetes then ends the gpud that
+serves. So a gpud that cannot read the node's state or create a socket must not become ready. The
+checks run without the lock, so they use copies of the state and a socket with another name.
+Control groups are not checked: they are shared with the serving gpud, and gpud also serves
+without them.
 """
 
 import os
@@ -20,15 +21,15 @@ from vgpu_sim.gpud.limits import sharing
 from vgpu_sim.gpud.limits.sharing import SharingTable
 from vgpu_sim.gpud.options import NodeOptions
 
-_STATE = (journal.FILE_NAME, sharing.FILE_NAME)  # no other file keeps gpud from serving
+_STATE = (journal.FILE_NAME, sharing.FILE_NAME)  # gpud starts without its other files
 
 
 def check(options: NodeOptions) -> None:
-    """Try what a start needs.
+    """Check everything that gpud needs in order to start.
 
     Raises:
         JournalError: this gpud cannot read the state of the one that serves.
-        OSError: a file or a socket cannot be made where gpud needs it.
+        OSError: a file or a socket cannot be created where gpud needs it.
     """
     _read_copies(options.state_dir)
     _write(options.state_dir)
@@ -38,7 +39,7 @@ def check(options: NodeOptions) -> None:
 
 
 def _read_copies(state_dir: Path) -> None:
-    """Read the state; a file that cannot be read is moved aside, so only copies are read."""
+    """Read copies of the state files, because an unreadable file is moved aside."""
     with tempfile.TemporaryDirectory(prefix="gpud-") as name:
         copy = Path(name)
         for file in _STATE:
@@ -58,7 +59,7 @@ def _write(directory: Path) -> None:
 
 
 def _bind(directory: Path) -> None:
-    """Make a socket of a name as long as those that gpud makes, and remove it."""
+    """Create and remove a socket whose name is as long as those of gpud's sockets."""
     path = directory / f"try-{os.getpid()}.sock"
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:

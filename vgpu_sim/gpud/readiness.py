@@ -1,7 +1,7 @@
-"""The file by which a gpud's pod becomes ready: there only while the gpud serves or stands by.
+"""gpud's readiness file, which exists only while gpud serves or stands by.
 
-Its volume outlives the container, so each start removes it before anything else. For that this
-module imports the least that it can.
+The file's volume outlives the container, so each start removes the file first. For that reason
+this module imports as little as possible.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ OPTION = "--ready-file"
 
 
 def withdraw_named(arguments: Sequence[str]) -> None:
-    """Remove the file that a command line names, if there is one.
+    """Remove the readiness file that a command line names, if there is one.
 
-    What cannot be removed is left to the command, which ends with the error.
+    Errors are ignored here: the command meets and reports the same error later.
     """
     for number, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -28,12 +28,12 @@ def withdraw_named(arguments: Sequence[str]) -> None:
 
 
 def withdraw(path: Path | None) -> None:
-    """Remove the file. Raises OSError."""
+    """Remove the readiness file. Raises OSError."""
     if path is not None:
         path.unlink(missing_ok=True)
 
 
 def announce(path: Path | None) -> None:
-    """Make the file that a probe looks for. Raises OSError."""
+    """Create the readiness file. Raises OSError."""
     if path is not None:
         path.write_text("ready\n", encoding="ascii")

@@ -1,7 +1,8 @@
-"""Waiting for the predecessor: the one gpud of a state directory is the one that holds its lock.
+"""Standby: waits for the predecessor's lock; only the gpud that holds it may use a state directory.
 
-A gpud that stands by has its program loaded and its zygote running, and so serves a moment after
-its predecessor has ended, however that ended: the kernel releases the lock of a process that dies.
+A gpud that stands by has loaded its program and started its zygote, so it can serve a moment
+after its predecessor has ended. It does not matter how the predecessor ends, because the kernel
+releases the lock of a process that dies.
 """
 
 import asyncio
@@ -25,15 +26,15 @@ async def take_over(
     warm: Callable[[], bool],
     stands_by: Callable[[], None],
 ) -> bool:
-    """Wait until this process is the only gpud of a state directory; False if ``stop`` came first.
+    """Wait for the lock of a state directory; return False if ``stop`` is set first.
 
-    ``stands_by`` is called once if another gpud has to end first, as soon as this one is ``warm``:
-    could start contexts at once. What it raises ends the wait. ``wait_seconds`` None waits for the
-    other one without limit.
+    If another gpud holds the lock, ``stands_by`` is called once, as soon as ``warm`` returns
+    that this gpud could start contexts at once. If ``stands_by`` raises an error, the wait ends.
+    ``wait_seconds`` None means without limit.
 
     Raises:
-        JournalError: it did not end in time.
-        OSError: there can be no lock.
+        JournalError: the other gpud did not end in time.
+        OSError: the lock cannot be created.
     """
     loop = asyncio.get_running_loop()
     begin = loop.time()

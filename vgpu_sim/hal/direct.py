@@ -1,25 +1,26 @@
-"""GPUDirect RDMA: how hcad gets a device's memory from the worker that has it.
+"""GPUDirect RDMA: how hcad gets device memory from the worker that owns it.
 
-hcad connects to nobody: gpud connects to ``direct.sock`` in hcad's directory (SOCK_SEQPACKET) and
-says whose device memory it can provide: a run's token, or zeros for all pods of the node. Then hcad
-sends JSON objects
+hcad does not connect to other processes: gpud connects to ``direct.sock`` in hcad's directory
+(SOCK_SEQPACKET) and states whose device memory gpud can provide, as the token of a run, or zeros
+for all pods of the node. Then hcad sends JSON objects
 
     {"type": "export", "request": n, "pid": p, "address": a, "bytes": b, "skip": k}
 
-``pid`` is a program that has opened an HCA function; of its contexts the first ``k`` are passed
-over, as they have answered ENOENT. Where ``"range": hex`` is among them, the memory is what a
-``messages.SharedRange`` names, from ``address`` bytes on in that; the program has read it from a
-descriptor, and the worker that made it says whether it is one. gpud answers
+``pid`` is a program that has opened an HCA function; the first ``k`` of its contexts are
+skipped, because they have answered ENOENT. With a field ``"range": hex`` the memory is the range
+that a ``messages.SharedRange`` names, and ``address`` is an offset in it; the program has read
+the ``SharedRange`` from a descriptor, and the worker that created it verifies it. gpud answers
 
     {"type": "exported", "request": n, "status": errno}
 
-with ESRCH where there is no such context (any more), EINVAL, or 0 and one end of a connection whose
-other end it gave to the context's worker. On that the worker sends a ``DirectGrant`` and, if its
-status is 0, the chunk's memory: a sealed memfd.
+with ESRCH if there is no such context (any more), EINVAL, or 0 and one end of a connection whose
+other end it gave to the context's worker. On that connection the worker sends a ``DirectGrant``
+and, if its status is 0, the chunk's memory: a sealed memfd.
 
-The connection stays, and is the right: its end is the memory's end. A worker that frees the chunk
-shuts it down, and waits a moment for hcad's end to go before it gives the pages back; a worker that
-ends, fenced or not, closes it.
+The connection stays open and represents the right to use the memory; the right ends with the
+connection. A worker that frees the chunk shuts the connection down, and waits a moment for hcad
+to close its end before it releases the pages. A worker that ends, fenced or not, closes the
+connection.
 """
 
 import ctypes
@@ -36,9 +37,10 @@ RANGE_BYTES: Final = ctypes.sizeof(SharedRange)
 
 
 class DirectGrant(ctypes.Structure):
-    """A worker's answer; ``status`` is an errno value, ENOENT where it has no such memory.
+    """A worker's answer to a request for device memory. ``status`` is an errno value; ENOENT: the
+    worker has no such memory.
 
-    The memory is ``chunk_bytes`` long, and what was asked for begins at ``offset`` in it.
+    The memory is ``chunk_bytes`` long, and the requested range begins at ``offset`` in it.
     """
 
     _fields_ = (
@@ -51,7 +53,9 @@ class DirectGrant(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What hcad asks for: a place by its address, or by its offset in a descriptor's ``range``."""
+    """hcad's request for device memory, by address, or by an offset in the ``range`` that a
+    descriptor holds.
+    """
 
     request: int
     pid: int
@@ -61,7 +65,7 @@ class ExportRequest:
     range: bytes = b""
 
     def encode(self) -> bytes:
-        """Return the message."""
+        """Encode the request."""
         message: dict[str, Any] = {
             "type": "export",
             "request": self.request,
@@ -76,10 +80,10 @@ class ExportRequest:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read a message.
+        """Parse a request.
 
         Raises:
-            ValueError: it is no such request.
+            ValueError: the data is not a valid request.
         """
         message = spawn.decode(data)
         if message["type"] != "export":
@@ -88,17 +92,17 @@ class ExportRequest:
         request, pid, address, size, skip = (_count(message, name) for name in names)
         made = cls(request, pid, address, size, skip, _range(message))
         if made.address + made.size > 1 << 64 or not made.size or made.skip > MOST_PASSED_OVER:
-            raise ValueError("a range that cannot be")
+            raise ValueError("a range is empty or out of bounds")
         return made
 
 
 def encode_answer(request: int, status: int) -> bytes:
-    """Return what gpud says."""
+    """Encode gpud's answer to request number ``request``; ``status`` is an errno value or 0."""
     return spawn.encode({"type": "exported", "request": request, "status": status})
 
 
 def decode_answer(data: bytes) -> tuple[int, int]:
-    """Return the request and the status of what gpud says. Raises ValueError."""
+    """Return the request number and the status of gpud's answer. Raises ValueError."""
     message = spawn.decode(data)
     if message["type"] != "exported":
         raise ValueError("not an answer about memory")

@@ -1,10 +1,11 @@
 """Control messages on the slice socket (AF_UNIX, SOCK_SEQPACKET) and on gpud's private channels.
 
-A message is a ``Header`` and one payload structure; descriptors travel with SCM_RIGHTS. The client
-speaks to gpud only in its first message (HELLO). For a query gpud answers itself; for a context it
-passes the connected socket to a new worker, and whatever follows is between client and worker.
-Requests carry an id that the reply repeats; a reply's ``status`` is a CUresult, and its payload is
-valid only when that is 0. Everything a peer sends is checked before it is used.
+A message is a ``Header`` and one payload structure; descriptors are sent with SCM_RIGHTS. The
+client communicates with gpud only in its first message (HELLO). gpud answers a query itself; for
+a context it passes the connected socket to a new worker, and all later messages are between
+client and worker. Requests carry an id that the reply repeats; a reply's ``status`` is a
+CUresult, and its payload is valid only if the status is 0. Everything a peer sends is validated
+before it is used.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ from enum import IntEnum
 from typing import Final
 
 MAGIC: Final = 0x41525354  # "TSRA"
-PROTOCOL_VERSION: Final = 2  # 1 had no refused kernels in a module table
+PROTOCOL_VERSION: Final = 2  # version 1 had no refused kernels in a module table
 PROTOCOL_OLDEST: Final = 2
 TOKEN_BYTES: Final = 32
 WHOLE_THREAD_SHARE: Final = 100_000
@@ -30,7 +31,7 @@ RANGE_ALIGN_BYTES: Final = 4096
 
 
 class MessageType(IntEnum):
-    """Requests are even, their replies are one more."""
+    """The types of messages. The number of a request is even; its reply has the next number."""
 
     HELLO_QUERY = 2  # Hello -> DeviceInfo
     DEVICE_INFO = 3
@@ -50,9 +51,7 @@ class MessageType(IntEnum):
     MODULE_LINKED = 17
     MANAGEMENT = 18  # ManagementRequest -> ManagementReport and records (management.py)
     MANAGED = 19
-    RANGE_SHARE = (
-        20  # Chunk: a range in one -> (no payload) + fd: a SharedRange that nobody can change
-    )
+    RANGE_SHARE = 20  # Chunk: a range in one -> (no payload) + fd: an immutable SharedRange
     RANGE_SHARED = 21
 
 
@@ -60,27 +59,30 @@ LINK_REGISTERS_SHIFT: Final = 8
 
 
 class LinkFlag(IntEnum):
-    """What MODULE_LINK does with its inputs: the low bits of its flags.
+    """The operation of MODULE_LINK, in the low bits of its flags.
 
-    From bit LINK_REGISTERS_SHIFT on stands the most registers of a thread; 0: there is no limit.
+    The bits from LINK_REGISTERS_SHIFT on limit the registers of a thread; 0: there is no limit.
 
-    They are, each: u32 bytes of the name, u32 zero, u64 bytes of the image, name, image. On failure
-    the descriptor holds a module table with a log; a check that finds nothing sends no container.
+    Each input consists of the size of its name (u32), zero (u32), the size of its image (u64),
+    the name and the image. On failure, the reply's descriptor holds a module table with a log.
+    If the operation only checks the inputs and finds no errors, the reply has no container.
     """
 
     LINK = 0
-    CHECK = 1  # each input by itself
+    CHECK = 1  # check each input on its own
 
 
 class ChunkKind(IntEnum):
-    """Where in the GPU's window a chunk lies, which is also who may touch it."""
+    """The range of the GPU's window in which a chunk is located. The range also determines who may
+    access the chunk.
+    """
 
     DEVICE = 0
     HOST = 1
 
 
 class Header(ctypes.Structure):
-    """Begins every message."""
+    """The header with which every message begins."""
 
     _fields_ = (
         ("magic", c_uint32),
@@ -94,10 +96,11 @@ class Header(ctypes.Structure):
 
 
 class Hello(ctypes.Structure):
-    """First message of a client. ``context_index`` is the client's own, below MAX_CONTEXTS.
+    """The first message of a client. ``context_index`` is the client's own number of the context,
+    below MAX_CONTEXTS.
 
-    ``thread_share`` is what the program set as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, of
-    WHOLE_THREAD_SHARE; 0 where it set nothing.
+    ``thread_share`` is the value of CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in units of
+    1/WHOLE_THREAD_SHARE; 0 if it is not set.
     """
 
     _fields_ = (
@@ -112,14 +115,14 @@ class Hello(ctypes.Structure):
 
 
 class DeviceInfo(ctypes.Structure):
-    """What a client may know of its device: enough to answer every query without asking again.
+    """Properties of a device: enough to answer every client query without another request.
 
-    ``attributes`` is indexed by CUdevice_attribute, and from CLOCK_ATTRIBUTE on by what no
-    program asks for: 1 where events measure the board's time as modelled, 0 where they measure the
-    node's; numbers of the GPU instance and the compute instance. ATTRIBUTE_UNKNOWN is answered with
-    CUDA_ERROR_INVALID_VALUE.
-    ``gpu_index`` is the GPU's place in the aperture. ``isolation`` says whether limits are enforced
-    by a cgroup (1) or only by bookkeeping (0).
+    ``attributes`` is indexed by CUdevice_attribute, and from CLOCK_ATTRIBUTE on by internal
+    numbers. The first of these is 1 if events measure the board's modelled time and 0 if they
+    measure the node's; then follow the numbers of the GPU instance and the compute instance.
+    ATTRIBUTE_UNKNOWN makes a query fail with CUDA_ERROR_INVALID_VALUE. ``gpu_index`` is the
+    GPU's position in the aperture. ``isolation`` is 1 if a cgroup enforces the limits and 0 if
+    only gpud's accounting does.
     """
 
     _fields_ = (
@@ -145,7 +148,9 @@ class DeviceInfo(ctypes.Structure):
 
 
 class ContextReady(ctypes.Structure):
-    """The worker serves; sizes let the client check what it was built against."""
+    """The reply of a worker that serves a new context; the sizes in it let the client check that
+    its header matches the worker's.
+    """
 
     _fields_ = (
         ("context", c_uint64),
@@ -155,13 +160,16 @@ class ContextReady(ctypes.Structure):
 
 
 class ModuleLoad(ctypes.Structure):
-    """The image is PTX text (NUL-terminated or not) or a container, in a sealed or plain memfd."""
+    """A request to load a module. The image is PTX text (NUL-terminated or not) or a container, in
+    a sealed or plain memfd.
+    """
 
     _fields_ = (("image_bytes", c_uint64), ("flags", c_uint32), ("log_bytes", c_uint32))
 
 
 class ModuleTable(ctypes.Structure):
-    """A loaded module. The table's descriptor holds records and strings (``TableHeader``).
+    """The reply about a loaded module; its descriptor holds the module's records and strings, after
+    a ``TableHeader``.
 
     On failure the reply's status is set and the descriptor, if any, holds only a log.
     """
@@ -170,7 +178,7 @@ class ModuleTable(ctypes.Structure):
 
 
 class TableHeader(ctypes.Structure):
-    """Begins a module table; offsets are in bytes from its start, strings are NUL-terminated."""
+    """Header of a module table; offsets are in bytes from its start, strings are NUL-terminated."""
 
     _fields_ = (
         ("function_count", c_uint32),
@@ -187,7 +195,9 @@ class TableHeader(ctypes.Structure):
 
 
 class FunctionRecord(ctypes.Structure):
-    """A kernel of the module; its parameters are ``parameter_first`` and the next ones."""
+    """A kernel in a module table; the records of its parameters begin at index
+    ``parameter_first``.
+    """
 
     _fields_ = (
         ("name_offset", c_uint32),
@@ -207,13 +217,15 @@ class FunctionRecord(ctypes.Structure):
 
 
 class ParameterRecord(ctypes.Structure):
-    """Byte offset and size in the parameter block."""
+    """A kernel parameter in a module table: its byte offset in the parameter block, and its
+    size.
+    """
 
     _fields_ = (("offset", c_uint32), ("size", c_uint32))
 
 
 class VariableRecord(ctypes.Structure):
-    """A module variable and its device address."""
+    """A module variable in a module table, with its device address."""
 
     _fields_ = (
         ("name_offset", c_uint32),
@@ -224,9 +236,10 @@ class VariableRecord(ctypes.Structure):
 
 
 class RefusedRecord(ctypes.Structure):
-    """A kernel or variable that the module's source has and that cannot be used; the log says why.
+    """A kernel or variable of the module's source that Tessera does not support; the module's log
+    has the reason.
 
-    Who asks for it is answered CUDA_ERROR_NOT_SUPPORTED.
+    A client that looks up this name gets CUDA_ERROR_NOT_SUPPORTED.
     """
 
     _fields_ = (
@@ -238,13 +251,15 @@ class RefusedRecord(ctypes.Structure):
 
 
 class Handle(ctypes.Structure):
-    """A module."""
+    """The handle of a module, as payload of a message."""
 
     _fields_ = (("handle", c_uint64),)
 
 
 class Chunk(ctypes.Structure):
-    """Memory at ``offset`` from the aperture's base; both are multiples of CHUNK_ALIGN_BYTES."""
+    """A chunk of memory, at ``offset`` from the aperture's base. Offset and size are multiples of
+    CHUNK_ALIGN_BYTES.
+    """
 
     _fields_ = (
         ("offset", c_uint64),
@@ -255,10 +270,11 @@ class Chunk(ctypes.Structure):
 
 
 class SharedRange(ctypes.Structure):
-    """What a descriptor of cuMemGetHandleForAddressRange holds: a range its worker vouches for.
+    """The content of the descriptor that cuMemGetHandleForAddressRange returns: a range of memory,
+    which the worker that owns it authenticates.
 
-    ``serial`` is the chunk's, which no later one of the context has; ``offset`` counts from the
-    aperture's base. Whoever cannot read the descriptor cannot make up ``proof``.
+    ``serial`` is the serial number of the chunk, unique within the context; ``offset`` counts
+    from the aperture's base. ``proof`` cannot be forged without access to the descriptor.
     """
 
     _fields_ = (
@@ -271,7 +287,7 @@ class SharedRange(ctypes.Structure):
 
 
 class MemoryInfo(ctypes.Structure):
-    """Of the slice, not of the context alone."""
+    """The free and the total bytes of a slice's memory, not those of one context."""
 
     _fields_ = (("free_bytes", c_uint64), ("total_bytes", c_uint64))
 

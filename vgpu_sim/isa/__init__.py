@@ -1,6 +1,6 @@
-"""The instruction set: definitions, binary container, assembler and disassembler. No behaviour.
+"""The instruction set: definitions, binary container, assembler and disassembler.
 
-Executors and the compiler import names from here.
+Nothing here executes instructions. Executors and the compiler import names from here.
 """
 
 from vgpu_sim.isa.instruction import (

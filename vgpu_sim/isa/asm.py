@@ -1,4 +1,4 @@
-"""The assembler. One directive, label or instruction stands on a line::
+"""The assembler. Each line has one directive, label or instruction::
 
     .isa 1
     .capability 8 0                     // least compute capability
@@ -22,7 +22,7 @@
     done:
           RET
     }
-    .refused kernel other               // or variable: what the source has beside these
+    .refused kernel other               // or variable: the source's other kernels and variables
         .reason 14 5 "instruction 'call' is not supported yet" "call f;"    // line, column
     .source "one line of PTX\\n"
 
@@ -46,7 +46,7 @@ def assemble(text: str) -> Module:
     """Assemble a module.
 
     Raises:
-        AssemblyError: with line and column of the first thing that is wrong.
+        AssemblyError: with line and column of the first error.
     """
     parser = _ModuleParser()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -62,7 +62,7 @@ class _ModuleParser:
         self._source: list[str] = []
         self._variables: list[tuple[Variable, list[Relocation]]] = []
         self._functions: list[Function] = []
-        self._refused: list[tuple[Refused, list[Diagnostic]]] = []
+        self._parse_refused: list[tuple[Refused, list[Diagnostic]]] = []
         self._places: dict[str, int] = {}
         self._function: FunctionParser | None = None
         self._parsers: dict[str, FunctionParser] = {}
@@ -94,15 +94,15 @@ class _ModuleParser:
             self._capability,
             self._ptx,
             "".join(self._source),
-            tuple(replace(one, reasons=tuple(reasons)) for one, reasons in self._refused),
+            tuple(replace(one, reasons=tuple(reasons)) for one, reasons in self._parse_refused),
         )
         try:
             check_module(module)
         except InvalidFunction as error:
-            raise self._located(error) from error
+            raise self._locate(error) from error
         return module
 
-    def _located(self, error: InvalidFunction) -> AssemblyError:
+    def _locate(self, error: InvalidFunction) -> AssemblyError:
         parser = self._parsers.get(error.function)
         if parser is not None:
             line, column = parser.place(error.word)
@@ -136,11 +136,11 @@ class _ModuleParser:
             case ".address" if self._variables:
                 self._variables[-1][1].append(_relocation(line))
             case ".refused":
-                refused = _refused(line)
+                refused = _parse_refused(line)
                 self._places[refused.name] = line.number
-                self._refused.append((refused, []))
-            case ".reason" if self._refused:
-                self._refused[-1][1].append(_reason(line))
+                self._parse_refused.append((refused, []))
+            case ".reason" if self._parse_refused:
+                self._parse_refused[-1][1].append(_reason(line))
             case ".function":
                 column = token.column
                 self._function = FunctionParser(line.name(), line.number, column)
@@ -160,7 +160,7 @@ def _relocation(line: Line) -> Relocation:
     return Relocation(offset, size, name, line.integer(), shift, bits)
 
 
-def _refused(line: Line) -> Refused:
+def _parse_refused(line: Line) -> Refused:
     is_kernel = line.accept("kernel")
     if not is_kernel:
         line.expect("variable")

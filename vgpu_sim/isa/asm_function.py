@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 class FunctionParser:
-    """Reads the lines after ``.function`` up to the closing brace."""
+    """Parses the lines after ``.function`` up to the closing brace."""
 
     def __init__(self, name: str, line: int, column: int) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class FunctionParser:
         self._open = False
 
     def read(self, line: Line) -> bool:
-        """Read a line; True when it closes the function."""
+        """Parse a line of a function; return True when the line closes the function."""
         if line.accept("}"):
             if not self._open:
                 raise line.fail("the function has no body")
@@ -69,7 +69,7 @@ class FunctionParser:
         return False
 
     def finish(self) -> Function:
-        """Resolve branches; the result is not verified yet."""
+        """Return the function with its branches resolved; it is not verified yet."""
         for word, label, (line, column) in self._branches:
             if label not in self._labels:
                 raise AssemblyError(line, column, f"label {label!r} is not defined")
@@ -84,7 +84,9 @@ class FunctionParser:
         )
 
     def place(self, word: int | None) -> _Place:
-        """Return line and column of a word, or of the function."""
+        """Return line and column of the instruction with index ``word``, or of the function if
+        None.
+        """
         return self._header_place if word is None else self._places[word]
 
     def _directive(self, line: Line) -> None:
@@ -167,7 +169,7 @@ def _plain_operands(line: Line, spec: OpSpec, fields: dict[str, Any]) -> None:
             sources += _vector(line, _operand)
         else:
             sources += (_operand(line),)
-        if not line.accept(","):  # whether all are there is the verifier's question
+        if not line.accept(","):  # the verifier checks that all operands are present
             break
     fields["srcs"] = sources
 
@@ -188,13 +190,13 @@ def _guard(line: Line) -> Guard | None:
         return None
     negated = line.accept("!")
     token = line.next("word", "a predicate")
-    place = _indexed(token)
+    place = _parse_indexed(token)
     if not isinstance(place, Predicate):
         raise line.fail(f"{token.text!r} is not a predicate", token)
     return Guard(place, negated)
 
 
-def _indexed(token: Token) -> Register | Predicate | None:
+def _parse_indexed(token: Token) -> Register | Predicate | None:
     match = _INDEXED.fullmatch(token.text)
     if match is None:
         return None
@@ -204,7 +206,7 @@ def _indexed(token: Token) -> Register | Predicate | None:
 
 def _register(line: Line) -> int:
     token = line.next("word", "a register")
-    place = _indexed(token)
+    place = _parse_indexed(token)
     if not isinstance(place, Register):
         raise line.fail(f"{token.text!r} is not a register", token)
     return place.index
@@ -212,7 +214,7 @@ def _register(line: Line) -> int:
 
 def _destination(line: Line) -> Destination:
     token = line.next("word", "a register or predicate")
-    place = None if token.text == "_" else _indexed(token)
+    place = None if token.text == "_" else _parse_indexed(token)
     if place is None and token.text != "_":
         raise line.fail(f"{token.text!r} is not a register or predicate", token)
     return place
@@ -292,7 +294,7 @@ def _physical(line: Line) -> PhysicalAllocation:
 
 
 def parse_space(line: Line) -> Space:
-    """Read the name of an address space."""
+    """Parse the name of an address space in assembly text."""
     token = line.next("word", "an address space")
     if token.text not in Space.__members__:
         raise line.fail(f"unknown address space {token.text!r}", token)

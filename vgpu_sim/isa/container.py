@@ -72,11 +72,11 @@ _Block = tuple[int, int, int]
 
 
 def encode(module: Module) -> bytes:
-    """Write a module; equal modules give equal bytes.
+    """Encode a module; equal modules give equal bytes.
 
     Raises:
-        InvalidFunction: when ``verify`` refuses it or a literal pool overflows.
-        ContainerError: when a text in it has no UTF-8 form.
+        InvalidFunction: ``verify`` refuses the module, or a literal pool overflows.
+        ContainerError: a text in it has no UTF-8 form.
     """
     check_module(module)
     strings = Strings()
@@ -110,10 +110,10 @@ def encode(module: Module) -> bytes:
 
 
 def decode(data: bytes) -> Module:
-    """Read a module from bytes of any origin.
+    """Decode a module from untrusted bytes.
 
     Raises:
-        ContainerError: for bytes that ``encode`` cannot have written.
+        ContainerError: ``encode`` cannot have written these bytes.
     """
     sections = unpack(data)
     try:
@@ -314,7 +314,7 @@ def _decode_physical(sections: Sections, owner: int) -> PhysicalAllocation:
 def _block(extents: list[int], present: bool) -> _Block | None:
     x, y, z = extents
     if not present and any(extents):
-        raise ContainerError("a block that is not present has an extent")
+        raise ContainerError("an absent block size is not zero")
     return (x, y, z) if present else None
 
 

@@ -1,4 +1,4 @@
-"""Modules as text that ``asm`` reads back identically. The syntax is described in ``asm``."""
+"""Renders modules as text that ``asm`` parses back identically. ``asm`` describes the syntax."""
 
 import itertools
 import json
@@ -36,15 +36,18 @@ _COMMENT_COLUMN = 64
 
 
 def disassemble(module: Module) -> str:
-    """Return the module's text, ending with a line end.
+    """Return a module as assembly text that ends with a newline.
 
-    The module is taken to be valid (see ``verify``).
+    The module must be valid (see ``verify``).
     """
     return "".join(line + "\n" for line in _module(module))
 
 
 def render_instruction(instruction: Instruction) -> str:
-    """Return one instruction, guard included, branch targets as ``L<word>``."""
+    """Return the assembly text of one instruction, with its guard.
+
+    Branch targets are written ``L<word>``.
+    """
     guard = ""
     if instruction.guard is not None:
         sign = "!" if instruction.guard.negated else ""
@@ -65,14 +68,14 @@ def _module(module: Module) -> Iterator[str]:
         yield from _function(function)
     for refused in module.refused:
         yield ""
-        yield from _refused(refused)
+        yield from _render_refused(refused)
     if module.source:
         yield ""
         for line in module.source.splitlines(keepends=True):
             yield f".source {json.dumps(line)}"
 
 
-def _refused(refused: Refused) -> Iterator[str]:
+def _render_refused(refused: Refused) -> Iterator[str]:
     yield f".refused {'kernel' if refused.is_kernel else 'variable'} {_name(refused.name)}"
     for reason in refused.reasons:
         place = f"    .reason {reason.line} {reason.column} {json.dumps(reason.message)}"

@@ -1,17 +1,17 @@
-"""What a word does beyond writing its destinations: declared in its row, asked by every pass."""
+"""Effects of an instruction beyond writing its destinations, declared in its row for all passes."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effects of a word on the lanes in its guard.
+    """Effects of an instruction on the lanes in its guard.
 
-    ``reads``, ``writes``: memory, in the space that the word names. ``orders``: accesses of its
-    thread before it against those after it. ``stops``: lanes wait there for other threads.
-    ``rests``: others go on before its lanes do, whatever they wait for.
-    ``collective``: what a lane gets depends on which lanes of its warp are there. ``jumps``: lanes
-    go on at the target. ``ends``: lanes do not go on. ``traps``: they take the context with them.
+    ``reads``, ``writes``: it accesses memory, in the space that it names. ``orders``: accesses of
+    its thread before it come before those after it. ``stops``: lanes wait there for other threads.
+    ``rests``: other lanes run before these continue, whatever they wait for. ``collective``: a
+    lane's result depends on which lanes of its warp execute it. ``jumps``: lanes continue at the
+    target. ``ends``: lanes end. ``traps``: lanes end the context.
     """
 
     reads: bool = False
@@ -26,24 +26,27 @@ class Effects:
 
     @property
     def leaves(self) -> bool:
-        """Return whether no lane in the guard goes on at the next word."""
+        """True if no lane in the guard continues at the next instruction."""
         return self.jumps or self.ends
 
     @property
     def accesses(self) -> bool:
-        """Return whether it goes to memory."""
+        """True if the instruction accesses memory."""
         return self.reads or self.writes
 
     @property
     def visible(self) -> bool:
-        """Return whether others can tell that it ran: it may not be left out or run twice."""
+        """True if other threads can observe that the instruction executes.
+
+        Such an instruction may be neither eliminated nor repeated.
+        """
         return (
             self.writes or self.orders or self.stops or self.rests or self.collective or self.traps
         )
 
     @property
     def masked(self) -> bool:
-        """Return whether lanes outside of the guard must be kept out of more than its results."""
+        """True if lanes outside the guard must be excluded from more than writing the results."""
         return self.reads or self.visible
 
 

@@ -1,18 +1,18 @@
 """The 128-bit words of a function and its literal pool.
 
-A word is little-endian. These parts are the same in all families::
+A word encodes one instruction and is little-endian. These parts are the same in all families::
 
     bits  0-15    opcode: index, then family
           16-23   type
           48-63   guard: index of the predicate in 15 bits (0x7fff: always); bit 63 negates
 
-Of bits 24 to 47 and 64 to 127 each row says what stands where: its modifiers, and its operands in
-16 bits each, d from bit 64 on, a from 80, b from 96 and c from 112 unless it says otherwise. What a
-row does not take is zero, an operand that is absent too. An operand below 0x8000 is a register or
-predicate; from 0x8000 on it names an entry of the function's pool of 64-bit entries: a literal, or
-an address that a relocation fills in. The values of a vector are named by a pool entry too, which
-holds four 16-bit operands; so they may be any registers, and nothing need be moved or renumbered
-for them. A sink (``_``) is 0xffff.
+The layout of bits 24 to 47 and 64 to 127 is defined by each row: its modifiers, and its operands
+in 16 bits each, d from bit 64 on, a from 80, b from 96 and c from 112 unless the row specifies
+other places. Bits that a row does not use are zero; so is an absent operand. An operand below
+0x8000 is a register or predicate; from 0x8000 on it is the index of an entry of the function's
+pool of 64-bit entries: a literal, or an address that a relocation fills in. The elements of a
+vector are in a pool entry too, which holds four 16-bit operands; so they may be any registers,
+and none need be moved or renumbered for them. A sink (``_``) is 0xffff.
 """
 
 import functools
@@ -38,14 +38,18 @@ _ALWAYS, _NEGATED = 0x7FFF, 0x8000
 _OPERAND_MASK: Final = (1 << OPERAND_BITS) - 1
 _OPCODES: Final = {op.value: op for op in Op}
 _TYPES: Final = {type_.value: type_ for type_ in DataType}
-_SHAPES: Final = 4096  # kept: a program has some dozens
-_Field = tuple[Role, int]  # where the first bit of the operand is
-_Place = tuple[int, int, bool]  # first bit of the field, number of operands, of predicates or not
+_SHAPES: Final = 4096  # cached: a program uses some dozens
+_Field = tuple[Role, int]  # first bit of the operand
+# First bit of the field, number of operands, whether they are predicates.
+_Place = tuple[int, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedCode:
-    """``relocations`` maps pool indices to variable names; such entries hold the addend."""
+    """The words and the pool of an encoded function.
+
+    ``relocations`` maps indices of pool entries to variable names; these entries hold the addend.
+    """
 
     words: bytes
     pool: tuple[int, ...]
@@ -54,7 +58,9 @@ class EncodedCode:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a word says besides guard and operands; ``used`` are all bits that may be set."""
+    """The parts of a word besides guard and operands; ``used`` has all bits set that a word may
+    use.
+    """
 
     type: DataType
     modifiers: dict[str, Any]
@@ -67,7 +73,7 @@ def encode(function: Function) -> EncodedCode:
     """Encode the code of a function that ``verify`` accepts.
 
     Raises:
-        InvalidFunction: when it has more distinct literals than the pool may hold.
+        InvalidFunction: the function has more distinct literals than the pool may hold.
     """
     pool = PoolWriter(function.name)
     words = bytearray()
@@ -79,10 +85,12 @@ def encode(function: Function) -> EncodedCode:
 def decode(
     words: bytes, pool: tuple[int, ...], relocations: Mapping[int, str]
 ) -> tuple[Instruction, ...]:
-    """Decode words; operands are checked to exist by ``verify``, which must run next.
+    """Decode 128-bit words to instructions.
+
+    ``verify`` must run next: it checks that the operands exist.
 
     Raises:
-        ContainerError: naming the word and what is wrong with it.
+        ContainerError: with the word and the reason.
     """
     if len(words) % WORD_BYTES:
         raise ContainerError(f"{len(words)} bytes of code are not whole words")
@@ -126,7 +134,7 @@ def _decode_word(word: int, pool: PoolReader) -> Instruction:
     op = _OPCODES.get(word & 0xFFFF)
     if op is None:
         raise ValueError(f"opcode {word & 0xFFFF:#x} is not defined")
-    shape = _shape(word & _fixed(op))
+    shape = _shape(word & _fixed_bits(op))
     _check_unused(word, op, shape.used)
     return Instruction(
         op,
@@ -148,7 +156,10 @@ def _decode_word(word: int, pool: PoolReader) -> Instruction:
 
 @functools.lru_cache(_SHAPES)
 def _shape(word: int) -> _Shape:
-    """Return what words have in common that differ in guard and operands alone."""
+    """Return the decoded parts of a word that do not depend on its guard and operands.
+
+    Words that differ only in these share the result.
+    """
     op = _OPCODES[word & 0xFFFF]
     type_ = _TYPES.get(word >> _TYPE & 0xFF)
     if type_ is None:
@@ -193,8 +204,8 @@ def _check_unused(word: int, op: Op, used: int) -> None:
 
 
 @functools.cache
-def _fixed(op: Op) -> int:
-    """Return the bits of opcode, type and modifiers."""
+def _fixed_bits(op: Op) -> int:
+    """Return the bits of a word that hold opcode, type and modifiers."""
     return _used_by_modifiers(op) & ~(0xFFFF << _GUARD)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a function, a container or a text.
+"""Errors in a function, a container or an assembly text.
 
 ::
 
@@ -14,7 +14,10 @@ class IsaError(ValueError):
 
 
 class InvalidFunction(IsaError):
-    """``word`` is the offending instruction's index; None where the whole function is meant."""
+    """The instruction set does not allow a function.
+
+    ``word`` is the index of the invalid instruction; None if the error concerns the whole function.
+    """
 
     def __init__(self, function: str, word: int | None, reason: str) -> None:
         where = function if word is None else f"{function}, word {word}"
@@ -25,11 +28,11 @@ class InvalidFunction(IsaError):
 
 
 class ContainerError(IsaError):
-    """Malformed, damaged or unsupported container."""
+    """Bytes that are a malformed, damaged or unsupported container."""
 
 
 class AssemblyError(IsaError):
-    """``line`` and ``column`` count from one."""
+    """A text that cannot be assembled. ``line`` and ``column`` of the error count from one."""
 
     def __init__(self, line: int, column: int, reason: str) -> None:
         super().__init__(f"line {line}, column {column}: {reason}")

@@ -1,6 +1,7 @@
-"""One kernel of a container as a container of its own: what its code depends on, and no more.
+"""Extracts one kernel from a container into a container with only the dependencies of its code.
 
-Equal bytes mean equal code, so they name what is compiled from them. Sections are copied, not read.
+Equal bytes mean equal code, so they identify the compiled code. Sections are copied, not
+decoded.
 """
 
 import struct
@@ -11,7 +12,7 @@ from vgpu_sim.isa.sections import MODULE_OWNER, Section, Sections
 from vgpu_sim.isa.wire import Strings
 
 NAME: Final = ".kernel"
-"""What the one function is called: no name that PTX has."""
+"""The name of an extracted function; no PTX name can be equal to it."""
 
 _MODULE: Final = struct.Struct("<6I")
 _VARIABLE: Final = struct.Struct("<4I3Q")
@@ -36,12 +37,12 @@ class Kernels:
         self._strings = strings
 
     def container(self, name: str, *, named: bool = False) -> bytes:
-        """Return the kernel of that name. Its variables hold nothing, it has no parameters' names.
+        """Return a container with only the named kernel, without initial data and parameter names.
 
-        Its PTX lines are 0 and it is called ``NAME``, but for one that is ``named``.
+        Its PTX lines are 0 and its name is replaced by ``NAME``, unless ``named``.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such kernel.
         """
         owner = self._owners[name]
         code = self._sections[Section.CODE, owner]

@@ -27,7 +27,9 @@ from vgpu_sim.isa.types import (
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A mutable register of the function's own file; its width is ``Function.register_bits``."""
+    """A mutable register of the function's register file; its width is
+    ``Function.register_bits``.
+    """
 
     index: int
 
@@ -41,9 +43,10 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant, as the low bits of a 64-bit pattern (floats by their bits, negatives masked).
+    """A constant, given as the low bits of a 64-bit pattern.
 
-    In the binary it stands in the function's read-only literal pool, which analyses can see.
+    Floats are given by their bits, and negative numbers modulo 2^64. In the binary, the constant
+    is stored in the function's read-only literal pool, which analyses can read.
     """
 
     bits: int
@@ -63,7 +66,7 @@ Destination = Register | Predicate | None
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """``@p`` or ``@!p``: lanes where it is false skip the instruction."""
+    """A guard ``@p`` or ``@!p``: lanes for which it is false skip the instruction."""
 
     predicate: Predicate
     negated: bool = False
@@ -73,10 +76,10 @@ class Guard:
 class Instruction:
     """A decoded 128-bit word. Fields that an opcode does not use keep their defaults.
 
-    ``target`` is the index of a word in the same function. ``displacement`` is in bytes, signed,
-    32 bits. ``vector`` is 1, 2 or 4; vector operands are listed one by one (in the binary they are
-    consecutive registers). A destination wider than the result is zero- or sign-extended by the
-    result's type (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
+    ``target`` is the index of an instruction in the same function. ``displacement`` is in bytes,
+    signed, 32 bits. ``vector`` is 1, 2 or 4; vector operands are listed one by one. A destination
+    wider than the result is zero- or sign-extended by the result's type (PTX ISA, "Operand Size
+    Exceeding Instruction-Type Size").
     """
 
     op: Op

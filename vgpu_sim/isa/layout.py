@@ -1,7 +1,7 @@
-"""Where the parts of a word stand. A family lays its modifiers out as it likes.
+"""The layout of a word: each family chooses the places of its modifiers.
 
-Of the 128 bits all families share the opcode, the type and the guard; from bit 24 to 47 and from
-bit 64 on a row of the family says what stands where. What no part of a row takes is zero.
+All families share the opcode, the type and the guard; the rows of a family define bits 24 to 47
+and those from bit 64 on. Bits that no part of a row uses are zero.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,19 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     for f in fields(Instruction)
     if f.name not in ("op", "type", "dsts", "srcs", "guard")
 }
-"""The fields of ``Instruction`` that are modifiers, with what they hold where a row lacks them."""
+"""For each field of ``Instruction`` that is a modifier, its value in rows that lack the
+modifier.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Modifier:
     """A field of ``Instruction`` in a word: ``width`` bits from bit ``first`` on.
 
-    ``codes`` maps its values to their bits, ``words`` those that a mnemonic shows to their words;
-    both are empty for a number. ``types`` says with which types of the instruction each value may
-    stand; None: with all. What depends on more than the type is the row's ``check``.
+    ``codes`` maps its values to their bits, and ``words`` maps the values that a mnemonic shows to
+    their text; both are empty for a number. ``types`` lists the instruction types with which each
+    value is legal; None means all types. Rules that depend on more than the type are in the row's
+    ``check``.
     """
 
     name: str
@@ -46,7 +49,7 @@ class Modifier:
 
     @property
     def label(self) -> str:
-        """Its name in messages and in the reference."""
+        """The modifier's name in messages and in the reference."""
         return self.name.replace("_", " ")
 
     @property
@@ -54,15 +57,15 @@ class Modifier:
         return range(self.first, self.first + self.width)
 
     def encode(self, value: Any) -> int:
-        """Return the bits of a value that ``takes`` accepts, at their place in the word."""
+        """Return the bits of a legal value of the modifier, at their place in the word."""
         code = self.codes[value] if self.codes else value & ((1 << self.width) - 1)
         return int(code) << self.first
 
     def decode(self, word: int) -> Any:
-        """Return the value in a word.
+        """Return the value that the modifier has in a word.
 
         Raises:
-            ValueError: when no value has these bits.
+            ValueError: no value has these bits.
         """
         code = word >> self.first & ((1 << self.width) - 1)
         if not self.codes:
@@ -73,7 +76,7 @@ class Modifier:
         raise ValueError(f"{self.label} {code:#x} is not defined")
 
     def error(self, instruction: Instruction) -> str | None:
-        """Return why the instruction may not have the value that it has; None if it may."""
+        """Return why the modifier's value in an instruction is illegal; None if it is legal."""
         value, op = getattr(instruction, self.name), instruction.op.name
         if value is None:
             return f"{op} needs a {self.label}"
@@ -101,20 +104,20 @@ def choice(
     *,
     spoken: bool = True,
 ) -> Modifier:
-    """Return a modifier with the values of an enumeration, whose names are its words.
+    """Return a modifier with the values of an enumeration, whose names appear in mnemonics.
 
-    Not ``spoken``: the value stands among the operands, or after the type.
+    With ``spoken`` false the value is written among the operands, or after the type.
     """
     words = {m: m.name for m in kind if m != DEFAULTS[name]} if spoken else {}
     return Modifier(name, first, width, {m: m.value for m in kind}, words, types)
 
 
 def flag(name: str, word: str, first: int, types: Types | None = None) -> Modifier:
-    """Return a modifier of one bit; ``types``: those of instructions that may set it."""
+    """Return a one-bit modifier; ``types`` are the instruction types that may set it."""
     legal = None if types is None else {False: tuple(DataType), True: types}
     return Modifier(name, first, 1, {False: 0, True: 1}, {True: word}, legal)
 
 
 def number(name: str, first: int, width: int, *, signed: bool) -> Modifier:
-    """Return a modifier that is a number."""
+    """Return a modifier whose value is a number, with or without sign."""
     return Modifier(name, first, width, signed=signed)

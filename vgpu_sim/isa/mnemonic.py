@@ -1,8 +1,8 @@
-"""Mnemonics: an opcode and its modifiers as dotted words, and back.
+"""Mnemonics: an opcode and its modifiers as dotted words.
 
 ``LD.GLOBAL.V2.F32``, ``SETP.LT.AND.S32``, ``FADD.RN.FTZ.F32``, ``CVT.RZI.S32.F32``: the opcode,
-modifiers, the type, the source type. Words that say the default are left out, but for the type of
-an opcode that has one.
+modifiers, the type, the source type. Default values are omitted, except the type of an opcode that
+has one.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ from vgpu_sim.isa.types import DataType
 
 @cache
 def _words(op: Op) -> dict[str, tuple[str, Any]]:
-    """Map each word that may follow an opcode to the field and value that it stands for."""
+    """Map each word that may follow an opcode to its field and value."""
     return {
         word: (modifier.name, value)
         for modifier in TABLE[op].modifiers
@@ -41,10 +41,10 @@ def render(instruction: Instruction) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return the fields of ``Instruction`` that a mnemonic says.
+    """Return the fields of ``Instruction`` that a mnemonic sets.
 
     Raises:
-        ValueError: naming the word that is unknown, doubled or missing.
+        ValueError: a word is unknown, repeated or missing.
     """
     name, *words = text.split(".")
     if name not in Op.__members__:

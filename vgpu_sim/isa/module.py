@@ -1,4 +1,4 @@
-"""Functions, variables and modules: what a container holds, decoded."""
+"""Functions, variables and modules: the decoded content of a container."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from vgpu_sim.isa.types import Space
 class Parameter:
     """A kernel parameter: byte ``offset`` and ``size`` in the parameter block.
 
-    ``pointer_space`` is set where the source says that it is a pointer (PTX ``.ptr``).
+    ``pointer_space`` is set where the source declares a pointer (PTX ``.ptr``).
     """
 
     name: str
@@ -23,9 +23,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalAllocation:
-    """Where the registers would live on a machine with a real register file.
+    """The registers' places on a machine with a physical register file.
 
-    Read by occupancy, ``cuFuncGetAttribute`` and the cycle model; ignored by interpreter and JIT.
+    Occupancy, ``cuFuncGetAttribute`` and the cycle model use them; interpreter and JIT ignore them.
     ``slots`` maps a register index to its first 32-bit slot (-1: never live).
     """
 
@@ -38,8 +38,8 @@ class PhysicalAllocation:
 class Function:
     """A kernel. ``register_bits[i]`` is the width of register i: 16, 32 or 64.
 
-    ``parameter_image`` names the module variable, if any, that a launch copies the parameter block
-    to before it begins: so parameters have addresses.
+    ``parameter_image`` names the module variable, if any, to which a launch copies the parameter
+    block before the kernel begins, so that parameters have addresses.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Function:
     register_bits: tuple[int, ...]
     predicate_count: int
     code: tuple[Instruction, ...]
-    lines: tuple[int, ...]  # PTX line of each word; 0 where there is none
+    lines: tuple[int, ...]  # PTX line of each instruction; 0 where there is none
     required_block: tuple[int, int, int] | None = None  # .reqntid
     maximum_block: tuple[int, int, int] | None = None  # .maxntid
     shared_bytes: int = 0
@@ -59,9 +59,11 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """``size`` bytes at ``offset`` of a variable that begin as a part of a variable's address.
+    """A part of a variable's address in the initial data: ``size`` bytes at ``offset`` of a
+    variable.
 
-    They are bits ``shift`` to ``shift + bits - 1`` of the address of ``name`` plus ``addend``.
+    The part is bits ``shift`` to ``shift + bits - 1`` of the address of ``name`` plus
+    ``addend``.
     """
 
     offset: int
@@ -74,18 +76,20 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A module-scope variable. All of a module lie in one segment at ``offset`` bytes."""
+    """A module-scope variable. All variables of a module are in one segment, at ``offset``
+    bytes.
+    """
 
     name: str
     space: Space
     align: int
     size: int
     offset: int
-    initial: bytes = b""  # shorter than ``size``: the rest is zero
+    initial: bytes = b""  # may be shorter than ``size``: the rest is zero
     relocations: tuple[Relocation, ...] = ()
 
     def contents(self, address_of: Callable[[str], int]) -> bytes:
-        """Return the initial bytes, with addresses, where variables have them; zeros may follow."""
+        """Return the variable's initial bytes, including addresses; zeros may follow them."""
         if not self.relocations:
             return self.initial
         end = max(relocation.offset + relocation.size for relocation in self.relocations)
@@ -99,9 +103,9 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding about a source. ``line`` and ``column`` count from 1; 0 means it as a whole.
+    """One finding about a source. ``line`` and ``column`` count from 1; 0 means the whole source.
 
-    ``text`` is the source of the instruction or declaration it is about, on one line.
+    ``text`` is the source of the instruction or declaration, on one line.
     """
 
     line: int
@@ -112,7 +116,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A kernel or a variable that the source has and that cannot be used yet, with the reasons."""
+    """A kernel or a variable of the source that cannot be used yet, with the reasons."""
 
     name: str
     reasons: tuple[Diagnostic, ...]
@@ -123,21 +127,21 @@ class Refused:
 class Module:
     """A loaded or compiled module: the unit of ``cuModuleLoadData``.
 
-    ``refused`` are those of its kernels and variables that are not among the others.
+    ``refused`` are the kernels and variables of the source that the module does not provide.
     """
 
     functions: tuple[Function, ...]
     variables: tuple[Variable, ...] = ()
     required_capability: tuple[int, int] = (5, 0)  # from the PTX ``.target``
     ptx_version: tuple[int, int] = (0, 0)
-    source: str = ""  # the PTX it came from; empty when assembled
+    source: str = ""  # the PTX source; empty for an assembled module
     refused: tuple[Refused, ...] = ()
 
     def function(self, name: str) -> Function:
         """Return the kernel called ``name``.
 
         Raises:
-            KeyError: when the module has none of that name.
+            KeyError: the module has no kernel of that name.
         """
         for function in self.functions:
             if function.name == name:
@@ -145,11 +149,11 @@ class Module:
         raise KeyError(name)
 
     def contents(self, segment_base: int) -> tuple[bytes, ...]:
-        """Return what each variable begins as where the segment lies at ``segment_base``."""
+        """Return the initial bytes of each variable for a segment at ``segment_base``."""
         offsets = {variable.name: variable.offset for variable in self.variables}
         return tuple(v.contents(lambda name: segment_base + offsets[name]) for v in self.variables)
 
     @property
     def segment_bytes(self) -> int:
-        """Size of the segment that holds all variables."""
+        """The size in bytes of the segment that holds all variables."""
         return max((v.offset + v.size for v in self.variables), default=0)

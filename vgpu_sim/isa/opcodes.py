@@ -1,14 +1,14 @@
-"""Opcodes: a family byte and an index within it. What they take and do is in ``families``.
+"""Opcodes: a family byte and an index within it. ``families`` defines their operands and semantics.
 
-A family's number is the high byte of the opcode and leaves room for 256 members. Numbers are part
-of the binary encoding.
+A family's number is the high byte of the opcode and leaves room for 256 members. Numbers are
+part of the binary encoding.
 """
 
 from enum import IntEnum
 
 
 class Family(IntEnum):
-    """High byte of an opcode."""
+    """The family of an opcode, which is the opcode's high byte."""
 
     CONTROL = 0x00
     MOVE = 0x01
@@ -28,7 +28,7 @@ class Family(IntEnum):
 
 
 class Op(IntEnum):
-    """``family << 8 | index``."""
+    """The opcodes; each value is ``family << 8 | index``."""
 
     NOP = 0x0000
     BRA = 0x0001

@@ -1,4 +1,4 @@
-"""The literal pool: operand fields to operands and back (layout: see ``encoding``)."""
+"""The literal pool: conversion between operand fields and operands (layout: see ``encoding``)."""
 
 import struct
 from collections.abc import Mapping
@@ -14,12 +14,14 @@ _VECTOR_OPERANDS = 4
 _ENTRY = struct.Struct("<Q")
 
 
-def _packed(values: list[int]) -> bytes:
+def _pack(values: list[int]) -> bytes:
     return struct.pack(f"<{len(values)}H", *values)
 
 
 class PoolWriter:
-    """Gives each distinct entry one index, in order of first use."""
+    """Collects the entries of a literal pool; each distinct one gets an index, in order of first
+    use.
+    """
 
     def __init__(self, function: str) -> None:
         self.entries: list[int] = []
@@ -28,7 +30,9 @@ class PoolWriter:
         self._known: dict[Operand | tuple[int, ...], int] = {}
 
     def operand(self, operand: Operand | None) -> int:
-        """Return the 16-bit field that names the operand."""
+        """Return the 16-bit field that represents an operand; a literal or address is added to the
+        pool.
+        """
         if operand is None:
             return SINK
         if isinstance(operand, Register | Predicate):
@@ -38,12 +42,15 @@ class PoolWriter:
         return self._add(operand, [operand.addend & (1 << 64) - 1], operand.name)
 
     def vector(self, operands: tuple[Operand | None, ...]) -> int:
-        """Return the field that names 1, 2, 4 or 8 operands; 8 take two entries in a row."""
+        """Return the 16-bit field that represents a vector of 1, 2, 4 or 8 operands.
+
+        The pool entry of a vector is added if it is new; 8 operands use two consecutive entries.
+        """
         if len(operands) == 1:
             return self.operand(operands[0])
         values = [self.operand(operand) for operand in operands]
         values += [0] * (-len(values) % _VECTOR_OPERANDS)
-        entries = [value for (value,) in _ENTRY.iter_unpack(_packed(values))]
+        entries = [value for (value,) in _ENTRY.iter_unpack(_pack(values))]
         return self._add(tuple(values), entries, None)
 
     def _add(self, key: Operand | tuple[int, ...], entries: list[int], symbol: str | None) -> int:
@@ -59,14 +66,17 @@ class PoolWriter:
 
 
 class PoolReader:
-    """Resolves operand fields. Its ValueErrors get their place from the caller."""
+    """Converts operand fields of words back to operands.
+
+    The caller adds the position to the ValueErrors that methods raise.
+    """
 
     def __init__(self, pool: tuple[int, ...], relocations: Mapping[int, str]) -> None:
         self._pool = pool
         self._relocations = relocations
 
     def source(self, field: int, predicate: bool) -> Operand:
-        """Return what a source field names."""
+        """Return the operand that a source field represents."""
         if field < POOL_BIT:
             return Predicate(field) if predicate else Register(field)
         index = field & ~POOL_BIT
@@ -76,7 +86,7 @@ class PoolReader:
         return Symbol(self._relocations[index], value - (1 << 64 if value >> 63 else 0))
 
     def destination(self, field: int, predicate: bool) -> Destination:
-        """Return what a destination field names; None for a sink."""
+        """Return the destination that a field represents; None for a sink."""
         if field == SINK:
             return None
         if field >= POOL_BIT:
@@ -84,7 +94,7 @@ class PoolReader:
         return Predicate(field) if predicate else Register(field)
 
     def vector(self, field: int, count: int) -> tuple[int, ...]:
-        """Return the fields of a vector's elements."""
+        """Return the fields of the ``count`` elements of the vector that ``field`` represents."""
         if count == 1:
             return (field,)
         index = field & ~POOL_BIT

@@ -1,7 +1,7 @@
 """Writes the instruction set's reference: ``python -m vgpu_sim.isa.reference > docs/isa.md``.
 
-Tables come from the definitions; prose stands here or in the docstrings of the modules that it is
-about, so it is read where the code is changed.
+Tables come from the definitions. The text is in this module or in the docstrings of the
+described modules, so that it is next to the code that it describes.
 """
 
 import argparse
@@ -52,75 +52,76 @@ _INTRODUCTION = f"""
 
 <!-- Written by `python -m vgpu_sim.isa.reference > docs/isa.md`; do not edit. -->
 
-The simulated GPUs execute this instruction set and nothing else: PTX is compiled to it, and
+This is the only instruction set that the simulated GPUs execute: PTX is compiled to it, and
 disassembler, interpreter and JIT read the same binary. The interpreter
 (`vgpu_sim/exec/interp`) is the executable form of this document.
 
 ## Machine model
 - A function has a file of mutable registers of 16, 32 or 64 bits each (up to {MAXIMUM_REGISTERS}),
   a file of one-bit predicates (up to {MAXIMUM_PREDICATES}), and a read-only literal pool. Registers
-  have no type; an instruction says what it takes them for. All start as zero.
-- A warp has 32 lanes: threads of one block, 32 consecutive ones, x running fastest. A lane that is
-  not active, or that the instruction's guard (`@p` or `@!p`) keeps out, changes nothing, touches no
-  memory and cannot fault.
-- A block's threads have shared memory of their own: 32-bit addresses from 0 on, the function's
-  `shared` bytes, then those that the launch asks for. It is zero when the block begins. It has
-  generic addresses too, the same ones for every block: S2R SHARED_WINDOW gives their upper half.
-- A thread has local memory of its own: 32-bit addresses from 0 on, the function's `local` bytes,
-  and behind them, where calls keep frames there, a stack of {STACK_BYTES_PER_THREAD} bytes or of
-  as many as a launch says; at most {MAX_LOCAL_BYTES_PER_THREAD} together. They are zero when the
-  thread begins. Local memory has
-  generic addresses too, the same ones for every thread: LOCAL_WINDOW gives their upper half.
-- The parts of a warp that has diverged, the warps of a block and the blocks that are resident all
-  run in turns: none of them waits for ever because another never ends. What they store reaches the
-  others in no order but that of barriers, fences, and one thread's own volatile and atomic
-  accesses.
-- Lanes that part at a branch meet again at its **immediate post-dominator**: the first word
-  that every path from the branch to the function's end passes. RET and TRAP lead to the end.
-  One that has waited there for long goes on without the others where those may be waiting for it:
-  in functions with volatile loads or ATOM, or where all that is left of the block waits for others.
-- A **collective** (families WARP, but for ACTIVEMASK, and MATRIX) has a member mask m, its last
-  operand, or in family MATRIX all lanes, that
-  names lanes of the warp, a bit each. A lane waits there until every lane that m names, and that
-  has not ended, has come to a collective of the same opcode, modifiers, type and m, be it the same
-  word or another; these **take part**, and all of them go on. Lanes that execute a word together
-  may name several disjoint masks there; each is a collective of its own. A lane that is not in its
-  own m, or that names one which executes the word together with it under another m, ends the
-  context with CUDA_ERROR_LAUNCH_FAILED (719). So does a wait that can never end, where hardware
-  would hang: when every thread of the block waits for others.
-- An operand is at least as wide as its role says; of a wider register the low bits are taken. A
-  destination that is wider than the result is filled with the sign of a signed type, else with
-  zeros (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
-- Memory is little-endian. A module's variables lie in one segment;
-  an address in `GENERIC`, `GLOBAL` and `CONST` space has 64 bits and means the same in all three;
-  in `GENERIC` space those in the window of shared memory are its. The address of that window has to
-  be asked for in the kernel that uses it: what a launch's parameter holds is never taken for one.
-- An access to memory that is not there ends the context with CUDA_ERROR_ILLEGAL_ADDRESS (700).
-- The address of an access is a multiple of its size: of the type's, times the elements of a vector.
-  Else it ends the context with CUDA_ERROR_MISALIGNED_ADDRESS (716), before any address of it is
-  looked at. Which lane's address is reported where several fault is not defined.
-- A load whose result nothing needs may be left out, together with the fault that it would have met:
-  the interpreter performs every load, the JIT's code only those that something depends on, as
-  `ptxas` does for hardware. So a program whose only wrong access is such a load may end with 700 or
-  716 on the one and not on the other. No `VOLATILE` load and no store is ever left out, nor made
-  from what an earlier one found.
+  have no type; the instruction determines how they are interpreted. All start as zero.
+- A warp has 32 lanes: 32 consecutive threads of one block, numbered with x varying fastest. A lane
+  that is not active, or for which the instruction's guard (`@p` or `@!p`) is false, changes no
+  state, accesses no memory and cannot fault.
+- Each block has separate shared memory: 32-bit addresses from 0 on, the function's `shared` bytes,
+  followed by the dynamic shared memory of the launch. It is zero when the block begins. It also has
+  generic addresses, which are the same for every block: S2R SHARED_WINDOW returns their upper half.
+- Each thread has separate local memory: 32-bit addresses from 0 on, the function's `local` bytes,
+  followed, in functions whose calls need frames, by a stack of {STACK_BYTES_PER_THREAD} bytes or of
+  the size that the launch specifies; at most {MAX_LOCAL_BYTES_PER_THREAD} bytes together. It is
+  zero when the thread begins. It also has generic addresses, which are the same for every thread:
+  LOCAL_WINDOW returns their upper half.
+- Scheduling is fair: the diverged parts of a warp, the warps of a block and the resident blocks all
+  make progress, even if another of them never ends. Their stores become visible to other threads
+  only in the order given by barriers, fences, and a thread's own volatile and atomic accesses.
+- Lanes that diverge at a branch reconverge at its **immediate post-dominator**: the first
+  instruction that is on every path from the branch to the function's end. RET and TRAP lead to the
+  end. A lane that has waited there for a long time continues without the others if these may be
+  waiting for it: in functions with volatile loads or ATOM, or if all other running threads of the
+  block wait.
+- A **collective** (an instruction of the families WARP, except ACTIVEMASK, and MATRIX) has a member
+  mask m with one bit for each lane of the warp. It is the last operand; in family MATRIX it is all
+  lanes. A lane waits at a collective until every lane in m that has not ended has arrived at a
+  collective with the same opcode, modifiers, type and m, which may be another instruction; these
+  lanes **take part**, and all of them continue. Lanes that execute an instruction together may have
+  several disjoint masks; each mask is a separate collective. The context ends with
+  CUDA_ERROR_LAUNCH_FAILED (719) if a lane is not in its own m, or if its m contains a lane that
+  executes the instruction together with it but has another m. It also ends so if a wait can never
+  end, where hardware would hang: when every thread of the block waits for others.
+- An operand is at least as wide as its role specifies; only the low bits of a wider register are
+  used. A destination that is wider than the result is extended with the sign of a signed type, else
+  with zeros (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
+- Memory is little-endian. A module's variables are in one segment. An address in `GENERIC`,
+  `GLOBAL` and `CONST` space has 64 bits and means the same in all three; in `GENERIC` space the
+  addresses in the window of shared memory access shared memory. A kernel must read the window's
+  address itself: an address in a launch's parameters never refers to shared memory.
+- An access to unmapped memory ends the context with CUDA_ERROR_ILLEGAL_ADDRESS (700).
+- The address of an access must be a multiple of its size, which is the type's size times the number
+  of vector elements. Otherwise the context ends with CUDA_ERROR_MISALIGNED_ADDRESS (716), before it
+  is tested whether the address is mapped. If several lanes fault, it is undefined which lane's
+  address is reported.
+- A load whose result is not used may be eliminated, together with its fault: the interpreter
+  performs every load, the JIT's code only those on which something depends, as `ptxas` does for
+  hardware. So a program whose only invalid access is such a load may end with 700 or 716 in one
+  executor and not in the other. `VOLATILE` loads and stores are never eliminated, and a `VOLATILE`
+  load never reuses the value of an earlier load.
 
 ## Arithmetic
-- Integers wrap modulo 2^bits; signed ones are two's complement; untyped bits count as unsigned.
+- Integers wrap modulo 2^bits; signed integers are two's complement; untyped bits are unsigned.
 - Floats are IEEE 754: binary16 (`F16`), bfloat16 (`BF16`), binary32 (`F32`), binary64 (`F64`), with
   subnormal numbers. Every operation rounds once; `NONE` rounds as `RN`.
-- Packed types (`F16X2`, `BF16X2`, `F32X2`) are two numbers, the first in the low half; what an
-  instruction says holds for each of them.
-- The OCP formats `E4M3`, `E5M2`, `E2M3`, `E3M2` and `E2M1` (so many bits of exponent and fraction)
-  stand in the low 8, 6 or 4 bits of 8; of these only `E5M2` has infinities, and it and `E4M3` NaNs.
+- Packed types (`F16X2`, `BF16X2`, `F32X2`) are two numbers, the first in the low half; an
+  instruction is applied to each of them.
+- The OCP formats `E4M3`, `E5M2`, `E2M3`, `E3M2` and `E2M1` (named after their exponent and fraction
+  bits) occupy the low 8, 6 or 4 bits of 8; only `E5M2` has infinities, only `E5M2` and `E4M3` NaNs.
   `UE8M0` is a power of two, 2^(pattern - 127), or NaN. `TF32` is an F32 whose low 13 bits are zero.
 - A NaN result is canonical: `0x7fff` (F16, BF16), `0x7fffffff` (F32, TF32), `0x7ff8000000000000`
   (F64), `0x7f` (E4M3, E5M2), `0xff` (UE8M0).
-  MOV, SELP, LD, ST, FNEG and FABS pass patterns on and canonicalise nothing.
+  MOV, SELP, LD, ST, FNEG and FABS copy bit patterns and do not canonicalise NaNs.
 - `FTZ` replaces subnormal operands, and a result that is subnormal after rounding, by a zero of the
   same sign.
-- `SAT` clamps a float result to [0, 1]; a NaN, and all that is not greater than zero, becomes +0.
-- Nothing is contracted or reassociated: a fused multiply-add stands where it is written.
+- `SAT` clamps a float result to [0, 1]; NaN, zeros and negative numbers become +0.
+- Operations are never contracted or reassociated: only FMA is a fused multiply-add.
 """
 
 _LIMITS = f"""
@@ -142,7 +143,7 @@ _ROLES = {
     Role.PREDICATE: "a predicate, or as a source the literal 0 or 1",
     Role.INVERSE: "a second predicate; may be absent (`_`)",
     Role.CARRY: "a predicate; may be absent (`_`)",
-    Role.COMBINED: "a predicate; absent where nothing is combined",
+    Role.COMBINED: "a predicate; absent where the comparison is not combined",
     Role.ADDRESS: "64 bits; 32 in `SHARED` and `LOCAL` space; absent in `PARAM` space",
     Role.WAY: "two values of 32 bits, written `{b, c}`",
     Role.DATA: "1, 2 or 4 values as wide as the type",
@@ -175,7 +176,7 @@ _KINDS: tuple[type[IntEnum], ...] = (
 
 
 def render() -> str:
-    """Return the whole document."""
+    """Return the text of ``docs/isa.md``."""
     return "\n".join(_document()).rstrip() + "\n"
 
 
@@ -240,7 +241,7 @@ def _opcode(spec: OpSpec) -> Iterator[str]:
 
 
 def _operands(spec: OpSpec) -> Iterator[str]:
-    """Yield each operand's letter and role, and where it stands if that is not the usual place."""
+    """Yield each operand's letter and role, and its place if that is not the usual one."""
     letters = "pq" if spec.dsts[:1] == (Role.PREDICATE,) else "dp"
     for letter, role, first, usual in (
         *zip(letters, spec.dsts, spec.dst_places, (DST, None), strict=False),
@@ -255,7 +256,7 @@ def _bits(bits: range) -> str:
 
 
 def _modifier(modifier: Modifier, types: Types) -> tuple[str, str]:
-    """Return name and place, and the values with the types that they go with if not with all."""
+    """Return name and place, and the values, with their types where not all types are legal."""
     if not modifier.codes:
         kind = "a signed number" if modifier.signed else "an unsigned number"
         return f"{modifier.label} ({_bits(modifier.bits)})", kind
@@ -295,7 +296,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 
 def _prose(module: object) -> str:
-    """Return a module's docstring as Markdown: its literal blocks are fenced."""
+    """Return a module's docstring as Markdown; its literal blocks become fenced blocks."""
     result: list[str] = []
     fenced = False
     for line in cleandoc(module.__doc__ or "").replace("``", "`").split("\n"):

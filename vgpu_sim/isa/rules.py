@@ -1,4 +1,4 @@
-"""Rules for one instruction: which operands and modifiers its opcode defines."""
+"""Rules for the operands and modifiers that an instruction's opcode allows."""
 
 import functools
 from collections.abc import Callable, Collection, Iterator
@@ -29,7 +29,9 @@ _PREDICATES: Final = (Role.PREDICATE, Role.INVERSE, Role.CARRY, Role.COMBINED)
 def instruction_errors(
     instruction: Instruction, function: Function, variables: Collection[str]
 ) -> Iterator[str]:
-    """Yield reasons why the instruction set does not define ``instruction`` there."""
+    """Yield the reasons for which the instruction set does not allow ``instruction`` in the
+    function.
+    """
     spec = TABLE[instruction.op]
     yield from _modifier_errors(instruction, spec)
     yield from spec.check(instruction, function)
@@ -50,7 +52,7 @@ def destination_roles(instruction: Instruction, spec: OpSpec) -> tuple[Role, ...
 
 
 def matrix_registers(instruction: Instruction) -> tuple[int, int, int]:
-    """Return how many registers a lane has of A, of B, and of C or D, in a product of matrices."""
+    """Return how many registers of a lane hold A, B, and C or D in a matrix product."""
     shape, factor = instruction.matrix, instruction.source_type
     if shape is None or factor is None:
         return 1, 1, 1
@@ -59,7 +61,7 @@ def matrix_registers(instruction: Instruction) -> tuple[int, int, int]:
 
 
 def operands_in(role: Role, instruction: Instruction) -> int:
-    """Return how many operands stand in a role's place."""
+    """Return how many operands an entry with the role ``role`` stands for in an instruction."""
     if role is Role.DATA:
         return instruction.vector
     if role in MATRICES:
@@ -76,7 +78,7 @@ def operands_in(role: Role, instruction: Instruction) -> int:
 
 
 def operand_bits(role: Role, instruction: Instruction) -> int:
-    """Return how many bits an operand in that role has; 1 means that it is a predicate."""
+    """Return the width of an operand with that role in bits; 1 means a predicate."""
     if role in _PREDICATES:
         return 1
     if role in (Role.COUNT, Role.WAY, *MATRICES):
@@ -98,16 +100,19 @@ def _spread(roles: tuple[Role, ...], instruction: Instruction) -> tuple[Role, ..
 
 @functools.cache
 def _always_one(roles: tuple[Role, ...]) -> bool:
-    """Return whether there is one operand in each role's place, whatever the instruction is."""
+    """True if every role has exactly one operand, whatever the instruction."""
     several = {Role.DATA, Role.WAY, Role.ADDRESS, Role.SWAPPED, Role.COMBINED, *MATRICES}
     return not several & set(roles)
 
 
 @functools.cache
 def _not_had(op: Op) -> tuple[Callable[[Instruction], tuple[object, ...]], tuple[object, ...]]:
-    """Return what gets the fields that an opcode does not have, and what they must be."""
+    """Return a getter for the fields that an opcode lacks, and the default values of these fields.
+
+    An instruction with this opcode must have the default values.
+    """
     fields = [field for field in DEFAULTS if not TABLE[op].has(field)]
-    # Twice, because one name would get a value and not a tuple.
+    # Repeated, because with one name the getter would return a value and not a tuple.
     return attrgetter(*fields, *fields), tuple(DEFAULTS[field] for field in fields) * 2
 
 
@@ -165,11 +170,11 @@ def _destination_set_errors(destinations: tuple[Destination, ...]) -> Iterator[s
 def _place_errors(place: Register | Predicate, bits: int, function: Function) -> Iterator[str]:
     if bits == 1:
         if not isinstance(place, Predicate):
-            yield f"r{place.index} stands where a predicate is needed"
+            yield f"r{place.index} is used where a predicate is needed"
         elif not 0 <= place.index < function.predicate_count:
             yield f"p{place.index} does not exist"
     elif not isinstance(place, Register):
-        yield f"p{place.index} stands where a register is needed"
+        yield f"p{place.index} is used where a register is needed"
     elif not 0 <= place.index < len(function.register_bits):
         yield f"r{place.index} does not exist"
     elif function.register_bits[place.index] < bits:

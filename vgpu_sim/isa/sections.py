@@ -17,10 +17,14 @@ from typing import Final
 
 from vgpu_sim.isa.errors import ContainerError
 
-MAGIC: Final = b"\x89TISA\r\n\x1a"  # as PNG's: damage by text modes and 7-bit paths shows at once
+# As in PNG: damage by text modes and 7-bit paths is detected at once.
+MAGIC: Final = b"\x89TISA\r\n\x1a"
 MAJOR: Final = 3
-"""1 had one layout of modifiers for all families, 2 neither refused kernels nor addresses in
-variables."""
+"""The version of the container format.
+
+Version 1 had one layout of modifiers for all families; version 2 had neither refused kernels nor
+addresses in variables.
+"""
 MINOR: Final = 0
 MODULE_OWNER: Final = 0xFFFF_FFFF
 MAXIMUM_FILE_BYTES: Final = 1 << 30
@@ -32,7 +36,11 @@ _DIGEST = slice(16, 32)
 
 
 class Section(IntEnum):
-    """Kinds of sections; below 16 one for the module, from 16 on one for each function."""
+    """The kinds of sections.
+
+    A module has one section of each kind below 16; each function has one of each kind from 16
+    on.
+    """
 
     MODULE = 1
     STRINGS = 2
@@ -57,17 +65,17 @@ Sections = dict[tuple[Section, int], bytes]
 
 
 def is_container(data: bytes) -> bool:
-    """Return whether the bytes begin like a container of any version."""
+    """True if the bytes begin like a container of any version."""
     return data[: len(MAGIC)] == MAGIC
 
 
 def pack(sections: Sections) -> bytes:
-    """Lay sections out and seal them."""
-    offset = _aligned(_HEADER.size + _ENTRY.size * len(sections))
+    """Return the bytes of a container with these sections, including header and digest."""
+    offset = _align(_HEADER.size + _ENTRY.size * len(sections))
     table, body = bytearray(), bytearray()
     for (kind, owner), content in sections.items():
         table += _ENTRY.pack(kind, owner, offset + len(body), len(content))
-        body += content.ljust(_aligned(len(content)), b"\0")
+        body += content.ljust(_align(len(content)), b"\0")
     table = table.ljust(offset - _HEADER.size, b"\0")
     size = offset + len(body)
     header = _HEADER.pack(MAGIC, MAJOR, MINOR, len(sections), bytes(16), size)
@@ -75,15 +83,15 @@ def pack(sections: Sections) -> bytes:
 
 
 def seal(data: bytes) -> bytes:
-    """Return the file with its digest filled in."""
+    """Return the container ``data`` with its digest filled in."""
     return data[: _DIGEST.start] + _digest(data) + data[_DIGEST.stop :]
 
 
 def unpack(data: bytes) -> Sections:
-    """Take a file apart.
+    """Split the bytes of a container into its sections.
 
     Raises:
-        ContainerError: for anything but an intact file of this version.
+        ContainerError: the file is not intact, or of another version.
     """
     if not is_container(data):
         raise ContainerError("not a container: the magic number is missing")
@@ -116,13 +124,13 @@ def _read_table(data: bytes, count: int) -> Sections:
             raise ContainerError(f"{where}: kind {kind} is not defined") from None
         if key in sections:
             raise ContainerError(f"{where}: a second {key[0].name} of owner {owner}")
-        if offset != _aligned(end) or size > len(data) - offset:
+        if offset != _align(end) or size > len(data) - offset:
             raise ContainerError(f"{where}: bytes {offset} + {size} are out of place")
         if any(data[end:offset]):
             raise ContainerError(f"{where}: bytes before it are not zero")
         sections[key] = data[offset : offset + size]
         end = offset + size
-    if len(data) != _aligned(end) or any(data[end:]):
+    if len(data) != _align(end) or any(data[end:]):
         raise ContainerError("bytes after the last section")
     return sections
 
@@ -133,5 +141,5 @@ def _digest(data: bytes) -> bytes:
     return state.digest()
 
 
-def _aligned(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -1,5 +1,7 @@
-"""The shape of every opcode: operand roles, types, modifiers and effects. Verifier, encoder,
-assembler and the reference are driven by these; the rows themselves are in ``families``.
+"""The definition of every opcode: operand roles, types, modifiers and effects.
+
+Verifier, encoder, assembler and the reference use these definitions; the rows are in
+``families``.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ Check = Callable[[Instruction, Function], Iterator[str]]
 
 
 class Role(Enum):
-    """What stands in an operand's place; the value is its name in the reference."""
+    """The role of an operand; the value is its description in the reference."""
 
     VALUE = "value"  # as wide as the type; a predicate where the type is PRED
     RESULT = "result"  # as VALUE, but twice as wide in mode WIDE
@@ -28,7 +30,7 @@ class Role(Enum):
     PREDICATE = "predicate"
     INVERSE = "inverse"  # a second predicate; may be a sink
     CARRY = "carry"  # a predicate; may be a sink
-    COMBINED = "combined"  # a predicate; absent where nothing is combined
+    COMBINED = "combined"  # a predicate; absent where the comparison is not combined
     ADDRESS = "address"  # 64 bits (32 in shared and local space); absent in parameter space
     WAY = "way"  # two values of 32 bits, named by one entry of the pool
     DATA = "data"  # ``vector`` values; a sink may be among several
@@ -44,12 +46,12 @@ def _nothing(instruction: Instruction, function: Function) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """One row. Empty tuples mean that the opcode has no such property.
+    """The definition of one opcode. Empty tuples mean that the opcode lacks the property.
 
     ``types`` is empty where the type is not significant (it keeps its default, B32).
     ``modifiers`` are in the order of their words in a mnemonic. ``dst_places`` and ``src_places``
-    are the first bits of the operands' fields. ``check`` yields what is wrong with the instruction
-    beyond what its modifiers and roles say, ``notes`` are what the reference says of that.
+    are the first bits of the operands' fields. ``check`` yields errors of the instruction beyond
+    those of its modifiers and roles; ``notes`` describe these rules in the reference.
     """
 
     op: Op
@@ -67,7 +69,7 @@ class OpSpec:
     notes: tuple[tuple[str, str], ...] = ()
 
     def has(self, field: str) -> bool:
-        """Return whether a field of ``Instruction`` is one of its modifiers."""
+        """True if the opcode has the field ``field`` of ``Instruction`` as a modifier."""
         return any(modifier.name == field for modifier in self.modifiers)
 
 

@@ -1,4 +1,4 @@
-"""One row per opcode, from all families: what it takes and, in words, what it does."""
+"""The table of all opcodes: for each, a row with its operands, modifiers and semantics."""
 
 from itertools import chain
 from typing import Final
@@ -50,21 +50,27 @@ EFFECTS: Final[dict[Op, Effects]] = {op: row.effects for op, row in TABLE.items(
 
 
 def reads_memory(instruction: Instruction) -> bool:
-    """Return whether it reads what others may write; the parameter block nobody writes."""
+    """True if the instruction reads memory that other threads may write.
+
+    Parameters do not count, since they are never written.
+    """
     return EFFECTS[instruction.op].reads and instruction.space is not Space.PARAM
 
 
 def is_visible(instruction: Instruction) -> bool:
-    """Return whether others can tell that it ran: it may not be left out or run twice."""
+    """True if other threads can observe that the instruction executes.
+
+    Such an instruction may be neither eliminated nor repeated.
+    """
     return EFFECTS[instruction.op].visible or instruction.volatile
 
 
 def polls(instruction: Instruction) -> bool:
-    """Return whether a loop around it may wait for what another thread does to memory."""
+    """True if a loop around the instruction may wait for another thread's write to memory."""
     effects = EFFECTS[instruction.op]
     return reads_memory(instruction) and (instruction.volatile or effects.orders)
 
 
 def has_stack(function: Function) -> bool:
-    """Return whether calls keep frames in local memory, behind ``Function.local_bytes``."""
+    """True if the function's calls keep frames in local memory, after ``Function.local_bytes``."""
     return any(instruction.op is Op.LOCAL_BYTES for instruction in function.code)

@@ -18,12 +18,15 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _PTX_LINE: Final = re.compile(r"//\s*ptx:([0-9]+)\s*", re.ASCII)
-_MAXIMUM_DIGITS = 32  # above, a number is too large for anything; Python limits conversions anyway
+_MAXIMUM_DIGITS = 32  # longer numbers exceed every limit; Python bounds such conversions too
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``kind`` is a group of the pattern above, or "end"; ``column`` counts from one."""
+    """A token of assembly text.
+
+    ``kind`` is the name of a group in the pattern above, or "end"; ``column`` counts from one.
+    """
 
     kind: str
     text: str
@@ -54,20 +57,20 @@ class Line:
 
     @property
     def empty(self) -> bool:
-        """Return whether all was read."""
+        """True if all tokens of the line were read."""
         return self._position == len(self._tokens)
 
     @property
     def current(self) -> Token:
-        """Return the next token; an "end" token after the last."""
+        """Return the next token; an "end" token after the last one."""
         return self._end if self.empty else self._tokens[self._position]
 
     def fail(self, reason: str, token: Token | None = None) -> AssemblyError:
-        """Return an error at a token, the current one by default."""
+        """Return an error at the position of ``token``, by default of the current one."""
         return AssemblyError(self.number, (token or self.current).column, reason)
 
     def next(self, kind: str, what: str) -> Token:
-        """Read a token of that kind; ``what`` names it in the error."""
+        """Read a token of kind ``kind``; ``what`` describes the expected token in the error."""
         token = self.current
         if token.kind != kind:
             raise self.fail(f"expected {what}, found {token.text!r}")
@@ -75,18 +78,18 @@ class Line:
         return token
 
     def accept(self, mark: str) -> bool:
-        """Read the mark or word if it is next."""
+        """If the next token is ``mark``, read it and return True, else return False."""
         found = self.current.kind in ("mark", "word") and self.current.text == mark
         self._position += found
         return found
 
     def expect(self, mark: str) -> None:
-        """Read the mark or word."""
+        """Read the next token, which must be ``mark``."""
         if not self.accept(mark):
             raise self.fail(f"expected {mark!r}, found {self.current.text!r}")
 
     def integer(self) -> int:
-        """Read a number with an optional sign."""
+        """Read a number with an optional sign; return its value."""
         negative = self.accept("-")
         if not negative:
             self.accept("+")
@@ -97,7 +100,7 @@ class Line:
         return -value if negative else value
 
     def string(self) -> str:
-        """Read a quoted string (JSON)."""
+        """Read a quoted string (JSON); return the text in it."""
         token = self.next("string", "a quoted string")
         try:
             return str(json.loads(token.text))
@@ -105,12 +108,12 @@ class Line:
             raise self.fail(f"malformed string: {error}", token) from None
 
     def name(self) -> str:
-        """Read a name, plain or quoted."""
+        """Read a name, which may be plain or quoted."""
         if self.current.kind == "string":
             return self.string()
         return self.next("word", "a name").text
 
     def finish(self) -> None:
-        """Require the end of the line."""
+        """Raise an error unless all tokens of the line were read."""
         if not self.empty:
             raise self.fail(f"unexpected {self.current.text!r}")

@@ -1,14 +1,14 @@
 """Scalar types, address spaces and modifiers of the instruction set.
 
-These are the vocabulary shared by the assembler, the compiler and every executor. Values are part
-of the binary encoding: append, never renumber.
+The assembler, the compiler and every executor share these. Values are part of the binary
+encoding: append, never renumber.
 """
 
 from enum import IntEnum
 
 
 class DataType(IntEnum):
-    """What an instruction takes its operands for; registers themselves are untyped."""
+    """The type of an instruction's operands; registers themselves are untyped."""
 
     PRED = 0
     B8 = 1
@@ -31,7 +31,7 @@ class DataType(IntEnum):
     BF16X2 = 18
     F32X2 = 19
     TF32 = 20  # binary32 with 10 bits of fraction, in 32 bits whose lower 13 are zero
-    E4M3 = 21  # formats of 8 bits and fewer: so many bits of exponent and of fraction
+    E4M3 = 21  # formats of 8 bits and fewer: numbers of exponent and fraction bits
     E5M2 = 22
     E2M3 = 23
     E3M2 = 24
@@ -40,21 +40,23 @@ class DataType(IntEnum):
 
     @property
     def element(self) -> "DataType":
-        """Type of the numbers that a packed type holds two of, the first in the low half; itself
-        if it is not packed."""
+        """The element type of a packed type; for any other type, the type itself.
+
+        A packed type holds two elements, the first in the low half.
+        """
         return _ELEMENTS.get(self, self)
 
     @property
     def bits(self) -> int:
-        """Width in bits (1 for a predicate)."""
+        """The width of a value in bits; 1 for a predicate."""
         return _BITS[self]
 
     @property
     def bytes(self) -> int:
-        """Width in memory in bytes.
+        """The width of a value in memory, in bytes.
 
         Raises:
-            ValueError: for a predicate, which has no memory form.
+            ValueError: the type is a predicate, which has no memory form.
         """
         if self is DataType.PRED:
             raise ValueError("a predicate has no memory form")
@@ -66,7 +68,7 @@ class DataType(IntEnum):
 
     @property
     def is_signed(self) -> bool:
-        """Return whether it is a signed *integer* type."""
+        """True for a signed *integer* type."""
         return DataType.S8 <= self <= DataType.S64
 
     @property
@@ -79,7 +81,7 @@ class DataType(IntEnum):
 
     @property
     def is_integer(self) -> bool:
-        """Return whether integer arithmetic may take it (untyped bits count as unsigned)."""
+        """True if integer arithmetic accepts the type (untyped bits count as unsigned)."""
         return DataType.B8 <= self <= DataType.S64
 
 
@@ -151,7 +153,7 @@ class Compare(IntEnum):
 
 
 class BoolOp(IntEnum):
-    """How SETP combines its comparison with a third, predicate operand."""
+    """How SETP combines its comparison with a predicate operand."""
 
     NONE = 0
     AND = 1
@@ -161,7 +163,8 @@ class BoolOp(IntEnum):
 
 class Rounding(IntEnum):
     """RN, RZ, RM, RP, RNA (ties away from zero) round a float result; the ...I forms round a float
-    to an integral value."""
+    to an integral value.
+    """
 
     NONE = 0
     RN = 1
@@ -178,7 +181,10 @@ class Rounding(IntEnum):
 
 
 class MulMode(IntEnum):
-    """Which part of an integer product: low half, high half, or all of it (twice as wide)."""
+    """The part of an integer product that an instruction returns.
+
+    It is the low half, the high half, or the whole, which is twice as wide.
+    """
 
     NONE = 0
     LO = 1
@@ -187,7 +193,9 @@ class MulMode(IntEnum):
 
 
 class Permute(IntEnum):
-    """Which bytes PRMT picks; NONE: those that its third operand names one by one."""
+    """The rule by which PRMT selects bytes; with NONE, its third operand selects them one by
+    one.
+    """
 
     NONE = 0
     F4E = 1
@@ -199,7 +207,7 @@ class Permute(IntEnum):
 
 
 class ShuffleMode(IntEnum):
-    """Where SHFL's source lane is: below, above, at an exclusive or, at an index."""
+    """How SHFL chooses its source lane: below, above, at an exclusive or, or at an index."""
 
     UP = 0
     DOWN = 1
@@ -208,7 +216,7 @@ class ShuffleMode(IntEnum):
 
 
 class MatrixShape(IntEnum):
-    """Rows of A, columns of B, and depth, of a product of matrices."""
+    """The sizes of a product of matrices: rows of A, columns of B, and depth."""
 
     M8N8K16 = 0
     M16N8K4 = 1
@@ -226,7 +234,7 @@ class MatrixShape(IntEnum):
 
 
 class VoteMode(IntEnum):
-    """What VOTE says of the lanes that take part."""
+    """The result that VOTE computes over the participating lanes."""
 
     ALL = 0
     ANY = 1
@@ -235,14 +243,14 @@ class VoteMode(IntEnum):
 
 
 class MatchMode(IntEnum):
-    """MATCH looks for the lanes that agree with a lane (ANY), or whether all agree (ALL)."""
+    """MATCH returns the lanes that agree with a lane (ANY), or whether all agree (ALL)."""
 
     ANY = 0
     ALL = 1
 
 
 class Reduction(IntEnum):
-    """How the values of lanes become one. POPC counts those that are true."""
+    """The operation that reduces the lanes' values to one. POPC counts the true ones."""
 
     ADD = 0
     MIN = 1
@@ -254,7 +262,7 @@ class Reduction(IntEnum):
 
 
 class Update(IntEnum):
-    """What ATOM and RED make of the value in memory (PTX ISA, "atom")."""
+    """The operation by which ATOM and RED update the value in memory (PTX ISA, "atom")."""
 
     AND = 0
     OR = 1
@@ -271,7 +279,7 @@ class Update(IntEnum):
 
 
 class Cache(IntEnum):
-    """Where a load may leave what it reads (PTX ISA, "Cache Operators"); it changes no result.
+    """The caches that a load may fill (PTX ISA, "Cache Operators"); no result depends on it.
 
     CA: all levels; CG: not the first level; CS and LU: all, to be evicted first; CV: none.
     """
@@ -284,14 +292,14 @@ class Cache(IntEnum):
 
 
 class Order(IntEnum):
-    """How FENCE orders accesses (PTX ISA, "Memory Consistency Model")."""
+    """The kinds of ordering by FENCE (PTX ISA, "Memory Consistency Model")."""
 
     ACQ_REL = 0
     SC = 1
 
 
 class Scope(IntEnum):
-    """The threads that an order is for (PTX ISA, "Scope")."""
+    """The threads for which an ordering holds (PTX ISA, "Scope")."""
 
     CTA = 0
     CLUSTER = 1
@@ -300,13 +308,13 @@ class Scope(IntEnum):
 
 
 class TrapCause(IntEnum):
-    """Why a TRAP stands where the source has none: what it says of the thread."""
+    """The cause of a TRAP that the compiler inserted."""
 
-    NONE = 0  # the source has one
-    STACK = 1  # calls need more local memory than there is
-    FUNCTION = 2  # a call of what is no function, or none that could be meant
+    NONE = 0  # the source contains the trap
+    STACK = 1  # calls need more local memory than exists
+    FUNCTION = 2  # a call of an invalid function pointer
     TARGET = 3  # an indirect branch beyond its list of targets
-    ASSERTION = 4  # an assertion of the program does not hold
+    ASSERTION = 4  # an assertion of the program failed
 
 
 class SpecialRegister(IntEnum):
@@ -327,18 +335,18 @@ class SpecialRegister(IntEnum):
     LANEID = 12
     WARPSIZE = 13
     SHARED_WINDOW = 14  # bits 32 to 63 of generic addresses of the block's shared memory
-    DYNAMIC_SHARED = 15  # bytes of shared memory that the launch asks for
+    DYNAMIC_SHARED = 15  # bytes of dynamic shared memory of the launch
     NSMID = 16  # multiprocessors of the device
-    GRIDID = 17  # 64 bits: launches of this context so far
-    CLOCK64 = 18  # 64 bits: a counter that runs, at a rate that nothing is said of
+    GRIDID = 17  # 64 bits: number of launches of this context so far
+    CLOCK64 = 18  # 64 bits: a counter that increases at an unspecified rate
     GLOBALTIMER = 19  # 64 bits: nanoseconds since some moment before the context began
 
     @property
     def bits(self) -> int:
-        """Width in bits."""
+        """The width of the register's value in bits."""
         return 64 if self >= SpecialRegister.GRIDID else 32
 
     @property
     def runs(self) -> bool:
-        """Return whether it is another one at each look, and never less than before."""
+        """True if the register changes while a kernel runs; it never decreases."""
         return self in (SpecialRegister.CLOCK64, SpecialRegister.GLOBALTIMER)

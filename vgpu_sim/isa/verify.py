@@ -1,5 +1,7 @@
-"""Whether a function is one that the instruction set defines. Encoder, decoder, assembler and the
-interpreter all ask here, so a function that one of them accepts is accepted by all.
+"""Checks whether the instruction set allows a function.
+
+Encoder, decoder, assembler and interpreter all use this check, so that they accept the same
+functions.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,20 +16,20 @@ from vgpu_sim.isa.types import Space
 
 MAXIMUM_REGISTERS: Final = 0x8000
 MAXIMUM_PREDICATES: Final = 0x7FFF  # index 0x7fff means "always" in a guard
-MAXIMUM_WORDS: Final = 1 << 20  # of a function; a decoded word takes about half a kilobyte
+MAXIMUM_WORDS: Final = 1 << 20  # per function; a decoded instruction takes about half a kilobyte
 MAXIMUM_MODULE_WORDS: Final = 1 << 22
-MAXIMUM_FUNCTIONS: Final = 1 << 15  # of a module
+MAXIMUM_FUNCTIONS: Final = 1 << 15  # per module
 MAXIMUM_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MAXIMUM_SEGMENT_BYTES: Final = 1 << 40
-MAXIMUM_REASONS: Final = 256  # of one refused kernel or variable
+MAXIMUM_REASONS: Final = 256  # per refused kernel or variable
 _U32 = 1 << 32
 
 
 def check_module(module: Module) -> None:
-    """Check all of a module.
+    """Check that a module, with all its functions and variables, is valid.
 
     Raises:
-        InvalidFunction: with ``function`` the name of what is wrong.
+        InvalidFunction: ``function`` is the name of the invalid object.
     """
     names = [function.name for function in module.functions]
     names += [variable.name for variable in module.variables]
@@ -57,10 +59,10 @@ def check_module(module: Module) -> None:
 
 
 def check_function(function: Function, variables: Collection[str]) -> None:
-    """Check a function that may refer to the named module variables.
+    """Check that a function is valid; it may refer to the named module variables.
 
     Raises:
-        InvalidFunction: for the first thing that is wrong.
+        InvalidFunction: with the first error.
     """
     reason = next(_frame_errors(function), None)
     if reason is not None:

@@ -6,7 +6,7 @@ from vgpu_sim.isa.errors import ContainerError
 
 
 class Reader:
-    """Reads records in order from one section; ``what`` names it in errors."""
+    """Reads records in order from one section; ``what`` is the section's name in errors."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
@@ -15,18 +15,18 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes not read yet."""
+        """The number of bytes of the section that were not read yet."""
         return len(self._data) - self._position
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Read one record of integers."""
+        """Read the integers of one record."""
         return layout.unpack(self.take(layout.size))
 
     def take(self, size: int) -> bytes:
-        """Read ``size`` bytes.
+        """Read the next ``size`` bytes.
 
         Raises:
-            ContainerError: when fewer remain.
+            ContainerError: fewer bytes remain.
         """
         if size > self.remaining:
             raise ContainerError(f"{self._what}: {size} bytes where {self.remaining} remain")
@@ -34,23 +34,23 @@ class Reader:
         return self._data[self._position - size : self._position]
 
     def rest(self, layout: struct.Struct) -> list[tuple[int, ...]]:
-        """Read records up to the end.
+        """Read records up to the end of the section.
 
         Raises:
-            ContainerError: when the end is inside of one.
+            ContainerError: the last record is incomplete.
         """
         if self.remaining % layout.size:
             raise ContainerError(f"{self._what}: not a whole number of {layout.size}-byte records")
         return list(layout.iter_unpack(self.take(self.remaining)))
 
     def finish(self) -> None:
-        """Require that all was read."""
+        """Check that all bytes of the section were read."""
         if self.remaining:
             raise ContainerError(f"{self._what}: {self.remaining} bytes too many")
 
 
 class Strings:
-    """The string section: UTF-8 without separators, named by (offset, size)."""
+    """The string section: UTF-8 texts without separators, located by (offset, size)."""
 
     def __init__(self, data: bytes = b"") -> None:
         self._data = bytearray(data)
@@ -59,10 +59,10 @@ class Strings:
         self._unread_bytes = len(data)
 
     def add(self, text: str) -> tuple[int, int]:
-        """Return where the text stands, adding it if need be.
+        """Return the text's position, after adding the text if it is new.
 
         Raises:
-            ContainerError: when it has no UTF-8 form.
+            ContainerError: the text has no UTF-8 form.
         """
         if text not in self._known:
             encoded = encode_text(text)
@@ -71,11 +71,11 @@ class Strings:
         return self._known[text]
 
     def get(self, offset: int, size: int) -> str:
-        """Return the text there.
+        """Return the text at a position of the string section.
 
         Raises:
-            ContainerError: for a place outside of the section, bytes that are not UTF-8, or texts
-                that overlap: a small file could make huge names of those.
+            ContainerError: the position is outside the section, the bytes are not UTF-8, or the
+                text overlaps others: overlaps would let a small file contain huge names.
         """
         place = offset, size
         if place not in self._read:
@@ -88,7 +88,7 @@ class Strings:
         return self._read[place]
 
     def to_bytes(self) -> bytes:
-        """Return the section."""
+        """Return the bytes of the string section."""
         return bytes(self._data)
 
 

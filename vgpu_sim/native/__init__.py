@@ -1,1 +1,1 @@
-"""The build of all C: into ``lib``, with what is generated in ``generated``."""
+"""The build of all C code: libraries in ``lib``, generated sources in ``generated``."""

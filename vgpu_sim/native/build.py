@@ -1,8 +1,8 @@
 """Compile the native parts into ``lib``: ``python -m vgpu_sim.native.build [--sanitize KIND]``.
 
-Standard library only: the wheel's build hook imports it before anything is installed. C that is
-generated is written first, into ``generated``. A part is compiled again when its sources, the
-headers, the command or the compiler have changed.
+Standard library only: the wheel's build hook imports it before anything is installed. Generated
+C is written first, into ``generated``. A part is compiled again when its sources, the headers,
+the command or the compiler have changed.
 """
 
 import argparse
@@ -20,26 +20,27 @@ from pathlib import Path
 from vgpu_sim.native import generate as generator
 
 NATIVE = Path(__file__).parent
-# What names of sources begin below: in debug information, and in the tests.
+# Source names in debug information and in the tests are relative to this folder.
 ROOT = generator.ROOT
 LIBRARIES = NATIVE / "lib"
-# C that is generated: a folder for each client library, and the contracts' headers.
+# Generated C: a folder for each client library, and the ABI headers.
 GENERATED = generator.GENERATED
-# Not in LIBRARIES: what is there goes into wheels.
+# Not in LIBRARIES, because the content of that folder goes into wheels.
 SANITIZED = ROOT / "out"
 INCLUDE = generator.INCLUDE
 CLIENTS = generator.CLIENTS
 RDMA_CLIENTS = generator.RDMA_CLIENTS
 # Linked into every client library: transport, slices, variables, log and trace.
 COMMON = CLIENTS / "common"
-# What the worker's processes load, and the HCA's engine, which hcad loads.
+# Loaded by workers, and by hcad (the HCA's engine).
 RUNTIME = ROOT / "vgpu_sim" / "worker" / "runtime"
 ENGINE = ROOT / "hca" / "engine"
-# Where libibverbs.so.1 is, away from libcuda.so.1: who wants a GPU keeps the system's verbs.
+# Folder of libibverbs.so.1. It is not the folder of libcuda.so.1, so that programs that only use a
+# GPU keep the system's verbs.
 RDMA = "rdma"
-# Where what the system's libibverbs may load is.
+# Folder of providers that the system's libibverbs may load.
 PROVIDER = "provider"
-# Where programs are, for PATH.
+# Folder of programs, for PATH.
 PROGRAMS = "bin"
 SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
@@ -59,10 +60,10 @@ _FLAGS = (
 )
 _LIBRARY = ("-fPIC", "-shared")
 _PROGRAM = ("-fPIE", "-pie", "-U_FORTIFY_SOURCE", "-fstack-protector-strong")
-# A program of its own entry point, and of libdl.so.2 where glibc older than 2.34 has dlopen.
+# A program with its own entry point, linked with libdl.so.2, which has dlopen in glibc before 2.34.
 _OLD_GLIBC = {("x86_64", "glibc"): ("-nostartfiles", "-Wl,--no-as-needed", "-l:libdl.so.2")}
-# musl and old glibc have no fortified functions; descriptors keep ld-linux out of DT_NEEDED
-# (clang has them on x86-64 only in versions later than 18, and refuses the flag before).
+# musl and old glibc have no fortified functions; TLS descriptors keep ld-linux out of DT_NEEDED
+# (clang supports them only on x86-64 and only after version 18; earlier versions reject the flag).
 _PORTABLE = ("-U_FORTIFY_SOURCE", "-fno-stack-protector")
 _SYSTEM = (platform.machine(), platform.libc_ver()[0])
 _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
@@ -70,12 +71,13 @@ _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One library or program: its folder of C sources, its file name, its links, its flags.
+    """A library or program to build, described by its C sources, file name, links and flags.
 
-    ``shared`` are folders whose sources it has in common with other libraries. ``subfolder`` is
-    where it goes below the others, if only those programs may find it that are led there. ``needs``
-    are libraries in the same place that were built before, which it is linked with. ``generated``
-    is the folder of its generated sources, if it has any, ``include`` that of the ABI's headers.
+    ``shared`` are folders of sources that other libraries use, too. ``subfolder`` is the part's
+    folder below the output folder, if only programs that are given its path may find it.
+    ``needs`` are libraries that are built before this part and linked with it. ``generated`` is
+    the folder of the part's generated sources, if it has any, and ``include`` is the folder of
+    the ABI headers.
     """
 
     folder: Path
@@ -91,11 +93,11 @@ class Part:
     include: Path = INCLUDE
 
     def folders(self) -> tuple[Path, ...]:
-        """Return the folders of its sources: its own, those it shares, the generated one."""
+        """Return the folders of the part's sources: its own, the shared ones, the generated one."""
         return (self.folder, *self.shared, *((self.generated,) if self.generated else ()))
 
     def sources(self) -> list[Path]:
-        """Return the C files, generated ones included, but those that it does ``without``."""
+        """Return the part's C files, including generated ones, except those in ``without``."""
         return sorted(
             path
             for folder in self.folders()
@@ -111,7 +113,7 @@ def client_part(
     needs: tuple[Part, ...] = (),
     generated_root: Path = GENERATED,
 ) -> Part:
-    """Return the client library whose sources, functions.toml among them, lie in ``folder``."""
+    """Return the client library whose sources and functions.toml are in ``folder``."""
     generated = generated_root / folder.name
     return Part(
         folder,
@@ -135,9 +137,10 @@ def client_part(
 
 
 def provider_part(verbs: Part) -> Part:
-    """Return our verbs as a provider: the library's objects, without the symbols that it exports.
+    """Return the verbs provider: the sources of libibverbs without its exported symbols.
 
-    Whoever loads it has ``verbs_register_driver_34`` and what else is undefined.
+    The library that loads it provides ``verbs_register_driver_34`` and all other undefined
+    symbols.
     """
     folder = RDMA_CLIENTS / "provider"
     assert verbs.generated
@@ -160,7 +163,7 @@ def provider_part(verbs: Part) -> Part:
 
 
 def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
-    """Return everything that is built, its generated sources below ``generated``."""
+    """Return all parts, with generated sources below ``generated``."""
 
     def client(folder: Path, soname: str, subfolder: str = "", *needs: Part) -> Part:
         return client_part(folder, soname, subfolder, needs, generated)
@@ -181,7 +184,8 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
         Part(
             CLIENTS / "nvidia_smi",
             "nvidia-smi",
-            # NVML beside it, where the loader is not led to another one (and containers have it).
+            # It finds NVML in its own folder, unless the loader is directed to another one, as in
+            # containers.
             flags=(
                 f"-I{CLIENTS / 'nvidia_smi'}",
                 *_OLD_GLIBC.get(_SYSTEM, ("-ldl",)),
@@ -195,14 +199,14 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
 
 
 class BuildError(Exception):
-    """The compiler is missing or refused a part; the message is one line for the user."""
+    """The compiler is missing or failed; the message is one line for the user."""
 
 
 def compiler() -> str:
     """Return the path of the C compiler (``CC`` or ``cc``).
 
     Raises:
-        BuildError: when there is none.
+        BuildError: no compiler was found.
     """
     wanted = os.environ.get("CC") or "cc"
     found = shutil.which(wanted)
@@ -215,25 +219,26 @@ def compiler() -> str:
 
 
 def platform_tag() -> str:
-    """Return the wheel platform tag of what this machine compiles (``linux_x86_64``)."""
+    """Return the wheel platform tag of this machine (``linux_x86_64``)."""
     return f"{platform.system().lower()}_{platform.machine()}"
 
 
 def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: Path) -> list[str]:
-    """Return what compiles all sources of a part and links them, with those that it needs."""
+    """Return the command that compiles all sources of a part and links them with its libraries."""
     extra = [*SANITIZERS[sanitize], "-fno-omit-frame-pointer"] if sanitize else []
     kind = _PROGRAM if part.program else _LIBRARY
     flags = [*kind, *(flag for flag in _FLAGS if not (sanitize and "z,defs" in flag))]
     sources = map(str, part.sources())
-    # Debug information says where a line is in the project, not on the machine that compiled it.
+    # Debug information contains paths in the project, not those of the machine that compiles.
     flags.append(f"-ffile-prefix-map={ROOT}=.")
     if not part.include.is_relative_to(ROOT):  # generated elsewhere, for a wheel
         place = GENERATED.relative_to(generator.ROOT)
         flags.append(f"-ffile-prefix-map={part.include.parent}=./{place}")
-    if part.needs:  # found beside this one, wherever that is
+    if part.needs:  # found in the folder of this library, wherever that is
         flags.append("-Wl,-rpath,$ORIGIN")
     needed = [str(libraries / one.library) for one in part.needs]
-    # Libraries in a part's flags are searched for what its sources lack, so they come behind these.
+    # The linker searches a part's libraries for symbols missing in the sources, so the libraries
+    # come after the sources.
     return [
         cc,
         *flags,
@@ -248,7 +253,7 @@ def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: 
 
 
 def digest(part: Part, cc: str, sanitize: str | None = None) -> str:
-    """Return the fingerprint of all that a part is compiled from, by which it is up to date."""
+    """Return the hash of all inputs of a part, which shows whether the part is up to date."""
     folders = (*part.folders(), *(one.folder for one in part.needs), part.include)
     inputs = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     found = hashlib.sha256()
@@ -262,7 +267,7 @@ def digest(part: Part, cc: str, sanitize: str | None = None) -> str:
 
 
 def stamp_of(part: Part, directory: Path) -> Path:
-    """Return where the fingerprint of a part that was built in ``directory`` stands."""
+    """Return the path of the file that stores the hash of a part built in ``directory``."""
     return directory / f".{part.library}.sha256"
 
 
@@ -275,10 +280,10 @@ def _link(directory: Path, name: str, target: str) -> None:
 
 
 def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
-    """Compile one part into ``directory``, which exists, unless it is up to date there.
+    """Compile one part into ``directory``, which must exist, unless it is up to date there.
 
     Raises:
-        BuildError: when the compiler is missing or refuses it.
+        BuildError: the compiler is missing or failed.
     """
     cc = compiler()
     folder = directory / part.subfolder
@@ -297,8 +302,8 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
                 check=False,
             )
             if run.returncode:
-                raise BuildError(f"{cc} refused {part.folder.name}:\n{run.stderr}")
-            # Programs may have the old file mapped: replace it, never write into it.
+                raise BuildError(f"{cc} failed for {part.folder.name}:\n{run.stderr}")
+            # Programs may have mapped the old file, so it is replaced and never written into.
             fresh.replace(output)
         stamp.write_text(wanted)
     for name in part.links:
@@ -314,10 +319,10 @@ def build_all(
 ) -> list[Path]:
     """Compile every part (or those whose library is in ``only``) into ``directory``.
 
-    What is generated is written below ``generated`` first.
+    Generated sources are written below ``generated`` first.
 
     Raises:
-        BuildError: when the compiler is missing or refuses a part.
+        BuildError: the compiler is missing or failed.
     """
     directory.mkdir(parents=True, exist_ok=True)
     generator.write_all(generated)
@@ -326,9 +331,9 @@ def build_all(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build from the command line; 1 and one line on stderr when that fails."""
+    """Build from the command line; on failure return 1 and print one line on stderr."""
     parser = argparse.ArgumentParser(prog="python -m vgpu_sim.native.build", description=__doc__)
-    parser.add_argument("--sanitize", choices=SANITIZERS, help="into out/native-KIND")
+    parser.add_argument("--sanitize", choices=SANITIZERS, help="build into out/native-KIND")
     options = parser.parse_args(arguments)
     directory = LIBRARIES
     if options.sanitize:

@@ -1,8 +1,8 @@
-"""Write all that is generated for C: ``python -m vgpu_sim.native.generate``.
+"""Write all generated files for C: ``python -m vgpu_sim.native.generate``.
 
 C goes into ``vgpu_sim/native/generated``, which git ignores (``python -m vgpu_sim.native.build``
-does the same before it compiles): ``include`` for the contracts' headers, a folder for each client
-library. Pages of client libraries go into ``docs``.
+does the same before it compiles): ``include`` for the ABI headers, a folder for each client
+library. Documentation pages of client libraries go into ``docs``.
 """
 
 import argparse
@@ -24,24 +24,26 @@ LIBRARIES = (
 
 
 def headers() -> dict[str, str]:
-    """Return the headers of all contracts, below their include folder, and their texts."""
+    """Return the text of every ABI header, by its path below the include folder."""
     return {**header.render(), **hca_header.render()}
 
 
 def write_all(generated: Path = GENERATED) -> None:
-    """Write all C below ``generated``, where it differs from what is there."""
+    """Write all generated C below ``generated``; files that are already up to date are not
+    rewritten.
+    """
     header.write_files(generated / INCLUDE.name, headers())
     for folder in LIBRARIES:
         outputs.write(library.load(folder), generated)
 
 
 def pages(folder: Path) -> dict[Path, str]:
-    """Return the page of a client library in the documentation, if it has one, and its text."""
+    """Return the path and text of a client library's documentation page, if it has one."""
     return outputs.pages(library.load(folder), ROOT, headers())
 
 
 def main() -> None:
-    """Write the C and the pages of all libraries."""
+    """Write the C and the documentation pages of all libraries."""
     write_all()
     for folder in LIBRARIES:
         for path, text in pages(folder).items():

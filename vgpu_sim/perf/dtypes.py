@@ -1,4 +1,4 @@
-"""Types of operands: what an element takes, scales included."""
+"""Operand types of tensor cores, and the bytes of an element, including scales."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +9,9 @@ from vgpu_sim.perf.errors import BadShape
 
 @dataclass(frozen=True, slots=True)
 class Dtype:
-    """A type of a tensor core's operands; ``bytes`` an element, with its share of block scales."""
+    """An operand type of tensor cores; ``bytes`` is the size of an element, including its share of
+    block scales.
+    """
 
     name: str
     bytes: float
@@ -23,20 +25,22 @@ DTYPES: Final = {
         Dtype("tf32", 4),
         Dtype("fp8", 1),
         Dtype("int8", 1),
-        Dtype("nvfp4", 0.5 + 1 / 16),  # an fp8 scale for 16 elements
+        Dtype("nvfp4", 0.5 + 1 / 16),  # one fp8 scale for 16 elements
     )
 }
 
 
 def dtype_named(name: str) -> Dtype:
-    """Return a type. Raises BadShape, which lists them."""
+    """Return the operand type with this name. Raises BadShape, which lists the types."""
     if name not in DTYPES:
         raise BadShape(f"no type {name!r}; known: {', '.join(DTYPES)}")
     return DTYPES[name]
 
 
-def supported(board: Board, dtype: str) -> Dtype:
-    """Return a type that a board's tensor cores have. Raises BadShape, which lists theirs."""
+def require_dtype(board: Board, dtype: str) -> Dtype:
+    """Return the operand type with this name, if a board's tensor cores have it. Raises BadShape,
+    which lists the types that they have.
+    """
     found = dtype_named(dtype)
     if dtype not in board.tensor_tflops:
         there = ", ".join(board.tensor_tflops)

@@ -1,16 +1,18 @@
-"""What a prediction can be refused for."""
+"""Errors that state why a prediction is refused."""
 
 
 class PerfError(ValueError):
-    """A question that the model does not answer; the message names what and why."""
+    """Base of the errors for requests that no model can predict; the message names the object and
+    the reason.
+    """
 
 
 class UnknownBoard(PerfError):
-    """There is no such board in the tables."""
+    """The tables have no such board."""
 
 
 class UnknownModel(PerfError):
-    """Nothing was fitted for this operation on this board and type."""
+    """No parameters were fitted for this operation on this board and type."""
 
 
 class BadShape(PerfError):
@@ -18,4 +20,4 @@ class BadShape(PerfError):
 
 
 class NoData(PerfError):
-    """The measurements to judge or fit by are not installed."""
+    """The measurements needed for validation or fitting are not installed."""

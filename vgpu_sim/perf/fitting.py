@@ -1,4 +1,6 @@
-"""Fits a model's parameters to measured times: robust least squares of logarithms."""
+"""Fits the parameters of a model to measured times, by robust least squares of the logarithms of
+times.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,20 +11,21 @@ import numpy as np
 from vgpu_sim.perf.parameters import Fitted, Parameter, Values, starts
 
 FOLDS: Final = 4
-_PRIOR: Final = 0.02  # how strongly parameters that nothing determines stay where they start
-_ROBUST: Final = 0.05  # log error from which a row counts less
+_PRIOR: Final = 0.02  # how strongly a parameter that the rows do not determine stays at its start
+_ROBUST: Final = 0.05  # log error above which a row counts less
 _ROUNDS: Final = 30
 _STEP: Final = 1e-4  # of a logarithm, for derivatives
-_CLASSES: Final = 6  # of time, in which the scatter is taken
+_CLASSES: Final = 6  # time classes for which the scatter is computed
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is fitted: parameters, measured times, and a model of the rows.
+    """The input of a fit: the parameters, the measured times, and a model that predicts the rows'
+    times.
 
-    ``choose`` finds each row's best kernel, which is the expensive part; ``times`` is the time of
-    the rows with kernels that were chosen. A minimum changes as its argument does (the envelope
-    theorem), so derivatives keep the kernels.
+    ``choose`` finds each row's fastest kernel, which is the expensive part; ``times`` computes
+    the rows' times with the chosen kernels. The derivative of a minimum is that of the chosen
+    branch (the envelope theorem), so derivatives are computed with the kernels unchanged.
     """
 
     parameters: Sequence[Parameter]
@@ -30,13 +33,15 @@ class Problem:
     choose: Callable[[Values, np.ndarray], Any]
     times: Callable[[Values, np.ndarray, Any], np.ndarray]
 
-    def predicted(self, values: Values, rows: np.ndarray) -> np.ndarray:
-        """Return the model's times of rows."""
+    def predict(self, values: Values, rows: np.ndarray) -> np.ndarray:
+        """Return the predicted times of rows, with each row's fastest kernel."""
         return self.times(values, rows, self.choose(values, rows))
 
 
 def fit(problem: Problem, source: str, seeds: Sequence[int] = (0,)) -> Fitted:
-    """Fit all rows from several starts, and take the scatter from folds that were left out."""
+    """Fit the parameters to all rows, from several starts. The scatter is computed from rows that
+    were left out in turn (folds).
+    """
     every = np.arange(len(problem.us))
     tries = [_solve(problem, every, seed) for seed in seeds]
     cost, values, jacobian = min(tries, key=lambda found: found[0])
@@ -58,18 +63,18 @@ def _solve(
     measured = np.log(problem.us[rows])
     weight = _PRIOR * np.sqrt(len(rows)) / (high - low)
 
-    def named(x: np.ndarray) -> dict[str, float]:
+    def to_dict(x: np.ndarray) -> dict[str, float]:
         return {p.name: float(v) for p, v in zip(parameters, np.exp(x), strict=True)}
 
     def errors(x: np.ndarray) -> np.ndarray:
-        logs = np.log(problem.predicted(named(x), rows))
+        logs = np.log(problem.predict(to_dict(x), rows))
         return np.asarray(np.concatenate((logs - measured, weight * (x - centre))))
 
     def jacobian(x: np.ndarray) -> np.ndarray:
-        kernels = problem.choose(named(x), rows)
+        kernels = problem.choose(to_dict(x), rows)
 
         def logs(x: np.ndarray) -> np.ndarray:
-            return np.asarray(np.log(problem.times(named(x), rows, kernels)))
+            return np.asarray(np.log(problem.times(to_dict(x), rows, kernels)))
 
         steps = np.eye(len(x)) * _STEP
         columns = [(logs(x + step) - logs(x - step)) / (2 * _STEP) for step in steps]
@@ -84,28 +89,32 @@ def _solve(
         f_scale=_ROBUST,
         max_nfev=_ROUNDS,
     )
-    return float(found.cost), named(found.x), np.asarray(found.jac)
+    return float(found.cost), to_dict(found.x), np.asarray(found.jac)
 
 
 def _covariance(jacobian: np.ndarray, cost: float) -> tuple[tuple[float, ...], ...]:
-    """The covariance of the logarithms at the optimum, by Gauss and Newton."""
+    """Return the covariance of the parameters' logarithms at the optimum (Gauss-Newton
+    approximation).
+    """
     free = max(1, jacobian.shape[0] - jacobian.shape[1])
     inverse = np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
     return tuple(tuple(map(float, row)) for row in inverse * (2 * cost / free))
 
 
 def _scatter(problem: Problem, start: Values) -> tuple[tuple[float, float], ...]:
-    """The 90th percentile of |ln error| by time, each row predicted by a fit without its fold."""
+    """Return pairs of a time and the 90th percentile of |ln error| around it. Each row is predicted
+    by a fit without the row's fold.
+    """
     rows = np.arange(len(problem.us))
     fold = np.random.default_rng(7).permutation(len(rows)) % FOLDS
     errors, times = np.empty(len(rows)), np.empty(len(rows))
     for left_out in range(FOLDS):
         seen, unseen = rows[fold != left_out], rows[fold == left_out]
         _, values, _ = _solve(problem, seen, 0, start)
-        times[unseen] = problem.predicted(values, unseen)
+        times[unseen] = problem.predict(values, unseen)
         errors[unseen] = np.abs(np.log(times[unseen] / problem.us[unseen]))
     order = np.array_split(np.argsort(times), _CLASSES)
-    # One more row than there is, so that a small class does not promise too much.
+    # The rank counts one more row than exists, so that a small class does not promise too much.
     share = [min(1.0, 0.9 * (len(part) + 1) / len(part)) for part in order]
     return tuple(
         (float(np.median(times[part])), float(np.quantile(errors[part], q)))

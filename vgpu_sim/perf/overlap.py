@@ -1,4 +1,4 @@
-"""How parts of a time that run side by side add."""
+"""The norm by which parts of a time that overlap are added."""
 
 import numpy as np
 
@@ -6,6 +6,8 @@ Array = np.ndarray
 
 
 def norm(a: Array, b: Array, p: float) -> Array:
-    """Add parts that overlap: (a^p + b^p)^(1/p), by the larger one to stay in range."""
+    """Add overlapping parts ``a`` and ``b`` of a time as (a^p + b^p)^(1/p), scaled by the larger
+    part to avoid overflow.
+    """
     large, small = np.maximum(a, b), np.minimum(a, b)
     return np.asarray(large * (1 + (small / np.maximum(large, 1e-12)) ** p) ** (1 / p))

@@ -1,4 +1,4 @@
-"""Physical parameters of a model: names, units, bounds, and what was fitted for each board."""
+"""Physical parameters of a model: names, units, bounds, and the fitted values for each board."""
 
 import functools
 import json
@@ -16,15 +16,16 @@ from vgpu_sim.perf.residual import Residual
 
 Values = Mapping[str, float]
 FILES: Final = resources.files("vgpu_sim.perf") / "fitted"
-# Types that nobody measured, and whose parameters they take: rates and sizes stay their own.
+# Types without measurements, and the types whose parameters they use, with their own rates and
+# sizes.
 _ALIKE: Final = {"fp16": "bf16", "tf32": "bf16"}
 _SAME_RATE: Final = ("fp16",)
-_LISTS: Final = re.compile(r"\[[^\[\]]*\]")  # the innermost: one line each
+_LISTS: Final = re.compile(r"\[[^\[\]]*\]")  # innermost JSON values, written on one line each
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: a physical quantity with bounds that a fit does not leave."""
+    """One parameter of a model: a physical quantity with bounds for the fit."""
 
     name: str
     unit: str
@@ -36,11 +37,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a fit came to.
+    """The result of fitting a model's parameters.
 
-    ``covariance`` is of the logarithms of the values, in ``names``' order. ``scatter`` holds pairs
-    of a time in microseconds and the 90th percentile of |ln(predicted / measured)| around it, taken
-    from rows that the fold at hand had not seen. ``note`` says what else a reader must know.
+    ``covariance`` is that of the logarithms of the parameters' values, in the order of
+    ``names``. ``scatter`` holds pairs of a time in microseconds and the 90th percentile of
+    |ln(predicted / measured)| around it, computed from rows that the fit of their fold did not
+    use. ``note`` states limits of the fit.
     """
 
     values: dict[str, float]
@@ -53,29 +55,31 @@ class Fitted:
     residual: Residual | None = None
 
     def half_width(self, us: np.ndarray) -> np.ndarray:
-        """Return the half width of the 90 % interval of ln(time), for times in microseconds."""
-        return _interpolated(self.scatter, us)
+        """Return half the width of the 90 % interval of ln(time), for times in microseconds."""
+        return _interpolate(self.scatter, us)
 
     def corrected_half_width(self, us: np.ndarray) -> np.ndarray:
-        """Return the same of times that the residual has corrected."""
-        return _interpolated(self.residual.scatter if self.residual else self.scatter, us)
+        """Return half the width of the 90 % interval of ln(time) after the residual is applied, for
+        times in microseconds.
+        """
+        return _interpolate(self.residual.scatter if self.residual else self.scatter, us)
 
 
-def _interpolated(scatter: tuple[tuple[float, float], ...], us: np.ndarray) -> np.ndarray:
+def _interpolate(scatter: tuple[tuple[float, float], ...], us: np.ndarray) -> np.ndarray:
     at, width = np.array(scatter).T
     return np.asarray(np.interp(np.log(us), np.log(at), width))
 
 
 def starts(parameters: Iterable[Parameter]) -> dict[str, float]:
-    """Return every parameter at its start value."""
+    """Return the start values of parameters, by name."""
     return {parameter.name: parameter.start for parameter in parameters}
 
 
 def load(family: str, key: str) -> Fitted:
-    """Return what was fitted for ``key`` ("BOARD/TYPE/LIBRARY") of a family.
+    """Return the parameters fitted for ``key`` ("BOARD/TYPE/LIBRARY") of a family.
 
     Raises:
-        UnknownModel: nothing was; the message lists what there is.
+        UnknownModel: no parameters were fitted for the key; the message lists the fitted keys.
     """
     table = _table(family)
     if key not in table:
@@ -88,12 +92,13 @@ def _there(family: str) -> str:
 
 
 def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
-    """Return the board's own parameters or a sibling's, with a note where they are another's.
+    """Return the parameters fitted for a board, or those of a sibling board with a note that states
+    this.
 
     Raises:
-        UnknownModel: there are neither.
+        UnknownModel: neither exists.
     """
-    measured = _measured(family, board)
+    measured = _donor_of(family, board)
     like = _ALIKE.get(dtype, dtype)
     key = f"{measured}/{like}/{library}"
     if key not in _table(family):
@@ -112,11 +117,12 @@ def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
     return replace(found, note="; ".join(notes))
 
 
-def _measured(family: str, board: str) -> str:
-    """Return the board whose parameters of a family this one takes, by their records.
+def _donor_of(family: str, board: str) -> str:
+    """Return the board whose parameters of a family this board uses, according to their records.
 
-    A board without measurements takes those of its sibling. Where a family's tables leave that out,
-    it takes a lender's: those of streams are shares of the data sheet's rates, and a launch.
+    A board without measurements uses those of its sibling. If the family's tables have none for
+    the sibling either, it uses a donor's: parameters of streams are shares of the data sheet's
+    rates.
     """
     record = RECORDS.get(board)
     if record is not None and record.performance.sibling is not None:
@@ -132,7 +138,7 @@ def _table(family: str) -> dict[str, Fitted]:
 
 
 def read(text: str) -> dict[str, Fitted]:
-    """Return what a file of fits holds, by key."""
+    """Parse the text of a file of fits; return the fits by key."""
     return {
         key: Fitted(
             row["values"],
@@ -147,18 +153,18 @@ def read(text: str) -> dict[str, Fitted]:
     }
 
 
-def written(fitted: Mapping[str, Fitted]) -> str:
-    """Return the file's text of what was fitted: sorted, five significant digits."""
+def render(fitted: Mapping[str, Fitted]) -> str:
+    """Return the text of a file of fits: sorted, with five significant digits."""
 
-    def rounded(value: float) -> float:
+    def round_figure(value: float) -> float:
         return float(f"{value:.5g}")
 
     table = {
         key: {
-            "values": {name: rounded(value) for name, value in one.values.items()},
+            "values": {name: round_figure(value) for name, value in one.values.items()},
             "names": one.names,
             "covariance": [[float(f"{v:.2g}") for v in row] for row in one.covariance],
-            "scatter": [[rounded(v) for v in pair] for pair in one.scatter],
+            "scatter": [[round_figure(v) for v in pair] for pair in one.scatter],
             "rows": one.rows,
             "source": one.source,
             **({"residual": one.residual.as_json()} if one.residual else {}),

@@ -1,4 +1,4 @@
-"""Pages with plots: one HTML file, plots in it as SVG, the same bytes for the same numbers."""
+"""HTML pages with plots as inline SVG; equal numbers give identical bytes."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ th:first-child,td:first-child{text-align:left}.missed{color:#a00}svg{max-width:1
 
 
 def require() -> None:
-    """Check that plots can be made, before anything is computed for them. Raises NoData."""
+    """Check that plots can be made, before any computation for them. Raises NoData."""
     if util.find_spec("matplotlib") is None:
         raise NoData(_NO_PLOTS)
 
 
 def document(title: str, body: str) -> str:
-    """Return a whole page; ``body`` is HTML, ``title`` is not."""
+    """Return a complete page; ``body`` is HTML, ``title`` is plain text."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Tessera: {escape(title)}</title>
 <style>{_STYLE}</style></head><body>
@@ -33,23 +33,24 @@ def document(title: str, body: str) -> str:
 
 
 def row(cells: Sequence[object], kind: str = "td", css: str = "") -> str:
-    """Return a row of a table; cells are HTML."""
+    """Return a table row; cells are HTML."""
     inside = "".join(f"<{kind}>{cell}</{kind}>" for cell in cells)
     return f"<tr{css}>{inside}</tr>"
 
 
 def beside(*draw: Callable[[Any], None], width: float = 11, height: float = 4.2) -> str:
-    """Return one SVG of plots beside one another, each drawn by a function of its axes.
+    """Return one SVG with several plots side by side; each function in ``draw`` gets the axes of
+    its plot.
 
     Raises:
-        NoData: matplotlib is not there.
+        NoData: matplotlib is not installed.
     """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as err:
         raise NoData(_NO_PLOTS) from err
-    # Names of glyphs and elements are the same in each run: pages can be compared.
+    # Fixed names of glyphs and elements make pages comparable between runs.
     with mpl.rc_context({"svg.hashsalt": "tessera", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(width, height), layout="constrained")
         for axes, one in zip(figure.subplots(1, len(draw), squeeze=False)[0], draw, strict=True):

@@ -1,4 +1,4 @@
-"""One prediction: a time, its interval, the causes that add to it, and what it rests on."""
+"""One prediction: a time, its interval, its causes, and the fit on which it is based."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,10 +15,11 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What an operation would take on a board, modelled; times in microseconds.
+    """The modelled time of an operation on a board; times are in microseconds.
 
-    ``shape`` repeats the question. ``rates`` are quotients people ask for, by name with the unit.
-    ``choice`` is the kernel that the model took. The causes of ``stack`` add to ``us``.
+    ``shape`` repeats the sizes of the request. ``rates`` are derived rates, by name including
+    the unit. ``choice`` is the kernel that the model chose. The causes in ``stack`` add up to
+    ``us``.
     """
 
     op: str
@@ -45,13 +46,14 @@ class Prediction:
         rates: Facts,
         sizes: np.ndarray | None = None,
     ) -> "Prediction":
-        """Make a prediction of a stack of one element; ``rates`` hold amounts for a microsecond.
+        """Return the prediction for a stack with one element; ``rates`` hold amounts, which are
+        divided by the time.
 
-        With ``sizes``, as the residual has learned them, it is corrected by what was learned.
+        With ``sizes``, the inputs of the residual, the fitted residual is applied.
         """
         half_width = fitted.half_width
         if fitted.residual is not None and sizes is not None:
-            stack, half_width = fitted.residual.applied(stack, sizes), fitted.corrected_half_width
+            stack, half_width = fitted.residual.apply(stack, sizes), fitted.corrected_half_width
         us = float(stack.total[0])
         half = float(half_width(stack.total)[0])
         return cls(
@@ -60,7 +62,7 @@ class Prediction:
         )
 
     def mechanistic(self) -> "Prediction":
-        """Return the prediction without what was learned."""
+        """Return the prediction without the fitted residual."""
         if CAUSE not in self.stack:
             return self
         stack = {name: part for name, part in self.stack.items() if name != CAUSE}
@@ -72,11 +74,11 @@ class Prediction:
 
     @property
     def percent(self) -> float:
-        """The interval's upper half in percent of the time."""
+        """The distance from the time to the upper end of its interval, in percent of the time."""
         return 100 * (self.interval[1] / self.us - 1)
 
     def as_json(self) -> Facts:
-        """Return the prediction as one object of JSON."""
+        """Return the prediction as a JSON object."""
         return {
             "op": self.op,
             "board": self.board.name,

@@ -1,8 +1,10 @@
-"""A small learned correction of a mechanism's times: bounded, apart, and named in the stack.
+"""A small fitted correction of a mechanism's times. It is bounded, stored separately, and named in
+the stack of causes.
 
-Ridge regression of ln(measured / predicted) on random Fourier features (Rahimi and Recht, 2007) of
-what the mechanism knows: sizes, time, shares of causes. What is kept are the weights of features
-that a fixed generator makes; no measurement is. It is never used for another board.
+The correction is a ridge regression of ln(measured / predicted) on random Fourier features
+(Rahimi and Recht, 2007) of the mechanism's sizes, its time, and the shares of its causes. Only
+the weights of the features are stored, and no measurements; a generator with a fixed seed makes
+the features. A residual is never used for another board.
 """
 
 from dataclasses import dataclass
@@ -15,11 +17,11 @@ from vgpu_sim.perf.stack import Stack
 Array = np.ndarray
 Pairs = tuple[tuple[float, float], ...]
 CAUSE: Final = "residual (learned)"
-LEAST_ROWS: Final = 150  # of a fit: fewer teach nothing that other rows have too
+LEAST_ROWS: Final = 150  # rows of a fit: fewer rows do not generalise
 _FEATURES: Final = 400
-_LENGTH: Final = 4.0  # of the kernel, in standard deviations
+_LENGTH: Final = 4.0  # width of the kernel, in standard deviations
 _LEAST_SPREAD: Final = 1e-4
-_BOUND: Final = 0.4  # of ln(correction)
+_BOUND: Final = 0.4  # bound of ln(correction)
 _FOLDS: Final = 5
 _CLASSES: Final = 6
 _PENALTIES: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -27,9 +29,10 @@ _PENALTIES: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """What was learned: standardisation of the inputs, weights, and the scatter that is left.
+    """A fitted correction: the standardisation of its inputs, its weights, and the scatter that
+    remains after it.
 
-    ``scatter`` is as in ``Fitted``, of rows that the fold at hand had not seen.
+    ``scatter`` is as in ``Fitted``, from rows that the fit of their fold did not use.
     """
 
     mean: tuple[float, ...]
@@ -38,17 +41,17 @@ class Residual:
     scatter: Pairs
 
     def log(self, inputs: Array) -> Array:
-        """Return ln(correction) of rows of inputs, within the bound."""
+        """Return ln(correction) for rows of inputs, limited to the residual's bound."""
         features = _features((inputs - self.mean) / self.spread)
         return np.asarray(np.clip(features @ np.array(self.weights), -_BOUND, _BOUND))
 
-    def applied(self, stack: Stack, sizes: Array) -> Stack:
+    def apply(self, stack: Stack, sizes: Array) -> Stack:
         """Return the stack with the correction as its last cause."""
         factor = np.exp(self.log(inputs(stack, sizes)))
         return Stack(stack.causes | {CAUSE: stack.total * (factor - 1)})
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is committed."""
+        """Return the residual as the JSON object that is committed."""
         return {
             name: [float(f"{value:.4g}") for value in getattr(self, name)]
             for name in ("mean", "spread", "weights")
@@ -56,28 +59,31 @@ class Residual:
 
     @classmethod
     def of_json(cls, row: dict[str, Any]) -> "Residual":
-        """Read what is committed."""
+        """Parse the committed JSON object."""
         mean, spread, weights = (tuple(row[name]) for name in ("mean", "spread", "weights"))
         return cls(mean, spread, weights, tuple(map(tuple, row["scatter"])))
 
 
 def inputs(stack: Stack, sizes: Array) -> Array:
-    """Return the inputs of rows: logarithms of sizes and time, and the shares of causes."""
+    """Return the inputs of a residual for each row: the logarithms of its sizes and its time, and
+    the shares of its causes.
+    """
     total = stack.total
     shares = [part / total for part in stack.causes.values()]
     return np.column_stack([sizes, np.log(total), *shares])
 
 
 def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
-    """Learn ``errors``, ln(measured / predicted), of rows of inputs whose times are ``us``.
+    """Fit a residual to ``errors``, the ln(measured / predicted) of rows of inputs whose times are
+    ``us``.
 
-    Returns None of too few rows, and where rows that were left out are not nearer for it by more
-    than a standard error of how much nearer they are (Breiman et al., 1984, 3.4.3).
+    Return None if there are too few rows, or if the residual does not improve rows that were
+    left out by more than one standard error of the improvement (Breiman et al., 1984, 3.4.3).
     """
     if len(rows) < LEAST_ROWS:
         return None
     mean, spread = rows.mean(axis=0), rows.std(axis=0)
-    # What is the same in every row teaches nothing, and what is committed is rounded.
+    # An input that is equal in every row carries no information, and committed values are rounded.
     spread = np.where(spread > _LEAST_SPREAD, spread, 1.0)
     features = _features((rows - mean) / spread)
     fold = np.random.RandomState(1).permutation(len(rows)) % _FOLDS
@@ -93,7 +99,7 @@ def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
 
 
 def _features(standard: Array) -> Array:
-    # RandomState's stream is frozen for good (NEP 19): weights stay those of these features.
+    # RandomState's stream is frozen (NEP 19), so the weights keep matching these features.
     random = np.random.RandomState(0)
     directions = random.standard_normal((standard.shape[1], _FEATURES)) / _LENGTH
     phases = random.uniform(0, 2 * np.pi, _FEATURES)
@@ -106,7 +112,7 @@ def _ridge(features: Array, errors: Array, penalty: float) -> Array:
 
 
 def _left_out(features: Array, errors: Array, fold: Array, penalty: float) -> Array:
-    """What remains of each row's error by weights that have not seen it."""
+    """Return each row's remaining error, with weights fitted without the row's fold."""
     remaining = np.empty_like(errors)
     for one in range(_FOLDS):
         seen, unseen = fold != one, fold == one

@@ -1,4 +1,4 @@
-"""A stack of causes: named parts of a time that add to it."""
+"""A stack of causes: named parts of a predicted time, which add up to it."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,17 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Causes by name, each an array of microseconds with one element a shape."""
+    """The causes of predicted times by name, each an array in microseconds with one element per
+    shape.
+    """
 
     causes: dict[str, np.ndarray]
 
     @property
     def total(self) -> np.ndarray:
-        """The predicted times."""
+        """The predicted times in microseconds, one per shape."""
         return np.asarray(np.sum(list(self.causes.values()), axis=0))
 
     def at(self, index: int) -> dict[str, float]:
-        """Return one shape's causes."""
+        """Return the causes of the time of the shape at ``index``, in microseconds by name."""
         return {name: float(part[index]) for name, part in self.causes.items()}

@@ -1,1 +1,3 @@
-"""The operating system as daemons use it: processes, peers, sockets, and the pace of clients."""
+"""The parts of the operating system that the daemons use: processes, peers, sockets, and rate
+limits for clients.
+"""

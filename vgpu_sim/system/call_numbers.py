@@ -1,4 +1,4 @@
-"""Numbers of system calls on x86-64 (``asm/unistd_64.h``), for allow-lists that name them."""
+"""Numbers of system calls on x86-64 (``asm/unistd_64.h``), for allow-lists by name."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -109,6 +109,6 @@ NUMBERS: Final[Mapping[str, int]] = {
 }
 
 
-def named(names: str) -> Mapping[str, int]:
-    """Return the numbers of calls, between whose names there are blanks. Raises KeyError."""
+def numbers_of(names: str) -> Mapping[str, int]:
+    """Return the numbers of system calls, given as names separated by blanks. Raises KeyError."""
     return {name: NUMBERS[name] for name in names.split()}

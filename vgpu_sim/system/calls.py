@@ -1,4 +1,4 @@
-"""System calls that Python has no binding for, with errors as OSError."""
+"""System calls without a binding in Python, with errors as OSError."""
 
 import ctypes
 import os
@@ -32,7 +32,8 @@ _libc.mount.argtypes = [
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Make a system call; arguments are ints, bytes or ctypes objects passed by reference.
+    """Make a system call; the arguments are ints, bytes, or ctypes objects passed by reference.
+    Return the call's result.
 
     Raises:
         OSError: with the call's errno.
@@ -76,7 +77,7 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
 
 
 def unmount_detached(target: str) -> None:
-    """Detach a mount now, free it when nobody uses it any more (umount2(2), MNT_DETACH).
+    """Detach a mount now; it is freed when it is no longer in use (umount2(2), MNT_DETACH).
 
     Raises:
         OSError: with the call's errno.

@@ -1,4 +1,4 @@
-"""Descriptors of a process: sent to another, and closed where it may not list them."""
+"""File descriptors: send them to another process; close them without listing them."""
 
 import array
 import itertools
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 
 def send(sock: socket.socket, data: Sequence[bytes], descriptors: Sequence[int], flags: int) -> int:
-    """Send one message with descriptors; return how many bytes of data. Raises OSError.
+    """Send one message with descriptors; return the number of data bytes sent. Raises OSError.
 
     ``socket.send_fds`` does the same, but ignores its flags in Python 3.11: with MSG_DONTWAIT it
     waits for a receiver that does not read.
@@ -20,12 +20,12 @@ def send(sock: socket.socket, data: Sequence[bytes], descriptors: Sequence[int],
 def close_all(*, first: int, kept: Iterable[int] = (), limit: int = 0) -> None:
     """Close every descriptor from ``first`` on that is not in ``kept``.
 
-    ``limit``: the number of descriptors that there may be, for a process whose filter denies
-    getrlimit: SC_OPEN_MAX is 256 then.
+    ``limit`` is the largest possible number of descriptors. It is needed in a process whose
+    filter denies getrlimit, in which SC_OPEN_MAX is only 256.
 
-    Ranges end below SC_OPEN_MAX, and what lies above is closed one by one. For a range that ends
-    above, Python may call glibc's closefrom, and that ends the process where close_range is denied
-    and ``/proc/self/fd`` cannot be read.
+    Ranges end below SC_OPEN_MAX, and higher descriptors are closed one by one. For a range that
+    ends above, Python may call glibc's closefrom, which aborts the process if close_range is
+    denied and ``/proc/self/fd`` cannot be read.
     """
     known = os.sysconf("SC_OPEN_MAX")
     left = sorted(one for one in set(kept) if one >= first)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after a power failure."""
+"""Files that are replaced atomically and survive a power failure."""
 
 import json
 import os
@@ -7,10 +7,11 @@ from typing import Any
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Replace a file by this document: temporary file, fsync, rename, fsync of the directory.
+    """Replace a file by this JSON document, durably: write and sync a temporary file, rename it,
+    and sync the directory.
 
     Raises:
-        OSError: it could not be written; the old one is then still whole.
+        OSError: the file could not be written; the old file is then intact.
     """
     temporary = path.with_suffix(".tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -39,7 +39,9 @@ THREADS: Final[tuple[Step, ...]] = (
 
 
 def without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
-    """Return steps that allow a call unless an argument has one of these bits."""
+    """Return filter steps that allow a system call unless one of its arguments has any of these
+    bits.
+    """
     return (
         (_JUMP_EQUAL, 0, 4, number),
         (_LOAD, 0, 0, _FIRST_ARGUMENT + _ARGUMENT_BYTES * argument),
@@ -50,7 +52,9 @@ def without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
 
 
 def sockets_of(number: int, domains: tuple[int, int], kind: int) -> tuple[Step, ...]:
-    """Return steps that allow ``socket`` of two domains and of one kind, flags included."""
+    """Return filter steps that allow ``socket`` for two domains and for one kind of socket, with
+    any flags.
+    """
     first, second = domains
     return (
         (_JUMP_EQUAL, 0, 7, number),
@@ -69,7 +73,9 @@ class _Program(ctypes.Structure):
 
 
 def apply(code: bytes) -> None:
-    """Filter this thread and all that it will start; needs no_new_privs. Raises OSError."""
+    """Install a filter for this thread and its descendants; requires no_new_privs. Raises
+    OSError.
+    """
     program = _Program(len(code) // _INSTRUCTION.size, code)
     calls.prctl(calls.PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program))
 
@@ -77,10 +83,11 @@ def apply(code: bytes) -> None:
 def assemble(
     first: Iterable[Step], by_argument: Mapping[str, ByArgument], numbers: Iterable[int]
 ) -> bytes:
-    """Return a program of classic BPF.
+    """Return a filter as a program of classic BPF.
 
-    ``first`` comes before the lists; ``by_argument`` allows a call for values of one argument, of
-    which the kernel reads the lower 32 bits; ``numbers`` are allowed with any arguments.
+    The steps of ``first`` come before the lists. ``by_argument`` allows a system call for
+    certain values of one argument, of which the filter compares the lower 32 bits. The calls in
+    ``numbers`` are allowed with any arguments.
     """
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),

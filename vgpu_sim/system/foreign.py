@@ -1,10 +1,12 @@
-"""Sockets that a tenant may have sent descriptors into, received from and closed off gpud's loop.
+"""Sockets to which a tenant may send descriptors; they are read and closed outside gpud's event
+loop.
 
-Whoever closes the last descriptor of a file waits for it: of a TCP socket with SO_LINGER as long as
-its owner has chosen. A message that brings such a descriptor need not even be read: closing the
-socket that it waits in closes it too. Where the kernel lets a socket refuse descriptors (Linux
-6.16) none arrives. Elsewhere, and for sockets that a worker shares, a thread of one slice does what
-could take long, and is woken by a signal, which ends such a wait.
+The process that closes the last descriptor of a file waits for the file: for a TCP socket with
+SO_LINGER as long as the tenant has chosen. A message with a descriptor need not even be
+received: closing the socket that holds it closes the descriptor too. If the kernel can make a
+socket refuse descriptors (Linux 6.16), no descriptor arrives. Otherwise, and for sockets shared
+with a worker, one thread per slice makes the calls that could block. A signal interrupts these
+calls and so wakes the thread.
 """
 
 import asyncio
@@ -33,20 +35,23 @@ MAX_UNFINISHED = 64
 
 
 def refuse_descriptors(sock: socket.socket) -> bool:
-    """Let no descriptor into a socket, or those that a listener will accept; False if impossible.
+    """Make a socket refuse descriptors, or the sockets that a listener will accept; return False if
+    the kernel cannot.
 
-    Whoever tries to send one gets EPERM.
+    Sending a descriptor to such a socket fails with EPERM.
     """
     return _pass_rights(sock, 0)
 
 
 def prepare_waking() -> None:
-    """Let WAKE_SIGNAL interrupt system calls and do nothing else; for the main thread."""
+    """Make WAKE_SIGNAL interrupt system calls and do nothing else. Call this on the main thread."""
     signal.signal(WAKE_SIGNAL, lambda *_: None)
 
 
 class ForeignSockets:
-    """Receives from and closes sockets of one slice. ``refusing``: no descriptor can be in them."""
+    """Receives from one slice's sockets and closes them. ``refusing`` is set if they cannot hold
+    descriptors.
+    """
 
     def __init__(self, name: str, refusing: bool) -> None:
         self._name = name
@@ -58,9 +63,11 @@ class ForeignSockets:
         self._waking: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Have the thread ready; on any thread. Starting one can take long: see ``threads``."""
+        """Start the thread; callable on any thread. Starting a thread can take long: see
+        ``threads``.
+        """
         if self._thread is None:
-            # A daemon: gpud's end does not wait for it.
+            # A daemon thread, so that gpud can end without waiting for it.
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
 
@@ -70,37 +77,40 @@ class ForeignSockets:
             return await seqpacket.receive(sock, limit_bytes)
         while True:
             await seqpacket.readable(sock.fileno())
-            packet = await self._done_by_thread(partial(seqpacket.receive_now, sock, limit_bytes))
+            packet = await self._run_on_thread(partial(seqpacket.receive_now, sock, limit_bytes))
             if packet is not None:
                 return packet
 
     async def take(self, sock: socket.socket, limit_bytes: int) -> tuple[bytes, list[int]]:
-        """Receive one message and up to one descriptor, which is then the caller's. Raises OSError.
+        """Receive one message and up to one descriptor, which the caller then owns. Raises OSError.
 
-        The caller closes it by ``close_descriptor``. What comes for a caller that has been
-        cancelled meanwhile is closed here.
+        The caller closes the descriptor with ``close_descriptor``. If the caller is cancelled
+        while it waits, the descriptor is closed here.
         """
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         while True:
             await seqpacket.readable(sock.fileno())
             with suppress(BlockingIOError):
-                data, descriptors, _, _ = await self._done_by_thread(
+                data, descriptors, _, _ = await self._run_on_thread(
                     partial(socket.recv_fds, sock, limit_bytes, 1, flags), self._close_all
                 )
                 return data, descriptors
 
     def close_descriptor(self, descriptor: int) -> None:
-        """Close what may be anything."""
+        """Close a descriptor of any kind, outside the event loop."""
         self._submit(partial(os.close, descriptor))
 
     def _close_all(self, received: tuple[bytes, list[int], int, Any]) -> None:
         for descriptor in received[1]:
             self.close_descriptor(descriptor)
 
-    async def _done_by_thread(
+    async def _run_on_thread(
         self, work: Callable[[], _T], unwanted: Callable[[_T], None] = lambda _: None
     ) -> _T:
-        """Return what ``work`` does, or give it to ``unwanted`` if nobody waits for it any more."""
+        """Run ``work`` on the slice's thread and return its result.
+
+        If the caller is cancelled, the result is passed to ``unwanted``.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_T] = loop.create_future()
 
@@ -117,27 +127,31 @@ class ForeignSockets:
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                unwanted(answer.result())  # it was there, and this task was cancelled then
+                unwanted(answer.result())  # the result was ready before this task was cancelled
             raise
 
     def close(self, sock: socket.socket) -> None:
-        """Close a socket that nobody else has; call nothing more on it."""
+        """Close a socket of which no other process has a copy. The socket must not be used
+        afterwards.
+        """
         if self._refusing:
             sock.close()
         else:
             self._submit(sock.close)
 
     def close_shared(self, sock: socket.socket) -> None:
-        """Close a socket that a worker was given too: it may take descriptors by now."""
+        """Close a socket of which a worker has a copy, and which may therefore hold descriptors by
+        now.
+        """
         self._submit(sock.close)
 
     def end(self) -> None:
-        """Need nothing more once what was asked for is done."""
+        """Let the thread end after the work that is queued for it."""
         if self._thread is not None:
             self._jobs.put(None)
 
-    async def room(self) -> None:
-        """Wait until not too many sockets wait to be closed."""
+    async def wait_for_room(self) -> None:
+        """Wait until the number of sockets to be closed is below the limit."""
         while self._unfinished >= MAX_UNFINISHED:
             self._finished.clear()
             await self._finished.wait()
@@ -151,7 +165,7 @@ class ForeignSockets:
                 job()
             except OSError as err:
                 logger.info("close_failed of=%s error=%s", self._name, err)
-            _call(loop, self._done)
+            _call(loop, self._finish_job)
 
         self.start()
         self._jobs.put(work)
@@ -162,7 +176,7 @@ class ForeignSockets:
         while (job := self._jobs.get()) is not None:
             job()
 
-    def _done(self) -> None:
+    def _finish_job(self) -> None:
         self._unfinished -= 1
         self._finished.set()
         if not self._unfinished and self._waking is not None:
@@ -171,7 +185,7 @@ class ForeignSockets:
 
     def _wake(self) -> None:
         if signal.getsignal(WAKE_SIGNAL) is signal.SIG_DFL:
-            return  # not prepared: the signal would end the process
+            return  # the thread is not prepared: the signal would end the process
         assert self._thread is not None
         assert self._thread.ident is not None
         signal.pthread_kill(self._thread.ident, WAKE_SIGNAL)

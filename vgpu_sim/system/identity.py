@@ -1,4 +1,4 @@
-"""Who the worker is and what it may ask of the kernel: user, capabilities, limits."""
+"""The worker's identity and its privileges: user, capabilities, limits."""
 
 import contextlib
 import errno
@@ -10,17 +10,17 @@ from vgpu_sim.system import calls
 
 _CAPABILITY_VERSION_3: Final = 0x20080522
 _MAX_CAPABILITY: Final = 63
-# Of threads, too: of the pool and of streams at most 1154, and some of LLVM. The limit stops a fork
-# bomb where seccomp is not to be had.
+# RLIMIT_NPROC counts threads, too: at most 1154 of the pool and of streams, and some of LLVM's. The
+# limit stops a fork bomb if seccomp is not available.
 _MAX_PROCESSES: Final = 2048
-_MAX_DESCRIPTORS: Final = 1024  # half of them for chunks that an HCA may be shown
+_MAX_DESCRIPTORS: Final = 1024  # half of them for chunks that are exported to an HCA
 
 
 def become(uid: int, gid: int) -> None:
-    """Take another user and group, with no way back.
+    """Change to another user and group, irrevocably.
 
     Raises:
-        OSError: when the process may not.
+        OSError: the process may not change its user or group.
     """
     os.setgroups([])
     os.setresgid(gid, gid, gid)
@@ -28,7 +28,9 @@ def become(uid: int, gid: int) -> None:
 
 
 def drop_bounding_set() -> None:
-    """Make sure that no capability ever comes back; a process without SETPCAP has none to lose."""
+    """Remove all capabilities from the bounding set, so that they cannot be regained. Does nothing
+    without CAP_SETPCAP.
+    """
     for capability in range(_MAX_CAPABILITY + 1):
         try:
             calls.prctl(calls.PR_CAPBSET_DROP, capability)
@@ -39,10 +41,10 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability that the process holds.
+    """Drop all capabilities of the process.
 
     Raises:
-        OSError: when the kernel refuses, which it has no reason to.
+        OSError: the kernel refuses, which should not happen.
     """
     with contextlib.suppress(OSError):  # kernels before 4.3 have no ambient set
         calls.prctl(calls.PR_CAP_AMBIENT, calls.PR_CAP_AMBIENT_CLEAR_ALL)
@@ -51,17 +53,21 @@ def drop_capabilities() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Make set-user-ID programs and file capabilities powerless (prctl(2))."""
+    """Disable set-user-ID programs and file capabilities (PR_SET_NO_NEW_PRIVS of prctl(2))."""
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
 
 
 def hide_from_ptrace() -> None:
-    """Keep other processes of the same user out: PR_SET_DUMPABLE of prctl(2)."""
+    """Protect this process from ptrace by other processes of the same user (PR_SET_DUMPABLE of
+    prctl(2)).
+    """
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
 
 
 def limit_resources(*, own_user: bool) -> None:
-    """Set rlimits; that of processes counts the whole user, so only where the user is its own."""
+    """Set resource limits (rlimits). The limit of processes counts all processes of the user, so it
+    is set only for a worker that has a user of its own.
+    """
     limits = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),

@@ -1,7 +1,7 @@
-"""Messages of an administration socket as clients read them: one JSON object a line.
+"""The client side of an administration socket, which carries one JSON object per line.
 
 docs/gpud-admin.md describes the protocol. A daemon of another version, or a broken one, may send
-anything: a client takes an object with a result or an error, and refuses the rest.
+anything: a client accepts only an object with a result or an error.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 MAX_LINE_BYTES = 4 << 20
 _RECEIVED_BYTES = 65536
-_SHOWN = 80  # characters of a message that is not understood
+_SHOWN = 80  # characters of an invalid message that an error shows
 
 
 def read_lines(connection: socket.socket) -> Iterator[bytes]:
@@ -29,7 +29,7 @@ def read_lines(connection: socket.socket) -> Iterator[bytes]:
             yield head
             continue
         if len(buffer) > MAX_LINE_BYTES:
-            raise ValueError("a line without an end")
+            raise ValueError("a line is too long or not terminated")
         data = connection.recv(_RECEIVED_BYTES)
         if not data:
             return
@@ -37,7 +37,7 @@ def read_lines(connection: socket.socket) -> Iterator[bytes]:
 
 
 def decode_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line. Raises ValueError where it is none."""
+    """Parse a line as a JSON object. Raises ValueError."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError(f"not a JSON object: {line[:_SHOWN]!r}")
@@ -45,10 +45,10 @@ def decode_object(line: bytes) -> dict[str, Any]:
 
 
 def check_reply(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return a reply that has a result, or an error with its code and message.
+    """Check that a reply has a result, or an error with its code and message; return the reply.
 
     Raises:
-        ValueError: the reply is neither.
+        ValueError: the reply has neither.
     """
     match reply:
         case {"error": {"code": str(), "message": str()}}:

@@ -1,4 +1,4 @@
-"""Landlock: of the file system only what is named is left (landlock(7))."""
+"""Landlock: restricts access to an explicit list of folders (landlock(7))."""
 
 import ctypes
 import os
@@ -17,12 +17,12 @@ MAKE_REG: Final = 1 << 8
 MAKE_SOCK: Final = 1 << 9
 MAKE_SYM: Final = 1 << 12
 TRUNCATE: Final = 1 << 14
-# Rights known to each version of the interface; what a kernel does not know it must not be asked.
+# Rights by version of the interface; a kernel rejects rights that it does not know.
 _ALL_RIGHTS: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _ALL_RIGHTS_NEWEST: Final = (1 << 16) - 1
 _NETWORK_RIGHTS: Final = 3  # bind and connect TCP, from version 4
 _SCOPES: Final = 3  # abstract sockets and signals, from version 6
-# Make, read, change and remove files of a folder.
+# Create, read, change and remove files of a folder.
 FILES: Final = WRITE_FILE | READ_FILE | READ_DIR | REMOVE_FILE | MAKE_REG | TRUNCATE
 
 
@@ -41,10 +41,10 @@ class _PathBeneath(ctypes.Structure):
 
 
 def restrict_to(allowed: Mapping[Path, int]) -> None:
-    """Forbid every access to files but these rights beneath these folders; needs no_new_privs.
+    """Deny all file access except these rights beneath these folders; requires no_new_privs.
 
     Raises:
-        OSError: where the kernel has no Landlock, or it is turned off; a folder is not there.
+        OSError: the kernel has no Landlock, Landlock is turned off, or a folder does not exist.
     """
     version = calls.syscall(calls.SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
     rights = _ALL_RIGHTS.get(version, _ALL_RIGHTS_NEWEST)
@@ -53,7 +53,7 @@ def restrict_to(allowed: Mapping[Path, int]) -> None:
         _NETWORK_RIGHTS if version >= 4 else 0,
         _SCOPES if version >= 6 else 0,
     )
-    # Older kernels refuse what is longer than they know unless the rest is zero.
+    # Older kernels reject a longer structure unless the bytes that they do not know are zero.
     descriptor = calls.syscall(
         calls.SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0
     )

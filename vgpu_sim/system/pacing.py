@@ -1,4 +1,4 @@
-"""Bounds how often, and how long at a time, a tenant can make gpud work: what is more waits."""
+"""Rate limits, which bound how often and for how long at a time a tenant can occupy gpud."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ _MINUTE_SECONDS = 60.0
 
 
 class Pace:
-    """At most ``per_second`` turns in a second, in one task."""
+    """Limits one task to ``per_second`` operations per second."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -15,7 +15,7 @@ class Pace:
         self._turns = 0
 
     async def turn(self) -> None:
-        """Return at once while below the rate, else when the second is over."""
+        """Return at once while the task is below its rate, else when the current second is over."""
         now = asyncio.get_running_loop().time()
         if now - self._window_start >= 1.0:
             self._window_start, self._turns = now, 0
@@ -25,10 +25,10 @@ class Pace:
 
 
 class Turnstile:
-    """Lets the tasks of one slice through one by one: at most one in a round of gpud's loop.
+    """Admits the tasks of one slice one by one, at most one per iteration of gpud's event loop.
 
-    However many of a slice's messages are there at once, what others wait for comes between each
-    two of them.
+    However many messages of a slice are pending, the work of other slices runs between any two
+    of them.
     """
 
     def __init__(self, per_second: int) -> None:
@@ -36,14 +36,14 @@ class Turnstile:
         self._one_by_one = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Return when it is the caller's turn, those who came first having had theirs."""
+        """Return when it is the caller's turn; turns are granted in order of arrival."""
         async with self._one_by_one:
             await self._pace.turn()
             await asyncio.sleep(0)
 
 
 class LogQuota:
-    """Lets ``per_minute`` lines about tenants' doings into the log."""
+    """Limits log lines about tenants' actions to ``per_minute``."""
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute
@@ -51,7 +51,7 @@ class LogQuota:
         self._lines = 0
 
     def take(self) -> bool:
-        """Tell whether one more line may be written now."""
+        """Return whether one more line may be logged now."""
         now = time.monotonic()
         if now - self._window_start >= _MINUTE_SECONDS:
             self._window_start, self._lines = now, 0

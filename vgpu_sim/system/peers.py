@@ -1,10 +1,10 @@
-"""Who is at the other end: kernel credentials, and the pod that a process belongs to.
+"""Identifies peers: kernel credentials, and the pod that a process belongs to.
 
-A pod's UID is taken from ``/proc/PID/cgroup``. Directories that kubelet made are named after it,
-by the systemd driver (``kubepods-burstable-pod<uid with _>.slice``, with any prefix such as kind's
-``kubelet-``) or the cgroupfs driver (``pod<uid>``); static pods have 32 digits without separators.
-The outermost such directory decides: below it names are the tenant's to choose. On v1 all
-hierarchies must agree.
+A pod's UID is taken from ``/proc/PID/cgroup``. The kubelet names directories after it: with the
+systemd driver (``kubepods-burstable-pod<uid with _>.slice``, with any prefix such as kind's
+``kubelet-``) or the cgroupfs driver (``pod<uid>``); static pods have 32 digits without
+separators. The outermost such directory determines the pod, because the tenant may choose the
+names below it. With cgroups v1, all hierarchies must name the same pod.
 """
 
 import re
@@ -37,21 +37,25 @@ _SYSTEMD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who connected: from SO_PEERCRED. ``pid`` is 0 outside the server's PID namespace."""
+    """A connected process, identified by SO_PEERCRED. ``pid`` is 0 outside the server's PID
+    namespace.
+    """
 
     pid: int
     uid: int
 
 
 def peer_of(sock: socket.socket) -> Peer:
-    """Return who connected. The pid is 0 if it lives in a PID namespace gpud cannot see."""
+    """Return the process that connected a socket. Its pid is 0 if gpud cannot see the process's PID
+    namespace.
+    """
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS_BYTES)
     pid, uid, _gid = _UCRED.unpack(raw)
     return Peer(pid, uid)
 
 
 def peer_pidfd_of(sock: socket.socket) -> int | None:
-    """Return a descriptor of the process that connected, or None (before Linux 6.5)."""
+    """Return a pidfd of the process that connected a socket, or None (before Linux 6.5)."""
     try:
         return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
     except OSError:
@@ -59,7 +63,9 @@ def peer_pidfd_of(sock: socket.socket) -> int | None:
 
 
 def sender_of(ancillary: list[tuple[int, int, bytes]]) -> Peer | None:
-    """Return who sent a message, from its SCM_CREDENTIALS; None if there are none."""
+    """Return the sender of a message, from its SCM_CREDENTIALS; None if the message has no
+    credentials.
+    """
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             pid, uid, _gid = _UCRED.unpack(data[:CREDENTIALS_BYTES])
@@ -68,7 +74,9 @@ def sender_of(ancillary: list[tuple[int, int, bytes]]) -> Peer | None:
 
 
 def pod_of_cgroups(text: str) -> PodUid | None:
-    """Return the pod named by a ``/proc/PID/cgroup``; None if none is, or lines disagree."""
+    """Return the pod that the text of a ``/proc/PID/cgroup`` names; None if it names no pod, or its
+    lines disagree.
+    """
     found: set[str] = set()
     for line in text.splitlines():
         _number, _controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "", "")
@@ -79,7 +87,7 @@ def pod_of_cgroups(text: str) -> PodUid | None:
 
 
 def pod_of_process(pid: int, proc: Path = Path("/proc")) -> PodUid | None:
-    """Return the pod of a process; None if it is in none or has gone."""
+    """Return the pod of a process; None if the process is in no pod or has ended."""
     if pid <= 0:
         return None
     try:
@@ -99,5 +107,5 @@ def _outermost_pod(path: str) -> str | None:
 
 
 def is_pod_uid(text: str) -> bool:
-    """Tell whether a text has the form of a pod's UID."""
+    """Return whether a text has the form of a pod's UID."""
     return re.fullmatch(f"{_DASHED}|{_PLAIN}", text, re.ASCII) is not None

@@ -1,4 +1,6 @@
-"""Look whether a descriptor can be read; of any number, where ``select`` knows 1,024 (poll(2))."""
+"""Tests whether a descriptor is readable. This uses poll(2), because select(2) is limited to
+descriptors below 1,024.
+"""
 
 import select
 from typing import Protocol
@@ -9,7 +11,9 @@ class _HasDescriptor(Protocol):
 
 
 def readable(descriptor: int | _HasDescriptor, within_s: float = 0.0) -> bool:
-    """Tell whether a read returns at once, if only with the end; wait so long for it at most."""
+    """Return whether a read of a descriptor would return at once, which it also does at end of
+    file. Waits up to ``within_s``.
+    """
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(within_s * 1000))

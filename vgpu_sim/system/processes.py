@@ -1,4 +1,6 @@
-"""Processes by descriptor: a pid alone may mean another process a moment later."""
+"""Identifies processes by pidfd, because a pid alone may be reused for another process at any
+time.
+"""
 
 import ctypes
 import os
@@ -13,7 +15,7 @@ GPUD_NICE = -10
 
 
 def open_process(pid: int) -> int | None:
-    """Return a pidfd, or None if there is no such process."""
+    """Return a pidfd of a process, or None if there is no such process."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -21,7 +23,9 @@ def open_process(pid: int) -> int | None:
 
 
 def kill(pidfd: int) -> bool:
-    """Send SIGKILL; False if it may not be killed. One that has ended is fine."""
+    """Send SIGKILL to a process; return False if that is not permitted. An ended process is not an
+    error.
+    """
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:
@@ -32,12 +36,16 @@ def kill(pidfd: int) -> bool:
 
 
 def stop(pidfd: int) -> bool:
-    """Send SIGSTOP; False if it may not be stopped, or has ended."""
+    """Send SIGSTOP to a process; return False if that is not permitted, or the process has
+    ended.
+    """
     return _send(pidfd, signal.SIGSTOP)
 
 
 def resume(pidfd: int) -> bool:
-    """Send SIGCONT; False if it may not be continued, or has ended."""
+    """Send SIGCONT to a process; return False if that is not permitted, or the process has
+    ended.
+    """
     return _send(pidfd, signal.SIGCONT)
 
 
@@ -54,11 +62,11 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1))
 
 
-def go_first(nice: int = GPUD_NICE) -> bool:
-    """Let this thread run before others of its control group; False where that is not permitted.
+def raise_priority(nice: int = GPUD_NICE) -> bool:
+    """Raise this thread's priority in its control group; return False if that is not permitted.
 
-    Processes and threads that it starts begin with the usual priority (SCHED_RESET_ON_FORK of
-    sched(7)). Whoever has been started with a lower priority keeps it. Needs CAP_SYS_NICE.
+    Processes and threads that this thread starts have the usual priority (SCHED_RESET_ON_FORK of
+    sched(7)). A thread started with a lower priority keeps it. Requires CAP_SYS_NICE.
     """
     if os.getpriority(os.PRIO_PROCESS, 0) > 0:
         return False
@@ -71,7 +79,9 @@ def go_first(nice: int = GPUD_NICE) -> bool:
 
 
 def reap(pidfd: int) -> int | None:
-    """Return the wait status of a child that has ended; None if it has not, or is no child."""
+    """Return the wait status of a child that has ended; None if the process still runs or is not a
+    child.
+    """
     try:
         found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
@@ -82,29 +92,35 @@ def reap(pidfd: int) -> int | None:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; with the pid it is unique."""
+    """Return when a process started, in clock ticks since boot; together with the pid, this
+    identifies a process.
+    """
     fields = _stat(pid)
     return int(fields[19]) if fields else None
 
 
 def parent(pid: int) -> int | None:
-    """Return the parent of a process, None if there is no such process."""
+    """Return the pid of a process's parent; None if there is no such process."""
     fields = _stat(pid)
     return int(fields[1]) if fields else None
 
 
 def _stat(pid: int) -> list[str]:
-    """Return /proc/PID/stat from the state on; nothing of a process that has ended."""
+    """Return the fields of /proc/PID/stat from the field "state" on; an empty list if the process
+    has ended.
+    """
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return []
-    fields = stat.rpartition(")")[2].split()  # the name may hold anything
+    fields = stat.rpartition(")")[2].split()  # the name may contain any character
     return fields if len(fields) > 19 and fields[0] != "Z" else []
 
 
 def shared_resident_bytes(pid: int) -> int:
-    """Return the resident shared memory of a process: for a worker, its chunks."""
+    """Return the resident shared memory of a process in bytes; for a worker, this is that of its
+    chunks.
+    """
     try:
         status = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -116,7 +132,7 @@ def shared_resident_bytes(pid: int) -> int:
 
 
 def has_capabilities(*numbers: int) -> bool:
-    """Tell whether this process has these capabilities (linux/capability.h) in effect."""
+    """Return whether this process has these effective capabilities (linux/capability.h)."""
     status = (PROC / "self" / "status").read_text(encoding="utf-8", errors="replace")
     for line in status.splitlines():
         if line.startswith("CapEff:"):
@@ -126,5 +142,5 @@ def has_capabilities(*numbers: int) -> bool:
 
 
 def has_ended(pidfd: int) -> bool:
-    """Tell whether a process has ended (reaped or not)."""
+    """Return whether a process has ended (reaped or not)."""
     return polling.readable(pidfd)

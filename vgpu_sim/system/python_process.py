@@ -1,7 +1,8 @@
-"""How one of our modules is started as a process: this interpreter, this import path, no surprises.
+"""Starts a Tessera module as a process, with this interpreter and this import path.
 
-A child must import what its parent imports, wherever that came from, and nothing from the current
-directory. Variables of the user's program (LD_LIBRARY_PATH, LD_PRELOAD, PYTHON*) are not passed on.
+A child must import the same files as its parent, wherever those are, and nothing from the
+current directory. Variables of the user's program (LD_LIBRARY_PATH, LD_PRELOAD, PYTHON*) are not
+passed on.
 """
 
 import os
@@ -9,12 +10,12 @@ import sys
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the argument vector that runs a module."""
+    """Return the argument vector that runs a Tessera module as a process."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def module_environment() -> dict[str, str]:
-    """Return the whole environment for it."""
+    """Return the complete environment of such a process."""
     paths = [os.path.abspath(entry) for entry in sys.path if entry]
     return {
         "PATH": os.defpath,

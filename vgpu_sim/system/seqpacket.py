@@ -1,4 +1,6 @@
-"""SOCK_SEQPACKET sockets under asyncio, with ancillary data (which asyncio itself cannot carry)."""
+"""SOCK_SEQPACKET sockets under asyncio, with ancillary data (which asyncio itself does not
+support).
+"""
 
 import array
 import asyncio
@@ -14,17 +16,18 @@ from vgpu_sim.system.peers import CREDENTIALS_BYTES, Peer, sender_of
 MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 SCM_MAX_FD = 253  # Linux: descriptors in one message
 _CREDENTIALS = socket.CMSG_SPACE(CREDENTIALS_BYTES)
-# Flags of ``socket`` are enumerations, whose sums take longer than the call that they are for.
+# Flags of ``socket`` are enumerations; combining them takes longer than the system call itself.
 _CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A message received. Empty ``data`` is the end: a peer cannot send an empty one usefully.
+    """A received message. Empty ``data`` means that the peer has hung up, because no peer sends an
+    empty message.
 
-    ``truncated``: it was longer than allowed, or brought descriptors, which nobody asked for and
-    which are closed again.
+    ``truncated`` is set if the message was longer than allowed, or had descriptors, which were
+    not expected and have been closed.
     """
 
     data: bytes
@@ -33,12 +36,12 @@ class Packet:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Return two connected sockets, not inherited over exec."""
+    """Return two connected SOCK_SEQPACKET sockets, which executed programs do not inherit."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 async def readable(descriptor: int) -> None:
-    """Wait until a descriptor is readable, or its process has ended for a pidfd."""
+    """Wait until a descriptor is readable. A pidfd is readable when its process has ended."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, _resolve, ready)
@@ -51,7 +54,7 @@ async def readable(descriptor: int) -> None:
 async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
     """Receive one message without descriptors from a non-blocking socket. Raises OSError.
 
-    Not from one into which a tenant can send descriptors: see ``foreign``.
+    Do not use it for a socket to which a tenant can send descriptors: see ``foreign``.
     """
     while True:
         packet = receive_now(sock, limit_bytes)
@@ -61,7 +64,9 @@ async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
 
 
 def receive_now(sock: socket.socket, limit_bytes: int) -> Packet | None:
-    """Receive one message that is there, or return None; closes descriptors. Raises OSError."""
+    """Receive a message if one is pending, else return None; received descriptors are closed.
+    Raises OSError.
+    """
     try:
         data, ancillary, flags, _ = sock.recvmsg(limit_bytes, _CREDENTIALS, _CLOSE_ON_EXEC)
     except BlockingIOError:
@@ -74,7 +79,9 @@ def receive_now(sock: socket.socket, limit_bytes: int) -> Packet | None:
 
 
 def _descriptors(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
-    """Return the descriptors that came: where room was left for credentials, some find room."""
+    """Return the received descriptors. There may be some even if the buffer was meant for
+    credentials only.
+    """
     found = array.array("i")
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -83,7 +90,7 @@ def _descriptors(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
 
 
 async def send(sock: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
-    """Send one message, waiting for room. Raises OSError."""
+    """Send one message, waiting while the socket is full. Raises OSError."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -105,10 +112,10 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def bind(path: Path, mode: int) -> socket.socket:
-    """Bind a SEQPACKET socket that also tells who sent each message; it does not listen yet.
+    """Bind a SEQPACKET socket that reports each message's sender; it does not listen yet.
 
-    What lies at the path is replaced, an empty directory too: a container runtime creates one when
-    a mount's source is missing.
+    An existing file at the path is replaced, and so is an empty directory: a container runtime
+    creates one when a mount's source is missing.
     """
     if path.is_dir() and not path.is_symlink():
         path.rmdir()
@@ -118,7 +125,7 @@ def bind(path: Path, mode: int) -> socket.socket:
     try:
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        before = os.umask(0o177)  # nobody connects before the mode is right
+        before = os.umask(0o177)  # no client may connect before the mode is set
         try:
             listener.bind(str(path))
         finally:

@@ -1,7 +1,8 @@
-"""Threads that exist before they are needed.
+"""Threads that are created before gpud needs them.
 
-A thread cannot be started while the kernel moves any process between control groups, which each
-start of a worker makes it do: gpud's loop would wait for that. So its threads are made beforehand.
+A thread cannot be started while the kernel moves any process between control groups, which
+happens whenever a worker starts. Starting a thread then would block gpud's event loop. Its
+threads are therefore created in advance.
 """
 
 import threading
@@ -11,7 +12,7 @@ POOL_THREADS = 8
 
 
 def pool(threads: int = POOL_THREADS, name: str = "gpud") -> ThreadPoolExecutor:
-    """Return a pool all of whose threads run."""
+    """Return a pool of threads that have all been started already."""
     executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
     together = threading.Barrier(threads + 1)
     for _ in range(threads):

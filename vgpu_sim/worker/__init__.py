@@ -1,1 +1,1 @@
-"""The hardware: a context worker, which owns memory and runs launches for one CUDA context."""
+"""The simulated hardware: a worker process owns memory and runs launches for one CUDA context."""

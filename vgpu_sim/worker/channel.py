@@ -1,4 +1,6 @@
-"""The worker's channel to gpud: memory budget up, events and statistics up, fences down."""
+"""The worker's channel to gpud. It carries reservations, events and statistics to gpud, and fences
+from gpud.
+"""
 
 import array
 import select
@@ -11,7 +13,7 @@ from vgpu_sim.hal.compute import spawn
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 _MAX_MESSAGE_BYTES: Final = 65536
-_SUCCESSOR_S: Final = 10.0  # a request that gpud's end cut off waits so long for the next gpud
+_SUCCESSOR_S: Final = 10.0  # how long a request waits for the next gpud
 
 
 class GpudGoneError(Exception):
@@ -19,15 +21,17 @@ class GpudGoneError(Exception):
 
 
 class Channel:
-    """One JSON message a packet. Not thread-safe: only the worker's main thread uses it.
+    """The worker's end of its channel to gpud; each packet is one JSON message. Not thread-safe:
+    only the worker's main thread uses it.
 
     ``interrupt`` is a descriptor that ends a wait for an answer when it becomes readable (the
-    context has faulted); ``on_fence`` gets the reason of a fence, and the CUresult that the
-    GPU's failure asks for or 0, whenever one arrives; ``on_export``
-    gets who asks for memory, the address and the size, and the range of a descriptor in which the
-    address is an offset, or nothing.
+    context has faulted). ``on_fence`` is called when a fence arrives, with its reason and the
+    CUresult of the GPU's failure or 0. ``on_export`` is called with hcad's connection, the
+    address and the size of the requested memory, and either a descriptor's range, in which the
+    address is then an offset, or nothing.
 
-    gpud's first message brings the reconnect socket, on which a later gpud sends a new connection.
+    gpud's first message carries the reconnect socket, on which a later gpud sends a new
+    connection.
     """
 
     def __init__(
@@ -43,7 +47,9 @@ class Channel:
         self._on_export = on_export
         self._reconnect: socket.socket | None = None
         self.on_reconnected: Callable[[], None] = lambda: None
-        """Called when a later gpud was found while a request waited; it must ``resume``."""
+        """Called when a later gpud has connected while a request waited for its answer; the
+        function must call ``resume``.
+        """
         self._sandbox: dict[str, bool] = {}
         self._requests = 0
         self._held_bytes = 0
@@ -54,15 +60,17 @@ class Channel:
         return self._connection.fileno()
 
     def descriptors(self) -> set[int]:
-        """Return what the main loop must poll: the live connection, and the reconnect socket."""
+        """Return the descriptors that the main loop must poll: the connection and the reconnect
+        socket.
+        """
         live = {self._connection.fileno()} if self.alive else set()
         return live if self._reconnect is None else {*live, self._reconnect.fileno()}
 
     def reserve(self, size: int) -> bool:
-        """Ask for ``size`` bytes of the slice's budget; False when it is refused.
+        """Request ``size`` bytes of the slice's budget; return False if gpud refuses.
 
         Raises:
-            GpudGoneError: when nobody answers.
+            GpudGoneError: gpud does not answer.
         """
         answer = self._ask({"type": "reserve", "bytes": size}, "reserved")
         granted = answer.get("granted") is True
@@ -71,20 +79,20 @@ class Channel:
         return granted
 
     def release(self, size: int) -> None:
-        """Give budget back."""
+        """Release ``size`` bytes of reserved memory."""
         self._held_bytes -= size
         self._send({"type": "release", "bytes": size})
 
     def release_all(self) -> None:
-        """Give back what is held: the process is about to end, and its memory with it."""
+        """Release all reserved memory, because the process is about to end."""
         if self._held_bytes:
             self.release(self._held_bytes)
 
     def memory(self) -> tuple[int, int]:
-        """Return (free, total) bytes of the slice.
+        """Return how many bytes of memory the slice has free, and its total.
 
         Raises:
-            GpudGoneError: when nobody answers.
+            GpudGoneError: gpud does not answer.
         """
         answer = self._ask({"type": "memory"}, "memory")
         free, total = answer.get("free"), answer.get("total")
@@ -93,13 +101,13 @@ class Channel:
         return free, total
 
     def start(self, sandbox: dict[str, bool]) -> None:
-        """Report that the context serves, and the walls that it stands behind."""
+        """Report to gpud that the context serves, and which sandbox mechanisms are active."""
         self._sandbox = sandbox
-        self._receive()  # the reconnect socket, even if gpud ends before anything else is said
+        self._receive()  # the reconnect socket, even if gpud ends before it sends anything else
         self.event("started", sandbox=sandbox)
 
-    def reconnected(self) -> bool:
-        """Take the connection that a later gpud has sent; return whether there was one."""
+    def accept_reconnect(self) -> bool:
+        """Accept the connection that a later gpud has sent; return False if there is none."""
         if self._reconnect is None:
             return False
         connection = self._receive_connection(self._reconnect)
@@ -110,7 +118,9 @@ class Channel:
         return True
 
     def resume(self, **counters: int | str) -> None:
-        """Report to a later gpud what it cannot know: what is held, counted, and stood behind."""
+        """Report to a later gpud the state that it needs: memory held, counters, sandbox
+        mechanisms.
+        """
         account = {"held_bytes": self._held_bytes, "allocations": self._allocations}
         self._send({"type": "resume", "sandbox": self._sandbox, **account, **counters})
 
@@ -123,33 +133,35 @@ class Channel:
         return _socket_of(socket.SOCK_SEQPACKET, descriptors[0]) if descriptors else None
 
     def event(self, name: str, **details: Any) -> None:
-        """Report something that the user should hear of."""
+        """Report an event to gpud, which shows it to the user."""
         self._send({"type": "event", "event": name, **details})
 
     def usage(self, **fields: Any) -> None:
-        """Report a part of what the context has cost, at its end."""
+        """Report a part of the context's usage to gpud, when the context ends."""
         self._send({"type": "usage", **fields})
 
-    def modelled(self, fields: dict[str, Any]) -> None:
-        """Report a part of what a modelled clock has seen, at its end."""
+    def report_modelled(self, fields: dict[str, Any]) -> None:
+        """Report a part of the modelled clock's records to gpud, when the context ends."""
         self._send({"type": "modelled", **fields})
 
     def stats(self, **counters: int | str) -> None:
-        """Report the launch counters and the kernel that runs."""
+        """Report the launch counters and the running kernel to gpud."""
         self._send({"type": "stats", **counters})
 
     def close(self) -> None:
-        """Close both sockets."""
+        """Close the channel's connection and its reconnect socket."""
         self._connection.close()
         if self._reconnect is not None:
             self._reconnect.close()
 
     def read(self) -> None:
-        """Handle what has arrived while nobody waits for an answer."""
+        """Handle messages that arrive while no request waits for an answer."""
         self._receive()
 
     def _send(self, message: dict[str, Any]) -> None:
-        """Send, waiting for room: gpud reads a worker that says much more slowly."""
+        """Send a message, waiting while the socket is full: gpud throttles a worker that sends too
+        much.
+        """
         data = spawn.encode(message)
         deadline = time.monotonic() + _ANSWER_TIMEOUT_S
         while self.alive:
@@ -172,7 +184,7 @@ class Channel:
                     raise
 
     def _wait_for_successor(self, deadline: float) -> bool:
-        """Wait for the connection that a later gpud sends; False when it does not come in time."""
+        """Wait until a later gpud connects; return False on timeout."""
         if self.alive or self._reconnect is None:
             return False
         poller = select.poll()
@@ -180,7 +192,7 @@ class Channel:
         poller.register(self._interrupt, select.POLLIN)
         left = max(0.0, deadline - time.monotonic())
         ready = [descriptor for descriptor, _ in poller.poll(left * 1000)]
-        if not ready or self._interrupt in ready or not self.reconnected():
+        if not ready or self._interrupt in ready or not self.accept_reconnect():
             return False
         self.on_reconnected()
         return True
@@ -196,7 +208,7 @@ class Channel:
         raise GpudGoneError("gpud does not answer")
 
     def _wait(self, event: int, deadline: float) -> bool:
-        """Wait until the connection is ready; False when time is up or the wait is interrupted."""
+        """Wait until the connection is ready; return False on timeout or interruption."""
         poller = select.poll()
         poller.register(self._connection, event)
         poller.register(self._interrupt, select.POLLIN)
@@ -233,7 +245,7 @@ class Channel:
 def _receive_now(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Receive a message and up to one descriptor without waiting (``recv_fds`` ignores its flags).
 
-    Raises OSError, BlockingIOError where there is none.
+    Raises OSError; BlockingIOError if there is no message.
     """
     flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
     descriptors = array.array("i")
@@ -246,5 +258,5 @@ def _receive_now(sock: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _socket_of(kind: socket.SocketKind, descriptor: int) -> socket.socket:
-    """Return a received socket, whose kind is given: to find it out takes refused system calls."""
+    """Return a socket object of the given kind: detecting the kind takes forbidden system calls."""
     return socket.socket(socket.AF_UNIX, kind, 0, descriptor)

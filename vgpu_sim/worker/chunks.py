@@ -1,7 +1,9 @@
-"""Allocation chunks: the client picks the address, the worker backs it within the slice's budget.
+"""Chunks of allocated memory. The client chooses the address, and the worker allocates within the
+slice's budget.
 
-The order is binding: budget first (gpud), then pages (charged to this process's cgroup), then the
-mapping, and only then does the client see the descriptor.
+The order matters. First gpud reserves the budget. Then the worker allocates the pages, which are
+charged to its control group, and creates the mapping. Only then does the client receive the
+descriptor.
 """
 
 import os
@@ -29,16 +31,16 @@ _RANGES: Final = {
 
 
 class BadChunkError(Exception):
-    """The request is malformed, overlaps a live chunk, or names none."""
+    """A request for a chunk is malformed, overlaps a live chunk, or does not name one."""
 
 
 class OutOfBudgetError(Exception):
-    """The slice, or the machine, has no memory left for it."""
+    """The slice or the machine has no memory left for the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRequest:
-    """Where the client wants memory: ``offset`` from the aperture's base and size in bytes."""
+    """A requested memory range: ``offset`` from the aperture's base, and size in bytes."""
 
     offset: int
     size: int
@@ -56,12 +58,14 @@ class Chunks:
         self.exports = Exports()
 
     def allocate(self, request: ChunkRequest) -> int:
-        """Back a chunk and return its descriptor, which the caller sends and closes.
+        """Allocate a chunk of memory and return its descriptor, which the caller sends and closes.
 
-        Pinned host memory is charged to the slice like device memory: it lives in its cgroup.
+        Pinned host memory is charged to the slice like device memory: its pages are in the
+        slice's cgroup.
 
         Raises:
-            BadChunkError, OutOfBudgetError.
+            BadChunkError: the request is malformed or overlaps a live chunk.
+            OutOfBudgetError: the slice or the machine has no memory left.
         """
         self._check(request)
         reserve(self._channel, request.size)
@@ -72,10 +76,10 @@ class Chunks:
             raise
 
     def free(self, request: ChunkRequest) -> None:
-        """Give a chunk's pages and budget back.
+        """Release a chunk's pages and its reservation.
 
         Raises:
-            BadChunkError: when it is not exactly a live chunk.
+            BadChunkError: the request does not exactly match a live chunk.
         """
         if self._live.get(request.offset) != request:
             raise BadChunkError("no such chunk")
@@ -94,7 +98,7 @@ class Chunks:
         if not 0 < request.size <= size:
             raise BadChunkError("a chunk's size is out of range")
         if not begin <= request.offset <= begin + size - request.size:
-            raise BadChunkError("a chunk lies outside its range")
+            raise BadChunkError("a chunk is outside its range")
 
     def _back(self, request: ChunkRequest) -> int:
         try:
@@ -115,10 +119,10 @@ class Chunks:
 
 
 def reserve(channel: Channel, size: int) -> None:
-    """Take budget from gpud.
+    """Reserve memory from gpud.
 
     Raises:
-        OutOfBudgetError: when gpud refuses or is gone: without it there is no new memory.
+        OutOfBudgetError: gpud refuses, or has ended; without gpud there is no new memory.
     """
     try:
         granted = channel.reserve(size)

@@ -1,7 +1,7 @@
 """The worker's main loop: the client's set-up requests, gpud's channel, faults.
 
-Nothing here is on the launch path. The loop ends the process: with status 0 when the client has
-gone, with 70 when the context died.
+Launches do not pass through the loop. The loop ends the process with status 0 when the client
+has gone, and with status 70 when the context died.
 """
 
 import os
@@ -37,7 +37,7 @@ _LOOKS_PER_TIMEOUT: Final = 8  # so a kernel may run an eighth longer than allow
 
 
 class Control:
-    """Serves one client until it, or its context, ends."""
+    """Serves one client until the client or its context ends."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Control:
         self._reported, self._reported_at = Stats(), time.monotonic()
 
     def serve(self, backend: Backend, programs: Programs, chunks: Chunks) -> NoReturn:
-        """Answer requests; does not return."""
+        """Serve the client's requests; this does not return."""
         self._backend, self._programs, self._chunks = backend, programs, chunks
         handlers: dict[MessageType, Callable[[Request], None]] = {
             MessageType.MODULE_LOAD: self._module_load,
@@ -82,7 +82,7 @@ class Control:
                 self._report_fault()
             if self.channel.alive and self.channel.fileno() in ready:
                 self.channel.read()
-            if polled & set(ready) and self.channel.reconnected():
+            if polled & set(ready) and self.channel.accept_reconnect():
                 self._resume()
             if self._client.fileno() in ready:
                 self._guard(lambda: self._serve_request(handlers))
@@ -97,7 +97,7 @@ class Control:
         self.channel.resume(**self._counters(self._runtime.stats()))
 
     def _poll_channel(self, poller: select.poll, polled: set[int]) -> set[int]:
-        """Have the channel's present descriptors polled in place of these; return them."""
+        """Poll the channel's current descriptors instead of ``polled``; return them."""
         present = self.channel.descriptors()
         for gone in polled - present:
             poller.unregister(gone)
@@ -112,23 +112,25 @@ class Control:
         handlers[request.kind](request)
 
     def _guard(self, serve: Callable[[], None]) -> None:
-        """Serve a request; what goes wrong in that is the end of the context."""
+        """Serve a request; an unexpected error ends the context."""
         try:
             serve()
         except ConnectionError:
             self._leave()
         except ProtocolError as err:
             self._end(FaultKind.PROTOCOL, str(err))
-        except Exception as err:  # noqa: BLE001 - the context ends; client and gpud must hear why
+        except Exception as err:  # noqa: BLE001 - client and gpud must get the reason
             self._end(FaultKind.INTERNAL, f"the worker failed: {type(err).__name__}: {err}")
 
     # Requests of the client, in the order of ``MessageType``.
 
     def _module_load(self, request: Request) -> None:
-        """Load what need not be compiled; a compilation ends in ``_finish_load``."""
+        """Load an image that need not be compiled, or start to compile it; ``_finish_load`` answers
+        after a compilation.
+        """
         payload = request.payload_as(messages.ModuleLoad)
         descriptor = request.descriptor
-        assert descriptor is not None  # the wire has checked it
+        assert descriptor is not None  # ``wire`` has checked it
 
         def load() -> Loaded | None:
             if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
@@ -169,14 +171,14 @@ class Control:
             if loaded is None:
                 return
             module, table, log = loaded
-            if log:  # some of its kernels cannot run, which the client learns when it asks for one
+            if log:  # unsupported kernels; a client that looks one up gets the reason
                 self.channel.event("unsupported_ptx", message=log[:_EVENT_CHARACTERS])
             self._reply_table(request, CudaError.SUCCESS, module, table)
 
     def _module_link(self, request: Request) -> None:
         payload = request.payload_as(messages.ModuleLoad)
         descriptor = request.descriptor
-        assert descriptor is not None  # the wire has checked it
+        assert descriptor is not None  # ``wire`` has checked it
         registers, flag = divmod(payload.flags, 1 << messages.LINK_REGISTERS_SHIFT)
         check_only = flag == messages.LinkFlag.CHECK
         try:
@@ -205,7 +207,7 @@ class Control:
             self._reply(request, CudaError.SUCCESS)
 
     def _attend(self) -> None:
-        """Pause a millisecond within a request, but not for what ends the context."""
+        """During a request that takes long, spend up to a millisecond on urgent events."""
         self._watch_kernel()
         poller = select.poll()
         poller.register(self._fault_event, select.POLLIN)
@@ -261,7 +263,7 @@ class Control:
         try:
             return self.channel.memory()
         except GpudGoneError:
-            return 0, self._config.memory_limit_bytes  # and no more is to be had
+            return 0, self._config.memory_limit_bytes  # and no more is available
 
     def _reply_table(self, request: Request, status: CudaError, module: int, table: bytes) -> None:
         descriptor = memory.create_constant("tessera-module-table", table)
@@ -288,7 +290,7 @@ class Control:
         else:
             exports.show(asker, address - self._config.aperture_base, size)
 
-    # Ends.
+    # The end of the context.
 
     def _fence(self, reason: str, error: int) -> None:
         if error:
@@ -296,7 +298,7 @@ class Control:
         self._end(FaultKind.FENCED, f"the slice was taken away: {reason}")
 
     def _watch_kernel(self) -> None:
-        """End the context of a kernel that runs longer than it may."""
+        """End the context if a kernel has exceeded its time limit."""
         limit_s = self._config.kernel_timeout_s
         if limit_s is None:
             return
@@ -314,7 +316,9 @@ class Control:
         self._report_fault()
 
     def _report_fault(self) -> NoReturn:
-        """Resolve and report a kernel's fault; the faulting thread ends the process."""
+        """Find out where a kernel faulted and report it; the faulting thread then ends the
+        process.
+        """
         record = self._runtime.fault()
         if record.pc and isinstance(self._backend, NativeBackend):
             found = self._backend.locate(self._runtime.native_fault())
@@ -342,8 +346,8 @@ class Control:
         )
 
     def _leave(self) -> NoReturn:
-        # First, and before the client sees its socket close: a context that it opens after that
-        # finds the slice as free as it should be.
+        # Before the client sees its socket close: a context that it opens after that must find this
+        # one's memory released.
         self.channel.release_all()
         self._send_stats()
         self._send_usage()
@@ -353,8 +357,8 @@ class Control:
         if self._config.report_usage:
             for fields in self._programs.usage().messages():
                 self.channel.usage(**fields)
-            for fields in self._programs.modelled():
-                self.channel.modelled(fields)
+            for fields in self._programs.modelled_records():
+                self.channel.report_modelled(fields)
 
     def _send_stats(self) -> None:
         stats = self._runtime.stats()
@@ -363,7 +367,7 @@ class Control:
         self.channel.stats(**self._counters(stats))
 
     def _counters(self, stats: Stats) -> dict[str, int | str]:
-        """Return the fields of a report of the counters, which is sent now."""
+        """Return the fields of a report of the counters; the caller sends it at once."""
         self._reported, self._reported_at = stats, time.monotonic()
         return {
             "launches": stats.launches,

@@ -1,4 +1,4 @@
-"""Chunks that an HCA is shown: GPUDirect RDMA (contract: ``vgpu_sim.hal.direct``)."""
+"""Chunks exported to an HCA: GPUDirect RDMA (contract: ``vgpu_sim.hal.direct``)."""
 
 import ctypes
 import errno
@@ -20,7 +20,7 @@ from vgpu_sim.hal.messages import (
 from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.worker.memory import create_constant
 
-_MOST_KEPT: Final = 512  # descriptors; a chunk that comes when there are so many cannot be shown
+_MOST_KEPT: Final = 512  # descriptors that are kept; chunks beyond this number cannot be exported
 _FAREWELL_MS: Final = 1000
 _SIGNED_BYTES: Final = ctypes.sizeof(SharedRange) - PROOF_BYTES
 
@@ -34,16 +34,20 @@ class _Kept:
 
 
 class Exports:
-    """The live chunks' descriptors, and the connections of those who were given one."""
+    """The descriptors of the live chunks, and the connections of the HCA clients that received one
+    of them.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
         self._serials = 0
         self._key = os.urandom(PROOF_BYTES)
-        """Of this context alone: what it has vouched for, no other context knows."""
+        """This context's secret key, with which it authenticates the ranges that it has shared.
+        Other contexts cannot create a range that it accepts.
+        """
 
     def keep(self, offset: int, size: int, descriptor: int) -> None:
-        """Remember a chunk, by a descriptor of its own, if there is room."""
+        """Keep a duplicate of a chunk's descriptor, if there is room."""
         if len(self._kept) >= _MOST_KEPT:
             return
         with suppress(OSError):
@@ -51,7 +55,7 @@ class Exports:
             self._kept[offset] = _Kept(size, os.dup(descriptor), self._serials)
 
     def show(self, asker: socket.socket, offset: int, size: int) -> None:
-        """Answer who asks for a range, by its offset from the aperture's base."""
+        """Answer a request for a range of memory, given by its offset from the aperture's base."""
         try:
             begin, kept = self._chunk_of(offset, size)
         except KeyError:
@@ -66,15 +70,18 @@ class Exports:
         for begin, kept in self._kept.items():
             if begin <= offset and offset + size <= begin + kept.size:
                 return begin, kept
-        raise KeyError("no chunk has this range")
+        raise KeyError("no chunk contains this range")
 
     def share(self, offset: int, size: int) -> int:
-        """Return a descriptor that names a range, as long as its chunk lives; see ``SharedRange``.
+        """Return a descriptor that names a range of memory for as long as the range's chunk lives;
+        see ``SharedRange``.
 
-        It is a sealed memfd as long as the range, with one page, which the worker's cgroup pays.
+        The descriptor is a sealed memfd of the same length as the range. It has a single page,
+        which is charged to the worker's cgroup.
 
         Raises:
-            KeyError: no chunk has all of it, or it is not of whole pages.
+            KeyError: no chunk contains the whole range, or the range does not consist of whole
+                pages.
             OSError: there is no memory left.
         """
         if offset % RANGE_ALIGN_BYTES or size % RANGE_ALIGN_BYTES or not size:
@@ -85,7 +92,9 @@ class Exports:
         return create_constant("tessera-range", bytes(named), size)
 
     def show_shared(self, asker: socket.socket, data: bytes, offset: int, size: int) -> None:
-        """Answer who asks for a part of what a descriptor names, by its offset in that."""
+        """Answer a request for a part of the range that a descriptor names, given by its offset in
+        that range.
+        """
         named = SharedRange.from_buffer_copy(data)
         if self._vouches(named) and offset + size <= named.bytes:
             self.show(asker, named.offset + offset, size)
@@ -105,9 +114,10 @@ class Exports:
         return hmac.digest(self._key, named[:_SIGNED_BYTES], "sha256")
 
     def revoke(self, offset: int) -> None:
-        """Take a chunk back from everybody; wait a moment until they have let go of it.
+        """Revoke the exports of a chunk, and wait a moment for the receivers to unmap it.
 
-        Who has not by then writes to pages that are nobody's any more, and is charged for them.
+        A receiver that still maps it then writes to pages that no longer belong to the device,
+        and that are charged to the receiver.
         """
         kept = self._kept.pop(offset, None)
         if kept is None:
@@ -128,7 +138,7 @@ def _has_gone(asker: socket.socket, wait_ms: int = 0) -> bool:
 
 
 def _answer(asker: socket.socket, grant: DirectGrant, descriptors: tuple[int, ...]) -> bool:
-    """Return whether it was told; it does not wait for who does not read."""
+    """Send an answer without waiting for a slow reader; return whether it was sent."""
     try:
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         send_descriptors(asker, [bytes(grant)], descriptors, flags)

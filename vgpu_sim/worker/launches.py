@@ -1,4 +1,4 @@
-"""Answers the native scheduler's questions: code for a block shape, or run this launch."""
+"""Answers the native scheduler's requests: provide code for a block shape, or run a launch."""
 
 import ctypes
 import threading
@@ -42,7 +42,9 @@ _MESSAGE_BYTES: Final = Call.message.size - 1
 
 
 class Launches:
-    """Called on threads of the runtime that run a launch each, several at once."""
+    """Answers the native runtime's calls, on the threads of the runtime that run the launches,
+    several at once.
+    """
 
     def __init__(
         self,
@@ -55,11 +57,11 @@ class Launches:
         self._replace = replace_code
         self._programs = programs
         self._usage = usage
-        self._ready: set[tuple[int, _Block]] = set()  # kernels for block shapes, by handle
+        self._ready: set[tuple[int, _Block]] = set()  # by kernel handle and block shape
         self._lock = threading.Lock()
 
     def answer(self, call: Call) -> None:
-        """Fill in the call's result; any failure becomes a fault of this context."""
+        """Answer one call by storing its result; any failure becomes a fault of this context."""
         try:
             self._run(call)
         except LaunchFault as err:
@@ -71,7 +73,7 @@ class Launches:
             call.message = err.site.message.encode()[:_MESSAGE_BYTES]
             grid = (call.grid[0], call.grid[1], call.grid[2])
             call.detail = fault_detail.record(err.site, grid)
-        except Exception as err:  # noqa: BLE001 - C is the caller: nothing above could catch it
+        except Exception as err:  # noqa: BLE001 - the caller is C and cannot handle an exception
             call.message = f"{type(err).__name__}: {err}".encode()[:_MESSAGE_BYTES]
         else:
             call.fault_kind = FaultKind.NONE
@@ -102,7 +104,7 @@ class Launches:
             self._usage.swapped += swapped
 
     def _count(self, shape: tuple[int, _Block], ns: int, found: NativeEntry | None) -> None:
-        """Count a shape made ready once, though several streams may have waited for it."""
+        """Count a compiled shape once, even if several streams have waited for it."""
         with self._lock:
             first = shape not in self._ready
             self._ready.add(shape)

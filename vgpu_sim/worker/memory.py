@@ -1,4 +1,4 @@
-"""Sealed anonymous memory, as chunks, module segments and tables use it."""
+"""Sealed anonymous memory for chunks, module segments and tables."""
 
 import errno
 import fcntl
@@ -6,12 +6,12 @@ import os
 
 
 def create_populated(name: str, size: int) -> int:
-    """Return a descriptor of ``size`` bytes that are allocated now and cannot change their number.
+    """Return a descriptor of memory whose ``size`` bytes are allocated now and whose size is fixed.
 
-    Whoever calls is charged for the pages (its memory cgroup), whoever touches them later is not.
+    The pages are charged to the caller's memory cgroup, not to those that access them later.
 
     Raises:
-        MemoryError: when the system has no memory left.
+        MemoryError: the system has no memory left.
     """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -31,9 +31,9 @@ def create_populated(name: str, size: int) -> int:
 
 
 def create_constant(name: str, content: bytes, size: int = 0) -> int:
-    """Return a descriptor of memory that holds ``content`` and that nobody can write to.
+    """Return a descriptor of memory that contains ``content`` and is sealed against writes.
 
-    It is at least ``size`` bytes long; what lies behind the content has no pages.
+    The memory is at least ``size`` bytes long; the part after the content has no pages.
     """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, max(size, len(content)))
@@ -56,10 +56,10 @@ def write_all(descriptor: int, content: bytes, offset: int) -> None:
 
 
 def read_exactly(descriptor: int, size: int) -> bytes:
-    """Return the first ``size`` bytes of a file that belongs to somebody else.
+    """Return the first ``size`` bytes of a file that another process owns.
 
     Raises:
-        ValueError: when it is shorter.
+        ValueError: the file is shorter.
     """
     parts = []
     offset = 0

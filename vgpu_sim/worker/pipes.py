@@ -1,8 +1,9 @@
-"""Which pipes of a multiprocessor a kernel keeps busy, judging by its code.
+"""Estimates from a kernel's code which pipes of a multiprocessor it keeps busy.
 
-An estimate for metrics, made when a module is compiled: nothing is counted while it runs. What lies
-in a loop counts eight times as often, whatever the loop does; a product of matrices takes the
-tensor pipe for eight cycles, every other instruction its pipe for one.
+The estimate is used for metrics. It is made when a module is compiled; nothing is counted while
+the kernel runs. Code in a loop counts eight times, however often the loop runs. A matrix product
+is assumed to occupy the tensor pipe for eight cycles, and any other instruction its pipe for one
+cycle.
 """
 
 from typing import Final
@@ -11,7 +12,7 @@ from vgpu_sim.isa import EFFECTS, DataType, Function, Instruction, Space
 from vgpu_sim.isa.families import float as floats, matrix
 from vgpu_sim.isa.opcodes import Op
 
-PIPES: Final = ("tensor", "fp64", "fp32", "fp16", "memory")  # as tessera_worker_pipe has them
+PIPES: Final = ("tensor", "fp64", "fp32", "fp16", "memory")  # as in ``tessera_worker_pipe``
 ALL: Final = 1 << 16  # TESSERA_WORKER_ALL
 _LOOP, _DEEPEST = 8, 4
 _PRODUCT_CYCLES = 8
@@ -26,7 +27,7 @@ _OF_TYPE: Final = {
 
 
 def shares(function: Function) -> tuple[int, ...]:
-    """Return each pipe's share of the cycles in which instructions begin, of ALL."""
+    """Return each pipe's share of the cycles in which instructions begin, in units of 1/ALL."""
     cycles = dict.fromkeys(PIPES, 0)
     total = 0
     for instruction, depth in zip(function.code, _depths(function), strict=True):
@@ -51,7 +52,7 @@ def _pipe(instruction: Instruction) -> str | None:
 
 
 def _depths(function: Function) -> list[int]:
-    """Return in how many loops each instruction is, where a loop is a jump back over it."""
+    """Return each instruction's loop depth; a loop is a backward branch over the instruction."""
     steps = [0] * (len(function.code) + 1)
     for index, instruction in enumerate(function.code):
         target = instruction.target if instruction.op is Op.BRA else None

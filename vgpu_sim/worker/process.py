@@ -1,9 +1,10 @@
-"""A context worker's life: join, reserve, import, lock down, serve.
+"""The life of a context worker: join control groups, reserve, import, enter the sandbox, serve.
 
-The order matters. Cgroups are joined before anything is allocated, everything is imported and
-opened before the sandbox closes (the image may vanish later), a compile helper is forked as it
-closes, threads start inside it, and only then is the client answered. A spare worker (``be_spare``)
-has done that before it knows its client, and rehearses until it does.
+The order matters. The worker joins control groups before it allocates anything. It imports and
+opens everything before it enters the sandbox, because the container image may vanish later. It
+forks the compile helper while it enters the sandbox, starts threads inside the sandbox, and only
+then answers the client. A spare worker (``be_spare``) does everything except the answer before
+its client exists, and then warms up until it is claimed.
 """
 
 import ctypes
@@ -21,8 +22,8 @@ from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.hal.messages import MessageType
-from vgpu_sim.hal.observe.modelled import MODELLED
-from vgpu_sim.worker import placing, rehearsal, sandbox, spare, wire
+from vgpu_sim.hal.observe.modelled_report import MODELLED
+from vgpu_sim.worker import address_randomization, sandbox, spare, spare_warm_up, wire
 from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import Chunks
 from vgpu_sim.worker.compiling.compile_helper import CompileHelper
@@ -42,7 +43,7 @@ BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | Interpr
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a worker has behind its walls before it knows its client."""
+    """A worker's state inside its sandbox, before it has a client."""
 
     runtime: NativeRuntime
     backend: NativeBackend | InterpretedBackend
@@ -52,18 +53,20 @@ class Prepared:
 
 
 class _ApertureTakenError(Exception):
-    """The client's place for the aperture cannot be had in this process."""
+    """The client's choice for the aperture is not available in this process."""
 
 
 def be_spare(config: WorkerConfig, zygote: socket.socket, make_backend: BackendFactory) -> NoReturn:
-    """Do all that can be done for any context like this one, then serve the one that comes."""
-    placing.stop_up_holes()
+    """Prepare a worker for any context like the configured one, then serve the context that claims
+    it. Never returns.
+    """
+    address_randomization.stop_up_holes()
     waiting = spare.Waiting(zygote)
     prepared = _prepare(config, NativeRuntime(), make_backend)
     cache = _cache(config, prepared)
     programs = _programs(config, prepared, cache, None, Usage())
     waiting.be_ready(prepared.helper.prepare() if prepared.helper is not None else ())
-    for pause_ms in rehearsal.steps(programs, prepared.backend, cache, *waiting.pair):
+    for pause_ms in spare_warm_up.steps(programs, prepared.backend, cache, *waiting.pair):
         if waiting.is_over(pause_ms):
             break
     run(*waiting.wait(), make_backend, prepared)
@@ -76,22 +79,22 @@ def run(
     make_backend: BackendFactory,
     prepared: Prepared | None = None,
 ) -> NoReturn:
-    """Serve one context on the client's connected socket; ends the process.
+    """Serve one context on the client's connected socket. Never returns, because the process ends.
 
-    A context that cannot be set up is refused with a status: 205 when the aperture's place is
-    taken, which makes the client try another, 304 for anything else.
+    A context that cannot be set up is refused with a status: 205 if the aperture's address range
+    is taken, after which the client tries another one, and 304 for any other reason.
     """
     try:
         serve = _set_up(config, client, gpud, make_backend, prepared)
     except _ApertureTakenError:
         _refuse(client, config.request, CudaError.MAP_FAILED)
-    except Exception as err:  # noqa: BLE001 - whatever it is, client and gpud must hear of it
+    except Exception as err:  # noqa: BLE001 - client and gpud must get the reason of any error
         _tell_failure(gpud, "a worker cannot start", err)
         _refuse(client, config.request, CudaError.OPERATING_SYSTEM)
     try:
         serve()
     except Exception as err:
-        _tell_failure(gpud, "the worker failed", err)  # its standard error leads nowhere
+        _tell_failure(gpud, "the worker failed", err)  # its standard error is detached
         raise
 
 
@@ -102,7 +105,9 @@ def _set_up(
     make_backend: BackendFactory,
     prepared: Prepared | None,
 ) -> Callable[[], NoReturn]:
-    """Make everything, up to but not including the answer; return what answers and serves."""
+    """Set up the context, except for the answer to the client; return the function that answers and
+    serves.
+    """
     runtime = prepared.runtime if prepared is not None else _join(config)
     try:
         runtime.reserve(config.aperture_base)
@@ -113,10 +118,10 @@ def _set_up(
         prepared = _prepare(config, runtime, make_backend)
     backend, level = prepared.backend, prepared.level
     if prepared.helper is not None:
-        prepared.helper.get_ready()  # not earlier: what it forks is in its control group
+        prepared.helper.get_ready()  # not earlier: children must be in the control group
     fault_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     control = Control(config, client, gpud, fault_event, runtime)
-    area, page = runtime.create_shared()  # not earlier: a helper inherits what is mapped
+    area, page = runtime.create_shared()  # not earlier: a helper would inherit the mappings
     chunks = Chunks(runtime, control.channel, config.gpu_index)
     usage = Usage()
     programs = _programs(config, prepared, _cache(config, prepared), control.channel, usage)
@@ -135,7 +140,7 @@ def _set_up(
     control.channel.start(level.to_json())
 
     def serve() -> NoReturn:
-        with suppress(ConnectionError):  # it has gone meanwhile, which is the first thing to serve
+        with suppress(ConnectionError):  # the client has gone meanwhile; serving it handles that
             _welcome(client, config.request, area, page)
         control.serve(backend, programs, chunks)
 
@@ -143,12 +148,12 @@ def _set_up(
 
 
 def _observer(config: WorkerConfig, runtime: NativeRuntime) -> Observer | None:
-    """Make what observes the context, a modelled clock; None where the clock is the wall's."""
+    """Create the context's observer, a modelled clock; None if the clock is the wall clock."""
     if config.clock != MODELLED:
         return None
-    from vgpu_sim.worker.modelling import rehearsal as modelling
+    from vgpu_sim.worker.modelling import clock_setup
 
-    return modelling.clock(config, runtime)
+    return clock_setup.make_clock(config, runtime)
 
 
 def _cache(config: WorkerConfig, prepared: Prepared) -> ContainerCache:
@@ -162,7 +167,9 @@ def _programs(
     channel: Channel | None,
     usage: Usage,
 ) -> Programs:
-    """Make the table of modules; without a channel it takes none that has variables."""
+    """Create the table of modules. Without a channel, the table accepts no module with
+    variables.
+    """
     runtime, backend = prepared.runtime, prepared.backend
     return Programs(
         runtime,
@@ -184,7 +191,7 @@ def _programs(
 
 def _join(config: WorkerConfig) -> NativeRuntime:
     """Join the context's control groups, before anything is allocated."""
-    placing.stop_up_holes()
+    address_randomization.stop_up_holes()
     runtime = NativeRuntime()
     for path in config.cgroup_procs:
         Path(path).write_text(f"{os.getpid()}\n")
@@ -194,23 +201,23 @@ def _join(config: WorkerConfig) -> NativeRuntime:
 def _prepare(
     config: WorkerConfig, runtime: NativeRuntime, make_backend: BackendFactory
 ) -> Prepared:
-    """Make the backend and enter the sandbox; a native backend's code is emitted by a helper."""
+    """Create the backend and enter the sandbox; a helper emits a native backend's code."""
     backend = make_backend(config, runtime)
-    if config.clock == MODELLED:  # numpy opens files: before the walls
-        from vgpu_sim.worker.modelling import rehearsal as modelling
+    if config.clock == MODELLED:  # numpy opens files: before the sandbox
+        from vgpu_sim.worker.modelling import clock_setup
 
-        modelling.rehearse(config)
+        clock_setup.warm_up(config)
     helper = None
     if isinstance(backend, NativeBackend):
         helper = CompileHelper(backend.emit, backend.warm_up_to_emit)
         level = sandbox.enter(config, helper.serve)
-        helper.started()
+        helper.connect()
         backend.emit_by(helper)
     else:
         level = sandbox.enter(config)
     cache_dir = Path(config.cache_dir) if config.cache_dir and level.cache else None
     if isinstance(backend, NativeBackend):
-        backend.use_cache(cache_dir)  # not earlier: what lies there is its writers' to choose
+        backend.use_cache(cache_dir)  # not earlier: other processes choose the cache's content
     return Prepared(runtime, backend, level, cache_dir, helper)
 
 
@@ -226,10 +233,12 @@ def _welcome(client: socket.socket, request: int, area: int, page: int) -> None:
 
 
 def _tell_failure(gpud: socket.socket, what: str, err: Exception) -> None:
-    """Tell gpud why the process ends, and where that came from."""
+    """Report to gpud why the process ends, and the place of the error."""
     where = ""
     place = err.__traceback__
-    while place is not None:  # the traceback module would read the source: out of reach
+    while (
+        place is not None
+    ):  # the traceback module would read the source, which the sandbox forbids
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
         place = place.tb_next
     reason = f"{what}: {type(err).__name__}: {err} ({where})"

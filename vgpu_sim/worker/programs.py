@@ -1,4 +1,4 @@
-"""Loaded modules: image → container → backend, kernels made known to the native runtime."""
+"""Loaded modules: image → container → backend, and the registration of kernels with the runtime."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ Loaded = tuple[int, bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class KernelSite:
-    """What a kernel handle stands for."""
+    """The kernel that a handle identifies."""
 
     program: ProgramHandle
     function: str
@@ -36,10 +36,11 @@ class _Program:
 
 
 class Programs:
-    """The modules of this context. Handles are never used twice.
+    """The modules of this context. Handles are never reused.
 
-    ``site`` is read by threads of the runtime while the main thread loads: the dictionary's own
-    operations are atomic, and a kernel is made known here before any client can name it.
+    Threads of the runtime may read ``site`` while the main thread loads a module. This is safe,
+    because the dictionary's own operations are atomic, and a kernel is registered here before
+    any client can name it.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class Programs:
         self._modules_loaded = 0
         self.observer: Observer | None = None
 
-    def modelled(self) -> Iterator[dict[str, Any]]:
-        """Yield what a modelled clock has recorded; nothing where the clock is the wall's."""
+    def modelled_records(self) -> Iterator[dict[str, Any]]:
+        """Yield the records of the modelled clock; none if the clock is the wall clock."""
         if self.observer is not None:
             yield from self.observer.report()
 
@@ -77,20 +78,21 @@ class Programs:
         """Load an image; return the module's handle, its table and the log of what is refused.
 
         Raises:
-            ImageError: when the image cannot be loaded; its log says why.
-            OutOfBudgetError: when there is no room for its variables or its kernels.
+            ImageError: the image cannot be loaded; its log has the reason.
+            OutOfBudgetError: there is no room for its variables or its kernels.
         """
         return self._usage.modules.measure(lambda: self._place(self._images.read(data)))
 
     def load_quickly(self, data: bytes) -> Loaded | None:
-        """Load an image as ``load`` does; None, and nothing done, where it must be compiled."""
+        """Load an image as ``load`` does; return None, without effect, if it must be compiled."""
         begin_ns = monotonic_ns()
         image = self._images.read_quickly(data)
         self._usage.modules.add(0, monotonic_ns() - begin_ns)
         return self.place(image) if image is not None else None
 
     def compile(self, data: bytes) -> Image:
-        """Compile an image that ``load_quickly`` left, for ``place``; on any thread.
+        """Compile an image for which ``load_quickly`` returned None; ``place`` then loads the
+        result. Callable on any thread.
 
         Raises:
             ImageError: as ``load``.
@@ -102,11 +104,13 @@ class Programs:
             self._usage.modules.add(0, monotonic_ns() - begin_ns)
 
     def place(self, image: Image) -> Loaded:
-        """Load an image that has been read; as ``load``, on the main thread."""
+        """Load an image that has already been read or compiled. Like ``load``, this is called on
+        the main thread.
+        """
         return self._usage.modules.measure(lambda: self._place(image))
 
     def _place(self, image: Image) -> Loaded:
-        running = image if self.observer is None else self.observer.counted(image)
+        running = image if self.observer is None else self.observer.instrument(image)
         segment = self._segments.create(running)
         base = self._aperture_base + segment.offset
         kernels: dict[str, KernelHandle] = {}
@@ -119,7 +123,7 @@ class Programs:
                 kernels[function.name] = self._add_kernel(handle, function, base)
             undo.pop_all()
         if self.observer is not None:
-            self.observer.loaded(kernels, image.container, base)
+            self.observer.record_load(kernels, image.container, base)
         self._modules_loaded += 1
         self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
         log = image.summary.log(MAX_LOG_BYTES)
@@ -129,14 +133,14 @@ class Programs:
         return self._modules_loaded, table, log
 
     def unload(self, module: int, attend: Callable[[], None]) -> None:
-        """Forget a module; while a launch of it runs, ``attend`` is called again and again.
+        """Unload a module; while a launch of it runs, call ``attend`` repeatedly.
 
         Raises:
-            KeyError: when there is no such module.
+            KeyError: there is no such module.
         """
         program = self._live.pop(module)
         if self.observer is not None:
-            self.observer.unloaded(program.kernels)
+            self.observer.record_unload(program.kernels)
         for kernel in program.kernels:
             self._runtime.remove_kernel(kernel)
         for kernel in program.kernels:
@@ -148,7 +152,7 @@ class Programs:
         self._segments.destroy(program.segment)
 
     def usage(self) -> Usage:
-        """Return what the context has cost so far, live modules included."""
+        """Return the context's usage so far, including that of modules that are still loaded."""
         total = Usage(
             {name: Timed(one.count, one.ns) for name, one in self._usage.kernels.items()},
             self._usage.modules,
@@ -169,11 +173,11 @@ class Programs:
         usage.add_kernel(self._sites[kernel].function, *self._runtime.kernel_usage(kernel))
 
     def site(self, kernel: int) -> KernelSite:
-        """Return what a live kernel handle stands for."""
+        """Return the kernel that a live handle identifies."""
         return self._sites[kernel]
 
     def _take_back(self, kernels: dict[str, KernelHandle]) -> None:
-        """Forget kernels that no client has heard of."""
+        """Unregister kernels whose handles the client has not received."""
         for kernel in kernels.values():
             self._runtime.remove_kernel(kernel)
             del self._sites[kernel]

@@ -1,4 +1,6 @@
-"""Where module variables live: a worker-assigned range of the aperture, one segment per module."""
+"""Memory for module variables. The worker manages a range of the aperture, in which each module has
+a segment.
+"""
 
 import os
 from dataclasses import dataclass
@@ -19,14 +21,18 @@ from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """``offset`` is from the aperture's base; ``size`` 0: a module without variables."""
+    """The memory of one module's variables. ``offset`` is from the aperture's base; ``size`` is 0
+    for a module without variables.
+    """
 
     offset: int
     size: int
 
 
 class Segments:
-    """First fit over this context's share of the module range, in whole pages."""
+    """Allocates segments in this context's part of the module range: in whole pages, each at the
+    first address with enough room.
+    """
 
     def __init__(
         self,
@@ -49,13 +55,13 @@ class Segments:
         """Allocate and initialise the segment of a module's variables.
 
         Raises:
-            OutOfBudgetError: when the slice or the range has no room.
+            OutOfBudgetError: the slice or the range has no room.
         """
         size = -(-image.summary.segment_bytes // PAGE_BYTES) * PAGE_BYTES
         if size == 0:
             return Segment(self._begin, 0)
         if self._channel is None:
-            raise OutOfBudgetError("nobody gives memory for module variables")
+            raise OutOfBudgetError("module variables need a connection to gpud")
         segment = Segment(self._find_room(size, image.summary.segment_align), size)
         reserve(self._channel, size)
         try:
@@ -68,7 +74,7 @@ class Segments:
         return segment
 
     def destroy(self, segment: Segment) -> None:
-        """Give a segment's memory back."""
+        """Release a segment's memory."""
         if segment.size == 0 or self._channel is None:
             return
         self._runtime.unmap_chunk(segment.offset, segment.size)

@@ -1,8 +1,9 @@
-"""A spare worker: started before anybody asks, behind its walls already, claimed by one context.
+"""A spare worker: started in advance, already inside its sandbox, and assigned to one context.
 
-It is made for contexts like the one before it: same instance, user, limits and cache. Until it is
-claimed it has served nobody, is in no slice's control group, and has nobody's descriptors. It can
-be claimed as soon as its walls stand, and rehearses until then.
+A spare worker is created for contexts like the previous one, with the same instance, user,
+limits and cache. Until it is claimed, it has served no client, is in no slice's control group,
+and has no client's descriptors. It can be claimed as soon as its sandbox is set up, and warms up
+until it is claimed.
 """
 
 import fcntl
@@ -24,7 +25,9 @@ _MAX_MESSAGE_BYTES: Final = 65536
 
 
 def _likeness(config: WorkerConfig) -> tuple[WorkerConfig, tuple[int, int] | None]:
-    """Return what a spare has been made for: all but the client's wishes, and which directory."""
+    """Return what a context must have in common with a spare worker to claim it: the configuration
+    without the client's choices, and the identity of the cache directory.
+    """
     place = None
     if config.cache_dir is not None:
         with suppress(OSError):
@@ -34,7 +37,9 @@ def _likeness(config: WorkerConfig) -> tuple[WorkerConfig, tuple[int, int] | Non
 
 
 class Spare:
-    """The zygote's side: a process, and the channel on which it waits."""
+    """The zygote's side of a spare worker: a process, and the channel on which that process
+    waits.
+    """
 
     def __init__(self, config: WorkerConfig) -> None:
         self.pid = 0
@@ -43,22 +48,24 @@ class Spare:
             socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
         )
 
-    def started(self, pid: int) -> None:
-        """Take note of the process."""
+    def set_process(self, pid: int) -> None:
+        """Set the pid of the forked process, and close its end of the channel."""
         self.pid = pid
         self.its_channel.close()
 
     def suits(self, config: WorkerConfig) -> bool:
-        """Return whether it could become the worker of this context."""
+        """Return whether the spare worker could become the worker of this context."""
         return self._likeness == _likeness(config)
 
     @property
     def ready(self) -> bool:
-        """Return whether it can be claimed."""
+        """Whether the spare worker can be claimed."""
         return polling.readable(self._channel)
 
     def claim(self, config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> bool:
-        """Make it the worker of a context, in its control groups; False: it has ended, or must."""
+        """Assign the spare worker to a context and move it into the context's control groups.
+        Returns False if the worker has ended or must end.
+        """
         with self._channel as channel, suppress(OSError, ValueError):
             others = map(int, channel.recv(_MAX_MESSAGE_BYTES).split())
             pids = [self.pid, *others]
@@ -73,15 +80,18 @@ class Spare:
         return False
 
     def end(self) -> None:
-        """End it, which is this process's child."""
+        """End the spare worker, which is a child of this process."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        self._channel.close()  # after that: it would take the end of an unread channel for a defect
+        self._channel.close()  # only then: it would treat the end of an unread channel as a defect
 
 
 class Waiting:
-    """The spare's side. Made before its walls: they do not let it make sockets, nor ask what a
-    descriptor is, so what it gets takes the places of two that it has."""
+    """The spare worker's side, created before the worker enters its sandbox.
+
+    The sandbox forbids creating sockets and querying a descriptor's kind. The descriptors
+    received later therefore replace two descriptors that the worker already has.
+    """
 
     def __init__(self, zygote: socket.socket) -> None:
         self._zygote = zygote
@@ -91,19 +101,25 @@ class Waiting:
 
     @property
     def pair(self) -> tuple[socket.socket, socket.socket]:
-        """Two sockets that are connected to each other, until it waits."""
+        """Return two sockets that are connected to each other, for use until the worker waits to be
+        claimed.
+        """
         return self._client, self._gpud
 
     def be_ready(self, others: tuple[int, ...]) -> None:
-        """Say that it can be claimed, and which processes of its own come with it."""
+        """Report that the worker can be claimed, and which other processes belong to it."""
         self._zygote.send(b"%b\n" % " ".join(map(str, others)).encode())
 
     def is_over(self, pause_ms: int = 0) -> bool:
-        """Return whether it has been claimed, or the zygote has gone, after a pause at most."""
+        """Return whether the worker has been claimed or the zygote has gone; wait up to
+        ``pause_ms`` for that.
+        """
         return bool(self._poller.poll(pause_ms))
 
     def wait(self) -> tuple[WorkerConfig, socket.socket, socket.socket]:
-        """Wait to be claimed; ends with the zygote. Returns what a worker is run with."""
+        """Wait until a context claims the worker; return the arguments of ``process.run``. If the
+        zygote ends, the process ends.
+        """
         data, descriptors, _, _ = socket.recv_fds(self._zygote, _MAX_MESSAGE_BYTES, 2)
         if len(descriptors) != 2:
             os._exit(0)
@@ -111,7 +127,7 @@ class Waiting:
             number = place.fileno()
             os.close(number)
             if fcntl.fcntl(received, fcntl.F_DUPFD_CLOEXEC, number) != number:
-                raise OSError("the place of a descriptor was taken")
+                raise OSError("another file uses the number of a descriptor to restore")
             os.close(received)
         self._zygote.close()
         config = WorkerConfig.from_json(spawn.decode(data)["worker"])

@@ -1,4 +1,4 @@
-"""What a context has cost: launches and time of each kernel, and what was compiled for them."""
+"""A context's usage: launches and time of each kernel, and the compilations for them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,20 +13,22 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class Timed:
-    """How often something was done, and the ns that it took in all."""
+    """How often an action was performed, and its total time in ns."""
 
     count: int = 0
     ns: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, count: int, ns: int) -> None:
-        """Add what was measured elsewhere; on any thread."""
+        """Add a measurement; callable on any thread."""
         with self._lock:
             self.count += count
             self.ns += ns
 
     def measure(self, do: Callable[[], _Result]) -> _Result:
-        """Do it once; what fails counts too."""
+        """Call ``do``, add its duration, and return its result. A call that fails is counted
+        too.
+        """
         begin_ns = monotonic_ns()
         try:
             return do()
@@ -36,12 +38,13 @@ class Timed:
 
 @dataclass(slots=True)
 class Usage:
-    """Counted over the context's life. ``kernels`` are those of unloaded modules, by name.
+    """Totals over the context's life. ``kernels`` are those of unloaded modules, by name.
 
-    ``modules`` are images loaded, of which ``compiled`` were compiled and ``cached`` found in the
-    cache; ``shapes`` are kernels made ready for a block shape, of which ``provisional`` began in
-    code that is made fast and runs slowly, ``improved`` got better code, and ``swapped`` launches
-    went on in that while they ran. ``refused`` are objects in the cache that could not be used.
+    ``modules`` are images loaded, of which ``compiled`` were compiled and ``cached`` found in
+    the cache; ``shapes`` are kernels compiled for a block shape. Of the shapes, ``provisional``
+    began with code that is compiled fast and runs slowly, and ``improved`` got better code.
+    ``swapped`` is how many launches switched to better code while they ran. ``refused`` is the
+    number of unusable objects in the cache.
     """
 
     kernels: dict[str, Timed] = field(default_factory=dict)
@@ -55,12 +58,16 @@ class Usage:
     refused: int = 0
 
     def add_kernel(self, name: str, launches: int, busy_ns: int) -> None:
-        """Add the launches of one kernel; one that never ran is left out."""
+        """Add the launches of one kernel and their time in ns. A kernel that never ran is
+        omitted.
+        """
         if launches:
             self.kernels.setdefault(name, Timed()).add(launches, busy_ns)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield the fields of "usage" messages (``hal.compute.spawn``), each short enough."""
+        """Yield the fields of "usage" messages (``hal.compute.spawn``), each within the size limit
+        of a message.
+        """
         rows = [[name, one.count, one.ns] for name, one in sorted(self.kernels.items())]
         yield {
             "kernels": rows[:KERNELS_PER_MESSAGE],

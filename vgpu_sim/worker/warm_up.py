@@ -1,6 +1,6 @@
-"""Makes everything that is imported on first use be imported now: files may be gone later.
+"""Imports everything that is normally imported on first use, because the files may be gone later.
 
-The zygote compiles once before it forks (the compiler is pure Python and starts no thread), a
+The zygote compiles once before it forks (the compiler is pure Python and starts no thread); a
 worker runs the kernel once on its backend before its sandbox closes.
 """
 
@@ -40,7 +40,7 @@ DONE:
 """
 
 KERNEL: Final = "warm_up"
-# With what kernels often have: a guard, a loop, integers of both sizes, shared memory, a barrier.
+# Common features of kernels: a guard, a loop, integers of both sizes, shared memory, a barrier.
 SAMPLE: Final = """
 .version 7.0
 .target sm_50
@@ -101,7 +101,9 @@ BUFFER_BYTES: Final = 64
 
 @functools.cache
 def warm_up_module() -> Module:
-    """Compile a small kernel, write it, read it back, and fail to compile another."""
+    """Compile a small kernel, write its container, read that back, and compile another kernel that
+    fails.
+    """
     module = container.decode(container.encode(compile_ptx(_PTX, capability=(5, 0))))
     try:
         compile_ptx(".version nonsense", capability=(5, 0))
@@ -112,5 +114,5 @@ def warm_up_module() -> Module:
 
 @functools.cache
 def sample_module() -> Module:
-    """Compile a kernel that is more like those of clients."""
+    """Compile a kernel with features that clients' kernels commonly have."""
     return compile_ptx(SAMPLE, capability=(5, 0))

@@ -1,7 +1,7 @@
-"""The client's socket: messages of ``hal.messages`` in and out, checked before anything is used.
+"""The client's socket: sends and receives messages of ``hal.messages``, validated before use.
 
-The peer is hostile. A message that no client library of ours sends raises ``ProtocolError``; its
-descriptors are closed first.
+The peer is assumed to be hostile. A message that no client library of Tessera sends raises
+``ProtocolError``; its descriptors are closed first.
 """
 
 import array
@@ -19,7 +19,7 @@ from vgpu_sim.system.descriptors import send as send_descriptors
 
 _HEADER_BYTES: Final = ctypes.sizeof(messages.Header)
 _SO_PASSRIGHTS: Final = 83  # asm-generic/socket.h
-_MAX_DESCRIPTORS: Final = 4  # room to see that there are too many
+_MAX_DESCRIPTORS: Final = 4  # room to detect that there are too many
 
 _PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
     MessageType.MODULE_LOAD: messages.ModuleLoad,
@@ -36,12 +36,14 @@ Payload = TypeVar("Payload", bound=ctypes.Structure)
 
 
 class ProtocolError(Exception):
-    """The client sent what no client library of ours sends."""
+    """The client sent a message that no client library of Tessera sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A checked request. ``descriptor`` (where the type has one) is owned by the receiver."""
+    """A validated request of the client. The receiver owns ``descriptor``, if requests of this type
+    have one.
+    """
 
     kind: MessageType
     id: int
@@ -49,10 +51,10 @@ class Request:
     descriptor: int | None
 
     def payload_as(self, structure: type[Payload]) -> Payload:
-        """Return the payload, which ``receive`` has made of the type's structure.
+        """Return the payload, which ``receive`` has parsed as the type's structure.
 
         Raises:
-            TypeError: when the type has another one, which is a bug of the caller.
+            TypeError: the type has another structure, which is a defect of the caller.
         """
         if not isinstance(self.payload, structure):
             raise TypeError(f"{self.kind.name} has no {structure.__name__}")
@@ -60,16 +62,18 @@ class Request:
 
 
 def accept_descriptors(client: socket.socket) -> None:
-    """Let descriptors in, which gpud has kept out until now (SO_PASSRIGHTS, Linux 6.16)."""
-    with suppress(OSError):  # older kernels: they were never kept out
+    """Allow the client to send descriptors, which gpud has disabled until now (SO_PASSRIGHTS, Linux
+    6.16).
+    """
+    with suppress(OSError):  # older kernels: they were never disabled
         client.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 1)
 
 
 def receive(client: socket.socket) -> Request | None:
-    """Take one request that is waiting; None when the client has gone.
+    """Receive a waiting request; return None if the client has gone.
 
     Raises:
-        ProtocolError: see the module.
+        ProtocolError: the message is not one that a client library sends.
     """
     space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
     flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
@@ -103,7 +107,7 @@ def _parse(data: bytes, descriptors: list[int]) -> Request:
         raise ProtocolError("a message has no header")
     header = messages.Header.from_buffer_copy(data)
     if header.magic != messages.MAGIC or header.version != messages.PROTOCOL_VERSION:
-        raise ProtocolError("a message has a foreign header")
+        raise ProtocolError("a message has an unknown magic number or version")
     if header.type not in _PAYLOADS:
         raise ProtocolError(f"message type {header.type} is not a request to a worker")
     kind = MessageType(header.type)
@@ -125,10 +129,10 @@ def reply(
     payload: ctypes.Structure | None = None,
     descriptors: tuple[int, ...] = (),
 ) -> None:
-    """Answer a request; a client that does not read its answers is treated as one that has gone.
+    """Answer a request; a client that does not read its answers is treated as gone.
 
     Raises:
-        ConnectionError: when the client has gone or its socket is full.
+        ConnectionError: the client has gone or its socket is full.
     """
     body = bytes(payload) if payload is not None else b""
     header = messages.Header(

@@ -23,7 +23,7 @@ _TAGS = frozenset({"algorithms"})
 
 
 def _library(work: Callable[[Buffers], object]) -> Callable[[Buffers], Work]:
-    """Return what makes a contender that calls ``work`` on its buffers."""
+    """Return a maker of a contender that calls ``work`` on its buffers."""
 
     def maker(buffers: Buffers) -> Work:
         def once() -> None:
@@ -67,7 +67,7 @@ def attention(tiny: bool) -> Problem:
     )
 
 
-def _normalised(x: Array, gamma: Array, beta: Array) -> Array:
+def _normalise(x: Array, gamma: Array, beta: Array) -> Array:
     apart = x - x.mean(axis=1, keepdims=True)
     apart /= np.sqrt(np.square(apart).mean(axis=1, keepdims=True) + x.dtype.type(1e-5))
     found: Array = apart * gamma + beta
@@ -82,11 +82,11 @@ def layernorm(tiny: bool) -> Problem:
     gamma, beta = (random.standard_normal(columns, np.float32) for _ in range(2))
 
     def check(found: Buffers) -> None:
-        wanted = _normalised(*(a.astype(np.float64) for a in (x, gamma, beta)))
+        wanted = _normalise(*(a.astype(np.float64) for a in (x, gamma, beta)))
         near(found["y"], wanted, "layernorm", 1e-4, 1e-4)
 
     def numpy(buffers: Buffers) -> None:
-        buffers["y"][...] = _normalised(buffers["x"], buffers["gamma"], buffers["beta"])
+        buffers["y"][...] = _normalise(buffers["x"], buffers["gamma"], buffers["beta"])
 
     arguments = ("x", "gamma", "beta", "y", np.int32(columns))
     return Problem(
@@ -200,17 +200,17 @@ def sha256(tiny: bool) -> Problem:
     messages = np.random.default_rng(25).integers(0, 1 << 32, 8 * count, np.uint32)
     sample = slice(0, count, max(1, count // 1000))
 
-    def hashed(data: Array) -> Array:
+    def hash_words(data: Array) -> Array:
         texts = data.astype(">u4").tobytes()
         digests = [hashlib.sha256(texts[i : i + 32]).digest() for i in range(0, len(texts), 32)]
         return np.frombuffer(b"".join(digests), ">u4")
 
     def check(found: Buffers) -> None:
-        wanted = hashed(messages.reshape(-1, 8)[sample].reshape(-1))
+        wanted = hash_words(messages.reshape(-1, 8)[sample].reshape(-1))
         same(found["digests"].reshape(-1, 8)[sample].reshape(-1), wanted, "sha256")
 
     def library(buffers: Buffers) -> None:
-        buffers["digests"][...] = hashed(buffers["messages"])
+        buffers["digests"][...] = hash_words(buffers["messages"])
 
     arguments = ("messages", "digests", np.int32(count))
     return Problem(
@@ -252,20 +252,20 @@ def halo_stencil(tiny: bool) -> Problem:
     width, height = (70, 45) if tiny else (2048, 2048)
     image = np.random.default_rng(27).random((height, width), np.float32)
 
-    def convolved(pixels: Array) -> Array:
+    def convolve(pixels: Array) -> Array:
         padded = np.pad(pixels, 1, mode="edge")
         across = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
         found: Array = (across[:-2] + 2 * across[1:-1] + across[2:]) / 16
         return found
 
     def numpy(buffers: Buffers) -> None:
-        buffers["out"][...] = convolved(buffers["image"])
+        buffers["out"][...] = convolve(buffers["image"])
 
     arguments = ("image", "out", np.int32(width), np.int32(height))
     return Problem(
         {"image": image, "out": np.zeros_like(image)},
         (Launch("halo_stencil", (-(-width // 32), -(-height // 8), 1), (32, 8, 1), arguments),),
-        lambda found: near(found["out"], convolved(image.astype(np.float64)), "stencil", 1e-5),
+        lambda found: near(found["out"], convolve(image.astype(np.float64)), "stencil", 1e-5),
         Call("halo_stencil", arguments),
         {"numpy, one core": _library(numpy)},
     )

@@ -1,4 +1,4 @@
-"""Kernels whose threads meet in shared memory or in atomics: trees, softmax, histograms."""
+"""Kernels whose threads synchronise in shared memory or by atomics: trees, softmax, histograms."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from benchmarks.exec.contest import (
 )
 
 _BLOCK = (256, 1, 1)
-_SUMMED = 512  # elements that a block of the reduction makes one of
+_SUMMED = 512  # elements that a block of the reduction reduces to one
 _COLUMNS = 1024
 _SHARED_BLOCKS = 64
 

@@ -28,7 +28,7 @@ def _mandelbrot(width: int, height: int) -> Problem:
         rows = np.arange(0, height, 16)
         expected = _iterations(width, height, rows)
         wrong = np.count_nonzero(found["out"][rows] != expected)
-        # Rounded once or twice, some orbits near the edge leave at another time.
+        # Depending on rounding, some orbits near the edge escape at another iteration.
         if wrong > 0.01 * expected.size:
             raise WrongResult(f"{wrong} of {expected.size} pixels differ")
 

@@ -1,6 +1,6 @@
-"""Products of matrices by nvcc's kernels, and by mma.sync.
+"""Matrix products by nvcc's kernels, and by mma.sync.
 
-nvcc's PTX may not be stored here: TESSERA_PTX_CORPUS names the folder that has it.
+nvcc's PTX may not be stored here: TESSERA_PTX_CORPUS names the folder with it.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def _product(n: int, entry: str, grid: Shape, block: Shape, sizes: int) -> Probl
     )
 
 
-def _guarded(n: int) -> Problem:
+def _bounds_checked_product(n: int) -> Problem:
     return _product(n, "sgemm16", (-(-n // 16), -(-n // 16), 1), (16, 16, 1), 3)
 
 
@@ -51,7 +51,7 @@ def _registers(n: int) -> Problem:
 def _brains(n: int) -> Problem:
     a, b = ((x.view(np.uint32) >> 16).astype(np.uint16) for x in _factors(n))
     left, columns = ((x.astype(np.uint32) << 16).view(np.float32) for x in (a, b))
-    right = columns.T  # the kernel takes the second factor column by column
+    right = columns.T  # the kernel reads the second factor column by column
 
     def check(found: Buffers) -> None:
         near(found["c"], left.astype(np.float64) @ right, "bf16_gemm", 1e-4)
@@ -78,7 +78,7 @@ CONTESTS = (
     Contest(
         "sgemm-nvcc-guarded",
         _NVCC,
-        lambda tiny: _guarded(40 if tiny else _ORDER),
+        lambda tiny: _bounds_checked_product(40 if tiny else _ORDER),
         {OPENBLAS: 0.9, FMA_PEAK: None},
         _WORK,
         _TAGS,

@@ -1,4 +1,4 @@
-"""Threads that meet: barriers in a row, sums of a block."""
+"""Threads that synchronise: consecutive barriers, sums of a block."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ _TAGS = frozenset({"meetings"})
 
 
 def _budget(nanoseconds: float, times: int) -> dict[str, Callable[[], Work]]:
-    """Return a yardstick: so long for each of ``times`` things, shared by the cores."""
+    """Return a yardstick: ``nanoseconds`` for each of ``times`` operations, shared by the cores."""
     seconds = nanoseconds * 1e-9 * times / cores()
     return {f"{nanoseconds:g} ns each": lambda: lambda: seconds}
 

@@ -30,7 +30,9 @@ def _blas(buffers: Buffers) -> Work:
 
 
 def _product(entry: str, block: Shape, tile: tuple[int, int], order: int) -> Problem:
-    """C = A B, order x order, by a kernel whose block computes ``tile`` (columns, rows) of C."""
+    """Return C = A B, order x order, by a kernel whose block computes ``tile`` (columns, rows) of
+    C.
+    """
     random = np.random.default_rng(9)
     a, b = (random.random((order, order), dtype=np.float32) for _ in range(2))
     arguments = ("a", "b", "c", np.int32(order))

@@ -1,6 +1,6 @@
-/* softmax(Q K' / 8) V with heads of 64 numbers, as flash attention does it: a thread holds one query
- * and its sum, blocks of 64 threads share 32 keys and values at a time, and the softmax is kept up
- * to date on the way. Q, K, V and the output are [heads][sequence][64]; sequence is a multiple of 64. */
+/* softmax(Q K' / 8) V with heads of 64 numbers, as flash attention does it: a thread has one query
+ * and its sum, blocks of 64 threads share 32 keys and values at a time, and the softmax is updated
+ * for each of these. Q, K, V and the output are [heads][sequence][64]; sequence is a multiple of 64. */
 #include "device.h"
 
 enum { DEPTH = 64, KEYS = 32, QUERIES = 64 };

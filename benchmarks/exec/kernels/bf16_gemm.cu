@@ -1,7 +1,7 @@
-/* C = A * B^T of bf16, sums in f32, as libraries for sm_80 write it: mma.sync m16n8k16, ldmatrix and
- * cp.async. A block of 128 threads makes 128 x 128 of C, a warp 64 x 64: in steps of 32 in depth both
- * tiles come to shared memory, two steps in flight. Rows of 64 bytes are swizzled so that the eight
- * rows of a matrix lie in different banks. m and n are multiples of 128, k of 32. */
+/* C = A * B^T of bf16, sums in f32, as in libraries for sm_80: mma.sync m16n8k16, ldmatrix and
+ * cp.async. A block of 128 threads computes 128 x 128 of C, a warp 64 x 64. Steps of 32 in depth copy
+ * both tiles to shared memory, two steps in flight. Rows of 64 bytes are swizzled so that the eight
+ * rows of a matrix are in different banks. m and n are multiples of 128, k of 32. */
 #include "cuda.h"
 
 typedef unsigned u32;
@@ -10,7 +10,7 @@ typedef unsigned short u16;
 #define TILE 128
 #define DEPTH 32
 
-static __device__ u32 place(u32 row, u32 chunk) {  /* of 16 bytes, in a tile of rows of 64 bytes */
+static __device__ u32 place(u32 row, u32 chunk) {  /* of a 16-byte chunk, in a tile with 64-byte rows */
   return row * 64 + ((chunk ^ ((row >> 1) & 3)) << 4);
 }
 

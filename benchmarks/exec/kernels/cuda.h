@@ -1,5 +1,5 @@
-/* What these kernels need of CUDA's headers when clang compiles them without a CUDA SDK: the
- * attributes, clang's own threadIdx and so on, and the device functions as builtins. */
+/* The parts of CUDA's headers that these kernels need when clang compiles them without a CUDA
+ * SDK: the attributes, clang's own threadIdx and so on, and the device functions as builtins. */
 #pragma once
 #include "../../../examples/cuda_builtins.h"
 #if defined(__clang__) && !defined(__CUDACC__)

@@ -1,4 +1,5 @@
-/* The same convolution; the columns at the edge apart, so that the others are vectors. */
+/* The same convolution; the edge columns are processed separately, so that the others are
+   vectors. */
 const float factors[9] = {.0625f, .125f, .0625f, .125f, .25f, .125f, .0625f, .125f, .0625f};
 
 static inline float pixel(const float *a, const float *r, const float *b, int left, int x, int right) {

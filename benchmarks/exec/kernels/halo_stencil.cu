@@ -1,4 +1,4 @@
-/* 3 x 3 convolution of an image whose edge repeats outwards; a block of 32 x 8 threads shares its tile
+/* 3 x 3 convolution of an image with its edge repeated outwards; a block of 32 x 8 threads shares its tile
  * and the pixels around it. */
 #include "device.h"
 

@@ -1,5 +1,5 @@
-/* How often each byte occurs: counted by each thread for itself, in four sets of bins so that equal
- * neighbours need not wait for each other. */
+/* Count of each byte value: each thread counts separately, in four sets of bins, so that equal
+ * neighbours do not wait for each other. */
 #include <string.h>
 
 void histogram(const unsigned char *restrict in, int *restrict bins, int n) {

@@ -1,4 +1,4 @@
-/* How often each byte occurs: counted in local memory first, or in global memory at once. */
+/* Count of each byte value: in local memory first, or directly in global memory. */
 __kernel void histogram_shared(__global const uchar *in, __global int *bins, int n) {
   __local int mine[256];
   int t = get_local_id(0);

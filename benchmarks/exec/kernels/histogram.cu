@@ -1,4 +1,4 @@
-/* How often each byte occurs: counted in shared memory first, or in global memory at once. */
+/* Count of each byte value: in shared memory first, or directly in global memory. */
 #include "cuda.h"
 
 extern "C" __global__ void histogram_shared(const unsigned char *in, int *bins, int n) {

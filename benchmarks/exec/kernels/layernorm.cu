@@ -1,4 +1,4 @@
-/* y = (x - mean) / sqrt(variance + 1e-5) * gamma + beta of each row; a block of 256 threads a row. */
+/* y = (x - mean) / sqrt(variance + 1e-5) * gamma + beta of each row; a block of 256 threads per row. */
 #include "device.h"
 
 __device__ __forceinline__ float total(float value, float *shared) {

@@ -1,4 +1,5 @@
-/* The same rule; the columns at the edge apart, so that the others are vectors of bytes. */
+/* The same rule; the edge columns are processed separately, so that the others are vectors of
+   bytes. */
 static inline unsigned char cell(const unsigned char *a, const unsigned char *r,
                                  const unsigned char *b, int left, int x, int right) {
   unsigned char around = a[left] + a[x] + a[right] + r[left] + r[right] + b[left] + b[x] + b[right];

@@ -1,4 +1,4 @@
-/* A generation of Life on a torus of bytes, one cell a thread; blocks of 32 x 8. */
+/* A generation of Life on a torus of bytes, one cell per thread; blocks of 32 x 8. */
 #include "device.h"
 
 extern "C" __global__ void life(const unsigned char *now, unsigned char *next, int width, int height) {

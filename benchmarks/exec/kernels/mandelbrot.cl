@@ -1,4 +1,4 @@
-/* Iterations until |z| > 2, at most 256, one work-item a pixel. Groups of 32 x 8. */
+/* Iterations until |z| > 2, at most 256, one work-item per pixel. Groups of 32 x 8. */
 __kernel void mandelbrot(__global int *out, int width, int height) {
   int x = get_group_id(0) * get_local_size(0) + get_local_id(0);
   int y = get_group_id(1) * get_local_size(1) + get_local_id(1);

@@ -1,4 +1,4 @@
-/* Iterations until |z| > 2, at most 256, one thread a pixel. Blocks of 32 x 8. */
+/* Iterations until |z| > 2, at most 256, one thread per pixel. Blocks of 32 x 8. */
 #include "cuda.h"
 
 extern "C" __global__ void mandelbrot(int *out, int width, int height) {

@@ -1,5 +1,5 @@
-/* What meeting costs: barriers in a row with one and with eight values that live across them, and
- * sums of a block. */
+/* The cost of synchronisation: consecutive barriers with one and with eight values that are live
+ * across them, and sums of a block. */
 #include "device.h"
 
 template <int VALUES>
@@ -39,7 +39,7 @@ __device__ __forceinline__ void sum_of_block(const float *in, float *out) {
 extern "C" __global__ void sum_256(const float *in, float *out) { sum_of_block<256>(in, out); }
 extern "C" __global__ void sum_1024(const float *in, float *out) { sum_of_block<1024>(in, out); }
 
-/* The same by shuffles: each warp, then the first one. */
+/* The same sum by shuffles: in each warp, then in the first warp. */
 template <int THREADS>
 __device__ __forceinline__ void sum_of_warps(const float *in, float *out) {
   __shared__ float sums[32];

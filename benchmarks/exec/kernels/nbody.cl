@@ -1,4 +1,4 @@
-/* The accelerations of n bodies (x, y, z, mass), all pairs, one work-item a body. Groups of 256. */
+/* The accelerations of n bodies (x, y, z, mass), all pairs, one work-item per body. Groups of 256. */
 __kernel void nbody(__global const float4 *body, __global float4 *acceleration, int n) {
   int i = get_group_id(0) * get_local_size(0) + get_local_id(0);
   float4 me = body[i];

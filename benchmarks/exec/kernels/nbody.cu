@@ -1,4 +1,4 @@
-/* The accelerations of n bodies (x, y, z, mass), all pairs, one thread a body. Blocks of 256. */
+/* The accelerations of n bodies (x, y, z, mass), all pairs, one thread per body. Blocks of 256. */
 #include "cuda.h"
 
 extern "C" __global__ void nbody(const float4 *body, float4 *acceleration, int n) {

@@ -1,4 +1,4 @@
-/* Philox 4x32-10: four random words a work-item, from a counter and a key. Groups of 256. */
+/* Philox 4x32-10: four random words per work-item, from a counter and a key. Groups of 256. */
 __kernel void philox(__global uint4 *out, uint seed_low, uint seed_high) {
   uint i = get_group_id(0) * get_local_size(0) + get_local_id(0);
   uint x = i, y = 0, z = 0, w = 0, k = seed_low, l = seed_high;

@@ -1,4 +1,4 @@
-/* Philox 4x32-10: four random words a thread, from a counter and a key. Blocks of 256. */
+/* Philox 4x32-10: four random words per thread, from a counter and a key. Blocks of 256. */
 #include "cuda.h"
 
 extern "C" __global__ void philox(uint4 *out, unsigned seed_low, unsigned seed_high) {

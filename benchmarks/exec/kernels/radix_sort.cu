@@ -15,7 +15,7 @@ extern "C" __global__ void radix_count(const unsigned *keys, unsigned *counts, i
   counts[threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
 }
 
-/* Sums before each element, in place, by one block of 1024 threads. */
+/* Replaces each element by the sum of those before it, in place, with one block of 1024 threads. */
 extern "C" __global__ void radix_scan(unsigned *counts, int n) {
   __shared__ int warps[32];
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, before = 0;

@@ -1,4 +1,4 @@
-/* One sum a group of 512 elements, by a tree in local memory. Groups of 256; launched again on its
+/* One sum per group of 512 elements, by a tree in local memory. Groups of 256; launched again on its
  * own results until one is left. */
 __kernel void reduction(__global const float *in, __global float *out, int n) {
   __local float part[256];

@@ -1,4 +1,4 @@
-/* One sum a block of 512 elements, by a tree in shared memory. Blocks of 256; launched again on its
+/* One sum per block of 512 elements, by a tree in shared memory. Blocks of 256; launched again on its
  * own results until one is left. */
 #include "cuda.h"
 

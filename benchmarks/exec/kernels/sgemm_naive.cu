@@ -1,4 +1,4 @@
-/* C = A * B, n x n and row-major, one thread an element of C. Blocks of 32 x 8. */
+/* C = A * B, n x n and row-major, one thread per element of C. Blocks of 32 x 8. */
 #include "cuda.h"
 
 extern "C" __global__ void sgemm_naive(const float *a, const float *b, float *c, int n) {

@@ -1,4 +1,4 @@
-/* C = A * B, n x n and row-major, in tiles of 128 x 128, 8 x 8 elements a work-item. Groups of
+/* C = A * B, n x n and row-major, in tiles of 128 x 128, 8 x 8 elements per work-item. Groups of
  * 16 x 16. */
 
 __kernel void sgemm_register(__global const float *a, __global const float *b, __global float *c,

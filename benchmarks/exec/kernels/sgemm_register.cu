@@ -1,4 +1,4 @@
-/* C = A * B, n x n and row-major, in tiles of 128 x 128, 8 x 8 elements a thread. Blocks of 16 x 16. */
+/* C = A * B, n x n and row-major, in tiles of 128 x 128, 8 x 8 elements per thread. Blocks of 16 x 16. */
 #include "cuda.h"
 
 extern "C" __global__ void sgemm_register(const float *a, const float *b, float *c, int n) {

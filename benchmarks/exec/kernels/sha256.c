@@ -1,4 +1,4 @@
-/* The same rounds, a message after the other. */
+/* The same rounds, one message after another. */
 #include "sha256.h"
 
 void sha256(const unsigned *restrict messages, unsigned *restrict digests, int n) {

@@ -1,4 +1,4 @@
-/* SHA-256 of messages of 32 bytes, one a thread: FIPS 180-4 for a single padded block. Words are
+/* SHA-256 of messages of 32 bytes, one per thread: FIPS 180-4 for a single padded block. Words are
  * big-endian, as they are hashed. */
 #include "device.h"
 #include "sha256.h"

@@ -1,4 +1,4 @@
-/* The same text for the kernel and for native code. */
+/* The rounds, shared by the kernel and the native code. */
 #ifndef __device__
 #define __device__
 #endif

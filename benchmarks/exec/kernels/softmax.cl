@@ -1,4 +1,4 @@
-/* Softmax of each row of 1024 columns, a group of 256 a row: maximum and sum by trees in local
+/* Softmax of each row of 1024 columns, a group of 256 per row: maximum and sum by trees in local
  * memory, and 2^x for e^x. */
 __kernel void softmax(__global const float *in, __global float *out) {
   __local float part[256];

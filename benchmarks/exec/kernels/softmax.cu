@@ -1,4 +1,4 @@
-/* Softmax of each row of 1024 columns, a block of 256 a row: maximum and sum by trees in shared
+/* Softmax of each row of 1024 columns, a block of 256 per row: maximum and sum by trees in shared
  * memory, and 2^x for e^x. */
 #include "cuda.h"
 

@@ -1,4 +1,4 @@
-/* y = A * x for a sparse A in compressed rows, one work-item a row. Groups of 256. */
+/* y = A * x for a sparse A in compressed rows, one work-item per row. Groups of 256. */
 __kernel void spmv(__global const int *start, __global const int *column, __global const float *value,
                    __global const float *x, __global float *y, int rows) {
   int row = get_group_id(0) * get_local_size(0) + get_local_id(0);

@@ -1,4 +1,4 @@
-/* y = A * x for a sparse A in compressed rows, one thread a row. Blocks of 256. */
+/* y = A * x for a sparse A in compressed rows, one thread per row. Blocks of 256. */
 #include "cuda.h"
 
 extern "C" __global__ void spmv(const int *start, const int *column, const float *value,

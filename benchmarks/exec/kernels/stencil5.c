@@ -1,4 +1,4 @@
-/* Five-point stencil on an n x n grid, edges left alone. */
+/* Five-point stencil on an n x n grid; edges are unchanged. */
 void stencil5(const float *restrict in, float *restrict out, int n) {
 #pragma omp parallel for
   for (int y = 1; y < n - 1; y++)

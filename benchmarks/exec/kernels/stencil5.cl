@@ -1,4 +1,4 @@
-/* Five-point stencil on an n x n grid, edges left alone. Groups of 32 x 8. */
+/* Five-point stencil on an n x n grid; edges are unchanged. Groups of 32 x 8. */
 __kernel void stencil5(__global const float *in, __global float *out, int n) {
   int x = get_group_id(0) * get_local_size(0) + get_local_id(0);
   int y = get_group_id(1) * get_local_size(1) + get_local_id(1);

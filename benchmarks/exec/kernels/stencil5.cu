@@ -1,4 +1,4 @@
-/* Five-point stencil on an n x n grid, edges left alone. Blocks of 32 x 8. */
+/* Five-point stencil on an n x n grid; edges are unchanged. Blocks of 32 x 8. */
 #include "cuda.h"
 
 extern "C" __global__ void stencil5(const float *in, float *out, int n) {

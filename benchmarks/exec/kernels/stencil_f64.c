@@ -1,4 +1,4 @@
-/* Seven-point stencil in f64 on an n x n x n grid, faces left alone. */
+/* Seven-point stencil in f64 on an n x n x n grid; faces are unchanged. */
 void stencil_f64(const double *restrict in, double *restrict out, int n) {
   int m = n * n;
 #pragma omp parallel for

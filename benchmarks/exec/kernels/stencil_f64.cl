@@ -1,4 +1,4 @@
-/* Seven-point stencil in f64 on an n x n x n grid, faces left alone. Groups of 32 x 8. */
+/* Seven-point stencil in f64 on an n x n x n grid; faces are unchanged. Groups of 32 x 8. */
 __kernel void stencil_f64(__global const double *in, __global double *out, int n) {
   int x = get_group_id(0) * get_local_size(0) + get_local_id(0);
   int y = get_group_id(1) * get_local_size(1) + get_local_id(1);

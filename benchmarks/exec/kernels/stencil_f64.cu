@@ -1,4 +1,4 @@
-/* Seven-point stencil in f64 on an n x n x n grid, faces left alone. Blocks of 32 x 8. */
+/* Seven-point stencil in f64 on an n x n x n grid; faces are unchanged. Blocks of 32 x 8. */
 #include "cuda.h"
 
 extern "C" __global__ void stencil_f64(const double *in, double *out, int n) {

@@ -1,4 +1,4 @@
-/* c = a + b, one thread an element. */
+/* c = a + b, one thread per element. */
 #include "cuda.h"
 
 extern "C" __global__ void vecadd(const float *a, const float *b, float *c, int n) {

@@ -44,7 +44,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where pools may give GPUs to ResourceClaims. */}}
+{{/* "true" if pools may allocate GPUs to ResourceClaims. */}}
 {{- define "tessera.dra" -}}
 {{- if kindIs "invalid" .Values.dra.enabled -}}
 {{- semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version -}}
@@ -57,7 +57,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (printf "%s-default-mig-parted-config" (include "tessera.fullname" .)) .Values.migManager.config.name -}}
 {{- end -}}
 
-{{/* Everything that is not a node pod fits Pod Security "restricted". */}}
+{{/* Meets Pod Security "restricted", together with tessera.containerSecurity. */}}
 {{- define "tessera.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -71,7 +71,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* A name for image and configuration together: the operator notes on its Lease by which it works. */}}
+{{/* Identifies image and configuration; the operator records on its Lease which of them it has applied. */}}
 {{- define "tessera.configuration" -}}
 {{- printf "%s %s" (include "tessera.image" .) (include (print $.Template.BasePath "/operator-config.yaml") .) | sha256sum | trunc 16 -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-/* PID 1 of a pod's shared namespaces: waits, reaps orphans, leaves on a signal. */
+/* PID 1 of a pod's shared namespaces: reaps orphans and exits on a signal. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

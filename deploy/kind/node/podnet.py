@@ -1,7 +1,7 @@
 """Pod network of one node: a CNI file, routes to the other nodes' pods, and masquerading.
 
-Runs as a DaemonSet with the Python of the base image alone. Source of the addresses: each
-Node's ``spec.podCIDR`` and ``InternalIP``.
+Runs as a DaemonSet and needs only the Python of the base image. Addresses come from each Node's
+``spec.podCIDR`` and ``InternalIP``.
 """
 
 # ruff: noqa: T201 - a pod logs to its output
@@ -31,7 +31,7 @@ table ip podnet {{
 
 
 def list_nodes() -> list[dict]:
-    """Ask the API server for all nodes. Raises OSError where it does not answer."""
+    """Return all nodes from the API server. Raises OSError if it does not respond."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     token = (ACCOUNT / "token").read_text()
     request = urllib.request.Request(
@@ -43,7 +43,10 @@ def list_nodes() -> list[dict]:
 
 
 def write_cni(cidr: str) -> None:
-    """Give this node's pods addresses out of ``cidr``; the runtime reads the file at once."""
+    """Configure masquerading and CNI so that this node's pods get addresses in ``cidr``.
+
+    The container runtime reads the CNI file as soon as it exists.
+    """
     subprocess.run(
         ["nft", "-f", "-"],
         input=MASQUERADE.format(cidr=cidr, cluster=CLUSTER_CIDR),
@@ -66,7 +69,7 @@ def write_cni(cidr: str) -> None:
 
 
 def reconcile(own_name: str, written: str) -> str:
-    """Bring this node in line with the cluster; returns the range that the CNI file has."""
+    """Update this node's CNI file and routes from the Node objects; return the CNI file's range."""
     for node in list_nodes():
         cidr = node["spec"].get("podCIDR", "")
         if node["metadata"]["name"] == own_name:

@@ -1,8 +1,8 @@
-# Runs once, inside the node image: make Debian boot like a kind node.
+# Runs once in the node image: configures Debian to boot like a kind node.
 set -e
 chmod 755 /usr/local/bin/* /kind /kind/bin /kind/bin/*
 
-# Boot only what a node needs.
+# Start only the services that a node needs.
 units=/lib/systemd/system
 rm -f "$units/sysinit.target.wants/systemd-tmpfiles-setup.service" /etc/systemd/system/*.wants/*
 rm -f $units/{multi-user,local-fs,basic}.target.wants/* $units/sockets.target.wants/*{udev,initctl}*
@@ -13,8 +13,8 @@ systemctl -q mask systemd-binfmt.service
 mkdir -p /etc/kubernetes/manifests /opt/cni/bin
 cp /usr/lib/cni/{host-local,loopback,ptp,portmap,bridge} /opt/cni/bin/
 
-# kind's hook, and no rlimits of our own: a node without CAP_SYS_RESOURCE cannot raise them,
-# nor lower an oom_score_adj.
+# kind's hook, without rlimits: a node without CAP_SYS_RESOURCE cannot raise them, nor lower an
+# oom_score_adj.
 ctr oci spec | jq '.hooks.createContainer += [{"path": "/kind/bin/mount-product-files.sh"}]
   | del(.process.rlimits)' >/etc/containerd/cri-base.json
 sed -i 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' /etc/containerd/config.toml

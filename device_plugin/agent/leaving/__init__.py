@@ -1,1 +1,1 @@
-"""Devices and agents that leave: allocatable is lowered before."""
+"""Withdrawal of devices, and of the agent itself, once the node's ``allocatable`` was lowered."""

@@ -1,8 +1,9 @@
-"""Whether the scheduler can still bind pods to devices of a resource: one node's ``allocatable``.
+"""Decides whether the scheduler can still bind pods to a resource, from the node's ``allocatable``.
 
 The kubelet raises ``allocatable`` at each of its writes of the node's status (every 10 s by
-default) while its list has the devices, and the operator lowers it again. So a resource counts as
-lowered shortly after such a write, when it is low and the next write is still far away (ADR 108).
+default) while its list has the devices, and the operator lowers it again. So a resource counts
+as lowered shortly after such a write, if it is low and the next write is still far away (ADR
+108).
 """
 
 import logging
@@ -13,32 +14,38 @@ from dataclasses import dataclass, field
 from device_plugin.errors import ClusterError
 from device_plugin.kube.node_status import NodeStatus
 
-LONGEST_S = 25.0  # two of a kubelet's periods of 10 s, the operator's answer to it, and LOW_S
-LOW_S = 0.5  # at least: in which a pod that is already bound reaches the kubelet
-FRESH_S = 1.7  # so soon after a write no kubelet writes again: 2 s is the shortest usual period
-LOOK_AGAIN_S = 0.2  # at most; while nothing is expected looks are further apart
+LONGEST_S = 25.0  # two of the kubelet's periods of 10 s, the operator's reaction, and LOW_S
+LOW_S = 0.5  # at least; a pod that is already bound reaches the kubelet in this time
+FRESH_S = 1.7  # no kubelet writes again this soon after a write: 2 s is the shortest usual period
+LOOK_AGAIN_S = 0.2  # at most; while no change is expected, reads are further apart
 QUIET_MOST_S = 8.0
-"""The longest time after a write in which no other is expected.
+"""The longest time, in seconds, that is assumed to pass after a write without another write.
 
-The time without a write is a lower bound of the kubelet's period only while the kubelet has
-something to raise. It has nothing to raise if the devices are sick, and writes then only every few
-minutes, so the time seen is no evidence of a period beyond the default of 10 s.
+The time without a write is a lower bound for the kubelet's period only while the kubelet has
+something to raise. If the devices are unhealthy it has nothing to raise and writes only every
+few minutes, so the observed time is no evidence for a period beyond the default of 10 s.
 """
-_LOW_PART = 4  # of the time without a write that it stays low: 2 s for a busy node's pods
-_MARGIN = 0.8  # of a kubelet's period
-_LOOK_PART = 5  # of the time without a write, between two looks for the next write
-_AWAY_PART = 3  # of the time without an operator's answer, between two looks for that
-_UNREAD_S = 1.0  # after a look that failed
-_SELDOM_S = 2.0  # the longest time between two looks
+_LOW_PART = (
+    4  # part of the time without a write for which it must stay low: 2 s for a busy node's pods
+)
+_MARGIN = 0.8  # part of the kubelet's period
+_LOOK_PART = 5  # part of the time without a write, between two reads that wait for the next write
+_AWAY_PART = (
+    3  # part of the time without the operator's reaction, between two reads that wait for it
+)
+_UNREAD_S = 1.0  # after a failed read
+_SELDOM_S = 2.0  # the longest time between two reads
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Resource:
-    """What was seen of one resource: the kubelet's last write, and since when it has been low.
+    """Observations of one resource, whose count in ``allocatable`` is to be lowered.
 
-    ``looked_at``: when it was last read. ``written_after``: the read before the last write.
-    ``high_since``: since when it has not been low, if it is not.
+    The resource is low if the count is at most the number of devices that will remain. ``wrote``
+    identifies the kubelet's last write, ``written_after`` is the time of the last read before
+    that write, and ``looked_at`` that of the last read. ``low_since`` is None while the resource
+    is not low; then ``high_since`` is the time since which it has not been.
     """
 
     wrote: str
@@ -52,21 +59,22 @@ class _Resource:
 class AllocatableWatch:
     """Follows ``allocatable`` of some resources of one node. Used by one thread.
 
-    ``look`` reads the node's status. Thousands of nodes may change their layouts at the same time,
-    so it is read often only where a moment decides: when the kubelet has just written.
+    ``look`` reads the node's status. Thousands of nodes may change their layouts at the same
+    time, so the status is read often only when timing matters: right after the kubelet has
+    written it.
     """
 
     look: Callable[[], NodeStatus]
     clock: Callable[[], float] = time.monotonic
     _resources: dict[str, _Resource] = field(default_factory=dict)
-    _quiet_s: float = FRESH_S  # the kubelet writes no more often than that
+    _quiet_s: float = FRESH_S  # the kubelet never writes at shorter intervals
     _due_at: float = float("-inf")
     _failed: bool = False
 
-    def lowered(self, resources: Iterable[str], staying: Mapping[str, int]) -> set[str]:
-        """Return the resources of which the scheduler has known for long enough how few remain.
+    def find_lowered(self, resources: Iterable[str], staying: Mapping[str, int]) -> set[str]:
+        """Return the resources whose lowered count the scheduler has known for long enough.
 
-        ``staying`` has how many devices of a resource remain; none of those that it lacks.
+        ``staying`` has the number of devices of a resource that remain; a missing entry means 0.
         """
         wanted = set(resources)
         is_new = not self._failed and not wanted <= self._resources.keys()
@@ -86,20 +94,22 @@ class AllocatableWatch:
         return lowered
 
     def _look_again_at(self, seen: _Resource) -> float:
-        """Return when something may be seen of a resource that decides."""
+        """Return when the next read of a resource can lead to a decision."""
         now = seen.looked_at
         is_fresh = self._is_fresh(seen)
         if seen.low_since is not None and (is_fresh or not seen.wrote):
             return max(seen.low_since + self._low_s, now + LOOK_AGAIN_S)
-        if is_fresh:  # the operator lowers it again at once
+        if is_fresh:  # the operator will lower it again at once
             return now + LOOK_AGAIN_S
         parts = self._quiet_s / _LOOK_PART
-        if seen.low_since is None:  # the longer the operator is away the less it matters when
+        if (
+            seen.low_since is None
+        ):  # the longer the operator is away, the less the exact time matters
             parts = max(parts, (now - seen.high_since) / _AWAY_PART)
         return now + min(max(parts, LOOK_AGAIN_S), _SELDOM_S)
 
     def _is_fresh(self, seen: _Resource) -> bool:
-        """Return whether the last look was so soon after a kubelet's write that none follows."""
+        """Return whether the last read followed a write so soon that it saw the newest write."""
         after = seen.written_after
         return after is not None and seen.looked_at - after <= self._quiet_s
 
@@ -118,7 +128,7 @@ class AllocatableWatch:
                 seen.looked_at,
                 None,
             )
-        elif seen.low_since is not None:  # a write would have raised it
+        elif seen.low_since is not None:  # a write by the kubelet would have raised it
             without_write_s = _MARGIN * (now - seen.low_since)
             self._quiet_s = min(max(self._quiet_s, without_write_s), QUIET_MOST_S)
         seen.looked_at = now
@@ -128,6 +138,6 @@ class AllocatableWatch:
         elif seen.low_since is None:
             seen.low_since = now
         low = seen.low_since is not None and now - seen.low_since >= self._low_s
-        if not status.kubelet_wrote:  # nothing tells the kubelet's writes from others
+        if not status.kubelet_wrote:  # the kubelet's writes cannot be distinguished from others
             return low
         return low and self._is_fresh(seen)

@@ -1,9 +1,10 @@
-"""The end of a node agent: not before the scheduler has stopped binding pods to the node's devices.
+"""Shutdown of a node agent, after the scheduler has stopped binding pods to the node's devices.
 
-When the agent ends, the kubelet counts its devices as unhealthy and rejects pods that are bound to
-them. So the agent first reports that it admits no pod, then waits until the operator has lowered
-the node's ``allocatable``, just after one of the kubelet's own writes (ADR 108), and then ends.
-All of this shares one deadline, which SIGTERM sets: the supervisor kills an agent that misses it.
+When the agent ends, the kubelet counts its devices as unhealthy and rejects pods that are bound
+to them. So the agent first reports that it admits no pod, then waits until the operator has
+lowered the node's ``allocatable``, just after one of the kubelet's own writes (ADR 108), and
+then ends. All steps share one deadline, which starts at SIGTERM: the supervisor kills an agent
+that misses it.
 """
 
 import logging
@@ -22,9 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 class Deadline:
-    """When the agent has to be gone: ``within_s`` after SIGTERM, however late that is waited for.
+    """The time by which the agent must end: ``within_s`` seconds after SIGTERM.
 
-    All threads must have SIGTERM blocked. It may arrive while the agent still starts.
+    This holds even if SIGTERM is handled late. SIGTERM must be blocked in all threads, and may
+    arrive while the agent is still starting.
     """
 
     def __init__(
@@ -41,11 +43,11 @@ class Deadline:
         threading.Thread(target=self._set, name="sigterm", daemon=True).start()
 
     def wait_for_signal(self) -> None:
-        """Return when SIGTERM has come."""
+        """Wait for SIGTERM."""
         self._is_set.wait()
 
     def left_s(self) -> float:
-        """Return the seconds that are left; without end before SIGTERM."""
+        """Return the seconds until the deadline; infinite before SIGTERM."""
         return max(0.0, self._at - self._clock())
 
     def _set(self) -> None:
@@ -55,7 +57,7 @@ class Deadline:
 
 
 class Leaver(Protocol):
-    """What has to be done about the agent itself."""
+    """The operations of the agent that its shutdown uses."""
 
     @property
     def served(self) -> Collection[str]: ...
@@ -64,14 +66,14 @@ class Leaver(Protocol):
 
 
 def depart(agent: Leaver, look: Callable[[], NodeStatus], deadline: Deadline) -> None:
-    """Have the agent leave; return when its process may end, in time whatever hangs."""
-    agent.leave(min(_REPORT_S, deadline.left_s()))  # pods that are on their way are still admitted
+    """Shut the agent down; return when its process may end, at the deadline at the latest."""
+    agent.leave(min(_REPORT_S, deadline.left_s()))  # pods that are already bound are still admitted
     served, left_s = agent.served, deadline.left_s
     waits = threading.Thread(
         target=lambda: wait_until_lowered(served, look, left_s()), name="departure", daemon=True
     )
     waits.start()
-    waits.join(left_s())  # a request to the API server may take longer than is left
+    waits.join(left_s())  # a request to the API server may take longer than the time that is left
     agent.end()
 
 
@@ -82,11 +84,14 @@ def wait_until_lowered(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Wait until the scheduler sees none of these resources; return whether it does in time."""
+    """Wait until the scheduler sees no device of these resources; return False on a timeout.
+
+    The timeout is ``longest_s`` seconds.
+    """
     wanted = frozenset(resources)
     watch = AllocatableWatch(look, clock)
     end = clock() + longest_s
-    while late := wanted - watch.lowered(wanted, {}):
+    while late := wanted - watch.find_lowered(wanted, {}):
         left = end - clock()
         if left <= 0:
             _log.warning(

@@ -1,10 +1,10 @@
-"""When devices that have to go leave the kubelet's list: after the scheduler cannot bind to them.
+"""Decides when withdrawn devices leave the kubelet's list: once no pod can be bound to them.
 
-The kubelet rejects a pod for good (UnexpectedAdmissionError) if the scheduler bound it to a device
-that the kubelet's list no longer has. So a planned withdrawal is first reported; the operator then
-lowers the node's ``allocatable``; only then the devices are taken off the list (ADR 108). Until
-then they are still allocated to pods that the scheduler bound before, which are their holders from
-then on. The wait is bounded: an operator that is away does not stop a layout.
+The kubelet rejects a pod for good (UnexpectedAdmissionError) if the scheduler bound it to a
+device that the kubelet's list no longer has. So a planned withdrawal is first reported; the
+operator then lowers the node's ``allocatable``; only then are the devices taken off the list
+(ADR 108). Until then they are still allocated to pods that the scheduler bound earlier, which
+become their holders. The wait is bounded: an operator that is away does not block a layout.
 """
 
 import logging
@@ -20,10 +20,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Unlisting:
-    """Used by the reconcile thread only.
+    """The devices that have left the kubelet's list. Used by the reconcile thread only.
 
-    ``look`` reads the node's status; None: there is no API server to read it from, and devices
-    leave the list at once.
+    ``look`` reads the node's status. It is None if there is no API server to read the status
+    from; devices then leave the list at once.
     """
 
     look: Callable[[], NodeStatus] | None = None
@@ -37,12 +37,12 @@ class Unlisting:
 
     @property
     def unlisted(self) -> frozenset[str]:
-        """Return the ids of devices that have left the list."""
+        """Return the ids of the devices that have left the list."""
         return frozenset(self._unlisted_at)
 
     @property
     def waits(self) -> bool:
-        """Return whether a device is to leave the list and has not."""
+        """Return whether a device that is leaving is still on the list."""
         return self._leaving_since.keys() > self._unlisted_at.keys()
 
     def unlisted_for(self, one: str) -> float:
@@ -50,22 +50,23 @@ class Unlisting:
         return self.clock() - self._unlisted_at.get(one, self.clock())
 
     def forget(self, one: str) -> None:
-        """Forget a device that was destroyed, or is listed as something else from now on."""
+        """Forget a device that was destroyed, or is listed under another resource from now on."""
         self._unlisted_at.pop(one, None)
         self._leaving_since.pop(one, None)
 
     def advance(self, leaving: Mapping[str, str], staying: Mapping[str, int]) -> None:
-        """Decide which devices leave the list now.
+        """Decide which of the ``leaving`` devices leave the list now.
 
-        ``leaving`` has the resource that each is listed as, by id; empty: the scheduler binds
-        nothing to it, so it leaves at once. ``staying`` has how many of each resource remain.
+        ``leaving`` has, by device id, the resource under which the device is listed. If that is
+        empty, the scheduler binds nothing to the device, so it leaves at once. ``staying`` has
+        the number of devices of each resource that remain.
         """
         now, since = self.clock(), self._leaving_since
         self._leaving_since = {one: since.get(one, now) for one in leaving}
         self._unlisted_at = {u: at for u, at in self._unlisted_at.items() if u in leaving}
         waiting = {u: name for u, name in leaving.items() if u not in self._unlisted_at}
         names = {name for name in waiting.values() if name}
-        lowered = self._watch.lowered(names, staying) if self._watch is not None else names
+        lowered = self._watch.find_lowered(names, staying) if self._watch is not None else names
         late = set()
         for one, name in waiting.items():
             if not name or name in lowered:

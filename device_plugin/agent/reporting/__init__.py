@@ -1,1 +1,1 @@
-"""What the agent reports: status, events, health, facts of its node."""
+"""The agent's reports: GPU status, events, health, and facts about its node."""

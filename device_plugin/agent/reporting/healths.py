@@ -1,6 +1,6 @@
-"""Tells of changes of health: an event on the GPU, and one on each pod that holds what changed.
+"""Reports changes of health: an event on the GPU, and one on each pod that holds the device.
 
-What was told last is what the GPU's status says, so that a new agent repeats nothing.
+A GPU's status has the last reported health, so that a new agent repeats no event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,19 +12,21 @@ from gpu_operator.api.v1alpha1.base import Reason
 
 
 class Healths:
-    """Used by the reconcile thread only."""
+    """Remembers the last reported health of devices. Used by the reconcile thread only."""
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
-        self._told: dict[str, str] = {}  # by UUID of a GPU or a slice: its state, without a cause
+        self._reported: dict[
+            str, str
+        ] = {}  # by UUID of a GPU or slice: its health without the cause
 
-    def tell(
+    def notify(
         self,
         objects: Sequence[GpuObject],
         gpus: Sequence[Gpu],
         holders: Mapping[str, Sequence[HolderPod]],
     ) -> None:
-        """Write events for what is no longer as it was told last."""
+        """Post events for every device whose health differs from the last reported one."""
         by_uuid = {gpu.uuid: gpu for gpu in gpus}
         now: dict[str, str] = {}
         for wanted in objects:
@@ -34,7 +36,7 @@ class Healths:
             for uuid, name, health, before in _all(gpu, wanted):
                 state = health.partition(":")[0]
                 now[uuid] = state
-                before = self._told.get(uuid, before)
+                before = self._reported.get(uuid, before)
                 if state == before:
                     continue
                 message = f"{name} is {health} (it was {before})"
@@ -44,14 +46,17 @@ class Healths:
                 warning = state != "Healthy"
                 self._notices.post_gpu(wanted.name, wanted.object_uid, reason, message, warning)
                 if in_service(before) == in_service(state):
-                    continue  # pods are concerned by what they lose and get back
+                    continue  # pods are notified only when they lose or get back a device
                 for pod in holders.get(uuid, ()):
                     self._notices.post(pod, reason, message)
-        self._told = now
+        self._reported = now
 
 
 def _all(gpu: Gpu, wanted: GpuObject) -> Iterator[tuple[str, str, str, str]]:
-    """Yield UUID, name, health and last health of a GPU and its slices; new ones were Healthy."""
+    """Yield UUID, name, health and last reported health of a GPU and its slices.
+
+    The last reported health of a new slice is Healthy.
+    """
     known = {one.uuid: one.health for one in wanted.status.slices}
     known |= {one.uuid: one.health for one in wanted.status.claims}
     for one in gpu.slices:

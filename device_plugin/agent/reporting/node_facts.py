@@ -1,6 +1,6 @@
-"""What an agent says of its node, the same for each GPU: versions, and the machine's type.
+"""Facts about the node, the same for each of its GPUs: versions, and the machine's type.
 
-The operator makes labels of them, as GPU Feature Discovery does.
+The operator makes node labels from these facts, as GPU Feature Discovery does.
 """
 
 from pathlib import Path
@@ -10,21 +10,21 @@ from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
 from vgpu_sim.hal.management.nvml import DRIVER_RELEASE
 
 _MACHINE_FILE: Final = Path("/sys/class/dmi/id/product_name")
-_MACHINE_LENGTH: Final = 256  # of an SMBIOS string nobody needs more
+_MACHINE_LENGTH: Final = 256  # longest SMBIOS string that is kept
 
 
 def cuda_version() -> str:
-    """Return the CUDA version that ``cuDriverGetVersion`` answers with, such as 13.0."""
+    """Return the CUDA version that ``cuDriverGetVersion`` returns, such as 13.0."""
     return f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 
 
 def driver_version() -> str:
-    """Return the version that ``nvmlSystemGetDriverVersion`` answers with."""
+    """Return the driver version that ``nvmlSystemGetDriverVersion`` returns."""
     return DRIVER_RELEASE
 
 
 def machine(path: Path = _MACHINE_FILE) -> str:
-    """Return the machine's product name as its firmware has it (SMBIOS type 1); empty: unknown."""
+    """Return the machine's product name from its firmware (SMBIOS type 1); empty if unknown."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_MACHINE_LENGTH).strip()

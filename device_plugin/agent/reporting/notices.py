@@ -1,7 +1,8 @@
-"""Kubernetes events on users' pods, written in the background and never more than is good.
+"""Kubernetes events on users' pods, written in the background and rate-limited.
 
-What gpud reports is caused by tenants: a hostile one can make a new fault, with a new message, many
-times a second. Each pod has an allowance, the queue is short, and nobody who serves waits for it.
+What gpud reports is caused by tenants: a hostile one can cause a new fault, with a new message,
+many times a second. Each pod has an allowance, the queue is short, and no serving thread waits
+for it.
 """
 
 import logging
@@ -19,21 +20,24 @@ from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.base import Reason
 
 BURST = 10
-REFILL_S = 60.0  # one more event a pod after this time
+REFILL_S = 60.0  # one more event per pod after this time
 _MAX_PODS = 1024
 _MAX_QUEUED = 256
 _log = logging.getLogger(__name__)
 
 
 class Allowance:
-    """Token buckets by pod UID; the pod unheard of for longest is forgotten first."""
+    """Token buckets that limit each pod's events, by pod UID.
+
+    The pod whose last event is the oldest is forgotten first.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, uid: str) -> bool:
-        """Return whether one more event of this pod may be written."""
+        """Take a token of this pod; return whether one more of its events may be written."""
         now = self._clock()
         tokens, since = self._buckets.pop(uid, (float(BURST), now))
         tokens = min(BURST, tokens + (now - since) / REFILL_S)
@@ -45,27 +49,33 @@ class Allowance:
 
 
 class Notices:
-    """``post`` from any thread; ``run`` is the thread that writes."""
+    """A queue of events for the API server.
+
+    ``post`` may be called by any thread; ``run`` is the thread that writes the events.
+    """
 
     def __init__(self, kube: Kube, allowance: Allowance | None = None) -> None:
         self._kube = kube
         self._allowance = allowance or Allowance()
-        self._lock = threading.Lock()  # for the allowance
+        self._lock = threading.Lock()  # guards the allowance
         self._queue: queue.Queue[tuple[str, Callable[[], None]]] = queue.Queue(_MAX_QUEUED)
 
     def post(self, pod: HolderPod, reason: Reason, message: str, warning: bool = True) -> bool:
-        """Queue an event; False if the pod had too many, or all pods together."""
+        """Queue an event on a pod; return False if it is dropped.
+
+        An event is dropped if this pod, or all pods together, had too many.
+        """
         where = f"{pod.namespace}/{pod.name}"
         write = partial(self._kube.pod_event, pod, reason.value, message, warning)
         return self._post(pod.uid, where, write)
 
     def post_gpu(self, name: str, uid: str, reason: Reason, message: str, warning: bool) -> bool:
-        """Queue an event on a GPU object; False as in ``post``."""
+        """Queue an event on a GPU object; return False if it is dropped (see ``post``)."""
         write = partial(self._kube.gpu_event, name, uid, reason.value, message, warning)
         return self._post(f"GPU {uid}", f"GPU {name}", write)
 
     def post_claim(self, claim: ClaimRef, reason: Reason, message: str) -> bool:
-        """Queue a warning on a ResourceClaim; False as in ``post``."""
+        """Queue a warning on a ResourceClaim; return False if it is dropped (see ``post``)."""
         write = partial(self._kube.claim_event, claim, reason.value, message)
         return self._post(claim.uid, f"claim {claim}", write)
 
@@ -80,7 +90,7 @@ class Notices:
         return True
 
     def run(self) -> Never:
-        """Write events until the process ends; one that the API server refuses is lost."""
+        """Write events until the process ends; an event that the API server refuses is dropped."""
         while True:
             where, write = self._queue.get()
             try:

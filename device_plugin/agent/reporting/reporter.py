@@ -1,8 +1,8 @@
-"""Writes GPU status: at once when something happened, seldom when only memory use moved.
+"""Writes GPU status: at once after a change, seldom when only memory use has changed.
 
-With thousands of GPUs the API server would hear of nothing else: use is written every half minute
-where it has moved by a sixteenth of a slice or of the budget, every five minutes where it has moved
-at all. The exporter has it to the byte.
+With thousands of GPUs, writes of memory use would dominate the API server's load. So memory use
+is written every half minute if it has changed by a sixteenth of a slice or of the budget, and
+every five minutes if it has changed at all. The exporter has the exact figure.
 """
 
 import datetime
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from device_plugin.agent.reporting import node_facts, status
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import HolderPod, Inventory
-from device_plugin.inventory.resources import Kind, Offered
+from device_plugin.inventory.resources import Kind, OfferedResources
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.kube.gpu_watch import Gpus
 from gpu_operator.api.v1alpha1 import quantity
@@ -22,13 +22,16 @@ from gpu_operator.api.v1alpha1.gpu import FaultStatus, GPUStatus
 
 MEMORY_INTERVAL_S = 30.0
 SMALL_MOVE_INTERVAL_S = 300.0
-_SMALL = 16  # a move by less than this part of the whole
+_SMALL = 16  # a change by less than this part of the whole
 
 Refusals = Mapping[str, tuple[Reason, str]]
 
 
 class Reporter:
-    """Used by the reconcile thread only."""
+    """Writes the status of each GPU that differs from the last one written.
+
+    Used by the reconcile thread only.
+    """
 
     def __init__(self, gpus: Gpus, clock: Callable[[], float] = time.monotonic) -> None:
         self._gpus = gpus
@@ -48,18 +51,20 @@ class Reporter:
         holders: Mapping[str, Sequence[HolderPod]],
         served: Collection[str],
         refused: Refusals,
-        resources: Offered,
+        resources: OfferedResources,
         elsewhere: Mapping[str, Kind],
         faults: Mapping[str, tuple[FaultStatus, ...]] = MappingProxyType({}),
         rivals: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Write what differs; ``served`` are the resources whose list a kubelet follows,
-        ``elsewhere`` has as what pods got slices that are offered as ``resources`` now,
-        ``faults`` what became of those that are asked for, ``rivals`` resources that another
-        plugin serves, with what to say of it.
+        """Write the status of each GPU whose status differs from the last one written.
+
+        ``served`` are the resources whose list a kubelet follows. ``elsewhere`` has the resource
+        under which pods got a slice that is now offered as another of ``resources``. ``faults``
+        has the status of requested faults. ``rivals`` has the resources that another plugin
+        serves, with a message.
 
         Raises:
-            ClusterError: the API server did not take it.
+            ClusterError: the API server refused the write.
         """
         now = datetime.datetime.now(datetime.UTC)
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
@@ -72,7 +77,7 @@ class Reporter:
             if gpu is None:
                 refusal = refusal or (Reason.AGENT_ERROR, f"gpud has no {wanted.uuid}")
             if gpu is None or (refusal is not None and gpu.uuid in owned):
-                new = status.empty(wanted.status)
+                new = status.make_empty(wanted.status)
             else:
                 named = [offered[s.uuid].resource for s in gpu.slices if s.uuid in offered]
                 new = status.build(
@@ -91,23 +96,25 @@ class Reporter:
                 ).model_copy(update=self._node)
             if refusal is not None:
                 before = wanted.status.conditions
-                new = status.failed(*refusal, new, wanted.generation, before, now)
+                new = status.mark_failed(*refusal, new, wanted.generation, before, now)
             self._write(wanted, new)
         there = {wanted.name for wanted in objects}
         self._written_at = {n: t for n, t in self._written_at.items() if n in there}
 
     def report_leaving(self, objects: Sequence[GpuObject]) -> None:
-        """Say of every slice that no pod is admitted with it any more. Raises ClusterError."""
+        """Write in every GPU's status that pods are no longer admitted. Raises ClusterError."""
         for wanted in objects:
             slices = tuple(s.model_copy(update={"admitted": False}) for s in wanted.status.slices)
             self._write(wanted, wanted.status.model_copy(update={"slices": slices}))
 
     def report_failure(self, objects: Sequence[GpuObject], message: str) -> None:
-        """Say of every GPU that the agent cannot look after it. Raises ClusterError."""
+        """Write in every GPU's status that the agent cannot manage it. Raises ClusterError."""
         now = datetime.datetime.now(datetime.UTC)
         for wanted in objects:
-            known, before = status.unknown(wanted.status), wanted.status.conditions
-            new = status.failed(Reason.AGENT_ERROR, message, known, wanted.generation, before, now)
+            known, before = status.mark_unknown(wanted.status), wanted.status.conditions
+            new = status.mark_failed(
+                Reason.AGENT_ERROR, message, known, wanted.generation, before, now
+            )
             self._write(wanted, new)
 
     def _write(self, wanted: GpuObject, new: GPUStatus) -> None:
@@ -123,7 +130,7 @@ class Reporter:
 
 
 def _has_moved(before: GPUStatus, after: GPUStatus) -> bool:
-    """Return whether use is another than a person who looks at it would take it for."""
+    """Return whether memory use has changed by so much that it must be written soon."""
     pairs = [
         (old.memory_used_bytes, new.memory_used_bytes, new.memory_bytes)
         for old, new in zip(before.slices, after.slices, strict=True)
@@ -136,7 +143,7 @@ def _has_moved(before: GPUStatus, after: GPUStatus) -> bool:
 
 
 def _bytes(text: str) -> int:
-    """Return a quantity's bytes; what somebody else wrote into the status may be none: 0."""
+    """Return a quantity's bytes; 0 if another writer's status has an invalid quantity."""
     try:
         return quantity.to_bytes(text)
     except ValueError:
@@ -144,7 +151,7 @@ def _bytes(text: str) -> int:
 
 
 def _without_use(full: GPUStatus) -> GPUStatus:
-    """Return the status without the figures that every allocation of a program moves."""
+    """Return the status without memory use, which changes with every allocation of a program."""
     budget = full.budget
     return full.model_copy(
         update={

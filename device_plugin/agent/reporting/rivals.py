@@ -1,9 +1,9 @@
-"""Notices another device plugin that serves a resource of ours on this node.
+"""Detects another device plugin that serves one of Tessera's resources on this node.
 
-The kubelet follows every plugin that registers a name and goes by what came last: the list of
-devices of whoever sent one last, allocations at whoever registered last. Its pod resources API
-says whose list that is (GetAllocatableResources): ids that are not of this node's GPUs are
-somebody else's.
+The kubelet accepts every plugin that registers a name. It uses the devices of the plugin that
+last sent a list, and for allocations the plugin that last registered. Its pod resources API
+shows that list (GetAllocatableResources): ids that are not of this node's GPUs belong to another
+plugin.
 """
 
 import logging
@@ -20,14 +20,17 @@ from gpu_operator.api.v1alpha1.base import Reason
 
 LOOK_S: Final = 5.0
 CONFIRMED_S: Final = 5.0
-"""The kubelet's list is older than ours for a moment, after an instance was destroyed."""
+"""How long foreign ids must be listed before they count, in seconds.
+
+After an instance was destroyed, the kubelet's list is outdated for a moment.
+"""
 _SHOWN: Final = 2
-_ID_LENGTH: Final = 63  # of the kubelet's API; what is longer is not worth showing
+_ID_LENGTH: Final = 63  # longest id from the kubelet's API that is shown
 _log = logging.getLogger(__name__)
 
 
 class Rivals:
-    """Used by the reconcile thread only."""
+    """Finds other plugins that serve this node's resources. Used by the reconcile thread only."""
 
     def __init__(
         self, pods: PodResources, notices: Notices, clock: Callable[[], float] = time.monotonic
@@ -36,29 +39,33 @@ class Rivals:
         self._notices = notices
         self._clock = clock
         self._looked_at = float("-inf")
-        self._seen: dict[str, float] = {}  # since when strangers are listed, by resource
+        self._seen: dict[
+            str, float
+        ] = {}  # since when foreign devices have been listed, by resource
         self._messages: dict[str, str] = {}
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def look(
         self, resources: Collection[str], ours: Collection[str], objects: Sequence[GpuObject]
     ) -> Mapping[str, str]:
-        """Return, by resource, what to say of a rival; an event tells when that changes.
+        """Return a message for each resource that a rival serves; post an event when that changes.
 
-        ``resources`` are the names that this node offers slices as, ``ours`` the ids of its slices.
-        While the kubelet does not answer, what was known stands.
+        ``resources`` are the resources of this node's slices, ``ours`` the ids of its slices. While
+        the kubelet does not answer, the last result is returned.
         """
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
             try:
-                self._judge(self._pods.allocatable(), resources, ours, now)
+                self._evaluate(self._pods.allocatable(), resources, ours, now)
             except PodResourcesError as err:
-                _log.debug("who serves our resources is not known: %s", err)
-        self._tell(objects)
+                _log.debug(
+                    "cannot read which devices the kubelet lists for this node's resources: %s", err
+                )
+        self._notify(objects)
         return self._messages
 
-    def _judge(
+    def _evaluate(
         self,
         listed: Mapping[str, Sequence[str]],
         resources: Collection[str],
@@ -82,15 +89,15 @@ class Rivals:
                 )
         self._seen, self._messages = since, found
 
-    def _tell(self, objects: Sequence[GpuObject]) -> None:
-        if not objects or self._told == self._messages.keys():
+    def _notify(self, objects: Sequence[GpuObject]) -> None:
+        if not objects or self._reported == self._messages.keys():
             return
-        told, self._told = self._told, frozenset(self._messages)
-        first = min(objects, key=lambda one: one.name)  # one of the node's says it for all
-        for name in sorted(self._told - told):
+        notified, self._reported = self._reported, frozenset(self._messages)
+        first = min(objects, key=lambda one: one.name)  # one event per node, on its first GPU
+        for name in sorted(self._reported - notified):
             _log.error("%s", self._messages[name])
             self._post(first, self._messages[name], warning=True)
-        for name in sorted(told - self._told):
+        for name in sorted(notified - self._reported):
             self._post(first, f"no other device plugin serves {name} any more", warning=False)
 
     def _post(self, on: GpuObject, message: str, warning: bool) -> None:

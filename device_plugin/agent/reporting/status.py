@@ -1,4 +1,7 @@
-"""Builds a GPU's status from what gpud and the kubelet say. Pure but for the clock it is given."""
+"""Builds a GPU's status from the reports of gpud and the kubelet.
+
+Everything is pure except for the given clock.
+"""
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,10 +34,12 @@ from gpu_operator.api.v1alpha1.gpu import (
 )
 from gpu_operator.api.v1alpha1.gpupool import Clock
 from mig import planner
-from vgpu_sim.hal.observe.modelled import MODELLED
+from vgpu_sim.hal.observe.modelled_report import MODELLED
 from vgpu_sim.perf.boards import BOARDS
 
-_MOST_PODS_OF_A_SHARE = 16  # each pod can have each of 48 shares, and an object 1.5 MiB
+_MOST_PODS_OF_A_SHARE = (
+    16  # each of 48 shares may have that many pods, and an object at most 1.5 MiB
+)
 _NONE = Kind("")
 _State = tuple[bool, Reason, str]
 
@@ -53,11 +58,11 @@ def build(
     faults: tuple[FaultStatus, ...] = (),
     rival: str = "",
 ) -> GPUStatus:
-    """Return the status of one GPU after ``steps`` were taken.
+    """Build the status of one GPU after ``steps`` were taken.
 
-    ``kinds`` has what each slice is offered as, by its UUID; ``unoffered`` says why the
-    node offers none of them; ``faults`` what became of those that the GPU's spec asks for;
-    ``rival`` that another plugin serves a resource of this GPU.
+    ``kinds`` has the kind under which each slice is offered, by its UUID; ``unoffered`` is the
+    reason why the node offers none of them; ``faults`` has the status of the faults that the GPU's
+    spec requests; ``rival`` is a message about another plugin that serves a resource of this GPU.
     """
     withdrawn = {s.uuid for s in steps.withdraw}
     slices = tuple(
@@ -78,7 +83,7 @@ def build(
         )
         for s in gpu.unclaimed
     )
-    claims = tuple(one for s in gpu.claimed for one in _claimed(s, holders.get(s.uuid, ())))
+    claims = tuple(one for s in gpu.claimed for one in _claimed_slices(s, holders.get(s.uuid, ())))
     pods = [pod for s in slices for pod in s.holders] + [p for s in claims for p in s.holders]
     names = sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
     states = _states(gpu, steps, inventory, unoffered, rival)
@@ -96,8 +101,8 @@ def build(
         slices_used=sum(bool(s.holders) for s in slices) + len(gpu.claimed),
         holders=",".join(names),
         budget=Budget(
-            total=quantity.of_bytes(inventory.budget_total_bytes),
-            used=quantity.of_bytes(inventory.budget_used_bytes),
+            total=quantity.format_bytes(inventory.budget_total_bytes),
+            used=quantity.format_bytes(inventory.budget_used_bytes),
         ),
         isolation=IsolationStatus(
             enforced=inventory.isolation_enforced, reason=inventory.isolation_reason
@@ -110,13 +115,13 @@ def build(
 
 
 def clock_of(inventory: Inventory) -> Clock:
-    """Return what the events of contexts that begin now measure on this node."""
+    """Return the time that CUDA events of new contexts measure on this node."""
     return Clock.MODELLED if inventory.clock == MODELLED else Clock.WALL
 
 
 @cache
 def peak_of(board: str) -> ModelledPeak | None:
-    """Return the data sheet's figures of a board; None: the performance model does not know it."""
+    """Return the data sheet's peak figures for a board; None if the performance model has none."""
     known = BOARDS.get(board)
     if known is None:
         return None
@@ -135,8 +140,8 @@ def _pods(pods: Sequence[HolderPod]) -> tuple[Holder, ...]:
     return tuple(Holder(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in pods)
 
 
-def _claimed(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedSlice]:
-    """Yield what each claim has of a slice."""
+def _claimed_slices(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedSlice]:
+    """Yield the part of a slice that each claim has."""
     for one in s.claims:
         namespace, _, name = one.owner_name.partition("/")
         own = pods
@@ -157,18 +162,18 @@ def _claimed(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedSlice]:
         )
 
 
-def empty(before: GPUStatus) -> GPUStatus:
-    """Return a status without slices: a GPU that gpud does not have has none."""
+def make_empty(before: GPUStatus) -> GPUStatus:
+    """Return a status without slices, for a GPU that gpud does not have."""
     nothing = {"slices": (), "claims": (), "slices_total": 0, "slices_used": 0, "holders": ""}
-    return unknown(before).model_copy(update=nothing)
+    return mark_unknown(before).model_copy(update=nothing)
 
 
-def unknown(before: GPUStatus) -> GPUStatus:
-    """Return the last known status of a GPU that nobody can look at now."""
+def mark_unknown(before: GPUStatus) -> GPUStatus:
+    """Return the last known status of a GPU whose state cannot be read now."""
     return before.model_copy(update={"health": "Unknown"})
 
 
-def failed(
+def mark_failed(
     reason: Reason,
     message: str,
     known: GPUStatus,
@@ -176,7 +181,7 @@ def failed(
     before: Sequence[Condition],
     now: datetime.datetime,
 ) -> GPUStatus:
-    """Return what is known, marked as not ready for this reason."""
+    """Return the known status, marked as not ready for this reason."""
     states: dict[ConditionType, _State] = {
         ConditionType.ACCEPTED: (
             reason not in (Reason.UNKNOWN_BOARD, Reason.INVALID_SPEC, Reason.NODE_CONFLICT),
@@ -215,15 +220,15 @@ def _states(
         there = f"{len(gpu.unclaimed)} slices" if gpu.mig_enabled else "one whole GPU (MIG off)"
         ready = (True, Reason.RECONCILED, f"{there} as desired")
         progressing = (False, Reason.RECONCILED, "")
-    walls = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
+    sandbox = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
     sick = [s for s in gpu.slices if s.health != "Healthy"]
     if not healthy:
         reason = Reason.SUSPECT if in_service(gpu.health) else Reason.UNHEALTHY
         degraded: _State = (True, reason, f"{gpu.uuid} is {gpu.health}")
     elif sick:
         reason = Reason.SUSPECT if all(in_service(s.health) for s in sick) else Reason.UNHEALTHY
-        told = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick)
-        degraded = (True, reason, told)
+        sick_slices = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick)
+        degraded = (True, reason, sick_slices)
     elif rival:
         degraded = (True, Reason.RESOURCE_CONFLICT, rival)
     elif unoffered:
@@ -232,10 +237,10 @@ def _states(
         degraded = (
             False,
             Reason.NOT_ENFORCED,
-            f"limits are bookkeeping only: {inventory.isolation_reason}; {walls}",
+            f"limits are bookkeeping only: {inventory.isolation_reason}; {sandbox}",
         )
     else:
-        degraded = (False, Reason.HEALTHY, walls)
+        degraded = (False, Reason.HEALTHY, sandbox)
     return {
         ConditionType.ACCEPTED: (True, Reason.ACCEPTED, ""),
         ConditionType.READY: ready,

@@ -1,1 +1,1 @@
-"""``libibverbs.so.1``: the verbs API of a program that has a function of the virtual HCA."""
+"""Sources of libibverbs.so.1: the verbs API for programs that use a simulated HCA."""

@@ -1,4 +1,4 @@
-/* What the library keeps behind the objects of verbs. */
+/* The library's private data for verbs objects. */
 #ifndef TSR_VERBS_OBJECTS_H
 #define TSR_VERBS_OBJECTS_H
 
@@ -13,7 +13,7 @@ struct tsr_device {
   char socket_path[512];
 };
 
-/* Pages of a segment that the program has unmapped, or mapped others over. */
+/* Pages of a segment that the program has unmapped or has replaced by other mappings. */
 struct tsr_hole {
   struct tsr_hole *next;
   uint64_t from, to;
@@ -24,7 +24,7 @@ struct tsr_segment {
   struct tsr_hole *holes;
   uint8_t *address;
   uint64_t bytes;
-  uint64_t inode; /* of the memory that hcad gave */
+  uint64_t inode; /* inode of hcad's memory */
   uint32_t handle;
   int protection;
   unsigned regions;
@@ -35,23 +35,24 @@ struct tsr_context {
   struct tsr_device device;
   pthread_mutex_t asking; /* one request at a time */
   pthread_mutex_t registering;
-  int socket; /* hcad's; in cmd_fd, too, where that is ours */
+  int socket; /* hcad's socket; also in cmd_fd where this library owns it */
   uint32_t next_request;
   bool dead, said_fatal;
   tessera_hca_client_page *page;
   int doorbell_fd;
   struct tsr_segment *segments;
   struct tsr_mr *paged;
-  struct tsr_mr *implicit; /* the first of them */
+  struct tsr_mr *implicit; /* head of the list of implicit regions */
   struct tsr_cq *cqs;
   struct tsr_qp *qps;
   struct tsr_srq *srqs;
 };
 
-/* A protection domain, or a parent domain: a name for one, which is in use while that is. */
+/* A protection domain, or a parent domain, which is an alias of a protection domain and keeps
+ * that in use. */
 struct tsr_pd {
   struct ibv_pd ibv;
-  struct tsr_pd *parent; /* NULL: hcad has it */
+  struct tsr_pd *parent; /* NULL: it is not a parent domain */
   struct tsr_td *thread;
   unsigned users;
 };
@@ -74,11 +75,11 @@ struct tsr_srq {
 struct tsr_mr {
   struct ibv_mr ibv;
   unsigned piece_count, access;
-  bool exported; /* of a descriptor's memory: it cannot be moved */
+  bool exported; /* exported memory: ibv_rereg_mr() cannot change it */
   uint64_t iova;
-  struct tsr_mr *next_paged; /* of those on demand */
-  struct tsr_mr *next_part;  /* of an implicit region's */
-  struct tsr_implicit *implicit; /* NULL: it has an address */
+  struct tsr_mr *next_paged; /* list of regions with on-demand paging */
+  struct tsr_mr *next_part;  /* list of an implicit region's parts */
+  struct tsr_implicit *implicit; /* NULL: not an implicit region */
   struct tsr_segment *segments[TESSERA_HCA_MAX_PIECES];
 };
 
@@ -88,31 +89,31 @@ struct tsr_channel {
   uint32_t handle;
 };
 
-#define TSR_NO_QPN UINT32_MAX /* of entries that nobody is to see any more */
+#define TSR_NO_QPN UINT32_MAX /* queue pair number of entries that must not be returned any more */
 
 struct tsr_cq {
   union {
     struct ibv_cq ibv;
     struct ibv_cq_ex ex;
   };
-  const tessera_hca_cqe *current; /* between start_poll and end_poll */
+  const tessera_hca_cqe *current; /* the entry being read, between start_poll and end_poll */
   struct tsr_cq *next;
   tessera_hca_cq_page *page;
   tessera_hca_cqe *entries;
   uint64_t page_bytes;
   uint32_t count, tail, empty_polls;
-  uint32_t events_seen, events_given; /* the latter are to be acknowledged */
+  uint32_t events_seen, events_given; /* the program must acknowledge the given ones */
   pthread_mutex_t polling;
 };
 
-/* Receives of frames: a raw packet queue pair that sends none. */
+/* A work queue that receives frames: a raw packet queue pair without sends. */
 struct tsr_wq {
   struct ibv_wq ibv;
   struct ibv_qp *qp;
   unsigned users;
 };
 
-/* Over which of them frames are spread. */
+/* The work queues over which frames are spread. */
 struct tsr_wq_table {
   struct ibv_rwq_ind_table ibv;
   unsigned users, count;
@@ -133,9 +134,9 @@ struct tsr_qp {
   struct ibv_qp_cap cap;
   bool signal_all;
   pthread_mutex_t sending, receiving;
-  uint32_t building_head; /* wr_start() to wr_complete() */
+  uint32_t building_head; /* between wr_start() and wr_complete() */
   int building_error;
-  struct tsr_wq_table *table; /* NULL: frames come to its own receives */
+  struct tsr_wq_table *table; /* NULL: it receives frames itself */
   uint64_t hash_fields;
   uint8_t hash_key[TESSERA_HCA_HASH_KEY_BYTES];
 };

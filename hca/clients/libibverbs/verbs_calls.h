@@ -1,4 +1,4 @@
-/* What headers of verbs call through pointers of a context. */
+/* Functions that verbs headers call through pointers in a context. */
 #ifndef TSR_VERBS_CALLS_H
 #define TSR_VERBS_CALLS_H
 
@@ -37,9 +37,9 @@ struct ibv_rwq_ind_table *tsr_create_rwq_ind_table(struct ibv_context *context,
                                                    struct ibv_rwq_ind_table_init_attr *attr);
 int tsr_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
 
-/* Drops what lies in a queue of a queue pair that was reset or destroyed. */
+/* Discard the entries of a queue pair that was reset or destroyed. */
 void tsr_forget_completions(struct ibv_cq *cq, uint32_t qpn);
-/* Fills in the calls of a queue pair that builds its requests one call after the other. */
+/* Set the ibv_wr_* functions of a queue pair that builds its requests by calls. */
 void tsr_set_builder(struct ibv_qp_ex *qp);
 
 #endif

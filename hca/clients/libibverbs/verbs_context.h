@@ -1,5 +1,5 @@
-/* The public types of libibverbs that hold functions, which headers call: the second half of
- * verbs_types.h. */
+/* The public libibverbs types with function pointers, which inline functions call: the second
+ * half of verbs_types.h. */
 #ifndef TSR_VERBS_CONTEXT_H
 #define TSR_VERBS_CONTEXT_H
 
@@ -45,7 +45,8 @@ struct ibv_async_event {
   int event_type;
 };
 
-/* What headers call through pointers. Slots without a name are never called by today's headers. */
+/* The functions that inline functions call. Current headers never call the slots without a
+ * name. */
 struct ibv_context_ops {
   void *compat_before[7];
   struct ibv_mw *(*alloc_mw)(struct ibv_pd *pd, int type);
@@ -67,7 +68,7 @@ struct ibv_context {
   struct ibv_context_ops ops;
   int cmd_fd, async_fd, num_comp_vectors;
   pthread_mutex_t mutex;
-  void *abi_compat; /* UINTPTR_MAX: it lies in a verbs_context */
+  void *abi_compat; /* UINTPTR_MAX: this context is part of a verbs_context */
 };
 
 struct verbs_context {

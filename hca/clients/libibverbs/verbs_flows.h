@@ -1,4 +1,4 @@
-/* The public types of libibverbs for frames: flows and work queues; see verbs_types.h. */
+/* The public libibverbs types for frames: flows and work queues; see verbs_types.h. */
 #ifndef TSR_VERBS_FLOWS_H
 #define TSR_VERBS_FLOWS_H
 
@@ -11,7 +11,7 @@ enum { IBV_RX_HASH_FUNC_TOEPLITZ = 1, TSR_RX_HASH_KNOWN = 0xff /* addresses and 
 
 struct ibv_flow_eth_filter {
   uint8_t dst_mac[6], src_mac[6];
-  uint16_t ether_type, vlan_tag; /* big endian, like all that follows */
+  uint16_t ether_type, vlan_tag; /* big endian, like all following fields */
 };
 
 struct ibv_flow_spec_eth {
@@ -63,7 +63,7 @@ struct ibv_flow_spec_tcp_udp {
   struct ibv_flow_tcp_udp_filter val, mask;
 };
 
-/* As many specifications follow as it says. */
+/* The header of a flow's specifications, which follow it; it holds their number. */
 struct ibv_flow_attr {
   uint32_t comp_mask;
   int type;

@@ -1,6 +1,6 @@
-/* The public types of libibverbs, as far as the library touches them. Layouts are the interface that
- * programs are compiled against: layouts.def lists them, and a test compares each with the
- * distribution's header. Numbers come from tessera_rdma_abi.h. */
+/* The public libibverbs types, as far as the library uses them. Programs are compiled against
+ * these layouts: layouts.def lists them, and a test compares each with the distribution's
+ * header. Numbers come from tessera_rdma_abi.h. */
 #ifndef TSR_VERBS_TYPES_H
 #define TSR_VERBS_TYPES_H
 

@@ -1,4 +1,4 @@
-/* Addresses of ids: bound, listened on, resolved. */
+/* rdma_bind_addr, rdma_listen, rdma_resolve_addr, rdma_resolve_route and the ports of ids. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -10,20 +10,21 @@ static size_t size_of(const struct sockaddr *address) {
   return address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-/* The port lies in the same place in both families. */
+/* The port has the same offset in both address families. */
 static uint16_t *port_of(struct sockaddr_storage *address) {
   return &((struct sockaddr_in *)address)->sin_port;
 }
 
-/* What hcad says of the source; an address that is any keeps the program's family. */
-static int take_source(struct tsr_id *id, const struct sockaddr *asked,
+/* Store the source address that hcad reports. A wildcard address keeps the program's address
+ * family. */
+static int take_source(struct tsr_id *id, const struct sockaddr *requested,
                        const tessera_cm_route *route) {
   static const uint8_t ANY[16];
   struct sockaddr_storage *source = &id->rdma.route.addr.src_storage;
   if (memcmp(route->source.address, ANY, sizeof ANY) != 0) {
     tsr_address_out(&route->source, source);
-  } else if (asked) {
-    memcpy(source, asked, size_of(asked));
+  } else if (requested) {
+    memcpy(source, requested, size_of(requested));
   } else {
     source->ss_family = AF_INET;
   }
@@ -55,7 +56,7 @@ int tsr_rdma_listen(struct rdma_cm_id *rdma, int backlog) {
 
 int tsr_rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *source,
                           struct sockaddr *destination, int timeout_ms) {
-  (void)timeout_ms; /* hcad knows every address */
+  (void)timeout_ms; /* unused: hcad knows every address */
   struct tsr_id *id = (struct tsr_id *)rdma;
   tessera_cm_bind wanted = {.handle = id->handle, .reuse = id->reuse};
   int error = destination ? tsr_address_in(destination, &wanted.destination) : EINVAL;

@@ -1,4 +1,4 @@
-/* Event channels: made and destroyed. */
+/* rdma_create_event_channel, rdma_destroy_event_channel. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

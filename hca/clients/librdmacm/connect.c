@@ -1,4 +1,4 @@
-/* Connections: asked for, accepted, refused, ended. */
+/* Connections: rdma_connect, rdma_accept, rdma_reject, rdma_disconnect and their variants. */
 #include <errno.h>
 #include <string.h>
 
@@ -84,7 +84,7 @@ int tsr_rdma_reject(struct rdma_cm_id *rdma, const void *data, uint8_t bytes) {
 }
 
 int tsr_rdma_establish(struct rdma_cm_id *rdma) {
-  if (rdma->qp) return tsr_cm_result(EINVAL); /* the library does it when the event is read */
+  if (rdma->qp) return tsr_cm_result(EINVAL); /* done when the event is read */
   const uint32_t handle = ((struct tsr_id *)rdma)->handle;
   return tsr_cm_result(tsr_cm_ask_handle(TESSERA_CM_MESSAGE_ESTABLISH, handle));
 }

@@ -1,4 +1,4 @@
-/* The device that ids are bound to: at most one. */
+/* The device to which ids are bound: there is at most one. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -42,7 +42,8 @@ struct ibv_pd *tsr_default_pd(void) {
   return domain;
 }
 
-/* The one that its connection comes from: the first where that is its address, else the usual one. */
+/* Read the GID for a connection: the first GID if that is the source address, else
+ * the default one. */
 static int own_gid(struct ibv_context *context, const struct tsr_id *id, union ibv_gid *gid) {
   const struct sockaddr_in6 *source = (const struct sockaddr_in6 *)&id->rdma.route.addr.src_storage;
   if (source->sin6_family == AF_INET6 && ibv_query_gid(context, PORT, FIRST_GID, gid) == 0 &&

@@ -1,4 +1,5 @@
-/* Endpoints: an id with all that it takes to connect, and waiting for who connects. */
+/* Endpoints (rdma_create_ep): an id with everything needed to connect, or to wait for
+ * connections. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -62,7 +63,7 @@ int tsr_rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **made) {
     tsr_rdma_destroy_ep(rdma);
     return tsr_cm_result(error);
   }
-  rdma->event = event; /* with its private data, until the next call */
+  rdma->event = event; /* its private data is valid until the next call */
   listen->event = NULL;
   *made = rdma;
   return 0;

@@ -1,4 +1,4 @@
-/* Events: read, completed with what the library knows, acknowledged. */
+/* rdma_get_cm_event, rdma_ack_cm_event: reads hcad's events and adds what the library knows. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void fill_datagrams(struct tsr_event *event, const tessera_cm_event *raw)
   ah->port_num = raw->path.av_port;
 }
 
-/* The new id of a request; NULL where its listener has gone, or there is no memory. */
+/* Make the id for an incoming request; NULL where its listener was destroyed, or without memory. */
 static struct tsr_id *take_request(struct tsr_event *event, const tessera_cm_event *raw) {
   struct tsr_id *listener = tsr_id_find(raw->listener, true);
   struct tsr_id *id = NULL;
@@ -57,9 +57,10 @@ static struct tsr_id *take_request(struct tsr_event *event, const tessera_cm_eve
   return id;
 }
 
-/* The peer has accepted: a queue pair that the id has is set to it, and the peer is told. */
+/* Handle the peer's acceptance: connect the id's queue pair, if it has one, to the peer's, and
+ * confirm to the peer. */
 static void take_response(struct tsr_event *event, struct tsr_id *id) {
-  if (!id->rdma.qp) return; /* the program does it: rdma_establish() */
+  if (!id->rdma.qp) return; /* the program confirms, with rdma_establish() */
   int error = 0;
   if (tsr_qp_connect(id, id->responder_resources, id->initiator_depth) != 0) error = errno;
   if (error == 0) error = tsr_cm_ask_handle(TESSERA_CM_MESSAGE_ESTABLISH, id->handle);
@@ -82,7 +83,7 @@ static bool fill(struct tsr_event *event, const tessera_cm_event *raw) {
   } else {
     id = event->counted = tsr_id_find(raw->handle, true);
   }
-  if (!id) return false; /* it was destroyed meanwhile */
+  if (!id) return false; /* the id was destroyed meanwhile */
   event->rdma.id = &id->rdma;
   if (id->rdma.qp_type == TESSERA_VERBS_QP_TYPE_UD)
     fill_datagrams(event, raw);
@@ -123,8 +124,8 @@ int tsr_rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_eve
   for (;;) {
     tessera_cm_event raw;
     const ssize_t got = read(fd, &raw, sizeof raw);
-    /* Another thread has destroyed the channel: who waits for its events waits on, as with the
-     * kernel's, until it is cancelled or the program ends. */
+    /* Another thread has destroyed the channel: a thread waiting for its events keeps waiting,
+     * as with the kernel's librdmacm, until it is cancelled or the program ends. */
     while (got == 0 && !tsr_cm_is_dead()) pause();
     if (got != sizeof raw) {
       const int error = got < 0 ? errno : EIO; /* hcad has gone */

@@ -1,4 +1,4 @@
-/* Multicast groups of an id: a queue pair enters one when hcad says that it is there. */
+/* Multicast groups of an id: its queue pair joins a group when hcad reports MULTICAST_JOIN. */
 #include "groups.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct tsr_group **tsr_group_find(struct tsr_id *id, const uint8_t *gid) {
 bool tsr_group_joined(struct tsr_id *id, struct rdma_cm_event *event) {
   struct tsr_group *group = *tsr_group_find(id, event->param.ud.ah_attr.grh.dgid.raw);
   if (!group) return false;
-  event->param.ud.private_data = group->context; /* as librdmacm has it */
+  event->param.ud.private_data = group->context; /* as in rdma-core's librdmacm */
   if (!id->rdma.qp || group->sends_only || group->entered) return true;
   const int error = ibv_attach_mcast(id->rdma.qp, &group->gid, 0);
   group->entered = error == 0;
@@ -28,7 +28,7 @@ bool tsr_group_joined(struct tsr_id *id, struct rdma_cm_event *event) {
 int tsr_group_leave(struct tsr_id *id, struct tsr_group **link) {
   struct tsr_group *group = *link;
   *link = group->next;
-  /* Without its queue pair it has left already. */
+  /* A destroyed queue pair has left the group already. */
   const bool inside = group->entered && id->rdma.qp;
   const int error = inside ? ibv_detach_mcast(id->rdma.qp, &group->gid, 0) : 0;
   free(group);

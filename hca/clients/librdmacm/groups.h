@@ -14,9 +14,9 @@ struct tsr_group {
   bool sends_only, entered;
 };
 
-/* Where a group hangs, or would. */
+/* Return the link to the group in the id's list, or the list's end. */
 struct tsr_group **tsr_group_find(struct tsr_id *id, const uint8_t *gid);
-/* Leaves and frees a group; an errno value, or 0. */
+/* Leave and free a group; 0 or an errno value. */
 int tsr_group_leave(struct tsr_id *id, struct tsr_group **link);
 
 #endif

@@ -1,4 +1,4 @@
-/* Ids: made, moved, destroyed; their options. */
+/* Ids: rdma_create_id, rdma_migrate_id, rdma_destroy_id, and their options. */
 #include "ids.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ int tsr_rdma_set_option(struct rdma_cm_id *rdma, int level, int name, void *valu
     case RDMA_OPTION_ID_TOS: id->traffic_class = *(const uint8_t *)value; break;
     case RDMA_OPTION_ID_ACK_TIMEOUT: id->ack_timeout = *(const uint8_t *)value; break;
     case RDMA_OPTION_ID_REUSEADDR: id->reuse = *(const int *)value != 0; break;
-    default: break; /* addresses of IPv4 never reach listeners of IPv6 here */
+    default: break; /* IPv4 addresses never reach IPv6 listeners here */
   }
   return 0;
 }

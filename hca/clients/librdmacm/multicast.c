@@ -23,7 +23,7 @@ int tsr_rdma_join_multicast_ex(struct rdma_cm_id *rdma, struct rdma_cm_join_mc_a
   memcpy(&group->gid, wanted.destination.address, sizeof group->gid);
   group->context = context;
   group->sends_only = attr->join_flags == SENDS_ONLY;
-  group->next = id->groups; /* before the event can come, which another thread may read */
+  group->next = id->groups; /* before the event can arrive, because another thread may read it */
   id->groups = group;
   error = tsr_cm_ask(TESSERA_CM_MESSAGE_JOIN, &wanted, sizeof wanted, NULL, 0, NULL);
   if (error == 0) return tsr_complete(id);

@@ -1,4 +1,4 @@
-/* Addresses by name: rdma_getaddrinfo(). */
+/* rdma_getaddrinfo: addresses by name. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netdb.h>
@@ -45,7 +45,7 @@ static struct rdma_addrinfo *convert(const struct addrinfo *found,
   return NULL;
 }
 
-/* What the hints say, where no name is asked for. */
+/* Make the entry for hints without a name. */
 static int copy_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo **made) {
   struct rdma_addrinfo *info = calloc(1, sizeof *info);
   if (!info) return EAI_MEMORY;

@@ -1,4 +1,4 @@
-/* Queue pairs of ids: made, set to the peer, failed, destroyed. */
+/* Queue pairs of ids: rdma_create_qp, changes of state, rdma_destroy_qp. */
 #include <errno.h>
 #include <string.h>
 
@@ -128,7 +128,7 @@ static struct ibv_cq *make_cq(struct rdma_cm_id *rdma, uint32_t entries,
   return ibv_create_cq(rdma->verbs, entries ? (int)entries : 1, rdma, *channel, 0);
 }
 
-/* Completion queues for who brings none: one for each direction, with a channel. */
+/* Make completion queues for programs that pass none: one for each direction, with a channel. */
 static int make_cqs(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr) {
   struct tsr_id *id = (struct tsr_id *)rdma;
   id->own_cqs = !attr->send_cq || !attr->recv_cq;
@@ -144,7 +144,8 @@ static int make_cqs(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr) {
 }
 
 static bool is_plain(const struct ibv_qp_init_attr_ex *attr) {
-  return !(attr->comp_mask & ~(uint32_t)MASK_PD); /* the structure begins with the old one */
+  /* the extended structure begins with the plain one */
+  return !(attr->comp_mask & ~(uint32_t)MASK_PD);
 }
 
 static struct ibv_qp *make(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr) {
@@ -160,7 +161,7 @@ static int initialize(struct tsr_id *id, struct ibv_qp *qp) {
   return error;
 }
 
-/* The usual one, with queues where it brings none, at once. */
+/* Make a plain queue pair, and the queues that the program did not pass, in one request. */
 static int make_at_once(struct tsr_id *id, struct ibv_qp_init_attr_ex *attr, struct ibv_qp **made) {
   struct rdma_cm_id *rdma = &id->rdma;
   const bool own_recv = !attr->recv_cq, own_send = !attr->send_cq;
@@ -199,7 +200,7 @@ int tsr_rdma_create_qp_ex(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *a
   if (error != 0) {
     if (qp) ibv_destroy_qp(qp);
     destroy_cqs(rdma);
-    attr->recv_cq = recv_cq; /* as they were brought: a program may try again */
+    attr->recv_cq = recv_cq; /* restored, so that the program may try again */
     attr->send_cq = send_cq;
     return tsr_cm_result(error);
   }

@@ -1,5 +1,5 @@
-/* The types of the connection manager's API that this library uses; layouts.def lists them for the
- * test against <rdma/rdma_cma.h>. Enumerations are ints. */
+/* The connection manager's public types, as far as this library uses them. layouts.def lists
+ * them for the test against <rdma/rdma_cma.h>. Enumerations have the type int. */
 #ifndef TSR_RDMA_TYPES_H
 #define TSR_RDMA_TYPES_H
 

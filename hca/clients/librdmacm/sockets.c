@@ -1,4 +1,4 @@
-/* Addresses as sockets and as hcad have them. */
+/* Conversion between socket addresses and hcad's addresses. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>

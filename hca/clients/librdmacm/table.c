@@ -1,4 +1,4 @@
-/* The table of ids, and the events of each that programs have. */
+/* The table of ids, and the count of each id's unacknowledged events. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* What this library calls of libibverbs. */
+/* The libibverbs functions that this library calls. */
 #ifndef TSR_VERBS_API_H
 #define TSR_VERBS_API_H
 
@@ -17,12 +17,12 @@ int ibv_destroy_cq(struct ibv_cq *cq);
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int ibv_destroy_qp(struct ibv_qp *qp);
-/* Of our libibverbs.so.1 alone: several requests at once. The first makes the completion queues, with
- * channels, that `attr` does not have. */
+/* Exported only by Tessera's libibverbs.so.1; each sends several requests at once.
+ * tessera_create_qp also makes the completion queues, with channels, that `attr` does not name. */
 struct ibv_qp *tessera_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, void *cq_context,
                                  struct ibv_qp_attr *initial, int mask);
 int tessera_modify_qp_twice(struct ibv_qp *qp, struct ibv_qp_attr *attrs, int *masks);
-/* Queues that are NULL stay. */
+/* A queue that is NULL is not changed. */
 int tessera_destroy_qp(struct ibv_qp *qp, struct ibv_cq *recv_cq, struct ibv_cq *send_cq);
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);

@@ -1,1 +1,1 @@
-"""Sources of libtessera-rdmav34.so: our HCA as a provider of the system's libibverbs."""
+"""Sources of libtessera-rdmav34.so: Tessera's HCA as a provider of the system's libibverbs."""

@@ -1,5 +1,6 @@
-/* Our HCA as a provider of the distribution's own libibverbs.so.1, which loads it by the name of its private
- * interface: libtessera-rdmav34.so. The objects are those of our libibverbs.so.1. */
+/* Tessera's HCA as a provider of the distribution's libibverbs.so.1, which loads it by the
+ * version of its private interface: libtessera-rdmav34.so. The objects are those of Tessera's
+ * libibverbs.so.1. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +25,11 @@ enum operation {
 #include "operations.def"
 #undef OP
   OPERATIONS,
-  ROOM = 128 /* a library of more operations finds none there */
+  ROOM = 128 /* a library with more operations finds NULL there */
 };
 
-/* Without channels: libibverbs makes those itself, of a device file that we do not have. */
+/* libibverbs creates channels itself, from a device file, which this device does not have. So no
+ * channel is passed on. */
 static struct ibv_cq *create_cq(struct ibv_context *context, int entries,
                                 struct ibv_comp_channel *channel, int vector) {
   return tsr_ibv_create_cq(context, entries, NULL, channel, vector);
@@ -38,7 +40,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
   return tsr_ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned)access);
 }
 
-/* libibverbs reads the GIDs of sysfs, which has those that are in use. */
+/* libibverbs reads the GIDs from sysfs, which lists only those in use. */
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr) {
   const int error = tsr_ibv_query_port(context, port, attr);
   if (error == 0) attr->gid_tbl_len = TESSERA_HCA_GIDS;
@@ -104,8 +106,8 @@ static void *operations[ROOM] = {
     [OP_resize_cq] = tsr_ibv_resize_cq,
 };
 
-/* Where libibverbs shows publicly what it has taken for an operation: so it does not go unseen when its
- * private order of them is not ours. */
+/* Compare the operations that libibverbs exposes publicly with those that it was given, to
+ * detect a private order of operations that differs from operations.def. */
 static bool has_our_order(const struct verbs_context *verbs) {
   const struct ibv_context_ops *ops = &verbs->context.ops;
   const struct shown {
@@ -160,7 +162,7 @@ static bool has_our_order(const struct verbs_context *verbs) {
   return true;
 }
 
-/* libibverbs writes some commands to its device file, /dev/null: they must not seem to succeed. */
+/* libibverbs writes some commands to its device file, /dev/null: make these writes fail. */
 static int refuse_commands(int cmd_fd) {
   const int unwritable = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int placed = unwritable < 0 ? -1 : dup3(unwritable, cmd_fd, O_CLOEXEC);
@@ -169,7 +171,8 @@ static int refuse_commands(int cmd_fd) {
   return error;
 }
 
-/* Nothing ever comes there: libibverbs reads the kernel's events, of which hcad knows nothing. */
+/* Create an event descriptor that is never readable: libibverbs expects kernel events there, and
+ * hcad sends none. */
 static int silent_events(struct ibv_context *ibv) {
   ibv->async_fd = eventfd(0, EFD_CLOEXEC);
   return ibv->async_fd < 0 ? errno : 0;

@@ -1,6 +1,6 @@
-/* rdma-core's private interface 34, as far as a provider needs it: what libibverbs.so.1 of versions 39 to
- * 56 calls, and what it has for providers. Nothing of it is in installed headers; provider.c makes
- * sure that the library that loads it has the same order of calls. */
+/* rdma-core's private interface 34, as far as a provider needs it: what libibverbs.so.1 of
+ * versions 39 to 56 calls, and what it offers providers. No installed header declares it, so
+ * provider.c verifies that the library that loads it has the same order of operations. */
 #ifndef TSR_PROVIDER_RDMA_CORE_H
 #define TSR_PROVIDER_RDMA_CORE_H
 
@@ -9,7 +9,7 @@
 
 #include "verbs_types.h"
 
-/* A device that libibverbs found in sysfs; what follows its name is not read here. */
+/* A device that libibverbs found in sysfs; the fields after its name are not used here. */
 struct verbs_sysfs_dev {
   void *entry[2];
   void *provider_data;
@@ -20,7 +20,7 @@ struct verbs_sysfs_dev {
   char ibdev_name[IBV_SYSFS_NAME_MAX];
 };
 
-/* A device as libibverbs keeps it, with room for what versions have added to it. */
+/* libibverbs' structure for a device, with room for fields that later versions have added. */
 struct verbs_device {
   struct ibv_device device;
   uint64_t kept[64];
@@ -36,7 +36,7 @@ struct verbs_device_ops {
   struct verbs_context *(*import_context)(struct ibv_device *device, int cmd_fd);
   struct verbs_device *(*alloc_device)(struct verbs_sysfs_dev *found);
   void (*uninit_device)(struct verbs_device *device);
-  void *later[8]; /* none of versions that are not known */
+  void *later[8]; /* zero in unknown versions */
 };
 
 void verbs_register_driver_34(const struct verbs_device_ops *ops);

@@ -1,11 +1,11 @@
-"""Which two queue pairs a connection joins, and by which service.
+"""Record which two queue pairs each connection joins, and by which service.
 
-A policy rule for a service concerns the requests between two queue pairs that a connection by that
-service joins, and no others. A service is therefore looked up by everything that identifies a
-connection: the own queue pair, both GIDs and the peer's queue pair. An own number must belong to a
-queue pair of the function; the peer's number is the one in its REQ or REP. A queue pair is in one
+A policy rule for a service applies only to requests between two queue pairs that a connection by
+that service joins. A service is therefore looked up by everything that identifies a connection:
+the own queue pair, both GIDs and the peer's queue pair. The own queue pair must belong to the
+function; the peer's queue pair is the one in the peer's REQ or REP. A queue pair is in one
 connection at a time, and a later message never replaces an entry. An entry ends with its
-connection (REJ, DREQ, time-out, removal of the id) and with either queue pair.
+connection (REJ, DREQ, time-out, removal of the id) or with either queue pair.
 """
 
 import errno
@@ -28,7 +28,9 @@ _LIVE: Final = (
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """The queue pairs that one side of a connection names; 0: not known yet."""
+    """The queue pairs that one side of a connection names; the number 0 means that it is not known
+    yet.
+    """
 
     local: bytes
     peer: bytes
@@ -36,13 +38,20 @@ class Claim:
     own_qpn: int = 0
     peer_qpn: int = 0
     waiting: set[int] = field(default_factory=set)
-    """Own queue pairs that were set to the peer's before its request was answered."""
+    """Own queue pairs that programs connected to the peer's queue pair before the peer's request
+    was answered.
+    """
     is_inherited: bool = False
-    """It comes from a predecessor's document; no connection of this hcad ends it."""
+    """Whether the claim is restored from a predecessor's document; no connection of this hcad ends
+    it.
+    """
 
 
 class Found(NamedTuple):
-    """The result of a lookup. ``is_awaited``: the peer's request has not been answered yet."""
+    """The service of the connection between two queue pairs, or None.
+
+    ``is_awaited``: the peer's request for the connection has not been answered yet.
+    """
 
     service: Service | None = None
     is_awaited: bool = False
@@ -64,12 +73,14 @@ class Bindings:
     def __init__(self) -> None:
         self._queue_pairs: dict[int, _QueuePair] = {}
         self._by_own: dict[int, Claim] = {}
-        # By the peer's queue pair and then the own GID: a request that one function received, from
-        # an address that may be forged, is no reason to reject another function's.
+        # Keyed by the peer's queue pair, then by the own GID: the sender's address may be forged,
+        # so a request to one function must not cause the rejection of another function's request.
         self._by_peer: dict[tuple[bytes, int], dict[bytes, Claim]] = {}
 
     def __len__(self) -> int:
-        """Return the number of entries by either queue pair."""
+        """Return the number of entries, which are counted once for each of their two queue
+        pairs.
+        """
         return len(self._by_own) + sum(map(len, self._by_peer.values()))
 
     def add_queue_pair(
@@ -77,12 +88,12 @@ class Bindings:
     ) -> None:
         """Add a queue pair of the function with these GIDs.
 
-        ``changed`` is called when a lookup for this queue pair may have another result.
+        ``changed`` is called when ``find`` may return another result for this queue pair.
         """
         self._queue_pairs[number] = _QueuePair(gids, changed)
 
     def remove_queue_pair(self, number: int) -> None:
-        """Remove a queue pair, and every entry that names it on either side."""
+        """Remove a queue pair, and every entry that names it as own queue pair or as the peer's."""
         removed = self._queue_pairs.pop(number, None)
         if removed is None:
             return
@@ -101,26 +112,31 @@ class Bindings:
         return found is not None and local in found.gids
 
     def check_own(self, local: bytes, number: int) -> None:
-        """Check that a function's connection may use a queue pair: its own, and in no other.
+        """Check that a queue pair belongs to the function with the GID ``local`` and is in no
+        connection.
 
         Raises:
             OSError: EINVAL, the function has no such queue pair; EISCONN, it is in a connection.
         """
         if not self.has_queue_pair(local, number):
-            raise OSError(errno.EINVAL, f"queue pair {number}: this function has none such")
+            raise OSError(errno.EINVAL, f"queue pair {number}: not one of this function")
         if number in self._by_own:
             raise OSError(errno.EISCONN, f"queue pair {number} is in a connection already")
 
     def is_peer_connected(self, local: bytes, peer: bytes, number: int) -> bool:
-        """Return whether a peer's queue pair is in a connection with the function of a GID."""
+        """Return whether a peer's queue pair is in a connection with the function that has the GID
+        ``local``.
+        """
         return local in self._by_peer.get((peer, number), {})
 
     def holds_own(self, claim: Claim) -> bool:
-        """Return whether the own queue pair that a connection names is still the one it named."""
+        """Return whether the own queue pair of a claim still belongs to the claim, or is not known
+        yet.
+        """
         return not claim.own_qpn or self._by_own.get(claim.own_qpn) is claim
 
     def follow(self, claim: Claim, connection: Connection) -> None:
-        """Update a claim after each step of its connection."""
+        """Update a claim's entries after each step of its connection."""
         if connection.state not in _LIVE:
             self._end(claim)
             return
@@ -139,9 +155,9 @@ class Bindings:
     def find(
         self, number: int, local: bytes, peer: bytes, peer_qpn: int, *, inherited: bool = True
     ) -> Found:
-        """Return the service that joins an own queue pair, from a GID, and a peer's.
+        """Return the service by which an own queue pair is connected to a peer's queue pair.
 
-        An entry that comes from a predecessor counts if ``inherited``.
+        An entry of a predecessor counts only if ``inherited`` is set.
         """
         own = self._queue_pairs.get(number)
         if own is None:
@@ -173,7 +189,7 @@ class Bindings:
         self._by_peer.setdefault((peer, peer_qpn), {})[local] = claim
 
     def end_inherited(self, number: int) -> None:
-        """End an inherited entry of a queue pair that is set to a peer again."""
+        """End a queue pair's inherited entry, because the queue pair is set to a peer again."""
         claim = self._by_own.get(number)
         if claim is not None and claim.is_inherited:
             self._end(claim)
@@ -193,7 +209,9 @@ class Bindings:
             self._report(claim)
 
     def _report(self, claim: Claim) -> None:
-        """Let the own queue pairs that a claim concerns be looked up again."""
+        """Notify the own queue pairs of a claim that ``find`` may return another result for
+        them.
+        """
         for number in (claim.own_qpn, *sorted(claim.waiting)):
             found = self._queue_pairs.get(number)
             if found is not None:

@@ -1,8 +1,9 @@
-"""The state machine of one connection's establishment and end: messages and time in, messages out.
+"""The state machine that establishes and ends connections: messages and time in, messages out.
 
-InfiniBand Architecture Specification volume 1, 12.9. Pure: a step returns a new value, what to
-send, and what to tell the owner. Requests are repeated until they are answered or there were too
-many; whatever was lost, doubled or reordered meanwhile, the owner learns each thing once.
+The states follow InfiniBand Architecture Specification volume 1, 12.9. The functions are pure: a
+step returns the new connection, a message to send and an outcome for the owner. A message that
+needs an answer is repeated until the answer arrives or the retries are used up. The owner
+receives each outcome once, even if messages are lost, duplicated or reordered.
 """
 
 from enum import Enum
@@ -27,7 +28,7 @@ from hca.daemon.cm.messages import (
 
 
 class State(Enum):
-    """Where a connection is; SIDR states are those of datagrams."""
+    """The state of a connection; the SIDR states belong to queries for a datagram queue pair."""
 
     REQ_SENT = "REQ sent"
     REQ_RECEIVED = "REQ received"
@@ -42,8 +43,8 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Told(Enum):
-    """What an owner learns."""
+class Outcome(Enum):
+    """An event of a connection that the connection's owner receives."""
 
     RESPONSE = "the responder has accepted"
     ESTABLISHED = "established"
@@ -55,51 +56,61 @@ class Told(Enum):
 
 
 class InvalidCall(Exception):
-    """The connection is in no state for this; the text says in which it is."""
+    """The connection's state does not permit the call; the exception's message names the state."""
 
 
 class Connection(NamedTuple):
-    """One side. ``repeat`` is what a deadline, or a repeated message of the peer, sends again.
+    """One side of a connection.
 
-    A tuple: each step makes another, which takes a dataclass several times as long.
+    The message ``repeat`` is sent again at the deadline, or when the peer repeats its own
+    message. The class is a tuple, because each step makes a new value, and making a dataclass
+    takes several times as long.
     """
 
     state: State
     local_id: int
     remote_id: int = 0
     qpn: int = 0
-    """Ours: a DREQ names it."""
+    """This side's queue pair, which a DREQ from the peer names."""
     remote_qpn: int = 0
     deadline: float | None = None
     retries: int = 0
-    """How often ``repeat`` may be sent again; ``most_retries`` of each message."""
+    """How often ``repeat`` may still be sent again; a new message starts with ``most_retries``."""
     most_retries: int = 15
     wait: float = 0.0
     repeat: Message | None = None
     timewait: float = 1.0
     latest: float = 0.0
-    """To when repeated requests may put off the deadline of an answer."""
+    """The latest time to which the peer's repeated requests may postpone the deadline for this
+    side's answer.
+    """
 
 
 class Step(NamedTuple):
-    """What comes of something. ``told`` is at most one thing, with the message that brought it."""
+    """The result of an event: the new connection, a message to send, and an outcome for the owner.
+
+    ``message`` is the message that caused ``outcome``.
+    """
 
     connection: Connection
     send: Message | None = None
-    told: Told | None = None
+    outcome: Outcome | None = None
     message: Message | None = None
 
 
 def request(req: Req, now: float) -> Step:
-    """Begin to ask for a connection."""
+    """Return the requester's side of a new connection, which sends a REQ."""
     wait = seconds(req.response_timeout)
     timewait = seconds(req.path.ack_timeout)
     made = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
-    return Step(_repeating(made._replace(wait=wait, timewait=timewait), req, now), req)
+    return Step(_with_repeat(made._replace(wait=wait, timewait=timewait), req, now), req)
 
 
-def requested(req: Req, local_id: int, now: float) -> Connection:
-    """Return the side of whoever was asked: an answer has as much time as the peer would wait."""
+def new_responder(req: Req, local_id: int, now: float) -> Connection:
+    """Return the responder's side of a connection that the peer's REQ requests.
+
+    The responder's program may take as long to answer as the peer waits for the answer.
+    """
     made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
     wait = seconds(_within(req.response_timeout, *_WAITS))
     timewait = seconds(_within(req.path.ack_timeout, *_WAITS))
@@ -107,65 +118,69 @@ def requested(req: Req, local_id: int, now: float) -> Connection:
     return known._replace(deadline=now + _patience(known), latest=now + LONGEST_ANSWER)
 
 
-def search(req: SidrReq, now: float, wait: float, retries: int) -> Step:
-    """Begin to ask for the queue pair of a service of datagrams."""
+def resolve_service(req: SidrReq, now: float, wait: float, retries: int) -> Step:
+    """Return the requester's side of a query for a service's datagram queue pair (SIDR_REQ)."""
     made = Connection(State.SIDR_SENT, req.request, most_retries=retries, wait=wait)
-    return Step(_repeating(made, req, now), req)
+    return Step(_with_repeat(made, req, now), req)
 
 
-def searched(req: SidrReq, now: float) -> Connection:
-    """Return the side of whoever was asked for a queue pair of datagrams."""
+def new_sidr_responder(req: SidrReq, now: float) -> Connection:
+    """Return the responder's side of a query for a datagram queue pair."""
     made = Connection(State.SIDR_RECEIVED, req.request, req.request)
     return made._replace(deadline=now + LONGEST_ANSWER, wait=LONGEST_ANSWER)
 
 
 def accept(one: Connection, rep: Rep | SidrRep, now: float) -> Step:
-    """Say yes. Raises InvalidCall."""
+    """Accept the peer's request for a connection. Raises InvalidCall."""
     if isinstance(rep, SidrRep):
-        _must(one, State.SIDR_RECEIVED)
-        return Step(closed(one), rep)
-    _must(one, State.REQ_RECEIVED)
+        _check_state(one, State.SIDR_RECEIVED)
+        return Step(to_closed(one), rep)
+    _check_state(one, State.REQ_RECEIVED)
     waiting = one._replace(state=State.REP_SENT, qpn=rep.qpn)
-    return Step(_repeating(waiting, rep, now), rep)
+    return Step(_with_repeat(waiting, rep, now), rep)
 
 
 def establish(one: Connection, data: bytes = b"") -> Step:
-    """Confirm the responder's answer. Raises InvalidCall."""
-    _must(one, State.REP_RECEIVED)
+    """Confirm the responder's answer to the request with an RTU. Raises InvalidCall."""
+    _check_state(one, State.REP_RECEIVED)
     rtu = Rtu(one.local_id, one.remote_id, data)
     return Step(one._replace(state=State.ESTABLISHED, deadline=None, repeat=rtu), rtu)
 
 
 def notify(one: Connection) -> Step:
-    """Take data that has come for the confirmation that may be lost. Raises InvalidCall."""
+    """Establish the connection because data has arrived, as if the RTU had; the RTU may have been
+    lost.
+
+    Raises InvalidCall.
+    """
     if one.state is State.ESTABLISHED:
         return Step(one)
-    _must(one, State.REP_SENT)
-    return _established(one)
+    _check_state(one, State.REP_SENT)
+    return _establish(one)
 
 
 def reject(one: Connection, reason: int, data: bytes = b"") -> Step:
-    """Say no. Raises InvalidCall."""
-    _must(one, State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED)
+    """Reject the peer's request for a connection, or its answer to one. Raises InvalidCall."""
+    _check_state(one, State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED)
     if one.state is State.SIDR_RECEIVED:
-        return Step(closed(one), SidrRep(one.remote_id, SidrStatus.REJECTED, data=data))
-    return Step(closed(one), _rejection(one, reason, data))
+        return Step(to_closed(one), SidrRep(one.remote_id, SidrStatus.REJECTED, data=data))
+    return Step(to_closed(one), _rejection(one, reason, data))
 
 
 def disconnect(one: Connection, now: float) -> Step:
-    """End the connection, or agree to its end. Raises InvalidCall."""
+    """End the connection, or confirm the peer's DREQ. Raises InvalidCall."""
     if one.state in (State.DREQ_SENT, State.TIMEWAIT, State.CLOSED):
         return Step(one)
-    _must(one, State.ESTABLISHED, State.REP_SENT, State.DREQ_RECEIVED)
+    _check_state(one, State.ESTABLISHED, State.REP_SENT, State.DREQ_RECEIVED)
     if one.state is State.DREQ_RECEIVED:
         drep = Drep(one.local_id, one.remote_id)
-        return Step(_timewait(one, drep, now), drep)
+        return Step(_to_timewait(one, drep, now), drep)
     dreq = Dreq(one.local_id, one.remote_id, one.remote_qpn)
-    return Step(_repeating(one._replace(state=State.DREQ_SENT), dreq, now), dreq)
+    return Step(_with_repeat(one._replace(state=State.DREQ_SENT), dreq, now), dreq)
 
 
 def destroy(one: Connection) -> Message | None:
-    """Return what the peer is told when this side goes away."""
+    """Return the message by which a removed side informs its peer; None if no message is needed."""
     match one.state:
         case State.REQ_SENT:
             return _rejection(one, Reason.TIMEOUT, b"")
@@ -182,34 +197,36 @@ def destroy(one: Connection) -> Message | None:
 
 
 def expire(one: Connection, now: float) -> Step:
-    """Do what the deadline asks for, if it has come."""
+    """Process a deadline of the connection that has passed."""
     if one.deadline is None or now < one.deadline:
         return Step(one)
     if one.state is State.TIMEWAIT:
-        return Step(closed(one), told=Told.TIMEWAIT_OVER)
+        return Step(to_closed(one), outcome=Outcome.TIMEWAIT_OVER)
     if one.state is State.SIDR_RECEIVED:
-        return Step(closed(one), destroy(one), Told.UNREACHABLE)
-    if one.state in (State.REQ_RECEIVED, State.REP_RECEIVED):  # its own program says nothing
-        return Step(closed(one), _rejection(one, Reason.TIMEOUT, b""), Told.UNREACHABLE)
+        return Step(to_closed(one), destroy(one), Outcome.UNREACHABLE)
+    if one.state in (State.REQ_RECEIVED, State.REP_RECEIVED):  # its own program did not answer
+        return Step(to_closed(one), _rejection(one, Reason.TIMEOUT, b""), Outcome.UNREACHABLE)
     if one.retries > 0:
         again = one._replace(deadline=now + one.wait, retries=one.retries - 1)
         return Step(again, one.repeat)
     if one.state is State.DREQ_SENT:
-        return Step(_timewait(one, None, now), told=Told.DISCONNECTED)
+        return Step(_to_timewait(one, None, now), outcome=Outcome.DISCONNECTED)
     if one.state is State.SIDR_SENT:
-        return Step(closed(one), told=Told.UNREACHABLE)
-    return Step(closed(one), _rejection(one, Reason.TIMEOUT, b""), Told.UNREACHABLE)
+        return Step(to_closed(one), outcome=Outcome.UNREACHABLE)
+    return Step(to_closed(one), _rejection(one, Reason.TIMEOUT, b""), Outcome.UNREACHABLE)
 
 
 def receive(one: Connection, message: Message, now: float) -> Step:
-    """Take a message of the peer; whatever does not fit the state changes nothing."""
+    """Process a message of the peer. A message that does not fit the connection's state changes
+    nothing.
+    """
     match message:
         case Req():
             return _receive_req(one, now)
         case Rep():
             return _receive_rep(one, message, now)
         case Rtu():
-            return _established(one, message) if one.state is State.REP_SENT else Step(one)
+            return _establish(one, message) if one.state is State.REP_SENT else Step(one)
         case Rej():
             return _receive_rej(one, message, now)
         case Mra():
@@ -219,22 +236,28 @@ def receive(one: Connection, message: Message, now: float) -> Step:
         case Drep():
             if one.state is not State.DREQ_SENT:
                 return Step(one)
-            return Step(_timewait(one, None, now), told=Told.DISCONNECTED, message=message)
+            return Step(_to_timewait(one, None, now), outcome=Outcome.DISCONNECTED, message=message)
         case SidrRep():
             if one.state is not State.SIDR_SENT:
                 return Step(one)
             found = message.status == SidrStatus.VALID
-            return Step(closed(one), None, Told.FOUND if found else Told.UNREACHABLE, message)
+            return Step(
+                to_closed(one), None, Outcome.FOUND if found else Outcome.UNREACHABLE, message
+            )
         case _:
             return Step(one)
 
 
 _WAITS: Final = (16, 22)
-"""What a peer may have us wait: from 0.3 s, so that one message of it makes no burst, to 17 s."""
+"""Least and greatest exponent of the peer's timeouts, to which others are clamped: 0.3 s (to limit
+bursts) and 17 s.
+"""
 _LONGEST_SERVICE: Final = 25  # 137 s
 LONGEST_ANSWER: Final = 69.0
-"""Seconds that a program has for an answer at most, from the peer's first request: so long an MRA
-has the peer wait, and forged requests hold the queue pair that they name no longer."""
+"""Most seconds that a program may take for its answer, counted from the peer's first request.
+
+An MRA makes the peer wait as long. A forged request occupies its queue pair no longer than this.
+"""
 
 
 def _patience(one: Connection) -> float:
@@ -249,7 +272,7 @@ _BEFORE: Final = (State.REQ_SENT, State.REP_SENT, State.REQ_RECEIVED, State.REP_
 
 
 def _receive_req(one: Connection, now: float) -> Step:
-    if one.state is State.REQ_RECEIVED:  # its owner thinks: the peer shall wait longer
+    if one.state is State.REQ_RECEIVED:  # not answered yet: the peer must wait longer
         again = one._replace(deadline=min(now + _patience(one), one.latest))
         return Step(again, Mra(one.local_id, one.remote_id, Rejected.REQ))
     return Step(one, one.repeat if one.state is State.REP_SENT else None)
@@ -260,16 +283,16 @@ def _receive_rep(one: Connection, rep: Rep, now: float) -> Step:
         known = one._replace(remote_id=rep.local_id, remote_qpn=rep.qpn)
         deadline = now + LONGEST_ANSWER
         answered = known._replace(state=State.REP_RECEIVED, deadline=deadline, repeat=None)
-        return Step(answered, None, Told.RESPONSE, rep)
+        return Step(answered, None, Outcome.RESPONSE, rep)
     repeated = one.state is State.ESTABLISHED and rep.local_id == one.remote_id
-    return Step(one, one.repeat if repeated else None)  # the RTU, of whoever sends any
+    return Step(one, one.repeat if repeated else None)  # the RTU, if this side has sent one
 
 
 def _receive_rej(one: Connection, rej: Rej, now: float) -> Step:
     if one.state in _BEFORE:
-        return Step(closed(one), None, Told.REJECTED, rej)
-    if one.state is State.ESTABLISHED:  # the RTU was lost, and then the peer went away
-        return Step(_timewait(one, None, now), told=Told.DISCONNECTED, message=rej)
+        return Step(to_closed(one), None, Outcome.REJECTED, rej)
+    if one.state is State.ESTABLISHED:  # the RTU was lost, and the peer has ended the connection
+        return Step(_to_timewait(one, None, now), outcome=Outcome.DISCONNECTED, message=rej)
     return Step(one)
 
 
@@ -285,30 +308,33 @@ def _receive_dreq(one: Connection, dreq: Dreq, now: float) -> Step:
     if dreq.qpn != one.qpn:
         return Step(one)
     if one.state in (State.ESTABLISHED, State.REP_SENT):
-        asked = one._replace(state=State.DREQ_RECEIVED, deadline=None, repeat=None)
-        return Step(asked, None, Told.DISCONNECTED, dreq)
+        disconnecting = one._replace(state=State.DREQ_RECEIVED, deadline=None, repeat=None)
+        return Step(disconnecting, None, Outcome.DISCONNECTED, dreq)
     drep = Drep(one.local_id, one.remote_id)
-    if one.state is State.DREQ_SENT:  # both at once
-        return Step(_timewait(one, drep, now), drep, Told.DISCONNECTED, dreq)
+    if one.state is State.DREQ_SENT:  # both sides have sent a DREQ at the same time
+        return Step(_to_timewait(one, drep, now), drep, Outcome.DISCONNECTED, dreq)
     return Step(one, drep if one.state is State.TIMEWAIT else None)
 
 
-def _established(one: Connection, message: Message | None = None) -> Step:
+def _establish(one: Connection, message: Message | None = None) -> Step:
     done = one._replace(state=State.ESTABLISHED, deadline=None, repeat=None)
-    return Step(done, None, Told.ESTABLISHED, message)
+    return Step(done, None, Outcome.ESTABLISHED, message)
 
 
-def _repeating(one: Connection, message: Message, now: float) -> Connection:
-    """Send it again until it is answered, or as often as may be."""
+def _with_repeat(one: Connection, message: Message, now: float) -> Connection:
+    """Return the connection, with repetitions of a message scheduled.
+
+    They end when the peer answers or the retries are used up.
+    """
     return one._replace(repeat=message, deadline=now + one.wait, retries=one.most_retries)
 
 
-def _timewait(one: Connection, repeat: Message | None, now: float) -> Connection:
+def _to_timewait(one: Connection, repeat: Message | None, now: float) -> Connection:
     return one._replace(state=State.TIMEWAIT, repeat=repeat, deadline=now + one.timewait)
 
 
-def closed(one: Connection) -> Connection:
-    """Return it as it is when nothing of it is left."""
+def to_closed(one: Connection) -> Connection:
+    """Return the connection in the state CLOSED, without a deadline."""
     return one._replace(state=State.CLOSED, deadline=None, repeat=None)
 
 
@@ -322,6 +348,6 @@ def _rejection(one: Connection, reason: int, data: bytes) -> Rej:
     return Rej(one.local_id, one.remote_id, about, reason, data)
 
 
-def _must(one: Connection, *states: State) -> None:
+def _check_state(one: Connection, *states: State) -> None:
     if one.state not in states:
         raise InvalidCall(one.state.value)

@@ -1,43 +1,49 @@
-"""What the connection manager knows of its functions, and of each side of a connection."""
+"""Functions as the connection manager sees them, and endpoints, each of which is one side of a
+connection.
+"""
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from hca.contract.hca import HCA_MAX_MTU
 from hca.daemon.cm.bindings import Claim
-from hca.daemon.cm.connection import Connection, Told
+from hca.daemon.cm.connection import Connection, Outcome
 from hca.daemon.cm.messages import Message, Req, SidrReq
 
 
 class Owner(Protocol):
-    """Whose connection it is."""
+    """The owner of one side of a connection."""
 
-    def told(self, told: Told, message: Message | None) -> None:
-        """Learn what became of the connection."""
+    def handle_outcome(self, outcome: Outcome, message: Message | None) -> None:
+        """Process an event of the connection that this object owns."""
 
 
 class Listener(Protocol):
-    """Who serves a service id."""
+    """The listener for a service id."""
 
-    def asked(self, endpoint: "Endpoint", request: Req | SidrReq) -> bool:
-        """Take a request, set the endpoint's owner, and say so; False: too many wait."""
+    def handle_request(self, endpoint: "Endpoint", request: Req | SidrReq) -> bool:
+        """Accept a request and become the owner of its endpoint; return False if the backlog is
+        full.
+        """
 
 
 @dataclass(slots=True, eq=False)
 class Function:
-    """A member of the fabric: its GIDs, and who of its programs serves what."""
+    """A member of the fabric: its GIDs, the services of its programs and the ports in use."""
 
     gids: tuple[bytes, ...]
     mtu: int = HCA_MAX_MTU
-    """The largest ibv_mtu of its paths."""
+    """The largest ibv_mtu of the function's paths."""
     clients: int = 0
     listeners: dict[int, Listener] = field(default_factory=dict)
     ports: dict[tuple[int, int], list[bool]] = field(default_factory=dict)
-    """Ports that are taken, by space and number; for each holder whether it shares."""
+    """The holders of each port in use, by port space and port; an entry is whether the holder
+    shares it.
+    """
 
     @property
     def gid(self) -> bytes:
-        """Return the one that its connections use unless another is called for: the last."""
+        """Return the function's last GID, which connections use unless they name another."""
         return self.gids[-1]
 
 
@@ -53,4 +59,6 @@ class Endpoint:
     claim: Claim
     owner: Owner | None = None
     awaited: float | None = None
-    """When it is looked at next; its deadline may be later by then."""
+    """The time at which the manager next checks the deadline. The deadline may have been postponed
+    by then.
+    """

@@ -1,8 +1,9 @@
-"""Event channels: pipes through which a client reads what became of its ids.
+"""Event channels: pipes through which a client reads the events of its ids.
 
-hcad has both ends, each as a file of its own: what the client makes blocking or not is its own end.
-What the pipe has no room for waits here. Ids are bounded, and each has few events; calls that could
-be repeated without end are refused while too many were not read.
+hcad opens both ends as separate open files, so O_NONBLOCK of the client's end does not affect
+hcad's. Events wait in hcad as long as the pipe is full. A client has a limited number of ids,
+each with few events. Calls that a client could repeat without end are refused if too many of its
+events are unread.
 """
 
 import asyncio
@@ -20,27 +21,28 @@ from hca.daemon.common.quotas import Share
 
 EVENT_BYTES: Final = sizeof(CmEvent)
 MOST_WAITING: Final = 1024
-"""Events of a client beyond what its pipes hold."""
-_DESCRIPTORS: Final = 2  # of a channel, here; the reading end is the client's
+"""Most events of a client that may wait in hcad because the client's pipes are full."""
+_DESCRIPTORS: Final = 2  # descriptors of a channel in hcad; the client has the reading end
 
 
 @dataclass(slots=True)
 class Waiting:
-    """How many events of a client its pipes have no room for."""
+    """The number of a client's events that wait in hcad because the client's pipes are full."""
 
     count: int = 0
 
 
 class Channel:
-    """A pipe of events, until ``close``."""
+    """A pipe through which a client reads events; it is usable until ``close``."""
 
     def __init__(self, waits: Waiting) -> None:
-        """Make it. Raises OSError."""
+        """Make the channel's pipe. Raises OSError."""
         self.ids = 0
         self._waits = waits
         self.reading_fd, self._writing = os.pipe2(os.O_CLOEXEC)
         try:
-            # Reopened: flags of this end, which the client gets, are not those of ours.
+            # Open the reading end again: file status flags that the client sets must not affect
+            # hcad's.
             path = f"/proc/self/fd/{self.reading_fd}"
             self._reading = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
@@ -52,12 +54,12 @@ class Channel:
         self._watched = False
 
     def take_reading_end(self) -> int:
-        """Return the client's end, which is the caller's to close."""
+        """Return the client's end of the pipe, which the caller must close."""
         taken, self.reading_fd = self.reading_fd, -1
         return taken
 
     def emit(self, event: CmEvent) -> None:
-        """Append an event."""
+        """Append an event to the channel."""
         if self._writing < 0:
             return
         self._waiting.append(bytes(event))
@@ -66,14 +68,15 @@ class Channel:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether so many events were not read that no call shall make another.
+        """Return whether the client has too many unread events for a call that makes another event.
 
-        Of all channels of the client: it may have a thousand.
+        The limit applies to all channels of the client together, because it may have a thousand
+        channels.
         """
         return self._waits.count >= MOST_WAITING
 
     def withdraw(self, handles: Collection[int]) -> list[CmEvent]:
-        """Take back the events of some ids that were not read yet."""
+        """Remove all unread events of these ids from the channel, and return them."""
         unread = self._unread()
         taken = [event for event in unread if event.handle in handles]
         self._waits.count -= len(self._waiting)
@@ -83,7 +86,7 @@ class Channel:
         return taken
 
     def close(self) -> None:
-        """Close hcad's ends; who reads has reached the end."""
+        """Close hcad's ends of the pipe; a reader then gets an end of file."""
         self._forget_writer()
         for descriptor in (self._writing, self._reading, self.reading_fd):
             if descriptor >= 0:
@@ -123,7 +126,7 @@ class Channel:
 
 
 class Channels:
-    """A client's channels, as many as its function's share has room for."""
+    """A client's event channels, up to the quota of its function."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
@@ -131,7 +134,7 @@ class Channels:
         self._channels: dict[int, Channel] = {}
 
     def make(self, handle: int) -> Channel:
-        """Make a channel of this number. Raises OSError."""
+        """Make a channel with the handle ``handle``. Raises OSError."""
         if len(self._channels) >= cm.CM_MAX_CHANNELS:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         self._share.take(_DESCRIPTORS)
@@ -143,21 +146,21 @@ class Channels:
         return made
 
     def get(self, handle: int) -> Channel:
-        """Return a channel. Raises OSError."""
+        """Return the channel with a handle. Raises OSError."""
         found = self._channels.get(handle)
         if found is None:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         return found
 
     def end(self, handle: int) -> None:
-        """Close a channel that no id has. Raises OSError."""
+        """Close an event channel that no id uses. Raises OSError."""
         if self.get(handle).ids:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self._channels.pop(handle).close()
         self._share.give(_DESCRIPTORS)
 
     def close(self) -> None:
-        """Close all."""
+        """Close all channels of the client."""
         for channel in self._channels.values():
             channel.close()
         self._share.give(_DESCRIPTORS * len(self._channels))

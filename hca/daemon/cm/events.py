@@ -1,4 +1,4 @@
-"""What the connection manager's messages and a client's requests and events have in common."""
+"""Convert a client's requests to the connection manager's messages, and messages to events."""
 
 import ctypes
 import errno
@@ -8,7 +8,7 @@ from hca.contract import cm
 from hca.contract.cm import CmEvent, CmEventType
 from hca.contract.hca import HCA_MAX_MTU, HCA_QPN_MASK, HcaQpAttributes
 from hca.contract.verbs import VerbsState
-from hca.daemon.cm.connection import Told
+from hca.daemon.cm.connection import Outcome
 from hca.daemon.cm.endpoints import Function
 from hca.daemon.cm.identifier import CmId
 from hca.daemon.cm.messages import Message, Path, Rej, Rep, Req, SidrRep, SidrReq
@@ -17,32 +17,38 @@ from hca.daemon.cm.private_data import HEADER_BYTES
 MULTICAST_QPN: Final = 0xFFFFFF
 
 _TYPES: Final = {
-    Told.RESPONSE: CmEventType.CONNECT_RESPONSE,
-    Told.ESTABLISHED: CmEventType.ESTABLISHED,
-    Told.REJECTED: CmEventType.REJECTED,
-    Told.UNREACHABLE: CmEventType.UNREACHABLE,
-    Told.DISCONNECTED: CmEventType.DISCONNECTED,
-    Told.TIMEWAIT_OVER: CmEventType.TIMEWAIT_EXIT,
-    Told.FOUND: CmEventType.ESTABLISHED,
+    Outcome.RESPONSE: CmEventType.CONNECT_RESPONSE,
+    Outcome.ESTABLISHED: CmEventType.ESTABLISHED,
+    Outcome.REJECTED: CmEventType.REJECTED,
+    Outcome.UNREACHABLE: CmEventType.UNREACHABLE,
+    Outcome.DISCONNECTED: CmEventType.DISCONNECTED,
+    Outcome.TIMEWAIT_OVER: CmEventType.TIMEWAIT_EXIT,
+    Outcome.FOUND: CmEventType.ESTABLISHED,
 }
 
 
 def private_data(wanted: cm.CmConnect | cm.CmReject, most: int) -> bytes:
-    """Return a client's private data. Raises OSError where it is longer than ``most``."""
+    """Return the private data in a client's request. Raises OSError if it is longer than ``most``
+    bytes.
+    """
     if wanted.data_bytes > min(most, cm.CM_MAX_DATA):
-        raise OSError(errno.EINVAL, f"{wanted.data_bytes} bytes of private data: at most {most}")
+        raise OSError(
+            errno.EINVAL, f"{wanted.data_bytes} bytes of private data: the limit is {most}"
+        )
     return bytes(wanted.data[: wanted.data_bytes])
 
 
 def queue_pair(wanted: cm.CmConnect) -> int:
-    """Return the number of a client's queue pair. Raises OSError where there is no such number."""
+    """Return the queue pair number in a client's request. Raises OSError if the number is
+    invalid.
+    """
     if not 0 < wanted.qpn <= HCA_QPN_MASK:
         raise OSError(errno.EINVAL, f"queue pair {wanted.qpn}")
     number: int = wanted.qpn
     return number
 
 
-def request(
+def make_req(
     wanted: cm.CmConnect,
     number: int,
     service: int,
@@ -51,7 +57,7 @@ def request(
     data: bytes,
     mtu: int = HCA_MAX_MTU,
 ) -> Req:
-    """Return the REQ of a client's parameters; ``mtu`` is the path's, as ibv_mtu."""
+    """Return the REQ for a client's request; ``mtu`` is the ibv_mtu of the path."""
     if wanted.ack_timeout:
         path = Path(path.source, path.destination, path.traffic_class, ack_timeout=_five(wanted))
     return Req(
@@ -67,10 +73,10 @@ def request(
     )
 
 
-def reply(
+def make_rep(
     wanted: cm.CmConnect, local_id: int, remote_id: int, qpn: int, psn: int, data: bytes
 ) -> Rep:
-    """Return the REP of a client's parameters."""
+    """Return the REP for a client's request to accept a connection."""
     return Rep(
         *(local_id, remote_id, qpn, psn),
         responder_resources=wanted.responder_resources,
@@ -82,8 +88,10 @@ def reply(
     )
 
 
-def plain(one: CmId, kind: CmEventType, status: int = 0) -> CmEvent:
-    """Return an event that says no more than its type, a status and the id's addresses."""
+def make_event(one: CmId, kind: CmEventType, status: int = 0) -> CmEvent:
+    """Return an event of an id, with a type, a status and the id's addresses; other fields are
+    zero.
+    """
     return CmEvent(
         type=kind,
         status=status,
@@ -94,15 +102,15 @@ def plain(one: CmId, kind: CmEventType, status: int = 0) -> CmEvent:
     )
 
 
-def requested(one: CmId, function: Function, message: Req | SidrReq) -> CmEvent:
-    """Return the event of a request that ``one`` was made for."""
-    event = plain(one, CmEventType.CONNECT_REQUEST)
+def make_request_event(one: CmId, function: Function, message: Req | SidrReq) -> CmEvent:
+    """Return the CONNECT_REQUEST event of the id ``one``, which was made for the request."""
+    event = make_event(one, CmEventType.CONNECT_REQUEST)
     assert one.listener is not None
     event.listener = one.listener.handle
     _put(event, message.data[HEADER_BYTES:])
     if isinstance(message, Req):
         event.qpn = message.qpn
-        # The peer's view turned around: what it initiates is what we respond to.
+        # Exchanged: the peer initiates the operations to which this side responds, and vice versa.
         event.responder_resources = message.initiator_depth
         event.initiator_depth = message.responder_resources
         event.flow_control, event.srq = message.flow_control, message.srq
@@ -111,20 +119,22 @@ def requested(one: CmId, function: Function, message: Req | SidrReq) -> CmEvent:
     return event
 
 
-def path_to(one: CmId, function: Function, asked: Req) -> HcaQpAttributes:
-    """Return what the queue pair is to be set to of who was ``asked``."""
-    path = _path(one, function, asked, asked.qpn, asked.psn)
-    path.rnr_retry = asked.rnr_retry_count
+def path_to(one: CmId, function: Function, request: Req) -> HcaQpAttributes:
+    """Return the attributes that connect the id's queue pair to the queue pair of a requester."""
+    path = _path(one, function, request, request.qpn, request.psn)
+    path.rnr_retry = request.rnr_retry_count
     return path
 
 
-def told(one: CmId, function: Function, told: Told, message: Message | None) -> CmEvent:
-    """Return the event of what became of a connection."""
-    event = plain(one, _TYPES[told])
-    if told is Told.UNREACHABLE:
+def make_outcome_event(
+    one: CmId, function: Function, outcome: Outcome, message: Message | None
+) -> CmEvent:
+    """Return the event that reports a connection's outcome to the client of the id ``one``."""
+    event = make_event(one, _TYPES[outcome])
+    if outcome is Outcome.UNREACHABLE:
         event.status = message.status if isinstance(message, SidrRep) else -errno.ETIMEDOUT
     if isinstance(message, Rej):
-        event.status = message.reason if told is Told.REJECTED else 0
+        event.status = message.reason if outcome is Outcome.REJECTED else 0
     if message is not None and not isinstance(message, SidrReq):
         _put(event, getattr(message, "data", b""))
     if isinstance(message, Rep) and isinstance(one.request, Req):
@@ -135,18 +145,18 @@ def told(one: CmId, function: Function, told: Told, message: Message | None) -> 
         event.rnr_retry_count = message.rnr_retry_count
         event.path = _path(one, function, one.request, message.qpn, message.psn)
         event.path.rnr_retry = message.rnr_retry_count
-    if told is Told.FOUND and isinstance(message, SidrRep):
+    if outcome is Outcome.FOUND and isinstance(message, SidrRep):
         event.qpn, event.qkey = message.qpn, message.qkey
         event.path = _path(one, function, None, message.qpn, 0)
     return event
 
 
-def joined(one: CmId, function: Function, group: bytes, source: bytes) -> CmEvent:
-    """Return the event of a multicast group that an id may use: its address is the group's GID.
+def make_join_event(one: CmId, function: Function, group: bytes, source: bytes) -> CmEvent:
+    """Return the event that an id has joined a multicast group, with the group's GID.
 
-    ``source`` is the function's GID from which the group is reached.
+    ``source`` is the function's GID from which the id sends to the group.
     """
-    event = plain(one, CmEventType.MULTICAST_JOIN)
+    event = make_event(one, CmEventType.MULTICAST_JOIN)
     event.qpn, event.qkey = MULTICAST_QPN, cm.CM_UDP_QKEY
     event.path = _path(one, function, None, MULTICAST_QPN, 0)
     event.path.sgid_index = function.gids.index(source)
@@ -155,7 +165,7 @@ def joined(one: CmId, function: Function, group: bytes, source: bytes) -> CmEven
 
 
 def _path(one: CmId, function: Function, req: Req | None, qpn: int, psn: int) -> HcaQpAttributes:
-    """Return what a queue pair is to be set to that talks with the peer's ``qpn``."""
+    """Return the attributes that connect a queue pair to the peer's queue pair ``qpn``."""
     path = HcaQpAttributes(
         state=VerbsState.RTR,
         path_mtu=min(req.mtu, function.mtu) if req else function.mtu,

@@ -1,4 +1,4 @@
-"""A communication id as hcad has it: its address, its port, and its connection."""
+"""A communication id in hcad: its address, its port and its connection."""
 
 import ctypes
 import errno
@@ -8,14 +8,14 @@ from enum import Enum
 from typing import Protocol
 
 from hca.contract.cm import CmPortSpace, CmRoute
-from hca.daemon.cm.connection import Told
+from hca.daemon.cm.connection import Outcome
 from hca.daemon.cm.endpoints import Endpoint, Function
 from hca.daemon.cm.event_channel import Channel
 from hca.daemon.cm.messages import Message, Req, SidrReq
 
 
 class IdState(Enum):
-    """What an id was made into."""
+    """The state of a communication id."""
 
     NEW = "new"
     BOUND = "bound"
@@ -26,27 +26,32 @@ class IdState(Enum):
 
 
 class Client(Protocol):
-    """Whose id it is."""
+    """The client that owns a communication id."""
 
     function: Function
 
-    def asked(self, listener: "CmId", endpoint: Endpoint, request: Req | SidrReq) -> bool:
-        """Take a request to a listener."""
+    def handle_request(self, listener: "CmId", endpoint: Endpoint, request: Req | SidrReq) -> bool:
+        """Process a connection request to a listener of the client; return False to refuse the
+        request.
+        """
 
-    def told(self, one: "CmId", told: Told, message: Message | None) -> None:
-        """Learn what became of a connection."""
+    def handle_outcome(self, one: "CmId", outcome: Outcome, message: Message | None) -> None:
+        """Process an event of an id's connection."""
 
 
 @dataclass(slots=True, eq=False)
 class CmId:
-    """An id. ``anywhere``: its destination means whoever of the fabric serves the port."""
+    """A communication id of a client.
+
+    ``anywhere``: the destination may be any function of the fabric that serves the port.
+    """
 
     handle: int
     client: Client
     channel: Channel
     port_space: int
     gid: bytes
-    """Which of its function's its connection uses."""
+    """The GID of the client's function that the id's connection uses."""
     state: IdState = IdState.NEW
     source: bytes = bytes(16)
     port: int = 0
@@ -62,43 +67,45 @@ class CmId:
     listener: "CmId | None" = None
     backlog: int = 0
     waiting: int = 0
-    """Requests to this listener that were not answered yet."""
+    """The number of requests to this listener that have not been answered yet."""
     settled: bool = False
     qpn: int = 0
-    """The queue pair that hcad sets to the peer when that accepts; 0: its program does."""
+    """The number of the queue pair that hcad connects when the peer accepts; 0: the client's
+    program connects it.
+    """
 
     @property
     def is_datagrams(self) -> bool:
-        """Tell whether it is for unreliable datagrams."""
+        """Return whether the id is for unreliable datagrams, not for a connection."""
         return self.port_space == CmPortSpace.UDP
 
     @property
     def service(self) -> int:
-        """Return the service id of its own port."""
+        """Return the service id of the id's own port."""
         return self.port_space << 16 | self.port
 
-    def asked(self, endpoint: Endpoint, request: Req | SidrReq) -> bool:
-        """Take a request, as a listener."""
-        return self.client.asked(self, endpoint, request)
+    def handle_request(self, endpoint: Endpoint, request: Req | SidrReq) -> bool:
+        """Pass a connection request to the client whose listener this id is."""
+        return self.client.handle_request(self, endpoint, request)
 
-    def told(self, told: Told, message: Message | None) -> None:
-        """Learn what became of the connection."""
-        self.client.told(self, told, message)
+    def handle_outcome(self, outcome: Outcome, message: Message | None) -> None:
+        """Pass an event of the id's connection to the client."""
+        self.client.handle_outcome(self, outcome, message)
 
     def settle(self) -> None:
-        """Make room among its listener's waiting requests, once."""
+        """Free the id's place in its listener's backlog; further calls have no effect."""
         if self.listener is not None and not self.settled:
             self.listener.waiting -= 1
         self.settled = True
 
     def unlisten(self) -> None:
-        """Serve no more."""
+        """Stop listening on the id's port."""
         if self.state is IdState.LISTENING:
             del self.client.function.listeners[self.service]
             self.state = IdState.BOUND
 
     def take_port(self, port: int, reuse: bool) -> None:
-        """Hold a port. Raises OSError."""
+        """Reserve a port for the id. Raises OSError."""
         holders = self.client.function.ports.setdefault((self.port_space, port), [])
         if holders and not (reuse and all(holders)):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -106,7 +113,7 @@ class CmId:
         self.port, self.holds_port, self.shares_port = port, True, reuse
 
     def release_port(self) -> None:
-        """Let others have the port."""
+        """Release the id's port."""
         if not self.holds_port:
             return
         key = (self.port_space, self.port)
@@ -116,7 +123,9 @@ class CmId:
         self.holds_port = False
 
     def route(self) -> CmRoute:
-        """Return its addresses; of what is bound to any the one that it uses."""
+        """Return the id's addresses; an id that is bound to any address reports the address that it
+        uses.
+        """
         any_address = self.source == bytes(16)
         bound = self.state not in (IdState.NEW, IdState.BOUND, IdState.LISTENING)
         route = CmRoute(has_device=not any_address or bound)

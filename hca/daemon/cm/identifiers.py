@@ -1,7 +1,7 @@
-"""The communication ids of one client: what it asked for, checked, and given to the manager.
+"""Manage the communication ids of one client: validate its requests and pass them to the manager.
 
-A client is hostile: it names its own ids and channels only, and whatever it has goes with it. A
-refusal is an ``OSError`` whose errno the client's call sets.
+A client may be hostile: it can name only its own ids and channels, and hcad removes all of them
+when the client ends. A refusal is an ``OSError``, whose errno the client's call returns.
 """
 
 import errno
@@ -15,7 +15,7 @@ from hca.contract import cm
 from hca.contract.cm import CmEvent, CmEventType, CmPortSpace
 from hca.contract.hca import HCA_MAX_MTU, HcaHandle
 from hca.daemon.cm import connection, events, private_data
-from hca.daemon.cm.connection import InvalidCall, Step, Told
+from hca.daemon.cm.connection import InvalidCall, Outcome, Step
 from hca.daemon.cm.endpoints import Endpoint
 from hca.daemon.cm.event_channel import Channel, Channels
 from hca.daemon.cm.identifier import CmId, IdState
@@ -32,20 +32,22 @@ from hca.daemon.cm.messages import (
     SidrReq,
     SidrStatus,
 )
-from hca.daemon.common.quotas import CLIENT_BYTES, Share, unbounded
+from hca.daemon.common.quotas import CLIENT_BYTES, Share, new_unlimited_share
 
 _T = TypeVar("_T")
 _SPACES = (CmPortSpace.TCP, CmPortSpace.UDP, CmPortSpace.IB)
-_FIRST_PORT, _LAST_PORT = 32768, 60999  # as Linux chooses ports
+_FIRST_PORT, _LAST_PORT = 32768, 60999  # the range that Linux uses for ephemeral ports
 _HEADER = private_data.HEADER_BYTES
 _ANY = bytes(16)
-_ID_BYTES = 4096  # with its connection, and the private data of a request
+_ID_BYTES = 4096  # for an id with its connection and a request's private data
 Near = Callable[[bytes], bool]
-"""Tells whether an address is of the loopback, or of this machine where those count as near."""
+"""A test for addresses: it returns whether an address is a loopback address or, in an hcad where
+this machine's addresses count as near, one of them.
+"""
 
 
 class Ids:
-    """A client's ids and event channels, until ``close``."""
+    """A client's communication ids and event channels, until ``close``."""
 
     def __init__(
         self,
@@ -57,15 +59,15 @@ class Ids:
         mtu: int = HCA_MAX_MTU,
         share: Share | None = None,
     ) -> None:
-        """Enter the function that has these GIDs, the last of which its connections use.
+        """Enter the function with these GIDs, of which connections use the last.
 
-        ``mtu`` is the largest ibv_mtu of its paths, ``share`` what the function may have.
-        ``shared_loopback``: what is near means whoever of the fabric serves a port.
+        ``mtu`` is the largest ibv_mtu of the function's paths, ``share`` the function's quota.
+        ``shared_loopback``: a near address means any function of the fabric that serves the port.
 
         Raises:
-            OSError: ENOMEM, it has too much already.
+            OSError: ENOMEM if the function's quota is used up.
         """
-        self._share = share or unbounded()
+        self._share = share or new_unlimited_share()
         self._share.take(1, 0, CLIENT_BYTES)
         self.manager = manager
         self.function = manager.enter(gids, mtu)
@@ -76,35 +78,37 @@ class Ids:
         self._ids: dict[int, CmId] = {}
 
     def close(self) -> None:
-        """Remove everything that the client has; peers are told."""
-        self._channels.close()  # nobody reads them any more
+        """Remove all ids and channels of the client, and inform the peers of its connections."""
+        self._channels.close()  # the client reads no more events
         for one in list(self._ids.values()):
             self._remove(one)
         self._share.give(1, 0, CLIENT_BYTES)
         self.manager.leave(self.function)
 
     def create_channel(self) -> tuple[HcaHandle, int]:
-        """Make an event channel; return its pipe's reading end, too. Raises OSError."""
+        """Make an event channel; return its handle and the reading end of its pipe. Raises
+        OSError.
+        """
         handle = self._handle()
         return HcaHandle(handle), self._channels.make(handle).take_reading_end()
 
     def destroy_channel(self, handle: int) -> None:
-        """Close one that no id has. Raises OSError."""
+        """Close an event channel that no id uses. Raises OSError."""
         self._channels.end(handle)
 
     def create_id(self, wanted: cm.CmIdCreate) -> HcaHandle:
-        """Make an id. Raises OSError."""
+        """Create a communication id. Raises OSError."""
         channel = self._channels.get(wanted.channel)
         if wanted.port_space not in _SPACES:
-            raise _refused(errno.EOPNOTSUPP)
+            raise _os_error(errno.EOPNOTSUPP)
         if len(self._ids) >= cm.CM_MAX_IDS:
-            raise _refused(errno.ENOMEM)
+            raise _os_error(errno.ENOMEM)
         return HcaHandle(self._add(channel, wanted.port_space).handle)
 
     def destroy_id(self, handle: int) -> None:
-        """Remove an id; what it was connected to is told. Raises OSError."""
+        """Remove an id and inform the peer of its connection. Raises OSError."""
         one = _get(self._ids, handle)
-        # Requests to it that nobody has heard of go with it.
+        # Requests to the id that the client has not read yet are removed, too.
         unheard: list[CmId] = []
         if one.state is IdState.LISTENING:
             unheard = [other for other in self._ids.values() if other.listener is one]
@@ -120,45 +124,48 @@ class Ids:
         self._remove(one)
 
     def bind(self, wanted: cm.CmBind) -> cm.CmRoute:
-        """Give an id an address and a port. Raises OSError."""
+        """Assign an address and a port to an id. Raises OSError."""
         one = _get(self._ids, wanted.handle)
         if one.state is not IdState.NEW:
-            raise _refused(errno.EINVAL)
+            raise _os_error(errno.EINVAL)
         source = bytes(wanted.source.address)
         if source not in (_ANY, *self.function.gids) and not self._near(source):
-            raise _refused(errno.EADDRNOTAVAIL)
+            raise _os_error(errno.EADDRNOTAVAIL)
         self._bind(one, source, wanted.source.port, bool(wanted.reuse))
         return one.route()
 
     def listen(self, wanted: cm.CmPair) -> cm.CmRoute:
-        """Serve an id's port. Raises OSError."""
+        """Listen on an id's port. Raises OSError."""
         one = _get(self._ids, wanted.handle)
         if one.state is IdState.NEW:
             self._bind(one, _ANY, 0, reuse=False)
         if one.state is not IdState.BOUND:
-            raise _refused(errno.EINVAL)
+            raise _os_error(errno.EINVAL)
         if one.service in self.function.listeners:
-            raise _refused(errno.EADDRINUSE)
+            raise _os_error(errno.EADDRINUSE)
         one.backlog = min(wanted.value, cm.CM_MAX_BACKLOG) or cm.CM_MAX_BACKLOG
         one.state = IdState.LISTENING
         self.function.listeners[one.service] = one
         return one.route()
 
     def resolve_address(self, wanted: cm.CmBind) -> None:
-        """Find who has an address; an event says. Raises OSError."""
+        """Find the function with the destination address of an id; an event reports the result.
+
+        Raises OSError.
+        """
         one = _get(self._ids, wanted.handle)
         if one.state not in (IdState.NEW, IdState.BOUND):
-            raise _refused(errno.EINVAL)
+            raise _os_error(errno.EINVAL)
         if one.channel.is_full:
-            raise _refused(errno.ENOBUFS)
+            raise _os_error(errno.ENOBUFS)
         destination = bytes(wanted.destination.address)
         group = private_data.is_multicast(destination)
         if group and not one.is_datagrams:
-            raise _refused(errno.EADDRNOTAVAIL)
+            raise _os_error(errno.EADDRNOTAVAIL)
         if one.state is IdState.NEW:
             source = bytes(wanted.source.address)
             if source not in (_ANY, *self.function.gids) and not self._near(source):
-                raise _refused(errno.EADDRNOTAVAIL)
+                raise _os_error(errno.EADDRNOTAVAIL)
             self._bind(one, source, wanted.source.port, bool(wanted.reuse))
         one.anywhere = destination == _ANY or self._near(destination)
         one.destination, one.destination_port = destination, wanted.destination.port
@@ -168,36 +175,38 @@ class Ids:
         status = self._unreachable(one.gid, destination) if elsewhere else 0
         one.state = IdState.BOUND if status else IdState.RESOLVED
         kind = CmEventType.ADDR_ERROR if status else CmEventType.ADDR_RESOLVED
-        self._emit(one, events.plain(one, kind, -status))
+        self._emit(one, events.make_event(one, kind, -status))
 
     def resolve_route(self, handle: int) -> None:
-        """Find the way there; an event says. Raises OSError."""
+        """Find the route to an id's destination; an event reports the result. Raises OSError."""
         one = _get(self._ids, handle)
         if one.state is not IdState.RESOLVED:
-            raise _refused(errno.EINVAL)
+            raise _os_error(errno.EINVAL)
         one.state = IdState.ROUTED
-        self._emit(one, events.plain(one, CmEventType.ROUTE_RESOLVED))
+        self._emit(one, events.make_event(one, CmEventType.ROUTE_RESOLVED))
 
     def join(self, wanted: cm.CmBind) -> None:
-        """Let an id of datagrams use a multicast group; an event says its GID. Raises OSError.
+        """Permit a datagram id to use a multicast group; an event reports the group's GID. Raises
+        OSError.
 
-        Its queue pair enters the group by verbs, where its owner is judged.
+        The client attaches its queue pair to the group by a verb later; hcad evaluates policy
+        then.
         """
         one = _get(self._ids, wanted.handle)
         group = bytes(wanted.destination.address)
         bound = one.state in (IdState.BOUND, IdState.RESOLVED, IdState.ROUTED)
         if not (one.is_datagrams and bound and private_data.is_multicast(group)):
-            raise _refused(errno.EINVAL)
+            raise _os_error(errno.EINVAL)
         if one.channel.is_full:
-            raise _refused(errno.ENOBUFS)
+            raise _os_error(errno.ENOBUFS)
         source = self.manager.source_towards(self.function, group)
-        self._emit(one, events.joined(one, self.function, group, source))
+        self._emit(one, events.make_join_event(one, self.function, group, source))
 
     def connect(self, wanted: cm.CmConnect) -> None:
-        """Ask for a connection, or for a queue pair of datagrams. Raises OSError."""
+        """Request a connection, or query a service for its datagram queue pair. Raises OSError."""
         one = _get(self._ids, wanted.handle)
         if one.state is not IdState.ROUTED or private_data.is_multicast(one.destination):
-            raise _refused(errno.EINVAL)
+            raise _os_error(errno.EINVAL)
         service = one.port_space << 16 | one.destination_port
         peer = one.destination
         if one.anywhere:
@@ -221,14 +230,14 @@ class Ids:
             mtu = self.manager.mtu_of(self.function, peer)
             if wanted.qpn:
                 self.manager.bindings.check_own(one.gid, wanted.qpn)
-            request = events.request(wanted, number, service, path, one.psn, data, mtu)
+            request = events.make_req(wanted, number, service, path, one.psn, data, mtu)
         one.request = request
         one.state = IdState.CONNECTING
         one.endpoint = self.manager.request(one.gid, peer, request, one)
 
     def accept(self, wanted: cm.CmConnect) -> None:
-        """Say yes to who asked. Raises OSError."""
-        one, endpoint = self.connected(wanted.handle)
+        """Accept a connection request. Raises OSError."""
+        one, endpoint = self.get_connected(wanted.handle)
         number = endpoint.connection.local_id
         answer: Rep | SidrRep
         if one.is_datagrams:
@@ -239,37 +248,40 @@ class Ids:
         else:
             data = events.private_data(wanted, MOST_DATA[Rep])
             self.manager.bindings.check_own(one.gid, wanted.qpn)
-            answer = events.reply(
+            answer = events.make_rep(
                 wanted, number, endpoint.connection.remote_id, wanted.qpn, one.psn, data
             )
         self._step(endpoint, lambda now: connection.accept(endpoint.connection, answer, now))
         one.settle()
 
     def establish(self, handle: int) -> None:
-        """Confirm the peer's answer. Raises OSError."""
-        _, endpoint = self.connected(handle)
+        """Confirm the peer's answer to a connection request with an RTU. Raises OSError."""
+        _, endpoint = self.get_connected(handle)
         self._step(endpoint, lambda now: connection.establish(endpoint.connection))
 
     def notify(self, handle: int) -> None:
-        """Hear from the program that data has come. Raises OSError."""
-        _, endpoint = self.connected(handle)
+        """Treat data on an id's connection as the connection's RTU, which may have been lost.
+
+        Raises OSError.
+        """
+        _, endpoint = self.get_connected(handle)
         self._step(endpoint, lambda now: connection.notify(endpoint.connection))
 
     def reject(self, wanted: cm.CmReject) -> None:
-        """Say no to who asked, or to its answer. Raises OSError."""
-        one, endpoint = self.connected(wanted.handle)
+        """Reject a connection request, or the peer's answer to one. Raises OSError."""
+        one, endpoint = self.get_connected(wanted.handle)
         data = events.private_data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
         reason = Reason.CONSUMER_DEFINED
         self._step(endpoint, lambda now: connection.reject(endpoint.connection, reason, data))
         one.settle()
 
     def disconnect(self, handle: int) -> None:
-        """End a connection, or agree to its end. Raises OSError."""
-        _, endpoint = self.connected(handle)
+        """End a connection, or confirm that the peer has ended it. Raises OSError."""
+        _, endpoint = self.get_connected(handle)
         self._step(endpoint, lambda now: connection.disconnect(endpoint.connection, now))
 
     def migrate(self, wanted: cm.CmPair) -> None:
-        """Let an id's events, unread ones too, go to another channel. Raises OSError."""
+        """Move an id, with its unread events, to another event channel. Raises OSError."""
         one = _get(self._ids, wanted.handle)
         channel = self._channels.get(wanted.value)
         unread = one.channel.withdraw({one.handle})
@@ -279,34 +291,34 @@ class Ids:
         for event in unread:
             channel.emit(event)
 
-    def asked(self, listener: CmId, endpoint: Endpoint, request: Req | SidrReq) -> bool:
-        """Make an id of a request to a listener, unless too many wait."""
+    def handle_request(self, listener: CmId, endpoint: Endpoint, request: Req | SidrReq) -> bool:
+        """Create an id for a request to a listener; return False if the backlog is full."""
         if listener.waiting >= listener.backlog or len(self._ids) >= cm.CM_MAX_IDS:
             return False
         try:
             one = self._add(listener.channel, listener.port_space)
         except OSError:
             return False
-        told = private_data.unpack(request.data)
+        header = private_data.unpack(request.data)
         one.state = IdState.CONNECTING
         one.gid = one.source = endpoint.local
         one.port = listener.port
-        one.destination, one.destination_port = endpoint.peer, told.port
+        one.destination, one.destination_port = endpoint.peer, header.port
         one.peer, one.psn = endpoint.peer, secrets.randbits(24)
         one.endpoint, one.listener, one.request = endpoint, listener, request
         endpoint.owner = one
         listener.waiting += 1
-        self._emit(one, events.requested(one, self.function, request))
+        self._emit(one, events.make_request_event(one, self.function, request))
         return True
 
-    def told(self, one: CmId, told: Told, message: Message | None) -> None:
-        """Make an event of what became of a connection."""
-        if told in (Told.REJECTED, Told.UNREACHABLE):
+    def handle_outcome(self, one: CmId, outcome: Outcome, message: Message | None) -> None:
+        """Send the client an event with a connection's outcome."""
+        if outcome in (Outcome.REJECTED, Outcome.UNREACHABLE):
             one.settle()
-        self._emit(one, events.told(one, self.function, told, message))
+        self._emit(one, events.make_outcome_event(one, self.function, outcome, message))
 
     def _add(self, channel: Channel, space: int) -> CmId:
-        """Add an id. Raises OSError."""
+        """Add an id whose events go to ``channel``. Raises OSError."""
         self._share.take(0, 0, _ID_BYTES)
         one = CmId(self._handle(), self, channel, space, self.function.gid)
         self._ids[one.handle] = one
@@ -334,10 +346,10 @@ class Ids:
             port = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT + 1)
             if (space, port) not in self.function.ports:
                 return port
-        raise _refused(errno.EADDRNOTAVAIL)
+        raise _os_error(errno.EADDRNOTAVAIL)
 
     def _unreachable(self, source: bytes, address: bytes) -> int:
-        """Return an errno value where no function has an address, 0 where one has."""
+        """Return 0 if ``source`` can reach a function with the address, else an errno value."""
         if self.manager.leads_to(source, address):
             return 0
         mapped = private_data.is_mapped(address)
@@ -347,14 +359,14 @@ class Ids:
         return errno.EHOSTUNREACH if inside else errno.ENETUNREACH
 
     def get(self, handle: int) -> CmId:
-        """Return an id of this client. Raises OSError."""
+        """Return the id of this client that a handle names. Raises OSError."""
         return _get(self._ids, handle)
 
-    def connected(self, handle: int) -> tuple[CmId, Endpoint]:
-        """Return an id that has a side of a connection. Raises OSError."""
+    def get_connected(self, handle: int) -> tuple[CmId, Endpoint]:
+        """Return an id and the endpoint of its connection. Raises OSError if the id has none."""
         one = _get(self._ids, handle)
         if one.endpoint is None:
-            raise _refused(errno.EINVAL)
+            raise _os_error(errno.EINVAL)
         return one, one.endpoint
 
     def _step(self, endpoint: Endpoint, make: Callable[[float], Step]) -> None:
@@ -379,7 +391,7 @@ def _give_back(one: CmId, events: list[CmEvent]) -> None:
             one.channel.emit(event)
 
 
-def _refused(number: int) -> OSError:
+def _os_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
@@ -387,4 +399,4 @@ def _get(table: dict[int, _T], handle: int) -> _T:
     try:
         return table[handle]
     except KeyError:
-        raise _refused(errno.EINVAL) from None
+        raise _os_error(errno.EINVAL) from None

@@ -1,8 +1,8 @@
-"""The connection manager's messages as MADs: 256 bytes each, class 7, version 2.
+"""Encode the connection manager's messages as MADs: 256 bytes each, class 7, version 2.
 
-InfiniBand Architecture Specification volume 1, 12.6 and 13.4. What comes from a wire is hostile:
-``decode`` refuses what is none of these messages. Private data comes back with its full length, as
-the format has no other.
+The format is in InfiniBand Architecture Specification volume 1, 12.6 and 13.4. Bytes from a wire
+may be hostile: ``decode`` refuses bytes that are not one of these messages. Decoded private data
+has the maximum length, because the format does not contain the actual length.
 """
 
 import struct
@@ -31,12 +31,12 @@ _BASE, _CLASS, _CLASS_VERSION, _SEND = 1, 7, 2, 3
 _REQ: Final = struct.Struct(">I4xQ8s4xIIIIIHBB44s44x")
 _PATH: Final = struct.Struct(">HH16s16sIBBBB")
 _REP: Final = struct.Struct(">IIIIIIBBBB8s")
-_PERMISSIVE_LID: Final = 0xFFFF  # as RoCE has no LIDs
-_RATE: Final = 2  # 2.5 Gbit/s: no limit below that of the link
+_PERMISSIVE_LID: Final = 0xFFFF  # RoCE has no LIDs
+_RATE: Final = 2  # 2.5 Gbit/s, which is no limit beyond that of the link
 
 
 class Attribute(IntEnum):
-    """Attribute ids."""
+    """Attribute ids of the connection manager's MADs."""
 
     REQ = 0x10
     MRA = 0x11
@@ -50,34 +50,39 @@ class Attribute(IntEnum):
 
 
 class MalformedMad(ValueError):
-    """Not a message of the connection manager; the text says why."""
+    """The bytes are not a message of the connection manager; the exception's text states why."""
 
 
 def encode(message: Message, transaction: int) -> bytes:
-    """Return the MAD. Raises ValueError where a number or private data does not fit."""
+    """Return a message of the connection manager as a MAD.
+
+    Raises ValueError if a number or the private data does not fit.
+    """
     attribute, body = _ENCODERS[type(message)](message)
     data = getattr(message, "data", b"")
     if len(data) > MOST_DATA.get(type(message), 0):
-        raise ValueError(f"{attribute.name}: {len(data)} bytes of private data")
+        raise ValueError(f"{attribute.name}: {len(data)} bytes of private data do not fit")
     header = _HEADER.pack(_BASE, _CLASS, _CLASS_VERSION, _SEND, 0, 0, transaction, attribute, 0, 0)
     return (header + body + data).ljust(MAD_BYTES, b"\0")
 
 
 def decode(mad: bytes) -> tuple[Message, int]:
-    """Return the message and its transaction's number. Raises MalformedMad."""
+    """Return the message in a MAD and its transaction number. Raises MalformedMad."""
     if len(mad) != MAD_BYTES:
-        raise MalformedMad(f"{len(mad)} bytes")
+        raise MalformedMad(f"a management datagram has {len(mad)} bytes")
     base, kind, version, method, _, _, transaction, attribute, _, _ = _HEADER.unpack_from(mad)
     if (base, kind, version, method) != (_BASE, _CLASS, _CLASS_VERSION, _SEND):
-        raise MalformedMad(f"version {base}, class {kind}, version {version}, method {method}")
+        raise MalformedMad(
+            f"unsupported header: version {base}, class {kind}, version {version}, method {method}"
+        )
     decoder = _DECODERS.get(attribute)
     if decoder is None:
-        raise MalformedMad(f"attribute {attribute:#x}")
+        raise MalformedMad(f"unsupported attribute {attribute:#x}")
     return decoder(mad[_HEADER.size :]), transaction
 
 
 def _upper(value: int, low: int) -> int:
-    """Join 24 bits and the 8 behind them."""
+    """Return a 32-bit number: the 24 bits of ``value``, then the 8 bits of ``low``."""
     return value << 8 | low
 
 

@@ -1,8 +1,8 @@
-"""The connection manager of a fabric: who serves what, and whose message is whose.
+"""The connection manager of a fabric or node, which passes messages to endpoints and listeners.
 
-It knows functions by their GIDs, listeners by service id, and connections by a random number that
-the peer must name, from the GID that the connection is with. Messages between functions of the
-fabric are handed over as values; ``wire`` carries those to others.
+The manager finds functions by GID and listeners by service id. It finds connections by a random
+number, which the peer must name in messages from the connection's GID. Messages between
+functions of this hcad are passed as values; ``wire`` sends all others.
 """
 
 import heapq
@@ -35,14 +35,14 @@ from hca.daemon.cm.policy import MayConnect, Refusal, allow_all, service_of
 _SPARE_DEADLINES: Final = 64
 
 Wire = Callable[[bytes, bytes, Message], None]
-"""Takes source and destination GID, and a message to somebody who is not on this fabric's node."""
+"""A function that sends a message from a GID to a GID that is not in this hcad."""
 
 
 _Key = tuple[bytes, bytes, type, int]
 
 
 class Manager:
-    """The connection manager, until its functions have gone."""
+    """The connection manager for all functions of an hcad."""
 
     def __init__(
         self,
@@ -52,24 +52,31 @@ class Manager:
         may_connect: MayConnect = allow_all,
         wire: Wire | None = None,
     ) -> None:
-        """``defer`` calls something soon; ``wake`` calls ``tick`` at a time of ``clock``."""
+        """Make a connection manager without functions.
+
+        ``defer`` calls a function soon. ``wake`` must cause a call of ``tick`` at a time of
+        ``clock``.
+        """
         self._clock = clock
         self._defer = defer
         self._wake = wake
         self.may_connect = may_connect
         self.wire = wire
         self.reaches: Callable[[bytes, bytes], bool] = lambda *_: True
-        """Tells whether ``wire`` leads from one GID to another."""
+        """Returns whether ``wire`` leads from one GID to another."""
         self._functions: dict[bytes, Function] = {}
         self._endpoints: dict[int, Endpoint] = {}
-        self._asked: dict[_Key, Endpoint] = {}
-        """Endpoints of whoever was asked, by both GIDs, kind and number of the request."""
+        self._responders: dict[_Key, Endpoint] = {}
+        """Endpoints of responders, keyed by both GIDs and by the request's type and number."""
         self.bindings = Bindings()
         self._deadlines: list[tuple[float, int, Endpoint]] = []
         self._order = itertools.count()
 
     def enter(self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU) -> Function:
-        """Return the function that has these GIDs; it is known until all who entered have left."""
+        """Return the function with these GIDs, for one more client.
+
+        The function exists until all of its clients have left.
+        """
         function = self._functions.get(gids[-1])
         if function is None:
             function = Function(gids, mtu)
@@ -79,26 +86,27 @@ class Manager:
         return function
 
     def leave(self, function: Function) -> None:
-        """Leave a function, without ids."""
+        """Leave a function for one client; the caller has removed the client's ids before."""
         function.clients -= 1
         if not function.clients:
             for gid in function.gids:
                 del self._functions[gid]
 
     def function_at(self, gid: bytes) -> Function | None:
-        """Return who has an address, if anybody on this node does."""
+        """Return the function on this node that has a GID, or None."""
         return self._functions.get(gid)
 
     def leads_to(self, source: bytes, destination: bytes) -> bool:
-        """Tell whether a message can go from a function of this node to an address."""
+        """Return whether a message can be sent from a function of this node to an address."""
         if destination in self._functions:
             return True
         return self.wire is not None and self.reaches(source, destination)
 
     def source_towards(self, function: Function, destination: bytes) -> bytes:
-        """Return which of a function's GIDs a connection with an address comes from.
+        """Return the GID from which a function connects to an address.
 
-        The last of the address's family that leads there; where there is none, the last.
+        The result is the last GID of the address's family from which a path leads to the address.
+        If there is no such GID, the result is the function's last GID.
         """
         mapped = private_data.is_mapped(destination)
         for gid in reversed(function.gids):
@@ -107,31 +115,40 @@ class Manager:
         return function.gid
 
     def mtu_of(self, function: Function, peer: bytes) -> int:
-        """Return the ibv_mtu of a function's path, as far as this node knows it."""
+        """Return the ibv_mtu of the path from a function to a peer; only the MTU of a local peer is
+        known.
+        """
         other = self._functions.get(peer)
         return function.mtu if other is None else min(function.mtu, other.mtu)
 
     def server_of(self, service: int, first: Function) -> Function:
-        """Return who of the fabric serves: ``first`` if it does, else the one of least address."""
+        """Return the function that serves a service, or ``first`` if no function serves it.
+
+        If several functions serve the service, the result is ``first`` if it is one of them,
+        else the one with the lowest GID.
+        """
         if service in first.listeners:
             return first
         serving = [one for one in self._functions.values() if service in one.listeners]
         return min(serving, key=lambda one: one.gid, default=first)
 
     def new_number(self) -> int:
-        """Return a number for a connection: 32 bits that nobody can guess."""
+        """Return an unpredictable 32-bit number for a new connection."""
         while True:
             number = 1 + secrets.randbelow(0xFFFFFFFF)
             if number not in self._endpoints:
                 return number
 
     def request(self, local: bytes, peer: bytes, request: Req | SidrReq, owner: Owner) -> Endpoint:
-        """Ask for a connection between two GIDs; ``request`` has a number of ``new_number``."""
+        """Request a connection between two GIDs, and return its endpoint.
+
+        ``request`` contains a number from ``new_number``.
+        """
         now = self._clock()
         if isinstance(request, Req):
             step = cm.request(request, now)
         else:
-            step = cm.search(request, now, seconds(20), 15)
+            step = cm.resolve_service(request, now, seconds(20), 15)
         claim = Claim(local, peer, service_of(request.service))
         endpoint = Endpoint(step.connection, local, peer, request.service, False, claim, owner)
         self._endpoints[step.connection.local_id] = endpoint
@@ -141,7 +158,9 @@ class Manager:
         return endpoint
 
     def apply(self, endpoint: Endpoint, step: Step) -> None:
-        """Make a step of an endpoint's connection: send, tell, wait."""
+        """Apply a step to an endpoint: set the deadline, send the message, report the outcome to
+        the owner.
+        """
         before, after = endpoint.connection, step.connection
         endpoint.connection = after
         if after.deadline is not None and after.deadline != before.deadline:
@@ -151,17 +170,17 @@ class Manager:
             self._send(endpoint.local, endpoint.peer, step.send)
         if after.state is State.CLOSED:
             self._forget(endpoint)
-        if step.told is not None and endpoint.owner is not None:
-            endpoint.owner.told(step.told, step.message)
+        if step.outcome is not None and endpoint.owner is not None:
+            endpoint.owner.handle_outcome(step.outcome, step.message)
 
     def now(self) -> float:
-        """Return the time that steps are made at."""
+        """Return the time of the manager's clock, which callers pass to the next step."""
         return self._clock()
 
     def destroy(self, endpoint: Endpoint) -> None:
-        """Forget an endpoint; its peer is told.
+        """Remove an endpoint and inform its peer.
 
-        Over a wire that can be lost: what ends a connection is repeated until it is answered.
+        As a message can be lost on a wire, a DREQ is repeated until the peer answers.
         """
         endpoint.owner = None
         elsewhere = endpoint.peer not in self._functions and self.leads_to(
@@ -171,14 +190,16 @@ class Manager:
             self.apply(endpoint, cm.disconnect(endpoint.connection, self._clock()))
             return
         if elsewhere and endpoint.connection.state in (State.DREQ_SENT, State.TIMEWAIT):
-            return  # until it is answered, or over
+            return  # stays until the peer answers or timewait is over
         message = cm.destroy(endpoint.connection)
         if message is not None:
             self._send(endpoint.local, endpoint.peer, message)
         self._forget(endpoint)
 
     def abandon(self, gid: bytes) -> None:
-        """Forget what ends over a wire that has gone: nobody hears of it any more."""
+        """Remove the endpoints of a GID that have no owner and were ending over a wire that was
+        removed.
+        """
         ending = [
             one
             for one in self._endpoints.values()
@@ -188,7 +209,7 @@ class Manager:
             self._forget(endpoint)
 
     def tick(self) -> None:
-        """Do what deadlines ask for that have come."""
+        """Process the deadlines of endpoints that have passed."""
         now = self._clock()
         while self._deadlines and self._deadlines[0][0] <= now:
             due, _, endpoint = heapq.heappop(self._deadlines)
@@ -206,7 +227,7 @@ class Manager:
             self._wake(self._deadlines[0][0])
 
     def receive(self, source: bytes, destination: bytes, message: Message) -> None:
-        """Take a message from ``source`` to a function of this fabric."""
+        """Process a message from the GID ``source`` to a function of this hcad."""
         function = self._functions.get(destination)
         if function is None:
             return
@@ -214,25 +235,27 @@ class Manager:
             return
         endpoint = self._find(source, destination, message)
         if endpoint is not None and isinstance(message, Rep):
-            message = self._checked(endpoint, message)
+            message = self._check_rep(endpoint, message)
         if endpoint is not None:
             self.apply(endpoint, cm.receive(endpoint.connection, message, self._clock()))
         elif isinstance(message, Req | SidrReq):
             self._request(function, source, destination, message)
-        elif isinstance(message, Dreq):  # whoever it was has gone
+        elif isinstance(message, Dreq):  # the endpoint has been removed
             self._send(destination, source, Drep(message.remote_id, message.local_id))
 
     def _find(self, source: bytes, destination: bytes, message: Message) -> Endpoint | None:
-        """Return whose message it is: of this pair of addresses, and with the right numbers."""
+        """Return the endpoint to which a message belongs, by the message's GIDs and the numbers in
+        it.
+        """
         match message:
             case Req():
-                return self._asked.get((destination, source, Req, message.local_id))
+                return self._responders.get((destination, source, Req, message.local_id))
             case SidrReq():
-                return self._asked.get((destination, source, SidrReq, message.request))
+                return self._responders.get((destination, source, SidrReq, message.request))
             case SidrRep():
                 found = self._endpoints.get(message.request)
-            case Rej(remote_id=0):  # a requester that gave up before it heard of us
-                return self._asked.get((destination, source, Req, message.local_id))
+            case Rej(remote_id=0):  # the requester gave up before it received this side's number
+                return self._responders.get((destination, source, Req, message.local_id))
             case _:
                 found = self._endpoints.get(message.remote_id)
         if found is None or (found.local, found.peer) != (destination, source):
@@ -243,18 +266,22 @@ class Manager:
         return found
 
     def _is_current(self, source: bytes, message: Req | Rep) -> bool:
-        """Return whether a sender on this node still has the queue pair that it names."""
+        """Return whether a sender on this node still has the queue pair that its message names."""
         if source not in self._functions:
             return True
         sender = self._endpoints.get(message.local_id)
         return sender is not None and self.bindings.holds_own(sender.claim)
 
-    def _checked(self, endpoint: Endpoint, rep: Rep) -> Message:
-        """Return an answer; a REJ in its place if it names a queue pair in another connection."""
+    def _check_rep(self, endpoint: Endpoint, rep: Rep) -> Message:
+        """Return the REP, or a REJ in its place if the REP names a queue pair that is in another
+        connection.
+
+        In that case the peer receives a REJ, too.
+        """
         one = endpoint.connection
-        asks = one.state is State.REQ_SENT
+        awaits_rep = one.state is State.REQ_SENT
         connected = self.bindings.is_peer_connected(endpoint.local, endpoint.peer, rep.qpn)
-        if not (asks and connected):
+        if not (awaits_rep and connected):
             return rep
         stale = Reason.STALE_CONNECTION
         refusal = Rej(one.local_id, rep.local_id, Rejected.REP, stale)
@@ -264,51 +291,57 @@ class Manager:
     def _request(
         self, function: Function, source: bytes, destination: bytes, request: Req | SidrReq
     ) -> None:
-        refused = self._refused(function, source, destination, request)
+        refused = self._refuse(function, source, destination, request)
         if refused is not None:
             self._send(destination, source, refused)
             return
         service = request.service
         claim = Claim(destination, source, service_of(service, is_server=True))
         if isinstance(request, Req):
-            connection = cm.requested(request, self.new_number(), self._clock())
+            connection = cm.new_responder(request, self.new_number(), self._clock())
             key: _Key = (destination, source, Req, request.local_id)
             endpoint = Endpoint(connection, destination, source, service, True, claim)
             self._endpoints[connection.local_id] = endpoint
             self.bindings.follow(claim, connection)
         else:
-            connection = cm.searched(request, self._clock())
+            connection = cm.new_sidr_responder(request, self._clock())
             key = (destination, source, SidrReq, request.request)
             endpoint = Endpoint(connection, destination, source, service, True, claim)
-        self._asked[key] = endpoint
+        self._responders[key] = endpoint
         assert connection.deadline is not None
         self._arm(endpoint, connection.deadline)
-        if not function.listeners[service].asked(endpoint, request):
+        if not function.listeners[service].handle_request(endpoint, request):
             self.apply(endpoint, cm.reject(connection, Reason.CONSUMER_DEFINED))
 
-    def _refused(
+    def _refuse(
         self, function: Function, source: bytes, destination: bytes, request: Req | SidrReq
     ) -> Message | None:
-        """Return the answer to a request that no listener is to see."""
+        """Return the answer to a request that must not reach a listener, or None if the request
+        may.
+        """
         if request.service not in function.listeners:
-            return _no(request, Reason.INVALID_SERVICE_ID, SidrStatus.UNSUPPORTED)
+            return _rejection(request, Reason.INVALID_SERVICE_ID, SidrStatus.UNSUPPORTED)
         try:
-            told = private_data.unpack(request.data)
+            header = private_data.unpack(request.data)
         except private_data.MalformedHeader:
-            return _no(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
-        if told.source != source:  # it would answer for somebody else
-            return _no(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
+            return _rejection(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
+        if header.source != source:  # the requester uses another's address
+            return _rejection(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
         if isinstance(request, Req) and request.mtu > function.mtu:
-            return _no(request, Reason.INVALID_PATH_MTU, SidrStatus.UNSUPPORTED)
-        refusal = self._judge(source, destination, request)
+            return _rejection(request, Reason.INVALID_PATH_MTU, SidrStatus.UNSUPPORTED)
+        refusal = self._check_policy(source, destination, request)
         if refusal is not None:
-            return _no(request, refusal.code, SidrStatus.REJECTED, refusal.data)
+            return _rejection(request, refusal.code, SidrStatus.REJECTED, refusal.data)
         connected = isinstance(request, Req) and self.bindings.is_peer_connected(
             destination, source, request.qpn
         )
-        return _no(request, Reason.STALE_CONNECTION, SidrStatus.REJECTED) if connected else None
+        return (
+            _rejection(request, Reason.STALE_CONNECTION, SidrStatus.REJECTED) if connected else None
+        )
 
-    def _judge(self, source: bytes, destination: bytes, request: Req | SidrReq) -> Refusal | None:
+    def _check_policy(
+        self, source: bytes, destination: bytes, request: Req | SidrReq
+    ) -> Refusal | None:
         wanted = service_of(request.service)
         addresses = (private_data.text(source), private_data.text(destination))
         return self.may_connect(*addresses, wanted.port, wanted.space)
@@ -320,19 +353,20 @@ class Manager:
         if self.wire is None:
             return
         refusal = None
-        if isinstance(message, Req | SidrReq):  # nobody else judges what leaves the node
-            refusal = self._judge(source, destination, message)
+        if isinstance(message, Req | SidrReq):  # later, only the peer's node evaluates
+            refusal = self._check_policy(source, destination, message)
         if refusal is None:
             self.wire(source, destination, message)
             return
-        answer = _no(message, refusal.code, SidrStatus.REJECTED, refusal.data)
+        answer = _rejection(message, refusal.code, SidrStatus.REJECTED, refusal.data)
         self._defer(lambda: self.receive(destination, source, answer))
 
     def _arm(self, endpoint: Endpoint, deadline: float) -> None:
-        """Look at an endpoint at its deadline.
+        """Schedule a check of an endpoint at its deadline.
 
-        A peer can put it off with every message: it is looked at when it would have been, and
-        then again. What is in the list for nothing goes before it outgrows what there is.
+        A peer can postpone the deadline with every message. The endpoint then keeps its place in
+        the heap, and is scheduled again when the old time comes. Outdated entries are
+        removed before there are many more of them than endpoints.
         """
         if endpoint.awaited is not None and endpoint.awaited <= deadline:
             return
@@ -351,14 +385,14 @@ class Manager:
         if endpoint.is_server:
             for kind in (Req, SidrReq):
                 key = (endpoint.local, endpoint.peer, kind, one.remote_id)
-                if self._asked.get(key) is endpoint:
-                    del self._asked[key]
-        endpoint.connection = cm.closed(one)
+                if self._responders.get(key) is endpoint:
+                    del self._responders[key]
+        endpoint.connection = cm.to_closed(one)
         endpoint.awaited = None
         self.bindings.follow(endpoint.claim, endpoint.connection)
 
 
-def _no(request: Message, reason: int, status: int, data: bytes = b"") -> Message:
+def _rejection(request: Message, reason: int, status: int, data: bytes = b"") -> Message:
     if isinstance(request, SidrReq):
         return SidrRep(request.request, status, service=request.service, data=data[:136])
     assert isinstance(request, Req)

@@ -1,7 +1,7 @@
-"""Messages of the connection manager as values: what two of them say to each other.
+"""Messages of the connection manager as values.
 
-InfiniBand Architecture Specification volume 1, chapter 12. How they look on the wire is
-``mad_codec``'s; numbers are in host order, GIDs are 16 bytes.
+They follow InfiniBand Architecture Specification volume 1, chapter 12. ``mad_codec`` encodes
+them for the wire; here numbers are in host byte order, and GIDs are 16 bytes.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """Why a request is rejected, as far as it is used here."""
+    """Reasons for the rejection of a connection that hcad sends or evaluates."""
 
     NO_RESOURCES = 3
     TIMEOUT = 4
@@ -22,7 +22,7 @@ class Reason(IntEnum):
 
 
 class Rejected(IntEnum):
-    """Which message a REJ or an MRA is about."""
+    """The kind of message to which a REJ or an MRA refers."""
 
     REQ = 0
     REP = 1
@@ -30,7 +30,7 @@ class Rejected(IntEnum):
 
 
 class SidrStatus(IntEnum):
-    """What a SIDR_REP says, as far as it is used here."""
+    """The values of a SIDR_REP's status that hcad uses."""
 
     VALID = 0
     UNSUPPORTED = 1
@@ -40,7 +40,7 @@ class SidrStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The primary path of a REQ."""
+    """The primary path of a connection, as a REQ names it."""
 
     source: bytes
     destination: bytes
@@ -53,7 +53,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Req:
-    """A request for a connection with whoever serves ``service``."""
+    """A REQ: the request for a connection to a service."""
 
     local_id: int
     service: int
@@ -68,7 +68,7 @@ class Req:
     flow_control: int = 0
     srq: int = 0
     transport: int = 0
-    """0: a reliable connection."""
+    """The transport service; 0 stands for a reliable connection."""
     mtu: int = 5
     pkey: int = 0xFFFF
     response_timeout: int = 20
@@ -78,7 +78,9 @@ class Req:
 
 @dataclass(frozen=True, slots=True)
 class Mra:
-    """A message was received; the answer will take up to 4.096 us * 2^``service_timeout``."""
+    """Notice that a message was received, and that its answer takes up to 4.096 us *
+    2^``service_timeout``.
+    """
 
     local_id: int
     remote_id: int
@@ -88,7 +90,7 @@ class Mra:
 
 @dataclass(frozen=True, slots=True)
 class Rej:
-    """No."""
+    """A REJ: the rejection of a request or of an answer."""
 
     local_id: int
     remote_id: int
@@ -99,7 +101,7 @@ class Rej:
 
 @dataclass(frozen=True, slots=True)
 class Rep:
-    """Yes, and what the responder offers."""
+    """The responder's acceptance of a connection; the fields describe the responder's side."""
 
     local_id: int
     remote_id: int
@@ -116,7 +118,7 @@ class Rep:
 
 @dataclass(frozen=True, slots=True)
 class Rtu:
-    """The requester is ready."""
+    """The confirmation of a REP: the requester is ready to use the connection."""
 
     local_id: int
     remote_id: int
@@ -125,7 +127,7 @@ class Rtu:
 
 @dataclass(frozen=True, slots=True)
 class Dreq:
-    """A request to end the connection; ``qpn`` is the receiver's."""
+    """A request to end the connection; ``qpn`` is the receiver's queue pair."""
 
     local_id: int
     remote_id: int
@@ -135,7 +137,7 @@ class Dreq:
 
 @dataclass(frozen=True, slots=True)
 class Drep:
-    """It has ended."""
+    """The answer to a DREQ: the confirmation that the connection has ended."""
 
     local_id: int
     remote_id: int
@@ -144,7 +146,7 @@ class Drep:
 
 @dataclass(frozen=True, slots=True)
 class SidrReq:
-    """Which queue pair of datagrams serves ``service``?"""
+    """A query for the datagram queue pair that serves ``service``."""
 
     request: int
     service: int
@@ -154,7 +156,9 @@ class SidrReq:
 
 @dataclass(frozen=True, slots=True)
 class SidrRep:
-    """That one, or none."""
+    """The answer to a SidrReq: the queue pair of the service, or a status that states why there is
+    none.
+    """
 
     request: int
     status: int
@@ -175,9 +179,11 @@ MOST_DATA: dict[type, int] = {
     SidrReq: 216,
     SidrRep: 136,
 }
-"""Bytes of private data that a message has room for."""
+"""Maximum bytes of private data, by message type."""
 
 
 def seconds(code: int) -> float:
-    """Return what the specification's timeouts of five bits mean: 4.096 us * 2^code."""
+    """Return the seconds that a 5-bit timeout of the specification stands for: 4.096 us *
+    2^code.
+    """
     return 4.096e-6 * (1 << min(max(code, 0), 31))

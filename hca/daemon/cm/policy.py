@@ -1,4 +1,4 @@
-"""Who may connect with whom: what the connection manager asks before it hands a request on."""
+"""The policy check that the connection manager makes before it passes a request on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,15 @@ from hca.daemon.cm.messages import MOST_DATA, Reason, Rej
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that a policy denies; the requester reads ``reason`` in the private data."""
+    """The refusal of a request by policy; the requester finds ``reason`` in the REJ's private
+    data.
+    """
 
     reason: str
 
     @property
     def code(self) -> int:
-        """Return the reason of the REJ: the consumer's own."""
+        """Return the reason code of the REJ: "consumer defined"."""
         return Reason.CONSUMER_DEFINED
 
     @property
@@ -27,9 +29,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a connection was asked for: an RDMA-CM port and its space, as ``rdma.tables.Flow``.
+    """The service of a connection: an RDMA-CM port and its space, as in ``rdma.tables.Flow``.
 
-    ``is_server``: this side served it.
+    ``is_server``: this side of the connection served the request.
     """
 
     port: int
@@ -38,17 +40,22 @@ class Service:
 
 
 MayConnect = Callable[[str, str, int, str], Refusal | None]
-"""Source, destination (addresses as text, IPv4 where mapped), port, space; None: it may."""
+"""A policy check, which returns None to permit a request.
+
+Its arguments are source and destination (as text; IPv4 if mapped), port and port space.
+"""
 
 
 def allow_all(source: str, destination: str, port: int, space: str) -> None:
-    """Deny nothing: where there are no policies."""
+    """Permit every request; for an hcad without policies."""
     del source, destination, port, space
 
 
 @lru_cache(maxsize=1024)
 def service_of(service_id: int, *, is_server: bool = False) -> Service:
-    """Return what a service id of RDMA-CM names: space * 65,536 + port."""
+    """Return the service that an RDMA-CM service id stands for; the id is port space * 65,536 +
+    port.
+    """
     number = service_id >> 16
     known = number in list(CmPortSpace)
     space = CmPortSpace(number).name if known else f"{number:#x}"

@@ -1,7 +1,8 @@
-"""The IP addresses that go ahead of a request's private data: the CMA header.
+"""The CMA header: IP addresses at the beginning of a request's private data.
 
-As the kernels' RDMA-CM has it (InfiniBand specification, annex A11): version, IP version, source
-port, source and destination address; 36 bytes. Port spaces TCP and UDP carry it.
+The layout is that of the kernel's RDMA-CM (InfiniBand specification, annex A11): version, IP
+version, source port, source and destination address; 36 bytes in total. Requests in the port
+spaces TCP and UDP contain this header.
 """
 
 import struct
@@ -17,12 +18,12 @@ _LOOPBACK: Final = bytes(15) + b"\1"
 
 
 class MalformedHeader(ValueError):
-    """Not the addresses of a request."""
+    """The private data does not begin with a valid CMA header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Who asks whom; IPv4 addresses are mapped into IPv6."""
+    """The addresses of requester and responder; IPv4 addresses are mapped into IPv6."""
 
     source: bytes
     port: int
@@ -30,32 +31,32 @@ class Endpoints:
 
 
 def is_mapped(address: bytes) -> bool:
-    """Tell whether an address of 16 bytes is one of IPv4."""
+    """Return whether an address of 16 bytes is a mapped IPv4 address."""
     return address.startswith(_MAPPED)
 
 
 def is_loopback(address: bytes) -> bool:
-    """Tell whether an address of 16 bytes is one of 127.0.0.0/8, or ::1."""
+    """Return whether an address of 16 bytes is in 127.0.0.0/8, or is ::1."""
     return address[12] == 127 if is_mapped(address) else address == _LOOPBACK
 
 
 def is_multicast(address: bytes) -> bool:
-    """Tell whether an address of 16 bytes is a group's, of IPv4 or IPv6."""
+    """Return whether an address of 16 bytes is a multicast address, of IPv4 or IPv6."""
     return address[12] >> 4 == 0xE if is_mapped(address) else address[0] == 0xFF
 
 
 @lru_cache(maxsize=1024)
 def text(address: bytes) -> str:
-    """Return an address as policies have it: IPv4 where it is mapped."""
+    """Return an address as text in the form that policies use: IPv4 if it is mapped."""
     whole = IPv6Address(address)
     return str(whole.ipv4_mapped or whole)
 
 
 def pack(endpoints: Endpoints) -> bytes:
-    """Return the header. Raises ValueError where only one address is of IPv4."""
+    """Return the CMA header with these addresses. Raises ValueError if only one of them is IPv4."""
     mapped = is_mapped(endpoints.source)
     if mapped != is_mapped(endpoints.destination):
-        raise ValueError("one address of IPv4 and one of IPv6")
+        raise ValueError("one address is IPv4 and the other IPv6")
     source, destination = endpoints.source, endpoints.destination
     if mapped:
         source, destination = bytes(12) + source[12:], bytes(12) + destination[12:]
@@ -63,12 +64,16 @@ def pack(endpoints: Endpoints) -> bytes:
 
 
 def unpack(data: bytes) -> Endpoints:
-    """Return the addresses at the beginning of private data. Raises MalformedHeader."""
+    """Return the addresses in the CMA header at the beginning of private data. Raises
+    MalformedHeader.
+    """
     if len(data) < HEADER_BYTES:
-        raise MalformedHeader(f"{len(data)} bytes")
+        raise MalformedHeader(f"the private header has {len(data)} of {HEADER_BYTES} bytes")
     version, ip_version, port, source, destination = _LAYOUT.unpack_from(data)
     if version != 0 or ip_version >> 4 not in (4, 6):
-        raise MalformedHeader(f"version {version}, IP version {ip_version >> 4}")
+        raise MalformedHeader(
+            f"unsupported private header: version {version}, IP version {ip_version >> 4}"
+        )
     if ip_version >> 4 == 4:
         source, destination = _MAPPED + source[12:], _MAPPED + destination[12:]
     return Endpoints(source, port, destination)

@@ -1,4 +1,4 @@
-"""The connection manager of a running hcad: its clock, and what addresses mean on its fabric."""
+"""Run the connection manager in hcad's event loop, and decide what local addresses mean."""
 
 import asyncio
 import time
@@ -13,16 +13,19 @@ from hca.daemon.common.quotas import Share
 
 
 class CmServer:
-    """A manager in an event loop.
+    """A connection manager in an event loop.
 
-    ``shared_loopback``: the loopback, and the addresses of this machine, mean the whole fabric, as
-    programs that a user starts beside each other expect; otherwise a function's own.
+    ``shared_loopback``: loopback addresses and this machine's addresses mean the whole fabric, as
+    programs that a user starts on one machine expect. Otherwise they mean the program's own
+    function.
     """
 
     def __init__(
         self, *, shared_loopback: bool = False, near: frozenset[bytes] = frozenset()
     ) -> None:
-        """``near``: this machine's addresses (``local_addresses``)."""
+        """Make the connection manager; ``near`` are this machine's addresses (from
+        ``local_addresses``).
+        """
         self.shared_loopback = shared_loopback
         self._near = near
         self._timer: asyncio.TimerHandle | None = None
@@ -31,16 +34,17 @@ class CmServer:
     def ids(
         self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU, share: Share | None = None
     ) -> Ids:
-        """Return the ids of a new client of the function that has these GIDs and this ibv_mtu.
+        """Return an empty set of ids for a new client of the function with these GIDs and this
+        ibv_mtu.
 
         Raises:
-            OSError: ENOMEM, its function has too much already.
+            OSError: ENOMEM if the function's quota is used up.
         """
         shared = self.shared_loopback
         return Ids(self.manager, gids, self.is_near, shared_loopback=shared, mtu=mtu, share=share)
 
     def is_near(self, address: bytes) -> bool:
-        """Tell whether an address is the loopback's, or one of this machine where those count."""
+        """Return whether an address is a loopback address, or in ``near``."""
         whole = IPv6Address(address)
         if (whole.ipv4_mapped or whole).is_loopback:
             return True
@@ -53,18 +57,19 @@ class CmServer:
     def _wake(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        loop = asyncio.get_running_loop()  # its clock is the manager's: the monotonic one
+        loop = asyncio.get_running_loop()  # has the manager's clock: the monotonic one
         self._timer = loop.call_at(when, self.manager.tick)
 
 
 def local_addresses(proc: Path = Path("/proc/self/net")) -> frozenset[bytes]:
-    """Return the addresses of this network namespace, 16 bytes each, IPv4 mapped.
+    """Return the addresses of this network namespace as 16 bytes each, with IPv4 addresses mapped.
 
-    hcad asks before it stands behind its walls, where there are no files.
+    hcad calls this before it enters its sandbox, in which it cannot read the files below
+    ``proc``.
     """
     found: set[IPv6Address] = set()
     before = ""
-    for line in _lines(proc / "fib_trie"):  # an address, then what it is
+    for line in _lines(proc / "fib_trie"):  # an address, then a line with its kind
         if line.startswith("/32 host LOCAL"):
             found.add(IPv6Address(f"::ffff:{before}"))
         before = line.removeprefix("|-- ")
@@ -77,4 +82,4 @@ def _lines(path: Path) -> list[str]:
     try:
         return [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
     except OSError:
-        return []  # a kernel without that protocol
+        return []  # the kernel lacks this protocol

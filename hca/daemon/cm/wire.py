@@ -1,7 +1,9 @@
-"""The connection manager's messages on wires: management datagrams of queue pair 1.
+"""Send and receive the connection manager's messages on wires: management datagrams of queue pair
+1.
 
-InfiniBand Architecture Specification volume 1, 12.6 and 13.4; annex A17 puts them into RoCEv2
-packets like any datagram. What comes is hostile: it may be anything, from anywhere, at any rate.
+The messages follow InfiniBand Architecture Specification volume 1, 12.6; annex A17 puts them
+into RoCEv2 packets like other datagrams. Incoming messages may be hostile: any bytes, from any
+address, at any rate.
 """
 
 import asyncio
@@ -24,7 +26,10 @@ from vgpu_sim.system.pacing import LogQuota
 logger = logging.getLogger("tessera.hcad")
 
 MADS_AT_ONCE: Final = 16
-"""Of one wire; then others have their turn. What the pipe has no room for meanwhile is lost."""
+"""Most MADs that hcad reads from one wire before it does other work.
+
+MADs that do not fit into the pipe are lost.
+"""
 TRANSACTIONS: Final = 4096
 _RECORD: Final = sizeof(HcaMad)
 _LOG_LINES_PER_MINUTE: Final = 30
@@ -32,17 +37,17 @@ _DEFAULT_PKEY: Final = 0xFFFF
 
 
 class Mads(Protocol):
-    """An engine, as far as it is needed here."""
+    """The engine's methods that send and receive MADs."""
 
     def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
-        """See ``Engine``."""
+        """Set the pipe for a wire's management datagrams; see ``Engine.receive_mads``."""
 
     def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes, pkey: int) -> None:
-        """See ``Engine``."""
+        """Send a management datagram over a wire; see ``Engine.send_mad``."""
 
 
 class CmWire:
-    """The wires of an hcad, as its connection manager has them."""
+    """The wires over which an hcad's connection manager sends."""
 
     def __init__(
         self,
@@ -50,24 +55,26 @@ class CmWire:
         manager: Manager,
         pkeys: Callable[[str], tuple[int, ...]] = lambda address: (_DEFAULT_PKEY,),
     ) -> None:
-        """Carry the messages of ``manager`` to whoever is not in this hcad.
+        """Send and receive the messages of ``manager`` to and from functions outside this hcad.
 
-        ``pkeys`` is the table of who has an address: its first is what connections use.
+        ``pkeys`` returns the P_Key table of an address; connections use its first key.
         """
         self._pkeys = pkeys
         self._engine = engine
         self._manager = manager
         self._wires: dict[bytes, tuple[EngineWire, int]] = {}
-        """By the GID that is its own: the wire, and the pipe of what comes."""
+        """The wire and the reading end of the pipe with its incoming MADs, keyed by the own GID."""
         self._own = secrets.randbits(32) << 32
         self._theirs: OrderedDict[tuple[bytes, bytes, int], int] = OrderedDict()
-        """Transactions of messages that were received, by both GIDs and the sender's number."""
+        """Transaction numbers of received messages, keyed by both GIDs and the sender's number."""
         self._quota = LogQuota(_LOG_LINES_PER_MINUTE)
         manager.wire = self.send
         manager.reaches = self.reaches
 
     def add(self, wire: EngineWire, gid: bytes) -> None:
-        """Use a wire of this address. Raises OSError."""
+        """Send and receive the connection manager's messages over a wire with this GID. Raises
+        OSError.
+        """
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             self._engine.receive_mads(wire, writing)
@@ -80,7 +87,7 @@ class CmWire:
         asyncio.get_running_loop().add_reader(reading, self._read, gid, reading)
 
     def remove(self, gid: bytes) -> None:
-        """Use a wire no more; it is still there."""
+        """Stop using the wire with a GID; the caller removes the wire afterwards."""
         if gid not in self._wires:
             return
         _, reading = self._wires.pop(gid)
@@ -89,12 +96,17 @@ class CmWire:
         self._manager.abandon(gid)
 
     def reaches(self, source: bytes, destination: bytes) -> bool:
-        """Tell whether there is a way from one GID to another's node, if that has a node."""
+        """Return whether a wire leads from one GID to another, provided that the other exists
+        anywhere.
+        """
         same_family = private_data.is_mapped(source) == private_data.is_mapped(destination)
         return source in self._wires and same_family
 
     def send(self, source: bytes, destination: bytes, message: Message) -> None:
-        """Send a message; where there is no way, or no room, it is lost like any packet."""
+        """Send a message over the wire of ``source``.
+
+        Without such a wire or a free buffer the message is lost, like any packet.
+        """
         found = self._wires.get(source)
         if found is None:
             return
@@ -113,7 +125,7 @@ class CmWire:
                 raw = os.read(reading, _RECORD)
             except BlockingIOError:
                 return
-            if len(raw) != _RECORD:  # the engine's end was closed
+            if len(raw) != _RECORD:  # the engine has closed its end
                 asyncio.get_running_loop().remove_reader(reading)
                 return
             self._receive(gid, HcaMad.from_buffer_copy(raw))
@@ -121,7 +133,7 @@ class CmWire:
     def _receive(self, gid: bytes, mad: HcaMad) -> None:
         source = bytes(mad.source)
         if self._manager.function_at(source) is not None:
-            return  # forged: whoever is here says nothing over a wire
+            return  # forged: local functions send nothing over a wire
         if not any(_match(mad.pkey, own) for own in self._pkeys(private_data.text(gid))):
             return  # of another partition
         try:
@@ -143,7 +155,11 @@ class CmWire:
             self._theirs.popitem(last=False)
 
     def _transaction(self, own: bytes, peer: bytes, message: Message) -> int:
-        """Return the number of what a message belongs to: the peer's, where it answers (12.6)."""
+        """Return the transaction number for a message: if it is an answer, the number of the peer's
+        message.
+
+        Otherwise the number is a new one of this hcad (12.6).
+        """
         if isinstance(message, Req):
             return self._own | message.local_id
         if isinstance(message, SidrReq):
@@ -154,5 +170,7 @@ class CmWire:
 
 
 def _match(one: int, other: int) -> bool:
-    """Tell whether two P_Keys are of one partition, and not both of limited members."""
+    """Return whether two P_Keys belong to one partition, at least one of them with full
+    membership.
+    """
     return (one ^ other) & 0x7FFF == 0 and (one | other) & 0x8000 != 0

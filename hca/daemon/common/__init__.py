@@ -1,1 +1,1 @@
-"""What every room of hcad uses: functions, quotas, numbers, shared memory, handover state."""
+"""Modules that all parts of hcad use: functions, quotas, numbers, shared memory, handover state."""

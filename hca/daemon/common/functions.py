@@ -1,6 +1,7 @@
-"""The functions of a node's HCAs: which pod holds each, and what may open it.
+"""Record which pod holds each function of a node's HCAs, and decide which programs may open it.
 
-The node agent says who holds what. Until it has, nobody opens a function: closed, never open.
+The node agent assigns functions to pods. Until the agent has assigned a function, no program can
+open it.
 """
 
 import asyncio
@@ -28,18 +29,20 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The pod that a function belongs to; ``refused`` says why it may not use it, or is ""."""
+    """The pod that holds a function; ``refused`` is the reason why the pod may not use it, or
+    "".
+    """
 
     pod_uid: PodUid
     pod: str
-    """Its namespace and name, "ns/name"."""
+    """The pod's namespace and name, "ns/name"."""
     addresses: tuple[IpAddress, ...] = ()
     refused: str = ""
 
 
 @dataclass(slots=True)
 class Function:
-    """One function; ``binding`` is None while no pod has it."""
+    """One function of the node; ``binding`` is None while no pod holds it."""
 
     name: str
     link: Link
@@ -49,14 +52,18 @@ class Function:
 
     @property
     def address(self) -> Address:
-        """Return GUID and GIDs; without a pod the second GID is empty, as in an empty table."""
+        """Return the function's GUID and GIDs; the second GID is empty while no pod holds the
+        function.
+        """
         held = self.binding
         ip = held.addresses[0] if held is not None and held.addresses else None
         return address_of_pod(self.guid, ip)
 
 
 class NotPermitted(Exception):
-    """A program may not open a function; ``status`` is the errno that its verb answers."""
+    """The program may not open the function; ``status`` is the errno that the program's verb
+    returns.
+    """
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -64,35 +71,37 @@ class NotPermitted(Exception):
 
 
 class Functions:
-    """All functions of the node, by name."""
+    """All functions of the node, found by name."""
 
     def __init__(self) -> None:
         self._functions: dict[str, Function] = {}
 
     def all(self) -> tuple[Function, ...]:
-        """Return them in the order in which they were added."""
+        """Return all functions in the order in which they were added."""
         return tuple(self._functions.values())
 
     def get(self, name: str) -> Function:
-        """Return one. Raises NotFound."""
+        """Return the function with a name. Raises NotFound."""
         found = self._functions.get(name)
         if found is None:
             raise NotFound(f"no function {name!r}")
         return found
 
     def add(self, name: str, link: Link) -> Function:
-        """Add one that nobody has. Raises Conflict, InvalidRequest."""
+        """Add a function that no pod holds. Raises Conflict, InvalidRequest."""
         if name in self._functions:
-            raise Conflict(f"function {name!r} is there already")
+            raise Conflict(f"function {name!r} exists already")
         if len(self._functions) >= MAX_FUNCTIONS:
             raise InvalidRequest(f"more than {MAX_FUNCTIONS} functions")
         made = self._functions[name] = Function(name, link, guid_of(name))
         return made
 
-    def losing(self, name: str, binding: Binding) -> tuple[Function, ...]:
-        """Return who loses a function when ``bind`` is called, to be released first.
+    def find_displaced(self, name: str, binding: Binding) -> tuple[Function, ...]:
+        """Return the functions that ``bind`` would take from their pods; the caller must release
+        them first.
 
-        An address belongs to one pod: who had it before has it no more. Raises NotFound.
+        An address belongs to one pod: if another pod gets the address, the previous holder loses
+        its function. Raises NotFound.
         """
         function = self.get(name)
         if function.binding == binding:
@@ -109,13 +118,16 @@ class Functions:
         )
 
     def bind(self, name: str, binding: Binding) -> None:
-        """Give a function to a pod. Raises NotFound; Conflict if ``losing`` names anybody."""
-        if self.losing(name, binding):
-            raise Conflict(f"function {name!r} or its address is another pod's")
+        """Assign a function to a pod.
+
+        Raises NotFound, or Conflict if ``find_displaced`` returns any function.
+        """
+        if self.find_displaced(name, binding):
+            raise Conflict(f"function {name!r} or its address belongs to another pod")
         self._set(self.get(name), binding)
 
     def release(self, name: str) -> bool:
-        """Take a function back; tell whether a pod had it. Raises NotFound."""
+        """Take a function from its pod; return whether a pod held the function. Raises NotFound."""
         function = self.get(name)
         had = function.binding is not None
         self._set(function, None)
@@ -141,12 +153,12 @@ class Doorkeeper:
     async def admit(
         self, function: Function, client: socket.socket, peer: Peer, sender: Peer | None
     ) -> Binding:
-        """Return the binding by which a program opens a function.
+        """Return the binding that permits a program to open a function.
 
         Raises:
-            NotPermitted: EACCES, or EAGAIN when it is not known in time whose the function is.
+            NotPermitted: EACCES; EAGAIN if the node agent does not name the holder in time.
         """
-        # Off the loop: whoever moves processes between control groups holds these files' lock.
+        # In a thread: reading blocks while another process moves processes between control groups.
         pod, senders = await asyncio.to_thread(self._pods_of, peer, sender)
         if pod is None:
             where = f"process {peer.pid} (uid {peer.uid}) is in no pod"
@@ -154,8 +166,10 @@ class Doorkeeper:
                 where = "the client's PID namespace is not visible: hcad's pod needs hostPID"
             raise NotPermitted(errno.EACCES, where)
         if senders != pod:
-            # A connected socket keeps the credentials of whoever connected it.
-            raise NotPermitted(errno.EACCES, f"the hello was not sent by pod {pod} that connected")
+            # A connected socket keeps the credentials of the process that connected it.
+            raise NotPermitted(
+                errno.EACCES, f"the hello was not sent by pod {pod}, which connected"
+            )
         binding = await self._binding(function, pod)
         if binding.refused:
             raise NotPermitted(errno.EACCES, binding.refused)
@@ -165,10 +179,11 @@ class Doorkeeper:
                 errno.EACCES, f"process {peer.pid} is not in the network namespace of {binding.pod}"
             )
         if connector_has_ended(client):
-            # Its pid may be another process's by now: what was read is not its own.
+            # Its pid may belong to another process by now, so what was read by pid may be that
+            # process's.
             raise NotPermitted(errno.EACCES, "the process that connected has ended")
         if function.binding != binding:
-            raise NotPermitted(errno.EAGAIN, "the function has just been given to another pod")
+            raise NotPermitted(errno.EAGAIN, "the function has just been assigned to another pod")
         return binding
 
     async def _binding(self, function: Function, pod: PodUid) -> Binding:
@@ -181,7 +196,7 @@ class Doorkeeper:
                     await function.changed.wait()
         except TimeoutError:
             raise NotPermitted(
-                errno.EAGAIN, f"it is not known yet that pod {pod} holds {function.name}"
+                errno.EAGAIN, f"it is not known yet whether pod {pod} holds {function.name}"
             ) from None
 
     def _pods_of(self, peer: Peer, sender: Peer | None) -> tuple[PodUid | None, PodUid | None]:
@@ -189,7 +204,9 @@ class Doorkeeper:
 
 
 def connector_has_ended(client: socket.socket) -> bool:
-    """Tell whether the process that connected has; never before Linux 6.5, which cannot say."""
+    """Return whether the process that connected ``client`` has ended; before Linux 6.5 always
+    False.
+    """
     pidfd = peer_pidfd_of(client)
     if pidfd is None:
         return False
@@ -200,10 +217,11 @@ def connector_has_ended(client: socket.socket) -> bool:
 
 
 def addresses_of_process(pid: int, proc: Path = Path("/proc")) -> frozenset[IpAddress]:
-    """Return the addresses of a process's network namespace; none if it has gone.
+    """Return the addresses in a process's network namespace, or none if the process has ended.
 
-    ``/proc/PID/net`` shows the namespace of that process to everybody (proc_pid_net(5)), so this
-    needs no privilege; entering the namespace would need CAP_SYS_ADMIN.
+    Every process may read ``/proc/PID/net``, which shows the network namespace of process PID
+    (proc_pid_net(5)). So this function needs no privilege, whereas entering the namespace would
+    need CAP_SYS_ADMIN.
     """
     found: set[IpAddress] = set()
     here = ""

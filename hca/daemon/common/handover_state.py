@@ -1,4 +1,6 @@
-"""What is handed over: values that JSON can hold, and descriptors beside them, named by place."""
+"""The state that an hcad hands over: JSON records, and the descriptors to which records refer by
+number.
+"""
 
 import base64
 from collections.abc import Sequence
@@ -6,42 +8,44 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
-"""One object, as its kind writes it."""
+"""The record of one object; each kind of object has its own format."""
 
 
 @dataclass(slots=True)
-class Luggage:
-    """Descriptors on their way: packed by the one side, taken by the other, each exactly once."""
+class HandoverState:
+    """The descriptors of a handover: the predecessor packs them, and the successor takes each one
+    once.
+    """
 
     descriptors: list[int] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
 
     def pack(self, descriptor: int) -> int:
-        """Return the place of a descriptor, which stays its owner's."""
+        """Add a descriptor, which the caller keeps, and return its number for a record."""
         self.descriptors.append(descriptor)
         return len(self.descriptors) - 1
 
     def take(self, place: int) -> int:
-        """Return the descriptor of a place, which is the caller's now. Raises ValueError."""
+        """Return the descriptor with a number, which the caller then owns. Raises ValueError."""
         if place in self._taken or not 0 <= place < len(self.descriptors):
             raise ValueError(f"descriptor {place} of {len(self.descriptors)}")
         self._taken.add(place)
         return self.descriptors[place]
 
     def take_all(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Return the descriptors of places."""
+        """Return the descriptors with these numbers, which the caller then owns."""
         return tuple(self.take(place) for place in places)
 
-    def left(self) -> list[int]:
-        """Return the descriptors that nobody took."""
+    def list_unclaimed(self) -> list[int]:
+        """Return the descriptors that the successor has not taken."""
         return [fd for place, fd in enumerate(self.descriptors) if place not in self._taken]
 
 
 def text(data: bytes) -> str:
-    """Return bytes as JSON can hold them."""
+    """Encode bytes as a text that fits into JSON."""
     return base64.b64encode(data).decode("ascii")
 
 
 def data(value: str) -> bytes:
-    """Return them again. Raises ValueError."""
+    """Decode bytes that ``text`` has encoded. Raises ValueError."""
     return base64.b64decode(value, validate=True)

@@ -1,14 +1,16 @@
-"""Numbers that are unique on a fabric and that nobody can guess: queue pairs' and keys."""
+"""Allocate unpredictable numbers for queue pairs and keys, unique in an hcad."""
 
 import secrets
 
 from hca.contract.hca import HCA_QPN_MASK
 
-_FIRST_QPN = 2  # 0 and 1 are the subnet's and the communication manager's
+_FIRST_QPN = 2  # 0 and 1 are the general ones, for subnet management and connection management
 
 
 class Numbers:
-    """Hands out numbers at random: sequential ones invite forged requests (ReDMArk)."""
+    """Allocates numbers at random, because sequential numbers make forged requests easy
+    (ReDMArk).
+    """
 
     def __init__(self) -> None:
         self._qpns: set[int] = set()
@@ -17,43 +19,44 @@ class Numbers:
 
     @property
     def last_pd(self) -> int:
-        """The newest number of a protection domain."""
+        """Return the number of the newest protection domain."""
         return self._pds
 
     def adopt_pds(self, last: int) -> None:
-        """Go on after a predecessor's newest protection domain."""
+        """Continue the numbers of protection domains after the newest one of a predecessor."""
         self._pds = max(self._pds, last)
 
     def adopt_qpn(self, number: int) -> None:
-        """Keep a number of a predecessor's. Raises ValueError where it is taken."""
+        """Reserve the number of a predecessor's queue pair. Raises ValueError if it is in use."""
         _adopt(self._qpns, number)
 
     def adopt_key(self, key: int) -> None:
-        """Keep a key of a predecessor's. Raises ValueError where it is taken."""
+        """Reserve the key of a predecessor's object. Raises ValueError if the key is in use."""
         _adopt(self._keys, key >> 8)
 
     def new_pd(self) -> int:
-        """Return a number for a protection domain that none had before."""
+        """Return a new number for a protection domain; numbers are never reused."""
         self._pds += 1
         return self._pds
 
     def new_qpn(self) -> int:
-        """Return the number of a new queue pair: 24 bits."""
+        """Return a new queue pair's number, which has 24 bits."""
         return _draw(self._qpns, _FIRST_QPN, HCA_QPN_MASK)
 
     def free_qpn(self, number: int) -> None:
-        """Let a number be another's."""
+        """Free a queue pair's number for new queue pairs."""
         self._qpns.remove(number)
 
     def new_key(self) -> int:
-        """Return the key of a new memory region, window or address handle: 32 bits.
+        """Return the key of a new memory region, window or address handle; it has 32 bits.
 
-        No two have the same upper 24: the lowest 8 of a window's key are its owner's to choose.
+        No two keys share their upper 24 bits, because a window's owner chooses the lowest 8
+        bits.
         """
         return _draw(self._keys, 1, (1 << 24) - 1) << 8 | secrets.randbelow(1 << 8)
 
     def free_key(self, key: int) -> None:
-        """Let a key be another's."""
+        """Free the key of a memory region, window or address handle."""
         self._keys.remove(key >> 8)
 
 
@@ -67,5 +70,5 @@ def _draw(taken: set[int], least: int, greatest: int) -> int:
 
 def _adopt(taken: set[int], number: int) -> None:
     if number in taken:
-        raise ValueError(f"{number} twice")
+        raise ValueError(f"number {number} occurs twice")
     taken.add(number)

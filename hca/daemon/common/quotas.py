@@ -1,8 +1,8 @@
-"""Who may have how much of what hcad itself has: descriptors, mappings, rings and private memory.
+"""Quotas of functions for hcad's own resources: descriptors, mappings, rings and private memory.
 
-One rule for all: a function may hold no more than what is then still free. One alone gets
-half of everything; whoever comes after it finds the other half, and so on: nobody can take the last
-of anything, and nothing lies idle for members that never come.
+One rule applies to all resources: a function may hold at most as much as remains free after
+that. The only function in use gets half of everything, the next one half of the rest, and so on.
+So no function can exhaust a resource, and nothing is reserved for functions that are never used.
 """
 
 import errno
@@ -13,13 +13,19 @@ from pathlib import Path
 from typing import Final, Self
 
 RING_BYTES: Final = 1 << 30
-"""Whoever touches a page first is charged for it: of rings that may be hcad."""
+"""Limit in bytes for all rings; the kernel charges the process that first touches a page, often
+hcad.
+"""
 OBJECT_BYTES: Final = 256 << 20
-"""Private memory, for what clients have that is no ring."""
+"""Limit in bytes for the private memory that hcad uses for clients' objects."""
 CLIENT_DESCRIPTORS: Final = 10
-"""Of an open context: its socket, page, two ends of two pipes here and in the engine."""
+"""Number of descriptors of an open context, in hcad and in the engine: its socket, its page, and
+both ends of two pipes.
+"""
 CLIENT_BYTES: Final = 32 << 10
-"""Of an open context or a connection manager's client: its tables, here and in the engine."""
+"""Bytes, in hcad and in the engine, for the tables of a context or of a connection manager
+client.
+"""
 _RESERVED: Final = 256
 _OWN_MAPPINGS: Final = 4096
 _MAX_MAP_COUNT: Final = Path("/proc/sys/vm/max_map_count")
@@ -29,7 +35,7 @@ _UNLIMITED: Final = 1 << 60
 
 @dataclass(slots=True)
 class Pool:
-    """What there is of one thing, and how much of it is taken."""
+    """One of hcad's resources: its total, and how much of it functions have taken."""
 
     name: str
     total: int
@@ -37,12 +43,12 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """Return what is left."""
+        """Return the amount of the resource that is left."""
         return self.total - self.taken
 
 
 class Share:
-    """What one function holds of each pool; all its programs together."""
+    """The amount of each resource that one function holds, for all its programs together."""
 
     def __init__(self, descriptors: Pool, ring_bytes: Pool, object_bytes: Pool) -> None:
         self._pools = (descriptors, ring_bytes, object_bytes)
@@ -50,7 +56,10 @@ class Share:
         self._bounded = True
 
     def take(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
-        """Take some of each. Raises OSError (ENOMEM) where that is more than would be left."""
+        """Charge the function for an amount of each resource.
+
+        Raises OSError (ENOMEM) if the function would then hold more than is left.
+        """
         wanted = (descriptors, ring_bytes, object_bytes)
         for pool, held, more in zip(self._pools, self._held, wanted, strict=True):
             if self._bounded and more and held + more > pool.free - more:
@@ -59,7 +68,7 @@ class Share:
 
     @contextmanager
     def adopting(self) -> Iterator[None]:
-        """Take what a predecessor has given already, however much that is, meanwhile."""
+        """Suspend the limits, so that resources which a predecessor has granted can be charged."""
         self._bounded = False
         try:
             yield
@@ -67,12 +76,14 @@ class Share:
             self._bounded = True
 
     def give(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
-        """Give back what was taken."""
+        """Give amounts of the resources back to the pools."""
         self._change((descriptors, ring_bytes, object_bytes), -1)
 
     @contextmanager
     def paying(self, object_bytes: int) -> Iterator[None]:
-        """Take private memory, and give it back where something goes wrong. Raises OSError."""
+        """Charge the function for private memory, and give it back if the body raises. Raises
+        OSError.
+        """
         self.take(0, 0, object_bytes)
         try:
             yield
@@ -87,7 +98,7 @@ class Share:
 
 
 class Shares:
-    """The pools of one hcad."""
+    """The pools of one hcad, from which its functions take their shares."""
 
     def __init__(
         self,
@@ -101,10 +112,10 @@ class Shares:
 
     @classmethod
     def within(cls, descriptors: int, memory_bytes: int | None) -> Self:
-        """Return those of an hcad whose control group has so much memory; None: no limit.
+        """Return the pools of an hcad whose control group has this memory limit; None: no limit.
 
-        A half is for rings, of which hcad may be charged for every page, a quarter for objects;
-        the rest is hcad's own.
+        Half of the memory is for rings, as the kernel may charge hcad for every page of them. A
+        quarter is for objects, and the rest for hcad itself.
         """
         if memory_bytes is None:
             return cls(descriptors)
@@ -112,25 +123,28 @@ class Shares:
         return cls(descriptors, min(RING_BYTES, rings), min(OBJECT_BYTES, objects))
 
     def share(self) -> Share:
-        """Return the share of a new function, which holds nothing."""
+        """Return an empty share of the pools for a new function."""
         return Share(self._descriptors, self._ring_bytes, self._object_bytes)
 
 
 def usable(max_descriptors: int, max_map_count: Path = _MAX_MAP_COUNT) -> int:
-    """Return how many descriptors objects may have: each may be mapped, too. Raises OSError."""
+    """Return the number of descriptors that remain for objects. Raises OSError.
+
+    Each of these descriptors may also be mapped.
+    """
     mappings = int(max_map_count.read_text(encoding="ascii"))
     return max(0, min(max_descriptors - _RESERVED, mappings - _OWN_MAPPINGS))
 
 
-def unbounded() -> Share:
-    """Return a share for who is not limited: a test's or a benchmark's own engine."""
+def new_unlimited_share() -> Share:
+    """Return a share without limits, for the engine of a test or benchmark."""
     return Shares(1 << 62, 1 << 62, 1 << 62).share()
 
 
 def memory_limit(groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return how many bytes this process's container may use; None where nothing says so.
+    """Return this container's memory limit in bytes, or None if there is none.
 
-    A container sees its own control group where others have the root.
+    In a container, the container's own control group is the root of the hierarchy.
     """
     for name in _LIMITS:
         try:

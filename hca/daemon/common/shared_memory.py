@@ -1,4 +1,7 @@
-"""Memory that hcad shares with clients: it is made, sized and sealed here, and nowhere else."""
+"""Create memory that hcad shares with clients.
+
+No other module creates, sizes and seals such memory.
+"""
 
 import fcntl
 import os
@@ -6,8 +9,8 @@ import os
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-def shared(name: str, size: int) -> int:
-    """Return a descriptor of zeros whose size nobody can change. Raises OSError."""
+def new_shared_memory(name: str, size: int) -> int:
+    """Return a descriptor of zeroed memory, sealed against changes of its size. Raises OSError."""
     descriptor = os.memfd_create(f"tessera-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, size)
@@ -19,5 +22,8 @@ def shared(name: str, size: int) -> int:
 
 
 def is_backed(descriptor: int, size: int) -> bool:
-    """Tell whether all of it is there: who has touched it was charged for it."""
+    """Return whether all pages of shared memory are allocated.
+
+    In that case another process than hcad has been charged for the pages.
+    """
     return os.fstat(descriptor).st_blocks * 512 >= size

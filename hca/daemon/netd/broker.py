@@ -1,13 +1,15 @@
-"""``python -m hca.daemon.netd.broker``: opens the wire's sockets in other network namespaces.
+"""``python -m hca.daemon.netd.broker``: open the wire's sockets in other network namespaces.
 
-hcad has no privilege. Where functions belong to pods, this process stands beside it: it may enter
-namespaces (CAP_SYS_ADMIN), and does nothing but open UDP sockets there and pass them on. Who asks
-proves nothing by it: the namespace comes as a descriptor, which the asker must have opened itself.
+hcad has no privilege. So a broker, which may enter namespaces (CAP_SYS_ADMIN), opens UDP sockets
+there and sends their descriptors to hcad. It does nothing else. A request gives its sender no
+further access: the request names the namespace by a descriptor, so the sender must have opened
+the namespace already.
 
-One message a request on a SOCK_SEQPACKET socket that the broker inherits: the interface or address,
-with the namespace's descriptor, or that of a socket in it; and for a socket in a multicast group
-that. The reply is a line of JSON, with the sockets' descriptors. It ends with that socket. On a
-node ``netd`` has the same protocol.
+Each request is one message on a SOCK_SEQPACKET socket that the broker inherits. The message
+contains the interface or address, and the descriptor of the namespace or of a socket in the
+namespace; for a multicast socket also the group. The reply is a line of JSON with the sockets'
+descriptors. The broker ends when the inherited socket is closed. On a node ``netd`` serves the
+same protocol, with ``serve``.
 """
 
 import array
@@ -36,48 +38,52 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """What the broker has opened: the interface, and sockets of each of its addresses."""
+class OpenedSockets:
+    """The broker's reply: the interface, and UDP sockets for each of its addresses."""
 
     interface: WireInterface
     wires: tuple[WireSockets, ...]
 
     def close(self) -> None:
-        """Close the sockets."""
+        """Close the sockets for all addresses."""
         for wire in self.wires:
             wire.close()
 
 
 class Broker:
-    """hcad's end of the socket."""
+    """hcad's end of the broker's socket, through which hcad requests sockets."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
 
-    def open(self, namespace_fd: int, wanted: str, segments: bool = False) -> Opened:
-        """Open sockets of the interface or address ``wanted`` in a network namespace.
+    def open(self, namespace_fd: int, wanted: str, segments: bool = False) -> OpenedSockets:
+        """Open sockets for the interface or address ``wanted`` in a network namespace.
 
-        ``namespace_fd`` is that namespace, or a socket that was made in it.
+        ``namespace_fd`` is a descriptor of that namespace, or of a socket that was made in it.
 
         Raises:
-            NoWire: the broker refuses; the message says why.
-            OSError: it has gone.
+            NoWire: the broker refuses; the message states why.
+            OSError: the broker has ended.
         """
-        asked = {"wire": wanted, "segments": segments}
-        return self._ask(namespace_fd, asked, lambda said, all_: _opened(said, all_, segments))
+        request = {"wire": wanted, "segments": segments}
+        return self._send_request(
+            namespace_fd, request, lambda said, all_: _read_opened(said, all_, segments)
+        )
 
     def open_group(self, namespace_fd: int, wanted: str, group: bytes) -> socket.socket:
-        """Open a socket in a multicast group at an address. Raises NoWire, OSError, as ``open``."""
-        asked = {"wire": wanted, "segments": False, "group": group.hex()}
-        return self._ask(namespace_fd, asked, _of_group)
+        """Open a socket that receives a multicast group at an address. Raises NoWire and OSError as
+        ``open`` does.
+        """
+        request = {"wire": wanted, "segments": False, "group": group.hex()}
+        return self._send_request(namespace_fd, request, _read_group_socket)
 
-    def _ask(
+    def _send_request(
         self,
         namespace_fd: int,
-        asked: Mapping[str, object],
+        request: Mapping[str, object],
         read: Callable[[dict[str, object], list[socket.socket]], _T],
     ) -> _T:
-        socket.send_fds(self._link, [json.dumps(asked).encode()], [namespace_fd])
+        socket.send_fds(self._link, [json.dumps(request).encode()], [namespace_fd])
         reply, descriptors, flags, _ = socket.recv_fds(
             self._link, MAX_REPLY_BYTES, _FAMILIES * HCA_WIRE_LANES
         )
@@ -95,13 +101,15 @@ class Broker:
             raise
 
 
-def _of_group(said: dict[str, object], sockets: list[socket.socket]) -> socket.socket:
-    if "group" not in said or len(sockets) != 1:  # it is older, and has opened a wire
-        raise NoWire("it knows no multicast groups")
+def _read_group_socket(said: dict[str, object], sockets: list[socket.socket]) -> socket.socket:
+    if "group" not in said or len(sockets) != 1:  # an older broker opens a wire
+        raise NoWire("it does not support multicast groups")
     return sockets[0]
 
 
-def _opened(said: dict[str, object], sockets: list[socket.socket], segments: bool) -> Opened:
+def _read_opened(
+    said: dict[str, object], sockets: list[socket.socket], segments: bool
+) -> OpenedSockets:
     addresses = [
         WireAddress(ipaddress.ip_address(str(ip)), int(str(scope)))
         for ip, scope in said["addresses"]  # type: ignore[attr-defined]
@@ -115,29 +123,33 @@ def _opened(said: dict[str, object], sockets: list[socket.socket], segments: boo
     interface = WireInterface(
         str(said["name"]), int(str(said["mtu"])), by_version.get(4), by_version.get(6)
     )
-    return Opened(interface, wires)
+    return OpenedSockets(interface, wires)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request: all sockets of an interface or address, or one in a multicast group."""
+class _Request:
+    """A request for all sockets of an interface or address, or for one socket in a multicast
+    group.
+    """
 
     wire: str
     segments: bool
     group: bytes
 
     @classmethod
-    def read(cls, request: bytes) -> Self:
-        """Read one. Raises ValueError, KeyError, TypeError: it is none."""
-        asked = json.loads(request)
-        wire, segments = str(asked["wire"]), bool(asked["segments"])
-        group = bytes.fromhex(asked.get("group", ""))
+    def read(cls, data: bytes) -> Self:
+        """Parse a request. Raises ValueError, KeyError, TypeError if the request is invalid."""
+        fields = json.loads(data)
+        wire, segments = str(fields["wire"]), bool(fields["segments"])
+        group = bytes.fromhex(fields.get("group", ""))
         if group and (len(group) != _GID_BYTES or not is_group(group)):
-            raise ValueError("no group")
+            raise ValueError("not a multicast group")
         return cls(wire, segments, group)
 
     def open(self, address: WireAddress) -> tuple[socket.socket, ...]:
-        """Open what is wanted at an address, in the namespace. Raises NoWire, OSError."""
+        """Open the requested sockets for an address in the current namespace. Raises NoWire,
+        OSError.
+        """
         if not self.group:
             return open_sockets(address, segments=self.segments).sockets
         if is_ipv4(self.group) != (address.ip.version == 4):
@@ -147,7 +159,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The socket that the broker inherits."""
+    """The options of the command: the socket that the broker inherits."""
 
     socket_fd: int = option(required=True)
 
@@ -161,7 +173,10 @@ def main(given: Given) -> None:
 
 
 def serve(link: socket.socket, rules: Rules | None = None) -> None:
-    """Answer requests until there are none any more. Raises OSError: the other end has gone."""
+    """Serve requests from the socket ``link`` until its end of file.
+
+    Raises OSError if a reply cannot be sent.
+    """
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         while _serve_one(link, own, rules or Rules()):
@@ -171,41 +186,43 @@ def serve(link: socket.socket, rules: Rules | None = None) -> None:
 
 
 def _serve_one(link: socket.socket, own_fd: int, rules: Rules) -> bool:
-    request, descriptors, flags, _ = socket.recv_fds(link, MAX_REQUEST_BYTES, 1)
+    data, descriptors, flags, _ = socket.recv_fds(link, MAX_REQUEST_BYTES, 1)
     try:
-        if not request:
+        if not data:
             return False
         if len(descriptors) != 1 or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            _refuse(link, "a request brings one descriptor, and is short")
+            _refuse(link, "a request is one short message with one descriptor")
             return True
         try:
-            asked = _Asked.read(request)
+            request = _Request.read(data)
         except (ValueError, KeyError, TypeError):
-            _refuse(link, "no request")
+            _refuse(link, "not a valid request")
             return True
-        _answer(link, own_fd, descriptors[0], asked, rules)
+        _answer(link, own_fd, descriptors[0], request, rules)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
     return True
 
 
-def _answer(link: socket.socket, own_fd: int, descriptor: int, asked: _Asked, rules: Rules) -> None:
+def _answer(
+    link: socket.socket, own_fd: int, descriptor: int, request: _Request, rules: Rules
+) -> None:
     opened: list[socket.socket] = []
     try:
         with namespace_of(descriptor) as namespace_fd:
             rules.check(namespace_fd)
             with inside(namespace_fd, own_fd):
                 rules.check_inside()
-                interface = find(asked.wire)
+                interface = find(request.wire)
                 rules.check_interface(interface)
                 for address in interface.addresses:
-                    opened.extend(asked.open(address))
+                    opened.extend(request.open(address))
         reply = {
             "name": interface.name,
             "mtu": interface.mtu,
             "addresses": [[str(address.ip), address.scope] for address in interface.addresses],
-            **({"group": asked.group.hex()} if asked.group else {}),
+            **({"group": request.group.hex()} if request.group else {}),
         }
         descriptors = array.array("i", [one.fileno() for one in opened])
         socket.send_fds(link, [json.dumps(reply).encode()], descriptors)

@@ -1,8 +1,8 @@
-"""``tessera-netd``: opens the wire's sockets in the pods' network namespaces, for a node's hcad.
+"""``tessera-netd``: open the wire's sockets in the pods' network namespaces, for a node's hcad.
 
-It has the capabilities that hcad is to do without: CAP_NET_ADMIN tells it the namespace of a
-socket, CAP_SYS_ADMIN lets it in. Of what a pod says it reads nothing. hcad connects for each
-request, which is one of the broker's; anybody else is hung up on.
+netd has capabilities that hcad must not have: CAP_NET_ADMIN to get a socket's namespace, and
+CAP_SYS_ADMIN to enter the namespace. netd does not read anything that a pod has written. hcad
+connects for each request (see ``broker``); netd closes connections from other users.
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from hca.daemon.netd import broker, netd_walls
+from hca.daemon.netd import broker, netd_sandbox
 from hca.daemon.netd.namespaces import Rules, identity_of, tables_of
 from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.system import seqpacket
@@ -25,15 +25,15 @@ logger = logging.getLogger("tessera.netd")
 
 SOCKET_NAME: Final = "net.sock"
 INTERFACE: Final = "eth0"
-"""The interface by which a pod has its address: container runtimes know it by this name."""
-_SOCKET_MODE: Final = 0o660  # hcad is in the group that this process has
+"""The name that container runtimes give to the interface with a pod's address."""
+_SOCKET_MODE: Final = 0o660  # hcad's group is also netd's group
 _REQUEST_SECONDS: Final = 2.0
 _BACKLOG: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where hcad looks for netd, and as whom it runs."""
+    """The folder of netd's socket, and hcad's user."""
 
     directory: Path = option(option_default=Path("/run/tessera/hca"))
     user: int = option(type=click.IntRange(min=0), required=True, help="User ID of hcad.")
@@ -42,13 +42,13 @@ class Options:
 @click.command()
 @command_line(Options)
 def main(given: Given) -> None:
-    """Open sockets in network namespaces of pods for hcad in DIRECTORY, until told to stop."""
+    """Open sockets in network namespaces of pods for hcad in DIRECTORY, until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     options = given.make(Options)
     try:
         rules = rules_of_node()
         with listen(options.directory) as listener:
-            netd_walls.enter()
+            netd_sandbox.enter()
             while True:
                 serve_one(listener, options.user, rules)
     except OSError as err:
@@ -56,9 +56,9 @@ def main(given: Given) -> None:
 
 
 def listen(directory: Path) -> socket.socket:
-    """Return a socket that hcad finds in its directory. Raises OSError."""
+    """Return a listening socket in hcad's directory. Raises OSError."""
     listener = seqpacket.bind(directory / SOCKET_NAME, _SOCKET_MODE)
-    # Credentials with each message would take the room of the descriptor that comes with it.
+    # A message with credentials would have no room for the descriptor.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
     listener.setblocking(True)
     listener.listen(_BACKLOG)
@@ -66,9 +66,10 @@ def listen(directory: Path) -> socket.socket:
 
 
 def rules_of_node(first: str = "1") -> Rules:
-    """Return where sockets may be opened: nowhere where process ``first`` of the node is.
+    """Return rules that exclude the network namespace of process ``first``, which is the node's
+    own.
 
-    Raises OSError: that process is not to be seen, or is in this very namespace.
+    Raises OSError: process ``first`` is not visible, or is in netd's own network namespace.
     """
     tables = tables_of(first)
     if tables == tables_of("self"):
@@ -82,7 +83,9 @@ def rules_of_node(first: str = "1") -> Rules:
 
 
 def serve_one(listener: socket.socket, user: int, rules: Rules) -> None:
-    """Serve the next connection until it is closed, or is silent for too long. Raises OSError."""
+    """Accept the next connection and serve it until it is closed or silent for too long. Raises
+    OSError.
+    """
     client, _ = listener.accept()
     with client:
         peer = peer_of(client)

@@ -1,8 +1,10 @@
-"""Network namespaces by descriptor, and which of them the broker may work in.
+"""Identify network namespaces by descriptor, and apply the rules for those that the broker may
+enter.
 
-A pod's namespace is had from a socket that its program made: the kernel tells it to who has
-CAP_NET_ADMIN there (SIOCGSKNS). By its process it would take CAP_SYS_PTRACE, which lets one read
-the memory of every process of the node.
+netd gets a pod's namespace from a socket of a program in that namespace (SIOCGSKNS); the kernel
+permits this to a process with CAP_NET_ADMIN there. To get the namespace from the program's
+process, netd would need CAP_SYS_PTRACE, with which it could read the memory of every process of
+the node.
 """
 
 import ctypes
@@ -25,27 +27,28 @@ _NOT_A_POD: Final = "the network namespace is the node's own, not a pod's"
 
 
 def identity_of(where: int | str) -> Identity:
-    """Return what tells a namespace from others, by descriptor or path. Raises OSError."""
+    """Return the identity of a namespace, given by descriptor or path. Raises OSError."""
     found = os.stat(where)
     return Identity((found.st_dev, found.st_ino))
 
 
 def tables_of(process: str) -> Identity:
-    """Return what tells the network namespace of a process from others, without any privilege.
+    """Return an identity of a process's network namespace that can be read without privilege.
 
-    The files of ``/proc/PID/net`` are made once for each namespace, and all may look at them. This
-    is not the number that ``identity_of`` has. Raises OSError.
+    The kernel creates the files of ``/proc/PID/net`` once per namespace, and every process may
+    stat them. The number differs from that of ``identity_of``. Raises OSError.
     """
     return identity_of(f"/proc/{process}/net/dev")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Where sockets may be opened; without any rule in every namespace, of every interface.
+    """Rules for the namespaces and interfaces in which sockets may be opened; an empty rule permits
+    all.
 
-    ``owner`` is the user namespace that a network namespace must belong to: one that a pod's user
-    made belongs to another, and holds whatever addresses that user wants. ``tables`` are those of
-    network namespaces that are not to be worked in, see ``tables_of``: the node's own.
+    ``owner`` is the user namespace that must own a network namespace: a namespace that a pod's user
+    makes has another owner, and in such a namespace the user would choose the addresses. ``tables``
+    are the identities (see ``tables_of``) of forbidden network namespaces, namely the node's own.
     """
 
     interface: str = ""
@@ -54,7 +57,9 @@ class Rules:
     tables: frozenset[Identity] = frozenset()
 
     def check(self, namespace_fd: int) -> None:
-        """Look at a network namespace before it is entered. Raises NoWire, OSError."""
+        """Check that a network namespace may be entered, before it is entered. Raises NoWire,
+        OSError.
+        """
         if identity_of(namespace_fd) in self.refused:
             raise NoWire(_NOT_A_POD)
         if self.owner is None:
@@ -67,25 +72,31 @@ class Rules:
             os.close(owner_fd)
 
     def check_inside(self) -> None:
-        """Look around in the namespace before anything is done there. Raises NoWire, OSError."""
+        """Check the network namespace that was entered, before anything is done in it.
+
+        Raises NoWire, OSError.
+        """
         if self.tables and tables_of("thread-self") in self.tables:
             raise NoWire(_NOT_A_POD)
 
     def check_interface(self, found: WireInterface) -> None:
-        """Look at what was found, before it is used. Raises NoWire."""
+        """Check that sockets may be opened at the interface ``found``. Raises NoWire."""
         if self.interface and found.name != self.interface:
             raise NoWire(f"{found.name} is not {self.interface}")
 
 
 @contextmanager
 def namespace_of(descriptor: int) -> Iterator[int]:
-    """Lend the namespace that a descriptor is, or a socket's. Raises NoWire, OSError."""
+    """Yield the network namespace that a descriptor refers to, or in which its socket is.
+
+    Raises NoWire, OSError.
+    """
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):
         yield descriptor
         return
     if not stat.S_ISSOCK(kind):
-        raise NoWire("the descriptor is no namespace")
+        raise NoWire("the descriptor is neither a namespace nor a socket")
     namespace_fd = fcntl.ioctl(descriptor, _SIOCGSKNS)
     try:
         yield namespace_fd
@@ -95,9 +106,10 @@ def namespace_of(descriptor: int) -> Iterator[int]:
 
 @contextmanager
 def inside(namespace_fd: int, own_fd: int) -> Iterator[None]:
-    """Be in a network namespace for a while. Raises OSError.
+    """Enter a network namespace for the duration of the context. Raises OSError.
 
-    Whoever cannot come back ends: it must not work on where it should not be.
+    A process that cannot return to its own namespace exits, because it must not continue in
+    another's.
     """
     _enter(namespace_fd)
     try:

@@ -1,1 +1,1 @@
-"""Objects of clients: queue pairs, completion queues, memory regions and what belongs to them."""
+"""Objects of clients: queue pairs, completion queues, memory regions and others."""

@@ -1,4 +1,4 @@
-"""Where a client's datagrams go: its address handles."""
+"""A client's address handles: the destinations of its datagrams."""
 
 import errno
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Final
 from hca.binding.engine import Engine, EngineAh
 from hca.contract import hca, hca_objects
 from hca.contract.hca import HcaHandle
-from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, data, text
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.objects.checks import get, limit, refused
+from hca.daemon.objects.checks import check_room, get, os_error
 from hca.daemon.objects.domains import Domains
 
-_OBJECT_BYTES: Final = 4096  # with its judgement and the rows that count it, both ways
+_OBJECT_BYTES: Final = 4096  # with its verdict, and the rows that count both directions
 
 
 @dataclass(slots=True)
@@ -22,23 +22,23 @@ class _Path:
     wanted: bytes
 
 
-class Paths(Domains):
+class AddressHandles(Domains):
     """A client's address handles."""
 
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
-        """Begin with none. Raises OSError."""
+        """Add the client to the engine. It has no address handles yet. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self._paths: dict[int, _Path] = {}
 
     def create_ah(self, wanted: hca_objects.HcaAhCreate) -> HcaHandle:
-        """Make an address handle; a RoCE path is always global. Raises OSError."""
-        limit(self._paths, hca.HCA_MAX_AHS)
+        """Make an address handle with a global path, as RoCE paths always are. Raises OSError."""
+        check_room(self._paths, hca.HCA_MAX_AHS)
         get(self._pds, wanted.pd)
         good = wanted.is_global == 1 and wanted.port == 1 and wanted.sgid_index < hca.HCA_GIDS
         if not good:
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         key = self._numbers.new_key()
         try:
             self._add_ah(key, wanted)
@@ -59,7 +59,7 @@ class Paths(Domains):
         self._pds[wanted.pd] += 1
 
     def destroy_ah(self, key: int) -> None:
-        """Remove an address handle; requests that name it fail from now on. Raises OSError."""
+        """Remove an address handle; requests that name it fail from then on. Raises OSError."""
         path = get(self._paths, key)
         del self._paths[key]
         self._guard.forget_path(path.engine)
@@ -68,14 +68,14 @@ class Paths(Domains):
         self._numbers.free_key(key)
         self._pds[path.pd] -= 1
 
-    def save_ah(self, key: int, luggage: Luggage) -> Row:
-        """Write one for a successor."""
-        del luggage
+    def save_ah(self, key: int, handover_state: HandoverState) -> Row:
+        """Return the address handle's record for a successor."""
+        del handover_state
         return {"handle": key, "request": text(self._paths[key].wanted)}
 
-    def load_ah(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's. Raises OSError, ValueError."""
-        del luggage
+    def load_ah(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's address handle. Raises OSError, ValueError."""
+        del handover_state
         key = int(row["handle"])
         self._numbers.adopt_key(key)
         self._add_ah(key, hca_objects.HcaAhCreate.from_buffer_copy(data(row["request"])))

@@ -1,4 +1,4 @@
-"""What every kind of object is checked with. A refusal is an ``OSError`` with the verb's errno."""
+"""Checks that all kinds of objects use. A check refuses by an ``OSError`` with the verb's errno."""
 
 import errno
 import os
@@ -14,8 +14,8 @@ _T = TypeVar("_T")
 
 @contextmanager
 def descriptor_of(name: str, size: int) -> Iterator[int]:
-    """Make shared memory that is the caller's unless something goes wrong."""
-    descriptor = shared_memory.shared(name, size)
+    """Make shared memory and yield its descriptor; close it if the body raises."""
+    descriptor = shared_memory.new_shared_memory(name, size)
     try:
         yield descriptor
     except BaseException:
@@ -23,36 +23,36 @@ def descriptor_of(name: str, size: int) -> Iterator[int]:
         raise
 
 
-def refused(number: int) -> OSError:
-    """Return the refusal of that errno."""
+def os_error(number: int) -> OSError:
+    """Return the OSError with an errno value and its usual text."""
     return OSError(number, os.strerror(number))
 
 
-def limit(table: Sized, most: int) -> None:
-    """Raise OSError (ENOMEM) where a table is full."""
+def check_room(table: Sized, most: int) -> None:
+    """Raise OSError (ENOMEM) if a table already has ``most`` entries."""
     if len(table) >= most:
-        raise refused(errno.ENOMEM)
+        raise os_error(errno.ENOMEM)
 
 
 def check_range(value: int, least: int, most: int) -> None:
-    """Raise OSError (EINVAL) where a value is outside its range, ends included."""
+    """Raise OSError (EINVAL) if a value is less than ``least`` or more than ``most``."""
     if not least <= value <= most:
         raise OSError(errno.EINVAL, f"{value}: must be {least} to {most}")
 
 
 def get(table: dict[int, _T], handle: int) -> _T:
-    """Return what a client names by a handle. Raises OSError (EINVAL)."""
+    """Return the object in a client's table that a handle names. Raises OSError (EINVAL)."""
     try:
         return table[handle]
     except KeyError:
-        raise refused(errno.EINVAL) from None
+        raise os_error(errno.EINVAL) from None
 
 
 def power_of_two(count: int) -> int:
-    """Return the least power of two that is not less."""
+    """Return the least power of two that is at least ``count``."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 def pages(size: int) -> int:
-    """Return a number of bytes, rounded up to whole pages."""
+    """Return a size in bytes, rounded up to whole pages."""
     return -(-size // HCA_PAGE_BYTES) * HCA_PAGE_BYTES

@@ -1,4 +1,6 @@
-"""What all objects of a client share: its place in the engine, its room, its numbers."""
+"""The base of a client's objects: the client's entry in the engine, its quota, and its
+descriptors.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,17 +11,16 @@ from typing import Final
 from hca.binding.engine import Engine
 from hca.contract.hca import HCA_PAGE_BYTES
 from hca.daemon.common import shared_memory
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.common.quotas import Share, unbounded
+from hca.daemon.common.quotas import Share, new_unlimited_share
 from hca.daemon.policy.guard import Guard
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A descriptor that an object has as long as it lives, so that a successor can be given it.
-
-    And what else it has taken of its function's share.
+class Holding:
+    """An object's descriptor, which is kept for a successor of hcad, and the object's part of the
+    quota.
     """
 
     descriptor: int
@@ -29,16 +30,16 @@ class Held:
 
 
 DEFAULT_PKEY: Final = 0xFFFF
-"""The default partition, as a full member."""
+"""The P_Key of a full member of the default partition."""
 
 
 class ClientPlace:
-    """A client in the engine; kinds of objects extend it."""
+    """A client's entry in the engine; each kind of objects extends this class."""
 
     _guard: Guard
-    """What policy lets it have."""
+    """The policy checks for the client's objects."""
     _mtu: int
-    """Its port's, of verbs."""
+    """The ibv_mtu of the client's port."""
 
     def __init__(
         self,
@@ -52,9 +53,9 @@ class ClientPlace:
         self._numbers = numbers
         self._room = memory_bytes
         self._next = 1
-        self.share: Share = unbounded()
-        self.held: dict[tuple[str, int], Held] = {}
-        """By kind of object and its number."""
+        self.share: Share = new_unlimited_share()
+        self.held: dict[tuple[str, int], Holding] = {}
+        """The descriptors and quotas of the client's objects, by the object's kind and number."""
         self.pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
         ends = self._ends()
         self.page_fd, self.doorbell_fd, self.async_fd = ends[:3]
@@ -62,34 +63,44 @@ class ClientPlace:
         self._client = engine.add_client(self.page_fd, self.doorbell_end, self.async_end, gids)
 
     def _ends(self) -> tuple[int, ...]:
-        """Make the client's page and pipes, in the order of ``descriptors``. Raises OSError."""
-        page = shared_memory.shared("hca-client", HCA_PAGE_BYTES)
+        """Make the client's page and pipes; return their descriptors in the order of
+        ``descriptors``.
+
+        Raises OSError.
+        """
+        page = shared_memory.new_shared_memory("hca-client", HCA_PAGE_BYTES)
         doorbell, ringing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         reading, events = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(events, False)  # this end alone: programs wait at their own
+        os.set_blocking(events, False)  # hcad's end only: programs set their own
         return page, ringing, reading, doorbell, events
 
-    def save_place(self, luggage: Luggage) -> Row:
-        """Write what the client has besides its objects; the engine is held."""
+    def save_place(self, handover_state: HandoverState) -> Row:
+        """Return the client's own record, without its objects.
+
+        The engine must be suspended (``Engine.hold``).
+        """
         return {
-            "descriptors": [luggage.pack(descriptor) for descriptor in self.descriptors],
+            "descriptors": [handover_state.pack(descriptor) for descriptor in self.descriptors],
             "room": self._room,
             "next": self._next,
             "pkeys": list(self.pkeys),
         }
 
     def load_place(self, row: Row) -> None:
-        """Take over all but the descriptors, after the objects. Raises ValueError, KeyError."""
+        """Restore the client's own record, after the client's objects have been restored.
+
+        The client's descriptors must be restored already. Raises ValueError, KeyError.
+        """
         self._room, self._next = int(row["room"]), int(row["next"])
         self.set_pkeys(tuple(map(int, row["pkeys"])))
 
     def set_pkeys(self, pkeys: tuple[int, ...]) -> None:
-        """Replace the table of partition keys; what is sent from now on is checked with it."""
+        """Replace the client's P_Key table, with which the engine checks later packets."""
         self._engine.set_pkeys(self._client, pkeys)
         self.pkeys = pkeys
 
     def leave(self) -> None:
-        """Remove the client, after its objects."""
+        """Remove the client from the engine; the caller has removed the client's objects before."""
         self._engine.remove_client(self._client)
         for descriptor in self.descriptors:
             with suppress(OSError):
@@ -97,7 +108,7 @@ class ClientPlace:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Return what the client has besides its objects."""
+        """Return the descriptors of the client's page and pipes, without those of its objects."""
         ends = (self.doorbell_end, self.async_end)
         return (self.page_fd, self.doorbell_fd, self.async_fd, *ends)
 
@@ -110,23 +121,27 @@ class ClientPlace:
         descriptors: int = 1,
         object_bytes: int = 0,
     ) -> "_Holding":
-        """Keep a copy of an object's descriptor unless something goes wrong. Raises OSError."""
+        """Keep a duplicate of an object's descriptor, and charge the object to the quota.
+
+        The context's body makes the object; if it raises, both are undone. Raises OSError.
+        """
         self.share.take(descriptors, ring_bytes, object_bytes)
         try:
             kept = os.dup(descriptor)
         except OSError:
             self.share.give(descriptors, ring_bytes, object_bytes)
             raise
-        self.held[kind, number] = Held(kept, descriptors, ring_bytes, object_bytes)
+        self.held[kind, number] = Holding(kept, descriptors, ring_bytes, object_bytes)
         return _Holding(self, kind, number)
 
     @contextmanager
     def _replacing(
         self, kind: str, number: int, descriptor: int, ring_bytes: int
     ) -> Iterator[None]:
-        """Hold another descriptor and ring for an object, unless something goes wrong.
+        """Replace an object's kept descriptor and the charge for its ring, unless the context's
+        body raises.
 
-        Meanwhile both are charged. Raises OSError.
+        The old and the new ring are both charged while the body runs. Raises OSError.
         """
         before = self.held[kind, number]
         self.share.take(0, ring_bytes)
@@ -145,7 +160,7 @@ class ClientPlace:
         self.share.give(0, before.ring_bytes)
 
     def release(self, kind: str, number: int) -> None:
-        """Give back what an object has held."""
+        """Close an object's kept descriptor and give the object's part of the quota back."""
         held = self.held.pop((kind, number))
         os.close(held.descriptor)
         self.share.give(held.descriptors, held.ring_bytes, held.object_bytes)
@@ -157,7 +172,10 @@ class ClientPlace:
 
 
 class _Holding:
-    """While an object is made: gives back what it holds where something goes wrong."""
+    """The context in which an object is made.
+
+    If making the object fails, the context releases the object's descriptor and quota.
+    """
 
     __slots__ = ("_kind", "_number", "_place")
 
@@ -165,9 +183,9 @@ class _Holding:
         self._place, self._kind, self._number = place, kind, number
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do nothing; the caller has already charged the object."""
 
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
-        """End."""
+        """Release the object's descriptor and quota if the body has raised."""
         if raised is not None:
             self._place.release(self._kind, self._number)

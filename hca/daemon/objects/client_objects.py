@@ -1,8 +1,8 @@
-"""The objects of one client: what it asked for, checked, and given to the engine.
+"""All objects of one client: validate the client's requests and pass them to the engine.
 
-A client is hostile: every number is looked up or bounded before it is used, and whatever it has is
-removed with it. A refusal is an ``OSError`` whose errno the client's verb answers. Each kind of
-object has a module of its own.
+A client may be hostile: every number is looked up or bounded before it is used, and all objects
+are removed when the client ends. A refusal is an ``OSError``, whose errno the client's verb
+returns. Each kind of object has a module of its own.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,16 +11,16 @@ from typing import Final
 
 from hca.binding.engine import Engine
 from hca.contract.hca import HCA_MAX_MTU
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.objects.address_handles import Paths
+from hca.daemon.objects.address_handles import AddressHandles
 from hca.daemon.objects.device_regions import DeviceRegions
-from hca.daemon.objects.flow_steering import Steering
+from hca.daemon.objects.flow_steering import FlowSteering
 from hca.daemon.objects.windows import Windows
-from hca.daemon.policy.guard import Guard, unmanaged
+from hca.daemon.policy.guard import Guard, new_unrestricted_guard
 
 
-class Objects(Steering, Paths, DeviceRegions, Windows):
+class Objects(FlowSteering, AddressHandles, DeviceRegions, Windows):
     """A client's objects in the engine, until ``close``."""
 
     def __init__(
@@ -32,22 +32,22 @@ class Objects(Steering, Paths, DeviceRegions, Windows):
         guard: Guard | None = None,
         mtu: int = HCA_MAX_MTU,
     ) -> None:
-        """Add the client to the engine; without a guard policy asks nothing. Raises OSError.
+        """Add the client to the engine; without a guard no policy applies. Raises OSError.
 
-        ``mtu`` is its port's, of verbs.
+        ``mtu`` is the ibv_mtu of the client's port.
         """
         super().__init__(engine, numbers, gids, memory_bytes)
         self._mtu = mtu
-        self._guard = guard or unmanaged(engine, gids)
+        self._guard = guard or new_unrestricted_guard(engine, gids)
         self.set_pkeys(self._guard.pkeys())
 
     @property
     def mtu(self) -> int:
-        """Return its port's, of verbs."""
+        """Return the ibv_mtu of the client's port."""
         return self._mtu
 
     def close(self) -> None:
-        """Remove everything that the client has."""
+        """Remove the client with all its objects."""
         for number in list(self._qps):
             self.destroy_qp(number)
         for handle in list(self._srqs):
@@ -68,27 +68,30 @@ class Objects(Steering, Paths, DeviceRegions, Windows):
             self.destroy_pd(handle)
         self.leave()
 
-    def save(self, luggage: Luggage) -> Row:
-        """Write the client for a successor of hcad; the engine is held."""
-        saved = self.save_place(luggage)
+    def save(self, handover_state: HandoverState) -> Row:
+        """Return the client's record for a successor of hcad; the engine must be suspended
+        (``Engine.hold``).
+        """
+        saved = self.save_place(handover_state)
         for kind in _KINDS:
-            saved[kind.name] = [kind.save(self, n, luggage) for n in kind.numbers(self)]
+            saved[kind.name] = [kind.save(self, n, handover_state) for n in kind.numbers(self)]
         return saved
 
-    def load(self, saved: Row, luggage: Luggage) -> None:
-        """Make again what a predecessor saved; the engine is held.
+    def load(self, saved: Row, handover_state: HandoverState) -> None:
+        """Restore the objects that a predecessor saved; the engine must be suspended
+        (``Engine.hold``).
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+            OSError, ValueError, KeyError, TypeError: the record is incomplete or invalid.
         """
         for kind in _KINDS:
             for row in saved[kind.name]:
-                kind.load(self, row, luggage)
+                kind.load(self, row, handover_state)
         self.load_place(saved)
 
 
 class AdoptedObjects(Objects):
-    """The objects of a client that a predecessor has opened."""
+    """The objects of a client that opened its function with a predecessor."""
 
     def __init__(
         self,
@@ -100,7 +103,10 @@ class AdoptedObjects(Objects):
         guard: Guard | None = None,
         mtu: int = HCA_MAX_MTU,
     ) -> None:
-        """Add the client to the engine, with its page and pipes. Raises OSError, ValueError."""
+        """Add the client to the engine, with the page and pipes that it had with the predecessor.
+
+        Raises OSError, ValueError.
+        """
         self._given = descriptors
         super().__init__(engine, numbers, gids, memory_bytes, guard, mtu)
 
@@ -110,15 +116,15 @@ class AdoptedObjects(Objects):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How objects of a kind are handed over to a successor of hcad."""
+    """The methods that save and load one kind of object for a handover."""
 
     name: str
     numbers: Callable[[Objects], Iterable[int]]
-    save: Callable[[Objects, int, Luggage], Row]
-    load: Callable[[Objects, Row, Luggage], None]
+    save: Callable[[Objects, int, HandoverState], Row]
+    load: Callable[[Objects, Row, HandoverState], None]
 
 
-# In this order: who is named comes before who names.
+# Objects come before those that refer to them.
 _KINDS: Final = (
     _Kind("domains", lambda o: o._pds, Objects.save_pd, Objects.load_pd),
     _Kind("channels", lambda o: o._channels, Objects.save_channel, Objects.load_channel),

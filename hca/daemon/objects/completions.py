@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from hca.binding.engine import Engine, EngineCq
 from hca.contract import hca, hca_engine, hca_objects
 from hca.contract.hca import HcaCreated, HcaHandle
-from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, data, text
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
+    check_room,
     descriptor_of,
     get,
-    limit,
+    os_error,
     pages,
     power_of_two,
-    refused,
 )
 from hca.daemon.objects.client import ClientPlace
 
@@ -43,16 +43,18 @@ class Completions(ClientPlace):
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
-        """Begin with none. Raises OSError."""
+        """Add the client to the engine. It has no channels or queues yet. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self._channels: dict[int, _Channel] = {}
         self._cqs: dict[int, _Cq] = {}
 
     def create_channel(self) -> tuple[HcaHandle, int]:
-        """Make a completion channel; return its pipe's reading end, too. Raises OSError."""
-        limit(self._channels, hca.HCA_MAX_CHANNELS)
+        """Make a completion channel; return its handle and the reading end of its pipe. Raises
+        OSError.
+        """
+        check_room(self._channels, hca.HCA_MAX_CHANNELS)
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(writing, False)  # this end alone: the client chooses for its own
+        os.set_blocking(writing, False)  # hcad's end only: the client sets its own
         handle = self._handle()
         try:
             self.share.take(2)
@@ -64,15 +66,17 @@ class Completions(ClientPlace):
         return HcaHandle(handle), reading
 
     def destroy_channel(self, handle: int) -> None:
-        """Close one that no completion queue has. Raises OSError."""
+        """Close a completion channel that no completion queue uses. Raises OSError."""
         if get(self._channels, handle).queues:
-            raise refused(errno.EBUSY)
+            raise os_error(errno.EBUSY)
         os.close(self._channels.pop(handle).writing_fd)
         self.share.give(2)
 
     def create_cq(self, wanted: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
-        """Make a completion queue; return its page's descriptor, too. Raises OSError."""
-        limit(self._cqs, hca.HCA_MAX_CQS)
+        """Make a completion queue; return its description and its page's descriptor. Raises
+        OSError.
+        """
+        check_room(self._cqs, hca.HCA_MAX_CQS)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         channel = get(self._channels, wanted.channel) if wanted.channel else None
         entries = power_of_two(wanted.entries)
@@ -90,19 +94,20 @@ class Completions(ClientPlace):
             return HcaCreated(handle, 0, size, entries, 0), page
 
     def shrinks(self, wanted: hca_objects.HcaCqResize) -> bool:
-        """Return whether a request asks for fewer entries. Raises OSError."""
+        """Return whether a resize request makes the completion queue smaller. Raises OSError."""
         entries = get(self._cqs, wanted.handle).entries
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         return power_of_two(wanted.entries) < entries
 
     def rounds(self) -> int:
-        """Wake the engine, and return how often it has looked for work of this function."""
+        """Wake the engine; return how often it has finished visiting this client's function."""
         return self._engine.rounds_of(self._client)
 
     def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
-        """Give one another number of entries; return its new page, too. Raises OSError.
+        """Resize a completion queue; return its description and its new page's descriptor. Raises
+        OSError.
 
-        Completions of requests that the engine has not seen yet do not count: see ``resizing``.
+        Requests in flight, whose completions come later, are not counted here: see ``resizing``.
         """
         cq = get(self._cqs, wanted.handle)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
@@ -117,44 +122,50 @@ class Completions(ClientPlace):
         return HcaCreated(wanted.handle, 0, size, entries, 0), page
 
     def destroy_cq(self, handle: int) -> None:
-        """Remove one that no queue pair has. Raises OSError."""
+        """Remove a completion queue that no queue pair uses. Raises OSError."""
         cq = get(self._cqs, handle)
         if cq.queue_pairs:
-            raise refused(errno.EBUSY)
+            raise os_error(errno.EBUSY)
         del self._cqs[handle]
         self._engine.remove_cq(cq.engine)
         self.release("cq", handle)
         if cq.channel:
             self._channels[cq.channel].queues -= 1
 
-    def save_channel(self, handle: int, luggage: Luggage) -> Row:
-        """Write one for a successor."""
-        return {"handle": handle, "end": luggage.pack(self._channels[handle].writing_fd)}
+    def save_channel(self, handle: int, handover_state: HandoverState) -> Row:
+        """Return the completion channel's record for a successor."""
+        return {"handle": handle, "end": handover_state.pack(self._channels[handle].writing_fd)}
 
-    def load_channel(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's. Raises OSError, ValueError."""
+    def load_channel(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's completion channel. Raises OSError, ValueError."""
         self.share.take(2)
-        self._channels[int(row["handle"])] = _Channel(luggage.take(row["end"]))
+        self._channels[int(row["handle"])] = _Channel(handover_state.take(row["end"]))
 
-    def save_cq(self, handle: int, luggage: Luggage) -> Row:
-        """Write one for a successor; the engine is held."""
+    def save_cq(self, handle: int, handover_state: HandoverState) -> Row:
+        """Return the completion queue's record for a successor.
+
+        The engine must be suspended (``Engine.hold``).
+        """
         cq = self._cqs[handle]
         return {
             "handle": handle,
-            "page": luggage.pack(self.held["cq", handle].descriptor),
+            "page": handover_state.pack(self.held["cq", handle].descriptor),
             "size": cq.size,
             "entries": cq.entries,
             "channel": cq.channel,
             "progress": text(bytes(self._engine.save_cq(cq.engine))),
         }
 
-    def load_cq(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+    def load_cq(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's completion queue; the engine must be suspended (``Engine.hold``).
+
+        Raises OSError, ValueError.
+        """
         handle, size, entries = (int(row[name]) for name in ("handle", "size", "entries"))
         channel = self._channels[row["channel"]] if row["channel"] else None
         notify = channel.writing_fd if channel is not None else -1
         progress = hca_engine.HcaSavedCq.from_buffer_copy(data(row["progress"]))
-        page = luggage.take(row["page"])
+        page = handover_state.take(row["page"])
         try:
             with self._holding("cq", handle, page, size, descriptors=2):
                 made = self._engine.add_cq(self._client, handle, page, size, entries, notify)

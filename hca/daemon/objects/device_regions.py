@@ -1,8 +1,8 @@
-"""Regions in a device's memory: GPUDirect RDMA. It is borrowed, and may be taken back at any time.
+"""Memory regions in GPU memory (GPUDirect RDMA), which the exporter may revoke at any time.
 
-Whoever lends it ends the connection that came with it. Then nobody reaches the regions in it any
-more, at once: who uses their keys finds what it would find had they been deregistered. Their owner
-still has their handles, and removes them as others.
+The exporter revokes memory by closing the connection that it passed with the memory. From then
+on no request reaches the regions in that memory: a request with one of their keys fails as after
+a deregistration. The client keeps the regions' handles and destroys them as usual.
 """
 
 import asyncio
@@ -11,50 +11,54 @@ import socket
 
 from hca.contract import hca
 from hca.contract.hca_objects import HcaDeviceSegment
-from hca.daemon.common.handover_state import Luggage, Row
-from hca.daemon.objects.checks import limit
-from hca.daemon.objects.providers import Lent, Providers
+from hca.daemon.common.handover_state import HandoverState, Row
+from hca.daemon.objects.checks import check_room
+from hca.daemon.objects.providers import ImportedMemory, Providers
 from hca.daemon.objects.regions import Regions, Segment
 
 logger = logging.getLogger("tessera.hcad")
 
-_DESCRIPTORS = 2  # the memory's, which is mapped, and the connection
+_DESCRIPTORS = 2  # the descriptor, its mapping and the connection
 
 
 class DeviceRegions(Regions):
-    """A client's memory, some of it a device's."""
+    """A client's memory, some of which may be imported from GPUs."""
 
     providers: Providers | None = None
-    """Who device memory is borrowed from, and given back to; None: it has none."""
+    """The importer of GPU memory; None: this hcad imports none."""
 
     def check_device_room(self) -> None:
-        """Raise OSError (ENOMEM) where no segment more could be added."""
-        limit(self._segments, hca.HCA_MAX_SEGMENTS)
+        """Raise OSError (ENOMEM) if the client may not have another segment."""
+        check_room(self._segments, hca.HCA_MAX_SEGMENTS)
 
-    def add_device(self, lent: Lent) -> HcaDeviceSegment:
-        """Make a segment of what was borrowed, which is then its own. Raises OSError.
+    def add_device(self, imported: ImportedMemory) -> HcaDeviceSegment:
+        """Make a segment of imported memory, which the segment then owns. Raises OSError.
 
-        It is not counted as host memory of the client: its slice has been charged for it.
+        The memory is not charged as host memory of the client, because gpud has already charged
+        the client's slice for it.
         """
         self.check_device_room()
         handle = self._handle()
-        self._add_device(handle, lent)
-        return HcaDeviceSegment(handle, 0, lent.offset)
+        self._add_device(handle, imported)
+        return HcaDeviceSegment(handle, 0, imported.offset)
 
-    def _add_device(self, handle: int, lent: Lent) -> None:
+    def _add_device(self, handle: int, imported: ImportedMemory) -> None:
         self.share.take(_DESCRIPTORS)
         try:
-            made = self._engine.add_segment(lent.descriptor, lent.size)
+            made = self._engine.add_segment(imported.descriptor, imported.size)
         except OSError:
             self.share.give(_DESCRIPTORS)
             raise
-        segment = self._segments[handle] = Segment(made, lent.descriptor, lent.size, lent=lent)
-        # Whatever comes over it, the end or a word that nobody should say: it is over.
+        segment = self._segments[handle] = Segment(
+            made, imported.descriptor, imported.size, imported=imported
+        )
+        # Any event on the connection revokes the memory: its end, or data, which exporters never
+        # send.
         loop = asyncio.get_running_loop()
-        loop.add_reader(lent.connection.fileno(), self._revoke, handle, segment)
+        loop.add_reader(imported.connection.fileno(), self._revoke, handle, segment)
 
     def _revoke(self, handle: int, segment: Segment) -> None:
-        """Let nobody reach the memory any more, and tell who lent it by letting go."""
+        """Remove the segment's regions from the engine, then release the memory to its exporter."""
         revoked = 0
         for region in self._regions.values():
             if handle in region.segments and region.engine is not None:
@@ -65,36 +69,38 @@ class DeviceRegions(Regions):
         logger.info("device_memory_revoked regions=%d", revoked)
 
     def _end_segment(self, segment: Segment) -> None:
-        if segment.lent is not None:
+        if segment.imported is not None:
             assert segment.engine is not None
             assert self.providers is not None
-            asyncio.get_running_loop().remove_reader(segment.lent.connection.fileno())
+            asyncio.get_running_loop().remove_reader(segment.imported.connection.fileno())
             self._engine.remove_segment(segment.engine)
-            self.providers.give_back(segment.lent)
+            self.providers.release(segment.imported)
             self.share.give(_DESCRIPTORS)
-            segment.engine = segment.lent = None
+            segment.engine = segment.imported = None
         elif segment.engine is not None:
             super()._end_segment(segment)
 
-    def save_segment(self, handle: int, luggage: Luggage) -> Row:
-        """Write one for a successor, with the connection that it lives by."""
+    def save_segment(self, handle: int, handover_state: HandoverState) -> Row:
+        """Return the segment's record for a successor, with the descriptor of the segment's
+        connection to the exporter.
+        """
         segment = self._segments[handle]
         if segment.engine is None:
             return {"handle": handle, "size": segment.size, "revoked": True}
-        row = super().save_segment(handle, luggage)
-        if segment.lent is not None:
-            row["connection"] = luggage.pack(segment.lent.connection.fileno())
+        row = super().save_segment(handle, handover_state)
+        if segment.imported is not None:
+            row["connection"] = handover_state.pack(segment.imported.connection.fileno())
         return row
 
-    def load_segment(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's. Raises OSError, ValueError, KeyError."""
+    def load_segment(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's segment. Raises OSError, ValueError, KeyError."""
         handle = int(row["handle"])
         if row.get("revoked"):
             self._segments[handle] = Segment(None, -1, int(row["size"]))
         elif "connection" in row:
-            descriptor = luggage.take(row["file"])
-            connection = socket.socket(fileno=luggage.take(row["connection"]))
+            descriptor = handover_state.take(row["file"])
+            connection = socket.socket(fileno=handover_state.take(row["connection"]))
             connection.setblocking(False)
-            self._add_device(handle, Lent(descriptor, 0, int(row["size"]), connection))
+            self._add_device(handle, ImportedMemory(descriptor, 0, int(row["size"]), connection))
         else:
-            super().load_segment(row, luggage)
+            super().load_segment(row, handover_state)

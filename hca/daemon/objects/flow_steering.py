@@ -1,6 +1,6 @@
-"""Which frames a client's raw packet queue pairs get.
+"""Rules that steer frames to a client's raw packet queue pairs.
 
-Policy is not asked here: the engine does for each frame, of both its ends.
+A rule needs no policy evaluation, because the engine checks sender and receiver of each frame.
 """
 
 import errno
@@ -11,10 +11,10 @@ from hca.binding.engine import Engine, EngineSteer
 from hca.contract import hca_frames
 from hca.contract.hca import HcaHandle
 from hca.contract.verbs import VerbsQpType
-from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, data, text
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.objects.checks import check_range, get, limit, refused
-from hca.daemon.objects.multicast_groups import Groups
+from hca.daemon.objects.checks import check_range, check_room, get, os_error
+from hca.daemon.objects.multicast_groups import MulticastGroups
 
 _OBJECT_BYTES: Final = 4096
 
@@ -26,19 +26,19 @@ class _Steer:
     wanted: bytes
 
 
-class Steering(Groups):
-    """A client's rules for frames: what verbs call flows."""
+class FlowSteering(MulticastGroups):
+    """A client's steering rules, which the verbs API calls flows."""
 
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
-        """Begin with none. Raises OSError."""
+        """Add the client to the engine. It has no steering rules yet. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self._steers: dict[int, _Steer] = {}
 
     def create_steer(self, wanted: hca_frames.HcaSteerCreate) -> HcaHandle:
-        """Have frames that match go to queue pairs of this client. Raises OSError."""
-        limit(self._steers, hca_frames.HCA_MAX_STEERS)
+        """Add a rule that steers matching frames to queue pairs of this client. Raises OSError."""
+        check_room(self._steers, hca_frames.HCA_MAX_STEERS)
         handle = self._handle()
         self._add_steer(handle, wanted)
         return HcaHandle(handle)
@@ -48,7 +48,7 @@ class Steering(Groups):
         numbers = wanted.targets[: wanted.target_count]
         pairs = [get(self._qps, number) for number in numbers]
         if any(qp.type != VerbsQpType.RAW_PACKET for qp in pairs):
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         with self.share.paying(_OBJECT_BYTES):
             self._guard.take_steer()
             try:
@@ -59,26 +59,26 @@ class Steering(Groups):
         self._steers[handle] = _Steer(made, frozenset(numbers), bytes(wanted))
 
     def destroy_steer(self, handle: int) -> None:
-        """Remove a rule. Raises OSError."""
+        """Remove a steering rule. Raises OSError."""
         self._engine.remove_steer(get(self._steers, handle).engine)
         del self._steers[handle]
         self._guard.give_steer()
         self.share.give(0, 0, _OBJECT_BYTES)
 
     def destroy_qp(self, number: int) -> None:
-        """Remove a queue pair, and the rules that name it. Raises OSError."""
+        """Remove a queue pair, and the steering rules that name it. Raises OSError."""
         get(self._qps, number)
         for handle in [h for h, steer in self._steers.items() if number in steer.targets]:
             self.destroy_steer(handle)
         super().destroy_qp(number)
 
-    def save_steer(self, handle: int, luggage: Luggage) -> Row:
-        """Write one for a successor."""
-        del luggage
+    def save_steer(self, handle: int, handover_state: HandoverState) -> Row:
+        """Return the steering rule's record for a successor."""
+        del handover_state
         return {"handle": handle, "request": text(self._steers[handle].wanted)}
 
-    def load_steer(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's. Raises OSError, ValueError, KeyError."""
-        del luggage
+    def load_steer(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's steering rule. Raises OSError, ValueError, KeyError."""
+        del handover_state
         wanted = hca_frames.HcaSteerCreate.from_buffer_copy(data(row["request"]))
         self._add_steer(int(row["handle"]), wanted)

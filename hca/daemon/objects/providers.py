@@ -1,7 +1,8 @@
-"""Device memory for regions: asked of the gpud that provides it, lent by the worker that has it.
+"""Import device memory for regions from workers, through the gpud that manages them.
 
-The contract is ``vgpu_sim.hal.direct``. gpud is believed, as root or as this user; workers are
-their tenants': what one of them sends is looked at, and closed by a thread where it is not wanted.
+The protocol is that of ``vgpu_sim.hal.direct``. hcad trusts gpud, which runs as root or as
+hcad's own user. But workers belong to tenants: hcad validates each of their messages, and a
+thread closes the descriptors of rejected messages.
 """
 
 import asyncio
@@ -28,17 +29,18 @@ logger = logging.getLogger("tessera.hcad")
 
 ANSWER_SECONDS: Final = 5.0
 LINK_SECONDS: Final = 1.0
-"""How long a gpud that has not connected is waited for: it looks for hcad four times a second."""
-_TRIES: Final = 20  # while a context that has just ended is still counted
+"""Seconds that hcad waits for a gpud to connect; a gpud tries four times a second."""
+_TRIES: Final = 20  # as long as gpud still counts a context that has just ended
 _TRY_AGAIN_SECONDS: Final = 0.01
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
-    """Memory of a device: a sealed memfd of ``size`` bytes, until ``connection`` ends.
+class ImportedMemory:
+    """Memory of a device: a sealed memfd of ``size`` bytes, valid until ``connection`` ends.
 
-    What was asked for begins at ``offset``. Descriptor and connection are the taker's to close.
+    The requested address is at ``offset`` in the memfd. The importer must close the descriptor
+    and the connection.
     """
 
     descriptor: int
@@ -48,12 +50,12 @@ class Lent:
 
 
 class _WorkerGone(Exception):
-    """It ended before it answered."""
+    """The worker ended before it answered the request for memory."""
 
 
 @dataclass(slots=True)
 class _Link:
-    """A gpud that provides; answers come in the order of the requests."""
+    """The connection of a gpud; each reply names the request that it answers."""
 
     socket: socket.socket
     requests: int = 0
@@ -65,10 +67,10 @@ class _Link:
 
 
 class Providers:
-    """Those gpuds that have connected, by whose memory they provide."""
+    """The connected gpuds. Each is found by the token of the programs whose memory it exports."""
 
     def __init__(self, listener: socket.socket) -> None:
-        """Take a socket that is bound; see ``open``."""
+        """Use ``listener``, a bound socket on which ``open`` listens."""
         self.listener = listener
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # room for descriptors
         self._workers = ForeignSockets("direct", refusing=False)
@@ -78,13 +80,13 @@ class Providers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """Begin to listen. Raises OSError."""
+        """Begin to listen for gpuds. Raises OSError."""
         self.listener.setblocking(False)
         self.listener.listen()
         self._begin(self._accept())
 
     async def close(self) -> None:
-        """Hang up on every gpud; what is lent stays."""
+        """Close the connections of all gpuds; imported memory stays valid."""
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
@@ -92,43 +94,47 @@ class Providers:
         self.listener.close()
         self._workers.end()
 
-    def give_back(self, lent: Lent) -> None:
-        """Let go of what was borrowed, whatever lies in its connection."""
-        os.close(lent.descriptor)
-        self._workers.close(lent.connection)
+    def release(self, imported: ImportedMemory) -> None:
+        """Release imported memory, even if its connection holds unread data."""
+        os.close(imported.descriptor)
+        self._workers.close(imported.connection)
 
-    async def borrow(
+    async def import_memory(
         self, token: bytes, pid: int, address: int, size: int, named: bytes = b""
-    ) -> Lent:
-        """Return the memory of a program's contexts at an address, all of the range.
+    ) -> ImportedMemory:
+        """Import memory of a program's contexts: the whole range that contains an address.
 
-        Where a range of a descriptor is ``named``, the address is an offset in it.
+        If ``named`` is a range of an exported descriptor, ``address`` is an offset in that
+        range.
 
         Raises:
-            OSError: ENODEV where no gpud provides this program's, EFAULT where no context has it,
-                EPROTO where what came is not such memory, ETIMEDOUT.
+            OSError: ENODEV if no gpud exports this program's memory; EFAULT if no context has the
+                range; EPROTO if a worker's answer is invalid; ETIMEDOUT.
         """
         link = await self._link_of(token)
         skip = 0
         for _ in range(_TRIES):
             async with asyncio.timeout(ANSWER_SECONDS):
-                asked = ExportRequest(link.new_request(), pid, address, size, skip, named)
-                status, ends = await self._ask(link, asked)
+                request = ExportRequest(link.new_request(), pid, address, size, skip, named)
+                status, ends = await self._request(link, request)
                 if status:
                     raise OSError(errno.EFAULT, "no context has this memory")
                 try:
-                    lent = await self._grant(socket.socket(fileno=ends[0]), size)
+                    imported = await self._grant(socket.socket(fileno=ends[0]), size)
                 except _WorkerGone:
                     await asyncio.sleep(_TRY_AGAIN_SECONDS)
-                    skip = 0  # gpud counts without it in a moment
+                    skip = 0  # gpud's numbers change once it stops counting that context
                     continue
-            if lent is not None:
-                return lent
+            if imported is not None:
+                return imported
             skip += 1
         raise OSError(errno.EFAULT, "no context has this memory")
 
     async def _link_of(self, token: bytes) -> _Link:
-        """Return who provides a program's memory, once it is there. Raises OSError (ENODEV)."""
+        """Return the connection of the gpud that exports a program's memory; wait for it if needed.
+
+        Raises OSError (ENODEV).
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(LINK_SECONDS):
                 while True:
@@ -139,11 +145,11 @@ class Providers:
                     await self._linked.wait()
         raise OSError(errno.ENODEV, "no gpud provides device memory here")
 
-    async def _ask(self, link: _Link, asked: ExportRequest) -> tuple[int, list[int]]:
+    async def _request(self, link: _Link, request: ExportRequest) -> tuple[int, list[int]]:
         answer: asyncio.Future[tuple[int, list[int]]] = asyncio.get_running_loop().create_future()
-        link.waiting[asked.request] = answer
+        link.waiting[request.request] = answer
         try:
-            await seqpacket.send(link.socket, asked.encode())
+            await seqpacket.send(link.socket, request.encode())
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
@@ -151,18 +157,18 @@ class Providers:
                     os.close(end)
             raise
         finally:
-            link.waiting.pop(asked.request, None)
+            link.waiting.pop(request.request, None)
 
-    async def _grant(self, connection: socket.socket, size: int) -> Lent | None:
-        """Take a worker's answer; None where it has no such memory.
+    async def _grant(self, connection: socket.socket, size: int) -> ImportedMemory | None:
+        """Receive a worker's answer; return the memory, or None if the worker does not have it.
 
         Raises:
-            OSError: it is none.
-            _WorkerGone: there is none.
+            OSError: the answer is invalid.
+            _WorkerGone: the worker has ended.
         """
         connection.setblocking(False)
         ends: list[int] = []
-        lent = None
+        imported = None
         try:
             try:
                 data, ends = await self._workers.take(connection, _GRANT_BYTES + 1)
@@ -175,14 +181,14 @@ class Providers:
             grant = DirectGrant.from_buffer_copy(data)
             if grant.status:
                 return None
-            if not ends or not _is_such(ends[0], grant, size):
-                raise OSError(errno.EPROTO, "what a worker sent is no sealed memory of that size")
-            lent = Lent(ends.pop(), grant.offset, grant.chunk_bytes, connection)
-            return lent
+            if not ends or not _is_sealed_memory(ends[0], grant, size):
+                raise OSError(errno.EPROTO, "the worker did not send sealed memory of that size")
+            imported = ImportedMemory(ends.pop(), grant.offset, grant.chunk_bytes, connection)
+            return imported
         finally:
             for descriptor in ends:
                 self._workers.close_descriptor(descriptor)
-            if lent is None:
+            if imported is None:
                 self._workers.close(connection)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -245,7 +251,7 @@ async def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
 _GRANT_BYTES: Final = ctypes.sizeof(DirectGrant)
 
 
-def _is_such(descriptor: int, grant: DirectGrant, size: int) -> bool:
+def _is_sealed_memory(descriptor: int, grant: DirectGrant, size: int) -> bool:
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
         status = os.fstat(descriptor)

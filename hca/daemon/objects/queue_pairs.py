@@ -15,22 +15,22 @@ from hca.contract.hca_engine import HcaPolicyChange
 from hca.contract.verbs import VerbsMask, VerbsQpType, VerbsState
 from hca.daemon.cm.bindings import NOT_CONNECTED, Bindings, Found
 from hca.daemon.cm.policy import Service
-from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, data, text
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
+    check_room,
     descriptor_of,
     get,
-    limit,
+    os_error,
     pages,
     power_of_two,
-    refused,
 )
 from hca.daemon.objects.completions import Completions
 from hca.daemon.objects.shared_receives import SharedReceives
 
 _CONNECTED = (VerbsQpType.RC, VerbsQpType.UC)
-_OBJECT_BYTES: Final = 32 << 10  # of one over a wire: what is under way is kept with it
+_OBJECT_BYTES: Final = 32 << 10  # a queue pair over a wire, with its unacknowledged packets
 
 
 @dataclass(slots=True)
@@ -45,28 +45,28 @@ class _QueuePair:
     created: bytes
     attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
     found: Found = NOT_CONNECTED
-    """The service of the connection that joins it and its peer, if any does."""
+    """The service of the connection between the queue pair and its peer, if there is one."""
 
 
-class Pairs(SharedReceives, Completions):
+class QueuePairs(SharedReceives, Completions):
     """A client's queue pairs."""
 
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
-        """Begin with none. Raises OSError."""
+        """Add the client to the engine. It has no queue pairs yet. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self.bindings = Bindings()
-        """The connections of the connection manager; all clients of an hcad share one."""
+        """The connections of the connection manager, which all clients of an hcad share."""
         self._gids = gids
         self._qps: dict[int, _QueuePair] = {}
         self._free_indices = list(range(hca.HCA_MAX_QPS - 1, -1, -1))
 
     def create_qp(self, wanted: hca.HcaQpCreate) -> tuple[HcaCreated, int]:
-        """Make a queue pair; return its page's descriptor, too. Raises OSError."""
-        limit(self._qps, hca.HCA_MAX_QPS)
+        """Make a queue pair; return its description and its page's descriptor. Raises OSError."""
+        check_room(self._qps, hca.HCA_MAX_QPS)
         if wanted.type not in tuple(VerbsQpType):
-            raise refused(errno.EOPNOTSUPP)
+            raise os_error(errno.EOPNOTSUPP)
         get(self._pds, wanted.pd)
         get(self._cqs, wanted.send_cq)
         get(self._cqs, wanted.recv_cq)
@@ -103,7 +103,7 @@ class Pairs(SharedReceives, Completions):
                 srq.engine if srq is not None else None,
             )
         cqs = (wanted.send_cq, wanted.recv_cq)
-        self.bindings.add_queue_pair(number, self._gids, partial(self._judge_again, number))
+        self.bindings.add_queue_pair(number, self._gids, partial(self._reevaluate, number))
         self._qps[number] = _QueuePair(
             *(made, created.index, wanted.pd, cqs, VerbsQpType(wanted.type), wanted.srq),
             *(bytes(wanted), bytes(created)),
@@ -116,10 +116,14 @@ class Pairs(SharedReceives, Completions):
         return self._qps[number]
 
     def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
-        """Change a queue pair by the rules of its state. Raises OSError."""
-        qp = self._refreshed(wanted.handle)
+        """Change a queue pair's attributes, by the rules for its state; return all of them. Raises
+        OSError.
+        """
+        qp = self._refresh(wanted.handle)
         if wanted.mask & VerbsMask.PATH_MTU and wanted.attributes.path_mtu > self._mtu:
-            raise OSError(errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, of {self._mtu}")
+            raise OSError(
+                errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, at most {self._mtu}"
+            )
         try:
             changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
         except qp_state.InvalidChange as err:
@@ -142,14 +146,18 @@ class Pairs(SharedReceives, Completions):
         return changed
 
     def _connect(self, qp: _QueuePair, number: int, changed: HcaQpAttributes) -> None:
-        """Have policy judge another peer. Raises OSError: the queue pair keeps the one it has."""
-        if self._engine.drains(qp.engine):
-            raise OSError(errno.EINVAL, "the send queue is not drained: its requests have a peer")
+        """Connect a queue pair to another peer if policy permits it.
+
+        If policy does not permit it, this raises OSError, and the queue pair keeps its present
+        peer.
+        """
+        if self._engine.is_draining(qp.engine):
+            raise OSError(errno.EINVAL, "the send queue is not drained: wait for its completions")
         found = self._find(number, changed, inherited=False)
         try:
             self._guard.connect(qp.engine, number, changed, found, partial(self._set, qp, changed))
         except OSError:
-            self._find(number, qp.attributes)  # it goes on waiting for the answer that it awaited
+            self._find(number, qp.attributes)  # it still awaits the same answer
             raise
         qp.attributes, qp.found = changed, found
         self.bindings.end_inherited(number)
@@ -157,15 +165,18 @@ class Pairs(SharedReceives, Completions):
     def _set(
         self, qp: _QueuePair, changed: HcaQpAttributes, policy: HcaPolicyChange | None = None
     ) -> None:
-        """Give the engine other attributes. Raises OSError: it has failed the queue pair."""
+        """Set a queue pair's attributes in the engine.
+
+        Raises OSError if the engine has put the queue pair into ERR meanwhile.
+        """
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed, policy):
             self._guard.forget(qp.engine)
             raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
 
     def query_qp(self, number: int) -> HcaQpAttributes:
-        """Return the attributes of a queue pair as they are now. Raises OSError."""
-        qp = self._refreshed(number)
-        qp.attributes.sq_draining = self._engine.drains(qp.engine)
+        """Return a queue pair's current attributes. Raises OSError."""
+        qp = self._refresh(number)
+        qp.attributes.sq_draining = self._engine.is_draining(qp.engine)
         return qp.attributes
 
     def destroy_qp(self, number: int) -> None:
@@ -186,35 +197,37 @@ class Pairs(SharedReceives, Completions):
             self._cqs[handle].queue_pairs -= 1
 
     def _find(self, number: int, attributes: HcaQpAttributes, *, inherited: bool = True) -> Found:
-        """Return the service that joins a queue pair and the peer that it is set to."""
+        """Return the service that connects a queue pair to the peer named by ``attributes``."""
         ends = self._gids[attributes.sgid_index], bytes(attributes.dgid)
         return self.bindings.find(number, *ends, attributes.dest_qpn, inherited=inherited)
 
-    def _judge_again(self, number: int) -> None:
-        """Apply policy to a queue pair whose connection has changed."""
+    def _reevaluate(self, number: int) -> None:
+        """Evaluate policy again for a queue pair whose connection has changed."""
         qp = self._qps.get(number)
         if qp is None or qp.type not in _CONNECTED or not _has_peer(qp.attributes.state):
             return
         qp.found = self._find(number, qp.attributes)
         try:
             self._guard.connect_again(qp.engine, qp.found)
-        except OSError:  # no memory for its counters: it may do nothing
+        except OSError:  # no memory for its counters: it loses its rights
             self._guard.forget(qp.engine)
 
-    def _refreshed(self, number: int) -> _QueuePair:
+    def _refresh(self, number: int) -> _QueuePair:
         qp = get(self._qps, number)
         state = self._engine.state_of(qp.engine)
-        if state in (VerbsState.ERR, VerbsState.SQE):  # what the engine chooses
+        if state in (VerbsState.ERR, VerbsState.SQE):  # set by the engine
             qp.attributes.state = state
         return qp
 
-    def save_qp(self, number: int, luggage: Luggage) -> Row:
-        """Write one for a successor; the engine is held."""
+    def save_qp(self, number: int, handover_state: HandoverState) -> Row:
+        """Return the queue pair's record for a successor; the engine must be suspended
+        (``Engine.hold``).
+        """
         qp = self._qps[number]
         return {
             "request": text(qp.wanted),
             "created": text(qp.created),
-            "page": luggage.pack(self.held["qp", number].descriptor),
+            "page": handover_state.pack(self.held["qp", number].descriptor),
             "progress": text(bytes(self._engine.save_qp(qp.engine))),
             **self._saved_service(qp),
         }
@@ -227,7 +240,9 @@ class Pairs(SharedReceives, Completions):
         return {"service": asdict(qp.found.service), "joins": joins}
 
     def _load_service(self, number: int, row: Row, attributes: HcaQpAttributes) -> Found:
-        """Take over the service of a queue pair that has the peer that it was written with."""
+        """Restore the service of a queue pair if the queue pair's peer is still the one in the
+        record.
+        """
         local, peer = self._gids[attributes.sgid_index], bytes(attributes.dgid)
         joins = [local.hex(), peer.hex(), attributes.dest_qpn]
         if row["service"] is not None and row.get("joins") == joins:
@@ -235,14 +250,17 @@ class Pairs(SharedReceives, Completions):
             self.bindings.inherit(number, local, peer, attributes.dest_qpn, service)
         return self._find(number, attributes)
 
-    def load_qp(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+    def load_qp(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's queue pair; the engine must be suspended (``Engine.hold``).
+
+        Raises OSError, ValueError.
+        """
         wanted = hca.HcaQpCreate.from_buffer_copy(data(row["request"]))
         created = HcaCreated.from_buffer_copy(data(row["created"]))
         progress = hca_engine.HcaSavedQp.from_buffer_copy(data(row["progress"]))
         self._numbers.adopt_qpn(created.handle)
         self._free_indices.remove(created.index)
-        page = luggage.take(row["page"])
+        page = handover_state.take(row["page"])
         try:
             qp = self._add_qp(wanted, created, page)
         finally:
@@ -260,7 +278,9 @@ class Pairs(SharedReceives, Completions):
 
 
 def _names_peer(state: int, mask: int) -> bool:
-    """Tell whether a change gives a queue pair a peer, or another one."""
+    """Return whether a change to ``state`` of the attributes in ``mask`` sets a queue pair's
+    peer.
+    """
     path = VerbsMask.AV | VerbsMask.DEST_QPN | VerbsMask.PKEY_INDEX
     return _has_peer(state) and bool(mask & path)
 

@@ -1,4 +1,4 @@
-"""Memory of a client: segments that hcad made, and the regions registered in them."""
+"""A client's memory: segments that hcad made, and the regions registered in them."""
 
 import errno
 import os
@@ -11,11 +11,11 @@ from hca.contract import hca
 from hca.contract.hca import HCA_PAGE_BYTES, HcaHandle
 from hca.contract.verbs import VerbsAccess
 from hca.daemon.common import shared_memory
-from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, data, text
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.objects.checks import check_range, get, limit, refused
+from hca.daemon.objects.checks import check_range, check_room, get, os_error
 from hca.daemon.objects.domains import Domains
-from hca.daemon.objects.providers import Lent
+from hca.daemon.objects.providers import ImportedMemory
 
 _ACCESS = (
     VerbsAccess.LOCAL_WRITE
@@ -30,47 +30,49 @@ _REMOTE_CHANGE = VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_ATOMIC
 @dataclass(slots=True)
 class Segment:
     engine: EngineSegment | None
-    """None: it was a device's, who has taken it back."""
+    """The engine's segment; None if an exporter has revoked the imported memory."""
     descriptor: int
     size: int
     regions: int = 0
-    lent: Lent | None = None
-    """A device's memory, which this hcad did not make."""
+    imported: ImportedMemory | None = None
+    """The imported memory of the segment; None: hcad made the memory itself."""
 
 
 @dataclass(slots=True)
 class _Region:
     engine: EngineRegion | None
-    """None: of its memory some has been taken back."""
+    """The engine's region; None if the exporter has revoked part of the region's memory."""
     pd: int
     size: int
     segments: tuple[int, ...]
     wanted: bytes
-    """The request, without pieces that it does not have."""
+    """The request that created the region, without its unused pieces."""
 
 
 class Regions(Domains):
-    """A client's memory."""
+    """A client's memory: its segments and regions."""
 
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
-        """Begin with none. Raises OSError."""
+        """Add the client to the engine. It has no memory yet. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self._segments: dict[int, Segment] = {}
         self._regions: dict[int, _Region] = {}
 
     def create_segment(self, wanted: hca.HcaSegmentCreate) -> tuple[HcaHandle, int]:
-        """Make memory for the client's pages; return its descriptor, too. Raises OSError."""
-        limit(self._segments, hca.HCA_MAX_SEGMENTS)
+        """Make a segment for the client's pages; return its handle and its descriptor. Raises
+        OSError.
+        """
+        check_room(self._segments, hca.HCA_MAX_SEGMENTS)
         if wanted.bytes == 0 or wanted.bytes % HCA_PAGE_BYTES:
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         if wanted.bytes > self._room:
-            raise refused(errno.ENOMEM)
+            raise os_error(errno.ENOMEM)
         with ExitStack() as undo:
             self.share.take(1)
             undo.callback(self.share.give, 1)
-            descriptor = shared_memory.shared("hca-memory", wanted.bytes)
+            descriptor = shared_memory.new_shared_memory("hca-memory", wanted.bytes)
             undo.callback(os.close, descriptor)
             given = os.dup(descriptor)
             undo.callback(os.close, given)
@@ -82,10 +84,10 @@ class Regions(Domains):
         return HcaHandle(handle), given
 
     def destroy_segment(self, handle: int) -> None:
-        """Remove memory that no region lies in. Raises OSError."""
+        """Remove a segment that contains no regions. Raises OSError."""
         segment = get(self._segments, handle)
         if segment.regions:
-            raise refused(errno.EBUSY)
+            raise os_error(errno.EBUSY)
         del self._segments[handle]
         self._end_segment(segment)
 
@@ -97,15 +99,16 @@ class Regions(Domains):
         self._room += segment.size
 
     def create_region(self, wanted: hca.HcaMrCreate) -> HcaHandle:
-        """Register memory, maybe in another region's place; the handle is its key. Raises OSError.
+        """Register a memory region, or replace one; the returned handle is the region's key. Raises
+        OSError.
 
-        Until everything is checked the region that is to be replaced stays.
+        A region that is replaced stays until all checks have passed.
         """
         get(self._pds, wanted.pd)
         self._check_region(wanted)
         used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
         if not wanted.replaced:
-            limit(self._regions, hca.HCA_MAX_MRS)
+            check_room(self._regions, hca.HCA_MAX_MRS)
         self._guard.take_bytes(wanted.bytes)
         if wanted.replaced:
             try:
@@ -127,10 +130,10 @@ class Regions(Domains):
         made = None
         with self.share.paying(_object_bytes(used)):
             if len(listed) == len(used):
-                told = hca.HcaMrCreate.from_buffer_copy(wanted)
-                if all(self._segments[n].lent is not None for n in used):
-                    told.access |= hca.HCA_ACCESS_DEVICE
-                made = self._engine.add_region(self._client, key, told, listed)
+                requested = hca.HcaMrCreate.from_buffer_copy(wanted)
+                if all(self._segments[n].imported is not None for n in used):
+                    requested.access |= hca.HCA_ACCESS_DEVICE
+                made = self._engine.add_region(self._client, key, requested, listed)
         length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
         self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
         self._pds[wanted.pd] += 1
@@ -138,7 +141,7 @@ class Regions(Domains):
             self._segments[handle].regions += 1
 
     def destroy_region(self, key: int) -> None:
-        """Deregister memory. Raises OSError."""
+        """Deregister a memory region. Raises OSError."""
         self._remove_region(key)
         self._numbers.free_key(key)
 
@@ -157,33 +160,39 @@ class Regions(Domains):
         check_range(wanted.piece_count, 1, hca.HCA_MAX_PIECES)
         check_range(wanted.bytes, 1, hca.HCA_MAX_MR_BYTES)
         if wanted.iova + wanted.bytes > 1 << 64:
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         if wanted.access & ~_ACCESS:
-            raise refused(errno.EOPNOTSUPP)
+            raise os_error(errno.EOPNOTSUPP)
         if wanted.access & _REMOTE_CHANGE and not wanted.access & VerbsAccess.LOCAL_WRITE:
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         total = 0
         for piece in wanted.pieces[: wanted.piece_count]:
             segment = get(self._segments, piece.segment)
             if segment.engine is None:
-                raise refused(errno.EFAULT)
+                raise os_error(errno.EFAULT)
             inside = piece.offset <= segment.size and piece.bytes <= segment.size - piece.offset
             if not inside or piece.bytes == 0:
-                raise refused(errno.EINVAL)
+                raise os_error(errno.EINVAL)
             if not shared_memory.is_backed(segment.descriptor, segment.size):
-                raise OSError(errno.ENOMEM, "memory that its owner has not been charged for")
+                raise OSError(
+                    errno.ENOMEM, "the memory has pages that its owner has not been charged for"
+                )
             total += piece.bytes
         if total != wanted.bytes:
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
 
-    def save_segment(self, handle: int, luggage: Luggage) -> Row:
-        """Write one for a successor."""
+    def save_segment(self, handle: int, handover_state: HandoverState) -> Row:
+        """Return the segment's record for a successor."""
         segment = self._segments[handle]
-        return {"handle": handle, "size": segment.size, "file": luggage.pack(segment.descriptor)}
+        return {
+            "handle": handle,
+            "size": segment.size,
+            "file": handover_state.pack(segment.descriptor),
+        }
 
-    def load_segment(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's. Raises OSError, ValueError."""
-        size, descriptor = int(row["size"]), luggage.take(row["file"])
+    def load_segment(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's segment. Raises OSError, ValueError."""
+        size, descriptor = int(row["size"]), handover_state.take(row["file"])
         with ExitStack() as undo:
             undo.callback(os.close, descriptor)
             self.share.take(1)
@@ -192,14 +201,14 @@ class Regions(Domains):
             undo.pop_all()
         self._segments[int(row["handle"])] = Segment(made, descriptor, size)
 
-    def save_region(self, key: int, luggage: Luggage) -> Row:
-        """Write one for a successor."""
-        del luggage
+    def save_region(self, key: int, handover_state: HandoverState) -> Row:
+        """Return the memory region's record for a successor."""
+        del handover_state
         return {"handle": key, "request": text(self._regions[key].wanted)}
 
-    def load_region(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's. Raises OSError, ValueError, KeyError."""
-        del luggage
+    def load_region(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's memory region. Raises OSError, ValueError, KeyError."""
+        del handover_state
         wanted = hca.HcaMrCreate()
         request = data(row["request"])
         memmove(byref(wanted), request, min(len(request), sizeof(wanted)))
@@ -210,5 +219,7 @@ class Regions(Domains):
 
 
 def _object_bytes(segments: tuple[int, ...]) -> int:
-    """Return what a region of so many pieces takes, here and in the engine."""
+    """Return the bytes that a region with pieces in these segments uses in hcad and in the
+    engine.
+    """
     return 1024 + 2 * sizeof(hca.HcaPiece) * len(segments)

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from hca.binding.engine import Engine, EngineSrq
 from hca.contract import hca, hca_engine, hca_objects
 from hca.contract.hca import HcaCreated
-from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, data, text
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
+    check_room,
     descriptor_of,
     get,
-    limit,
+    os_error,
     pages,
     power_of_two,
-    refused,
 )
 from hca.daemon.objects.domains import Domains
 
@@ -39,14 +39,16 @@ class SharedReceives(Domains):
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
-        """Begin with none. Raises OSError."""
+        """Add the client to the engine. It has no shared receive queues yet. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self._srqs: dict[int, _SharedReceives] = {}
         self._free_srqs = list(range(hca.HCA_MAX_SRQS - 1, -1, -1))
 
     def create_srq(self, wanted: hca_objects.HcaSrqCreate) -> tuple[HcaCreated, int]:
-        """Make one; return its page's descriptor, too. Raises OSError."""
-        limit(self._srqs, hca.HCA_MAX_SRQS)
+        """Make a shared receive queue; return its description and its page's descriptor. Raises
+        OSError.
+        """
+        check_room(self._srqs, hca.HCA_MAX_SRQS)
         get(self._pds, wanted.pd)
         check_range(wanted.recv_wr, 1, hca.HCA_MAX_WR)
         receives = power_of_two(wanted.recv_wr)
@@ -72,45 +74,52 @@ class SharedReceives(Domains):
         return made
 
     def modify_srq(self, wanted: hca_objects.HcaSrqModify) -> None:
-        """Arm the event of a limit. Raises OSError."""
+        """Arm the limit event of a shared receive queue. Raises OSError."""
         srq = get(self._srqs, wanted.handle)
         check_range(wanted.limit, 0, srq.count)
         self._engine.set_srq_limit(srq.engine, wanted.limit)
 
     def query_srq(self, handle: int) -> hca_objects.HcaSrqModify:
-        """Return the limit that is armed. Raises OSError."""
+        """Return the armed limit of a shared receive queue. Raises OSError."""
         return hca_objects.HcaSrqModify(
             handle, self._engine.srq_limit(get(self._srqs, handle).engine)
         )
 
     def destroy_srq(self, handle: int) -> None:
-        """Remove one that no queue pair has. Raises OSError."""
+        """Remove a shared receive queue that no queue pair uses. Raises OSError."""
         srq = get(self._srqs, handle)
         if srq.queue_pairs:
-            raise refused(errno.EBUSY)
+            raise os_error(errno.EBUSY)
         del self._srqs[handle]
         self._engine.remove_srq(srq.engine)
         self.release("srq", handle)
         self._free_srqs.append(srq.index)
         self._pds[srq.pd] -= 1
 
-    def save_srq(self, handle: int, luggage: Luggage) -> Row:
-        """Write one for a successor; the engine is held."""
+    def save_srq(self, handle: int, handover_state: HandoverState) -> Row:
+        """Return the shared receive queue's record for a successor.
+
+        The engine must be suspended (``Engine.hold``).
+        """
         srq = self._srqs[handle]
         return {
             "request": text(srq.wanted),
             "created": text(srq.created),
-            "page": luggage.pack(self.held["srq", handle].descriptor),
+            "page": handover_state.pack(self.held["srq", handle].descriptor),
             "progress": text(bytes(self._engine.save_srq(srq.engine))),
         }
 
-    def load_srq(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+    def load_srq(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's shared receive queue; the engine must be suspended
+        (``Engine.hold``).
+
+        Raises OSError, ValueError.
+        """
         wanted = hca_objects.HcaSrqCreate.from_buffer_copy(data(row["request"]))
         created = HcaCreated.from_buffer_copy(data(row["created"]))
         progress = hca_engine.HcaSavedSrq.from_buffer_copy(data(row["progress"]))
         self._free_srqs.remove(created.index)
-        page = luggage.take(row["page"])
+        page = handover_state.take(row["page"])
         try:
             made = self._add_srq(wanted, created, page)
         finally:

@@ -1,4 +1,4 @@
-"""Memory windows of a client: made here, bound and invalidated by requests."""
+"""A client's memory windows: this module allocates them; work requests bind and invalidate them."""
 
 import errno
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from hca.binding.engine import Engine, EngineWindow
 from hca.contract import hca, hca_engine, hca_objects
 from hca.contract.hca import HcaHandle
 from hca.contract.verbs import VerbsMwType
-from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, data, text
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.objects.checks import get, limit, refused
+from hca.daemon.objects.checks import check_room, get, os_error
 from hca.daemon.objects.domains import Domains
 
 _OBJECT_BYTES: Final = 1024
@@ -29,16 +29,16 @@ class Windows(Domains):
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
-        """Begin with none. Raises OSError."""
+        """Add the client to the engine. It has no memory windows yet. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self._windows: dict[int, _Window] = {}
 
     def create_window(self, wanted: hca_objects.HcaMwCreate) -> HcaHandle:
-        """Allocate a window; the handle is its first key. Raises OSError."""
-        limit(self._windows, hca.HCA_MAX_MWS)
+        """Allocate a memory window; the returned handle is its first key. Raises OSError."""
+        check_room(self._windows, hca.HCA_MAX_MWS)
         get(self._pds, wanted.pd)
         if wanted.type not in tuple(VerbsMwType):
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         key = self._numbers.new_key()
         try:
             self._add_window(key, wanted)
@@ -55,7 +55,7 @@ class Windows(Domains):
         return made
 
     def destroy_window(self, key: int) -> None:
-        """Free a window, bound or not. Raises OSError."""
+        """Free a memory window, even if it is bound to a region. Raises OSError."""
         window = get(self._windows, key)
         del self._windows[key]
         self._engine.remove_window(window.engine)
@@ -63,16 +63,21 @@ class Windows(Domains):
         self._numbers.free_key(key)
         self._pds[window.pd] -= 1
 
-    def save_window(self, key: int, luggage: Luggage) -> Row:
-        """Write one for a successor; the engine is held."""
-        del luggage
+    def save_window(self, key: int, handover_state: HandoverState) -> Row:
+        """Return the memory window's record for a successor; the engine must be suspended
+        (``Engine.hold``).
+        """
+        del handover_state
         window = self._windows[key]
         progress = text(bytes(self._engine.save_window(window.engine)))
         return {"handle": key, "request": text(window.wanted), "progress": progress}
 
-    def load_window(self, row: Row, luggage: Luggage) -> None:
-        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
-        del luggage
+    def load_window(self, row: Row, handover_state: HandoverState) -> None:
+        """Restore a predecessor's memory window; the engine must be suspended (``Engine.hold``).
+
+        Raises OSError, ValueError.
+        """
+        del handover_state
         key = int(row["handle"])
         progress = hca_engine.HcaSavedWindow.from_buffer_copy(data(row["progress"]))
         self._numbers.adopt_key(key)

@@ -1,1 +1,1 @@
-"""Policy: which peers a queue pair may have, under which rules, and what was denied."""
+"""Policy: which peers a queue pair may have, with which rights, and what policy has denied."""

@@ -1,4 +1,7 @@
-"""What was denied, gathered until somebody asks: bounded, whatever programs do."""
+"""Count denials until a caller takes the counts.
+
+The memory for the counts is bounded, however many denials programs cause.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -12,14 +15,14 @@ logger = logging.getLogger("tessera.hcad")
 LOG_LINES_PER_MINUTE: Final = 30
 MAX_KINDS: Final = 1024
 CONNECT: Final = "Connect"
-"""Stands where a verb does: the queue pair was refused its peer, or lost it."""
+"""The verb in the record of a denial by which a queue pair's peer was refused or revoked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """One kind of denial. ``audited``: it passed, and would not if audits were enforced.
+    """One kind of denial. ``audited``: policy only audits, so the operation was not refused.
 
-    ``function`` is this node's: the source's, if both are.
+    ``function`` is a function of this node: the source's function if both ends are on the node.
     """
 
     function: str
@@ -45,7 +48,7 @@ class Denial:
         return f"{self.verb} of {source} to {destination} {done}{by}: {'; '.join(self.reasons)}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return what is written."""
+        """Return the denial as a JSON object."""
         return {
             "function": self.function,
             "source": self.source,
@@ -60,22 +63,25 @@ class Denial:
 
 
 class Denials:
-    """Counts by kind, and a line in the log for each; of more than MAX_KINDS only how many."""
+    """Counts denials by kind and logs each kind once.
+
+    Denials beyond MAX_KINDS kinds are only counted in total.
+    """
 
     def __init__(self) -> None:
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
         self._counts: dict[Denial, int] = {}
         self._lost = 0
         self.total = 0
-        """Since the start; audited ones are not among them."""
+        """The number of denials since the start, without audited ones."""
 
     @property
     def pending(self) -> int:
-        """How many kinds wait to be taken."""
+        """Return the number of kinds of denials whose counts have not been taken yet."""
         return len(self._counts)
 
     def add(self, denial: Denial, count: int = 1) -> None:
-        """Count denials of one kind."""
+        """Count ``count`` denials of one kind."""
         if not denial.audited:
             self.total += count
         if denial not in self._counts:
@@ -87,7 +93,9 @@ class Denials:
         self._counts[denial] = self._counts.get(denial, 0) + count
 
     def take(self) -> tuple[Mapping[Denial, int], int]:
-        """Return what was counted since the last time, and how many denials are in no kind."""
+        """Return the denials since the last call: the counts by kind, and the number beyond
+        MAX_KINDS.
+        """
         taken = self._counts, self._lost
         self._counts, self._lost = {}, 0
         return taken

@@ -1,8 +1,9 @@
-"""Policy, enforced: every connection is judged by the tables in force, and again by each new ones.
+"""Enforce policy: hcad evaluates each connection once, and again after each change of the tables.
 
-What a client says decides nothing but whom it wants: addresses are those that hcad gave, a peer is
-its GID as the engine will compare it. Closed where nothing is known: a fabric that is managed and
-has no tables lets nobody connect. A fabric that nobody manages lets everything pass.
+The source is identified by the addresses that hcad assigned, the peer by the GID with which the
+engine compares packets. Nothing else that a client sends affects a verdict. What is unknown is
+denied: on a managed fabric without tables no client may connect. On an unmanaged fabric
+everything passes.
 """
 
 import asyncio
@@ -17,35 +18,35 @@ from hca.contract.hca_objects import HcaAhCreate
 from hca.daemon.cm.bindings import NOT_CONNECTED, Found
 from hca.daemon.cm.policy import Refusal, Service
 from hca.daemon.policy import memory_rules
-from hca.daemon.policy.audience import Audience
 from hca.daemon.policy.denials import Denials
 from hca.daemon.policy.flows import Flows
-from hca.daemon.policy.judgements import (
-    Connection,
-    End,
-    Judgement,
-    Judging,
-    Switched,
-    asked_of,
-    denial_of,
-    judge_raw,
-)
+from hca.daemon.policy.group_pairs import GroupPairs
 from hca.daemon.policy.parties import Parties, Party
 from hca.daemon.policy.qos import EngineClasses
 from hca.daemon.policy.successors import check_successor
+from hca.daemon.policy.verdicts import (
+    Connection,
+    ConnectionVerdict,
+    End,
+    FlowEvaluator,
+    SwitchResult,
+    denial_of,
+    evaluate_raw,
+    requested_peer,
+)
 from rdma import grants
-from rdma.judge import Judge
+from rdma.evaluator import Evaluator
 from rdma.qos import Classes
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod
 from rdma.verbs import ALL, Verb
 
 _DEFAULT: Final = DEFAULT_PKEY | FULL
-_EVERYTHING: Final = Judgement(_DEFAULT, ALL, ALL)
+_EVERYTHING: Final = ConnectionVerdict(_DEFAULT, ALL, ALL)
 Apply = Callable[[HcaPolicyChange], None]
 
 
 class Enforcer:
-    """Judges connections of one node, for the engine's data path."""
+    """Evaluates policy for the connections of one node, and sets the verdicts in the engine."""
 
     def __init__(
         self,
@@ -53,60 +54,64 @@ class Enforcer:
         parties: Parties,
         *,
         managed: bool = False,
-        judge_of: Callable[[NodeTables], Judging] = Judge,
+        new_evaluator: Callable[[NodeTables], FlowEvaluator] = Evaluator,
     ) -> None:
         self._engine = engine
         self.parties = parties
-        self._judge_of = judge_of
-        self._judge: Judging | None = None
+        self._new_evaluator = new_evaluator
+        self._evaluator: FlowEvaluator | None = None
         self._connections: dict[End, Connection] = {}
         self._identities: Mapping[str, Identity] = {}
         self._pods: Mapping[str, Pod] = {}
-        self._asks_qpn = self._asks_class = False
+        self._uses_qpn = self._uses_traffic_class = False
         self._classes = EngineClasses(engine)
         self._changed = asyncio.Event()
         self.managed = managed
-        """Whether policy decides at all. Once true it stays."""
+        """Whether this hcad enforces policy; once true, it stays true."""
         self.tables: NodeTables | None = None
         self.denials = Denials()
         self.flows = Flows(engine, self.denials, self._name_of)
-        self.audience = Audience(engine, self.connect_source, self.forget)
+        self.group_pairs = GroupPairs(engine, self.connect_source, self.forget)
         self.revoked = 0
-        """Queue pairs since the start."""
+        """The number of queue pairs whose peer policy has revoked since the start."""
 
     @property
     def connected(self) -> int:
-        """How many queue pairs have a peer."""
+        """Return the number of queue pairs, address handles and sources that have a peer."""
         return len(self._connections)
 
-    def knows(self, party: Party) -> bool:
-        """Tell whether its programs may open their function: tables say who they are."""
-        return not self.managed or any(self._is_known(party, one) for one in party.addresses)
+    def is_known(self, party: Party) -> bool:
+        """Return whether a party's programs may open their function.
 
-    async def until_known(self, party: Party, seconds: float) -> bool:
-        """Wait for tables that know somebody; tell whether they came."""
+        On a managed fabric, the tables must contain the party.
+        """
+        return not self.managed or any(self._is_in_tables(party, one) for one in party.addresses)
+
+    async def wait_until_known(self, party: Party, seconds: float) -> bool:
+        """Wait until the tables contain a party; return False if they do not after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
-                while not self.knows(party):
+                while not self.is_known(party):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             return False
         return True
 
-    def switch(self, tables: NodeTables) -> Switched:
-        """Enforce other tables: when it returns nothing moves any more that they forbid.
+    def switch(self, tables: NodeTables) -> SwitchResult:
+        """Replace the tables; when this returns, the engine moves nothing that the new tables
+        forbid.
 
         Raises:
-            StaleTables: they are older than those in force, or another node's.
+            StaleTables: the new tables are older than those in force, or are another node's.
         """
         check_successor(self.tables, tables)
-        judge = self._judge_of(tables)
-        self.flows.gather()  # by the verdicts of the old ones
-        self.managed, self.tables, self._judge = True, tables, judge
+        evaluator = self._new_evaluator(tables)
+        self.flows.gather()  # by the verdicts of the old tables
+        self.managed, self.tables, self._evaluator = True, tables, evaluator
         ports = [port for rule in tables.rules for port in rule.ports]
-        self._asks_qpn = any(port.qpns for port in ports)
-        self._asks_class = Classes(tables.qos_classes).asks_traffic_class or any(
+        self._uses_qpn = any(port.qpns for port in ports)
+        self._uses_traffic_class = Classes(tables.qos_classes).uses_traffic_class or any(
             port.traffic_class is not None or port.dscp is not None for port in ports
         )
         self._classes.follow(tables.qos_classes)
@@ -117,16 +122,16 @@ class Enforcer:
             for one in tables.endpoints
             if one.identity in numbers
         }
-        switched = self._judge_all(tables)
+        switched = self._evaluate_all(tables)
         self.flows.follow(tables.rules)
         self._changed.set()
         return switched
 
-    def parties_changed(self) -> None:
-        """A function has another owner: judge again who is connected."""
+    def reevaluate(self) -> None:
+        """Evaluate all connections again because a function has another owner."""
         if self.tables is not None:
             self.flows.gather()
-            self._judge_all(self.tables)
+            self._evaluate_all(self.tables)
         self._changed.set()
 
     def connect(
@@ -138,40 +143,44 @@ class Enforcer:
         found: Found = NOT_CONNECTED,
         apply: Apply | None = None,
     ) -> None:
-        """Judge a queue pair's peer, and give the engine what it may do.
+        """Evaluate policy for a queue pair's peer, and set the rights between the two in the
+        engine.
 
-        A rule for a service's port is about requests to the side that serves it. While ``found`` is
-        awaited, a queue pair that may do nothing is not refused. A refused one keeps the rights of
-        the peer that it has: it is still set to that peer. ``apply`` gives the engine the policy
-        together with the peer: in between, either peer would have the other's rights.
+        A rule that names a service's port applies to requests to the side that serves the port.
+        A queue pair without rights is not refused as long as the connection in ``found`` is
+        still awaited. A refused queue pair keeps its present peer and the rights for that peer.
+        ``apply`` sets the peer and the rights in the engine in one call; between two calls, one
+        peer would have the rights of the other.
 
         Raises:
-            OSError: EACCES, the two may do nothing with each other; or what ``apply`` raises.
+            OSError: EACCES if the two may do nothing with each other; or any error of ``apply``.
         """
-        asked, (service, is_awaited) = asked_of(own_qpn, attributes), found
-        connection = Connection(party, asked, service, is_awaited=is_awaited)
-        judgement = self._judged(connection)
-        if not is_awaited and not judgement.sends and not judgement.receives:
-            self._deny(connection, judgement)
-            self._release(judgement)
+        requested, (service, is_awaited) = requested_peer(own_qpn, attributes), found
+        connection = Connection(party, requested, service, is_awaited=is_awaited)
+        verdict = self._evaluate(connection)
+        if not is_awaited and not verdict.sends and not verdict.receives:
+            self._deny(connection, verdict)
+            self._release(verdict)
             raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
         before = self._connections.get(qp)
         try:
-            self._enter(qp, connection, judgement, revoke=not is_awaited, apply=apply)
+            self._enter(qp, connection, verdict, revoke=not is_awaited, apply=apply)
         except OSError:
-            self._release(judgement)
+            self._release(verdict)
             raise
-        self._let_go(before.judgement if before is not None else Judgement())
+        self._let_go(before.verdict if before is not None else ConnectionVerdict())
 
     def connect_again(self, qp: EngineQp, found: Found) -> None:
-        """Judge a queue pair whose connection of the connection manager has changed.
+        """Evaluate policy again for a queue pair whose connection in the connection manager has
+        changed.
 
-        What may do nothing from now on is not ended: its program reads an event. Raises OSError.
+        A queue pair that loses all rights is not put into ERR: its program receives an event
+        instead. Raises OSError.
         """
         if (connection := self._connections.get(qp)) is not None:
             connection.service, connection.is_awaited = found
-            before = connection.judgement
-            self._enter(qp, connection, self._judged(connection), revoke=False)
+            before = connection.verdict
+            self._enter(qp, connection, self._evaluate(connection), revoke=False)
             self._let_go(before)
 
     def adopt(
@@ -182,84 +191,90 @@ class Enforcer:
         attributes: HcaQpAttributes,
         service: Service | None,
     ) -> None:
-        """Judge a queue pair that a predecessor has connected, as ``connect``.
+        """Evaluate policy for a queue pair that a predecessor has connected; see ``connect``.
 
-        Denied, it may do nothing, and ends when all are judged again: until the predecessor has
-        gone nothing of its clients may change.
+        A denied queue pair has no rights, but is put into ERR only by the next evaluation of all
+        connections: until the predecessor has ended, clients must not observe a change.
         """
-        connection = Connection(party, asked_of(own_qpn, attributes), service)
-        judgement = self._judged(connection)
-        if judgement.sends or judgement.receives:
-            self._enter(qp, connection, judgement)
+        connection = Connection(party, requested_peer(own_qpn, attributes), service)
+        verdict = self._evaluate(connection)
+        if verdict.sends or verdict.receives:
+            self._enter(qp, connection, verdict)
             return
-        self._deny(connection, judgement)
-        self._hold(connection, judgement)
+        self._deny(connection, verdict)
+        self._hold(connection, verdict)
         self._connections[qp] = connection
 
     def connect_raw(self, party: Party, qp: EngineQp) -> None:
-        """Judge frames that a program writes itself: see ``judge_raw``.
+        """Evaluate policy for a raw packet queue pair by ``evaluate_raw``, and set its rights.
 
         Raises:
-            OSError: EACCES, it may neither send nor get any.
+            OSError: EACCES if the queue pair may neither send nor receive frames.
         """
         self.forget(qp)
-        connection = Connection(party, asked_of(0, HcaQpAttributes()), is_raw=True)
-        judgement = self._judged(connection)
-        if not judgement.sends and not judgement.receives:
-            self._deny(connection, judgement)
-            raise OSError(errno.EACCES, f"{party.owner}: policy isolates it: no frames of its own")
-        self._enter(qp, connection, judgement)
+        connection = Connection(party, requested_peer(0, HcaQpAttributes()), is_raw=True)
+        verdict = self._evaluate(connection)
+        if not verdict.sends and not verdict.receives:
+            self._deny(connection, verdict)
+            raise OSError(
+                errno.EACCES, f"{party.owner}: policy isolates it, so it may not use raw frames"
+            )
+        self._enter(qp, connection, verdict)
 
     def adopt_raw(self, party: Party, qp: EngineQp) -> None:
-        """Judge one of a predecessor's, as ``connect_raw``; denied, it may do nothing."""
-        connection = Connection(party, asked_of(0, HcaQpAttributes()), is_raw=True)
-        self._enter(qp, connection, self._judged(connection), revoke=False)
+        """Evaluate policy for a raw packet queue pair of a predecessor; a denied one gets no
+        rights.
+        """
+        connection = Connection(party, requested_peer(0, HcaQpAttributes()), is_raw=True)
+        self._enter(qp, connection, self._evaluate(connection), revoke=False)
 
     def connect_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
-        """Judge an address handle's peer. Datagrams that policy denies go nowhere."""
-        asked = (bytes(wanted.dgid), 0, 0, 0, wanted.traffic_class)
-        connection = Connection(party, asked, is_path=True)
-        judgement = self._judged(connection)
-        if not judgement.sends:
-            self._deny(connection, judgement)
-        self._enter(path, connection, judgement)
+        """Evaluate policy for an address handle's peer. The engine drops denied datagrams."""
+        requested = (bytes(wanted.dgid), 0, 0, 0, wanted.traffic_class)
+        connection = Connection(party, requested, is_path=True)
+        verdict = self._evaluate(connection)
+        if not verdict.sends:
+            self._deny(connection, verdict)
+        self._enter(path, connection, verdict)
 
     def connect_source(self, party: Party, source: EngineAh, gid: bytes) -> None:
-        """Judge whose datagrams come to somebody here; what is denied is dropped."""
+        """Evaluate policy for a remote sender of datagrams. The engine drops denied datagrams."""
         connection = Connection(party, (gid, 0, 0, 0, 0), is_path=True)
-        self._enter(source, connection, self._judged(connection))
+        self._enter(source, connection, self._evaluate(connection))
 
     def forget(self, end: End) -> None:
-        """A queue pair or an address handle has no peer any more: it goes, or begins again."""
+        """Forget the peer of a queue pair or address handle that is destroyed or reset."""
         if (connection := self._connections.pop(end, None)) is not None:
-            nothing = Judgement().change(end, 0, is_path=connection.is_path)
+            nothing = ConnectionVerdict().change(end, 0, is_path=connection.is_path)
             nothing.revoke = 0
             self._engine.set_policies([nothing])
-            self._let_go(connection.judgement)
+            self._let_go(connection.verdict)
 
     def may_connect(self, source: str, destination: str, port: int, space: str) -> Refusal | None:
-        """Judge a request of the connection manager, between addresses; None: it may pass."""
+        """Return the refusal, by policy, of a connection manager's request; None if the request may
+        pass.
+        """
         if not self.managed:
             return None
-        if self._judge is None:
+        if self._evaluator is None:
             return Refusal("no policy is known yet")
         known = self.parties.known_as
         source, destination = known(source, destination), known(destination, source)
         flow = Flow(source, destination, self.pkeys_at(source)[0], port, space)
-        verdict = self._judge.judge(flow)
+        verdict = self._evaluator.evaluate(flow)
         if verdict.verbs & Verb.CM:
             return None
         denied = ", ".join(verdict.denied_by) or "; ".join(verdict.reasons)
         return Refusal(f"denied by {denied}")
 
     def limits_of(self, party: Party) -> Limits:
-        """Return how many objects somebody's programs may have together."""
+        """Return a party's limits on objects, which apply to all of its programs together."""
         if self.tables is None:
             return Limits()
         return memory_rules.limits_of(self.tables, party.addresses[0])
 
     def pkeys_at(self, address: str) -> tuple[int, ...]:
-        """Return the P_Key table of who is at an address, index 0 first."""
+        """Return the P_Key table of the function that has an address, index 0 first."""
         if not self.managed:
             return (_DEFAULT,)
         identity = self._identities.get(address)
@@ -270,97 +285,100 @@ class Enforcer:
         self,
         end: End,
         connection: Connection,
-        judgement: Judgement,
+        verdict: ConnectionVerdict,
         *,
         revoke: bool = True,
         apply: Apply | None = None,
     ) -> None:
-        change = judgement.change(end, self._generation, is_path=connection.is_path)
+        change = verdict.change(end, self._generation, is_path=connection.is_path)
         change.revoke = change.revoke and revoke
         if apply is None:
             self._engine.set_policies([change])
         else:
             apply(change)
-        self._hold(connection, judgement)
+        self._hold(connection, verdict)
         self._connections[end] = connection
 
     @property
     def _generation(self) -> int:
         return self.tables.generation if self.tables is not None else 0
 
-    def _judge_all(self, tables: NodeTables) -> Switched:
-        """Judge every connection again, and tell the engine in one call."""
-        known: dict[object, Judgement] = {}
+    def _evaluate_all(self, tables: NodeTables) -> SwitchResult:
+        """Evaluate every connection again and set all verdicts in the engine in one call."""
+        known: dict[object, ConnectionVerdict] = {}
         changes, old = [], []
         revoked = narrowed = 0
         for qp, connection in self._connections.items():
-            party, asked = connection.party, connection.asked
-            same = asked if self._asks_qpn else (asked[0], asked[3], asked[4])
+            party, requested = connection.party, connection.requested
+            same = requested if self._uses_qpn else (requested[0], requested[3], requested[4])
             key = (party, same, connection.service, connection.is_path, connection.is_raw)
-            judgement = known.get(key)
-            if judgement is None:
-                judgement = known[key] = self._judged(connection)
-            before, is_path = connection.judgement, connection.is_path
+            verdict = known.get(key)
+            if verdict is None:
+                verdict = known[key] = self._evaluate(connection)
+            before, is_path = connection.verdict, connection.is_path
             old.append(before)
-            change = judgement.change(qp, tables.generation, is_path=is_path)
+            change = verdict.change(qp, tables.generation, is_path=is_path)
             changes.append(change)
             if connection.is_awaited:
                 change.revoke = 0
-            elif not judgement.sends and not judgement.receives:
+            elif not verdict.sends and not verdict.receives:
                 if before.sends or before.receives:
                     revoked += not is_path
-                    self._deny(connection, judgement)
-            elif before.sends & ~judgement.sends or before.receives & ~judgement.receives:
+                    self._deny(connection, verdict)
+            elif before.sends & ~verdict.sends or before.receives & ~verdict.receives:
                 narrowed += 1
-            self._hold(connection, judgement)
+            self._hold(connection, verdict)
         self._engine.set_policies(changes)
         for before in old:
             self._let_go(before)
         self.revoked += revoked
-        return Switched(tables.generation, revoked, narrowed)
+        return SwitchResult(tables.generation, revoked, narrowed)
 
-    def _judged(self, connection: Connection) -> Judgement:
-        """Judge both directions of a connection."""
+    def _evaluate(self, connection: Connection) -> ConnectionVerdict:
+        """Return the verdict on a connection, which covers both directions."""
         if not self.managed:
             return _EVERYTHING
         if connection.is_raw:
-            return self._judged_raw(connection.party)
-        peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked
+            return self._evaluate_raw(connection.party)
+        peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.requested
         peer = self.parties.address_of_gid(peer_gid)
-        if self._judge is None or self.tables is None or peer is None:
-            return Judgement()
+        if self._evaluator is None or self.tables is None or peer is None:
+            return ConnectionVerdict()
         own = connection.party.address_towards(peer)
         pkeys = self.pkeys_at(own)
-        if not self._is_known(connection.party, own) or pkey_index >= len(pkeys):
-            return Judgement()
+        if not self._is_in_tables(connection.party, own) or pkey_index >= len(pkeys):
+            return ConnectionVerdict()
         pkey = pkeys[pkey_index]
         qpns: tuple[int | None, int | None] = (None, None)
-        if self._asks_qpn and not connection.is_path:
+        if self._uses_qpn and not connection.is_path:
             qpns = (dest_qpn, own_qpn)
-        traffic_class = traffic_class if self._asks_class else 0
-        nobody: tuple[int | None, str | None] = (None, None)
+        traffic_class = traffic_class if self._uses_traffic_class else 0
+        unknown: tuple[int | None, str | None] = (None, None)
         served = connection.service
-        asked = (served.port, served.space) if served is not None else nobody
-        out, in_ = (nobody, asked) if served is not None and served.is_server else (asked, nobody)
+        port = (served.port, served.space) if served is not None else unknown
+        out, in_ = (unknown, port) if served is not None and served.is_server else (port, unknown)
         flows = (
             Flow(own, peer, pkey, *out, qpns[0], traffic_class),
             Flow(peer, own, pkey, *in_, qpns[1], traffic_class),
         )
         rules = self.tables.rules
-        rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)
+        rows = tuple(self.flows.row(flow, self._evaluator.evaluate(flow), rules) for flow in flows)
         sends, receives = (grants.passing(row.verdict) for row in rows)
-        return Judgement(
+        return ConnectionVerdict(
             *(pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)),
             memory_rules.device_only(rows[1].verdict),
         )
 
-    def _judged_raw(self, party: Party) -> Judgement:
-        known = [one for one in party.addresses if self._is_known(party, one)]
+    def _evaluate_raw(self, party: Party) -> ConnectionVerdict:
+        known = [one for one in party.addresses if self._is_in_tables(party, one)]
         identity = self._identities[known[0]] if self.tables is not None and known else None
-        return judge_raw(identity, self.pkeys_at(known[0])[0] if known else 0)
+        return evaluate_raw(identity, self.pkeys_at(known[0])[0] if known else 0)
 
-    def _is_known(self, party: Party, address: str) -> bool:
-        """Tell whether tables say who is at an address, and that it is this pod if it is one."""
+    def _is_in_tables(self, party: Party, address: str) -> bool:
+        """Return whether the tables contain an address of a party.
+
+        If the party is a pod, the tables must also list the address as one of that pod.
+        """
         pod = self._pods.get(party.pod_uid)
         if party.pod_uid and (pod is None or address not in pod.addresses):
             return False
@@ -370,21 +388,21 @@ class Enforcer:
         ends = (self.parties.at(flow.source), self.parties.at(flow.destination))
         return next((end.function for end in ends if end is not None), "")
 
-    def _deny(self, connection: Connection, judgement: Judgement) -> None:
-        self.denials.add(denial_of(connection, judgement))
+    def _deny(self, connection: Connection, verdict: ConnectionVerdict) -> None:
+        self.denials.add(denial_of(connection, verdict))
 
     @staticmethod
-    def _hold(connection: Connection, judgement: Judgement) -> None:
-        connection.judgement = judgement
-        for row in judgement.rows:
+    def _hold(connection: Connection, verdict: ConnectionVerdict) -> None:
+        connection.verdict = verdict
+        for row in verdict.rows:
             row.holders += 1
 
-    def _let_go(self, judgement: Judgement) -> None:
-        for row in judgement.rows:
+    def _let_go(self, verdict: ConnectionVerdict) -> None:
+        for row in verdict.rows:
             row.holders -= 1
-        self._release(judgement)
+        self._release(verdict)
 
-    def _release(self, judgement: Judgement) -> None:
-        for row in judgement.rows:
+    def _release(self, verdict: ConnectionVerdict) -> None:
+        for row in verdict.rows:
             if row.holders == 0:
                 self.flows.remove(row)

@@ -1,4 +1,6 @@
-"""Counters of flows: rows in the engine while a queue pair has them, sums by rule afterwards."""
+"""Count the requests of flows: in rows of the engine while queue pairs use them, and in sums by
+rule.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +15,16 @@ from rdma.verbs import NAMES, Verb
 
 _NAME_OF: Final[Mapping[Verb, str]] = {verb: name for name, verb in NAMES.items()}
 RuleKey = tuple[str, str, int]
-"""A rule's policy, direction and place in it: its number may be another's in the next tables."""
+"""A rule's policy, direction and index, which identify the rule; its number differs between
+tables.
+"""
 
 
 @dataclass(slots=True)
 class RuleCount:
-    """What a rule has let pass, and how often it matched a peer and did not have the verb."""
+    """Counts of operations that a rule has permitted, and of those that it matched but did not
+    permit.
+    """
 
     operations: int = 0
     bytes: int = 0
@@ -27,9 +33,10 @@ class RuleCount:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """The counters of one flow, while ``holders`` queue pairs have it.
+    """The engine's counters of one flow, kept as long as at least one queue pair uses the flow.
 
-    ``function`` is this node's: the source's, if both are.
+    ``holders`` is the number of these queue pairs. ``function`` is a function of this node: the
+    source's function if both ends are on the node.
     """
 
     engine: EngineFlow
@@ -40,7 +47,7 @@ class Row:
     seen: HcaFlowCounts = field(default_factory=HcaFlowCounts)
 
     def denial(self, verb: str, *, audited: bool = False) -> Denial:
-        """Say what of it was denied."""
+        """Return the denial record for one verb of this flow."""
         return Denial(
             *(self.function, self.flow.source, self.verdict.source_pod),
             *(self.flow.destination, self.verdict.destination_pod, verb),
@@ -49,7 +56,7 @@ class Row:
 
 
 class Flows:
-    """Rows by flow, and what they have come to."""
+    """The rows of counters, keyed by flow, and the sums of their counts, keyed by rule."""
 
     def __init__(
         self, engine: Engine, denials: Denials, function_of: Callable[[Flow], str]
@@ -66,9 +73,9 @@ class Flows:
         return len(self._rows)
 
     def row(self, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> Row:
-        """Return a flow's row, which counts and is held back by this verdict from now on.
+        """Return the row of a flow, which is counted and rate-limited by this verdict from now on.
 
-        Raises OSError.
+        A new row is added if the flow has none. Raises OSError.
         """
         row = self._rows.get(flow)
         if row is None:
@@ -79,14 +86,16 @@ class Flows:
         return row
 
     def remove(self, row: Row) -> None:
-        """Remove a row that no queue pair has; what it counted stays in the sums."""
+        """Remove a flow's row that no queue pair uses; its counts remain in the sums."""
         if self._rows.pop(row.flow, None) is not None:
             self._count(row, self._engine.read_flows([row.engine])[0])
             self._engine.remove_flow(row.engine)
             self.rates.forget(row.engine)
 
     def gather(self) -> None:
-        """Add what the engine has counted since the last time, by the verdicts of that time."""
+        """Add the engine's counts since the last call to the sums of the rules that matched in that
+        time.
+        """
         rows = tuple(self._rows.values())
         if rows:
             counted = self._engine.read_flows([row.engine for row in rows])
@@ -94,15 +103,17 @@ class Flows:
                 self._count(row, counts)
 
     def follow(self, rules: Sequence[Rule]) -> None:
-        """Sum by other rules from now on; their rows have their verdicts."""
+        """Keep sums for the rules of new tables from now on; the rows must have the new verdicts
+        already.
+        """
         self._rules = rules
         known = {_key(rule) for rule in rules}
         self._sums = {key: count for key, count in self._sums.items() if key in known}
 
     def to_json(self) -> Iterator[Mapping[str, Any]]:
-        """Return the sums of every rule of the tables in force."""
+        """Yield the sums of every rule of the tables in force as JSON objects."""
         for rule in self._rules:
-            if not rule.policy:  # an empty place
+            if not rule.policy:  # this place in the tables has no rule
                 continue
             count = self._sums.get(_key(rule), RuleCount())
             yield {
@@ -125,14 +136,14 @@ class Flows:
                 self._add_denied(row, verb, denied)
         row.seen = HcaFlowCounts.from_buffer_copy(bytes(counts))
 
-    def _matched(self, row: Row) -> Iterator[tuple[Rule, RuleCount]]:
+    def _matching_rules(self, row: Row) -> Iterator[tuple[Rule, RuleCount]]:
         for number in row.verdict.rules:
             if number < len(self._rules):
                 rule = self._rules[number]
                 yield rule, self._sums.setdefault(_key(rule), RuleCount())
 
     def _add_done(self, row: Row, verb: Verb, operations: int, size: int) -> None:
-        for rule, count in self._matched(row):
+        for rule, count in self._matching_rules(row):
             if rule.verbs & verb:
                 count.operations += operations
                 count.bytes += size
@@ -140,7 +151,7 @@ class Flows:
             self._denials.add(row.denial(_NAME_OF[verb], audited=True), operations)
 
     def _add_denied(self, row: Row, verb: Verb, times: int) -> None:
-        for rule, count in self._matched(row):
+        for rule, count in self._matching_rules(row):
             if not rule.verbs & verb:
                 count.denied += times
         self._denials.add(row.denial(_NAME_OF[verb]), times)

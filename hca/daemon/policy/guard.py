@@ -1,4 +1,4 @@
-"""What policy asks of one program's objects: which peers, and how many of each."""
+"""Policy checks for one program's objects: which peers are permitted, and how many objects."""
 
 import errno
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from rdma.tables import DEFAULT_PKEY, FULL
 
 
 class Guard:
-    """Asks the enforcer on behalf of one party. Its programs share what they may have."""
+    """Checks policy on behalf of one party, whose programs share the party's limits."""
 
-    hears_all = False
-    """Whether policy never has anything to say about groups."""
+    receives_all = False
+    """Whether group members receive from every sender; true only where no policy applies."""
 
     def __init__(self, enforcer: Enforcer, party: Party) -> None:
         self._enforcer = enforcer
@@ -35,62 +35,77 @@ class Guard:
         found: Found = NOT_CONNECTED,
         apply: Apply | None = None,
     ) -> None:
-        """Let a queue pair have the peer that its attributes name. Raises OSError.
+        """Evaluate policy for the peer that a queue pair's new attributes name.
 
-        EACCES, or what ``apply`` raises, which gives the engine the peer and its rights at once.
+        ``apply`` sets the peer and its rights in the engine together. Raises OSError: EACCES, or
+        any error of ``apply``.
         """
         self._enforcer.connect(self.party, qp, number, attributes, found, apply)
 
     def connect_again(self, qp: EngineQp, found: Found) -> None:
-        """Judge a queue pair whose connection has changed, not its peer. Raises OSError."""
+        """Evaluate policy again for a queue pair whose connection has changed but whose peer is the
+        same.
+
+        Raises OSError.
+        """
         self._enforcer.connect_again(qp, found)
 
     def adopt_peer(
         self, qp: EngineQp, number: int, attributes: HcaQpAttributes, service: Service | None
     ) -> None:
-        """Judge a queue pair that a predecessor has connected; denied, it may do nothing."""
+        """Evaluate policy for a queue pair that a predecessor has connected.
+
+        A denied queue pair has no rights.
+        """
         self._enforcer.adopt(self.party, qp, number, attributes, service)
 
     def connect_raw(self, qp: EngineQp) -> None:
-        """Let a queue pair have frames of its own. Raises OSError (EACCES)."""
+        """Evaluate policy for a raw packet queue pair. Raises OSError (EACCES)."""
         self._enforcer.connect_raw(self.party, qp)
 
     def adopt_raw(self, qp: EngineQp) -> None:
-        """Judge one that a predecessor has let have frames; denied, it may do nothing."""
+        """Evaluate policy for a raw packet queue pair of a predecessor; a denied one gets no
+        rights.
+        """
         self._enforcer.adopt_raw(self.party, qp)
 
     def forget(self, qp: EngineQp) -> None:
-        """A queue pair has no peer any more."""
+        """Forget a queue pair's peer and the verdict on it."""
         self._enforcer.forget(qp)
 
     def connect_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
-        """Judge where datagrams go; what is denied goes nowhere. Raises OSError."""
+        """Evaluate policy for an address handle's peer; the engine drops denied datagrams.
+
+        Raises OSError.
+        """
         self._enforcer.connect_path(self.party, path, wanted)
         if not is_group(bytes(wanted.dgid)):
             return
         try:
-            self._enforcer.audience.speak(self.party)
+            self._enforcer.group_pairs.add_sender(self.party)
         except BaseException:
             self._enforcer.forget(path)
             raise
         self._speaking.add(path)
 
     def forget_path(self, path: EngineAh) -> None:
-        """An address handle goes."""
+        """Forget the verdict for an address handle that is being destroyed."""
         self._enforcer.forget(path)
         if path in self._speaking:
             self._speaking.remove(path)
-            self._enforcer.audience.hush(self.party)
+            self._enforcer.group_pairs.remove_sender(self.party)
 
     @contextmanager
-    def in_group(self, gid: bytes) -> Iterator[None]:
-        """Judge meanwhile whom of this engine a member of a group hears. Raises OSError.
+    def as_group_member(self, gid: bytes) -> Iterator[None]:
+        """Make the party a member of a multicast group for the duration of the context. Raises
+        OSError.
 
-        A datagram is given to each member in one go: so a party has few in one group.
+        The engine delivers a datagram to all members in one step, so the number of a party's
+        queue pairs in one group is limited.
         """
         if self.party.members[gid] >= HCA_MAX_MCAST_ATTACH:
             raise OSError(errno.ENOMEM, f"{self.party.owner}: too many queue pairs in one group")
-        self._enforcer.audience.enter(self.party)
+        self._enforcer.group_pairs.add_member(self.party)
         self.party.members[gid] += 1
         try:
             yield
@@ -98,54 +113,63 @@ class Guard:
             self.party.members[gid] -= 1
             if not self.party.members[gid]:
                 del self.party.members[gid]
-            self._enforcer.audience.leave(self.party)
+            self._enforcer.group_pairs.remove_member(self.party)
 
     def take_steer(self) -> None:
-        """Count a rule for frames more; each frame is held against all. Raises OSError."""
+        """Count one more steering rule of the party. Raises OSError if the party has too many.
+
+        The number is limited, because the engine compares each frame with all rules.
+        """
         if self.party.steers >= HCA_MAX_STEERS:
             raise OSError(errno.ENOMEM, f"{self.party.owner}: too many rules for frames")
         self.party.steers += 1
 
     def give_steer(self) -> None:
-        """Count a rule for frames less."""
+        """Count one steering rule less of the party."""
         self.party.steers -= 1
 
     def pkeys(self) -> tuple[int, ...]:
-        """Return the P_Key table as it is now, index 0 first."""
+        """Return the party's current P_Key table, index 0 first."""
         if not self.party.addresses:
             return (DEFAULT_PKEY | FULL,)
         return self._enforcer.pkeys_at(self.party.addresses[0])[:HCA_PKEYS]
 
     def take_qp(self) -> None:
-        """Count one queue pair more. Raises OSError (EDQUOT)."""
+        """Count one more queue pair of the party. Raises OSError (EDQUOT) beyond its limit."""
         most = self._enforcer.limits_of(self.party).queue_pairs
         if most is not None and self.party.queue_pairs >= most:
-            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy lets it have {most} QPs")
+            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy allows it {most} queue pairs")
         self.party.queue_pairs += 1
 
     def give_qp(self) -> None:
-        """Count one queue pair less."""
+        """Count one queue pair less of the party."""
         self.party.queue_pairs -= 1
 
     def adopt(self, *, queue_pairs: int = 0, region_bytes: int = 0) -> None:
-        """Count what a predecessor has given already, however much that is."""
+        """Count objects of the party that a predecessor has granted, even beyond the party's
+        limits.
+        """
         self.party.queue_pairs += queue_pairs
         self.party.region_bytes += region_bytes
 
     def take_bytes(self, size: int) -> None:
-        """Count bytes of a memory region more. Raises OSError (EDQUOT)."""
+        """Count ``size`` more bytes of memory regions. Raises OSError (EDQUOT) beyond the party's
+        limit.
+        """
         most = self._enforcer.limits_of(self.party).region_bytes
         if most is not None and self.party.region_bytes + size > most:
-            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy lets it register {most} bytes")
+            raise OSError(
+                errno.EDQUOT, f"{self.party.owner}: policy allows it to register {most} bytes"
+            )
         self.party.region_bytes += size
 
     def give_bytes(self, size: int) -> None:
-        """Count bytes of a memory region less."""
+        """Count ``size`` bytes of memory regions less."""
         self.party.region_bytes -= size
 
 
-def unmanaged(engine: Engine, gids: tuple[bytes, ...]) -> Guard:
-    """Return one that lets everything pass: of a program that is on no fabric."""
+def new_unrestricted_guard(engine: Engine, gids: tuple[bytes, ...]) -> Guard:
+    """Return a guard that permits everything, for a program that is not on a fabric."""
     made = Guard(Enforcer(engine, Parties()), Party("", "", (), gids))
-    made.hears_all = True
+    made.receives_all = True
     return made

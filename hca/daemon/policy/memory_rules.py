@@ -1,7 +1,7 @@
-"""What of a policy's memory rules and limits the engine keeps; the rest is refused by name.
+"""Memory rules and limits: which of them the engine enforces, and messages about the others.
 
-Which verbs reach which memory says ``rdma.grants``; which regions are a GPU's knows hcad from
-whoever lent them, and never from a program.
+``rdma.grants`` computes which verbs reach which memory. hcad itself records which regions are GPU
+memory when it imports them; for this it never trusts a program.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ _ACCESS: Final = (
     VerbsAccess.REMOTE_READ,
     VerbsAccess.REMOTE_ATOMIC,
 )
-"""The flag of each of ``grants.KINDS``."""
+"""The access flags that correspond to ``grants.KINDS``, in the same order."""
 
 
 def device_only(verdict: Verdict) -> int:
-    """Return the flags of remote access that are to a GPU's memory alone."""
+    """Return the access flags with which a verdict lets a peer reach GPU memory only."""
     alone = grants.to_device_alone(verdict)
     flags = 0
     for access, kind in zip(_ACCESS, grants.KINDS, strict=True):
@@ -31,8 +31,8 @@ def device_only(verdict: Verdict) -> int:
     return flags
 
 
-def refused(tables: NodeTables) -> Iterator[str]:
-    """Name what tables ask for and this version does not enforce, rule by rule."""
+def find_unenforced(tables: NodeTables) -> Iterator[str]:
+    """Yield a message for each part of the tables' rules that this version does not enforce."""
     for rule in tables.rules:
         where = f"{rule.policy} {rule.direction}[{rule.index}]"
         if unknown := [name for name in rule.memory.regions if name != DEVICE]:
@@ -41,11 +41,11 @@ def refused(tables: NodeTables) -> Iterator[str]:
                 f"{where}.memory.regions {names}: regions have no names here but {DEVICE!r};"
                 " nothing is reached by these"
             )
-    yield from qos.refused(tables.qos_classes)
+    yield from qos.find_unenforced(tables.qos_classes)
 
 
 def limits_of(tables: NodeTables, address: str) -> Limits:
-    """Return the least limits of objects among the rules that select an address's pod."""
+    """Return the smallest limits on objects among the rules that select the pod at an address."""
     number = next((one.identity for one in tables.endpoints if one.address == address), None)
     identity = next((one for one in tables.identities if one.number == number), None)
     if identity is None:

@@ -1,7 +1,8 @@
-"""Whose requests are judged: the owners of functions, by the addresses that tables know.
+"""Parties: the owners of functions, found by the addresses that tables contain.
 
-An address belongs to one party. A program may name a peer by any GID of its function; tables know
-pods by their own address, so that is what a GID is turned into before anybody is judged.
+Each address belongs to one party. A program may name a peer by any GID of the peer's function,
+but tables contain only pod addresses. So every GID is mapped to a pod address before an
+evaluation.
 """
 
 import ipaddress
@@ -15,10 +16,11 @@ from hca.binding.addresses import Address
 
 @dataclass(slots=True, eq=False)
 class Party:
-    """A pod or a run with its function. ``owner`` is for people: "ns/name", or the function.
+    """A pod or a run that owns a function.
 
-    ``queue_pairs``, ``region_bytes``, ``steers`` and, by group, ``members`` are what its programs
-    have now.
+    ``owner`` is the party's name in messages: "ns/name", or the function's name. ``queue_pairs``,
+    ``region_bytes``, ``steers`` and ``members`` (by group) count the current objects of the party's
+    programs.
     """
 
     function: str
@@ -40,43 +42,50 @@ class Party:
         pod: str = "",
         pod_uid: str = "",
     ) -> Self:
-        """Return who has a function; without addresses that of its second GID counts."""
+        """Return a party that owns a function.
+
+        Without ``addresses``, the party's address is that of the function's second GID.
+        """
         texts = tuple(map(str, addresses)) or (_text(address.gids[1]),)
         return cls(function, pod or function, texts, address.gids, pod_uid)
 
     def address_towards(self, peer: str) -> str:
-        """Return its own address of the peer's family, or its first."""
+        """Return the party's address of the same IP version as ``peer``, or else the party's first
+        address.
+        """
         version = ipaddress.ip_address(peer).version
         same = (one for one in self.addresses if ipaddress.ip_address(one).version == version)
         return next(same, self.addresses[0])
 
 
 class Parties:
-    """Everybody on this fabric or node."""
+    """All parties of this fabric or node, found by address."""
 
     def __init__(self) -> None:
         self._all: dict[Party, None] = {}
 
     def enter(self, party: Party) -> None:
-        """Let somebody be known. Its addresses are nobody else's."""
+        """Add a party, whose addresses belong to no other party."""
         self._all[party] = None
 
     def leave(self, party: Party) -> None:
-        """Let somebody be known no more, after the last of its programs."""
+        """Remove a party after the last of its programs has ended."""
         self._all.pop(party, None)
 
     def all(self) -> tuple[Party, ...]:
-        """Return everybody, in the order in which they came."""
+        """Return all parties in the order in which they were added."""
         return tuple(self._all)
 
     def at(self, address: str) -> Party | None:
-        """Return who has an address here."""
+        """Return the party of this node that has an address, or None."""
         return next((one for one in self._all if address in one.addresses), None)
 
     def known_as(self, address: str, peer: str) -> str:
-        """Return the address that tables may know of who has another one here, towards a peer.
+        """Return a local address in the form that tables contain, for a flow to or from ``peer``.
 
-        A function's first GID can be an address of its own, beside that by which tables know it.
+        A function's first GID can be an address that tables do not contain; in that case the
+        result is an address of the function's party. Addresses of other nodes are returned
+        unchanged.
         """
         if self.at(address) is not None:
             return address
@@ -85,9 +94,10 @@ class Parties:
         return found.address_towards(peer) if found is not None else address
 
     def address_of_gid(self, gid: bytes) -> str | None:
-        """Return the address that tables may know; None where nothing can be said.
+        """Return the address under which tables contain a GID's owner, or None if the owner is not
+        known.
 
-        A link-local GID says who is meant only among this node's own.
+        A link-local GID can only identify a function of this node.
         """
         address = ipaddress.IPv6Address(gid)
         if not address.is_link_local:

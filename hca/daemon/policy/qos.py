@@ -1,6 +1,7 @@
-"""QoS classes of tables as the engine has them: numbered, so that a policy there can name one.
+"""The QoS classes in the engine, each with a number by which policies refer to the class.
 
-A class keeps its number while tables have it, whatever others come and go.
+A class keeps its number as long as tables contain the class, whatever classes are added or
+removed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,19 +12,19 @@ from hca.contract.hca_engine import HCA_QOS_CLASSES, HcaQosClass
 from rdma.tables import QosClass
 
 CNP_DSCP: Final = 48
-"""Of congestion notifications, where a class says nothing: CS6, as network cards have it."""
+"""DSCP of congestion notifications for a class that sets none: CS6, as network cards use."""
 
 
 class EngineClasses:
-    """The classes that the engine has, by name."""
+    """The QoS classes that the engine has, by name."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._places: dict[str, int] = {}
-        self._told: list[HcaQosClass] = []
+        self._current: list[HcaQosClass] = []
 
     def follow(self, classes: Sequence[QosClass]) -> None:
-        """Let the engine have these classes, as far as there is room. Raises OSError."""
+        """Set these QoS classes in the engine, as many as fit. Raises OSError."""
         kept = classes[:HCA_QOS_CLASSES]
         names = {one.name for one in kept}
         self._places = {name: at for name, at in self._places.items() if name in names}
@@ -31,20 +32,22 @@ class EngineClasses:
         for one in kept:
             if one.name not in self._places:
                 self._places[one.name] = next(free)
-        told = [HcaQosClass(weight=1) for _ in range(max(self._places.values(), default=0))]
+        structures = [HcaQosClass(weight=1) for _ in range(max(self._places.values(), default=0))]
         for one in kept:
-            told[self._places[one.name] - 1] = _structure(one)
-        if [bytes(one) for one in told] != [bytes(one) for one in self._told]:
-            self._engine.set_qos_classes(told)
-            self._told = told
+            structures[self._places[one.name] - 1] = _structure(one)
+        if [bytes(one) for one in structures] != [bytes(one) for one in self._current]:
+            self._engine.set_qos_classes(structures)
+            self._current = structures
 
     def place_of(self, chosen: QosClass | None) -> int:
-        """Return the number of a class in the engine; 0: none."""
+        """Return the number of a QoS class in the engine, or 0 if the engine does not have the
+        class.
+        """
         return self._places.get(chosen.name, 0) if chosen is not None else 0
 
 
-def refused(classes: Sequence[QosClass]) -> Iterator[str]:
-    """Name what classes ask for and this version does not do."""
+def find_unenforced(classes: Sequence[QosClass]) -> Iterator[str]:
+    """Yield a message for each part of a QoS class that this version does not enforce."""
     for one in classes[HCA_QOS_CLASSES:]:
         yield f"qosClass {one.name}: a node has {HCA_QOS_CLASSES} classes at most"
     for one in classes:

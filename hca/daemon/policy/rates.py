@@ -1,8 +1,8 @@
-"""Ceilings of rules: what one rule lets one pod move in a second, whoever its peers are.
+"""Rate limits of rules: how much a rule permits one pod per second, to all peers together.
 
-A flow is held back by every rule that matches it, and by its QoS class; the slowest decides. What
-a rule of the destination allows is kept on the requester's node, so requesters of two nodes have it
-twice.
+All matching rules and the flow's QoS class limit a flow, so the lowest rate decides. A limit in
+a rule of the destination is enforced by the requester's node. So requesters on two nodes get
+twice the rate together.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +12,13 @@ from hca.binding.engine import Engine, EngineFlow, EngineLimit
 from rdma.tables import Direction, Flow, Limits, QosClass, Rule, Verdict
 
 _LEAST_BURST_BYTES: Final = 64 << 10
-_BURSTS_PER_SECOND: Final = 100  # where a rule names no burst: what comes in 10 ms
+_BURSTS_PER_SECOND: Final = 100  # the amount of 10 ms, for rules that set no burst
 
 _Key = tuple[str, str, Direction, int, Limits]
-"""Who is limited, and by which rule: with other peers it is the same, with other limits another."""
+"""The key of a rate limit: the limited function, the rule and the rule's limits.
+
+A function's flows to different peers have the same key.
+"""
 
 
 @dataclass(slots=True)
@@ -25,7 +28,9 @@ class _Limit:
 
 
 class Rates:
-    """Limits of the engine, shared by flows, and freed with the last of them."""
+    """The engine's rate limits, which flows share; a limit is removed with the last flow that uses
+    it.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -36,7 +41,7 @@ class Rates:
         return len(self._limits)
 
     def hold(self, row: EngineFlow, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> None:
-        """Hold a flow back by the rules that match it now. Raises OSError."""
+        """Limit a flow by the rules that its new verdict names. Raises OSError."""
         matched = (rules[place] for place in verdict.rules)
         wanted = frozenset(
             _key(flow, rule)
@@ -58,7 +63,7 @@ class Rates:
         self._keys[row] = wanted
 
     def forget(self, row: EngineFlow) -> None:
-        """A flow is gone from the engine."""
+        """Release the rate limits of a flow whose row the engine has removed."""
         self._let_go(row, self._keys.pop(row, frozenset()))
 
     def _add(self, limits: Limits) -> EngineLimit:

@@ -1,7 +1,8 @@
-"""Who sends datagrams over a wire: judged when his first one comes, and again with other tables.
+"""Evaluate policy for remote senders of datagrams, at a sender's first datagram to a function.
 
-A datagram has no connection that was judged before, and its sender is another node's. The engine
-keeps his first datagrams, and says so by a descriptor; what policy lets him send here is then his.
+A datagram belongs to no connection that was evaluated before, and its sender is on another node.
+The engine keeps a new sender's first datagrams waiting and signals an eventfd; hcad then sets
+the verdict for the sender, and evaluates policy for the sender again whenever the tables change.
 """
 
 import asyncio
@@ -9,15 +10,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from hca.binding.engine import Engine, EngineAh, EngineWire
-from hca.contract.hca_engine import HcaAsked, HcaWire
+from hca.contract.hca_engine import HcaPendingSource, HcaWire
 from hca.daemon.policy.enforcement import Enforcer
 
 MAX_SOURCES: Final = 1024
-"""Of a wire. Whoever floods with forged addresses has the oldest asked about again."""
+"""Most known senders of one wire.
+
+A flood of forged addresses displaces the oldest senders; policy is evaluated for them again when
+they send.
+"""
 
 
 class Sources:
-    """The wires of one engine, and who sends datagrams over them."""
+    """The wires of one engine, and the remote senders of datagrams over each wire."""
 
     def __init__(self, engine: Engine, enforcer: Enforcer) -> None:
         self._engine = engine
@@ -26,44 +31,48 @@ class Sources:
 
     @property
     def wires(self) -> Sequence[EngineWire]:
-        """The wires that there are."""
+        """Return the wires of the engine."""
         return tuple(self._wires)
 
     def add_wire(self, wanted: HcaWire) -> EngineWire:
-        """Add a wire; who sends over it is judged from now on, by the running loop.
+        """Add a wire; the running event loop evaluates policy for the wire's senders from now on.
 
         Raises OSError.
         """
         made = self._engine.add_wire(wanted)
         if not self._wires:
-            asyncio.get_running_loop().add_reader(self._engine.asks_fd, self.answer)
+            asyncio.get_running_loop().add_reader(
+                self._engine.pending_sources_fd, self.evaluate_pending
+            )
         self._wires[made] = {}
         return made
 
     def remove_wire(self, wire: EngineWire) -> None:
-        """End what is connected over a wire, and forget who has sent over it."""
+        """Remove a wire and forget its senders; the connections over the wire end."""
         for source in self._wires.pop(wire).values():
             self._forget(source)
         if not self._wires:
-            asyncio.get_running_loop().remove_reader(self._engine.asks_fd)
+            asyncio.get_running_loop().remove_reader(self._engine.pending_sources_fd)
         self._engine.remove_wire(wire)
 
     def close(self) -> None:
-        """Remove every wire."""
+        """Remove every wire and forget all senders."""
         for wire in tuple(self._wires):
             self.remove_wire(wire)
 
-    def known(self, wire: EngineWire) -> int:
-        """Return how many were judged who send datagrams over a wire."""
+    def count_sources(self, wire: EngineWire) -> int:
+        """Return the number of senders of datagrams over a wire for which policy has been
+        evaluated.
+        """
         return len(self._wires[wire])
 
-    def answer(self) -> None:
-        """Judge everybody whose datagrams wait."""
-        for asked in self._engine.asked():
-            self._judge(asked)
+    def evaluate_pending(self) -> None:
+        """Evaluate policy for every sender whose datagrams the engine keeps waiting."""
+        for pending in self._engine.pending_sources():
+            self._evaluate(pending)
 
-    def _judge(self, asked: HcaAsked) -> None:
-        wire, own, gid = EngineWire(asked.wire), bytes(asked.own), bytes(asked.source)
+    def _evaluate(self, pending: HcaPendingSource) -> None:
+        wire, own, gid = EngineWire(pending.wire), bytes(pending.own), bytes(pending.source)
         known = self._wires.get(wire, {})
         parties = self._enforcer.parties.all()
         party = next((one for one in parties if own in one.gids), None)
@@ -74,7 +83,7 @@ class Sources:
             self._forget(known.pop(next(iter(known))))
         source = known[gid] = self._engine.add_source(wire, gid)
         self._enforcer.connect_source(party, source, gid)
-        self._engine.take_source(source)
+        self._engine.process_source(source)
 
     def _forget(self, source: EngineAh) -> None:
         self._enforcer.forget(source)

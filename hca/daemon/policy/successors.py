@@ -1,17 +1,17 @@
-"""Which tables may take the place of those in force: newer ones, of the same node."""
+"""Check whether tables may replace those in force: they must be newer, and for the same node."""
 
 from rdma.tables import NodeTables
 
 
 class StaleTables(Exception):
-    """Tables older than those in force, or another node's; the message says which."""
+    """The tables are older than those in force, or are another node's; the message states which."""
 
 
 def check_successor(old: NodeTables | None, tables: NodeTables) -> None:
-    """Check that tables may follow ``old``.
+    """Check that ``tables`` may replace ``old``.
 
     Raises:
-        StaleTables: they are older, other ones of the same generation, or another node's.
+        StaleTables: ``tables`` are older, differ in the same generation, or are another node's.
     """
     if old is None:
         return

@@ -1,1 +1,1 @@
-"""Requests of programs that have opened a function."""
+"""Serve the requests of programs that have opened a function."""

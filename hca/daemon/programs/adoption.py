@@ -1,11 +1,11 @@
-"""Programs that a predecessor of this hcad has opened: what it writes of them, and makes again.
+"""Save and restore programs that opened their function with a predecessor of this hcad.
 
-``handover`` says who asks whom, and when.
+``handover`` describes the protocol between the two hcads.
 """
 
 import socket
 
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.quotas import CLIENT_BYTES, CLIENT_DESCRIPTORS
 from hca.daemon.objects.client_objects import AdoptedObjects, Objects
 from hca.daemon.policy.guard import Guard
@@ -15,19 +15,21 @@ from hca.daemon.programs.requests import Malformed
 from vgpu_sim.system.foreign import ForeignSockets
 
 
-class Adopting(Programs):
-    """Serves programs, also those of a predecessor."""
+class AdoptingPrograms(Programs):
+    """Serves programs, including those that a predecessor served."""
 
     @staticmethod
-    def _adopt(row: Row, luggage: Luggage) -> socket.socket:
-        client = socket.socket(fileno=luggage.take(row["socket"]))
+    def _adopt(row: Row, handover_state: HandoverState) -> socket.socket:
+        client = socket.socket(fileno=handover_state.take(row["socket"]))
         client.setblocking(False)
         return client
 
-    def _adopt_objects(self, function: OpenedFunction, saved: Row, luggage: Luggage) -> Objects:
+    def _adopt_objects(
+        self, function: OpenedFunction, saved: Row, handover_state: HandoverState
+    ) -> Objects:
         objects = AdoptedObjects(
             *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
-            luggage.take_all(saved["descriptors"]),
+            handover_state.take_all(saved["descriptors"]),
             Guard(self.enforcer, function.party),
             function.mtu,
         )
@@ -37,7 +39,7 @@ class Adopting(Programs):
         objects.bindings = self.cm.manager.bindings
         with function.share.adopting():
             function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
-            objects.load(saved, luggage)
+            objects.load(saved, handover_state)
         return objects
 
     async def _adopted_program(
@@ -46,7 +48,7 @@ class Adopting(Programs):
         sockets = ForeignSockets("hca", self._refusing)
         try:
             with self._among_programs(key):
-                await self._requests(client, sockets, key, function, objects)
+                await self._serve_requests(client, sockets, key, function, objects)
         except (Malformed, TimeoutError, OSError) as err:
             if self._log_quota.take():
                 logger.info("client_dropped reason=%r", str(err) or "timeout")

@@ -1,9 +1,10 @@
-"""Several requests in one message: what a connection needs is made, changed or removed at once.
+"""Process batches: requests in one message, by which a client sets up or removes a connection.
 
-A message of type BATCH holds others, one behind the other, and is answered by one that holds their
-replies, with their descriptors in order. They are carried out in turn until one is refused; what
-was made before stays, and what comes behind is not answered. Instead of a handle a message may name
-what an earlier one of the batch has made: ``HCA_BATCH_MADE`` with its place.
+A message of type BATCH contains requests in sequence. Its reply contains the replies to these
+requests, with their descriptors in order. hcad executes the requests in turn until it refuses
+one: the earlier ones remain in effect, the later ones get no reply. Instead of a handle a
+request may name the object that an earlier request of the batch has created: by
+``HCA_BATCH_MADE`` with that request's position.
 """
 
 import ctypes
@@ -15,14 +16,14 @@ from typing import Any, Final
 
 from hca.contract import hca
 from hca.contract.hca import HcaMessage
-from hca.daemon.objects.checks import refused
+from hca.daemon.objects.checks import os_error
 from hca.daemon.objects.client_objects import Objects
 from hca.daemon.programs import requests
 from hca.daemon.programs.requests import HEADER_BYTES, Malformed
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.messages import Header
 
-# What a batch may hold, and which fields of it name what another one makes.
+# The requests that a batch may contain, with the fields that may name an earlier request's object.
 _NAMES: Final[Mapping[int, tuple[str, ...]]] = {
     HcaMessage.CHANNEL_CREATE: (),
     HcaMessage.CHANNEL_DESTROY: (),
@@ -36,10 +37,12 @@ _Request = tuple[Header, Any]
 
 
 def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
-    """Carry a batch out; as ``requests.answer``.
+    """Execute a batch of requests and return the reply, as ``requests.answer`` does.
+
+    The result also has the reply's descriptors, and the reason of a refusal or "".
 
     Raises:
-        Malformed: no client library sends such a thing; nothing of it was carried out.
+        Malformed: no client library sends such a message; nothing was executed.
     """
     header, parts = _read(data)
     replies, made, descriptors, why = b"", list[int](), list[int](), ""
@@ -68,40 +71,43 @@ def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
 
 
 def _read(data: bytes) -> tuple[Header, list[_Request]]:
-    """Read all of a batch, before any of it is carried out. Raises Malformed."""
-    header = Header.from_buffer_copy(data)  # it is as long as one: its type was read
+    """Parse all requests of a batch before any is executed. Raises Malformed."""
+    header = Header.from_buffer_copy(data)  # it is long enough, as its type was read
     known = header.magic == messages.MAGIC and header.version == messages.PROTOCOL_VERSION
     if not known or header.reserved or header.status:
-        raise Malformed("a batch with a foreign header")
+        raise Malformed("a batch has an invalid header")
     if header.payload_bytes != len(data) - HEADER_BYTES:
-        raise Malformed(f"a batch with {len(data)} bytes")
+        raise Malformed(f"a batch has {len(data)} bytes")
     parts: list[_Request] = []
     at = HEADER_BYTES
     while at < len(data):
         if len(parts) == hca.HCA_MAX_BATCH or len(data) - at < HEADER_BYTES:
-            raise Malformed("a batch of too many messages, or with a part of one")
+            raise Malformed("a batch has too many messages, or an incomplete one")
         end = at + HEADER_BYTES + Header.from_buffer_copy(data, at).payload_bytes
         part, body = requests.read(data[at:end])
         if part.type not in _NAMES:
-            raise Malformed(f"a batch with type {part.type}")
+            raise Malformed(f"a batch contains a message of type {part.type}")
         parts.append((part, body))
         at = end
     return header, parts
 
 
 def _resolve(part: Header, body: Any, made: list[int]) -> None:
-    """Put handles where what earlier messages have made is named. Raises OSError."""
+    """Replace references to earlier requests of the batch by the handles of their objects.
+
+    Raises OSError.
+    """
     for name in _NAMES[part.type]:
         value = getattr(body, name)
         if value & hca.HCA_BATCH_MADE:
             place = value & ~hca.HCA_BATCH_MADE
             if place >= len(made) or not made[place]:
-                raise refused(errno.EINVAL)
+                raise os_error(errno.EINVAL)
             setattr(body, name, made[place])
 
 
 def _handle_of(reply: bytes) -> int:
-    """Return what a request has made; 0: nothing. Whatever makes something says that first."""
+    """Return the handle with which a reply begins, or 0 if it has none."""
     if len(reply) <= HEADER_BYTES:
         return 0
     return int(ctypes.c_uint32.from_buffer_copy(reply, HEADER_BYTES).value)

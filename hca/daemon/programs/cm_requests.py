@@ -1,4 +1,4 @@
-"""Requests of librdmacm: read, carried out, answered."""
+"""Process requests of librdmacm: parse a request, execute it, and reply."""
 
 import ctypes
 import errno
@@ -20,10 +20,10 @@ class _Row:
 
 
 def _handle(call: Callable[[Ids, int], None]) -> _Row:
-    return _plain(HcaHandle, lambda ids, named: call(ids, named.handle))
+    return _row_without_reply(HcaHandle, lambda ids, named: call(ids, named.handle))
 
 
-def _plain(structure: type[ctypes.Structure], call: Callable[[Ids, Any], None]) -> _Row:
+def _row_without_reply(structure: type[ctypes.Structure], call: Callable[[Ids, Any], None]) -> _Row:
     def carry_out(ids: Ids, wanted: Any) -> Reply:
         call(ids, wanted)
         return Reply()
@@ -31,7 +31,9 @@ def _plain(structure: type[ctypes.Structure], call: Callable[[Ids, Any], None]) 
     return _Row(structure, carry_out)
 
 
-def _made(structure: type[ctypes.Structure], call: Callable[[Ids, Any], ctypes.Structure]) -> _Row:
+def _row_returning(
+    structure: type[ctypes.Structure], call: Callable[[Ids, Any], ctypes.Structure]
+) -> _Row:
     return _Row(structure, lambda ids, wanted: Reply(call(ids, wanted)))
 
 
@@ -43,29 +45,31 @@ def _channel(ids: Ids, _: None) -> Reply:
 _ROWS: Final[Mapping[int, _Row]] = {
     CmMessage.CHANNEL_CREATE: _Row(None, _channel),
     CmMessage.CHANNEL_DESTROY: _handle(Ids.destroy_channel),
-    CmMessage.ID_CREATE: _made(cm.CmIdCreate, Ids.create_id),
+    CmMessage.ID_CREATE: _row_returning(cm.CmIdCreate, Ids.create_id),
     CmMessage.ID_DESTROY: _handle(Ids.destroy_id),
-    CmMessage.BIND: _made(cm.CmBind, Ids.bind),
-    CmMessage.LISTEN: _made(cm.CmPair, Ids.listen),
-    CmMessage.RESOLVE_ADDRESS: _plain(cm.CmBind, Ids.resolve_address),
+    CmMessage.BIND: _row_returning(cm.CmBind, Ids.bind),
+    CmMessage.LISTEN: _row_returning(cm.CmPair, Ids.listen),
+    CmMessage.RESOLVE_ADDRESS: _row_without_reply(cm.CmBind, Ids.resolve_address),
     CmMessage.RESOLVE_ROUTE: _handle(Ids.resolve_route),
-    CmMessage.CONNECT: _plain(cm.CmConnect, Ids.connect),
-    CmMessage.ACCEPT: _plain(cm.CmConnect, Ids.accept),
+    CmMessage.CONNECT: _row_without_reply(cm.CmConnect, Ids.connect),
+    CmMessage.ACCEPT: _row_without_reply(cm.CmConnect, Ids.accept),
     CmMessage.ESTABLISH: _handle(Ids.establish),
-    CmMessage.REJECT: _plain(cm.CmReject, Ids.reject),
+    CmMessage.REJECT: _row_without_reply(cm.CmReject, Ids.reject),
     CmMessage.DISCONNECT: _handle(Ids.disconnect),
-    CmMessage.MIGRATE: _plain(cm.CmPair, Ids.migrate),
+    CmMessage.MIGRATE: _row_without_reply(cm.CmPair, Ids.migrate),
     CmMessage.NOTIFY: _handle(Ids.notify),
-    CmMessage.JOIN: _plain(cm.CmBind, Ids.join),
+    CmMessage.JOIN: _row_without_reply(cm.CmBind, Ids.join),
 }
 _EXPECTED: Final = {kind: row.structure for kind, row in _ROWS.items()}
 
 
 def answer(ids: Ids, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
-    """Carry a request out; return the reply, its descriptors, and why it was refused, or "".
+    """Execute a request of librdmacm.
+
+    Return the reply, its descriptors, and the reason of a refusal or "".
 
     Raises:
-        Malformed: no client library sends such a thing.
+        Malformed: no client library sends such a message.
     """
     header, body = parse(data, _EXPECTED)
     try:

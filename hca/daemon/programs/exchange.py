@@ -1,8 +1,8 @@
-"""A program's messages, taken and answered in the event loop's own callbacks.
+"""Receive a program's messages and reply to them in callbacks of the event loop.
 
-Nearly every answer is ready at once. A coroutine that waits for each message costs a second turn
-of the loop, and two system calls more than the message itself; so one waits only for what takes
-longer.
+Nearly every reply is ready at once. If a coroutine waited for each message, every message would
+cost one more iteration of the loop and two more system calls. So a coroutine runs only for
+replies that take longer.
 """
 
 import asyncio
@@ -14,15 +14,18 @@ from vgpu_sim.system import seqpacket
 from vgpu_sim.system.seqpacket import Packet
 
 Rest = Callable[[], Awaitable[object]]
-"""What is left to do of an answer that could not be given at once."""
+"""The work that remains for a reply that could not be sent at once."""
 Respond = Callable[[Packet], Rest | None]
-"""Answers a message, which is not the end; what it raises ends the exchange."""
+"""A function that replies to a message. The message is never empty: an empty one is
+the end of file. An exception ends the exchange.
+"""
 
 
 class Exchange:
-    """Messages of one socket, into which nobody can send descriptors, and their answers.
+    """The messages and replies of one socket, to which the kernel lets no process send descriptors.
 
-    While ``serving`` is not set nothing is taken: what was taken is always answered.
+    While ``serving`` is not set, no message is received, because every received message gets a
+    reply.
     """
 
     def __init__(
@@ -34,7 +37,9 @@ class Exchange:
         self._serving: Final = serving
 
     async def run(self) -> None:
-        """Answer until the other side hangs up. Raises OSError, and what an answer raises."""
+        """Reply to messages until the peer closes the socket. Raises OSError, and any error of a
+        reply.
+        """
         while True:
             await self._serving.wait()
             rest = await self._until_one_takes_longer()
@@ -43,7 +48,10 @@ class Exchange:
             await rest()
 
     async def _until_one_takes_longer(self) -> Rest | None:
-        """Answer what comes; return the rest of an answer, or None at the end."""
+        """Reply to messages until a reply takes longer.
+
+        Return the remaining work of that reply, or None at the end of file.
+        """
         loop = asyncio.get_running_loop()
         left: asyncio.Future[Rest | None] = loop.create_future()
         descriptor = self._client.fileno()
@@ -54,7 +62,7 @@ class Exchange:
             loop.remove_reader(descriptor)
 
     def _take(self, left: "asyncio.Future[Rest | None]") -> None:
-        """Answer one message; others have their turns in between."""
+        """Reply to one message; the event loop serves other sockets before the next one."""
         if left.done():
             return
         if not self._serving.is_set():
@@ -65,7 +73,7 @@ class Exchange:
             if packet is None:
                 return
             rest = self._respond(packet) if packet.data else None
-        except Exception as err:  # noqa: BLE001 # it is raised where somebody waits
+        except Exception as err:  # noqa: BLE001 # it is raised in the coroutine that waits
             left.set_exception(err)
             return
         if rest is not None or not packet.data:

@@ -1,4 +1,4 @@
-"""A function as its programs open it: its address, its device, and whose it is."""
+"""A function that programs open: the function's address, its device and its owner."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ FEATURES: Final = int(HcaFeature.SHARED_RANGES | HcaFeature.BATCHES)
 
 @dataclass(frozen=True, slots=True)
 class OpenedFunction:
-    """What a member has, and its programs share."""
+    """What all programs that open one function share: the function's address, device and owner."""
 
     index: int
     address: Address

@@ -1,6 +1,6 @@
-"""Programs that may open a function: opened for them, answered until they hang up.
+"""Serve programs that may open a function: hcad opens it for them and serves them until they close.
 
-Whoever lets them in (by a token, by their process) has a module of its own.
+``server`` and ``pods`` decide which programs may open a function, by a token or by the process.
 """
 
 import asyncio
@@ -23,7 +23,14 @@ from hca.daemon.objects.client_objects import Objects
 from hca.daemon.objects.providers import Providers
 from hca.daemon.policy.enforcement import Enforcer
 from hca.daemon.policy.guard import Guard
-from hca.daemon.programs import batches, cm_requests, entering, lending, requests, resizing
+from hca.daemon.programs import (
+    batches,
+    cm_requests,
+    device_memory,
+    group_requests,
+    requests,
+    resizing,
+)
 from hca.daemon.programs.exchange import Exchange, Respond, Rest
 from hca.daemon.programs.opened_function import OpenedFunction
 from hca.daemon.programs.requests import Malformed
@@ -40,9 +47,9 @@ logger = logging.getLogger("tessera.hcad")
 OPEN_WAIT_SECONDS: Final = 2.0
 REPLY_TIMEOUT_SECONDS: Final = 5.0
 LOG_LINES_PER_MINUTE: Final = 30
-# Requests that wait for something before they are carried out.
+# requests that hcad executes only after it has waited for something
 _ANSWERED_LATER: Final = {
-    int(HcaMessage.MCAST_ATTACH): entering.answer,
+    int(HcaMessage.MCAST_ATTACH): group_requests.answer,
     int(HcaMessage.CQ_RESIZE): resizing.answer,
 }
 
@@ -51,12 +58,14 @@ class Programs:
     """Serves the programs of every function of an engine."""
 
     providers: Providers | None = None
-    """Who has device memory for regions; the caller opens and closes them."""
+    """The importer of device memory for regions; the creator of this object opens and closes it."""
     wire_groups: WireGroups | None = None
-    """Which multicast groups the wires are in; None: there is no wire."""
+    """The multicast groups of the wires; None: there is no wire."""
 
     def __init__(self, engine: Engine, memory_bytes: int, enforcer: Enforcer, cm: CmServer) -> None:
-        """``memory_bytes``: that each program may register."""
+        """Serve no program yet; ``memory_bytes`` is the host memory that each program may
+        register.
+        """
         self._engine = engine
         self._memory_bytes = memory_bytes
         self._numbers = Numbers()
@@ -64,13 +73,15 @@ class Programs:
         self.cm = cm
         self.cm.manager.may_connect = enforcer.may_connect
         self._refusing = False
-        """Whether the kernel lets nobody send descriptors to sockets that listen here."""
+        """Whether the kernel refuses descriptors sent to sockets that listen here."""
         self._programs: dict[bytes, set[asyncio.Task[None]]] = {}
         self._open: dict[socket.socket, tuple[bytes, Objects]] = {}
         self._opening = 0
-        """How many programs have said who they are, and not been let in yet."""
+        """The number of programs that have sent their first message but have not been admitted
+        yet.
+        """
         self._connecting = 0
-        """How many programs' librdmacm are served."""
+        """The number of programs whose librdmacm is served."""
         self._answering = 0
         self._answered = asyncio.Event()
         self._answered.set()
@@ -79,14 +90,15 @@ class Programs:
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
     async def pause(self) -> str:
-        """Begin no further answer; once all that were begun are given, say what forbids to stop.
+        """Stop serving programs and wait until all replies are sent.
 
-        Who does not read its answer is hung up on in REPLY_TIMEOUT_SECONDS.
+        Return the reason why a handover is impossible, or "". A program that does not read its
+        reply is disconnected after REPLY_TIMEOUT_SECONDS.
         """
         self._serving.clear()
-        if not self._refusing:  # a thread may have a message in its hands
+        if not self._refusing:  # a thread may hold a message that it has received
             return "the kernel is older than 6.16"
-        await asyncio.sleep(0)  # what was taken in this turn of the loop is counted in the next
+        await asyncio.sleep(0)  # count messages received in this iteration
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(REPLY_TIMEOUT_SECONDS + 1):
@@ -101,10 +113,10 @@ class Programs:
         return ""
 
     def resume(self) -> None:
-        """Answer again."""
+        """Resume serving programs after ``pause``."""
         self._serving.set()
 
-    async def _opened(
+    async def _serve_program(
         self,
         client: socket.socket,
         sockets: ForeignSockets,
@@ -112,27 +124,31 @@ class Programs:
         key: bytes,
         function: OpenedFunction,
     ) -> None:
-        """Serve a program that may open a function; it ends with the others of that ``key``."""
+        """Serve a program that may open a function, until it closes its socket or all programs with
+        ``key`` are ended.
+        """
         with self._among_programs(key):
             self._opening += 1
             try:
-                known = await self.enforcer.until_known(function.party, OPEN_WAIT_SECONDS)
+                known = await self.enforcer.wait_until_known(function.party, OPEN_WAIT_SECONDS)
                 if not known:
                     await self._send(client, requests.encode(header, None, errno.EAGAIN))
                     return
                 is_cm = header.type == CmMessage.OPEN
-                objects = None if is_cm else await self._admitted(client, header, function)
+                objects = None if is_cm else await self._open_and_reply(client, header, function)
             finally:
                 self._opening -= 1
             if is_cm:
-                await self._connections(client, sockets, header, function)
+                await self._serve_connections(client, sockets, header, function)
             elif objects is not None:
-                await self._requests(client, sockets, key, function, objects)
+                await self._serve_requests(client, sockets, key, function, objects)
 
-    async def _admitted(
+    async def _open_and_reply(
         self, client: socket.socket, header: Header, function: OpenedFunction
     ) -> Objects | None:
-        """Open a function for a program, and answer it; None where it is refused."""
+        """Open a function for a program and reply; return the program's objects, or None if this is
+        refused.
+        """
         try:
             objects = self._admit(function)
         except OSError as err:
@@ -159,7 +175,7 @@ class Programs:
         finally:
             self._programs.get(key, set()).discard(task)
 
-    async def _requests(
+    async def _serve_requests(
         self,
         client: socket.socket,
         sockets: ForeignSockets,
@@ -167,11 +183,11 @@ class Programs:
         function: OpenedFunction,
         objects: Objects,
     ) -> None:
-        """Answer a program until it hangs up; then its objects go."""
+        """Serve a program's requests until it closes its socket, then remove its objects."""
 
         def respond(packet: Packet) -> Rest | None:
-            if lending.is_asked_for(packet.data):
-                return partial(self._lend, client, objects, packet, key)
+            if device_memory.is_device_memory_request(packet.data):
+                return partial(self._attach_device_memory, client, objects, packet, key)
             kind = requests.type_of(packet.data)
             if kind in _ANSWERED_LATER:
                 return partial(self._answer_later, client, objects, packet)
@@ -191,7 +207,7 @@ class Programs:
         function.share.give(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
 
     def _admit(self, function: OpenedFunction) -> Objects:
-        """Open a function for one more program. Raises OSError."""
+        """Make the objects for one more program of a function. Raises OSError."""
         function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
         try:
             objects = Objects(
@@ -208,14 +224,14 @@ class Programs:
         objects.bindings = self.cm.manager.bindings
         return objects
 
-    async def _connections(
+    async def _serve_connections(
         self,
         client: socket.socket,
         sockets: ForeignSockets,
         header: Header,
         function: OpenedFunction,
     ) -> None:
-        """Serve a program's librdmacm."""
+        """Serve the requests of a program's librdmacm."""
         try:
             ids = self.cm.ids(function.address.gids, function.mtu, function.share)
         except OSError as err:
@@ -235,37 +251,37 @@ class Programs:
     async def _converse(
         self, client: socket.socket, sockets: ForeignSockets, respond: Respond
     ) -> None:
-        """Answer a client until it hangs up. Raises Malformed, OSError."""
+        """Serve a client's messages until it closes its socket. Raises Malformed, OSError."""
 
-        def checked(packet: Packet) -> Rest | None:
+        def respond_if_whole(packet: Packet) -> Rest | None:
             if packet.truncated:
-                raise Malformed("too long, or brought descriptors")
+                raise Malformed("too long, or with descriptors")
             return respond(packet)
 
         limit_bytes = requests.MAX_REQUEST_BYTES + 1
         if self._refusing:
-            await Exchange(client, limit_bytes, checked, self._serving).run()
+            await Exchange(client, limit_bytes, respond_if_whole, self._serving).run()
             return
         while (packet := await sockets.receive(client, limit_bytes)).data:
-            rest = checked(packet)
+            rest = respond_if_whole(packet)
             if rest is not None:
                 await rest()
             await self._serving.wait()
 
-    async def _lend(
+    async def _attach_device_memory(
         self, client: socket.socket, objects: Objects, packet: Packet, key: bytes
     ) -> None:
-        with self._being_answered():
-            made = await lending.answer(objects, key, client, packet.sender, packet.data)
+        with self._counting_answer():
+            made = await device_memory.answer(objects, key, client, packet.sender, packet.data)
             await self._reply(client, made)
 
     async def _answer_later(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
         answer = _ANSWERED_LATER[requests.type_of(packet.data)]
-        with self._being_answered():
+        with self._counting_answer():
             await self._reply(client, await answer(objects, packet.data))
 
     @contextmanager
-    def _being_answered(self) -> Iterator[None]:
+    def _counting_answer(self) -> Iterator[None]:
         self._answering += 1
         self._answered.clear()
         try:
@@ -278,7 +294,7 @@ class Programs:
     def _deliver(
         self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]
     ) -> Rest | None:
-        """Send an answer; return what is left to do where there is no room for it now."""
+        """Send a reply; return the remaining work if the socket has no room for the reply now."""
         reply, descriptors, refused = made
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
@@ -300,14 +316,14 @@ class Programs:
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
         try:
-            with self._being_answered():
+            with self._counting_answer():
                 await self._send(client, reply, descriptors)
         finally:
             _close(descriptors)
 
     @staticmethod
     async def _send(client: socket.socket, data: bytes, descriptors: tuple[int, ...] = ()) -> None:
-        if not descriptors:  # there is room nearly always: no timer then
+        if not descriptors:  # there nearly always is room, so no timer is needed
             with suppress(BlockingIOError):
                 client.send(data, socket.MSG_NOSIGNAL)
                 return

@@ -1,4 +1,4 @@
-"""Requests of a client that has opened its function: read, carried out, answered."""
+"""Process requests of a client that has opened its function: parse, execute, reply."""
 
 import ctypes
 import errno
@@ -19,12 +19,12 @@ _HEADER: Final = struct.Struct("=IHHIiII")
 
 
 class Malformed(Exception):
-    """Not a message of any client library: it is answered by hanging up."""
+    """A message that no client library sends; hcad then closes the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is answered. Descriptors travel with it and are closed here afterwards."""
+    """A reply to a request. Its descriptors are sent with it and then closed."""
 
     payload: ctypes.Structure | None = None
     descriptors: tuple[int, ...] = ()
@@ -100,28 +100,28 @@ MAX_REQUEST_BYTES: Final = HEADER_BYTES + ctypes.sizeof(hca.HcaMrCreate)
 
 
 def parse(data: bytes, expected: Mapping[int, type[ctypes.Structure] | None]) -> tuple[Header, Any]:
-    """Read a message of one of the types that are expected, and its payload.
+    """Parse a message that must have one of the expected types; return its header and its payload.
 
     Raises:
         Malformed: wrong size, magic, version, type or reserved field.
     """
     if len(data) < HEADER_BYTES:
-        raise Malformed(f"{len(data)} bytes")
+        raise Malformed(f"a request of {len(data)} bytes has no header")
     header = Header.from_buffer_copy(data)
     if header.magic != messages.MAGIC or header.version != messages.PROTOCOL_VERSION:
-        raise Malformed(f"magic {header.magic:#010x}, version {header.version}")
+        raise Malformed(f"unsupported header: magic {header.magic:#010x}, version {header.version}")
     if header.type not in expected or header.reserved or header.status:
-        raise Malformed(f"type {header.type}")
+        raise Malformed(f"unknown request type {header.type}")
     structure = expected[header.type]
     size = ctypes.sizeof(structure) if structure is not None else 0
     if header.payload_bytes != size or len(data) != HEADER_BYTES + size:
-        raise Malformed(f"type {header.type} with {len(data)} bytes")
+        raise Malformed(f"a request of type {header.type} has {len(data)} bytes")
     body = structure.from_buffer_copy(data, HEADER_BYTES) if structure is not None else None
     return header, body
 
 
 def type_of(data: bytes) -> int:
-    """Return what a message says that it is; 0 where it is too short to say."""
+    """Return a message's type, or 0 if the message is too short to have one."""
     return int(_HEADER.unpack_from(data)[2]) if len(data) >= HEADER_BYTES else 0
 
 
@@ -131,8 +131,8 @@ def encode(request: Header, payload: ctypes.Structure | None, status: int = 0) -
 
 
 def encode_bytes(request: Header, body: bytes, status: int = 0) -> bytes:
-    """The same of a payload that is bytes."""
-    # As ``Header`` has it: a structure of ctypes takes ten times as long to make.
+    """Encode the reply to a request with a payload of raw bytes."""
+    # Has the layout of ``Header``; a ctypes structure takes ten times as long to make.
     header = _HEADER.pack(
         *(messages.MAGIC, messages.PROTOCOL_VERSION, request.type + 1),
         *(request.request, status, len(body), 0),
@@ -141,21 +141,26 @@ def encode_bytes(request: Header, body: bytes, status: int = 0) -> bytes:
 
 
 def read(data: bytes) -> tuple[Header, Any]:
-    """Read a request and its payload. Raises Malformed: no client library sends such a thing."""
+    """Parse a request; return its header and its payload.
+
+    Raises Malformed: no client library sends such a message.
+    """
     return parse(data, _EXPECTED)
 
 
 def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
-    """Carry a request out; return the reply, its descriptors, and why it was refused, or "".
+    """Execute a client's request.
+
+    Return the reply, its descriptors, and the reason of a refusal or "".
 
     Raises:
-        Malformed: no client library sends such a thing.
+        Malformed: no client library sends such a message.
     """
     return carry_out(objects, *read(data))
 
 
 def carry_out(objects: Objects, header: Header, body: Any) -> tuple[bytes, tuple[int, ...], str]:
-    """As ``answer``, of a request that was read."""
+    """Execute a request that has been parsed, and return the same as ``answer``."""
     try:
         reply = _BY_NUMBER[header.type].carry_out(objects, body)
     except OSError as err:

@@ -1,7 +1,9 @@
-"""Requests for another size of a completion queue: a smaller one has to hold what is under way.
+"""Process requests to resize a completion queue: a smaller queue must have room for all
+completions.
 
-What was posted before completes first, as far as the engine can carry it out. Its function may have
-to wait for its turns, and hcad answers other programs meanwhile.
+Before it resizes, hcad waits until earlier requests are complete, as far as the engine can
+complete them. The engine may visit the function only in its time slices; hcad serves other
+programs meanwhile.
 """
 
 import asyncio
@@ -11,17 +13,19 @@ from typing import Final
 from hca.daemon.objects.client_objects import Objects
 from hca.daemon.programs import requests
 
-ROUNDS: Final = 2  # one that had begun, and one more
+ROUNDS: Final = 2  # the iteration in progress, and one more
 MOST_SECONDS: Final = 0.5
 MOST_LOOKS: Final = 1000
 _LOOK_SECONDS: Final = 0.0005
 
 
 async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
-    """Carry a request for another size out; as ``requests.answer``, after MOST_SECONDS at most.
+    """Execute a request to resize a completion queue, as ``requests.answer`` does.
+
+    The request is executed after at most MOST_SECONDS.
 
     Raises:
-        Malformed: no client library sends such a thing.
+        Malformed: no client library sends such a message.
     """
     header, wanted = requests.read(data)
     try:
@@ -33,7 +37,7 @@ async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...],
 
 
 async def _until_seen(objects: Objects) -> None:
-    """Wait until the engine has seen what was posted before; not for ever, if it has no CPU."""
+    """Wait until the engine has processed what was posted earlier, but at most MOST_SECONDS."""
     end = objects.rounds() + ROUNDS
     loop = asyncio.get_running_loop()
     latest = loop.time() + MOST_SECONDS

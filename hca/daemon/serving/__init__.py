@@ -1,1 +1,1 @@
-"""Servers of hcad: of one fabric and of a node; their sockets, handover and confinement."""
+"""Servers of hcad, for one fabric or for a node: their sockets, handover and sandbox."""

@@ -1,4 +1,6 @@
-"""What the node agent asks of hcad: functions, and the pods that hold them."""
+"""The operations of hcad's administration socket by which the node agent manages functions and
+pods.
+"""
 
 import ipaddress
 import re
@@ -26,7 +28,7 @@ def operations(server: PodServer) -> dict[str, Operation]:
         values = fields(params, {"function": str, "rate_gbps": int})
         link = LINKS.get(values["rate_gbps"])
         if link is None:
-            raise InvalidRequest(f"rate_gbps is one of {', '.join(map(str, LINKS))}")
+            raise InvalidRequest(f"rate_gbps must be one of {', '.join(map(str, LINKS))}")
         server.add(_function(values["function"]), link)
         return {}
 
@@ -60,7 +62,7 @@ def operations(server: PodServer) -> dict[str, Operation]:
 
 def _function(name: str) -> str:
     if not _FUNCTION.fullmatch(name):  # it becomes the name of a folder
-        raise InvalidRequest("a function is called HCA- and a UUID")
+        raise InvalidRequest("a function's name must be HCA- and a UUID")
     return name
 
 
@@ -68,12 +70,12 @@ def _binding(values: dict[str, Any]) -> Binding:
     if not is_pod_uid(values["pod_uid"]):
         raise InvalidRequest("pod_uid is not a pod's UID")
     if not _POD.fullmatch(values["pod"]):
-        raise InvalidRequest("pod is a namespace and a name")
+        raise InvalidRequest("pod must be a namespace and a name, ns/name")
     listed = values["addresses"]
     if len(listed) > MAX_ADDRESSES or len(values["refused"]) > MAX_TEXT:
         raise InvalidRequest(f"more than {MAX_ADDRESSES} addresses, or {MAX_TEXT} characters")
     if not listed and not values["refused"]:
-        raise InvalidRequest("a pod without an address opens nothing")
+        raise InvalidRequest("a pod without an address cannot open a function")
     return Binding(
         PodUid(values["pod_uid"]),
         values["pod"],
@@ -85,7 +87,7 @@ def _binding(values: dict[str, Any]) -> Binding:
 def _address(text: object) -> IpAddress:
     try:
         if not isinstance(text, str):
-            raise ValueError("an address is text")
+            raise ValueError("an address must be text")
         return ipaddress.ip_address(text)
     except ValueError as err:
-        raise InvalidRequest(f"no IP address: {err}") from err
+        raise InvalidRequest(f"not an IP address: {err}") from err

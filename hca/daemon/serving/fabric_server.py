@@ -1,6 +1,6 @@
-"""A fabric's server that hands over what it has: what it writes, and what a successor makes of it.
+"""A fabric's server that can save its state for a successor, and restore a predecessor's state.
 
-``handover`` says who asks whom, and when.
+``handover`` describes the protocol between the two hcads.
 """
 
 import socket
@@ -9,68 +9,72 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.serving.server import Server
 from rdma import codec
 from vgpu_sim.system.foreign import ForeignSockets
 
 
 class FabricServer(Server):
-    """Serves a fabric, and may take over from another or hand over to it."""
+    """Serves a fabric, and may take it over from a predecessor or hand it over."""
 
-    def save(self, luggage: Luggage) -> Row:
-        """Write everything for a successor; this server is paused and the engine held."""
+    def save(self, handover_state: HandoverState) -> Row:
+        """Return the server's record for a successor.
+
+        The server must be paused, and the engine suspended (``Engine.hold``).
+        """
         assert self._listener is not None
         tables = self.enforcer.tables
         return {
-            "listener": luggage.pack(self._listener.fileno()),
-            "silent": [luggage.pack(client.fileno()) for client in self._silent],
+            "listener": handover_state.pack(self._listener.fileno()),
+            "silent": [handover_state.pack(client.fileno()) for client in self._silent],
             "last_domain": self._numbers.last_pd,
             "tables": codec.encode(tables) if tables is not None else "",
             "members": [
                 {
                     "token": token.hex(),
                     "index": self._functions[token].index,
-                    "socket": luggage.pack(client.fileno()),
+                    "socket": handover_state.pack(client.fileno()),
                 }
                 for token, client in self._members.items()
             ],
             "programs": [
                 {
                     "token": token.hex(),
-                    "socket": luggage.pack(client.fileno()),
-                    "objects": objects.save(luggage),
+                    "socket": handover_state.pack(client.fileno()),
+                    "objects": objects.save(handover_state),
                 }
                 for client, (token, objects) in self._open.items()
                 if token in self._functions
             ],
         }
 
-    def load(self, saved: Row, luggage: Luggage) -> Callable[[], None]:
-        """Take over what a predecessor saved; return what begins to serve it.
+    def load(self, saved: Row, handover_state: HandoverState) -> Callable[[], None]:
+        """Restore a predecessor's record; return a function that starts to serve the restored
+        fabric.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+            OSError, ValueError, KeyError, TypeError: the record is incomplete or invalid.
         """
-        listener = socket.socket(fileno=luggage.take(saved["listener"]))
+        listener = socket.socket(fileno=handover_state.take(saved["listener"]))
         listener.setblocking(False)
         self._numbers.adopt_pds(int(saved["last_domain"]))
-        if saved["tables"]:  # before anybody is connected, who would be judged without them
+        if saved["tables"]:  # before connections, which are evaluated with these tables
             self.enforcer.switch(codec.decode(saved["tables"]))
-        silent = [self._adopt({"socket": place}, luggage) for place in saved["silent"]]
+        silent = [self._adopt({"socket": place}, handover_state) for place in saved["silent"]]
         works: list[Callable[[], Coroutine[Any, Any, None]]] = []
         for row in saved["members"]:
-            token, client = bytes.fromhex(row["token"]), self._adopt(row, luggage)
+            token, client = bytes.fromhex(row["token"]), self._adopt(row, handover_state)
             self._add_member(token, self._function(int(row["index"])), client)
             works.append(partial(self._adopted_member, client, token))
         for row in saved["programs"]:
-            token, client = bytes.fromhex(row["token"]), self._adopt(row, luggage)
-            objects = self._adopt_objects(self._functions[token], row["objects"], luggage)
+            token, client = bytes.fromhex(row["token"]), self._adopt(row, handover_state)
+            objects = self._adopt_objects(self._functions[token], row["objects"], handover_state)
             function = self._functions[token]
             works.append(partial(self._adopted_program, client, token, function, objects))
 
         def serve() -> None:
-            self.enforcer.parties_changed()  # ends what policy denies by now
+            self.enforcer.reevaluate()  # ends connections that policy denies now
             self.open(listener, refusing=True)
             for work in works:
                 self._begin(work())

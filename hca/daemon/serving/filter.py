@@ -1,9 +1,9 @@
-"""The filter of system calls behind which hcad serves: an allow-list, everything else is EPERM.
+"""The filter of system calls for hcad: an allow-list; every other call fails with EPERM.
 
-No socket is made or connected, no process is started, signalled or looked into, and no memory
-becomes executable. Sockets that hcad is to use are opened before, or passed to it; but for those of
-multicast groups, which a fabric's hcad opens itself where it has a wire. What is in the list was
-taken from a traced hcad, plus what libc may use instead.
+hcad cannot create or connect a socket, start, signal or trace a process, or make memory
+executable. Its sockets are opened before the filter applies, or passed to hcad later; this
+module lists the exceptions. The list of calls was recorded from a traced hcad; calls that libc
+may use instead were added.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Final
 from vgpu_sim.system import call_numbers, filters
 from vgpu_sim.system.call_numbers import NUMBERS
 
-_ALLOWED: Final = call_numbers.named(
+_ALLOWED: Final = call_numbers.numbers_of(
     "read write close stat fstat lstat poll lseek munmap brk rt_sigaction rt_sigprocmask "
     "rt_sigreturn writev sched_yield mremap madvise dup nanosleep getpid sendto recvfrom "
     "sendmsg recvmsg shutdown listen getsockname getpeername getsockopt exit flock ftruncate "
@@ -23,20 +23,20 @@ _ALLOWED: Final = call_numbers.named(
     "epoll_pwait2"
 )
 
-# A node's hcad: functions come and go, and each has a socket and a folder; netd is asked again for
-# each pod. The kernel makes no other sockets for it than local ones.
-_ALLOWED_ON_A_NODE: Final = call_numbers.named(
+# A node's hcad adds and removes functions, each with a socket and a folder, and connects to netd
+# for each pod. It can make only local sockets.
+_ALLOWED_ON_A_NODE: Final = call_numbers.numbers_of(
     "connect bind setsockopt symlink readlink chmod umask readlinkat symlinkat fchmodat"
 )
 _LOCAL: Final = 1  # AF_UNIX
 
-# A fabric's hcad with a wire: a socket for each multicast group (``open_group``). What it can do
-# with one it can do with the wire's.
-_ALLOWED_ON_A_WIRE: Final = call_numbers.named("bind")
+# A fabric's hcad with a wire makes a socket for each multicast group (``open_group``). Such a
+# socket permits nothing that the wire's own sockets do not.
+_ALLOWED_ON_A_WIRE: Final = call_numbers.numbers_of("bind")
 _INTERNET: Final = (2, 10)  # AF_INET, AF_INET6
 _DATAGRAMS: Final = 2 | os.O_CLOEXEC  # SOCK_DGRAM
 # SO_REUSEADDR, SO_RCVBUF, SO_RCVBUFFORCE; IP_ADD_MEMBERSHIP, IP_MULTICAST_ALL; IPV6_JOIN_GROUP,
-# IPV6_MULTICAST_ALL. Whatever the level: none of these numbers is a filter or a program anywhere.
+# IPV6_MULTICAST_ALL. The level is not checked: at no level do these numbers attach a BPF program.
 _SOCKET_OPTIONS: Final = (2, 8, 33, 35, 49, 20, 29)
 
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL = 0, 1, 2, 3, 4
@@ -51,7 +51,7 @@ _UFFD_REQUESTS: Final = (0xC018AA3F, 0xC020AA00, 0x8010AA01)
 _UFFD_FLAGS: Final = os.O_CLOEXEC | 1  # UFFD_USER_MODE_ONLY
 _PRCTL_OPTIONS: Final = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 _PROT_EXEC: Final = 4
-_MEMORY: Final = call_numbers.named("mmap mprotect")
+_MEMORY: Final = call_numbers.numbers_of("mmap mprotect")
 
 
 def _by_argument(pid: int) -> dict[str, filters.ByArgument]:
@@ -59,13 +59,13 @@ def _by_argument(pid: int) -> dict[str, filters.ByArgument]:
         "ioctl": (NUMBERS["ioctl"], 1, (_FIONBIO, _FIOCLEX, *_UFFD_REQUESTS)),
         "fcntl": (NUMBERS["fcntl"], 1, _FCNTL_COMMANDS),
         "prctl": (NUMBERS["prctl"], 0, _PRCTL_OPTIONS),
-        "tgkill": (NUMBERS["tgkill"], 0, (pid,)),  # a thread of its own, out of a wait
+        "tgkill": (NUMBERS["tgkill"], 0, (pid,)),  # interrupts a waiting thread of hcad
         "userfaultfd": (NUMBERS["userfaultfd"], 0, (_UFFD_FLAGS,)),
     }
 
 
 def program(*, node: bool = False, wired: bool = False) -> bytes:
-    """Return the filter for this process: a fabric's hcad, maybe with a wire, or a node's."""
+    """Return the filter for the hcad of a fabric, with or without a wire, or of a node."""
     plain = [filters.without_bits(number, 2, _PROT_EXEC) for number in _MEMORY.values()]
     first = [step for steps in (filters.THREADS, *plain) for step in steps]
     by_argument = _by_argument(os.getpid())
@@ -81,5 +81,8 @@ def program(*, node: bool = False, wired: bool = False) -> bytes:
 
 
 def install(*, node: bool = False, wired: bool = False) -> None:
-    """Filter this thread and all that it will start; needs no_new_privs. Raises OSError."""
+    """Apply the filter to this thread and its future threads. Raises OSError.
+
+    The thread must have no_new_privs set already.
+    """
     filters.apply(program(node=node, wired=wired))

@@ -1,10 +1,10 @@
-"""A successor takes an hcad's fabric over: its clients notice nothing.
+"""Hand an hcad's clients and state over to a successor, without a change that clients notice.
 
-The successor connects to ``successor.sock`` in the fabric's folder and says which version of the
-document it reads. The old hcad gives the answers that it has begun, holds its engine, and sends a
-document and all descriptors. The successor makes everything again in an engine that is held, and
-says that it is READY. Only the old one's GO lets it serve, and with GO the old one ends. Whatever
-goes wrong before, the old one goes on as if nothing had been.
+The successor connects to ``successor.sock`` in the fabric's folder and sends the version of the
+document that it can read. The old hcad finishes its pending replies, suspends its engine, and
+sends a document and all descriptors. The successor restores everything in a suspended engine and
+sends READY. The old hcad sends GO and ends; then the successor serves. If anything fails before
+GO, the old hcad continues to serve.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Never, Protocol
 
 from hca.binding.engine import Engine
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
 
@@ -26,38 +26,43 @@ logger = logging.getLogger("tessera.hcad")
 SOCKET_NAME: Final = "successor.sock"
 VERSION: Final = 3
 SECONDS: Final = 10.0
-"""How long the fabric stands still for a successor, at most, beside the making of the document."""
+"""Seconds that the fabric may pause for a successor, in addition to the time to write the
+document.
+"""
 _BATCH: Final = 200  # descriptors in a message, below SCM_MAX_FD
 _ASK, _READY, _GO = b"TAKE", b"READY", b"GO"
 _MAX_WORD: Final = 256
 
 
-class HandsOver(Protocol):
-    """A fabric's server, or a node's."""
+class HandoverServer(Protocol):
+    """The server of a fabric or of a node, as far as a handover uses it."""
 
     async def pause(self) -> str: ...
     def resume(self) -> None: ...
-    def save(self, luggage: Luggage) -> Row: ...
-    def load(self, saved: Row, luggage: Luggage) -> Callable[[], None]: ...
+    def save(self, handover_state: HandoverState) -> Row: ...
+    def load(self, saved: Row, handover_state: HandoverState) -> Callable[[], None]: ...
 
 
 class HandoverFailed(Exception):
-    """Nothing was handed over; the message says why."""
+    """The handover failed and nothing was handed over; the message states why."""
 
 
 def end() -> Never:
-    """End at once, without touching anything that is the successor's."""
+    """Exit the process at once, without a cleanup that would affect the successor's objects."""
     os._exit(0)
 
 
 async def offer(
     listener: socket.socket,
-    server: HandsOver,
+    server: HandoverServer,
     engine: Engine,
-    more: Callable[[Luggage], Row],
+    more: Callable[[HandoverState], Row],
     leave: Callable[[], Never] = end,
 ) -> None:
-    """Wait for successors; when one has taken over, ``leave``. ``more``: of the caller."""
+    """Wait for successors that connect to ``listener``; call ``leave`` after a handover.
+
+    ``more`` returns the records that the caller adds to the document.
+    """
     while True:
         await seqpacket.readable(listener.fileno())
         try:
@@ -76,31 +81,34 @@ async def offer(
 
 async def _hand_over(
     successor: socket.socket,
-    server: HandsOver,
+    server: HandoverServer,
     engine: Engine,
-    more: Callable[[Luggage], Row],
+    more: Callable[[HandoverState], Row],
     leave: Callable[[], Never],
 ) -> None:
     if peer_of(successor).uid != os.geteuid():
-        raise HandoverFailed("the successor is another user's")
-    asked = await _first_word(successor)
-    if asked != _ASK + b" %d" % VERSION:
+        raise HandoverFailed("the successor runs as another user")
+    first_word = await _first_word(successor)
+    if first_word != _ASK + b" %d" % VERSION:
         successor.send(b"this hcad writes version %d" % VERSION)
-        raise HandoverFailed(f"the successor asks for {asked!r}, and this is version {VERSION}")
+        raise HandoverFailed(
+            f"the successor requests {first_word!r}, but this hcad writes version {VERSION}"
+        )
     obstacle = await server.pause()
     if obstacle:
         successor.send(obstacle.encode())
         raise HandoverFailed(obstacle)
     engine.hold()
-    # From here on nothing is awaited: no client is served until GO, or until this has failed.
-    luggage = Luggage()
-    document = {"version": VERSION, "server": server.save(luggage), **more(luggage)}
-    _send(successor, document, luggage)
+    # No await from here on: no client is served until GO has been sent or the handover has failed.
+    handover_state = HandoverState()
+    document = {"version": VERSION, "server": server.save(handover_state), **more(handover_state)}
+    _send(successor, document, handover_state)
     if successor.recv(_MAX_WORD) != _READY:
         raise HandoverFailed("the successor has given up")
     successor.send(_GO)
-    # All that this process has is the successor's now: a message that it reads would be lost, and
-    # a file that it removes, missed.
+    # The successor now owns all objects of this process. If this process continued, it would
+    # receive messages that the successor then misses, and could remove files that the successor
+    # uses.
     leave()
 
 
@@ -110,23 +118,26 @@ async def _first_word(successor: socket.socket) -> bytes:
     return successor.recv(_MAX_WORD)
 
 
-def _send(successor: socket.socket, document: Row, luggage: Luggage) -> None:
+def _send(successor: socket.socket, document: Row, handover_state: HandoverState) -> None:
     text = os.memfd_create("tessera-handover", os.MFD_CLOEXEC)
     try:
         with open(os.dup(text), "wb") as file:
             file.write(json.dumps(document).encode("ascii"))
-        word = b"%d" % len(luggage.descriptors)
+        word = b"%d" % len(handover_state.descriptors)
         socket.send_fds(successor, [word], [text])
-        for first in range(0, len(luggage.descriptors), _BATCH):
-            socket.send_fds(successor, [b"+"], luggage.descriptors[first : first + _BATCH])
+        for first in range(0, len(handover_state.descriptors), _BATCH):
+            socket.send_fds(successor, [b"+"], handover_state.descriptors[first : first + _BATCH])
     finally:
         os.close(text)
 
 
-def ask(directory: Path) -> tuple[socket.socket, Row, Luggage]:
-    """Take a predecessor's document and descriptors. Raises HandoverFailed, OSError."""
+def receive_state(directory: Path) -> tuple[socket.socket, Row, HandoverState]:
+    """Receive the document and the descriptors of the predecessor that serves ``directory``.
+
+    Raises HandoverFailed, OSError.
+    """
     predecessor = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    luggage = Luggage()
+    handover_state = HandoverState()
     try:
         predecessor.settimeout(2 * SECONDS)
         predecessor.connect(str(directory / SOCKET_NAME))
@@ -136,15 +147,15 @@ def ask(directory: Path) -> tuple[socket.socket, Row, Luggage]:
         with open(text, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             document = json.loads(os.pread(file.fileno(), size, 0))
-        while len(luggage.descriptors) < count:
-            luggage.descriptors += _one(predecessor)[1]
+        while len(handover_state.descriptors) < count:
+            handover_state.descriptors += _one(predecessor)[1]
     except ValueError as err:
         predecessor.close()
         raise HandoverFailed(f"the predecessor refuses: {err}") from err
     except BaseException:
         predecessor.close()
         raise
-    return predecessor, document, luggage
+    return predecessor, document, handover_state
 
 
 def _one(predecessor: socket.socket) -> tuple[bytes, list[int], int, object]:
@@ -152,29 +163,31 @@ def _one(predecessor: socket.socket) -> tuple[bytes, list[int], int, object]:
         predecessor, _MAX_WORD, seqpacket.SCM_MAX_FD
     )
     if not descriptors:
-        raise HandoverFailed(f"the predecessor says {word.decode(errors='replace')!r}")
+        raise HandoverFailed(f"the predecessor refuses: {word.decode(errors='replace')!r}")
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     return word, descriptors, flags, address
 
 
 def accept(
-    predecessor: socket.socket, document: Row, luggage: Luggage, server: HandsOver
+    predecessor: socket.socket, document: Row, handover_state: HandoverState, server: HandoverServer
 ) -> Callable[[], None]:
-    """Make everything again, and wait for the predecessor's word; return what begins to serve.
+    """Restore a predecessor's state and wait for the predecessor's GO.
+
+    Return a function that starts to serve.
 
     Raises:
-        HandoverFailed: the document makes no sense, or the predecessor has changed its mind.
+        HandoverFailed: the document is invalid, or the predecessor continues to serve.
         OSError: a resource is missing.
     """
     if document.get("version") != VERSION:
-        raise HandoverFailed(f"a document of version {document.get('version')!r}")
+        raise HandoverFailed(f"the document has version {document.get('version')!r}")
     try:
-        serve = server.load(document["server"], luggage)
+        serve = server.load(document["server"], handover_state)
     except (ValueError, KeyError, TypeError) as err:
-        raise HandoverFailed(f"the document makes no sense: {err!r}") from err
+        raise HandoverFailed(f"the document is invalid: {err!r}") from err
     predecessor.send(_READY)
     if predecessor.recv(_MAX_WORD) != _GO:
-        raise HandoverFailed("the predecessor goes on itself")
+        raise HandoverFailed("the predecessor did not hand over and continues to serve")
     predecessor.close()
     return serve

@@ -1,11 +1,12 @@
 """``tessera-hcad``: serve the functions of a node's HCAs to its pods.
 
-It needs no privilege, but the host's PID namespace: a program is known by its process. Everything
-lies in a directory that the pod's first container makes for its user.
+hcad needs no privilege except the host's PID namespace, because it identifies a program by its
+process. All its files are in a directory that the pod's first container makes for hcad's user.
 
-One hcad serves a node at a time: who has the lock. Another one that is started takes over from it
-(``handover``), as a rolling update wants it; the first then stays, with nothing, until its pod is
-ended. Where the first refuses, the other waits until it has gone, and begins anew.
+One hcad serves a node at a time: the one that holds the lock. A second hcad takes over from the
+first (``handover``), as in a rolling update; the first then waits, without any objects, until
+its pod is deleted. If the first hcad refuses, the second waits until the first has ended, and
+starts without the first one's state.
 """
 
 import asyncio
@@ -26,10 +27,10 @@ import click
 
 from hca.binding.engine import Engine
 from hca.binding.engine_library import preload
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.quotas import Shares, memory_limit, usable
 from hca.daemon.objects.providers import Providers
-from hca.daemon.serving import handover, policy_admin, walls
+from hca.daemon.serving import handover, policy_admin, sandbox
 from hca.daemon.serving.administration import operations
 from hca.daemon.serving.handover import HandoverFailed
 from hca.daemon.serving.node_server import NodeServer
@@ -48,14 +49,16 @@ LOCK_NAME: Final = "hcad.lock"
 _AGENT_UID: Final = 0
 _ADMIN_MODE: Final = 0o666
 _DIRECT_MODE: Final = 0o666
-"""gpud is root without the capability to pass over modes; who else connects is hung up on."""
+"""Permission bits of the socket for gpud. gpud runs as root without CAP_DAC_OVERRIDE, so it needs
+these bits; hcad refuses all other users.
+"""
 _ASK_AGAIN_SECONDS: Final = 0.5
 _LOOK_AGAIN_SECONDS: Final = 1.0
 _FIRST_OWN_DESCRIPTOR: Final = 3
 
 
-def _opened(path: Path) -> int:
-    """Open the file of ``--ready-file``. Raises OSError."""
+def _open_ready_file(path: Path) -> int:
+    """Open the file that ``--ready-file`` names. Raises OSError."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
 
@@ -75,13 +78,13 @@ class _Options:
     segments: bool = option(
         "--segments/--no-segments",
         option_default=True,
-        help="Let the kernel cut and join packets of the wire (UDP_SEGMENT).",
+        help="Let the kernel segment and join the wire's packets (UDP_SEGMENT).",
     )
-    weak: bool = option("--allow-weak-sandbox", help="Serve where seccomp is not to be had.")
+    weak: bool = option("--allow-weak-sandbox", help="Serve even if seccomp is not available.")
     ready_fd: int | None = option(
         "--ready-file",
         type=click.Path(path_type=Path),
-        convert=_opened,
+        convert=_open_ready_file,
         help="File that stops being empty when this hcad serves, for a probe.",
     )
     patience_seconds: float = option(
@@ -89,45 +92,45 @@ class _Options:
         type=click.FloatRange(min=0),
         option_default=60.0,
         show_default=True,
-        help="Seconds that the hcad which serves may refuse to hand over; then it is said to be"
-        " ready, so that the other one is ended.",
+        help="Seconds for which the serving hcad may refuse a handover; after them this one reports"
+        " that it is ready, so that the other is deleted.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Listening:
-    """What one hcad after the other listens on, and the lock that says which one serves."""
+    """The sockets and the lock that an hcad hands over to the next."""
 
     lock: int
     successors: socket.socket
     administration: socket.socket
     providers: Providers
 
-    def save(self, luggage: Luggage) -> Row:
-        """Write them for a successor."""
+    def save(self, handover_state: HandoverState) -> Row:
+        """Return the record of the sockets and the lock for a successor."""
         return {
-            "lock": luggage.pack(self.lock),
-            "successors": luggage.pack(self.successors.fileno()),
-            "administration": luggage.pack(self.administration.fileno()),
-            "direct": luggage.pack(self.providers.listener.fileno()),
+            "lock": handover_state.pack(self.lock),
+            "successors": handover_state.pack(self.successors.fileno()),
+            "administration": handover_state.pack(self.administration.fileno()),
+            "direct": handover_state.pack(self.providers.listener.fileno()),
         }
 
 
 @click.command()
 @command_line(_Options)
 def main(given: Given) -> None:
-    """Serve the functions of this node until told to stop."""
+    """Serve the functions of this node until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     foreign.prepare_waking()
     try:
         options = given.make(_Options)
-        asyncio.run(_main(options, Shares.within(usable(walls.limit()), memory_limit())))
+        asyncio.run(_main(options, Shares.within(usable(sandbox.limit()), memory_limit())))
     except (OSError, HandoverFailed) as err:
         sys.exit(f"tessera-hcad: {err}")
 
 
 async def _main(options: _Options, shares: Shares) -> None:
-    lock, predecessor = _lock_or_ask(options)
+    lock, predecessor = _lock_or_take_over(options)
     if predecessor is None:
         await _begin(options, shares, lock)
     else:
@@ -135,8 +138,13 @@ async def _main(options: _Options, shares: Shares) -> None:
         await _succeed(options, shares, *predecessor)
 
 
-def _lock_or_ask(options: _Options) -> tuple[int, tuple[socket.socket, Row, Luggage] | None]:
-    """Wait until nobody serves, or whoever does hands over. Raises OSError."""
+def _lock_or_take_over(
+    options: _Options,
+) -> tuple[int, tuple[socket.socket, Row, HandoverState] | None]:
+    """Wait until no hcad serves, or until the serving hcad hands over. Raises OSError.
+
+    Return the lock's descriptor, and what a predecessor has sent, if there is one.
+    """
     lock = os.open(options.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     end, said = time.monotonic() + options.patience_seconds, ""
     while True:
@@ -144,8 +152,8 @@ def _lock_or_ask(options: _Options) -> tuple[int, tuple[socket.socket, Row, Lugg
             if _is_free(lock):
                 if not _answers(options.directory / direct.SOCKET_NAME):
                     return lock, None
-                raise HandoverFailed("it is of a version that hands nothing over")
-            return lock, handover.ask(options.directory)
+                raise HandoverFailed("its version has no handover")
+            return lock, handover.receive_state(options.directory)
         except (HandoverFailed, OSError) as err:
             if str(err) != said:
                 logger.warning("waiting for the hcad that serves: %s", err)
@@ -164,13 +172,16 @@ def _is_free(lock: int) -> bool:
 
 
 def _answers(path: Path) -> bool:
-    """Tell whether somebody listens there, who would remove our sockets when it ends."""
+    """Return whether an hcad without the lock still listens at ``path``.
+
+    Such an hcad would remove this hcad's sockets when it ends.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.setblocking(False)
         try:
             probe.connect(str(path))
         except BlockingIOError:
-            return True  # its backlog is full
+            return True  # the backlog is full
         except OSError:
             return False
     return True
@@ -183,7 +194,7 @@ def _say_ready(options: _Options) -> None:
 
 async def _begin(options: _Options, shares: Shares, lock: int) -> None:
     directory = options.directory
-    listening = _Listening(  # before the walls
+    listening = _Listening(  # before the sandbox is entered
         lock,
         seqpacket.bind(directory / handover.SOCKET_NAME, 0o600),
         admin_server.bind(directory / ADMIN_NAME, _ADMIN_MODE),
@@ -199,21 +210,21 @@ async def _succeed(
     shares: Shares,
     predecessor: socket.socket,
     document: Row,
-    luggage: Luggage,
+    handover_state: HandoverState,
 ) -> None:
     try:
         listening = _Listening(
-            luggage.take(document["lock"]),
-            socket.socket(fileno=luggage.take(document["successors"])),
-            socket.socket(fileno=luggage.take(document["administration"])),
-            Providers(socket.socket(fileno=luggage.take(document["direct"]))),
+            handover_state.take(document["lock"]),
+            socket.socket(fileno=handover_state.take(document["successors"])),
+            socket.socket(fileno=handover_state.take(document["administration"])),
+            Providers(socket.socket(fileno=handover_state.take(document["direct"]))),
         )
         engine = _confined_engine(options)
         engine.hold()
         server = _server(options, engine, shares, listening)
-        serve = handover.accept(predecessor, document, luggage, server)
+        serve = handover.accept(predecessor, document, handover_state, server)
     except (KeyError, TypeError, ValueError, OSError, HandoverFailed) as err:
-        # All that is mapped here is the predecessor's: nothing is touched on the way out.
+        # The predecessor still uses all mappings: exit without any cleanup.
         logger.error("cannot take over: %s", err)  # noqa: TRY400
         os._exit(1)
 
@@ -227,7 +238,7 @@ async def _succeed(
 
 def _confined_engine(options: _Options) -> Engine:
     preload()
-    walls.enter_on_node(options.directory, weak=options.weak)
+    sandbox.enter_on_node(options.directory, weak=options.weak)
     return Engine()
 
 
@@ -274,21 +285,22 @@ async def _serve(
 
 
 def _stay(directory: Path) -> Never:
-    """Keep nothing but this process's place until it is ended, or nobody serves any more.
+    """Wait without any objects until the process is ended, or until no hcad serves any more.
 
-    Its pod is to be replaced, and is only once the successor's is ready: a container that ends
-    before would be started again. If the successor goes instead, as when a rollout is undone, that
-    is what has to happen. The engine is held and does not look at what is closed here.
+    Kubernetes replaces the pod once the successor's pod is ready. If this container exited
+    earlier, the kubelet would restart it. But if the successor ends, as when a rollout is
+    undone, such a restart is wanted. The engine is suspended and does not notice that its
+    descriptors are closed.
     """
     logger.info("handed_over")
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
-    descriptors.close_all(first=_FIRST_OWN_DESCRIPTOR, limit=walls.MAX_DESCRIPTORS)
+    descriptors.close_all(first=_FIRST_OWN_DESCRIPTOR, limit=sandbox.MAX_DESCRIPTORS)
     lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
     while not _is_free(lock):
         time.sleep(_LOOK_AGAIN_SECONDS)
-    logger.warning("the hcad that took over has gone")
+    logger.warning("the hcad that took over has ended")
     os._exit(1)
 
 

@@ -1,6 +1,6 @@
-"""A node's server that hands over what it has: functions, who holds them, and their programs.
+"""A node's server that can save its functions, pods and programs, and restore a predecessor's.
 
-``handover`` says who asks whom, and when.
+``handover`` describes the protocol between the two hcads.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from typing import Any
 
 from hca.binding.links import LINKS
 from hca.daemon.common.functions import Binding, Function
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.objects.client_objects import Objects
 from hca.daemon.programs.opened_function import OpenedFunction
 from hca.daemon.serving.pods import PodServer
@@ -20,58 +20,67 @@ from vgpu_sim.system.peers import PodUid
 
 
 class NodeServer(PodServer):
-    """Serves the functions of a node, and may take over from another or hand over to it."""
+    """Serves the functions of a node, and may take them over from a predecessor or hand them
+    over.
+    """
 
-    def save(self, luggage: Luggage) -> Row:
-        """Write everything for a successor; this server is paused and the engine held."""
+    def save(self, handover_state: HandoverState) -> Row:
+        """Return the server's record for a successor.
+
+        The server must be paused, and the engine suspended (``Engine.hold``).
+        """
         tables = self.enforcer.tables
         return {
             "last_domain": self._numbers.last_pd,
             "tables": codec.encode(tables) if tables is not None else "",
-            "wires": self.wires.save(luggage),
+            "wires": self.wires.save(handover_state),
             "functions": [
                 {
                     "name": function.name,
                     "gbps": function.link.gbps,
-                    "binding": _saved(function.binding),
-                    "listener": luggage.pack(self._listeners[function.name].fileno()),
+                    "binding": _save_binding(function.binding),
+                    "listener": handover_state.pack(self._listeners[function.name].fileno()),
                 }
                 for function in self._table.all()
             ],
             "silent": [
-                {"function": self._connected_to[client], "socket": luggage.pack(client.fileno())}
+                {
+                    "function": self._connected_to[client],
+                    "socket": handover_state.pack(client.fileno()),
+                }
                 for client in self._silent
             ],
             "programs": [
                 {
                     "function": key.decode("ascii"),
                     "mtu": objects.mtu,
-                    "socket": luggage.pack(client.fileno()),
-                    "objects": objects.save(luggage),
+                    "socket": handover_state.pack(client.fileno()),
+                    "objects": objects.save(handover_state),
                 }
                 for client, (key, objects) in self._open.items()
             ],
         }
 
-    def load(self, saved: Row, luggage: Luggage) -> Callable[[], None]:
-        """Take over what a predecessor saved; return what begins to serve it.
+    def load(self, saved: Row, handover_state: HandoverState) -> Callable[[], None]:
+        """Restore a predecessor's record; return a function that starts to serve the restored
+        functions.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+            OSError, ValueError, KeyError, TypeError: the record is incomplete or invalid.
         """
         self._numbers.adopt_pds(int(saved["last_domain"]))
-        if saved["tables"]:  # before anybody is connected, who would be judged without them
+        if saved["tables"]:  # before connections, which are evaluated with these tables
             self.enforcer.switch(codec.decode(saved["tables"]))
-        self.wires.load(saved["wires"], luggage)
-        listeners = [self._load_function(row, luggage) for row in saved["functions"]]
+        self.wires.load(saved["wires"], handover_state)
+        listeners = [self._load_function(row, handover_state) for row in saved["functions"]]
         silent = [
-            (self._table.get(str(row["function"])), self._adopt(row, luggage))
+            (self._table.get(str(row["function"])), self._adopt(row, handover_state))
             for row in saved["silent"]
         ]
-        works = [self._load_program(row, luggage) for row in saved["programs"]]
+        works = [self._load_program(row, handover_state) for row in saved["programs"]]
 
         def serve() -> None:
-            self.enforcer.parties_changed()  # ends what policy denies by now
+            self.enforcer.reevaluate()  # ends connections that policy denies now
             for function, listener in listeners:
                 self._listen(function, listener)
             for work in works:
@@ -81,23 +90,27 @@ class NodeServer(PodServer):
 
         return serve
 
-    def _load_function(self, row: Row, luggage: Luggage) -> tuple[Function, socket.socket]:
+    def _load_function(
+        self, row: Row, handover_state: HandoverState
+    ) -> tuple[Function, socket.socket]:
         function = self._table.add(str(row["name"]), LINKS[int(row["gbps"])])
         self._shared[function.name] = self._shares.share()
         if row["binding"] is not None:
-            self._bind(function, _binding(row["binding"]))
-        listener = socket.socket(fileno=luggage.take(row["listener"]))
+            self._bind(function, _load_binding(row["binding"]))
+        listener = socket.socket(fileno=handover_state.take(row["listener"]))
         listener.setblocking(False)
         return function, listener
 
-    def _load_program(self, row: Row, luggage: Luggage) -> Callable[[], Coroutine[Any, Any, None]]:
+    def _load_program(
+        self, row: Row, handover_state: HandoverState
+    ) -> Callable[[], Coroutine[Any, Any, None]]:
         function = self._table.get(str(row["function"]))
         binding = function.binding
         if binding is None:
-            raise ValueError(f"a program of {function.name}, which nobody holds")
+            raise ValueError(f"a program of {function.name}, which no pod holds")
         opened = self._of_pod(function, binding, int(row["mtu"]))
-        client = self._adopt(row, luggage)
-        objects = self._adopt_objects(opened, row["objects"], luggage)
+        client = self._adopt(row, handover_state)
+        objects = self._adopt_objects(opened, row["objects"], handover_state)
         return partial(self._adopted_of_pod, client, binding, opened, objects)
 
     async def _adopted_of_pod(
@@ -107,7 +120,7 @@ class NodeServer(PodServer):
         self._connected[name] += 1
         entered = False
         try:
-            async with self.wires.held(binding.pod_uid, binding.addresses[0], client):
+            async with self.wires.hold_wire(binding.pod_uid, binding.addresses[0], client):
                 entered = True
                 await self._adopted_program(client, name.encode(), opened, objects)
         finally:
@@ -117,7 +130,7 @@ class NodeServer(PodServer):
                 client.close()
 
 
-def _saved(binding: Binding | None) -> Row | None:
+def _save_binding(binding: Binding | None) -> Row | None:
     if binding is None:
         return None
     return {
@@ -128,6 +141,6 @@ def _saved(binding: Binding | None) -> Row | None:
     }
 
 
-def _binding(row: Row) -> Binding:
+def _load_binding(row: Row) -> Binding:
     addresses = tuple(ipaddress.ip_address(str(one)) for one in row["addresses"])
     return Binding(PodUid(row["pod_uid"]), str(row["pod"]), addresses, str(row["refused"]))

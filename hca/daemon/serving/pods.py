@@ -1,8 +1,8 @@
-"""A node's hcad: each function has a socket of its own, which only the pod that holds it may open.
+"""A node's hcad: each function has a socket, which only the pod that holds the function may open.
 
-A function's directory is mounted into the container that was given it: the mount is the capability,
-and who comes through it must be the pod that the node agent named. The directories stay when
-hcad ends, so that a new one's sockets appear in containers that run.
+A function's directory is mounted into the container that uses the function. That mount gives
+access to the socket, but the client must also be in the pod that the node agent named. The
+directories remain when hcad ends, so that the next hcad's sockets appear in running containers.
 """
 
 import asyncio
@@ -49,14 +49,16 @@ FUNCTIONS_DIR: Final = "functions"
 CLASSES_DIR: Final = "classes"
 SYS_CLASS: Final = Path("/sys/class")
 MAX_CONNECTIONS_OF_FUNCTION: Final = 64
-_SOCKET_MODE: Final = 0o666  # whoever the container's user is: the mount is the capability
+_SOCKET_MODE: Final = 0o666  # for every user of the container: access depends on the mount
 _HELLOS: Final = {int(HcaMessage.OPEN): HcaHello, int(CmMessage.OPEN): HcaHello}
 
 
 class PodServer(Server):
-    """Serves the functions of a node below ``directory``."""
+    """Serves the functions of a node, with their files below ``directory``."""
 
-    max_connections = MAX_FUNCTIONS * MAX_CONNECTIONS_OF_FUNCTION  # no pod takes another's
+    max_connections = (
+        MAX_FUNCTIONS * MAX_CONNECTIONS_OF_FUNCTION
+    )  # with a limit per function, as no pod may use up another's connections
     max_silent = max_connections
     managed = True
 
@@ -80,7 +82,7 @@ class PodServer(Server):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             self._refusing = foreign.refuse_descriptors(probe)
         self._changing = 0
-        """How many functions are being given to pods, or taken back."""
+        """The number of functions that hcad is assigning to pods, or taking from them."""
         self._listeners: dict[str, socket.socket] = {}
         self._connected: Counter[str] = Counter()
         self._connected_to: dict[socket.socket, str] = {}
@@ -88,13 +90,13 @@ class PodServer(Server):
         self._shared: dict[str, Share] = {}
 
     async def close(self) -> None:
-        """Hang up on everybody; their objects go."""
+        """Close all connections and thereby remove the clients' objects."""
         await super().close()
         for listener in self._listeners.values():
             listener.close()
 
     def add(self, name: str, link: Link = DEFAULT_LINK) -> None:
-        """Add a function and listen for its pod. Raises RequestError, OSError."""
+        """Add a function and listen for programs of its pod. Raises RequestError, OSError."""
         function = self._table.add(name, link)
         home = self._directory / FUNCTIONS_DIR / name
         home.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -119,7 +121,8 @@ class PodServer(Server):
         return self._serve_pod(function, client)
 
     async def bind(self, name: str, binding: Binding) -> None:
-        """Give a function to a pod; programs of whoever had it, or its address, end first.
+        """Assign a function to a pod, after ending the programs of pods that lose the function or
+        an address.
 
         Raises RequestError, OSError.
         """
@@ -127,11 +130,11 @@ class PodServer(Server):
         if function.binding == binding:
             return
         with self._change():
-            for lost in self._table.losing(name, binding):
+            for lost in self._table.find_displaced(name, binding):
                 await self.release(lost.name)
             self._bind(function, binding)
         self._write(function)
-        self.enforcer.parties_changed()
+        self.enforcer.reevaluate()
         logger.info("function_bound function=%s pod=%s", name, binding.pod)
 
     def _bind(self, function: Function, binding: Binding) -> None:
@@ -150,14 +153,14 @@ class PodServer(Server):
             self._changing -= 1
 
     async def pause(self) -> str:
-        """See ``Programs.pause``."""
+        """Stop serving programs and wait until all replies are sent; see ``Programs.pause``."""
         obstacle = await super().pause()
         if not obstacle and self._changing:
-            return "a function is being given to a pod"
+            return "a function is being assigned to a pod"
         return obstacle
 
     async def release(self, name: str) -> None:
-        """Take a function back; its programs and their objects are gone then.
+        """Take a function from its pod, after ending the pod's programs and removing their objects.
 
         Raises RequestError, OSError.
         """
@@ -172,12 +175,12 @@ class PodServer(Server):
         holder = self._holders.pop(name, None)
         if holder is not None:
             self.enforcer.parties.leave(holder)
-            self.enforcer.parties_changed()
+            self.enforcer.reevaluate()
         self._write(self._table.get(name))
         logger.info("function_released function=%s programs=%d", name, len(programs))
 
     def status(self) -> list[Mapping[str, Any]]:
-        """Return what the node agent may know: whose functions are, and how many use them."""
+        """Return each function of the node with its holder and the number of its programs."""
         return [
             {
                 "function": function.name,
@@ -191,10 +194,10 @@ class PodServer(Server):
             for held in (function.binding,)
         ]
 
-    def _wired(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
+    def _devices_on_wires(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
         for function in self._table.all():
             held = function.binding
-            made = self.wires.made(held.pod_uid, held.addresses) if held is not None else ()
+            made = self.wires.engine_wires(held.pod_uid, held.addresses) if held is not None else ()
             if made:
                 yield self._device(function), made
 
@@ -202,13 +205,18 @@ class PodServer(Server):
         return self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
 
     def _write(self, function: Function) -> None:
-        """Show tools what the device is now; in place, as containers have the folder mounted."""
+        """Update the files of a function's device in place, because containers have their folder
+        mounted.
+        """
         files.write(self._device(function), function.address, FIRMWARE, BOARD, function.link)
 
     def _of_pod(self, function: Function, binding: Binding, mtu: int) -> OpenedFunction:
-        """Return what a program of a pod gets. Raises NotPermitted: it is another pod's by now."""
+        """Return a function as it is opened for a program of the pod in ``binding``.
+
+        Raises NotPermitted if another pod holds the function meanwhile.
+        """
         if function.binding != binding:
-            raise NotPermitted(errno.EAGAIN, "the function has just been given to another pod")
+            raise NotPermitted(errno.EAGAIN, "the function has just been assigned to another pod")
         name, where = function.name, SYS_CLASS / CLASS_NAME
         held, shared = self._holders[name], self._shared[name]
         return OpenedFunction(0, function.address, where, shared, held, function.link, mtu)
@@ -229,11 +237,11 @@ class PodServer(Server):
             if not packet.data:
                 return
             if packet.truncated:
-                raise Malformed("too long, or brought descriptors")
+                raise Malformed("too long, or with descriptors")
             header, hello = requests.parse(packet.data, _HELLOS)
             try:
                 if hello.version != hca.HCA_VERSION:
-                    raise NotPermitted(errno.EPROTO, f"a library of version {hello.version}")
+                    raise NotPermitted(errno.EPROTO, f"the library has version {hello.version}")
                 await self._open_for_pod(function, client, sockets, header, peer, packet.sender)
             except NotPermitted as err:
                 if self._log_quota.take():
@@ -258,14 +266,17 @@ class PodServer(Server):
         peer: Peer,
         sender: Peer | None,
     ) -> None:
-        """Let a program in and serve it. Raises NotPermitted, Malformed, TimeoutError, OSError."""
+        """Admit a program of a pod to a function and serve it.
+
+        Raises NotPermitted, Malformed, TimeoutError, OSError.
+        """
         async with AsyncExitStack() as stack:
-            with self._letting_in():  # until it is among the programs that are handed over
+            with self._letting_in():  # until it counts as a program in a handover
                 binding = await self._doorkeeper.admit(function, client, peer, sender)
                 pod = binding.pod_uid, binding.addresses[0]
-                mtu = await stack.enter_async_context(self.wires.held(*pod, client))
+                mtu = await stack.enter_async_context(self.wires.hold_wire(*pod, client))
                 opened = self._of_pod(function, binding, mtu)
-            await self._opened(client, sockets, header, function.name.encode(), opened)
+            await self._serve_program(client, sockets, header, function.name.encode(), opened)
 
     @contextmanager
     def _letting_in(self) -> Iterator[None]:

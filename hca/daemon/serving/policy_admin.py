@@ -1,6 +1,7 @@
-"""What may be asked of hcad's administration socket about policy.
+"""The operations of hcad's administration socket for policy.
 
-An answer to ``tables`` means: the engine enforces them, and whom they deny has been revoked.
+A reply to the operation ``tables`` means that the engine enforces the new tables, and has
+revoked what they deny.
 """
 
 import asyncio
@@ -17,13 +18,15 @@ from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest
 from vgpu_sim.system.admin_socket.parameters import fields
 
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
-"""Tables are a text in a line of JSON: in it each quotation mark takes two bytes."""
+"""Largest request in bytes. The tables are a string in a line of JSON, in which each of their
+quotation marks takes two bytes.
+"""
 
 Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, Operation]:
-    """Return the operations by name; ``wires`` are those of a node's pods."""
+    """Return the operations for policy by name; ``wires`` are the wires of a node's pods."""
 
     async def tables(params: dict[str, Any]) -> dict[str, Any]:
         text = fields(params, {"document": str})["document"]
@@ -39,7 +42,7 @@ def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, O
             "generation": switched.generation,
             "revoked": switched.revoked,
             "narrowed": switched.narrowed,
-            "refused": list(memory_rules.refused(decoded)),
+            "refused": list(memory_rules.find_unenforced(decoded)),
         }
 
     async def generation(params: dict[str, Any]) -> dict[str, Any]:
@@ -70,21 +73,24 @@ def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, O
 
 
 def policy_status(enforcer: Enforcer) -> dict[str, Any]:
-    """Return what is enforced, on whom, and what it has come to."""
+    """Return which tables are in force, the parties, and the counts of connections and denials.
+
+    The result also has the counts of each rule.
+    """
     enforcer.flows.gather()
     tables = enforcer.tables
     return {
         "managed": enforcer.managed,
         "generation": tables.generation if tables is not None else None,
         "node": tables.node if tables is not None else "",
-        "refused": list(memory_rules.refused(tables)) if tables is not None else [],
+        "refused": list(memory_rules.find_unenforced(tables)) if tables is not None else [],
         "parties": [
             {
                 "function": party.function,
                 "owner": party.owner,
                 "pod_uid": party.pod_uid,
                 "addresses": list(party.addresses),
-                "known": enforcer.knows(party),
+                "known": enforcer.is_known(party),
                 "queue_pairs": party.queue_pairs,
                 "region_bytes": party.region_bytes,
             }

@@ -1,7 +1,8 @@
-"""hcad's socket: members join the fabric and get a function, their programs open it.
+"""hcad's socket: members join the fabric and get a function, which their programs open.
 
-Everything here is reachable by whoever has the socket. A connection has HELLO_TIMEOUT_SECONDS to
-say who it is; what it sends is bounded, and what breaks the protocol is hung up on.
+Every process that has the socket can reach this code. A connection must identify itself within
+HELLO_TIMEOUT_SECONDS. The size of its messages is bounded, and hcad closes a connection that
+breaks the protocol.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from hca.daemon.common.quotas import Shares
 from hca.daemon.policy.enforcement import Enforcer
 from hca.daemon.policy.parties import Parties, Party
 from hca.daemon.programs import requests
-from hca.daemon.programs.adoption import Adopting
+from hca.daemon.programs.adoption import AdoptingPrograms
 from hca.daemon.programs.opened_function import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
 from hca.daemon.programs.requests import Malformed
 from hca.daemon.sysfs import files, hw_counters
@@ -50,13 +51,13 @@ _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
 }
 
 
-class Server(Adopting):
-    """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
+class Server(AdoptingPrograms):
+    """Serves a fabric in ``directory``. ``on_empty`` is called when the last member has left."""
 
     max_connections = MAX_CONNECTIONS
     max_silent = MAX_SILENT
     managed = False
-    """Whether nothing is open before there are tables."""
+    """Whether programs may open a function only after the server has received tables."""
 
     def __init__(
         self,
@@ -82,19 +83,22 @@ class Server(Adopting):
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: dict[socket.socket, asyncio.Task[None]] = {}
-        """Connections that have not said who they are, the oldest first."""
+        """Connections that have not identified themselves yet, the oldest first."""
         self.wires_made: Sequence[EngineWire] = ()
-        """The engine's wires that all functions have."""
+        """The engine's wires, which all functions of the fabric use."""
         self._shown: dict[Path, hw_counters.Shown] = {}
         self._members: dict[bytes, socket.socket] = {}
 
     @property
     def members(self) -> int:
-        """How many have joined."""
+        """Return the number of members of the fabric."""
         return len(self._functions)
 
     def open(self, listener: socket.socket, *, refusing: bool) -> None:
-        """Begin to serve a socket that is bound; ``refusing``: it lets no descriptors in."""
+        """Begin to serve a bound socket.
+
+        ``refusing``: the kernel refuses descriptors that a process sends to this socket.
+        """
         self._listener = listener
         self._refusing = refusing
         self._listener.listen(_BACKLOG)
@@ -103,7 +107,7 @@ class Server(Adopting):
         self._begin(self._show())
 
     async def close(self) -> None:
-        """Hang up on everybody; their objects go."""
+        """Close all connections and thereby remove the clients' objects."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -119,24 +123,26 @@ class Server(Adopting):
         return task
 
     async def _gather(self) -> None:
-        """Write down what the engine denies, though nobody asks."""
+        """Read the engine's counts periodically, so that denials are logged even without a
+        request.
+        """
         while True:
             await asyncio.sleep(GATHER_SECONDS)
             self.enforcer.flows.gather()
 
     async def _show(self) -> None:
-        """Have the devices' files say what the engine has counted."""
+        """Update the counter files of all devices periodically."""
         while True:
             await asyncio.sleep(hw_counters.REFRESH_SECONDS)
-            devices = dict(self._wired())
+            devices = dict(self._devices_on_wires())
             self._shown = {path: one for path, one in self._shown.items() if path in devices}
             for path, wires in devices.items():
                 shown = self._shown.setdefault(path, hw_counters.Shown(path))
-                with suppress(OSError):  # its folder goes before its function
+                with suppress(OSError):  # a folder is removed before its function
                     shown.show([self._engine.wire_counts(wire) for wire in wires])
 
-    def _wired(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
-        """Return the folders of devices that are on wires, and those."""
+    def _devices_on_wires(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
+        """Yield each device that is on wires: the device's folder, and those wires."""
         if self.wires_made:
             for function in self._functions.values():
                 yield function.directory / DEVICE_NAME, self.wires_made
@@ -153,7 +159,9 @@ class Server(Adopting):
                 await asyncio.sleep(0.1)
                 continue
             client.setblocking(False)
-            while len(self._silent) >= self.max_silent:  # the oldest has had the most time
+            while (
+                len(self._silent) >= self.max_silent
+            ):  # the oldest has had the most time to identify itself
                 self._silent.pop(next(iter(self._silent))).cancel()
                 await asyncio.sleep(0)
             if len(self._tasks) > self.max_connections:
@@ -170,7 +178,7 @@ class Server(Adopting):
             if not packet.data:
                 return
             if packet.truncated:
-                raise Malformed("too long, or brought descriptors")
+                raise Malformed("too long, or with descriptors")
             header, hello = requests.parse(packet.data, _HELLOS)
             serve = self._member if header.type == HcaMessage.JOIN else self._program
             await serve(client, sockets, header, hello)
@@ -196,7 +204,7 @@ class Server(Adopting):
         self._add_member(token, function, client)
         try:
             await self._send(client, requests.encode(header, function.device()))
-            await sockets.receive(client, 1)  # it has nothing more to say
+            await sockets.receive(client, 1)  # a member sends nothing more
         finally:
             self._remove_member(token)
 
@@ -234,4 +242,4 @@ class Server(Adopting):
             status = errno.EACCES if function is None else errno.EPROTO
             await self._send(client, requests.encode(header, None, status))
             return
-        await self._opened(client, sockets, header, token, function)
+        await self._serve_program(client, sockets, header, token, function)

@@ -1,4 +1,4 @@
-"""The files that tools read below ``/sys/class/infiniband/DEVICE``, as plain files."""
+"""Write the files that tools read below ``/sys/class/infiniband/DEVICE``, as plain files."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from hca.contract.hca import HCA_PKEYS
 from hca.daemon.objects.client import DEFAULT_PKEY
 from hca.daemon.sysfs import hw_counters
 
-# What of a class depends on the network namespace of whoever mounted sysfs.
+# Classes whose content depends on the network namespace in which sysfs was mounted.
 _NET_CLASSES = {"net": "../devices/virtual/net"}
 _NEVER = frozenset({"infiniband", "ieee80211"})
 
@@ -23,7 +23,7 @@ def _groups(value: bytes) -> str:
 def files(
     address: Address, firmware: str, board: str, link: Link = DEFAULT_LINK
 ) -> Mapping[str, str]:
-    """Return paths below a device's folder, and what they hold."""
+    """Return the contents of a device's files, by each file's path in the device's folder."""
     guid = _groups(address.guid)
     port = {
         "state": "4: ACTIVE",
@@ -62,7 +62,7 @@ def write(
     board: str,
     link: Link = DEFAULT_LINK,
 ) -> None:
-    """Write a device's folder. Raises OSError."""
+    """Write a device's folder with its files. Raises OSError."""
     for name, text in files(address, firmware, board, link).items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,11 +70,12 @@ def write(
 
 
 def write_classes(directory: Path, system: Path) -> None:
-    """Make what a container gets for its /sys/class: the system's classes, and room for ours.
+    """Make a container's /sys/class: the system's classes, and a folder for HCAs.
 
-    Nothing can be made in sysfs, so all of /sys/class is replaced. A class there is a folder of
-    relative links, which mean the same in every container. Only network interfaces differ: their
-    class becomes a link to the virtual ones, which is what pods have. Raises OSError.
+    No folder can be added to sysfs, so all of /sys/class is replaced. In the replacement, a
+    class is a folder of relative links, which are valid in every container. Only network
+    interfaces differ: their class is a link to the virtual interfaces, which are those of pods.
+    Raises OSError.
     """
     for entry in system.iterdir():
         target = directory / entry.name
@@ -91,5 +92,5 @@ def write_classes(directory: Path, system: Path) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Remove it."""
+    """Remove a device's folder with its files."""
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,8 @@
-"""The counters below ``ports/1/hw_counters`` of a device, by the names that mlx5 has for them.
+"""The counters below ``ports/1/hw_counters`` of a device, with mlx5's names.
 
-Files cannot be made when they are read, so they are written when what they say has changed, at most
-every ``REFRESH_SECONDS``: ``lifespan`` says so, as it does of hardware.
+Plain files cannot compute their content when they are read. So hcad writes a file when its
+counter has changed, at most every ``REFRESH_SECONDS``. As with hardware, the file ``lifespan``
+contains that interval.
 """
 
 import os
@@ -26,7 +27,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 
 
 def texts(wires: Sequence[HcaWireCounts] = ()) -> dict[str, str]:
-    """Return files and what they say of some wires together."""
+    """Return the content of each counter file by its name; counts are summed over the wires."""
     sums = {
         name: str(sum(int(getattr(counts, field)) for counts in wires))
         for name, field in _FIELDS.items()
@@ -35,14 +36,14 @@ def texts(wires: Sequence[HcaWireCounts] = ()) -> dict[str, str]:
 
 
 class Shown:
-    """What the files of a device say."""
+    """The counter files of a device, with the content that was written last."""
 
     def __init__(self, device: Path) -> None:
         self._folder = device / FOLDER
         self._said: Mapping[str, str] = {}
 
     def show(self, wires: Sequence[HcaWireCounts]) -> None:
-        """Write what has changed; who reads meanwhile sees the one or the other. Raises OSError."""
+        """Write the counter files whose content has changed. Raises OSError."""
         said = texts(wires)
         for name, text in said.items():
             if text == self._said.get(name):

@@ -1,1 +1,1 @@
-"""Wires: the sockets through which queue pairs reach other nodes, and their multicast groups."""
+"""Wires: the sockets by which queue pairs reach other nodes, and their multicast groups."""

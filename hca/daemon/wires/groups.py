@@ -1,6 +1,7 @@
-"""Multicast groups that wires are in: a socket for each, as long as a queue pair here is a member.
+"""Multicast groups of wires: a wire is in a group as long as a local queue pair is a member.
 
-Who opens it depends on where the wire is: hcad itself on a fabric, netd in a pod's network.
+A wire joins a group with one socket. For a fabric's wire hcad opens this socket itself; for a
+pod's wire netd opens it.
 """
 
 import asyncio
@@ -16,20 +17,22 @@ from hca.binding.engine import Engine, EngineWire
 from hca.binding.wire_sockets import WireSockets, open_group
 
 DESCRIPTORS: Final = 2
-"""Of a group that a wire is in: its socket, here and in the engine."""
+"""Number of descriptors for each group that a wire is in: the group's socket, in hcad and in the
+engine.
+"""
 
 Opener = Callable[[WireSockets, bytes], Awaitable[socket.socket]]
-"""Opens a socket in a group at a wire's address. Raises OSError."""
+"""A function that opens a socket in a group at a wire's address. Raises OSError."""
 
 
 async def open_here(sockets: WireSockets, group: bytes) -> socket.socket:
-    """Open it in this process's network namespace. Raises OSError."""
+    """Open a socket in a multicast group, in this process's network namespace. Raises OSError."""
     return open_group(sockets.address, group)
 
 
 @dataclass(slots=True, eq=False)
-class Joined:
-    """A group that a wire is in, or is about to be."""
+class JoinedGroup:
+    """A multicast group that a wire is in, or is joining."""
 
     wire: EngineWire
     gid: bytes
@@ -40,42 +43,50 @@ class Joined:
 class _Wire:
     sockets: WireSockets
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One socket after the other: whoever opens them serves other wires, too."""
+    """Held while a socket is opened: only one at a time, because the opener (netd) also serves
+    other wires.
+    """
 
 
 class WireGroups:
-    """All groups of an engine's wires."""
+    """The multicast groups in which the wires of an engine are."""
 
     def __init__(self, engine: Engine, opener: Opener = open_here) -> None:
         self._engine = engine
         self._opener = opener
         self._wires: dict[EngineWire, _Wire] = {}
-        self._groups: dict[tuple[EngineWire, bytes], Joined] = {}
+        self._groups: dict[tuple[EngineWire, bytes], JoinedGroup] = {}
 
     def add_wire(self, wire: EngineWire, sockets: WireSockets) -> None:
-        """Know a wire; groups in which a predecessor has had it go on. Raises OSError."""
+        """Add a wire, which stays in the multicast groups that it was in with a predecessor. Raises
+        OSError.
+        """
         for gid, opened in sockets.groups.items():
             self._engine.join_group(wire, gid, opened.fileno())
-            self._groups[wire, gid] = Joined(wire, gid)
+            self._groups[wire, gid] = JoinedGroup(wire, gid)
         self._wires[wire] = _Wire(sockets)
 
     def remove_wire(self, wire: EngineWire) -> None:
-        """Forget a wire, before the engine does; its sockets are the caller's to close."""
+        """Forget a wire that the engine is about to remove; the caller must close the wire's
+        sockets.
+        """
         self._wires.pop(wire, None)
         self._groups = {key: one for key, one in self._groups.items() if key[0] != wire}
 
     @asynccontextmanager
-    async def entered(self, gids: Sequence[bytes], group: bytes) -> AsyncIterator[None]:
-        """Have the wire of one of these GIDs, if there is one, be in a group meanwhile.
+    async def join(self, gids: Sequence[bytes], group: bytes) -> AsyncIterator[None]:
+        """Keep the wire of these GIDs in a group for the duration of the context.
+
+        If these GIDs have no wire, this does nothing.
 
         Raises:
-            OSError: it cannot be.
+            OSError: the wire cannot join.
         """
         wire = self._wire_of(gids, group)
         if wire is None:
             yield
             return
-        one = self._groups.setdefault((wire, group), Joined(wire, group))
+        one = self._groups.setdefault((wire, group), JoinedGroup(wire, group))
         one.users += 1
         try:
             async with self._wires[wire].opening:
@@ -84,8 +95,10 @@ class WireGroups:
         finally:
             self.release(one)
 
-    def hold(self, gids: Sequence[bytes], group: bytes) -> Joined | None:
-        """Let a wire stay in a group until ``release``; None: there is none in it."""
+    def hold(self, gids: Sequence[bytes], group: bytes) -> JoinedGroup | None:
+        """Keep the wire of these GIDs in a group until ``release``; return None if the wire is not
+        in it.
+        """
         wire = self._wire_of(gids, group)
         if wire is None or group not in self._wires[wire].sockets.groups:
             return None
@@ -93,8 +106,10 @@ class WireGroups:
         one.users += 1
         return one
 
-    def release(self, one: Joined) -> None:
-        """The wire is in the group for one less, and leaves it with the last."""
+    def release(self, one: JoinedGroup) -> None:
+        """Give up one use of a wire's membership in a group; after the last use the wire leaves the
+        group.
+        """
         one.users -= 1
         key = one.wire, one.gid
         if one.users or self._groups.get(key) is not one:
@@ -112,7 +127,7 @@ class WireGroups:
                 return wire
         return None
 
-    async def _open(self, one: Joined) -> None:
+    async def _open(self, one: JoinedGroup) -> None:
         self._check(one)
         sockets = self._wires[one.wire].sockets
         if one.gid in sockets.groups:
@@ -126,7 +141,7 @@ class WireGroups:
             raise
         sockets.groups[one.gid] = opened
 
-    def _check(self, one: Joined) -> None:
-        """Raise OSError where a group's wire has gone while somebody waited for it."""
+    def _check(self, one: JoinedGroup) -> None:
+        """Raise OSError if the group's wire has been removed while a socket was being opened."""
         if self._groups.get((one.wire, one.gid)) is not one:
-            raise ConnectionAbortedError(errno.ECONNABORTED, "its wire has gone meanwhile")
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the wire has been removed meanwhile")

@@ -1,7 +1,8 @@
-"""The wires of a node's pods: a pod has one while a program of its own has a function open.
+"""The wires of a node's pods: a pod has one while one of its programs has a function open.
 
-Its sockets are in the pod's network namespace, which netd enters: see ``netd``. Where there is no
-netd, or it refuses, functions reach those of their node, and ``status`` says why no others.
+A wire's sockets are in the pod's network namespace, which netd enters (see ``netd``). If there
+is no netd, or netd refuses, a function reaches only functions of its own node, and ``status``
+states the reason.
 """
 
 import asyncio
@@ -23,11 +24,11 @@ from hca.contract import hca
 from hca.daemon.cm import private_data
 from hca.daemon.cm.manager import Manager
 from hca.daemon.common.functions import IpAddress
-from hca.daemon.common.handover_state import Luggage, Row
-from hca.daemon.netd.broker import Broker, Opened
+from hca.daemon.common.handover_state import HandoverState, Row
+from hca.daemon.netd.broker import Broker, OpenedSockets
 from hca.daemon.netd.daemon import SOCKET_NAME
 from hca.daemon.policy.enforcement import Enforcer
-from hca.daemon.wires import handover_state
+from hca.daemon.wires import saved_wires
 from hca.daemon.wires.groups import WireGroups
 from hca.daemon.wires.wires import Wires
 from vgpu_sim.system.pacing import LogQuota
@@ -45,28 +46,34 @@ class _Wire:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     made: EngineWire | None = None
     sockets: WireSockets | None = None
-    """What the engine has copies of: a successor of this hcad gets them."""
+    """The sockets, kept for a successor of this hcad; the engine has duplicates of their
+    descriptors.
+    """
     interface: WireInterface | None = None
     why: str = ""
 
     @property
     def mtu(self) -> int:
-        """The largest ibv_mtu that passes; without a wire nothing but the engine sets it."""
+        """Return the largest ibv_mtu whose packets fit the wire's interface; without a wire, the
+        engine's maximum.
+        """
         return self.interface.path_mtu() if self.interface is not None else hca.HCA_MAX_MTU
 
 
 @dataclass(frozen=True, slots=True)
 class Netd:
-    """Who opens wires, and how they are to be."""
+    """How wires are opened: where netd is, and whether the kernel segments packets."""
 
     directory: Path | None = None
-    """Where it listens; None: there is none."""
+    """The folder that contains netd's socket; None: there is no netd."""
     segments: bool = True
-    """The kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as hardware would."""
+    """Whether the kernel splits and merges buffers of packets (UDP_SEGMENT, UDP_GRO), as hardware
+    would.
+    """
 
 
 class PodWires:
-    """All wires of a node."""
+    """The wires of all pods of a node."""
 
     def __init__(self, engine: Engine, enforcer: Enforcer, manager: Manager, netd: Netd) -> None:
         self._engine = engine
@@ -79,21 +86,23 @@ class PodWires:
 
     @property
     def groups(self) -> WireGroups:
-        """Which multicast groups the wires are in."""
+        """Return the multicast groups that the wires are in."""
         return self._all.groups
 
     @property
     def path_mtu(self) -> int | None:
-        """The path MTU in bytes of the pods' interfaces, as last seen; None: none was."""
+        """Return the path MTU in bytes of the wire opened last; None if no wire was opened."""
         return self._carried
 
     @asynccontextmanager
-    async def held(
+    async def hold_wire(
         self, pod: PodUid, address: IpAddress, client: socket.socket
     ) -> AsyncIterator[int]:
-        """Have a wire of a pod's address, if one is to be had, and lend the ibv_mtu that passes.
+        """Keep a wire for a pod's address open during the context, if possible, and yield the
+        path's ibv_mtu.
 
-        ``client`` is a socket that a program of the pod made: it tells the network namespace.
+        ``client`` is a socket that a program of the pod made: it identifies the pod's network
+        namespace.
         """
         key = pod, address
         one = self._wires.setdefault(key, _Wire())
@@ -112,44 +121,48 @@ class PodWires:
                 if one.sockets is not None:
                     one.sockets.close()
 
-    def made(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
-        """Return the engine's wires of a pod's addresses, as far as there are."""
+    def engine_wires(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
+        """Return the engine's wires for a pod's addresses."""
         found = (self._wires.get((pod, address)) for address in addresses)
         return tuple(one.made for one in found if one is not None and one.made is not None)
 
     def status(self) -> Mapping[str, Any]:
-        """Return which wires there are, and why others are not."""
+        """Return the state of all wires by address; for an address without a wire, the reason."""
         return {
             "broker": str(self._broker) if self._broker is not None else "",
-            "wires": [self._shown(address, one) for (_, address), one in self._wires.items()],
+            "wires": [self._describe(address, one) for (_, address), one in self._wires.items()],
         }
 
-    def save(self, luggage: Luggage) -> list[Row]:
-        """Write the wires that there are for a successor; none is being opened."""
+    def save(self, handover_state: HandoverState) -> list[Row]:
+        """Return the wires' records for a successor; no wire may be in the process of being
+        opened.
+        """
         return [
             {
                 "pod_uid": pod,
                 "address": str(address),
-                "wire": handover_state.save(one.interface, (one.sockets,), luggage),
+                "wire": saved_wires.save(one.interface, (one.sockets,), handover_state),
             }
             for (pod, address), one in self._wires.items()
             if one.sockets is not None and one.interface is not None
         ]
 
-    def load(self, saved: Sequence[Row], luggage: Luggage) -> None:
-        """Take wires over, before who is connected over them; each is then to be ``held``.
+    def load(self, saved: Sequence[Row], handover_state: HandoverState) -> None:
+        """Restore a predecessor's wires, before the connections over them are restored.
+
+        The caller must call ``hold_wire`` for each wire later.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+            OSError, ValueError, KeyError, TypeError: a record is incomplete or invalid.
         """
         for row in saved:
-            interface, (sockets,) = handover_state.load(row["wire"], luggage)
+            interface, (sockets,) = saved_wires.load(row["wire"], handover_state)
             one = _Wire(sockets=sockets, interface=interface)
             one.made = self._all.add(sockets, interface.path_mtu())
             self._wires[PodUid(row["pod_uid"]), ipaddress.ip_address(row["address"])] = one
             self._carried = PATH_MTUS[one.mtu - 1]
 
-    def _shown(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
+    def _describe(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
         shown: dict[str, Any] = {"address": str(address), "programs": one.users}
         if one.made is None or one.interface is None:
             return {**shown, "same_node_only": one.why or "being opened"}
@@ -160,7 +173,7 @@ class PodWires:
             "interface_mtu": one.interface.mtu,
             "segments": self._segments,
             "path_mtu": PATH_MTUS[one.mtu - 1],
-            "datagram_sources": self._all.known(one.made),
+            "datagram_sources": self._all.count_sources(one.made),
             "groups": [private_data.text(gid) for gid in one.sockets.groups] if one.sockets else [],
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
@@ -169,9 +182,11 @@ class PodWires:
         if self._broker is None:
             one.why = "the chart has rdma.wire.enabled off"
             return
-        lent = os.dup(client.fileno())  # the thread may outlive the connection
+        descriptor = os.dup(client.fileno())  # the thread may outlive the connection
         try:
-            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address), self._segments)
+            opened = await asyncio.to_thread(
+                _open_sockets, self._broker, descriptor, str(address), self._segments
+            )
         except (NoWire, OSError) as err:
             one.why = f"netd: {err}"
             if self._quota.take():
@@ -191,27 +206,27 @@ class PodWires:
         self._carried = PATH_MTUS[one.mtu - 1]
 
     async def _open_group(self, sockets: WireSockets, group: bytes) -> socket.socket:
-        """Have netd open a socket in a multicast group at a pod's address. Raises OSError."""
+        """Open a socket in a multicast group at a pod's address, through netd. Raises OSError."""
         if self._broker is None:
-            raise OSError(errno.ENETUNREACH, "no netd opens sockets in groups")
-        lent = os.dup(sockets.sockets[0].fileno())
+            raise OSError(errno.ENETUNREACH, "no netd is available to open sockets in groups")
+        descriptor = os.dup(sockets.sockets[0].fileno())
         try:
             return await asyncio.to_thread(
-                _ask_group, self._broker, lent, str(sockets.address.ip), group
+                _open_group_socket, self._broker, descriptor, str(sockets.address.ip), group
             )
         except NoWire as err:
             raise OSError(errno.ENETUNREACH, f"netd: {err}") from err
 
 
-def _ask_group(broker: Path, lent: int, wanted: str, group: bytes) -> socket.socket:
+def _open_group_socket(broker: Path, descriptor: int, wanted: str, group: bytes) -> socket.socket:
     try:
-        with _linked(broker) as link:
-            return Broker(link).open_group(lent, wanted, group)
+        with _connect(broker) as link:
+            return Broker(link).open_group(descriptor, wanted, group)
     finally:
-        os.close(lent)
+        os.close(descriptor)
 
 
-def _linked(broker: Path) -> socket.socket:
+def _connect(broker: Path) -> socket.socket:
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         link.settimeout(ANSWER_SECONDS)
@@ -222,9 +237,9 @@ def _linked(broker: Path) -> socket.socket:
     return link
 
 
-def _ask(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
+def _open_sockets(broker: Path, descriptor: int, wanted: str, segments: bool) -> OpenedSockets:
     try:
-        with _linked(broker) as link:
-            return Broker(link).open(lent, wanted, segments)
+        with _connect(broker) as link:
+            return Broker(link).open(descriptor, wanted, segments)
     finally:
-        os.close(lent)
+        os.close(descriptor)

@@ -1,6 +1,7 @@
-"""The wires of an hcad: each with who judges the datagrams that come over it, and its messages.
+"""The wires of an hcad; each has policy for its senders, and carries the connection manager's
+messages.
 
-A fabric has one for as long as it lasts; a node has one for each pod with an open function.
+A fabric has one wire for its whole life; a node has one for each pod with an open function.
 """
 
 from collections.abc import Sequence
@@ -15,27 +16,28 @@ from hca.daemon.wires.groups import Opener, WireGroups, open_here
 
 
 class Wires:
-    """Wires of one engine, under one hcad's policy and for its connection manager."""
+    """The wires of one engine, under one hcad's policy, for the hcad's connection manager."""
 
     def __init__(
         self, engine: Engine, enforcer: Enforcer, manager: Manager, opener: Opener = open_here
     ) -> None:
-        """``opener`` opens sockets in multicast groups."""
+        """Begin without wires; ``opener`` opens sockets in multicast groups."""
         self._sources = Sources(engine, enforcer)
         self._connections = CmWire(engine, manager, enforcer.pkeys_at)
         self._gids: dict[EngineWire, bytes] = {}
         self.groups = WireGroups(engine, opener)
-        """Which multicast groups they are in."""
+        """The multicast groups that the wires are in."""
 
     @property
-    def made(self) -> Sequence[EngineWire]:
-        """The engine's wires that there are."""
+    def engine_wires(self) -> Sequence[EngineWire]:
+        """Return the engine's wires."""
         return self._sources.wires
 
     def add(self, sockets: WireSockets, path_mtu: int, bytes_per_second: int = 0) -> EngineWire:
-        """Add a wire over sockets, which stay the caller's. Raises OSError.
+        """Add a wire over sockets, which remain the caller's to close. Raises OSError.
 
-        ``path_mtu`` is verbs'; ``bytes_per_second`` 0: no limit. The running loop hears what comes.
+        ``path_mtu`` is an ibv_mtu; ``bytes_per_second`` 0: no limit. The running event loop
+        processes the wire's senders and messages.
         """
         made = self._sources.add_wire(sockets.structure(path_mtu, bytes_per_second))
         try:
@@ -49,16 +51,16 @@ class Wires:
         return made
 
     def remove(self, wire: EngineWire) -> None:
-        """End what is connected over a wire."""
+        """Remove a wire and end the connections over the wire."""
         self.groups.remove_wire(wire)
         self._connections.remove(self._gids.pop(wire))
         self._sources.remove_wire(wire)
 
     def close(self) -> None:
-        """Remove every wire."""
+        """Remove every wire and end the connections over them."""
         for wire in tuple(self._gids):
             self.remove(wire)
 
-    def known(self, wire: EngineWire) -> int:
-        """Return how many were judged who send datagrams over a wire."""
-        return self._sources.known(wire)
+    def count_sources(self, wire: EngineWire) -> int:
+        """Return the number of known senders of datagrams over a wire."""
+        return self._sources.count_sources(wire)

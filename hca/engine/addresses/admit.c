@@ -1,10 +1,12 @@
-/* Which packets are let in, and who carries them out: those that come and those that waited. */
+/* Admission of received packets: checks each new or held packet and passes it to the code for
+ * its transport. */
 #include <string.h>
 
 #include "wire/wire.h"
 #include "requests/work.h"
 
-/* The queue pair that a packet may be for, which is of its transport and no longer than its MTU. */
+/* Find the queue pair that a packet is addressed to; its transport must match, and the payload
+ * must not exceed the path MTU. */
 static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                              const struct wire_packet *packet) {
   struct hca_qp *qp = wire_target(hca, wire, path, packet->qpn, packet->pkey);
@@ -30,7 +32,8 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.malformed++;
     return;
   }
-  /* A group has datagrams alone, and those by its own number (IBTA volume 1, 10.5). */
+  /* A multicast group receives datagrams only, addressed to the multicast QPN (IBTA volume 1,
+   * 10.5). */
   if (group && (packet.opcode >> 5 != WIRE_UD || packet.qpn != TESSERA_HCA_MULTICAST_QPN)) {
     wire->counts.malformed++;
     return;
@@ -78,15 +81,15 @@ static void carry_out_known(struct hca *hca, struct hca_wire *wire) {
   struct wire_held *released;
   while ((released = wire_take_known(wire))) {
     for (struct wire_held *held = released; held; held = held->next) {
-      wire->counts.received--; /* it was counted when it came */
+      wire->counts.received--; /* it was counted on arrival */
       hca_wire_take(hca, wire, &held->path, held->part, held->data, held->bytes);
     }
     wire_held_free(released);
   }
 }
 
-void wire_take_judged(struct hca *hca) {
-  if (!hca->judged) return;
-  hca->judged = false;
+void wire_take_evaluated(struct hca *hca) {
+  if (!hca->sources_evaluated) return;
+  hca->sources_evaluated = false;
   for (struct hca_wire *wire = hca->wires; wire; wire = wire->next) carry_out_known(hca, wire);
 }

@@ -1,8 +1,10 @@
-/* What an engine leaves to its successor of a connection over a wire, whose sockets it passes on.
+/* Handover of connections over a wire to this engine's successor. The sockets are handed over,
+ * too.
  *
- * The requester's part is two PSNs: what was not answered is sent again, which the peer is used to
- * (go-back-N). Requests are read again from the ring, and checked again. The responder's part is what
- * the peer counts on: which packet is next, and how far the message is that it belongs to. */
+ * The requester's state is two PSNs: unanswered packets are sent again, which the peer expects
+ * (go-back-N). Requests are read from the ring and checked again. The responder's state consists
+ * of what the peer relies on: the next expected PSN, and how much of the current message has
+ * arrived. */
 #include "wire/wire.h"
 
 static void save_requester(const struct hca_qp *qp, tessera_hca_saved_wired *saved) {
@@ -39,7 +41,7 @@ static void save_responder(const struct hca_qp *qp, tessera_hca_saved_wired *sav
   }
   const struct wire_results *results = &responder->results;
   saved->result_count = results->count;
-  for (unsigned i = 0; i < results->count; i++) { /* the oldest first */
+  for (unsigned i = 0; i < results->count; i++) { /* oldest first */
     const unsigned at = (results->next + WIRE_READS - results->count + i) % WIRE_READS;
     saved->results[i] = (tessera_hca_saved_result){.psn = results->of[at].psn,
                                                    .before = results->of[at].before};
@@ -82,7 +84,7 @@ static void load_responder(struct hca *hca, struct hca_qp *qp,
 }
 
 bool hca_wire_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_wired *saved) {
-  hca_wire_leave(hca, qp); /* whatever it was connected to before goes */
+  hca_wire_leave(hca, qp); /* drop any earlier connection */
   if (!saved->wired) return true;
   struct hca_wire *wire = wire_of(hca, qp->client, qp->attributes.sgid_index);
   if (!wire || !wire_join(wire, qp)) return false;

@@ -1,4 +1,4 @@
-/* Packets in from UDP sockets, many at a time. */
+/* Reception of packets from UDP sockets, in batches (recvmmsg, UDP_GRO). */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 
 enum { RECEIVE_ROOM = 65536, RECEIVES = 32, LEAST_RECEIVES = 4 };
 
-/* The engine's thread alone receives. */
+/* Used by the engine's thread only. */
 static _Thread_local struct {
   struct mmsghdr messages[RECEIVES];
   struct iovec vectors[RECEIVES];
@@ -30,7 +30,7 @@ static bool source_of(const union wire_name *name, struct wire_path *path) {
   return true;
 }
 
-/* What the kernel joined: the size of each part but the last. */
+/* Return the size of the segments that the kernel coalesced (UDP_GRO); the last may be shorter. */
 static uint32_t segment_of(struct msghdr *header, uint32_t bytes) {
   for (struct cmsghdr *entry = CMSG_FIRSTHDR(header); entry; entry = CMSG_NXTHDR(header, entry)) {
     if (entry->cmsg_level != SOL_UDP || entry->cmsg_type != UDP_GRO) continue;
@@ -41,7 +41,8 @@ static uint32_t segment_of(struct msghdr *header, uint32_t bytes) {
   return bytes;
 }
 
-/* Whether the network has marked it (ECN): IPv4 says so in a byte, IPv6 in an int. */
+/* Whether the network has marked the packet with ECN. The kernel reports it in a byte for IPv4,
+ * in an int for IPv6. */
 static bool is_marked(struct msghdr *header) {
   for (struct cmsghdr *entry = CMSG_FIRSTHDR(header); entry; entry = CMSG_NXTHDR(header, entry)) {
     int tos = 0;
@@ -54,7 +55,7 @@ static bool is_marked(struct msghdr *header) {
   return false;
 }
 
-/* As many messages as the last one's longest make a quantum. */
+/* Receive as many messages as add up to a quantum, assuming the longest size seen last time. */
 static unsigned next_count(uint32_t longest) {
   const unsigned count = longest ? HCA_QUANTUM / longest : RECEIVES;
   if (count > RECEIVES) return RECEIVES;
@@ -76,7 +77,7 @@ bool wire_receive(struct hca *hca, struct wire_port *port) {
   }
   hca_charge(hca, HCA_CALL_COST);
   const int count = recvmmsg(port->fd, scratch.messages, at_once, MSG_DONTWAIT, NULL);
-  /* What is answered uses the same headers: what is needed of them is taken out first. */
+  /* Responses reuse the scratch headers, so the needed fields are copied first. */
   struct {
     uint32_t bytes, segment;
     struct wire_path path;
@@ -99,7 +100,7 @@ bool wire_receive(struct hca *hca, struct wire_port *port) {
       wire->counts.malformed++;
       continue;
     }
-    /* Each part is a packet of its own, and judged as one. */
+    /* Each coalesced segment is a packet and is admitted separately. */
     for (uint32_t at = 0; at < came[i].bytes; at += came[i].segment) {
       const uint32_t left = came[i].bytes - at;
       hca_charge(hca, HCA_PACKET_COST + (left < came[i].segment ? left : came[i].segment));

@@ -1,4 +1,4 @@
-/* Addresses of ours and what is connected over them. */
+/* Local addresses with their sockets (wires), and the queue pairs connected over them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 enum {
   ROOM_BYTES = 32 * 65536,
-  EVENTS = 4, /* at a time: those that are not looked at must not always be the same */
+  EVENTS = 4, /* per epoll_wait(); the kernel rotates the ready list, so no port starves */
 };
 
 static bool open_engine(struct hca *hca) {
@@ -110,7 +110,7 @@ static void unlink_pair(struct hca_wired *wired) {
 
 static void leave(struct hca *hca, struct hca_qp *qp) {
   if (!qp->wired) return;
-  /* It may have been loaded, and not had a turn yet. */
+  /* it may have been loaded and not have had a turn yet */
   struct hca_wired **link = qp->wired->responder.noted ? &hca->wire_noted : NULL;
   for (; link && *link; link = &(*link)->next_noted) {
     if (*link != qp->wired) continue;
@@ -123,9 +123,9 @@ static void leave(struct hca *hca, struct hca_qp *qp) {
   qp->wired = NULL;
 }
 
-/* Ends some of what is connected over a wire; false where there is more. */
+/* Fail some of the queue pairs connected over a wire; false where more are left. */
 static bool end_pairs(struct hca *hca, struct hca_wire *wire) {
-  enum { AT_ONCE = 64 }; /* the lock is held for so many */
+  enum { AT_ONCE = 64 }; /* limits the time for which the lock is held */
   for (unsigned i = 0; wire->first_pair && i < AT_ONCE; i++) {
     struct hca_qp *qp = wire->first_pair->qp;
     if (qp->attributes.state != TESSERA_VERBS_STATE_ERR) {
@@ -161,7 +161,7 @@ void hca_wire_counts(struct hca *hca, struct hca_wire *wire, tessera_hca_wire_co
   hca_leave(hca);
 }
 
-/* Everything that is sent from now on goes where the queue pair's address says, over `wire`. */
+/* Set the path of a connection: from now on packets go to the queue pair's address over `wire`. */
 static void aim(struct hca_wire *wire, struct hca_qp *qp) {
   const tessera_hca_qp_attributes *attributes = &qp->attributes;
   struct hca_wired *wired = qp->wired;
@@ -184,7 +184,7 @@ bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   return true;
 }
 
-/* The wire that leads to a queue pair's peer; NULL: it is not connected over any. */
+/* Find the wire to a queue pair's peer; NULL where the peer is not reached over a wire. */
 static struct hca_wire *towards_peer(const struct hca *hca, const struct hca_qp *qp) {
   if (qp->type != TESSERA_VERBS_QP_TYPE_RC && qp->type != TESSERA_VERBS_QP_TYPE_UC) return NULL;
   return hca_wire_towards(hca, qp->client, qp->attributes.sgid_index, qp->attributes.dgid);
@@ -196,8 +196,9 @@ static bool has_same_ends(const tessera_hca_qp_attributes *one,
          memcmp(one->dgid, other->dgid, sizeof one->dgid) == 0;
 }
 
-/* Follows the address that a queue pair has in SQD, where nothing of its own is under way. Its PSNs
- * go on, as the attributes say where they lead away from a wire. False: no memory. */
+/* Apply an address change in SQD, where none of the queue pair's own requests is in flight. The
+ * PSNs continue; if the connection moves off the wire, they are written to the attributes.
+ * False: no memory. */
 static bool follow(struct hca *hca, struct hca_qp *qp, const tessera_hca_qp_attributes *before) {
   const bool same = has_same_ends(&qp->attributes, before);
   struct hca_wire *wire = same && qp->wired ? qp->wired->wire : towards_peer(hca, qp);
@@ -249,13 +250,14 @@ bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
   if (state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD)
     more |= wire_request(hca, qp);
   else
-    hca_wait_end(hca, qp); /* in RTR it waits for its rate alone, which is asked for again below */
-  /* Who has failed meanwhile has only to flush. */
+    hca_wait_end(hca, qp); /* in RTR it only waits for its rate, which wire_pace_end() checks */
+  /* A queue pair that has failed meanwhile only has completions to flush. */
   if (qp->attributes.state > TESSERA_VERBS_STATE_SQD) return true;
   return wire_pace_end(hca, qp, more);
 }
 
-/* A function pays for what is sent to it: with a debt it takes its turns first. */
+/* Received packets are charged to the function: while its credit is negative, it must have turns
+ * that earn credit first. */
 static bool receive(struct hca *hca, struct wire_port *port) {
   struct hca_function *function = hca_function_of(hca, port->wire->gid);
   if (function->credit < 0) return false;
@@ -268,7 +270,7 @@ static bool receive(struct hca *hca, struct wire_port *port) {
 
 bool hca_wire_poll(struct hca *hca) {
   if (!hca->wires) return false;
-  wire_take_judged(hca);
+  wire_take_evaluated(hca);
   struct epoll_event events[EVENTS];
   const int count = epoll_wait(hca->wire_epoll_fd, events, EVENTS, 0);
   bool came = false;

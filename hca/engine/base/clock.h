@@ -1,4 +1,4 @@
-/* The engine's clock. */
+/* The engine's clock: CLOCK_MONOTONIC in nanoseconds. */
 #ifndef HCA_CLOCK_H
 #define HCA_CLOCK_H
 

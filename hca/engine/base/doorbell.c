@@ -1,19 +1,21 @@
-/* How programs get the engine's attention: at a cost that programs have which ask for something, and
- * no others.
+/* Doorbells: how client programs notify the engine of work. They cost the engine time only for
+ * programs that request work.
  *
- * A program sets a bit in its page, then looks whether the engine sleeps (`sleeping`), and if so writes
- * a byte into its pipe: it rings. Each program's page says from the beginning that the engine sleeps,
- * so that the engine need not look at it; epoll says which function's programs have rung. In its turn,
- * at its expense, their bells are read and their pages are due. From then on the engine polls a program's
- * page, at most HCA_POLLED of a function, and says that it is awake, until the program has asked for
- * nothing for HCA_POLL_NS.
+ * A program sets a bit in its page, then reads `sleeping`; if it is set, the program rings: it
+ * writes a byte into its pipe. Initially every page says `sleeping`, so the engine need not poll
+ * it; epoll reports the functions whose programs have rung. In the function's turn, and charged
+ * to it, the engine drains their pipes and marks their pages as due. It then clears `sleeping`
+ * and polls the program's page until the program has requested nothing for HCA_POLL_NS; it polls
+ * at most HCA_POLLED pages of a function.
  *
- * No request is missed because of two orders:
- *  - to stop polling: `sleeping` first, then the bits once more. The program: bits first, then `sleeping`.
- *  - to answer a bell: it is emptied first, then the bits are taken. The program: bits first, then the
- *    bell.
- * Each pair of a store and a load is sequentially consistent. All orders of both sides' steps are tried by
- * tests/unit/hca/engine/test_hca_doorbell_orders.py. */
+ * No request is missed, because of the order of steps in two cases:
+ * - to stop polling: the engine sets `sleeping`, then reads the bits once more. The program
+ * sets the bits first, then reads `sleeping`.
+ * - to handle a ring: the engine drains the pipe, then takes the bits. The program sets the bits
+ * first, then writes to the pipe.
+ *
+ * Each pair of a store and a load is sequentially consistent. All interleavings of both sides'
+ * steps are tested by tests/unit/hca/engine/test_hca_doorbell_orders.py. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/epoll.h>
@@ -29,8 +31,8 @@ static bool has_bits(const uint64_t *words, unsigned count) {
   return false;
 }
 
-/* Whether a program's page asks for anything. */
-static bool asks(struct hca_client *client) {
+/* Whether a program's page has a bit set: for a request or for an armed completion queue. */
+static bool has_request(struct hca_client *client) {
   client->function->counts.looks++;
   return __atomic_load_n(&client->page->armed, __ATOMIC_SEQ_CST) != 0 ||
          has_bits(client->page->dirty, WORDS) || has_bits(client->page->dirty_srqs, SRQ_WORDS);
@@ -78,13 +80,13 @@ static void stop_polling(struct hca *hca, struct hca_client *client) {
 }
 
 static bool answer(struct hca_client *client) {
-  if (!asks(client)) return false;
+  if (!has_request(client)) return false;
   client->bell.until_ns = 0;
   hca_read_soon(client);
   return true;
 }
 
-/* Programs that find no place ring for each request. */
+/* Programs beyond the limit ring for each request. */
 static void poll_it(struct hca *hca, struct hca_client *client) {
   struct hca_bells *bells = &client->function->bells;
   client->bell.until_ns = 0;
@@ -95,14 +97,15 @@ static void poll_it(struct hca *hca, struct hca_client *client) {
   hca->polled_count++;
 }
 
-/* Whether a polled program asks for anything: its page is due then. One that has not for long is not polled any more. */
+/* Look at a polled program's page: mark it as due if it has requests, else stop polling after
+ * HCA_POLL_NS. */
 static bool look(struct hca *hca, struct hca_client *client, uint64_t now_ns) {
   struct hca_bell *bell = &client->bell;
   if (answer(client)) return true;
   if (bell->until_ns == 0) bell->until_ns = now_ns + HCA_POLL_NS;
   if (now_ns < bell->until_ns) return false;
   set_sleeping(client, 1);
-  if (answer(client)) { /* and may or may not have rung */
+  if (answer(client)) { /* it may or may not have rung */
     set_sleeping(client, 0);
     return true;
   }
@@ -123,12 +126,13 @@ void hca_answer_bells(struct hca *hca, struct hca_function *function) {
   for (unsigned i = 0; i < bells->polled_count && !bells->looked; i++) answer(bells->polled[i]);
   bells->looked = false;
   if (!bells->rang) return;
-  bells->rang = false; /* what is not read now, epoll reports again */
+  bells->rang = false; /* epoll reports again whatever is not read now */
   struct epoll_event events[HCA_POLLED];
   hca_charge(hca, HCA_CALL_COST);
   const int count = epoll_wait(bells->epoll_fd, events, HCA_POLLED, 0);
   for (int i = 0; i < count; i++) {
-    struct hca_client *client = events[i].data.ptr; /* clients come and go with the lock held */
+    /* clients are added and removed with the lock held */
+    struct hca_client *client = events[i].data.ptr;
     char scratch[256];
     hca_charge(hca, HCA_CALL_COST);
     if (read(client->doorbell_fd, scratch, sizeof scratch) < 0) continue;
@@ -137,7 +141,7 @@ void hca_answer_bells(struct hca *hca, struct hca_function *function) {
   }
 }
 
-/* A function may have gone since its bell rang. */
+/* The function may have been removed since its bell rang. */
 static void take(struct hca *hca, const struct epoll_event *events, int count) {
   for (int i = 0; i < count; i++) {
     const uint64_t which = events[i].data.u64;
@@ -163,7 +167,7 @@ void hca_sleep(struct hca *hca, int limit_ms) {
   hca_leave(hca);
   const int count = epoll_wait(hca->epoll_fd, events, EVENTS, limit_ms);
   hca_enter(hca);
-  if (!hca->held) take(hca, events, count); /* bells may be the successor's by now */
+  if (!hca->held) take(hca, events, count); /* the pipes may belong to the successor by now */
 }
 
 bool hca_bells_open(struct hca *hca, struct hca_function *function) {

@@ -1,4 +1,4 @@
-/* Functions: the clients with one address are programs of one pod, and take turns as one. */
+/* Functions: clients with the same address are programs of one pod and share one turn. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ bool hca_function_join(struct hca *hca, struct hca_client *client) {
   return false;
 }
 
-/* Takes a function out of the list of those that take turns. */
+/* Remove a function from the list of ready functions. */
 static void unlist(struct hca *hca, const struct hca_function *function) {
   struct hca_function *before = NULL;
   for (struct hca_function **link = &hca->first_ready; *link; link = &(*link)->next_ready) {

@@ -1,4 +1,5 @@
-/* The lists of functions and of their queue pairs that have work, and what ends the engine's sleep. */
+/* Lists of ready functions and of their queue pairs with work, and the wake-up of the engine's
+ * thread. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -6,7 +7,7 @@
 
 void hca_ring(struct hca *hca) {
   const uint64_t one = 1;
-  if (write(hca->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake */
+  if (write(hca->wake_fd, &one, sizeof one) < 0) return; /* the counter is full: it is awake */
 }
 
 void hca_make_ready(struct hca *hca, struct hca_function *function) {

@@ -1,11 +1,11 @@
-/* Tokens that come at a rate: how long who has spent them waits. No queue pairs are known here. */
+/* Token buckets of rate limits. This file does not depend on queue pairs. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/policy.h"
 
 enum {
   LEAST_BURST_BYTES = 65536,
-  BURSTS_PER_SECOND = 100, /* what comes in 10 ms, as for limits of policies */
+  BURSTS_PER_SECOND = 100, /* a burst is 10 ms at the rate, as for policies' limits */
 };
 
 struct hca_bucket hca_bucket_of(uint64_t per_second) {

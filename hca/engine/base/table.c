@@ -53,7 +53,7 @@ void hca_table_remove(struct hca_table *table, uint32_t key) {
   if (hca_table_get(table, key) == NULL) return;
   uint32_t hole = place(table, key);
   table->count--;
-  /* Close the gap, so that every key is still found from its home on. */
+  /* Close the gap, so that probing still finds every key from its home slot. */
   for (uint32_t i = (hole + 1) & (table->room - 1); table->keys[i] != 0;
        i = (i + 1) & (table->room - 1)) {
     const uint32_t distance = (i - home(table, table->keys[i])) & (table->room - 1);

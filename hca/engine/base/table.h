@@ -1,4 +1,4 @@
-/* A hash table from 32-bit numbers, 0 excepted, to objects. */
+/* A hash table from non-zero 32-bit numbers to objects (open addressing). */
 #ifndef HCA_TABLE_H
 #define HCA_TABLE_H
 
@@ -12,7 +12,7 @@ struct hca_table {
 };
 
 void *hca_table_get(const struct hca_table *table, uint32_t key);
-/* False without memory. The key is not in the table. */
+/* Add a key that is not in the table. False without memory. */
 bool hca_table_put(struct hca_table *table, uint32_t key, void *value);
 void hca_table_remove(struct hca_table *table, uint32_t key);
 void hca_table_free(struct hca_table *table);

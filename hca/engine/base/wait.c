@@ -1,5 +1,5 @@
-/* What queue pairs wait for: a time, and beside it a receive request of a shared queue, or a rate that
- * policy may change. */
+/* Waiting queue pairs: each has a timer. A queue pair may also wait for a receive request of a
+ * shared queue, or for a rate limit that policy may change. */
 #include "base/internal.h"
 
 /* Timers of a function: a binary heap. */
@@ -108,7 +108,7 @@ void hca_wait_for_srq(struct hca *hca, struct hca_qp *qp, struct hca_srq *srq, u
 }
 
 bool hca_leave_srq(struct hca_srq *srq) {
-  enum { AT_ONCE = 64 }; /* the lock is held for so many */
+  enum { AT_ONCE = 64 }; /* limits the time for which the lock is held */
   for (unsigned i = 0; srq->first_waiter && i < AT_ONCE; i++) leave_waiters(srq->first_waiter);
   return srq->first_waiter == NULL;
 }
@@ -122,7 +122,7 @@ static void list_posted(struct hca_function *function, struct hca_srq *srq) {
 }
 
 void hca_srq_posted(struct hca_srq *srq) {
-  /* An empty queue has nothing for any of them. */
+  /* An empty queue has a receive request for none of the waiters. */
   if (__atomic_load_n(&srq->page->head, __ATOMIC_ACQUIRE) == srq->tail) return;
   srq->wake_left = srq->waiters;
   if (!srq->posted && srq->wake_left) list_posted(srq->client->function, srq);
@@ -160,7 +160,7 @@ void hca_wake(struct hca *hca, struct hca_function *function, uint64_t now_ns) {
   int64_t least = function->credit - HCA_WALK_COST;
   while (hca_next_wake_ns(function) <= now_ns && function->credit > least) {
     struct hca_qp *qp = function->timers[0];
-    clear_timer(function, qp); /* it goes on waiting, or not, in its turn */
+    clear_timer(function, qp); /* its turn decides whether it waits again */
     visit(hca, qp);
   }
   least = function->credit - HCA_WALK_COST;
@@ -169,14 +169,15 @@ void hca_wake(struct hca *hca, struct hca_function *function, uint64_t now_ns) {
     while (srq->wake_left && function->credit > least) {
       struct hca_qp *qp = srq->first_waiter;
       const uint32_t left = srq->wake_left - 1;
-      leave_waiters(qp); /* behind those that were not looked at */
+      leave_waiters(qp); /* move it after those not visited yet */
       join_waiters(srq, qp);
       srq->wake_left = left;
       function->counts.steps++;
       visit(hca, qp);
     }
     hca_srq_forget(srq);
-    if (srq->wake_left) list_posted(function, srq); /* one that is filled on and on is not the only */
+    /* so that a queue that is filled without pause does not starve others */
+    if (srq->wake_left) list_posted(function, srq);
   }
   least = function->credit - HCA_WALK_COST;
   while (looks_again(hca, function) && function->credit > least) {

@@ -1,5 +1,5 @@
-/* What a responder answers: acknowledgements, refusals, and the data of READs and atomics, in their
- * order and as far as there is room. */
+/* Responses of a responder: acknowledgements, NAKs, and the data of READs and atomics, in order,
+ * as many as there is room for. */
 #include "wire/wire.h"
 
 void wire_note(struct hca *hca, struct hca_wired *wired) {
@@ -56,7 +56,8 @@ void wire_forget_answers(struct hca_qp *qp, uint32_t psn) {
   }
 }
 
-/* Makes one packet of an answer; false where the memory has gone, and the queue pair with it. */
+/* Make one packet of a response; false where its memory was removed, in which case the queue
+ * pair fails. */
 static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading *reading) {
   const uint32_t mtu = qp->wired->mtu, left = reading->bytes - reading->done;
   const bool first = reading->done == 0, last = left <= mtu;
@@ -87,14 +88,15 @@ static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading 
   return true;
 }
 
-/* Whether an answer that is under way may go on: tables may have changed since it was asked for. What
- * an atomic has found is told, unless nothing is. */
+/* Whether a response in progress may continue: tables may have changed since the request. An
+ * atomic's result is sent unless policy allows nothing at all. */
 static bool may_answer(const struct hca_qp *qp, const struct wire_reading *reading) {
   const uint32_t mask = qp->policy.receives;
   return reading->atomic ? mask != 0 : hca_allowed(mask, TESSERA_VERB_READ);
 }
 
-/* Drops what policy denies by now, with all behind it, which is asked for again. */
+/* Drop the responses that policy denies by now, and all later ones; the peer will request those
+ * again. */
 static void stop_answers(struct hca *hca, struct hca_qp *qp) {
   struct wire_responder *responder = &qp->wired->responder;
   for (unsigned i = 0; i < responder->reading_count; i++) {
@@ -120,7 +122,7 @@ bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
   } made[WIRE_BATCH];
   unsigned count = 0, place = responder->reading_first;
   const unsigned end = place + responder->reading_count;
-  wire_flush(hca); /* so that what is counted here is all that there is */
+  wire_flush(hca); /* so that the count below covers every unsent packet */
   bool there = true;
   while (place != end && count < WIRE_BATCH) {
     if (wire_pace_holds(hca, qp)) break;
@@ -154,7 +156,8 @@ bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
 
 void wire_refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int event) {
   struct wire_responder *responder = &qp->wired->responder;
-  wire_answer_reads(hca, qp); /* what came before is answered before, if it is not very much */
+  /* earlier requests get their responses first, if these are not too long */
+  wire_answer_reads(hca, qp);
   if (qp->attributes.state == TESSERA_VERBS_STATE_ERR) return;
   wire_send_answer(hca, qp, responder->psn, (uint8_t)(WIRE_SYNDROME_NAK | reason));
   responder->answers = false;

@@ -1,13 +1,14 @@
-/* Atomics of a reliable connection, at both ends: carried out once, whatever becomes of packets.
+/* Atomics of a reliable connection, at both ends: each is executed once, whatever happens to
+ * packets.
  *
- * IBTA volume 1, 9.4.5 (AtomicETH, AtomicAckETH) and 9.7.5.1.3 (responder resources): an atomic that
- * comes again is never done again. As many results are kept as the peer may have under way, so what
- * it may ask for again is there. */
+ * IBTA volume 1, 9.4.5 (AtomicETH, AtomicAckETH) and 9.7.5.1.3 (responder resources): a repeated
+ * atomic is never executed again. The responder keeps as many results as the peer may have
+ * atomics in flight, so every result that the peer may request again is available. */
 #include "wire/wire.h"
 #include "wire/policy.h"
 #include "requests/work.h"
 
-struct wire_packet wire_ask_atomic(const tessera_hca_send_slot *send) {
+struct wire_packet wire_make_atomic(const tessera_hca_send_slot *send) {
   const bool adds = send->opcode == TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD;
   return (struct wire_packet){.opcode = wire_code_of(send->opcode, true, true),
                               .acknowledge = true,
@@ -32,7 +33,7 @@ static void answer(struct hca *hca, struct hca_qp *qp, uint32_t psn, uint64_t be
                       .psn = psn, .bytes = sizeof before, .address = before, .atomic = true});
 }
 
-/* The memory that an atomic is for; NULL after its refusal. */
+/* Find the memory that an atomic addresses; NULL after a NAK. */
 static uint64_t *target(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   const uint32_t access = TESSERA_VERBS_ACCESS_REMOTE_ATOMIC;
   uint64_t address = packet->address, contiguous = 0;

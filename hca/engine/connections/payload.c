@@ -1,5 +1,5 @@
-/* Between a packet's payload and memory that is registered. Regions are looked up again for each
- * packet: they may go in between. */
+/* Copies between packets' payloads and registered memory. Regions are looked up for each packet,
+ * because they may be removed in between. */
 #include <string.h>
 
 #include "wire/wire.h"
@@ -25,7 +25,7 @@ static bool move(struct hca *hca, const struct hca_qp *qp, uint64_t address, uin
   return true;
 }
 
-/* The same over a list of addresses, from a place in it. */
+/* Copy to or from a scatter-gather list, starting at an offset in it. */
 static bool move_list(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,
                       unsigned count, uint32_t offset, uint32_t access, uint32_t bytes,
                       uint8_t *packet, bool store) {

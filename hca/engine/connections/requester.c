@@ -1,8 +1,9 @@
-/* The requester of a reliable connection: what is under way, what was answered, what is sent again.
+/* The requester of a reliable connection: requests in flight, acknowledgements and
+ * retransmission.
  *
- * PSNs are given to requests when they are taken out of the ring. Sending goes on from `next_psn`;
- * whatever goes wrong sets it back to the oldest that is not answered (go-back-N). A READ takes a
- * PSN for each packet of its answer, and is asked for in parts that the window has room for. */
+ * A request gets its PSNs when it is taken out of the ring. Sending continues from `next_psn`;
+ * any failure sets it back to the oldest unacknowledged PSN (go-back-N). A READ uses one PSN for
+ * each packet of its response, and is requested in parts that fit the window. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -12,10 +13,10 @@
 
 enum {
   LEAST_WINDOW = 4,
-  QUICK_REFUSALS = 4,         /* without progress; then only time starts another attempt */
-  RETRIES_WITHOUT_END = 7,    /* rnr_retry */
-  FULL_PAUSE_NS = 100000,     /* the kernel has no room for a packet */
-  LEAST_TIMEOUT_NS = 1000000, /* an engine that waits for a CPU is no lost packet */
+  QUICK_REFUSALS = 4,         /* without progress; then only the timeout retransmits */
+  RETRIES_WITHOUT_END = 7,    /* rnr_retry value */
+  FULL_PAUSE_NS = 100000,     /* wait while the socket buffer is full */
+  LEAST_TIMEOUT_NS = 1000000, /* the delay of an engine that waits for a CPU is not a packet loss */
   EXPONENT_WITHOUT_TIMEOUT = 14,
 };
 
@@ -23,7 +24,7 @@ static uint32_t end_of(const struct wire_request *request) {
   return wire_psn_add(request->first_psn, request->packets);
 }
 
-/* Whether what is under way may come to its end. */
+/* Whether requests in flight may complete. */
 static bool may_end(const struct hca_qp *qp) {
   const uint32_t state = qp->attributes.state;
   return state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD;
@@ -41,7 +42,8 @@ void wire_requester_begin(struct hca_qp *qp) {
   memset(requester, 0, sizeof *requester);
   requester->free_psn = requester->oldest_psn = requester->next_psn = requester->top_psn =
       qp->attributes.sq_psn;
-  /* An engine that waits for a CPU answers after milliseconds: whoever is alone has much under way. */
+  /* The peer's engine may respond only after milliseconds, when it gets a CPU: the only connection
+   * of a wire keeps many packets in flight. */
   const uint32_t there = qp->wired->wire->room_bytes / (mtu + WIRE_PACKET_COST) / 2;
   const uint32_t share = there / qp->wired->wire->pairs;
   requester->room = there < WIRE_FAIR_ROOM ? there : WIRE_FAIR_ROOM;
@@ -54,27 +56,29 @@ void wire_requester_begin(struct hca_qp *qp) {
 void wire_requester_resume(struct hca_qp *qp, const tessera_hca_saved_wired *saved) {
   struct wire_requester *requester = &qp->wired->requester;
   wire_requester_begin(qp);
-  /* Others may be connected by now: parts of a READ that are asked for again stay the same. */
+  /* The number of connections may have changed by now, but the parts of a READ must stay the same
+   * when they are repeated. */
   if (saved->room >= WIRE_LEAST_ROOM && saved->room <= WIRE_MOST_ROOM)
     requester->window = requester->room = saved->room;
   requester->free_psn = saved->first_psn;
-  /* What was sent after that is not known to have been: an answer to it counts once it has been
-   * sent again. */
+  /* Which later packets were sent is unknown: a response to one counts only once it has been sent
+   * again. */
   requester->oldest_psn = requester->next_psn = requester->top_psn = saved->oldest_psn;
 }
 
-/* Ends the oldest request, and with it the queue pair. */
+/* Fail the oldest request, and with it the queue pair. */
 static void fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
   struct wire_requester *requester = &qp->wired->requester;
   const struct wire_request *request = wire_request_at(requester, requester->tail);
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail = requester->sending = requester->head;
-  requester->free_psn = requester->next_psn; /* an unreliable one may begin again */
+  requester->free_psn = requester->next_psn; /* an unreliable connection may continue after it */
   hca_fail_send(hca, qp, status);
 }
 
-/* False where the completion queue was full: the queue pair is in ERR. */
+/* Complete the oldest request; false where the completion queue was full, and the queue pair is
+ * in ERR. */
 static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
   const struct wire_request *request = wire_request_at(requester, requester->tail);
@@ -86,7 +90,7 @@ static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
   return may_end(qp);
 }
 
-/* The request that a PSN is of; a request that fails stands in the way of all behind it. */
+/* Find the request that a PSN belongs to; a request that fails hides all later ones. */
 static uint32_t find(struct wire_requester *requester, uint32_t psn) {
   uint32_t index = requester->tail;
   for (; index != requester->head; index++) {
@@ -115,7 +119,7 @@ static void forget_reads(struct wire_requester *requester) {
           requester->read_count * sizeof *requester->read_ends);
 }
 
-/* Everything before `psn` is answered: there was progress. */
+/* Record progress: everything before `psn` has been answered. */
 static void set_oldest(struct hca_qp *qp, uint32_t psn) {
   struct wire_requester *requester = &qp->wired->requester;
   const int32_t progress = wire_psn_distance(psn, requester->oldest_psn);
@@ -143,8 +147,8 @@ static void go_back(struct wire_requester *requester) {
   if (requester->window < LEAST_WINDOW) requester->window = LEAST_WINDOW;
 }
 
-/* Something was lost, as the peer says or as an answer that is missing shows. What is still on its
- * way says so again and again: only the first few count. */
+/* Retransmit after a loss, reported by the peer or shown by a missing response. Packets that are
+ * still in flight report the same loss again: only the first report counts. */
 static void repeat(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
   if (requester->next_psn == requester->oldest_psn || requester->paused) return;
@@ -153,8 +157,8 @@ static void repeat(struct hca *hca, struct hca_qp *qp) {
   hca_enqueue(hca, qp);
 }
 
-/* The peer has carried out everything before `end`. False where the queue pair has failed, or where
- * a READ before that was not answered. */
+/* Complete the requests that the peer has executed, up to `end`. False where the queue pair has
+ * failed, or where an earlier READ has no response yet. */
 static bool advance(struct hca *hca, struct hca_qp *qp, uint32_t end) {
   struct wire_requester *requester = &qp->wired->requester;
   while (requester->tail != requester->head) {
@@ -179,7 +183,7 @@ static bool advance(struct hca *hca, struct hca_qp *qp, uint32_t end) {
   return true;
 }
 
-/* Whether a PSN is of something that was sent and not answered. */
+/* Whether a PSN has been sent and has no response yet. */
 static bool is_under_way(const struct wire_requester *requester, uint32_t psn) {
   return wire_psn_distance(psn, requester->oldest_psn) >= 0 &&
          wire_psn_distance(psn, requester->top_psn) < 0;
@@ -263,7 +267,7 @@ void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   hca_enqueue(hca, qp);
 }
 
-/* Time is up; false where that ends the queue pair. */
+/* Handle the timeout; false where the queue pair fails. */
 static bool expire(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
   requester->deadline_ns = 0;
@@ -281,7 +285,7 @@ static bool expire(struct hca *hca, struct hca_qp *qp) {
   return true;
 }
 
-/* Whether the oldest request cannot go on; it ends then. */
+/* Whether the oldest request cannot continue; it then fails. */
 static bool has_failed(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
   if (requester->tail == requester->head) return false;
@@ -311,7 +315,7 @@ static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
   const unsigned unsent = wire_flush(hca);
   if (made && requester->deadline_ns == 0) requester->deadline_ns = now_ns + timeout_ns(qp);
   if (unsent) set_next(requester, psns[made - unsent]);
-  /* Where nobody answers, what was sent is done. */
+  /* Without acknowledgements, a request is complete once it is sent. */
   if (wire_is_unreliable(qp) && made != unsent && !advance(hca, qp, requester->next_psn))
     return false;
   if (unsent == 0) return made == WIRE_BATCH || !wire_has_credit(hca);
@@ -328,11 +332,11 @@ bool wire_request(struct hca *hca, struct hca_qp *qp) {
   if (!requester->paused) {
     wire_take_requests(hca, qp);
     if (!may_end(qp) || !wire_end_silent(hca, qp) || has_failed(hca, qp)) return false;
-    /* What was taken may be what `sending` waited for. */
+    /* `sending` may refer to a request that was taken just now. */
     more = send_some(hca, qp, now_ns);
     if (has_failed(hca, qp)) return false;
   }
-  /* What waits for its rate is not late. */
+  /* A connection that its rate holds back does not time out. */
   const uint64_t held_ns = qp->wired->pace.wake_ns;
   if (requester->deadline_ns && held_ns && requester->deadline_ns < held_ns + timeout_ns(qp))
     requester->deadline_ns = held_ns + timeout_ns(qp);

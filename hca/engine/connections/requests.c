@@ -1,11 +1,12 @@
-/* What a requester sends: requests out of the ring, and packets of them. */
+/* The requester's send path: takes requests out of the ring and makes their packets. */
 #include <string.h>
 
 #include "wire/wire.h"
 #include "wire/policy.h"
 #include "requests/work.h"
 
-enum { MOST_PSNS = 1 << 22 }; /* under way: half of what can be told apart, with room to spare */
+/* in flight: half of the range in which PSNs are comparable, with a margin */
+enum { MOST_PSNS = 1 << 22 };
 
 void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
@@ -31,19 +32,21 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
         wire_verbs_of(qp->work.send.opcode, qp->work.bytes, qp->wired->mtu);
     if (status == TESSERA_VERBS_STATUS_SUCCESS && !silent && !wire_may_request(qp, verbs)) {
       hca_count_denied(qp->policy.out, qp->policy.sends, verbs);
-      silent = wire_is_unreliable(qp); /* who sends so is told of nothing */
+      /* no error: a sender over an unreliable connection gets none */
+      silent = wire_is_unreliable(qp);
       if (!silent) status = wire_denied(qp);
     }
-    const bool asks = hca_is_answered(qp->work.send.opcode);
-    if (status == TESSERA_VERBS_STATUS_SUCCESS && asks && qp->attributes.max_rd_atomic == 0)
+    const bool expects_reply = hca_is_answered(qp->work.send.opcode);
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && expects_reply &&
+        qp->attributes.max_rd_atomic == 0)
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
     const bool sent = status == TESSERA_VERBS_STATUS_SUCCESS && !silent;
     uint32_t packets = sent ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
     const uint32_t taken =
         (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
     if (under_way && taken + packets > MOST_PSNS) return;
-    /* A predecessor of this engine was answered more than that: the program has changed a request
-     * that it had posted. */
+    /* This engine's predecessor had responses beyond that PSN: the program has changed a request
+     * after posting it. */
     if (packets && wire_psn_distance(wire_psn_add(requester->free_psn, packets),
                                      requester->oldest_psn) <= 0) {
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
@@ -64,18 +67,18 @@ static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
       .pkey = wire_pkey(qp), .qpn = qp->attributes.dest_qpn, .psn = psn};
 }
 
-/* Asks for an atomic, or for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
- * at the same places when they are asked for again: for the peer a request is old or new, never
- * both. */
-static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_request *request,
-                    uint32_t under_way) {
+/* Request an atomic, or the next part of a READ. Returns how many packets the response has; 0:
+ * it must wait. A repeated READ is split at the same positions, so that for the peer each
+ * request is either entirely new or entirely a repetition. */
+static uint32_t make_read_or_atomic(struct hca *hca, struct hca_qp *qp,
+                                    const struct wire_request *request, uint32_t under_way) {
   struct wire_requester *requester = &qp->wired->requester;
   const unsigned limit = qp->attributes.max_rd_atomic < WIRE_READS ? qp->attributes.max_rd_atomic
                                                                    : WIRE_READS;
   if (requester->read_count >= limit) return 0;
   const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
   if (!wire_is_read(request)) {
-    struct wire_packet packet = wire_ask_atomic(&request->send);
+    struct wire_packet packet = wire_make_atomic(&request->send);
     packet.pkey = wire_pkey(qp);
     packet.qpn = qp->attributes.dest_qpn;
     packet.psn = psn;
@@ -102,7 +105,7 @@ static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_reques
   return packets;
 }
 
-/* Makes the next packet of a message; false where its memory has gone. */
+/* Make the next packet of a message; false where its memory was removed. */
 static bool make(struct hca *hca, struct hca_qp *qp, struct wire_request *request, uint32_t room) {
   const struct wire_requester *requester = &qp->wired->requester;
   const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
@@ -137,12 +140,12 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp) {
   const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
   if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
   if (!wire_may_request(qp, wire_verbs_of(request->send.opcode, request->bytes, qp->wired->mtu))) {
-    wire_deny(hca, qp, request); /* since it was taken */
+    wire_deny(hca, qp, request); /* policy has changed since the request was taken */
     return 0;
   }
   if (wire_is_held_back(qp)) return 0;
   if (wire_is_answered(request)) {
-    const uint32_t packets = ask(hca, qp, request, under_way);
+    const uint32_t packets = make_read_or_atomic(hca, qp, request, under_way);
     if (packets) wire_spend(qp, request, packets);
     return packets;
   }

@@ -1,7 +1,8 @@
-/* The responder of a reliable connection: carries out what comes in order, once; says so, or why not.
+/* The responder of a reliable connection: executes packets in order and once, and acknowledges
+ * or NAKs them.
  *
- * What breaks the rules of a message (Middle without First, a wrong length) is dropped and counted:
- * no peer that keeps them sends it, and a forged packet shall change nothing. */
+ * Packets that break the rules of a message (Middle without First, a wrong length) are dropped
+ * and counted: no conforming peer sends them, and a forged packet must have no effect. */
 #include <string.h>
 
 #include "wire/wire.h"
@@ -53,7 +54,7 @@ static void refuse_receive(struct hca *hca, struct hca_qp *qp, const struct wire
   wire_refuse(hca, qp, reason, -1);
 }
 
-/* Takes the next receive request. False: there is none that can be used. */
+/* Take the next receive request. False: there is no usable one. */
 static bool take_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
   const enum hca_taken taken = hca_take(hca, qp);
@@ -61,7 +62,7 @@ static bool take_receive(struct hca *hca, struct hca_qp *qp, const struct wire_p
   if (taken == HCA_TAKEN_NONE) {
     wire_send_answer(hca, qp, responder->psn,
                      (uint8_t)(WIRE_SYNDROME_RNR | (qp->attributes.min_rnr_timer & 31)));
-    responder->answers = false; /* it acknowledges what came before */
+    responder->answers = false; /* the RNR NAK acknowledges earlier packets */
     return false;
   }
   const tessera_hca_recv_slot *receive = &qp->held;
@@ -123,7 +124,7 @@ static bool store(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   return false;
 }
 
-/* A packet of a SEND or a WRITE that is the next one. */
+/* Execute a SEND or WRITE packet that is the next in sequence. */
 static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
   const unsigned parts = packet->form.parts;
@@ -153,7 +154,8 @@ static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_pack
   if (packet->acknowledge) wire_will_answer(hca, qp);
   if (!last) return;
   responder->msn = wire_psn_add(responder->msn, 1);
-  /* What a WRITE finds held is of another peer's message, and stays for the next. */
+  /* A receive request that a WRITE finds held was taken for another peer's message, and is kept for
+   * the next message. */
   if (!write || receives) wire_end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
 }
 
@@ -182,7 +184,8 @@ static void read_memory(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   responder->refused = false;
 }
 
-/* What was carried out before: READs are answered again, from there on; the rest is acknowledged. */
+/* Handle a duplicate: READs get their response again, from this PSN on; other requests are
+ * acknowledged. */
 static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
   qp->wired->wire->counts.duplicates++;
@@ -202,8 +205,8 @@ static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet 
   if (responder->reading_count < WIRE_READS) add_reading(hca, qp, packet);
 }
 
-/* What comes again and was carried out by other tables is acknowledged: it stays done. What it asks
- * to be told is not told. */
+/* Handle a duplicate that current tables deny. If it was executed under other tables, it is
+ * acknowledged, because its effect remains; but the peer gets no data. */
 static void refuse_again(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   const unsigned kind = packet->form.kind;
   if (kind == WIRE_SEND || kind == WIRE_WRITE)
@@ -216,7 +219,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   struct wire_responder *responder = &qp->wired->responder;
   struct hca_wire *wire = qp->wired->wire;
   const int32_t ahead = wire_psn_distance(packet->psn, responder->psn);
-  /* Who is asked for a packet again begins there: a gap after that is another one. */
+  /* A retransmission starts at a lower PSN: any gap from here on is a new one. */
   const bool begun_again = wire_psn_distance(packet->psn, responder->last_psn) < 0;
   responder->last_psn = packet->psn;
   if (ahead > 0) {
@@ -227,13 +230,13 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     wire_send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_SEQUENCE);
     return;
   }
-  /* Here policy is asked, for each packet, before anything of it is used. */
+  /* Policy is checked for each packet, before any of its content is used. */
   const uint32_t opcode = wire_opcode_of(packet);
   if (!wire_may_respond(qp, opcode)) {
     wire->counts.denied++;
     if (ahead == 0)
       hca_count_denied(qp->policy.in, qp->policy.receives, hca_verbs_of(opcode));
-    /* Whom policy lets do nothing gets no answer, as from an address where nobody is. */
+    /* A peer that policy allows nothing gets no response, as from an unused address. */
     if (qp->policy.receives == 0) return;
     if (ahead < 0)
       refuse_again(hca, qp, packet);

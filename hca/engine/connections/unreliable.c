@@ -1,18 +1,19 @@
-/* The responder of an unreliable connection (IBTA volume 1, 9.8): a message arrives whole or not at
- * all, nothing is answered, and no packet ends the queue pair.
+/* The responder of an unreliable connection (IBTA volume 1, 9.8): a message arrives whole or not
+ * at all, nothing is acknowledged, and no packet makes the queue pair fail.
  *
- * What comes out of sequence ends the message that is under way; the next First or Only begins
- * another, whatever its PSN. A PSN that was passed a short while ago is a packet that came twice, or
- * late: hardware may take it for a new message, here it is dropped. */
+ * A packet out of sequence drops the message in progress; the next First or Only packet begins
+ * another message, whatever its PSN. A PSN shortly before the expected one is a duplicate or a
+ * late packet: hardware may treat it as a new message; this engine drops it. */
 #include "wire/wire.h"
 #include "wire/policy.h"
 #include "requests/work.h"
 
-enum { LATE_PSNS = 1 << 12 }; /* more than a socket's buffer holds */
+enum { LATE_PSNS = 1 << 12 }; /* more packets than a socket buffer holds */
 
 static void drop(struct hca_qp *qp) { qp->wired->responder.message = WIRE_NOTHING; }
 
-/* Whether there is a place for it. A receive request that was taken stays for the next message. */
+/* Whether there is memory for a packet. A receive request that was taken is kept for the next
+ * message. */
 static bool begin(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
   const unsigned parts = packet->form.parts;
@@ -58,7 +59,7 @@ void wire_respond_unreliably(struct hca *hca, struct hca_qp *qp,
     if (!(parts & WIRE_FIRST)) return;
   }
   responder->psn = wire_psn_add(packet->psn, 1);
-  /* Here policy is asked, for each packet, before anything of it is used. */
+  /* Policy is checked for each packet, before any of its content is used. */
   const uint32_t opcode = wire_opcode_of(packet);
   if (!wire_may_respond(qp, opcode)) {
     counts->denied++;
@@ -67,7 +68,7 @@ void wire_respond_unreliably(struct hca *hca, struct hca_qp *qp,
     drop(qp);
     return;
   }
-  if (parts & WIRE_FIRST) drop(qp); /* of one that was under way the Last is missing */
+  if (parts & WIRE_FIRST) drop(qp); /* the message in progress has lost its Last packet */
   if (!wire_fits(qp, packet)) {
     counts->out_of_sequence++;
     drop(qp);

@@ -1,4 +1,4 @@
-/* Adding, changing and removing what the engine serves: hcad's calls. */
+/* hcad's calls that add, change and remove clients, completion queues, regions and queue pairs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -75,16 +75,16 @@ struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t h
   if (cq->next) cq->next->previous = cq;
   client->cqs = cq;
   client->cq_count++;
-  if (client->rearm_left) client->rearm_left++; /* a walk that has begun comes to all others, too */
+  if (client->rearm_left) client->rearm_left++; /* a walk in progress still reaches all others */
   hca_leave(hca);
   return cq;
 }
 
 void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
   struct hca_client *client = cq->client;
-  hca_enter(hca); /* no queue pair has it any more */
+  hca_enter(hca); /* no queue pair uses it any more */
   if (cq->next) cq->next->previous = cq->previous;
-  if (cq->previous || client->cqs == cq) { /* it may not have been made */
+  if (cq->previous || client->cqs == cq) { /* its creation may have failed */
     *(cq->previous ? &cq->previous->next : &client->cqs) = cq->next;
     client->cq_count--;
   }
@@ -97,7 +97,7 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
 
 uint64_t hca_client_rounds(struct hca *hca, struct hca_client *client) {
   hca_enter(hca);
-  hca_read_soon(client); /* it need not have rung */
+  hca_read_soon(client); /* even if the client has not rung */
   hca_make_ready(hca, client->function);
   const uint64_t rounds = atomic_load(&client->function->rounds);
   hca_leave(hca);
@@ -120,14 +120,15 @@ bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, uint64_t pag
   tessera_hca_cqe *entries = (tessera_hca_cqe *)(page + 1);
   hca_enter(hca);
   uint32_t tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE), copied = tail;
-  /* Some at a time, so that nothing waits long; entries that come meanwhile are copied, too. */
+  /* Copy a few at a time, so that the lock is never held for long. Entries that arrive meanwhile
+   * are copied, too. */
   while (cq->head - copied > COPIED_AT_ONCE && cq->head - copied <= cq->count) {
     copy_entries(cq, entries, count, copied, copied + COPIED_AT_ONCE);
     copied += COPIED_AT_ONCE;
     hca_leave(hca);
     hca_enter(hca);
     tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE);
-    if (tail - copied <= cq->head - copied) copied = tail; /* the client has taken these */
+    if (tail - copied <= cq->head - copied) copied = tail; /* consumed by the client */
   }
   const uint32_t used = cq->head - tail;
   const bool fits = used <= cq->count && used <= count && cq->head - copied <= COPIED_AT_ONCE;
@@ -166,7 +167,7 @@ struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes) {
 }
 
 void hca_segment_free(struct hca *hca, struct hca_segment *segment) {
-  (void)hca; /* no region has it any more */
+  (void)hca; /* no region uses it any more */
   munmap(segment->base, segment->bytes);
   free(segment);
 }
@@ -258,12 +259,13 @@ static void reset(struct hca *hca, struct hca_qp *qp) {
   memset(qp->page, 0, sizeof *qp->page);
 }
 
-/* Whether the engine has anything to do after a change of state: whoever connects changes it three
- * times, and an engine that is woken looks for requests for a while before it sleeps again. */
+/* Whether the engine has work after a state change. The engine is woken only if it has, because
+ * it then polls for a while before it sleeps again, and a connection changes state three times. */
 static bool has_work(const struct hca *hca, const struct hca_qp *qp) {
   const uint32_t state = qp->attributes.state;
   if (state == TESSERA_VERBS_STATE_SQD) return true;
-  /* What fails has its receives flushed, too; of a shared queue there is an event. */
+  /* A queue pair that fails must also have its receives flushed; with a shared receive queue
+   * there is an event. */
   const bool receives =
       qp->srq || qp->holds ||
       __atomic_load_n(&qp->page->recv_head, __ATOMIC_ACQUIRE) != qp->recv_tail;

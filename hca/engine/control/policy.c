@@ -1,4 +1,4 @@
-/* Policies as hcad sets them: many queue pairs in one call, between two turns of the engine. */
+/* hcad's calls that set policies: many queue pairs in one call, between two turns of the engine. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct hca_flow *hca_flow_new(struct hca *hca) {
 }
 
 void hca_flow_free(struct hca *hca, struct hca_flow *flow) {
-  (void)hca; /* no queue pair has it any more */
+  (void)hca; /* no queue pair uses it any more */
   free(flow->limits);
   free(flow);
 }
@@ -43,7 +43,7 @@ struct hca_limit *hca_limit_new(struct hca *hca, uint64_t bytes_per_second, uint
 }
 
 void hca_limit_free(struct hca *hca, struct hca_limit *limit) {
-  (void)hca; /* no flow has it any more */
+  (void)hca; /* no flow uses it any more */
   free(limit);
 }
 
@@ -64,7 +64,7 @@ int hca_flow_limit(struct hca *hca, struct hca_flow *flow, struct hca_limit *con
   return 0;
 }
 
-/* What is being carried out stops where it is: nothing moves for this queue pair any more. */
+/* The current request stops at once: no more data is copied for this queue pair. */
 static void revoke(struct hca *hca, struct hca_qp *qp) {
   if (qp->attributes.state == TESSERA_VERBS_STATE_ERR) return;
   hca_event(qp->client, TESSERA_VERBS_EVENT_QP_FATAL, qp->number);
@@ -85,13 +85,13 @@ void hca_policy_set(struct hca *hca, const tessera_hca_policy_change *change) {
       .device_only = change->device_only,
   };
   if (qp && change->revoke) revoke(hca, qp);
-  /* A queue pair that waits for a rate may have another one now, or be denied: their functions' turns
-   * queue them. */
+  /* A queue pair that waits for a rate limit may have another one now, or be denied: its
+   * function's turns queue it again. */
   hca->policy_generation++;
 }
 
 void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes, uint32_t count) {
-  hca_enter(hca); /* whoever copies holds the lock: nobody does now */
+  hca_enter(hca); /* copying requires the lock: no copy is in progress now */
   bool rings = hca->waiting_count != 0;
   for (uint32_t i = 0; i < count; i++) {
     hca_policy_set(hca, &changes[i]);

@@ -1,4 +1,4 @@
-/* Adding and removing what requests name beside regions and queue pairs: hcad's calls. */
+/* hcad's calls for partition keys, shared receive queues, address handles and memory windows. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/internal.h"
 
-enum { WINDOW_BITS = 8 }; /* of a key, its owner's to choose */
+enum { WINDOW_BITS = 8 }; /* the bits of a key that the program chooses */
 
 void hca_client_set_pkeys(struct hca *hca, struct hca_client *client, const uint16_t *pkeys) {
   hca_enter(hca);
@@ -56,7 +56,7 @@ uint32_t hca_srq_limit(struct hca *hca, struct hca_srq *srq) {
 
 void hca_srq_free(struct hca *hca, struct hca_srq *srq) {
   bool left = false;
-  while (!left) { /* no queue pair has it any more: none begins to wait */
+  while (!left) { /* no queue pair uses it any more, so none begins to wait */
     hca_enter(hca);
     srq->client->srqs[srq->index] = NULL;
     left = hca_leave_srq(srq);

@@ -1,8 +1,9 @@
-/* CRC-32 by tables, eight bytes a step, or by carry-less multiplication, 64 or 256 bytes a step.
+/* CRC-32, either by tables, eight bytes per step, or by carry-less multiplication, 64 or 256
+ * bytes per step.
  *
  * Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction":
- * lanes of 16 bytes are multiplied by a power of x and meet the bytes that are so far behind; at the
- * end the lanes are folded into one, which is 16 bytes with the same remainder as everything before
+ * 16-byte lanes are multiplied by a power of x and XORed with the bytes at that distance; at the
+ * end the lanes are folded into one, whose 16 bytes have the same remainder as everything before
  * them. */
 #include "packets/crc.h"
 
@@ -65,7 +66,7 @@ static uint32_t by_tables(uint32_t state, const uint8_t *data, size_t bytes) {
             tables[4][low >> 24] ^ tables[3][high & 255] ^ tables[2][high >> 8 & 255] ^
             tables[1][high >> 16 & 255] ^ tables[0][high >> 24];
   }
-  if (bytes >= 4) { /* packets are multiples of that */
+  if (bytes >= 4) { /* packet sizes are multiples of four */
     uint32_t low;
     memcpy(&low, data, 4);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -82,7 +83,7 @@ static uint32_t by_tables(uint32_t state, const uint8_t *data, size_t bytes) {
 }
 
 #if defined(__x86_64__)
-/* x^(n+32) and x^(n-32) modulo the polynomial, reflected, times x: for n bits further on. */
+/* x^(n+32) and x^(n-32) modulo the polynomial, reflected, times x: to move by n bits. */
 static const uint64_t BY_2048[2] = {0x11542778au, 0x1322d1430u};
 static const uint64_t BY_512[2] = {0x154442bd4u, 0x1c6e41596u};
 static const uint64_t BY_128[2] = {0x1751997d0u, 0x0ccaa009eu};
@@ -100,7 +101,7 @@ NARROW static inline __m128i fold(__m128i lane, __m128i by, __m128i next) {
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* What lanes and the bytes behind them leave: the end of all ways. */
+/* Fold the lanes and the remaining bytes; every variant ends with this step. */
 NARROW static uint32_t finish(const __m128i *lanes, int count, const uint8_t *data, size_t bytes) {
   const __m128i by_128 = pair(BY_128);
   __m128i all = lanes[0];
@@ -132,10 +133,10 @@ NARROW static uint32_t by_multiplication(uint32_t state, const uint8_t *data, si
 WIDE static inline __m512i fold_wide(__m512i lanes, __m512i by, __m512i next) {
   const __m512i low = _mm512_clmulepi64_epi128(lanes, by, 0x00);
   const __m512i high = _mm512_clmulepi64_epi128(lanes, by, 0x11);
-  return _mm512_ternarylogic_epi64(low, high, next, 0x96); /* all three, XOR */
+  return _mm512_ternarylogic_epi64(low, high, next, 0x96); /* XOR of all three */
 }
 
-/* The same with four lanes in a register. */
+/* The same with four lanes per register. */
 WIDE static uint32_t by_wide_multiplication(uint32_t state, const uint8_t *data, size_t bytes) {
   if (bytes < 2 * WIDE_BYTES) return by_multiplication(state, data, bytes);
   __m512i lanes[4];
@@ -158,7 +159,7 @@ WIDE static uint32_t by_wide_multiplication(uint32_t state, const uint8_t *data,
 }
 #endif
 
-/* Every length up to three steps of `step` bytes, against the tables. */
+/* Compare a variant with the tables for every length up to three steps of `step` bytes. */
 __attribute__((unused)) static bool
 agrees(uint32_t (*other)(uint32_t, const uint8_t *, size_t), unsigned step) {
   uint8_t data[3 * WIDE_BYTES + LANE_BYTES];

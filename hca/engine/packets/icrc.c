@@ -1,16 +1,17 @@
-/* ICRC: CRC-32 over what does not change on the way; what may change counts as ones. */
+/* ICRC: CRC-32 over a packet's invariant fields; fields that may change on the path are replaced
+ * by ones. */
 #include <string.h>
 
 #include "packets/crc.h"
 #include "packets/packet.h"
 
 enum {
-  LINK_BYTES = 8, /* stands for a link header that RoCEv2 has not */
+  LINK_BYTES = 8, /* in place of a link header, which RoCEv2 does not have */
   IPV4_BYTES = 20,
   IPV6_BYTES = 40,
   UDP_BYTES = 8,
   ID_AT = LINK_BYTES + 4,
-  ID_BITS = 6, /* of WIRE_MAX_GSO_ID */
+  ID_BITS = 6, /* log2 of WIRE_MAX_GSO_ID */
 };
 
 bool wire_is_ipv4(const uint8_t *gid) {
@@ -65,8 +66,8 @@ void wire_seal(const struct wire_path *path, uint16_t identification, uint8_t *d
   for (unsigned i = 0; i < WIRE_ICRC_BYTES; i++) data[bytes + i] = (uint8_t)(icrc >> 8 * i);
 }
 
-/* Whether a difference of two checksums is that of two identifications below WIRE_MAX_GSO_ID, which
- * is linear in the bits in which they differ. */
+/* Whether two checksums differ in the same way as those of two IPv4 identifications below
+ * WIRE_MAX_GSO_ID. The difference is linear in the bits in which the identifications differ. */
 static bool is_identification(uint32_t difference, size_t bytes) {
   const size_t after =
       LINK_BYTES + IPV4_BYTES + UDP_BYTES + bytes - (size_t)(ID_AT + 2);

@@ -1,4 +1,4 @@
-/* What the kernel says of a packet beside its bytes: whose, and how it was cut. */
+/* Socket addresses and ancillary data of packets: source, destination and segmentation. */
 #ifndef HCA_WIRE_NAMES_H
 #define HCA_WIRE_NAMES_H
 
@@ -25,7 +25,7 @@ union wire_control {
 };
 
 struct hca_wire;
-/* wire/send.c: where packets to a GID go. */
+/* wire/send.c: return the socket address for packets to a GID. */
 socklen_t wire_name_of(const struct hca_wire *wire, const uint8_t *gid, union wire_name *name);
 
 #endif

@@ -12,7 +12,7 @@ enum {
   ATOMIC_RESULT_BYTES = 8,
   DETH_BYTES = 8,
   OPERATIONS = 32,
-  MIGRATED = 0x40, /* hardware sets it where paths do not migrate */
+  MIGRATED = 0x40, /* hardware sets it where automatic path migration is not used */
 };
 
 #define FORM(name, code, kind, parts, services, operation) \

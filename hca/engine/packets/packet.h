@@ -1,4 +1,4 @@
-/* RoCEv2 packets: their headers, from BTH to ICRC (IBTA volume 1, chapter 9; annex A17). */
+/* RoCEv2 packets: headers from BTH to ICRC (IBTA volume 1, chapter 9; annex A17). */
 #ifndef HCA_WIRE_PACKET_H
 #define HCA_WIRE_PACKET_H
 
@@ -21,7 +21,7 @@ enum {
 
 enum wire_transport { WIRE_RC = 0, WIRE_UC = 1, WIRE_UD = 3 };
 
-/* Opcodes (their lower five bits), kinds and parts of packets, as rdma/packets.py lists them. */
+/* Opcodes (their lower five bits), kinds and parts of packets, as listed in rdma/packets.py. */
 #define NAMED(name, value, ...) WIRE_##name = value,
 enum wire_operation { TESSERA_PACKETS(NAMED) };
 enum wire_kind { TESSERA_PACKET_KINDS(NAMED) };
@@ -30,11 +30,11 @@ enum wire_part { TESSERA_PACKET_PARTS(NAMED) };
 
 struct wire_form {
   uint8_t kind;
-  uint8_t operation; /* opcode of verbs that a request carries out; 0 of an answer */
+  uint8_t operation; /* verbs opcode that a request packet executes; 0 for a response */
   uint16_t parts, services;
 };
 
-/* AETH syndromes: an acknowledgement, a pause with a timer, a refusal with a reason. */
+/* AETH syndromes: acknowledgement, RNR NAK with a timer, NAK with a reason. */
 enum {
   WIRE_SYNDROME_ACK = 0x1F, /* unlimited credit */
   WIRE_SYNDROME_RNR = 0x20,
@@ -50,21 +50,21 @@ struct wire_packet {
   uint8_t syndrome;
   uint16_t pkey;
   uint32_t qpn, psn, msn;
-  uint64_t address; /* RETH or AtomicETH */
+  uint64_t address; /* of RETH or AtomicETH */
   uint32_t key, bytes;
   uint64_t swap_or_add, compare, result;
-  uint32_t immediate; /* as the program gave it: in the order of the network */
+  uint32_t immediate; /* in network byte order, as the program set it */
   uint32_t invalidate_key, qkey, source_qpn;
   const uint8_t *payload;
   uint32_t payload_bytes;
   struct wire_form form;
 };
 
-/* Where a packet comes from and goes to; ports in the order of the host. */
+/* A packet's source and destination; ports in host byte order. */
 struct wire_path {
-  uint8_t source[16], destination[16]; /* IPv4 as mapped */
+  uint8_t source[16], destination[16]; /* IPv4 as IPv4-mapped IPv6 */
   uint16_t source_port, destination_port;
-  bool marked; /* a packet that came met congestion (ECN) */
+  bool marked; /* a received packet has met congestion (ECN) */
 };
 
 static inline uint32_t wire_psn_add(uint32_t psn, uint32_t count) {
@@ -76,31 +76,34 @@ static inline int32_t wire_psn_distance(uint32_t a, uint32_t b) {
   return (int32_t)((a - b) << 8) >> 8;
 }
 
-/* What an opcode is; kind WIRE_NOTHING where it is not known, or not of its transport. */
+/* Describe an opcode; kind WIRE_NOTHING where it is unknown or not valid for its transport. */
 struct wire_form wire_form_of(uint8_t opcode);
 uint32_t wire_header_bytes(uint8_t opcode);
-/* Lower five bits of the opcode of a request's packet, by its place in the message. */
+/* Return the lower five bits of a request packet's opcode, by the packet's position in the
+ * message. */
 uint8_t wire_code_of(uint32_t operation, bool first, bool last);
 
-/* Reads what came as `bytes` bytes of UDP payload. False where lengths, versions or opcode make no
- * sense; ICRC is not looked at. */
+/* Parse `bytes` bytes of UDP payload. False where lengths, versions or opcode are invalid; the
+ * ICRC is not checked. */
 bool wire_parse(struct wire_packet *packet, const uint8_t *data, size_t bytes);
-/* Writes the headers; the payload follows at the place that is returned. */
+/* Write the headers; returns where the payload follows. */
 uint8_t *wire_put_headers(const struct wire_packet *packet, uint8_t *data);
-/* Pads a payload that ends at `end`; returns where ICRC is to be written. */
+/* Pad a payload that ends at `end`; returns where the ICRC belongs. */
 uint8_t *wire_put_padding(uint8_t *end, uint32_t payload_bytes);
 
-/* The checksum of `bytes` bytes from BTH on, without ICRC itself; `identification` of IPv4. */
+/* Compute the ICRC of `bytes` bytes from BTH on, without the ICRC field; `identification` is
+ * IPv4's. */
 uint32_t wire_icrc(const struct wire_path *path, uint16_t identification, const uint8_t *data,
                    size_t bytes);
 void wire_seal(const struct wire_path *path, uint16_t identification, uint8_t *data, size_t bytes);
-/* Whether ICRC is right. A socket does not show the identification: it is 0, or, as the kernel counts
- * the parts of a larger buffer, up to WIRE_MAX_GSO_ID - 1; `likely` is tried first. */
+/* Whether the ICRC is correct. A socket does not report the IPv4 identification: it is 0, or,
+ * where the kernel has numbered the segments of a larger buffer, up to WIRE_MAX_GSO_ID - 1;
+ * `likely` is tried first. */
 bool wire_is_sound(const struct wire_path *path, uint16_t likely, const uint8_t *data,
                    size_t bytes);
 
 bool wire_is_ipv4(const uint8_t *gid);
-/* Membership of a common partition: same number, and not both limited. */
+/* Whether two keys share a partition: the same number, and not both limited. */
 static inline bool wire_pkeys_match(uint16_t a, uint16_t b) {
   return ((a ^ b) & 0x7FFF) == 0 && (a & 0x7FFF) != 0 && ((a | b) & 0x8000) != 0;
 }

@@ -1,10 +1,11 @@
-/* What policy says of a queue pair's next request, or of what is left of it. */
+/* Policy checks for a queue pair's next request, or for the rest of it. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "requests/work.h"
 
-/* Policy ends the requester alone: whoever may not write must not be able to end who may read.
- * Unreliable connections and datagrams are told of nothing. */
+/* Deny a request. Policy makes only the requester fail: a peer that may not write must not be
+ * able to break a connection whose other end may read. Unreliable connections and datagrams get
+ * no error. */
 static enum hca_step deny(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer,
                           uint32_t verbs, enum hca_verdict verdict) {
   const uint32_t mask = qp->policy.sends & peer->policy.receives;
@@ -33,7 +34,7 @@ static void account(struct hca_flow *flow, uint32_t verbs, uint32_t bytes, uint3
 
 enum hca_step hca_admit(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer) {
   const uint32_t verbs = hca_verbs_of(qp->work.send.opcode);
-  const enum hca_verdict verdict = hca_judge(&qp->policy, &peer->policy, verbs);
+  const enum hca_verdict verdict = hca_evaluate(&qp->policy, &peer->policy, verbs);
   if (verdict != HCA_ALLOWED) return deny(hca, qp, peer, verbs, verdict);
   return pace(hca, qp, qp->policy.out);
 }
@@ -49,7 +50,8 @@ enum hca_step hca_admit_datagram(struct hca *hca, struct hca_qp *qp, const struc
     hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
     return HCA_STEP_FAILED;
   }
-  if (qp->work.admitted) return HCA_STEP_AGAIN; /* it has waited for room on a wire */
+  /* it was admitted before and has waited for room on a wire */
+  if (qp->work.admitted) return HCA_STEP_AGAIN;
   const enum hca_step step = pace(hca, qp, ah->policy.out);
   if (step != HCA_STEP_AGAIN) return step;
   qp->work.admitted = true;

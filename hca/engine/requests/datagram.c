@@ -1,4 +1,4 @@
-/* Datagrams (UD) at whoever gets them: one packet, acknowledged by nobody. */
+/* UD receive path: each datagram is one packet and is never acknowledged. */
 #include <string.h>
 
 #include "requests/work.h"
@@ -32,7 +32,7 @@ void hca_write_grh(uint8_t *header, const uint8_t *source, const tessera_hca_ah_
     ip[0] = 0x45;
     ip[1] = path->traffic_class;
     put16(ip + 2, IPV4_BYTES + payload);
-    ip[6] = 0x40; /* not to be fragmented */
+    ip[6] = 0x40; /* don't fragment */
     ip[8] = hops;
     ip[9] = UDP;
     memcpy(ip + 12, source + 12, 4);
@@ -74,7 +74,7 @@ void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
   if (peer->held.sge_count > TESSERA_HCA_MAX_SGE)
     status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
   else if (hca_sum(peer->held.sges, peer->held.sge_count) < bytes)
-    return; /* the request waits for one that fits */
+    return; /* the receive request stays for a datagram that fits */
   else if (!hca_scatter_datagram(hca, peer, hca->datagram, bytes))
     status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
   peer->holds = false;

@@ -1,4 +1,4 @@
-/* Lists of addresses: how much, whether all of it may be used, and the memory behind a place. */
+/* Scatter-gather lists: their total size, their validity, and the memory at a position. */
 #include "requests/work.h"
 
 uint64_t hca_sum(const tessera_hca_sge *sges, unsigned count) {
@@ -16,7 +16,7 @@ bool hca_all_valid(struct hca *hca, const struct hca_qp *qp, const tessera_hca_s
   return true;
 }
 
-/* The memory under a cursor; NULL where a region went away. Empty elements are passed over. */
+/* Return the memory at a cursor; NULL where its region was removed. Empty elements are skipped. */
 uint8_t *hca_under(struct hca *hca, const struct hca_qp *qp, struct hca_cursor *cursor,
                       uint32_t access, uint64_t *bytes) {
   while (cursor->index < cursor->count && cursor->offset == cursor->sges[cursor->index].bytes) {

@@ -1,4 +1,4 @@
-/* Multicast groups: whose queue pairs are in them, and whom these hear of those on the same engine. */
+/* Multicast groups: member queue pairs, and from which senders of the same engine they receive. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "requests/work.h"
 
-/* The GID by which tables know who has a function: the second. */
+/* Index of the GID that identifies a function in policy tables. */
 enum { KNOWN_BY = 1 };
 
 bool hca_is_group(const uint8_t *gid) {
@@ -83,7 +83,8 @@ void hca_pair_free(struct hca *hca, struct hca_ah *ah) {
   free(pair);
 }
 
-bool hca_hears(struct hca *hca, const struct hca_member *member, const struct hca_qp *sender) {
+bool hca_may_receive(struct hca *hca, const struct hca_member *member,
+                     const struct hca_qp *sender) {
   if (member->open) return true;
   const uint8_t *own = member->qp->client->gids[KNOWN_BY];
   const uint8_t *other = sender->client->gids[KNOWN_BY];

@@ -16,19 +16,20 @@ static _Thread_local volatile sig_atomic_t copying;
 
 static void on_bus_error(int number) {
   if (copying) siglongjmp(escape, 1);
-  signal(number, SIG_DFL); /* not ours: happens again, and ends the process */
+  signal(number, SIG_DFL); /* not from a copy: the signal is raised again and ends the process */
 }
 
 void hca_memory_guard(void) {
-  /* SA_NODEFER: the handler is left by a jump. */
+  /* SA_NODEFER: the handler is left by siglongjmp(). */
   struct sigaction action = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER};
   sigemptyset(&action.sa_mask);
   sigaction(SIGBUS, &action, NULL);
 }
 
-/* A client can punch holes into its memory at any time. Whoever touches such a page next would get a
- * new one and be charged for it: hcad. userfaultfd(2) refuses instead, for whoever copies in user
- * mode, which any user may ask for (UFFD_USER_MODE_ONLY, Linux 5.11). */
+/* A client can punch holes into its memory at any time. The next access to such a page would
+ * allocate a new page and charge it to the accessing process: hcad. With userfaultfd(2) the
+ * access fails instead. It covers accesses in user mode only, which needs no privilege
+ * (UFFD_USER_MODE_ONLY, Linux 5.11). */
 int hca_absent_open(void) {
   const int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
   if (fd < 0) return -1;
@@ -103,7 +104,7 @@ uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64
   const uint64_t offset = address - region->iova;
   *contiguous = 0;
   if (region->piece_count == 0 || offset >= region->bytes) return NULL;
-  unsigned first = 0, end = region->piece_count; /* the last piece that begins no later */
+  unsigned first = 0, end = region->piece_count; /* the last piece that begins at or before it */
   while (end - first > 1) {
     const unsigned middle = first + (end - first) / 2;
     if (region->pieces[middle].start <= offset)

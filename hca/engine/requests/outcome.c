@@ -1,9 +1,9 @@
-/* How requests end, and what they wait for. */
+/* Completion of requests, their errors, and their waits for the peer. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "requests/work.h"
 
-enum { RETRIES_WITHOUT_END = 7 /* rnr_retry */ };
+enum { RETRIES_WITHOUT_END = 7 /* rnr_retry value */ };
 
 /* InfiniBand Architecture Specification volume 1, "RNR NAK timer field": microseconds. */
 static const uint32_t RNR_US[32] = {655360, 10,    20,    30,    40,    60,    80,     120,
@@ -21,7 +21,7 @@ void hca_fail(struct hca *hca, struct hca_qp *qp) {
   qp->attributes.state = TESSERA_VERBS_STATE_ERR;
   qp->work.active = false;
   hca_wait_end(hca, qp);
-  hca_enqueue(hca, qp); /* to flush what is posted */
+  hca_enqueue(hca, qp); /* to flush the posted requests */
 }
 
 void hca_finish(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, tessera_hca_cqe entry,
@@ -55,15 +55,15 @@ enum hca_step hca_fail_send(struct hca *hca, struct hca_qp *qp, uint32_t status)
   if (qp->type == TESSERA_VERBS_QP_TYPE_RC) {
     hca_fail(hca, qp);
   } else if (qp->attributes.state != TESSERA_VERBS_STATE_ERR) {
-    /* What it receives is not concerned where nothing is acknowledged. */
+    /* Without acknowledgements the receive queue is not affected. */
     qp->attributes.state = TESSERA_VERBS_STATE_SQE;
     hca_wait_end(hca, qp);
-    hca_enqueue(hca, qp); /* to flush what is to be sent */
+    hca_enqueue(hca, qp); /* to flush the sends */
   }
   return HCA_STEP_FAILED;
 }
 
-/* Nothing is acknowledged: its requester does not learn that a request was dropped. */
+/* Without acknowledgements the requester gets no report that a request was dropped. */
 static enum hca_step drop(struct hca *hca, struct hca_qp *qp) {
   hca_wait_end(hca, qp);
   hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
@@ -109,7 +109,8 @@ enum hca_step hca_refuse_receive(struct hca *hca, struct hca_qp *qp, struct hca_
   return hca_fail_send(hca, qp, here);
 }
 
-/* Whether the time has not come that was waited for: something else has woken the queue pair. */
+/* Whether the wake-up time is still in the future, because something else has woken the queue
+ * pair. */
 static bool waits_still(struct hca_qp *qp, enum hca_wait why, uint64_t now_ns) {
   if (qp->waiting == why) return now_ns < qp->wake_ns;
   qp->waits = 0;
@@ -123,7 +124,7 @@ enum hca_step hca_wait_for_peer(struct hca *hca, struct hca_qp *qp) {
   if (waits_still(qp, HCA_WAIT_PEER, now_ns)) return HCA_STEP_WAIT;
   if (own->timeout != 0 && qp->waits++ > own->retry_count)
     return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_RETRY_EXC_ERR);
-  /* Without a time-out nothing is ever sent again on a wire; here somebody looks now and then. */
+  /* Without a timeout a wire never retransmits; here the engine checks from time to time. */
   const unsigned exponent = own->timeout ? own->timeout : 14;
   hca_wait_until(hca, qp, HCA_WAIT_PEER, now_ns + (UINT64_C(4096) << exponent));
   return HCA_STEP_WAIT;

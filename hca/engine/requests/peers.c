@@ -1,4 +1,4 @@
-/* Who is at the other end. */
+/* Finds the connected peer of a queue pair. */
 #include <string.h>
 
 #include "requests/work.h"

@@ -1,7 +1,7 @@
 /* Receive requests: a queue pair's own, or those of a shared receive queue.
  *
- * What is taken is the queue pair's until its message is complete: what others take from a shared
- * queue meanwhile, or a peer that dies, changes nothing of it. */
+ * A receive request that was taken belongs to its queue pair until the message is complete,
+ * whatever other queue pairs take from a shared queue meanwhile, and even if the peer fails. */
 #include "requests/work.h"
 
 static enum hca_taken take_shared(struct hca *hca, struct hca_qp *qp) {

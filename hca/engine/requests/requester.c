@@ -1,7 +1,7 @@
-/* What the requester alone is to blame for: its request and its own memory. */
+/* Checks for which the requester alone is responsible: its request and its own memory. */
 #include "requests/work.h"
 
-/* Which operations a kind of queue pair has. */
+/* Return the operations that a queue pair's type supports. */
 static uint64_t operations_of(const struct hca_qp *qp) {
   switch (qp->type) {
     case TESSERA_VERBS_QP_TYPE_RC:
@@ -19,7 +19,7 @@ static bool is_possible(const struct hca_qp *qp, const tessera_hca_send_slot *se
   const uint32_t opcode = send->opcode;
   if (!tessera_is_one_of(operations_of(qp), opcode)) return false;
   const uint64_t wired = TESSERA_OPERATIONS_WIRED_RC | TESSERA_OPERATIONS_OWN;
-  if (qp->wired && !tessera_is_one_of(wired, opcode)) return false; /* there are no packets of it */
+  if (qp->wired && !tessera_is_one_of(wired, opcode)) return false; /* no packets exist for it */
   if (send->flags & TESSERA_VERBS_SEND_INLINE &&
       !tessera_is_one_of(TESSERA_OPERATIONS_INLINE, opcode))
     return false;

@@ -1,4 +1,4 @@
-/* The responder: what a request may do to it, and the memory that it gives. */
+/* The responder: the requests that it permits, and the memory that it provides. */
 #include "requests/work.h"
 
 static uint32_t remote_access(uint32_t opcode) {
@@ -16,7 +16,7 @@ static enum hca_step refuse_request(struct hca *hca, struct hca_qp *qp, struct h
                     TESSERA_VERBS_STATUS_REM_INV_REQ_ERR);
 }
 
-/* The region, and in `*address` the place in it, of what is left of a request. */
+/* Find the region for the rest of a request; `*address` receives the address in the region. */
 static const struct hca_region *region_of(struct hca *hca, const struct hca_qp *peer,
                                           const struct hca_work *work, uint64_t *address) {
   const tessera_hca_send_slot *send = &work->send;
@@ -53,7 +53,7 @@ enum hca_step hca_carry_out_atomic(struct hca *hca, struct hca_qp *qp, struct hc
   uint64_t before;
   if (hca_is_atomic_write(send->opcode)) {
     if (!hca_store((uint64_t *)(void *)at, send->compare_add)) return refuse_access(hca, qp, peer);
-    work->done = work->bytes; /* nothing comes back */
+    work->done = work->bytes; /* no data is returned */
     return HCA_STEP_DONE;
   }
   if (!hca_atomic((uint64_t *)(void *)at, send->opcode, send->compare_add, send->swap, &before))

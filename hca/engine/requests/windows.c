@@ -1,8 +1,8 @@
-/* Memory windows: bound to part of a region and invalidated by requests. Of the second type are
- * those that a queue pair owns ("2B"). */
+/* Memory windows: requests bind them to a part of a region and invalidate them. Windows of type
+ * 2 are of type 2B: they belong to one queue pair. */
 #include "base/internal.h"
 
-enum { OWNERS_BITS = 8 }; /* the lowest bits of a key are its owner's to choose */
+enum { OWNERS_BITS = 8 }; /* the owner may choose the lowest bits of a key */
 
 struct hca_window *hca_window_of(const struct hca *hca, uint32_t key) {
   return hca_table_get(&hca->windows, key >> OWNERS_BITS);
@@ -28,7 +28,7 @@ uint32_t hca_bind(struct hca *hca, const struct hca_qp *qp, const tessera_hca_se
   if (window->type == TESSERA_VERBS_MW_TYPE_TYPE_2 &&
       (window->bound || window->key != send->remote_key))
     return failed;
-  if (send->compare_add == 0) { /* of no bytes: nothing is open any more */
+  if (send->compare_add == 0) { /* zero bytes: the window is closed */
     window->bound = false;
     window->key = key;
     return TESSERA_VERBS_STATUS_SUCCESS;
@@ -59,7 +59,8 @@ void hca_invalidate(const struct hca *hca, uint32_t key) {
   if (window) window->bound = false;
 }
 
-/* A window opens part of a region of its owner's, whatever the region itself permits. */
+/* Resolve a window's key: it opens part of its owner's region, whatever the region itself
+ * permits. */
 static const struct hca_region *through(struct hca *hca, const struct hca_qp *qp, uint32_t key,
                                         uint64_t *address, uint64_t bytes, uint32_t access) {
   const struct hca_window *window = hca_window_of(hca, key);

@@ -1,4 +1,4 @@
-/* What the files that carry requests out share: outcome.c, elements.c, requester.c,
+/* Functions shared by the files that execute requests: outcome.c, elements.c, requester.c,
  * responder.c, datagram.c, datagram_send.c and turn.c. */
 #ifndef HCA_WORK_H
 #define HCA_WORK_H
@@ -19,7 +19,7 @@ static inline bool hca_has_immediate(uint32_t opcode) {
   return tessera_is_one_of(TESSERA_OPERATIONS_WITH_IMMEDIATE, opcode);
 }
 
-/* A key of the receiver's, which the operation takes from it when it has ended. */
+/* Whether the operation invalidates a key of the receiver when it has ended. */
 static inline bool hca_invalidates(uint32_t opcode) {
   return tessera_is_one_of(TESSERA_OPERATIONS_WITH_INVALIDATE, opcode);
 }
@@ -32,17 +32,17 @@ static inline bool hca_is_atomic(uint32_t opcode) {
   return tessera_is_one_of(TESSERA_OPERATIONS_ATOMIC, opcode);
 }
 
-/* What the responder answers with data. */
+/* Whether the responder responds with data. */
 static inline bool hca_is_answered(uint32_t opcode) {
   return tessera_is_one_of(TESSERA_OPERATIONS_READ | TESSERA_OPERATIONS_ATOMIC, opcode);
 }
 
-/* Eight bytes, which lie in the request. */
+/* Whether the operation writes eight bytes that are part of the request. */
 static inline bool hca_is_atomic_write(uint32_t opcode) {
   return tessera_is_one_of(TESSERA_OPERATIONS_ATOMIC_WRITE, opcode);
 }
 
-/* What concerns nobody else. */
+/* Whether the operation concerns the requester only. */
 static inline bool hca_is_own(uint32_t opcode) {
   return tessera_is_one_of(TESSERA_OPERATIONS_OWN, opcode);
 }
@@ -51,108 +51,111 @@ static inline bool hca_takes_receive(uint32_t opcode) {
   return hca_is_send(opcode) || hca_has_immediate(opcode);
 }
 
-/* What a request needs of the requester's own memory. */
+/* Return the access that a request needs to the requester's own memory. */
 static inline uint32_t hca_local_access(uint32_t opcode) {
   return hca_is_answered(opcode) ? TESSERA_VERBS_ACCESS_LOCAL_WRITE : 0;
 }
 
 /* outcome.c */
-/* Puts a completion into a queue of `qp`; where there is no room the queue pair fails. */
+/* Add a completion to a queue of `qp`; where the queue is full, the queue pair fails. */
 void hca_finish(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, tessera_hca_cqe entry,
                 bool solicited);
 void hca_end_send(struct hca *hca, struct hca_qp *qp, uint32_t status);
 enum hca_step hca_fail_send(struct hca *hca, struct hca_qp *qp, uint32_t status);
-/* Ends the peer's receive request that `qp` is at. */
+/* Complete the peer's receive request that `qp` uses. */
 void hca_end_receive(struct hca *hca, struct hca_qp *peer, const struct hca_qp *qp,
                      uint32_t status);
-/* What the responder refuses ends both ends: there as an event or a receive, here as a status. */
+/* Refuse a request: both ends fail, the responder with an event or a receive error, the
+ * requester with a status. */
 enum hca_step hca_refuse(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer, uint32_t event,
                          uint32_t status);
 enum hca_step hca_refuse_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
                                  uint32_t there, uint32_t here);
 enum hca_step hca_wait_for_peer(struct hca *hca, struct hca_qp *qp);
 enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
-/* How many requests lie in a ring; a head that makes no sense ends the queue pair. */
+/* Return how many requests are in a ring; an invalid head makes the queue pair fail. */
 uint32_t hca_pending(struct hca *hca, struct hca_qp *qp, const uint32_t *head, uint32_t tail,
                      uint32_t room);
 
-/* What a code of the RNR NAK timer field means. */
+/* Convert a code of the RNR NAK timer field. */
 uint64_t hca_pause_ns(unsigned code);
 
 /* elements.c */
 uint64_t hca_sum(const tessera_hca_sge *sges, unsigned count);
 bool hca_all_valid(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,
                    unsigned count, uint32_t access);
-/* The memory under a cursor; NULL where a region went away. Empty elements are passed over. */
+/* Return the memory at a cursor; NULL where its region was removed. Empty elements are skipped. */
 uint8_t *hca_under(struct hca *hca, const struct hca_qp *qp, struct hca_cursor *cursor,
                    uint32_t access, uint64_t *bytes);
 
 /* requester.c */
-/* Checks what the requester alone is to blame for: a status of verbs. */
+/* Check what the requester alone is responsible for; returns a verbs status. */
 uint32_t hca_check_local(struct hca *hca, struct hca_qp *qp);
 uint8_t *hca_local_memory(struct hca *hca, struct hca_qp *qp, uint64_t *bytes);
-/* Binds or invalidates a memory window: a status of verbs. */
+/* Bind or invalidate a memory window; returns a verbs status. */
 uint32_t hca_carry_out_own(struct hca *hca, struct hca_qp *qp);
 
-/* admit.c: HCA_STEP_AGAIN where policy lets the request pass, or go on. */
+/* admit.c: HCA_STEP_AGAIN where policy allows the request to start or to continue. */
 enum hca_step hca_admit(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer);
-/* A part of a request was carried out; with `done` all of it. */
+/* Account for an executed part of a request; with `done` the request is complete. */
 void hca_account(struct hca_qp *qp, uint32_t bytes, bool done);
-/* The same of a datagram, counted when it may go; HCA_STEP_FAILED: it went nowhere. */
+/* The same for a datagram, which is counted when it may be sent; HCA_STEP_FAILED: it was
+ * dropped. */
 enum hca_step hca_admit_datagram(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah);
 
 /* responder.c */
 /* HCA_STEP_AGAIN where the peer permits the request. */
 enum hca_step hca_check_remote(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
-/* Once: HCA_STEP_DONE, or how it was refused. */
+/* Execute it once: HCA_STEP_DONE, or how it was refused. */
 enum hca_step hca_carry_out_atomic(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
-/* Takes a copy of the peer's next receive request, and checks it. */
+/* Copy the peer's next receive request, and check it. */
 enum hca_step hca_take_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
 uint8_t *hca_remote_memory(struct hca *hca, struct hca_qp *peer, struct hca_work *work,
                            uint64_t *bytes);
-/* The responder's memory went away under a request that had been accepted. */
+/* Fail a request whose responder's memory was removed after it had been accepted. */
 enum hca_step hca_lose_remote(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
 
 /* datagram.c */
-/* What a datagram says of itself beside its data, which lies in the engine's buffer. */
+/* The properties of a datagram; its data is in the engine's buffer. */
 struct hca_datagram {
   uint32_t bytes, qkey, immediate, source_qpn;
   uint8_t service_level;
   bool has_immediate, solicited;
 };
-/* The 40 bytes before a datagram: the IP header as RoCE version 2 has it, in the last 20 for IPv4.
- * Lengths count what a packet adds: UDP, BTH, DETH, ICRC. */
+/* Write the 40 bytes before a datagram: the IP header as in RoCEv2, in the last 20 bytes for
+ * IPv4. Lengths include what a packet adds: UDP, BTH, DETH, ICRC. */
 void hca_write_grh(uint8_t *header, const uint8_t *source, const tessera_hca_ah_create *path,
                    uint32_t bytes);
-/* Gives a datagram to a queue pair that it may have; what it cannot take is dropped. */
+/* Deliver a datagram to a queue pair that policy allows; it is dropped where it does not fit. */
 void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
                           const struct hca_datagram *datagram);
-/* What one more receiver of a datagram or a frame takes of a turn, besides its bytes. */
+/* Cost of one more receiver of a datagram or frame, besides its bytes. */
 enum { HCA_RECEIVER_COST = 512 };
 /* groups.c */
 bool hca_is_group(const uint8_t *gid);
-/* The member of a group after `last`; NULL: the first, or that there is none any more. */
+/* Return the member of a group after `last`; with NULL the first; NULL: there are no more. */
 const struct hca_member *hca_next_member(struct hca *hca, const uint8_t *gid,
                                          const struct hca_member *last);
-/* Whether policy lets a member have what `sender`, of this engine, sends to its group. */
-bool hca_hears(struct hca *hca, const struct hca_member *member, const struct hca_qp *sender);
-/* wire/datagram.c: sends the datagram that `qp` is at, whose data lies in the engine's buffer.
- * HCA_STEP_AGAIN: it was sent, and has not ended. */
+/* Whether policy lets a member receive what `sender`, of this engine, sends to its group. */
+bool hca_may_receive(struct hca *hca, const struct hca_member *member,
+                     const struct hca_qp *sender);
+/* wire/datagram.c: send the datagram that `qp` is executing; its data is in the engine's buffer.
+ * HCA_STEP_AGAIN: it was sent and is not complete yet. */
 enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
                                      const tessera_hca_ah_create *path,
                                      const struct hca_datagram *datagram);
-/* Puts what lies in the engine's buffer into the receive request that `peer` holds; false where its
- * memory went away. */
+/* Copy the engine's buffer into the receive request that `peer` holds; false where its memory
+ * was removed. */
 bool hca_scatter_datagram(struct hca *hca, struct hca_qp *peer, const uint8_t *from,
                           uint32_t bytes);
 /* datagram_send.c */
-/* Copies the request's data into the engine's own buffer, after the place of a header. */
+/* Copy the request's data into the engine's buffer, after the space for a header. */
 bool hca_gather_datagram(struct hca *hca, struct hca_qp *qp);
-/* What is given to many is charged for each of them. */
+/* A datagram to a group is charged for each receiver. */
 enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp);
 
-/* frame.c: reads the headers of an Ethernet frame. False where it must not move: it is RoCE's, or
- * that cannot be told. */
+/* frame.c: parse the headers of an Ethernet frame. False where it must not move: it is RoCE, or
+ * may be. */
 bool hca_read_frame(const uint8_t *frame, uint32_t bytes, tessera_hca_frame_fields *fields);
 /* steer.c */
 bool hca_steers(const struct hca_steer *steer, const tessera_hca_frame_fields *fields);

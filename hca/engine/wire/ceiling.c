@@ -1,5 +1,6 @@
-/* What policy says of a request that is under way: new tables, and ceilings of rate. What goes out for
- * the first time waits until its flow may have more; what is sent again was paid for. */
+/* Policy for requests in flight: new tables, and rate limits. Packets that are sent for the
+ * first time wait until the flow's limits allow them; retransmissions were charged when first
+ * sent. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "wire/wire.h"
@@ -18,7 +19,7 @@ void wire_deny(struct hca *hca, struct hca_qp *qp, struct wire_request *request)
     request->status = wire_denied(qp);
     return;
   }
-  /* Nothing more is sent of it, and what stands behind it is taken again, with other PSNs. */
+  /* Send no more of it. Later requests are taken from the ring again, with other PSNs. */
   request->packets = 0;
   requester->head = requester->sending + 1;
   requester->free_psn = requester->next_psn;

@@ -1,9 +1,9 @@
-/* Congestion control of RoCEv2: DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA
+/* Congestion control for RoCEv2: DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA
  * Deployments", SIGCOMM 2015), with the notification packets of IBTA annex A17.
  *
- * The network marks (ECN). The notification point, who receives, tells the sender by a CNP, at most
- * one a queue pair in 50 us. The reaction point, who sends, cuts its rate, and raises it again by
- * itself: first back to half the way of what was lost, then by steps, then by larger ones. */
+ * The network marks packets (ECN). The notification point (receiver) sends the sender a CNP, at
+ * most one per queue pair in 50 us. The reaction point (sender) cuts its rate and then raises it
+ * by itself: first half-way back to the previous rate, then in small steps, then in larger ones. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -11,15 +11,17 @@
 #include "wire/wire.h"
 
 enum {
-  NOTIFY_NS = 50000,          /* N: between notifications of one queue pair */
-  BUNCH = 5,                  /* of them may be read at once: this engine waits for a CPU, too */
+  NOTIFY_NS = 50000,          /* N: time between notifications for one queue pair */
+  /* how many CNPs may be read at once, because this engine may have waited for a CPU */
+  BUNCH = 5,
   CNP_PAYLOAD_BYTES = 16,     /* zeros */
   CNP_BYTES = WIRE_BTH_BYTES + CNP_PAYLOAD_BYTES + WIRE_ICRC_BYTES,
-  MARKS = 4,                  /* place of FECN and BECN in BTH */
+  MARKS = 4,                  /* offset of FECN and BECN in BTH */
   BACKWARD = 0x40,            /* BECN */
 };
 
-/* What loads the network: acknowledgements are few, and nobody could send less of them. */
+/* Whether a packet counts as load. Acknowledgements do not: they are few, and their sender
+ * cannot send fewer. */
 static bool is_load(uint8_t opcode) {
   const unsigned kind = wire_form_of(opcode).kind;
   return kind == WIRE_SEND || kind == WIRE_WRITE || kind == WIRE_READ_RESPONSE;
@@ -71,7 +73,8 @@ void wire_congestion_take(struct hca *hca, struct hca_wire *wire, const struct w
   struct wire_congestion *congestion = &qp->wired->congestion;
   const uint64_t now_ns = hca_now_ns();
   hca_charge(hca, (uint64_t)WIRE_STEP_COST * wire_congestion_advance(congestion, now_ns));
-  /* No notification point sends more of them, or more than it got packets: who does wants harm. */
+  /* A conforming notification point sends at most that many, and at most one for each packet that
+   * it received: ignore the rest. */
   if (congestion->sent == 0 || congestion->next_cut_ns > now_ns + (BUNCH - 1) * NOTIFY_NS) {
     wire->counts.rp_cnp_ignored++;
     return;

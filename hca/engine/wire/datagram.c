@@ -1,7 +1,9 @@
-/* Datagrams over a wire (IBTA volume 1, 9.8.3): one packet with a DETH, answered by nobody.
+/* UD over a wire (IBTA volume 1, 9.8.3): each datagram is one packet with a DETH and is never
+ * acknowledged.
  *
- * A receiver has no connection that was judged before. So who sends is judged when the first of his
- * datagrams comes, which waits for that: see wire/sources.c. */
+ * There is no connection for which policy was evaluated beforehand. So hcad evaluates policy
+ * when a sender's first datagram arrives, and the datagram waits for the verdict: see
+ * wire/sources.c. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +12,18 @@
 #include "wire/wire.h"
 #include "requests/work.h"
 
-enum { FULL_PAUSE_NS = 100000 }; /* the kernel has no room for a packet */
+enum { FULL_PAUSE_NS = 100000 }; /* wait while the socket buffer is full */
 
-/* Where the next packet goes. What was made for others is sent before: there is one such place. */
-static struct hca_wired *towards(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
-                                 const tessera_hca_ah_create *path) {
+/* Set the path of the next datagram. A wire has only one path for datagrams, so packets made
+ * before are sent first. */
+static struct hca_wired *prepare_path(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
+                                      const tessera_hca_ah_create *path) {
   wire_flush(hca);
   if (!wire->datagrams) wire->datagrams = calloc(1, sizeof *wire->datagrams);
   struct hca_wired *to = wire->datagrams;
   if (!to) return NULL;
   to->wire = wire;
-  to->tos = path->traffic_class & ~WIRE_ECN_MASK; /* nobody is told of congestion */
+  to->tos = path->traffic_class & ~WIRE_ECN_MASK; /* a datagram's receiver sends no CNP */
   to->lane = wire_lane_of(wire, path->flow_label, qp->number, qp->work.send.remote_qpn);
   to->path = (struct wire_path){.source_port = wire->ports[to->lane],
                                 .destination_port = WIRE_PORT};
@@ -35,7 +38,7 @@ enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct 
   struct hca_work *work = &qp->work;
   if (datagram->bytes > wire->mtu)
     return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_LEN_ERR);
-  struct hca_wired *to = towards(hca, qp, wire, path);
+  struct hca_wired *to = prepare_path(hca, qp, wire, path);
   unsigned unsent = 1;
   if (to) {
     const unsigned operation = wire_code_of(work->send.opcode, true, true);
@@ -54,7 +57,7 @@ enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct 
     wire_end(hca, to, &packet);
     unsent = wire_flush(hca);
   }
-  if (unsent) { /* later, and gathered again */
+  if (unsent) { /* gather and send it again later */
     work->done = 0;
     work->local = (struct hca_cursor){work->send.payload.sges, work->send.sge_count, 0, 0};
     hca_wait_until(hca, qp, HCA_WAIT_WIRE, hca_now_ns() + FULL_PAUSE_NS);
@@ -65,7 +68,8 @@ enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct 
   return HCA_STEP_AGAIN;
 }
 
-/* Why a queue pair does not take a datagram that came over a wire; NULL: it does. */
+/* Return the counter for the reason why a queue pair drops a datagram from a wire; NULL: it
+ * accepts the datagram. */
 static uint64_t *refusal(struct hca_wire *wire, const struct hca_qp *qp,
                          const struct wire_packet *packet) {
   if (!qp || !hca_has_gid(qp->client, wire->gid)) return &wire->counts.unknown_qp;
@@ -75,12 +79,13 @@ static uint64_t *refusal(struct hca_wire *wire, const struct hca_qp *qp,
   return hca_receives(qp) ? NULL : &wire->counts.not_ready;
 }
 
-/* Why nobody takes a datagram; NULL: somebody does. Of a group's, the reason of the last member. */
-static uint64_t *nobody(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
-                        const struct wire_packet *packet) {
+/* Return the counter for the reason why a datagram is dropped; NULL: a queue pair accepts it.
+ * For a group, the reason is the last member's. */
+static uint64_t *drop_reason(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                             const struct wire_packet *packet) {
   if (!hca_is_group(path->destination))
     return refusal(wire, hca_table_get(&hca->qps, packet->qpn), packet);
-  /* Who is here has had it from memory, and been judged there. */
+  /* Datagrams of senders on this node were delivered in memory, under policy. */
   if (wire_is_here(hca, path->source)) return &wire->counts.duplicates;
   uint64_t *why = &wire->counts.unknown_qp;
   const struct hca_member *member = NULL;
@@ -114,7 +119,7 @@ static void deliver(struct hca *hca, struct hca_wire *wire, const struct wire_pa
 void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                         unsigned part, const struct wire_packet *packet, const uint8_t *data,
                         size_t bytes) {
-  uint64_t *why = nobody(hca, wire, path, packet);
+  uint64_t *why = drop_reason(hca, wire, path, packet);
   if (why) {
     ++*why;
     return;
@@ -125,13 +130,13 @@ void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wir
   }
   const struct hca_policy *policy = wire_source_of(hca, wire, path, part, data, bytes);
   if (!policy) return;
-  /* Here policy is asked, for each packet, before anything of it is used. */
+  /* Policy is checked for each packet, before any of its content is used. */
   if (!hca_allowed(policy->receives, TESSERA_VERB_UD)) {
     wire->counts.denied++;
     hca_count_denied(policy->in, 0, TESSERA_VERB_UD);
     return;
   }
-  tessera_hca_ah_create seen = {0}; /* hop limit and class are not shown by a socket */
+  tessera_hca_ah_create seen = {0}; /* a socket does not report hop limit and traffic class */
   memcpy(seen.dgid, path->destination, sizeof seen.dgid);
   hca_write_grh(hca->datagram, path->source, &seen, packet->payload_bytes);
   memcpy(hca->datagram + TESSERA_HCA_GRH_BYTES, packet->payload, packet->payload_bytes);

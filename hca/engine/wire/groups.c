@@ -1,5 +1,5 @@
-/* Multicast groups that an address of ours is in: each comes by a socket of its own, as one that is
- * bound to an address gets nothing that is sent to another. */
+/* Multicast groups that a local address has joined. Each has its own socket, because a socket
+ * bound to one address receives nothing that is sent to another. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

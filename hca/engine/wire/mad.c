@@ -1,5 +1,6 @@
 /* Management datagrams of queue pair 1, the General Services Interface (IBTA volume 1, 13.4 and
- * 13.6.1): in by a pipe of hcad's, out for it. What they say is hcad's business. */
+ * 13.6.1). The engine passes received ones to hcad through a pipe; hcad sends through an API
+ * call. The engine does not interpret their content. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,14 +24,15 @@ int hca_wire_mads(struct hca *hca, struct hca_wire *wire, int fd) {
   return 0;
 }
 
-/* Why a datagram for queue pair 1 is none that hcad is to see; NULL: it is one. */
+/* Return the counter for the reason why a datagram for queue pair 1 is dropped; NULL: hcad gets
+ * it. */
 static uint64_t *refused(struct hca_wire *wire, const struct wire_path *path, unsigned part,
                          const struct wire_packet *packet, const uint8_t *data, size_t bytes) {
   const bool form = packet->opcode == (WIRE_UD << 5 | WIRE_SEND_ONLY) &&
                     packet->payload_bytes == TESSERA_HCA_MAD_BYTES && packet->qkey == GSI_QKEY &&
                     packet->source_qpn == GSI_QPN;
   if (!form) return &wire->counts.malformed;
-  if ((packet->pkey & 0x7FFF) == 0) return &wire->counts.bad_pkey; /* hcad knows which are ours */
+  if ((packet->pkey & 0x7FFF) == 0) return &wire->counts.bad_pkey; /* hcad checks the partition */
   if (wire->mad_fd < 0) return &wire->counts.unknown_qp;
   if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) return &wire->counts.bad_icrc;
   return NULL;
@@ -44,7 +46,8 @@ bool wire_take_mad(struct hca_wire *wire, const struct wire_path *path, unsigned
     tessera_hca_mad mad = {.pkey = packet->pkey};
     memcpy(mad.source, path->source, sizeof mad.source);
     memcpy(mad.data, packet->payload, sizeof mad.data);
-    /* Whole or not at all: it is shorter than PIPE_BUF. Where hcad does not keep up, it is lost. */
+    /* The write is atomic, being shorter than PIPE_BUF. If hcad does not keep up, the datagram
+     * is lost. */
     if (write(wire->mad_fd, &mad, sizeof mad) != sizeof mad) why = &wire->counts.not_ready;
   }
   if (why) ++*why;

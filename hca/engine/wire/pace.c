@@ -1,5 +1,6 @@
-/* QoS classes: what packets are marked with, how classes share what the engine sends, and how much of
- * it a class may have. What one queue pair's congestion says is asked here, too. */
+/* QoS classes: the traffic class of packets, the classes' weighted shares of the engine's
+ * sending, and each class's minimum and maximum rate. Congestion limits of single queue pairs
+ * are applied here, too. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "wire/wire.h"
 
 enum {
-  LEAD_BYTES = 65536, /* how far a class of weight 1 may be ahead of another that is ready */
+  LEAD_BYTES = 65536, /* how far a class of weight 1 may be ahead of another ready class */
 };
 
 int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes, uint32_t count) {
@@ -22,12 +23,12 @@ int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes, u
     for (struct hca_wire *wire = hca->wires; wire; wire = wire->next)
       memset(wire->ceilings, 0, sizeof wire->ceilings);
     if (made) {
-      /* Queue pairs that could send under the old ones say so again in their next turns. */
+      /* Queue pairs that were ready under the old classes register again in their next turns. */
       made->number = ++hca->pacing_number;
       made->count = count + 1;
-      made->classes[0].said.weight = 1;
+      made->classes[0].settings.weight = 1;
       for (uint32_t i = 0; i < count; i++) {
-        made->classes[i + 1].said = classes[i];
+        made->classes[i + 1].settings = classes[i];
         made->classes[i + 1].least = hca_bucket_of(classes[i].bytes_at_least);
       }
     }
@@ -45,10 +46,10 @@ unsigned wire_class_of(const struct hca *hca, const struct hca_qp *qp) {
 
 uint8_t wire_tos(const struct hca *hca, const struct hca_qp *qp, uint8_t opcode) {
   const unsigned number = wire_class_of(hca, qp);
-  const tessera_hca_qos_class *said = number ? &hca->pacing->classes[number].said : NULL;
-  if (opcode == WIRE_CNP) return said ? said->cnp_traffic_class : WIRE_CNP_TOS;
-  const uint8_t asked = said ? said->traffic_class : qp->attributes.traffic_class;
-  return (uint8_t)((asked & ~WIRE_ECN_MASK) | WIRE_ECN_0);
+  const tessera_hca_qos_class *settings = number ? &hca->pacing->classes[number].settings : NULL;
+  if (opcode == WIRE_CNP) return settings ? settings->cnp_traffic_class : WIRE_CNP_TOS;
+  const uint8_t requested = settings ? settings->traffic_class : qp->attributes.traffic_class;
+  return (uint8_t)((requested & ~WIRE_ECN_MASK) | WIRE_ECN_0);
 }
 
 static void set_ready(struct hca *hca, struct hca_wired *wired, bool ready) {
@@ -65,7 +66,7 @@ static void set_ready(struct hca *hca, struct hca_wired *wired, bool ready) {
   if (!ready) return;
   struct wire_class *own = &pacing->classes[number];
   if (own->ready == 0) {
-    /* Who has sent nothing for a while has saved nothing up. */
+    /* A class accumulates no share while it is idle. */
     double least = own->served;
     bool any = false;
     for (unsigned i = 0; i < pacing->count; i++) {
@@ -81,24 +82,25 @@ static void set_ready(struct hca *hca, struct hca_wired *wired, bool ready) {
   pace->ready = pacing->number;
 }
 
-/* Whether another class that could send is to go first: one that has less than it is promised, or one
- * that is behind. */
-static bool is_behind_us(struct hca_pacing *pacing, unsigned number, uint64_t now_ns) {
+/* Whether another ready class must send first: one below its guaranteed minimum, or one that is
+ * behind in virtual time. */
+static bool must_yield(struct hca_pacing *pacing, unsigned number, uint64_t now_ns) {
   struct wire_class *own = &pacing->classes[number];
   if (pacing->ready == own->ready) return false;
-  if (own->said.bytes_at_least && hca_bucket_wait_ns(&own->least, now_ns) == 0) return false;
+  if (own->settings.bytes_at_least && hca_bucket_wait_ns(&own->least, now_ns) == 0) return false;
   for (unsigned i = 0; i < pacing->count; i++) {
     struct wire_class *other = &pacing->classes[i];
     if (i == number || other->ready == 0) continue;
-    if (other->said.bytes_at_least && hca_bucket_wait_ns(&other->least, now_ns) == 0) return true;
+    if (other->settings.bytes_at_least && hca_bucket_wait_ns(&other->least, now_ns) == 0)
+      return true;
     if (own->served > other->served + LEAD_BYTES) return true;
   }
   return false;
 }
 
-/* A class's ceiling on one wire; NULL: it has none. */
+/* Return a class's maximum rate on one wire; NULL: it has none. */
 static struct hca_bucket *ceiling_of(struct hca *hca, struct hca_wired *wired, unsigned number) {
-  const uint64_t most = number ? hca->pacing->classes[number].said.bytes_at_most : 0;
+  const uint64_t most = number ? hca->pacing->classes[number].settings.bytes_at_most : 0;
   if (most == 0) return NULL;
   struct hca_bucket *bucket = &wired->wire->ceilings[number];
   if (bucket->per_ns == 0) *bucket = hca_bucket_of(most);
@@ -116,7 +118,7 @@ static bool hold(struct wire_pace *pace, uint64_t wait_ns) {
   return true;
 }
 
-bool wire_pace_asks(struct hca *hca, struct hca_qp *qp) {
+bool wire_pace_must_wait(struct hca *hca, struct hca_qp *qp) {
   struct hca_wired *wired = qp->wired;
   struct wire_pace *pace = &wired->pace;
   if (pace->now_ns == 0) pace->now_ns = hca_now_ns();
@@ -128,7 +130,7 @@ bool wire_pace_asks(struct hca *hca, struct hca_qp *qp) {
   if (ceiling && hold(pace, hca_bucket_wait_ns(ceiling, pace->now_ns))) return true;
   if (hca->pacing) set_ready(hca, wired, true);
   pace->wants = hold(pace, hca_bucket_wait_ns(&wired->wire->port, pace->now_ns)) ||
-                (hca->pacing && is_behind_us(hca->pacing, number, pace->now_ns));
+                (hca->pacing && must_yield(hca->pacing, number, pace->now_ns));
   return pace->wants;
 }
 
@@ -141,8 +143,8 @@ void wire_pace_charge(struct hca *hca, struct hca_qp *qp) {
   if (!hca->pacing) return;
   const unsigned number = wire_class_of(hca, qp);
   struct wire_class *own = &hca->pacing->classes[number];
-  own->served += (double)bytes / own->said.weight;
-  /* What it got beyond its promise is not held against it for long. */
+  own->served += (double)bytes / own->settings.weight;
+  /* For bytes beyond the guaranteed minimum, the class owes at most one burst. */
   if ((own->least.tokens -= bytes) < -own->least.burst) own->least.tokens = -own->least.burst;
   struct hca_bucket *ceiling = ceiling_of(hca, wired, number);
   if (ceiling) ceiling->tokens -= bytes;
@@ -150,7 +152,8 @@ void wire_pace_charge(struct hca *hca, struct hca_qp *qp) {
 
 bool wire_pace_end(struct hca *hca, struct hca_qp *qp, bool more) {
   struct wire_pace *pace = &qp->wired->pace;
-  /* Who is held by a ceiling of its own could not send, whatever there is: nobody waits for it. */
+  /* A queue pair whose own rate makes it wait could not send anyway, so its class does not delay
+   * others. */
   const bool own = pace->wake_ns != 0 && !pace->wants;
   if (hca->pacing) set_ready(hca, qp->wired, !own && (more || pace->wants));
   if (pace->wake_ns) {

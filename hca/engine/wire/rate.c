@@ -1,22 +1,24 @@
-/* The rate of a reaction point (DCQCN; wire/congestion.c has the rest): cut by notifications, raised
- * again by time and by what was sent. */
+/* The reaction point's rate (DCQCN; see wire/congestion.c): cut by notifications, raised again
+ * by time and by bytes sent. */
 #include "wire/pace.h"
 
 enum {
-  STEP_NS = 55000,            /* K and T: alpha falls, and the rate rises */
-  VOLUME_BYTES = 10000000,    /* B: the same, by what was sent */
+  STEP_NS = 55000,            /* K and T: interval of decreases of alpha, and of rate increases */
+  VOLUME_BYTES = 10000000,    /* B: after this many bytes the rate also increases */
   RECOVERIES = 5,             /* F: steps of fast recovery */
-  MOST_STEPS = 4096,          /* without a notification: all has been got back by then */
-  BURST_NS = 1000000,         /* what an engine that sleeps to the millisecond may make up for */
+  MOST_STEPS = 4096,          /* after this many without a notification, the rate is restored */
+  /* the time that an engine which sleeps with millisecond resolution may make up for */
+  BURST_NS = 1000000,
 };
 
 static const double G = 1.0 / 256;
 static const double LINE_RATE = 5.0;     /* bytes per ns: the 40 Gb/s of the paper's links */
-/* R_AI and R_HAI, 5 and 50 Mb/s: what mlx5 has (rpg_ai_rate, rpg_hai_rate). The paper's 40 Mb/s would
- * be too quick here: who receives many packets at a time notifies once for all of them. */
+/* R_AI and R_HAI, 5 and 50 Mb/s, as mlx5 has them (rpg_ai_rate, rpg_hai_rate). The paper's 40
+ * Mb/s would be too fast here: a receiver that reads packets in batches sends one notification
+ * per batch. */
 static const double ADDITIVE = 0.000625;
 static const double HYPER = 0.00625;
-/* However many notifications come, true or forged, a flow goes on: 40 Mb/s. */
+/* The minimum, 40 Mb/s: notifications, true or forged, never stop a flow, however many they are. */
 static const double LEAST_RATE = 0.005;
 
 static void set_rate(struct wire_congestion *congestion, double rate) {
@@ -37,7 +39,7 @@ static void raise(struct wire_congestion *congestion) {
     congestion->target += ADDITIVE;
   if (congestion->target > LINE_RATE) congestion->target = LINE_RATE;
   double rate = (congestion->target + congestion->rate) / 2;
-  if (LINE_RATE - rate < ADDITIVE) rate = LINE_RATE; /* it would never quite get there */
+  if (LINE_RATE - rate < ADDITIVE) rate = LINE_RATE; /* the mean never reaches it exactly */
   set_rate(congestion, rate);
 }
 

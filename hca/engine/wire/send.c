@@ -1,4 +1,4 @@
-/* Packets out into UDP sockets, many at a time. */
+/* Transmission of packets to UDP sockets, in batches (sendmmsg, UDP_SEGMENT). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 
 enum { MAX_BUFFER = 65535 - 40 - 8 };
 
-/* The engine's thread alone sends. */
+/* Used by the engine's thread only. */
 static _Thread_local struct {
   struct mmsghdr messages[WIRE_BATCH];
   struct iovec vectors[WIRE_BATCH];
   union wire_name names[WIRE_BATCH];
   union wire_control controls[WIRE_BATCH];
-  bool several[WIRE_BATCH]; /* packets in one buffer */
+  bool several[WIRE_BATCH]; /* the buffer contains several packets */
 } scratch;
 
 socklen_t wire_name_of(const struct hca_wire *wire, const uint8_t *gid, union wire_name *name) {
@@ -52,10 +52,11 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
   hca_charge(hca, bytes + HCA_PACKET_COST);
 }
 
-/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one opcode
- * and to one place, all of a size but for the last. Who looks at the first of them on their way, as
- * rules of nftables do, so knows the others. */
-static unsigned together(const struct wire_batch *batch, unsigned first) {
+/* Return how many packets from `first` on are sent as one buffer, which the kernel segments:
+ * they have the same opcode and destination, and all but the last have the same size. So a
+ * filter on the path that inspects only the first packet, such as an nftables rule, is right for
+ * all. */
+static unsigned count_coalesced(const struct wire_batch *batch, unsigned first) {
   const struct wire_out *head = &batch->out[first];
   if (!head->wired->wire->segments) return 1;
   uint32_t bytes = head->bytes;
@@ -70,9 +71,9 @@ static unsigned together(const struct wire_batch *batch, unsigned first) {
   return count;
 }
 
-/* Adds what the kernel is told beside a buffer. */
-static void say(struct msghdr *header, unsigned message, int level, int type, const void *value,
-                size_t bytes) {
+/* Add ancillary data to a message. */
+static void add_control(struct msghdr *header, unsigned message, int level, int type,
+                        const void *value, size_t bytes) {
   uint8_t *place = scratch.controls[message].room + header->msg_controllen;
   struct cmsghdr *entry = (struct cmsghdr *)(void *)place;
   *entry = (struct cmsghdr){.cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(bytes)};
@@ -101,24 +102,24 @@ static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsig
   scratch.several[message] = count > 1;
   if (count > 1) {
     const uint16_t size = (uint16_t)head->bytes;
-    say(header, message, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
+    add_control(header, message, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
   }
   if (head->tos == WIRE_USUAL_TOS) return;
   const int tos = head->tos;
   if (wire_is_ipv4(head->wired->path.destination))
-    say(header, message, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+    add_control(header, message, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
   else
-    say(header, message, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
+    add_control(header, message, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
 }
 
-/* Sends buffers that share a socket; returns how many are left because there is no room. */
+/* Send messages through one socket; returns how many are left because its buffer is full. */
 static unsigned send_all(struct hca_wire *wire, int fd, unsigned first, unsigned count) {
   while (count) {
     const int sent = sendmmsg(fd, scratch.messages + first, count, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) return count;
     if (sent < 0 && errno == EINTR) continue;
-    /* Another error is a packet that got lost: an address that is not reached, a filter. Of several
-     * in one buffer it may be the way, that cannot cut them: they are sent again, one by one. */
+    /* Any other error means a lost packet: an unreachable address, or a filter. If the buffer was
+     * to be segmented, the path may not support that: its packets are sent again, one by one. */
     const unsigned done = sent > 0 ? (unsigned)sent : 1;
     if (sent <= 0) {
       wire->counts.send_errors++;
@@ -139,7 +140,7 @@ unsigned wire_flush(struct hca *hca) {
     for (; at < batch->count && batch->out[at].wired->wire == wired->wire &&
            batch->out[at].wired->lane == wired->lane;
          messages++) {
-      const unsigned count = together(batch, at);
+      const unsigned count = count_coalesced(batch, at);
       fill(batch, at, count, messages);
       starts[messages] = at;
       at += count;

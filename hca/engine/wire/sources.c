@@ -1,9 +1,9 @@
-/* Who sends datagrams over a wire, and what tables let him: as hcad has judged.
+/* Senders of datagrams over a wire, and hcad's verdicts on what policy allows them.
  *
- * Of somebody new a few datagrams wait while hcad judges: dropping them would lose the first message
- * of each peer, and waiting for tables in the engine would stop everybody. Who floods with forged
- * addresses pushes others' waiting datagrams out, and nothing else: those are lost, as datagrams
- * may be. Who was judged is not concerned. */
+ * A few datagrams of a new sender wait for hcad's verdict: dropping them would lose the first
+ * message of each peer, and blocking the engine would stop all traffic. A flood with forged
+ * source addresses can displace the waiting datagrams of other senders; these are lost, which UD
+ * permits. Senders with a verdict are not affected. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 enum { MOST_HELD = 64 };
 
 struct wire_source {
-  struct hca_ah ah; /* first: to who sets policies it is one */
+  struct hca_ah ah; /* first, because hca_policies_set() treats a source as an address handle */
   struct hca_wire *wire;
   struct wire_source *next;
 };
@@ -35,7 +35,8 @@ static struct wire_source *find(struct hca_wire *wire, const uint8_t *gid) {
 
 static void ring(const struct hca *hca) {
   const uint64_t one = 1;
-  if (write(hca->asks_fd, &one, sizeof one) < 0) return; /* it is readable as it is */
+  /* the counter is full: it is readable already */
+  if (write(hca->sources_fd, &one, sizeof one) < 0) return;
 }
 
 const struct hca_policy *wire_source_of(struct hca *hca, struct hca_wire *wire,
@@ -51,11 +52,11 @@ const struct hca_policy *wire_source_of(struct hca *hca, struct hca_wire *wire,
   *held = (struct wire_held){.path = *path, .part = part, .bytes = bytes};
   memcpy(held->data, data, bytes);
   struct wire_held **link = &wire->held;
-  bool asked = false; /* somebody knows of this source */
+  bool reported = false; /* this source was already reported to hcad */
   for (; *link; link = &(*link)->next)
-    asked |= (*link)->asked && memcmp((*link)->path.source, path->source, 16) == 0;
+    reported |= (*link)->reported && memcmp((*link)->path.source, path->source, 16) == 0;
   *link = held;
-  held->asked = asked;
+  held->reported = reported;
   if (++wire->held_count > MOST_HELD) {
     struct wire_held *oldest = wire->held;
     wire->held = oldest->next;
@@ -63,11 +64,11 @@ const struct hca_policy *wire_source_of(struct hca *hca, struct hca_wire *wire,
     wire->counts.unjudged++;
     free(oldest);
   }
-  if (!asked) ring(hca);
+  if (!reported) ring(hca);
   return NULL;
 }
 
-/* Takes out of the list what waits from one source, in its order. */
+/* Remove the waiting datagrams of one source from the list, in order. */
 static struct wire_held *release(struct hca_wire *wire, const uint8_t *gid) {
   struct wire_held *released = NULL, **end = &released;
   for (struct wire_held **link = &wire->held; *link;) {
@@ -93,25 +94,25 @@ void wire_held_free(struct wire_held *held) {
   }
 }
 
-int hca_asks_fd(const struct hca *hca) { return hca->asks_fd; }
+int hca_pending_sources_fd(const struct hca *hca) { return hca->sources_fd; }
 
-uint32_t hca_asked(struct hca *hca, tessera_hca_asked *asked, uint32_t room) {
+uint32_t hca_pending_sources(struct hca *hca, tessera_hca_pending_source *pending, uint32_t room) {
   uint32_t count = 0;
   uint64_t rang;
   hca_enter(hca);
-  if (read(hca->asks_fd, &rang, sizeof rang) < 0) rang = 0;
+  if (read(hca->sources_fd, &rang, sizeof rang) < 0) rang = 0;
   for (struct hca_wire *wire = hca->wires; wire; wire = wire->next) {
     for (struct wire_held *held = wire->held; held; held = held->next) {
-      if (held->asked) continue;
+      if (held->reported) continue;
       if (count == room) {
-        ring(hca); /* there is more */
+        ring(hca); /* more sources are left */
         break;
       }
-      asked[count] = (tessera_hca_asked){.wire = (uintptr_t)wire};
-      memcpy(asked[count].own, wire->gid, sizeof wire->gid);
-      memcpy(asked[count++].source, held->path.source, sizeof held->path.source);
+      pending[count] = (tessera_hca_pending_source){.wire = (uintptr_t)wire};
+      memcpy(pending[count].own, wire->gid, sizeof wire->gid);
+      memcpy(pending[count++].source, held->path.source, sizeof held->path.source);
       for (struct wire_held *other = held; other; other = other->next)
-        other->asked |= memcmp(other->path.source, held->path.source, 16) == 0;
+        other->reported |= memcmp(other->path.source, held->path.source, 16) == 0;
     }
   }
   hca_leave(hca);
@@ -119,7 +120,7 @@ uint32_t hca_asked(struct hca *hca, tessera_hca_asked *asked, uint32_t room) {
 }
 
 struct hca_ah *hca_source_new(struct hca *hca, struct hca_wire *wire, const uint8_t *gid) {
-  (void)hca; /* it does not know of it before hca_source_take() */
+  (void)hca; /* the engine does not use the source before hca_source_take() */
   struct wire_source *source = calloc(1, sizeof *source);
   if (!source) {
     errno = ENOMEM;
@@ -139,7 +140,7 @@ void hca_source_take(struct hca *hca, struct hca_ah *ah) {
     source->next = *list;
     *list = source;
   }
-  hca->judged = true;
+  hca->sources_evaluated = true;
   hca_leave(hca);
   hca_ring(hca);
 }

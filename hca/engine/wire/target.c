@@ -1,4 +1,4 @@
-/* Whose a packet is. */
+/* Finds the connected queue pair that a packet is addressed to. */
 #include <string.h>
 
 #include "wire/wire.h"

@@ -1,1 +1,1 @@
-"""Versioned custom resources. The node agent may import this package and nothing else of ours."""
+"""Versioned custom resources; the only package of the operator that the node agent may import."""

@@ -1,10 +1,10 @@
-"""How devices are called in ResourceSlices, in the allocations of claims, and by DeviceClasses.
+"""Device names in ResourceSlices, in the allocations of claims and in DeviceClasses.
 
-One pool a node, of the node's name. A device is a whole GPU, ``gpu-0``, or a MIG profile at one
-place of it, ``gpu-0-mig-1g10gb-3``: what the DRA driver for NVIDIA GPUs calls them but for the
-profile's number, which no two profiles of a board need to be told apart. A name is a DNS label, so
-a profile loses its dot, and the sign of an attribute becomes a word: ``+me`` is ``me``, ``-me``
-``nome``.
+Each node has one pool, which has the node's name. A device is a whole GPU (``gpu-0``) or a MIG
+profile at one placement (``gpu-0-mig-1g10gb-3``). NVIDIA's DRA driver uses the same names plus
+the profile's number, which is redundant because the profiles of a board differ by name. A device
+name is a DNS label, so a profile loses its dot, and the sign of an attribute becomes a word:
+``+me`` becomes ``me``, ``-me`` becomes ``nome``.
 """
 
 import re
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Final
 
 DRIVER: Final = "gpu.tessera.dev"
-"""Name of the driver, of its attributes' domain, and of the class of whole GPUs."""
+"""Name of the DRA driver, of the DeviceClass for whole GPUs and of the attributes' domain."""
 CLASS_DOMAIN: Final = "tessera.dev"
-"""What the name of each of our DeviceClasses ends with, after a dot."""
+"""Domain of Tessera's DeviceClasses; their names end with a dot and this domain."""
 ANY_MIG: Final = "mig"
-"""MIG devices of every profile, where a resource is named."""
+"""Resource name that stands for MIG devices of every profile."""
 ANY: Final = "device"
-"""Devices of every kind, likewise."""
+"""Resource name that stands for devices of every kind."""
 
 MEMORY: Final = "memory"
-"""Name of the capacity that claims can share."""
+"""Name of a device's capacity of which each claim can take a share."""
 MOST_SHARES: Final = 48
-"""Claims that can share a device at most; gpud takes no more (``devices.claim_shares``)."""
+"""Maximum number of claims that share a device; gpud accepts no more (``devices.claim_shares``)."""
 _GIB: Final = 1 << 30
 
 _WORDS: Final = {"": "", "+me": "me", "-me": "nome", "+gfx": "gfx", "+me.all": "meall"}
@@ -39,10 +39,10 @@ _NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of a node's pool.
+    """A device in a node's pool.
 
-    ``profile`` is the MIG profile by its name ("1g.10gb+me") and ``start`` the first placement unit
-    that it occupies; both are None for the whole GPU.
+    ``profile`` is the MIG profile's name ("1g.10gb+me"), ``start`` the first memory slice of its
+    placement. Both are None for a whole GPU.
     """
 
     gpu_index: int
@@ -51,15 +51,15 @@ class Device:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is the GPU with MIG off."""
+        """Return whether the device is a whole GPU with MIG off."""
         return self.profile is None
 
     @property
     def name(self) -> str:
-        """Return its name in the pool.
+        """Return the device's name in the node's pool.
 
         Raises:
-            ValueError: the profile has no name that a driver could have given it.
+            ValueError: ``profile`` is not a valid MIG profile name.
         """
         if self.profile is None:
             return f"gpu-{self.gpu_index}"
@@ -75,10 +75,10 @@ class Device:
 
 
 def parse(name: str) -> Device:
-    """Return the device of this name.
+    """Parse a device name.
 
     Raises:
-        ValueError: it is not the name of a device of ours.
+        ValueError: the name does not have this driver's format.
     """
     match = _NAME.fullmatch(name)
     attribute = _ATTRIBUTES.get(match["word"] or "") if match else None
@@ -92,26 +92,27 @@ def parse(name: str) -> Device:
 
 @dataclass(frozen=True, slots=True)
 class SharePolicy:
-    """Which parts of a device's memory claims can ask for, in bytes (``requestPolicy``).
+    """The amounts of a device's memory that claims can request, in bytes (``requestPolicy``).
 
-    Requests are rounded up to ``least`` and a multiple of ``step`` above it; the whole is one, too.
+    A request is rounded up to ``least`` plus a multiple of ``step``. The full size is also a
+    valid request.
     """
 
     least: int
     step: int
 
-    def rounded(self, memory_bytes: int) -> int:
-        """Return what a claim consumes that asks for so much, as the scheduler rounds it."""
+    def round_up(self, memory_bytes: int) -> int:
+        """Return the bytes that the scheduler charges for a request of ``memory_bytes``."""
         above = max(0, memory_bytes - self.least)
         return self.least + -(-above // self.step) * self.step
 
 
 def share_policy(memory_bytes: int) -> SharePolicy:
-    """Return the policy for a device with so much memory.
+    """Return the request policy for a device with this much memory.
 
-    The least share is a multiple of a GiB of which no more than MOST_SHARES fit. A step is the
-    largest power of two up to a GiB that the memory is a multiple of: the API wants the default,
-    which is the whole, to be a number of steps above the least.
+    The least share is the smallest number of whole GiB at which at most MOST_SHARES shares fit.
+    The API requires the default, which is the full size, to be a number of steps above the least
+    share, so the step is the largest power of two up to a GiB that divides the memory size.
     """
     least = -(-memory_bytes // (MOST_SHARES * _GIB)) * _GIB
     return SharePolicy(least, min(_GIB, memory_bytes & -memory_bytes))

@@ -1,8 +1,9 @@
-"""What the API server sends, read: JSON of which some parts are whatever a user wrote.
+"""Parsing of JSON from the API server, parts of which users control.
 
-Most of an object has a schema. Opaque parameters of a ResourceClaim are kept as they were sent, and
-Go reads ten thousand levels of nesting where Python's reader raises RecursionError: anybody who may
-write claims could end whoever lists them.
+Most of an object has a schema. The API server keeps opaque parameters of a ResourceClaim as they
+were sent, and accepts ten thousand levels of nesting, for which Python's parser raises
+RecursionError. Without a limit, a user who may write claims could crash every process that lists
+them.
 """
 
 import json
@@ -10,15 +11,18 @@ import re
 from typing import Any, Final
 
 DEEPEST: Final = 128
-"""Levels that are read of what Python does not read as a whole; no schema has as many."""
+"""Nesting levels that ``read`` keeps of a document too deep for Python's parser; every schema has
+fewer.
+"""
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 def read(text: bytes | str) -> Any:
-    """Read JSON; where it is nested too deeply, null stands for what lies below ``DEEPEST``.
+    """Parse JSON. In a document too deep for Python's parser, null replaces values below
+    ``DEEPEST``.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: the text is not JSON.
     """
     try:
         return json.loads(text)
@@ -27,10 +31,12 @@ def read(text: bytes | str) -> Any:
 
 
 def _cut(text: bytes) -> bytes:
-    """Return a document without what is nested more deeply than is read. Never recurses.
+    """Return the document with null in place of values nested below ``DEEPEST``.
+
+    The function never recurses.
 
     Raises:
-        ValueError: its brackets do not match.
+        ValueError: the brackets do not match.
     """
     kept: list[bytes] = []
     depth, start = 0, 0
@@ -44,5 +50,5 @@ def _cut(text: bytes) -> bytes:
             if depth == DEEPEST:
                 start = token.end()
     if depth:
-        raise ValueError("JSON that is nested too deeply, and cut short")
+        raise ValueError("JSON is nested too deeply and truncated")
     return b"".join([*kept, text[start:]])

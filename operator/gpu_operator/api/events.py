@@ -1,15 +1,16 @@
-"""How the events that we write are called."""
+"""Names of the Kubernetes events that Tessera writes."""
 
 import hashlib
 from typing import Final
 
-_LONGEST: Final = 180  # of an object's name: with a digest it is a name yet (253)
+_LONGEST: Final = 180  # of an object's name; with the digest it stays within the limit of 253
 
 
 def name(about: str, text: str) -> str:
-    """Return the name of an event on the object ``about``; ``text`` tells it from its others.
+    """Return the name of an event about the object ``about``.
 
-    A name that is cut may end with a dot or a hyphen, after which no dot may come (RFC 1123).
+    ``text`` distinguishes the object's events. A shortened name may end with a dot or a hyphen,
+    which must not precede the next dot (RFC 1123).
     """
     digest = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
     return f"{about[:_LONGEST].rstrip('.-')}.{digest}"

@@ -1,6 +1,6 @@
-"""The chart's own configurations, with the names that the MIG manager ships.
+"""The chart's default MIG configurations, under the names that NVIDIA's MIG manager uses.
 
-``python -m gpu_operator.api.migparted_defaults FILE`` writes them, for every board that exists.
+``python -m gpu_operator.api.migparted_defaults FILE`` writes the file for all known boards.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from gpu_operator.api.migparted import VENDOR
+from gpu_operator.api.mig_parted import VENDOR
 from mig import geometry
 
 _Instances = tuple[tuple[str, int], ...]
@@ -21,7 +21,7 @@ _HEAD = """\
 
 
 def document() -> dict[str, Any]:
-    """Return the configurations: MIG off, MIG on, each profile everywhere, and a balance."""
+    """Return the configurations: MIG off, MIG on, each profile on all GPUs, and a balanced mix."""
     configs: dict[str, Any] = {
         "all-disabled": [{"devices": "all", "mig-enabled": False}],
         "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
@@ -34,7 +34,7 @@ def document() -> dict[str, Any]:
             )
             for profile in board.profiles
         }
-        wanted["all-balanced"] = _balanced(board)
+        wanted["all-balanced"] = _balance(board)
         for name, instances in wanted.items():
             groups = by_name.setdefault(name, defaultdict(list))
             groups[instances].append(f"0x{board.pci_device_id << 16 | VENDOR:08X}")
@@ -51,8 +51,10 @@ def document() -> dict[str, Any]:
     return {"version": "v1", "mig-configs": configs}
 
 
-def _balanced(board: geometry.Board) -> _Instances:
-    """Return one instance of each size below the board's, and one more of the smallest."""
+def _balance(board: geometry.Board) -> _Instances:
+    """Return one instance of each size below the full board, and a second one of the smallest
+    size.
+    """
     sizes = {p.compute_slices: p.name for p in board.profiles if p.is_classic}
     whole = [s for s in (1, 2, 3) if s in sizes]
     if board.compute_slices < sum(whole) + 1:
@@ -61,7 +63,7 @@ def _balanced(board: geometry.Board) -> _Instances:
 
 
 def text() -> str:
-    """Return the file."""
+    """Return the content of the configuration file."""
     return _HEAD + yaml.safe_dump(document(), sort_keys=False, width=100)
 
 
@@ -69,5 +71,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         prog="python -m gpu_operator.api.migparted_defaults", description=__doc__
     )
-    parser.add_argument("file", type=Path, help="what is written")
+    parser.add_argument("file", type=Path, help="file to write")
     parser.parse_args().file.write_text(text(), encoding="utf-8")

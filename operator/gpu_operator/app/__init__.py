@@ -1,4 +1,4 @@
-"""Composition root: ``tessera-operator`` and its verbs."""
+"""Composition root: the command ``tessera-operator`` and its subcommands."""
 
 import asyncio
 import logging
@@ -17,14 +17,14 @@ from gpu_operator.kube.port import Kube
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Run the operator, or one of its verbs."""
+    """Run the operator, or a subcommand."""
     if context.invoked_subcommand is None:
         context.invoke(_serve)
 
 
 @main.command("serve")
 def _serve() -> None:
-    """Reconcile until told to stop. Without a verb this is what happens."""
+    """Reconcile until SIGTERM or SIGINT. This is the default command."""
     try:
         settings, identity = config.load()
     except errors.ConfigError as err:
@@ -43,34 +43,38 @@ def _serve() -> None:
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), default=180, show_default=True)
 @click.option("--retire-resources", is_flag=True, help="Wait until no node lists a resource as 0.")
 def _cleanup(on_in_use: str, timeout_s: int, retire_resources: bool) -> None:
-    """Delete all layouts and pools and wait until the operator has removed their GPUs."""
+    """Delete all layouts and pools, and wait until the operator has removed their GPUs."""
     request = cleanup.Request(on_in_use == "Evict", timeout_s, retire_resources)
-    sys.exit(_run(_connected(lambda kube: cleanup.cleanup(kube, request, click.echo))))
+    sys.exit(_run(_with_cluster(lambda kube: cleanup.cleanup(kube, request, click.echo))))
 
 
 @main.command("check")
-@click.option("--deployment", required=True, help="The operator's Deployment.")
-@click.option("--image", required=True, help="Tessera's image, for a pod that computes.")
+@click.option("--deployment", required=True, help="Name of the operator's Deployment.")
+@click.option("--image", required=True, help="Tessera's image, for a pod that runs a kernel.")
 @click.option("--pull-policy", default="IfNotPresent", show_default=True)
 @click.option("--pull-secret", "pull_secrets", multiple=True, help="Name of a Secret.")
 def _check(deployment: str, image: str, pull_policy: str, pull_secrets: tuple[str, ...]) -> None:
-    """Check an installation: operator available, pools and layouts ready, a pod computes."""
-    who, runs = config.identity(), validation.Image(image, pull_policy, pull_secrets)
-    sys.exit(_run(_connected(lambda kube: check.check(kube, who, deployment, runs, click.echo))))
+    """Check an installation: the operator is available, pools and layouts are ready, a pod
+    computes.
+    """
+    who, runs = config.read_identity(), validation.Image(image, pull_policy, pull_secrets)
+    sys.exit(_run(_with_cluster(lambda kube: check.check(kube, who, deployment, runs, click.echo))))
 
 
 @main.command("await-takeover")
-@click.option("--lease", required=True, help="The operator's Lease.")
-@click.option("--configuration", required=True, help="What the chart calls the new one.")
+@click.option("--lease", required=True, help="Name of the operator's Lease.")
+@click.option(
+    "--configuration", required=True, help="The chart's identifier of the new configuration."
+)
 @click.option("--timeout", "timeout_s", type=click.IntRange(min=1), default=240, show_default=True)
 def _await_takeover(lease: str, configuration: str, timeout_s: int) -> None:
-    """Wait until the operator has reconciled everything once by a configuration."""
-    namespace = config.identity().namespace
+    """Wait until the operator has reconciled every object once with a configuration."""
+    namespace = config.read_identity().namespace
     wanted = takeover.Takeover(namespace, lease, configuration, timeout_s)
-    sys.exit(_run(_connected(lambda kube: takeover.await_takeover(kube, wanted, click.echo))))
+    sys.exit(_run(_with_cluster(lambda kube: takeover.await_takeover(kube, wanted, click.echo))))
 
 
-async def _connected(use: Callable[[Kube], Coroutine[Any, Any, int]]) -> int:
+async def _with_cluster(use: Callable[[Kube], Coroutine[Any, Any, int]]) -> int:
     kube = await KubernetesCluster.connect()
     try:
         return await use(kube)

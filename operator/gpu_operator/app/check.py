@@ -1,4 +1,4 @@
-"""``helm test``: is what was installed there, does it say that it works, and does it compute?"""
+"""``helm test``: checks that all components are installed and ready, and that a pod can compute."""
 
 import asyncio
 import time
@@ -18,10 +18,13 @@ Say = Callable[[str], Any]
 async def check(
     kube: Kube, identity: Identity, deployment: str, image: validation.Image, say: Say
 ) -> int:
-    """Return 0 when all is well within a minute, 1 otherwise; say what was found."""
+    """Check the installation and print the findings.
+
+    Return 0 if it is healthy within a minute, else 1.
+    """
     end = time.monotonic() + _TIMEOUT_S
     while True:
-        problems = await _problems(kube, identity.namespace, deployment)
+        problems = await _find_problems(kube, identity.namespace, deployment)
         if not problems:
             break
         if time.monotonic() >= end:
@@ -29,25 +32,29 @@ async def check(
                 say(f"problem: {problem}")
             return 1
         await asyncio.sleep(1)
-    served = ", ".join(kind.name for kind in kinds.of_ours())
+    served = ", ".join(kind.name for kind in kinds.own_kinds())
     say(f"{served} are served; {deployment} is available and holds its lease")
-    return await _computes(kube, identity.namespace, image, say)
+    return await _run_validation_pods(kube, identity.namespace, image, say)
 
 
-async def _computes(kube: Kube, namespace: str, image: validation.Image, say: Say) -> int:
+async def _run_validation_pods(
+    kube: Kube, namespace: str, image: validation.Image, say: Say
+) -> int:
     pools = await kube.list("GPUPool")
     if not pools:
-        say("no GPUPool yet, so nothing was computed: apply one and test again")
+        say("there is no GPUPool yet, so no test pod was run: apply one and test again")
         return 0
     say("all pools and layouts are ready")
     failures = 0
     for pool in sorted(document["metadata"]["name"] for document in pools):
-        resource = await validation.free_resource(kube, pool)
+        resource = await validation.find_free_resource(kube, pool)
         if resource is None:
-            say(f"pool {pool}: nothing is free, so nothing was computed")
+            say(f"pool {pool}: no slice or GPU is free, so no test pod was run")
             continue
         try:
-            succeeded, said = await validation.compute(kube, namespace, resource, image, pool)
+            succeeded, said = await validation.run_validation_pod(
+                kube, namespace, resource, image, pool
+            )
         except errors.KubeError as err:
             succeeded, said = False, str(err)
         failures += not succeeded
@@ -56,37 +63,37 @@ async def _computes(kube: Kube, namespace: str, image: validation.Image, say: Sa
     return 1 if failures else 0
 
 
-async def _problems(kube: Kube, namespace: str, deployment: str) -> list[str]:
+async def _find_problems(kube: Kube, namespace: str, deployment: str) -> list[str]:
     problems = []
-    for kind in kinds.of_ours():
+    for kind in kinds.own_kinds():
         try:
             found = await kube.list(kind.name)
         except errors.KubeError as err:
             problems.append(f"{kind.name} is not served: {err}")
             continue
         if kind.name in _READY:
-            problems += [problem for document in found if (problem := _unready(document))]
+            problems += [problem for document in found if (problem := _explain_not_ready(document))]
     try:
         found_deployment = await kube.get("Deployment", deployment, namespace)
         if not (found_deployment.get("status") or {}).get("availableReplicas"):
             problems.append(f"Deployment {deployment} has no available replica")
         lease = await kube.get("Lease", deployment, namespace)
         if not lease["spec"].get("holderIdentity"):
-            problems.append(f"nobody holds lease {deployment}")
+            problems.append(f"lease {deployment} has no holder")
     except errors.KubeError as err:
         problems.append(str(err))
     return problems
 
 
-def _unready(document: Document) -> str:
-    """Say why an object is not ready as it stands now; empty if it is."""
+def _explain_not_ready(document: Document) -> str:
+    """Return why an object is not ready in its current generation; empty if it is ready."""
     what = f"{document['kind']} {document['metadata']['name']}"
     conditions = (document.get("status") or {}).get("conditions") or ()
     ready = next((c for c in conditions if c["type"] == "Ready"), None)
     if ready is None:
         return f"{what} has no condition Ready yet"
     if ready.get("observedGeneration") != document["metadata"].get("generation"):
-        return f"{what} was changed and has not been looked at since"
+        return f"{what} was changed and has not been reconciled since"
     if ready["status"] != "True":
         return f"{what} is not ready: {ready['reason']}: {ready['message']}"
     return ""

@@ -1,4 +1,7 @@
-"""Probes: a few lines of HTTP on the operator's own event loop, so that a stuck loop fails them."""
+"""Probe endpoints: minimal HTTP on the operator's own event loop.
+
+If that loop is blocked, the probes fail.
+"""
 
 import asyncio
 import socket
@@ -11,9 +14,10 @@ _TIMEOUT_S = 5.0
 
 
 class Health:
-    """Answers every request with 200, or 503 while ``alive`` says no.
+    """HTTP server for probes: every request gets 200, or 503 while ``alive`` returns False.
 
-    ``metrics`` answers ``/metrics``, given the Accept header, with content type and body.
+    ``metrics`` makes the response to ``/metrics``: it receives the Accept header, and returns
+    content type and body.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class Health:
 
     @property
     def port(self) -> int:
-        """Return the IPv4 port it listens on; with port 0 the two families get different ones."""
+        """Return the port for IPv4; if port 0 was requested, IPv6 has another one."""
         assert self._server is not None
         listening = next(s for s in self._server.sockets if s.family == socket.AF_INET)
         port: int = listening.getsockname()[1]
@@ -56,7 +60,7 @@ class Health:
             kind = "text/plain; charset=utf-8"
             path, accept = _read(request)
             if path == "/metrics" and self._metrics is not None:
-                # Beside the loop: with thousands of GPUs it takes a while.
+                # In a thread: with thousands of GPUs this takes a while.
                 kind, body = await asyncio.to_thread(self._metrics, accept)
                 status = "200 OK"
             elif self._alive():
@@ -71,7 +75,7 @@ class Health:
 
 
 def _read(request: bytes) -> tuple[str, str]:
-    """Return the path of a request, without its query, and its Accept header."""
+    """Return the path, without its query, and the Accept header of an HTTP request."""
     first, *lines = request.decode("latin-1").split("\r\n")
     words = first.split(" ")
     path = words[1].partition("?")[0] if len(words) > 1 else ""

@@ -1,4 +1,4 @@
-"""Pools and layouts as metrics, made of what the operator knows when they are asked for."""
+"""Metrics about pools and layouts, computed from the operator's state at each scrape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -9,73 +9,76 @@ from prometheus_client.registry import Collector
 from gpu_operator import metrics
 from gpu_operator.api.v1alpha1.base import Condition
 from gpu_operator.controllers.common.world import World
-from gpu_operator.controllers.pools.scatter import Rooms
+from gpu_operator.controllers.pools.fragmentation import Rooms
 from mig import planner
 
-_POOLS: Final = metrics.collected(
+_POOLS: Final = metrics.declare_collected_gauge(
     "tessera_gpupool_status_condition",
     "Whether a condition of the GPUPool is true.",
     ("gpupool", "condition"),
     "0 or 1",
 )
-_LAYOUTS: Final = metrics.collected(
+_LAYOUTS: Final = metrics.declare_collected_gauge(
     "tessera_miglayout_status_condition",
     "Whether a condition of the MIGLayout is true.",
     ("miglayout", "condition"),
     "0 or 1",
 )
 _OF_STATUS: Final = {
-    field: metrics.collected(f"tessera_gpupool_{field}", text, ("gpupool",), unit)
+    field: metrics.declare_collected_gauge(f"tessera_gpupool_{field}", text, ("gpupool",), unit)
     for field, text, unit in (
         ("nodes", "Nodes of the pool.", "nodes"),
         ("ready_nodes", "Nodes of the pool whose GPUs are served.", "nodes"),
         ("gpus", "GPUs of the pool.", "GPUs"),
     )
 }
-_SLICES: Final = metrics.collected(
+_SLICES: Final = metrics.declare_collected_gauge(
     "tessera_gpu_slices",
     "Slices of all GPUs, by profile and whether a pod holds them.",
     ("pool", "profile", "held"),
     "slices",
 )
-_FRAGMENTATION: Final = metrics.collected(
+_FRAGMENTATION: Final = metrics.declare_collected_gauge(
     "tessera_gpupool_fragmentation_ratio",
-    "Part of the room for slices that is lost by where pods hold some.",
+    "Part of the room for slices that is lost to the placement of slices that pods hold.",
     ("gpupool",),
     "0 to 1",
-    "0: moving them would win nothing ([operator](operator.md#fragmentation))",
+    "0: moving slices would gain no room ([operator](operator.md#fragmentation))",
 )
-_ROOM: Final = metrics.collected(
+_ROOM: Final = metrics.declare_collected_gauge(
     "tessera_gpupool_room_slices",
-    "Slices of a profile that fit beside those that are held, now and if those were packed.",
+    "Slices of a profile that fit beside the held slices, as placed now and if packed.",
     ("gpupool", "profile", "packed"),
     "slices",
 )
 
 
 class ObjectCollector(Collector):
-    """Yields nothing while ``world`` returns None: a standby knows nothing of its own."""
+    """Collects the metrics of pools and layouts from the world.
+
+    While ``world`` returns None, as in a standby, there are no samples.
+    """
 
     def __init__(
         self,
         world: Callable[[], World | None],
         rooms: Callable[[], Mapping[str, Rooms]] = dict,
     ) -> None:
-        """``rooms`` returns the room of each pool."""
+        """Initialize; ``rooms`` returns the room for slices in each pool, by the pool's name."""
         self._world = world
         self._rooms = rooms
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families."""
+        """Yield all metric families."""
         world = self._world()
         pools, layouts, slices = _POOLS.family(), _LAYOUTS.family(), _SLICES.family()
         counts = {field: row.family() for field, row in _OF_STATUS.items()}
         for pool in world.pools.values() if world else ():
-            _add(pools, pool.name, pool.status.conditions)
+            _add_conditions(pools, pool.name, pool.status.conditions)
             for field, family in counts.items():
                 family.add_metric((pool.name,), getattr(pool.status, field))
         for layout in world.layouts.values() if world else ():
-            _add(layouts, layout.name, layout.status.conditions)
+            _add_conditions(layouts, layout.name, layout.status.conditions)
         found: dict[tuple[str, str, str], int] = {}
         for gpu in world.gpus.values() if world else ():
             for one in gpu.status.slices:
@@ -87,10 +90,10 @@ class ObjectCollector(Collector):
         for key, count in sorted(found.items()):
             slices.add_metric(key, count)
         yield from (pools, layouts, *counts.values(), slices)
-        yield from _room(self._rooms() if world else {})
+        yield from _room_metrics(self._rooms() if world else {})
 
 
-def _room(of_pools: Mapping[str, Rooms]) -> Iterator[Metric]:
+def _room_metrics(of_pools: Mapping[str, Rooms]) -> Iterator[Metric]:
     lost, room = _FRAGMENTATION.family(), _ROOM.family()
     for pool, rooms in sorted(of_pools.items()):
         lost.add_metric((pool,), planner.fragmentation(rooms))
@@ -100,6 +103,6 @@ def _room(of_pools: Mapping[str, Rooms]) -> Iterator[Metric]:
     yield from (lost, room)
 
 
-def _add(family: GaugeMetricFamily, name: str, conditions: Sequence[Condition]) -> None:
+def _add_conditions(family: GaugeMetricFamily, name: str, conditions: Sequence[Condition]) -> None:
     for one in conditions:
         family.add_metric((name, one.type), one.status == "True")

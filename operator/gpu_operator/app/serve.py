@@ -1,4 +1,4 @@
-"""The operator's life: probes, lease, watches, workers; it ends when any of them does."""
+"""Runs the operator: probes, lease, watches and workers. It exits when any of them ends."""
 
 import asyncio
 import logging
@@ -38,11 +38,11 @@ _RETRY_S = 1.0
 _log = logging.getLogger(__name__)
 
 Part = Callable[[], Coroutine[Any, Any, None]]
-"""What runs while the operator leads, beside its workers."""
+"""A coroutine function that runs beside the workers while this operator leads."""
 
 
 async def serve(config: Config, identity: Identity) -> int:
-    """Reconcile until SIGTERM; return the exit status, 1 when something ended by itself."""
+    """Reconcile until SIGTERM; return the exit status, which is 1 if a part ended by itself."""
     kube = await KubernetesCluster.connect()
     try:
         return await _serve(config, identity, kube)
@@ -51,7 +51,7 @@ async def serve(config: Config, identity: Identity) -> int:
 
 
 async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
-    owners = await _owners(config, kube)
+    owners = await _find_owners(config, kube)
     caught_up = threading.Event()
 
     def candidate(own_connection: Kube) -> Elector:
@@ -68,7 +68,7 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    store = Store(_chart_policy(config, owners))
+    store = Store(_read_chart_policy(config, owners))
     async with LeaseThread(KubernetesCluster.connect, candidate) as lease:
         queue = WorkQueue()
         worker = Worker(kube, store, queue, config, identity.namespace, lease.fence, caught_up.set)
@@ -77,25 +77,27 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
         dra = config.node.dra
         claims = None
         if dra.enabled:
-            claims = ClaimLoop(kube, store.world, lease.fence, nudge=dra.nudge_pods)
+            claims = ClaimLoop(
+                kube, store.world, lease.fence, trigger_kubelets=dra.trigger_kubelets
+            )
         patience_s = _MISSED_RESYNCS * config.resync_seconds
-        reflectors = watch.reflectors(kube, store, worker.changed, identity.namespace)
+        reflectors = watch.make_reflectors(kube, store, worker.on_change, identity.namespace)
         more: list[Part] = [one.run for one in reflectors]
         more += [loop.run for loop in (policies, claims) if loop is not None]
         leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, more))
         stopping = asyncio.create_task(stop.wait())
         try:
-            alive = partial(_alive, lease, worker, patience_s, policies, claims)
+            alive = partial(_is_alive, lease, worker, patience_s, policies, claims)
             known = ObjectCollector(lambda: worker.seen if lease.is_leader else None, worker.rooms)
             metrics.QUEUE_DEPTH.labels("main").set_function(lambda: len(queue))
             metrics.LEADER.labels(config.lease_name).set_function(lambda: lease.is_leader)
             answer = metrics.exposition if config.metrics else None
-            async with Health(config.health_port, alive, answer), _exported(known):
+            async with Health(config.health_port, alive, answer), _register_collector(known):
                 await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 ended = leading.done() and not leading.cancelled()
                 failure = leading.exception() if ended else None
                 if failure is not None:
-                    _log.critical("ended by itself: %r", failure)
+                    _log.critical("a part of the operator ended by itself: %r", failure)
                 return 1 if failure is not None else 0
         finally:
             for task in (leading, stopping):
@@ -105,7 +107,7 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
 
 
 @asynccontextmanager
-async def _exported(collector: Collector) -> AsyncIterator[None]:
+async def _register_collector(collector: Collector) -> AsyncIterator[None]:
     metrics.REGISTRY.register(collector)
     try:
         yield
@@ -113,13 +115,13 @@ async def _exported(collector: Collector) -> AsyncIterator[None]:
         metrics.REGISTRY.unregister(collector)
 
 
-def _alive(
+def _is_alive(
     lease: LeaseThread,
     worker: Worker,
     patience_s: float,
     *loops: RdmaLoop | ClaimLoop | None,
 ) -> bool:
-    """Return whether a leader lists the cluster as it should, and no controller has got stuck."""
+    """Return whether a leader's resyncs are on time and no controller is stuck."""
     age_s = max(
         time.monotonic() - worker.last_resync,
         worker.stuck_for_s,
@@ -128,8 +130,10 @@ def _alive(
     return not lease.is_leader or age_s < patience_s
 
 
-async def _owners(config: Config, kube: Kube) -> tuple[dict[str, Any], ...]:
-    """Find what is deleted with the release, for what the operator itself creates once."""
+async def _find_owners(config: Config, kube: Kube) -> tuple[dict[str, Any], ...]:
+    """Return owner references to the release's ClusterRole, for objects that the operator
+    creates.
+    """
     if not config.owner_cluster_role:
         return ()
     role = await kube.get("ClusterRole", config.owner_cluster_role)
@@ -142,8 +146,8 @@ async def _owners(config: Config, kube: Kube) -> tuple[dict[str, Any], ...]:
     return (owner,)
 
 
-def _chart_policy(config: Config, owners: tuple[dict[str, Any], ...]) -> ChartPolicy | None:
-    """Read the chart's policy. Raises ConfigError."""
+def _read_chart_policy(config: Config, owners: tuple[dict[str, Any], ...]) -> ChartPolicy | None:
+    """Parse the chart's policy. Raises ConfigError if it is invalid."""
     if config.policy is None:
         return None
     try:
@@ -159,29 +163,31 @@ async def _lead(
     namespace: str,
     more: Sequence[Part] = (),
 ) -> None:
-    """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
-    stop. Raises NotLeader, or whatever else ended a part.
+    """Wait for the lease, then run all parts. Return when kopf, which handles signals, is stopped.
+
+    Raises:
+        NotLeader: the lease was lost. Other exceptions of a part are raised unchanged.
     """
     await lease.acquire()
-    await until_one_ends(lease.keep(), _work(worker, store, namespace, more))
+    await until_one_ends(lease.keep(), _run_controllers(worker, store, namespace, more))
 
 
-async def _work(
+async def _run_controllers(
     worker: Worker,
     store: Store,
     namespace: str,
     more: Sequence[Part],
 ) -> None:
-    await _served(worker)
+    await _wait_for_custom_resources(worker)
     workers = (worker.run() for _ in range(_WORKERS))
     parts = (part() for part in more)
-    await until_one_ends(worker.resync(), _watch(store, worker, namespace), *parts, *workers)
+    await until_one_ends(worker.resync(), _run_kopf(store, worker, namespace), *parts, *workers)
 
 
-async def _served(worker: Worker) -> None:
-    """Return once the API server serves our kinds.
+async def _wait_for_custom_resources(worker: Worker) -> None:
+    """Return once the API server serves the custom resources.
 
-    Right after an installation, or while somebody deletes the definitions, it does not.
+    It does not serve them right after an installation, or while a user deletes the CRDs.
     """
     while True:
         try:
@@ -193,11 +199,13 @@ async def _served(worker: Worker) -> None:
             return
 
 
-async def _watch(store: Store, worker: Worker, namespace: str) -> None:
+async def _run_kopf(store: Store, worker: Worker, namespace: str) -> None:
     await kopf.operator(
-        registry=watch.registry(store, worker.changed),
-        settings=watch.settings(),
+        registry=watch.make_registry(store, worker.on_change),
+        settings=watch.make_settings(),
         standalone=True,
-        identity=cast(Any, "tessera-operator"),  # else it asks for a user, and there is none
+        identity=cast(
+            Any, "tessera-operator"
+        ),  # otherwise kopf looks up the OS user, which does not exist in the container
         namespaces=[namespace],
     )

@@ -1,8 +1,8 @@
-"""After ``helm upgrade``: has the operator of the new configuration taken over?
+"""Waits after ``helm upgrade`` until the operator with the new configuration has taken over.
 
-Until it has, the conditions of pools, layouts and policies are those that its predecessor wrote, so
-``Ready`` may be true of what the upgrade is about to change. Helm waits for this command (a hook of
-the chart), so that after ``helm upgrade`` a condition is the new operator's.
+Until then the conditions of pools, layouts and policies are those of the previous operator, so
+``Ready`` may describe the state before the upgrade. Helm waits for this command (a hook of the
+chart); after ``helm upgrade`` every condition is the new operator's.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Say = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What is waited for, and for how long."""
+    """The Lease to watch, the configuration to wait for, and the timeout."""
 
     namespace: str
     lease: str
@@ -36,20 +36,23 @@ async def await_takeover(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> int:
-    """Return 0 once the holder of the lease has reconciled everything by it, 1 when time is up."""
+    """Wait until the lease's holder has reconciled every object with the wanted configuration.
+
+    Return 0 then, and 1 on timeout.
+    """
     end = clock() + wanted.timeout_s
     while True:
-        problem = await _problem(kube, wanted)
+        problem = await _find_problem(kube, wanted)
         if not problem:
-            say("the operator has reconciled everything by the new configuration")
+            say("the operator has reconciled every object with the new configuration")
             return 0
         if clock() >= end:
-            say(f"problem: {problem}: see the pods of Deployment {wanted.lease}")
+            say(f"problem: {problem}; see the pods of Deployment {wanted.lease}")
             return 1
         await sleep(_LOOK_AGAIN_S)
 
 
-async def _problem(kube: Kube, wanted: Takeover) -> str:
+async def _find_problem(kube: Kube, wanted: Takeover) -> str:
     try:
         lease = await kube.get("Lease", wanted.lease, wanted.namespace)
     except errors.KubeError as err:
@@ -59,5 +62,5 @@ async def _problem(kube: Kube, wanted: Takeover) -> str:
     if not holder:
         return f"no operator holds lease {wanted.lease}"
     if done != f"{wanted.configuration} {holder}":
-        return f"operator {holder} has not reconciled everything by the new configuration"
+        return f"operator {holder} has not reconciled every object with the new configuration yet"
     return ""

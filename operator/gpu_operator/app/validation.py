@@ -1,4 +1,7 @@
-"""The part of ``helm test`` that computes: a pod on a free slice, which verifies what it gets."""
+"""The part of ``helm test`` that runs a pod on a free slice.
+
+The pod computes, and verifies its results.
+"""
 
 import asyncio
 import time
@@ -22,15 +25,18 @@ _LOCKED_DOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the pod runs: the product's own image."""
+    """The image of the test pod, which is the product's own image."""
 
     name: str
     pull_policy: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
 
 
-async def free_resource(kube: Kube, pool: str) -> str | None:
-    """Return a resource of which some node of a pool has a slice or a GPU that nobody holds."""
+async def find_free_resource(kube: Kube, pool: str) -> str | None:
+    """Return a resource of which a node of the pool has a free slice or GPU; None if there is none.
+
+    A slice or GPU is free if no pod holds it.
+    """
     for gpu in await kube.list("GPU"):
         if gpu["spec"].get("pool") != pool:
             continue
@@ -41,15 +47,15 @@ async def free_resource(kube: Kube, pool: str) -> str | None:
     return None
 
 
-async def compute(
+async def run_validation_pod(
     kube: Kube, namespace: str, resource: str, image: Image, pool: str
 ) -> tuple[bool, str]:
-    """Run the pod on a node of a pool; return whether it succeeded, and what it said.
+    """Run the test pod on a node of the pool; return whether it succeeded, and its message.
 
-    It leaves nothing behind.
+    The pod is deleted in any case.
 
     Raises:
-        KubeError: the pod could not be made or looked at.
+        KubeError: the pod could not be created or read.
     """
     name = f"tessera-validate-{uuid.uuid4().hex[:8]}"
     await kube.create(_pod(name, namespace, resource, image, pool))
@@ -60,9 +66,12 @@ async def compute(
             status = found.get("status") or {}
             phase = status.get("phase", "Pending")
             if phase in ("Succeeded", "Failed"):
-                return phase == "Succeeded", _said(status)
+                return phase == "Succeeded", _termination_message(status)
             if time.monotonic() >= end:
-                return False, f"pod {name} is {phase} after {_TIMEOUT_S:.0f} s{_why(status)}"
+                return (
+                    False,
+                    f"pod {name} is {phase} after {_TIMEOUT_S:.0f} s{_pending_reason(status)}",
+                )
             await asyncio.sleep(_EVERY_S)
     finally:
         await kube.perform(Delete("Pod", name, namespace))
@@ -102,7 +111,7 @@ def _pod(name: str, namespace: str, resource: str, image: Image, pool: str) -> d
     }
 
 
-def _said(status: dict[str, Any]) -> str:
+def _termination_message(status: dict[str, Any]) -> str:
     for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("message") or ended.get("reason"):
@@ -110,7 +119,7 @@ def _said(status: dict[str, Any]) -> str:
     return " ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
 
 
-def _why(status: dict[str, Any]) -> str:
+def _pending_reason(status: dict[str, Any]) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             return f": {condition['message']}"

@@ -1,1 +1,1 @@
-"""Pure decisions: the world as it was last seen goes in, actions come out."""
+"""Pure controllers: they read the last observed state of the cluster, and return actions on it."""

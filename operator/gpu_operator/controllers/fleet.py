@@ -1,9 +1,9 @@
-"""Indexes over the world: which pool has which node, which layout which GPU. They are kept as
-objects change, so that one GPU's change costs the same in a fleet of any size.
+"""Indexes over the world: which pool each node belongs to, and which layout each GPU follows.
 
-Only what a person edits (pools, the policy, a layout) makes many GPUs be looked at again, and of a
-layout only those that it selects, or did. What changed is told by the store; what is worth a look
-after that is the answer.
+They are updated as objects change, so that the cost of one GPU's change does not depend on the
+size of the fleet. Only edits by users (pools, the policy, a layout) cause many GPUs to be
+reconciled; for a layout, those that it selects or selected. The store reports the changes;
+``update`` returns the keys to reconcile.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,10 @@ Named = tuple[str, str]  # kind and name
 
 
 class Fleet:
-    """Used by one thread at a time; ``see`` comes before everything else."""
+    """Indexes over the world, which are updated incrementally.
+
+    Used by one thread at a time; call ``update`` first.
+    """
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
@@ -30,32 +33,33 @@ class Fleet:
         self.followed: dict[str, str] = {}
         self.books: dict[str, LayoutBook] = {}
         self.pool_books: dict[str, PoolBook] = {}
-        self.asked_by_label: dict[str, dict[str, Layout]] = {}
+        self.layouts_by_label: dict[str, dict[str, Layout]] = {}
         self._gpus: dict[str, Gpu] = {}
         self._nodes: set[str] = set()
         self._roles: dict[str, tuple[Role, ...]] = {}
         self._layouts: dict[str, Layout] = {}
-        self._settings: Any = None  # what a change of concerns everything
+        self._settings: Any = None  # settings that affect every object
         self._pools: Sequence[Any] = ()
         self._order = selection.Order(())
 
-    def see(self, world: World, changes: Iterable[Named]) -> set[Named]:
-        """Take the world as it is now, and what has changed in it; return what is to be looked at.
+    def update(self, world: World, changes: Iterable[Named]) -> set[Named]:
+        """Update the indexes with the world's changes; return the objects to reconcile.
 
-        The world's ``index`` must be this object. After an error everything is seen anew.
+        The world's ``index`` must be this object. After an exception, the next call rebuilds all
+        indexes.
         """
         try:
-            return self._see(world, changes)
+            return self._update(world, changes)
         except Exception:
             self._settings = None
             raise
 
-    def _see(self, world: World, changes: Iterable[Named]) -> set[Named]:
+    def _update(self, world: World, changes: Iterable[Named]) -> set[Named]:
         touched: set[Named] = set()
         settings = (world.policy, {n: (p.meta, p.spec) for n, p in world.pools.items()})
         if settings != self._settings:
             self._settings = settings
-            return self._see_everything(world)
+            return self._rebuild(world)
         nodes, gpus, edited = set[str](), set[str](), set[str]()
         for kind, name in changes:
             match kind:
@@ -69,42 +73,42 @@ class Fleet:
                     touched.add((kind, name))
                     touched |= {("GPUPolicy", policy) for policy in world.policies}
                 case "Agent":
-                    touched |= self._dirty(name)
-                case _:  # ``engine.routes`` knows what it concerns
+                    touched |= self._mark_dirty(name)
+                case _:  # ``engine.routes`` handles it
                     pass
         for name in gpus:
-            nodes |= self._place(world, name)
+            nodes |= self._update_gpu(world, name)
         for name in edited:
-            nodes |= self._see_layout(world, name, touched)
+            nodes |= self._update_layout(world, name, touched)
         for name in nodes:
-            touched |= self._see_node(world, name)
+            touched |= self._update_node(world, name)
         touched |= {("GPU", name) for name in gpus}
         if gpus:
             touched |= {("GPUFault", name) for name in world.faults}
         return touched
 
-    def _see_everything(self, world: World) -> set[Named]:
+    def _rebuild(self, world: World) -> set[Named]:
         self._pools = membership.valid_pools(world)
         self._layouts = dict(world.layouts)
         self._order = selection.Order(self._layouts.values())
         self.books = {name: LayoutBook(layout) for name, layout in self._layouts.items()}
-        self.asked_by_label = {}
+        self.layouts_by_label = {}
         for name, layout in self._layouts.items():
-            self._note_label(name, None, layout)
+            self._update_label_layout(name, None, layout)
         self.pool_books = {}
         self._roles.clear()
         self.followed.clear()
         touched: set[Named] = {("GPU", name) for name in self._gpus.keys() | world.gpus.keys()}
         for name in self._gpus.keys() | world.gpus.keys():
-            self._place(world, name)
+            self._update_gpu(world, name)
         for node in self._nodes | world.nodes.keys() | self.by_node.keys():
-            touched |= self._see_node(world, node)
+            touched |= self._update_node(world, node)
         touched |= {("MIGLayout", name) for name in world.layouts}
         touched |= {("GPUPolicy", name) for name in world.policies}
         return touched | {("GPUPool", name) for name in (*world.pools, *self.pool_books)}
 
-    def _place(self, world: World, name: str) -> set[str]:
-        """Sort a GPU under its node; return the nodes that it is on, or was."""
+    def _update_gpu(self, world: World, name: str) -> set[str]:
+        """Record a GPU under its node; return the nodes to which it belongs or belonged."""
         before, now = self._gpus.get(name), world.gpus.get(name)
         found = {gpu.spec.node_name for gpu in (before, now) if gpu is not None}
         if now is None:
@@ -120,16 +124,18 @@ class Fleet:
                 del self.by_node[node]
         for gpu in (before, now):
             if gpu is not None:
-                self._book(gpu.spec.pool).note_gpu(name, now, live=True)  # see ``_see_node``
+                self._get_book(gpu.spec.pool).note_gpu(
+                    name, now, live=True
+                )  # ``_update_node`` sets it
         if now is None:
-            self._forget(name)
+            self._forget_gpu(name)
         return found
 
-    def _see_layout(self, world: World, name: str, touched: set[Named]) -> set[str]:
-        """Take a layout's new version; return the nodes whose GPUs it selects, or did."""
+    def _update_layout(self, world: World, name: str, touched: set[Named]) -> set[str]:
+        """Record a layout's change; return the nodes whose GPUs it selects or selected."""
         before, now = self._layouts.get(name), world.layouts.get(name)
         touched.add(("MIGLayout", name))
-        touched |= self._note_label(name, before, now)
+        touched |= self._update_label_layout(name, before, now)
         if before is not None and now is not None and _is_as_before(before, now):
             self._layouts[name] = now
             return set()
@@ -150,23 +156,25 @@ class Fleet:
             concerned |= set(now.spec.selector.node_names) or set(self.by_node)
         return concerned
 
-    def _note_label(self, name: str, before: Layout | None, now: Layout | None) -> set[Named]:
-        """Take a layout that a node's label asks for; return the node, as worth a look."""
+    def _update_label_layout(
+        self, name: str, before: Layout | None, now: Layout | None
+    ) -> set[Named]:
+        """Record a layout that a node's label requests; return the node, to be reconciled."""
         nodes = set[Named]()
         if before is not None and (node := before.meta.labels.get(MIG_CONFIG_NODE)):
-            self.asked_by_label.get(node, {}).pop(name, None)
+            self.layouts_by_label.get(node, {}).pop(name, None)
             nodes.add(("Node", node))
         if now is not None and (node := now.meta.labels.get(MIG_CONFIG_NODE)):
-            self.asked_by_label.setdefault(node, {})[name] = now
+            self.layouts_by_label.setdefault(node, {})[name] = now
             nodes.add(("Node", node))
         return nodes
 
-    def _see_node(self, world: World, name: str) -> set[Named]:
-        """Look at a node and its GPUs again."""
+    def _update_node(self, world: World, name: str) -> set[Named]:
+        """Record a node's change and reassign its GPUs; return what must be reconciled."""
         touched: set[Named] = {("Node", name)}
         node = world.nodes.get(name)
         before = self.held.pop(name, "")
-        now = membership.holder(self._pools, node) if node is not None else ""
+        now = membership.find_holder(self._pools, node) if node is not None else ""
         if now:
             self.held[name] = now
         if node is not None:
@@ -175,28 +183,31 @@ class Fleet:
             self._nodes.discard(name)
         label = node.labels.get(POOL_LABEL, "") if node is not None else ""
         for pool in {*world.pools, *self.pool_books, before, now, label} - {""}:
-            if self._book(pool).note_node(world.pools.get(pool), name, node, now):
+            if self._get_book(pool).note_node(world.pools.get(pool), name, node, now):
                 touched.add(("GPUPool", pool))
         for gpu in self.by_node.get(name, ()):
-            live = membership.belongs(gpu, world, self.held)
-            self._book(gpu.spec.pool).note_gpu(gpu.name, gpu, live=live)
+            live = membership.belongs_to_pool(gpu, world, self.held)
+            self._get_book(gpu.spec.pool).note_gpu(gpu.name, gpu, live=live)
             touched.add(("GPUPool", gpu.spec.pool))
-            touched |= self._sort(world, gpu)
+            touched |= self._assign_roles(world, gpu)
         return touched
 
-    def _dirty(self, node: str) -> set[Named]:
-        """Take a change of a node's agent or gpud: its pool, and what the node may offer."""
+    def _mark_dirty(self, node: str) -> set[Named]:
+        """Record a change of a node's agent or gpud.
+
+        Return the node and its pool, which must be reconciled.
+        """
         touched: set[Named] = {("Node", node)} if node in self._nodes else set()
         pool = self.held.get(node)
         if pool is None:
             return touched
-        self._book(pool).dirty.add(node)
+        self._get_book(pool).dirty.add(node)
         return touched | {("GPUPool", pool)}
 
-    def _sort(self, world: World, gpu: Gpu) -> set[Named]:
-        """Write a GPU into the books of the layouts that select it."""
+    def _assign_roles(self, world: World, gpu: Gpu) -> set[Named]:
+        """Update a GPU's entries in the books of the layouts that select it."""
         before = self._roles.get(gpu.name, ())
-        live = membership.belongs(gpu, world, self.held)
+        live = membership.belongs_to_pool(gpu, world, self.held)
         roles = self._order.roles(world, gpu) if live else ()
         touched: set[Named] = set()
         for role in before:
@@ -218,22 +229,22 @@ class Fleet:
             touched.add(("MIGLayout", role.layout))
         return touched
 
-    def _forget(self, name: str) -> None:
+    def _forget_gpu(self, name: str) -> None:
         for role in self._roles.pop(name, ()):
             if role.layout in self.books:
                 self.books[role.layout].drop(name)
         self.followed.pop(name, None)
 
     def pool_book(self, pool: str) -> PoolBook:
-        """Return what is known of a pool, or of what is left of one."""
-        return self._book(pool)
+        """Return the book of a pool (``PoolBook``); the pool may have been deleted."""
+        return self._get_book(pool)
 
-    def _book(self, pool: str) -> PoolBook:
+    def _get_book(self, pool: str) -> PoolBook:
         if pool not in self.pool_books:
             self.pool_books[pool] = PoolBook(pool)
         return self.pool_books[pool]
 
 
 def _is_as_before(before: Layout, now: Layout) -> bool:
-    """Return whether two states of a layout differ in their status at most."""
+    """Return whether two versions of a layout differ in nothing but their status."""
     return before.spec == now.spec and before.meta == now.meta

@@ -1,8 +1,8 @@
-"""GPUPolicy: ``default`` is in force, any other is ignored and says so.
+"""GPUPolicy: ``default`` is in force; the status of every other policy reports that it is ignored.
 
-The chart writes ``default``, and so may anybody else. A field that somebody has edited stays as it
-was edited, whatever the chart says later: the values that the chart last asked for are noted on the
-object, so what differs from them was not written by us. The conditions name each such field.
+The chart writes ``default``, and users may edit it. An edited field keeps its value, whatever
+the chart sets later: the object records the values that the chart last set, so a value that
+differs from them was set by a user. The conditions name each such field.
 """
 
 import datetime
@@ -20,10 +20,10 @@ from gpu_operator.controllers.common import membership
 from gpu_operator.controllers.common.conditions import (
     Verdict,
     Verdicts,
-    blocked,
-    refused,
+    refusal_verdicts,
     report,
     verdicts,
+    with_write_refusal,
 )
 from gpu_operator.controllers.common.world import POLICY_NAME, ChartPolicy, Outcome, World
 from gpu_operator.controllers.nodes import sharing
@@ -34,21 +34,24 @@ from gpu_operator.kube.actions import Action, Apply, Manager
 def reconcile(
     world: World, name: str, node_config: NodeConfig, namespace: str, now: datetime.datetime
 ) -> Outcome:
-    """Make ``default`` what the chart says where nobody says otherwise; report on any policy."""
+    """Apply the chart's values to the policy ``default``, except to edited fields.
+
+    Report on this and any other policy in its status.
+    """
     policy = world.policies.get(name)
     chart = world.chart_policy if name == POLICY_NAME else None
     actions: list[Action] = []
     kept: Mapping[str, Any] = {}
     if chart is not None:
-        kept = _edited(policy, chart)
-        actions.append(_from_chart(name, chart, kept))
+        kept = _find_edits(policy, chart)
+        actions.append(_apply_chart(name, chart, kept))
     if policy is None:
         return Outcome(tuple(actions))
-    waiting = _waiting(world, node_config, namespace) if name == POLICY_NAME else ""
+    waiting = _explain_wait(world, node_config, namespace) if name == POLICY_NAME else ""
     wanted = _verdicts(name, chart, kept, waiting)
-    if name == POLICY_NAME and (wrong := sharing.problem(policy.spec)):
+    if name == POLICY_NAME and (wrong := sharing.find_sharing_problem(policy.spec)):
         wanted = {**wanted, ConditionType.DEGRADED: Verdict(True, Reason.SHARING_CONFLICT, wrong)}
-    wanted = blocked(wanted, world.refused_writes.get(("GPUPolicy", name), ""))
+    wanted = with_write_refusal(wanted, world.refused_writes.get(("GPUPolicy", name), ""))
     actions += report(policy.meta, policy.status, GPUPolicyStatus(), wanted, now)
     return Outcome(tuple(actions))
 
@@ -57,20 +60,20 @@ def _values(spec: GPUPolicySpec) -> dict[str, Any]:
     return spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _edited(policy: Policy | None, chart: ChartPolicy) -> Mapping[str, Any]:
-    """Return the fields, with their values, that somebody else than the chart has set."""
+def _find_edits(policy: Policy | None, chart: ChartPolicy) -> Mapping[str, Any]:
+    """Return the fields of the policy that a user has set, with their values."""
     if policy is None:
         return {}
-    asked = _noted(policy)
+    previous = _read_chart_values(policy)
     wanted = _values(chart.spec)
     return {
         field: value
         for field, value in _values(policy.spec).items()
-        if value != wanted.get(field) and value != asked.get(field)
+        if value != wanted.get(field) and value != previous.get(field)
     }
 
 
-def _noted(policy: Policy) -> Mapping[str, Any]:
+def _read_chart_values(policy: Policy) -> Mapping[str, Any]:
     try:
         found = documents.read(policy.meta.annotations.get(CHART_VALUES, "{}"))
     except ValueError:
@@ -78,7 +81,7 @@ def _noted(policy: Policy) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _from_chart(name: str, chart: ChartPolicy, kept: Mapping[str, Any]) -> Apply:
+def _apply_chart(name: str, chart: ChartPolicy, kept: Mapping[str, Any]) -> Apply:
     values = _values(chart.spec)
     document = {
         "apiVersion": API_VERSION,
@@ -93,22 +96,22 @@ def _from_chart(name: str, chart: ChartPolicy, kept: Mapping[str, Any]) -> Apply
     return Apply(Manager.POLICY, document)
 
 
-def _waiting(world: World, node_config: NodeConfig, namespace: str) -> str:
-    """Say which pool has yet to take the policy over; empty when all have."""
-    held = set(membership.claims(world).values())
+def _explain_wait(world: World, node_config: NodeConfig, namespace: str) -> str:
+    """Return which pool has not applied the policy yet; empty if all have."""
+    held = set(membership.pools_by_node(world).values())
     for pool in (world.pools[name] for name in sorted(held)):
-        wanted = daemon_sets.documents(world, pool, node_config, namespace)
-        missing = daemon_sets.missing(world, wanted)
+        wanted = daemon_sets.make_documents(world, pool, node_config, namespace)
+        missing = daemon_sets.explain_missing(world, wanted)
         if missing:
             return f"pool {pool.name}: {missing}"
         prefix = world.policy.resource_prefix
         if pool.status.resource_prefix != prefix:
-            return f"pool {pool.name}: its nodes have yet to offer their slices as {prefix}/…"
+            return f"pool {pool.name}: its nodes do not offer their slices as {prefix}/… yet"
     return ""
 
 
-def _text(value: object) -> str:
-    """Return a value as a manifest has it."""
+def _to_manifest_text(value: object) -> str:
+    """Format a value as text, as it would be written in a manifest."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -116,15 +119,18 @@ def _verdicts(
     name: str, chart: ChartPolicy | None, kept: Mapping[str, Any], waiting: str
 ) -> Verdicts:
     if name != POLICY_NAME:
-        return refused(Reason.IGNORED, f"only the GPUPolicy called {POLICY_NAME} counts")
+        return refusal_verdicts(
+            Reason.IGNORED, f"only the GPUPolicy named {POLICY_NAME} has an effect"
+        )
     accepted = None
     if chart is not None and kept:
         values = _values(chart.spec)
-        told = [
-            f"{field} is {_text(kept[field])}, the chart's {_text(values.get(field))} is not"
+        edits = [
+            f"{field} is {_to_manifest_text(kept[field])}, not the chart's "
+            f"{_to_manifest_text(values.get(field))}"
             for field in kept
         ]
-        message = f"edited by hand, and in force so: {'; '.join(told)}"
+        message = f"edited by a user, who has precedence: {'; '.join(edits)}"
         accepted = Verdict(True, Reason.OVERRIDDEN, message)
     if waiting:
         rolling = Verdict(True, Reason.WAITING_FOR_AGENT, waiting)

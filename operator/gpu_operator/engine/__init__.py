@@ -1,1 +1,1 @@
-"""What runs the controllers: watches fill a store and enqueue keys, a worker acts on them."""
+"""Runs the controllers: watches fill a store and enqueue keys, and workers process them."""

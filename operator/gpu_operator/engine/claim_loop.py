@@ -1,6 +1,6 @@
-"""Tells why ResourceClaims wait: reflectors feed ``Telling``, its events are written.
+"""Writes events that explain why ResourceClaims wait, from the objects that reflectors supply.
 
-Pods that run are not followed, so of a busy cluster it is the few that wait.
+Of pods, only those that do not run yet are watched; they are few even in a busy cluster.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from typing import Any, Final, Never, TypeVar
 
 from gpu_operator import errors
 from gpu_operator.controllers.claims import reading
-from gpu_operator.controllers.claims.nudging import Nudging
+from gpu_operator.controllers.claims.claim_events import ClaimEvents
+from gpu_operator.controllers.claims.kubelet_triggers import KubeletTriggers
 from gpu_operator.controllers.claims.reading import Claim, StartingPod, WaitingPod
 from gpu_operator.controllers.claims.selectors import Facts
-from gpu_operator.controllers.claims.telling import Telling
 from gpu_operator.controllers.common.world import World
 from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.parts import until_one_ends
@@ -22,16 +22,15 @@ from gpu_operator.kube.actions import Annotate, Record
 from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
 
-GATHER_S: Final = 5.0  # changes come in bursts, and the scheduler is to be first
-NUDGE_S: Final = 0.5  # between two looks at pods that start
-_AGAIN_S: Final = 15.0  # while somebody waits: GPUs change, too
-_REST: Final = (
-    9.0  # times what a round took: of a large fleet it may be seconds (8,000 GPUs: 1 to 5)
-)
+GATHER_S: Final = 5.0  # changes arrive in bursts, and the scheduler should act first
+TRIGGER_S: Final = 0.5  # interval between checks of starting pods
+_AGAIN_S: Final = 15.0  # while a pod waits: GPUs may change, too
+# pause between computations, as a multiple of the last one's duration (8,000 GPUs: 1 to 5 s)
+_REST: Final = 9.0
 _READERS: Final[Mapping[str, tuple[Chosen, Callable[[Document], Any]]]] = {
-    "ResourceClaim": (Chosen(), reading.claim),
-    "Pod": (Chosen(fields="spec.nodeName=,status.phase=Pending"), reading.pod),
-    "DeviceClass": (Chosen(), reading.device_class),
+    "ResourceClaim": (Chosen(), reading.read_claim),
+    "Pod": (Chosen(fields="spec.nodeName=,status.phase=Pending"), reading.read_waiting_pod),
+    "DeviceClass": (Chosen(), reading.read_device_class),
 }
 _STARTING: Final = Chosen(fields="spec.nodeName!=,status.phase=Pending")
 _log = logging.getLogger(__name__)
@@ -40,7 +39,10 @@ _Action = TypeVar("_Action", Record, Annotate)
 
 
 class ClaimLoop:
-    """Owned by one event loop; every write asks ``fence`` first, which raises NotLeader."""
+    """Computes and writes the events of claims. Owned by one event loop.
+
+    Every write calls ``fence`` first, which may raise NotLeader.
+    """
 
     def __init__(
         self,
@@ -48,39 +50,39 @@ class ClaimLoop:
         world: Callable[[], World],
         fence: Callable[[], None],
         gather_s: float = GATHER_S,
-        nudge: bool = False,
+        trigger_kubelets: bool = False,
     ) -> None:
-        """``nudge``: touch pods whose claims their kubelet has yet to have prepared."""
+        """Initialize; with ``trigger_kubelets``, pods with unprepared claims are annotated."""
         self._kube = kube
         self._world = world
         self._fence = fence
         self._gather_s = gather_s
-        self._telling = Telling()
+        self._claim_events = ClaimEvents()
         self._claims: dict[str, Claim] = {}
         self._pods: dict[str, WaitingPod] = {}
         self._classes: dict[str, Facts] = {}
-        self._nudging = Nudging()
+        self._triggers = KubeletTriggers()
         self._starting: dict[str, StartingPod] = {}
         self._due = asyncio.Event()
         self._starts = asyncio.Event()
         self._computing = Computing("claims")
-        self._nudges = Computing("nudges")
+        self._triggering = Computing("triggers")
         self.reflectors = [
-            Reflector(kube, kind, chosen, read, self.changed)
+            Reflector(kube, kind, chosen, read, self.on_change)
             for kind, (chosen, read) in _READERS.items()
         ]
-        if nudge:
+        if trigger_kubelets:
             self.reflectors.append(
-                Reflector(kube, "Pod", _STARTING, reading.starting, self._has_node)
+                Reflector(kube, "Pod", _STARTING, reading.read_starting_pod, self._on_starting_pod)
             )
 
     @property
     def stuck_for_s(self) -> float:
-        """For how long a computation has been going on now."""
-        return max(self._computing.stuck_for_s, self._nudges.stuck_for_s)
+        """Return the seconds for which the current computation has been running."""
+        return max(self._computing.stuck_for_s, self._triggering.stuck_for_s)
 
-    def changed(self, kind: str, key: str, value: Any) -> None:
-        """Take a change; what it comes to is told a moment later."""
+    def on_change(self, kind: str, key: str, value: Any) -> None:
+        """Record a change; its events follow after a short delay."""
         every: Mapping[str, dict[str, Any]] = {
             "ResourceClaim": self._claims,
             "Pod": self._pods,
@@ -93,8 +95,8 @@ class ClaimLoop:
             known[key] = value
         self._due.set()
 
-    def _has_node(self, kind: str, key: str, pod: StartingPod | None) -> None:
-        """Take a change of a pod that has a node and does not run yet."""
+    def _on_starting_pod(self, kind: str, key: str, pod: StartingPod | None) -> None:
+        """Record a change of a pod that has a node and does not run yet."""
         del kind
         if pod is None:
             self._starting.pop(key, None)
@@ -103,32 +105,36 @@ class ClaimLoop:
             self._starts.set()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises NotLeader."""
+        """Write events until this task is cancelled. Raises NotLeader."""
         following = (reflector.run() for reflector in self.reflectors)
         try:
-            await until_one_ends(*following, self._work(), self._nudge())
+            await until_one_ends(*following, self._work(), self._trigger())
         finally:
             self._computing.close()
-            self._nudges.close()
+            self._triggering.close()
 
-    async def _nudge(self) -> Never:
-        """Look often while pods start: an agent that comes back is a change of no claim."""
+    async def _trigger(self) -> Never:
+        """Trigger kubelets whenever that is due.
+
+        While pods start, this is checked often, because the return of an agent changes no claim.
+        """
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
         while True:
             if not self._starting:
                 self._starts.clear()
                 await self._starts.wait()
-            await asyncio.sleep(max(NUDGE_S, _REST * self._nudges.took_s))
-            for action in await self._computed(self._nudges, self._nudges_due):
+            await asyncio.sleep(max(TRIGGER_S, _REST * self._triggering.took_s))
+            for action in await self._compute(self._triggering, self._due_triggers):
                 await self._perform(action)
 
-    def _nudges_due(self) -> Callable[[], Sequence[Annotate]]:
+    def _due_triggers(self) -> Callable[[], Sequence[Annotate]]:
         claims, starting = tuple(self._claims.values()), tuple(self._starting.values())
         world, now_s = self._world(), time.monotonic()
-        return lambda: self._nudging.due(claims, starting, world, now_s)
+        return lambda: self._triggers.due(claims, starting, world, now_s)
 
     async def _work(self) -> Never:
-        # Who has a GPU is not known before all claims are, nor what they want before all classes.
+        # The users of GPUs are known once all claims are listed, their requests once all classes
+        # are.
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
         while True:
             try:
@@ -138,21 +144,21 @@ class ClaimLoop:
                 pass
             await asyncio.sleep(max(self._gather_s, _REST * self._computing.took_s))
             self._due.clear()
-            for action in await self._computed(self._computing, self._events_due):
+            for action in await self._compute(self._computing, self._due_events):
                 await self._perform(action)
 
-    def _events_due(self) -> Callable[[], Sequence[Record]]:
+    def _due_events(self) -> Callable[[], Sequence[Record]]:
         claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
         world, classes, now_s = self._world(), dict(self._classes), time.monotonic()
-        return lambda: self._telling.due(claims, pods, classes, world, now_s)
+        return lambda: self._claim_events.due(claims, pods, classes, world, now_s)
 
-    async def _computed(
+    async def _compute(
         self, computing: Computing, prepare: Callable[[], Callable[[], Sequence[_Action]]]
     ) -> Sequence[_Action]:
         try:
             return await computing.run(prepare)
-        except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
-            _log.exception("claims that wait: will retry")
+        except Exception:  # noqa: BLE001 - an error in one object must not end the loop
+            _log.exception("evaluation of waiting claims failed, will retry")
             return ()
 
     async def _perform(self, action: Record | Annotate) -> None:
@@ -160,6 +166,6 @@ class ClaimLoop:
         try:
             await self._kube.perform(action)
         except errors.KubeError as err:
-            _log.warning("%s: %s", action.what, err)  # not worth a retry
+            _log.warning("%s: %s", action.what, err)  # an event is not retried
         else:
             _log.info("%s: %s", type(action).__name__, action.what)

@@ -1,4 +1,4 @@
-"""A thread in which one computation at a time is done, and for how long one has been going on."""
+"""A thread that runs one computation at a time and reports how long it has been running."""
 
 import asyncio
 import time
@@ -10,30 +10,33 @@ _Made = TypeVar("_Made")
 
 
 class Computing:
-    """Used by one event loop at a time, which goes on meanwhile; liveness reads ``stuck_for_s``."""
+    """Runs computations in a thread, so that the event loop stays responsive.
+
+    The liveness probe reads ``stuck_for_s``.
+    """
 
     def __init__(self, name: str) -> None:
-        """``name`` is the thread's."""
+        """Initialize; ``name`` is the thread's name."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
         self._began: float | None = None
         self.took_s = 0.0
-        """How long the last one took."""
+        """Duration of the last computation, in seconds."""
 
     @property
     def stuck_for_s(self) -> float:
-        """For how long a computation has been going on now."""
+        """Return the seconds for which the current computation has been running."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
     async def run(self, prepare: Callable[[], Callable[[], _Made]]) -> _Made:
-        """Return what is computed, once nothing else is; raise what that raises.
+        """Run a computation after those queued before it; return its result or raise its exception.
 
-        ``prepare`` is called on the event loop when the turn has come, and returns the computation:
-        what is known by then is what it starts from.
+        ``prepare`` is called on the event loop right before the computation, which it returns, so
+        that the computation starts from the latest state.
         """
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # a lock belongs to the loop in which tasks first waited for it
+        if self._loop is not loop:  # an asyncio lock belongs to the loop that first used it
             self._loop, self._turn = loop, asyncio.Lock()
         async with self._turn:
             self._began = began = time.monotonic()
@@ -44,5 +47,5 @@ class Computing:
                 self.took_s = time.monotonic() - began
 
     def close(self) -> None:
-        """Begin nothing any more; what is going on is not waited for."""
+        """Start no further computation; do not wait for the current one."""
         self._thread.shutdown(wait=False)

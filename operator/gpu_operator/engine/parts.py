@@ -1,4 +1,4 @@
-"""Parts of the operator that work side by side, and stand or fall together."""
+"""Concurrent parts of the operator, which end together."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,10 @@ from typing import Any
 
 
 async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
-    """Return when the first part does, or raise what ended it; the others are cancelled."""
+    """Run all parts until the first one ends, and cancel the others.
+
+    If a part failed, its exception is raised.
+    """
     tasks = {asyncio.create_task(part) for part in parts}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

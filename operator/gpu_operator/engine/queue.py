@@ -1,4 +1,7 @@
-"""A work queue of keys: each at most once in the queue and once in work, failures backed off."""
+"""A work queue, in which each key waits at most once and is in progress at most once.
+
+A key whose work failed is processed again after a growing delay.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,7 +13,7 @@ LAST_BACKOFF_S = 60.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """What is reconciled as one: a kind and a name."""
+    """The unit of reconciliation: a kind and a name."""
 
     kind: str
     name: str
@@ -20,13 +23,16 @@ class Key:
 
 
 class WorkQueue:
-    """Owned by one event loop. A key that is added while it is worked on is worked on again."""
+    """A queue of keys to process, owned by one event loop.
+
+    A key that is added while in progress is processed again.
+    """
 
     def __init__(self) -> None:
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()  # in _ready
         self._working: set[Key] = set()
-        self._again: set[Key] = set()  # added while in work
+        self._again: set[Key] = set()  # added while in progress
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
 
@@ -34,7 +40,7 @@ class WorkQueue:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Work on it as soon as possible."""
+        """Process the key as soon as possible."""
         self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
@@ -43,7 +49,7 @@ class WorkQueue:
             self._ready.put_nowait(key)
 
     def add_after(self, key: Key, delay_s: float) -> None:
-        """Work on it after a while; an earlier date stays. After none: as ``add``."""
+        """Process the key after a delay, or at an earlier time that is scheduled already."""
         if delay_s <= 0:
             self.add(key)
             return
@@ -55,7 +61,7 @@ class WorkQueue:
         self._timers[key] = loop.call_later(delay_s, self.add, key)
 
     async def work_on_one(self, work: Callable[[Key], Awaitable[bool]]) -> None:
-        """Take the next key and work on it; ``work`` returns whether it succeeded."""
+        """Process the next key; ``work`` returns whether it succeeded."""
         key = await self._ready.get()
         self._waiting.discard(key)
         self._working.add(key)

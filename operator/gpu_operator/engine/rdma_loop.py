@@ -1,7 +1,8 @@
-"""Runs policies of RDMA: reflectors feed ``PolicyCluster``, its actions are performed.
+"""Runs RDMA policies: reflectors feed ``PolicyCluster``, whose actions are performed.
 
-Two loops share it, one computation at a time in a thread of its own: tables are written as soon as
-something changed, statuses after that, so that a thousand statuses never stand before a table.
+Two loops share the ``PolicyCluster``; its computations run one at a time in a thread. Tables are
+written as soon as anything changed, and statuses after them, so that tables never wait for a
+thousand statuses.
 """
 
 import asyncio
@@ -22,25 +23,25 @@ from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
 from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 
-GATHER_S: Final = 0.01  # changes come in bursts
+GATHER_S: Final = 0.01  # changes arrive in bursts
 _RETRY_S: Final = (0.25, 15.0)
-_AT_ONCE: Final = 16  # requests
+_AT_ONCE: Final = 16  # concurrent requests
 _ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _HOLDERS: Final = f"spec.nodeName!=,spec.hostNetwork!=true,{_ENDED}"
 _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
-    "Namespace": reading.namespace,
-    "Node": reading.node,
-    "Pod": reading.pod,
-    "Lease": reading.heartbeat,
-    NETWORK_KIND: reading.network,
-    POLICY_KIND: reading.policy,
-    TABLES_KIND: reading.tables,
+    "Namespace": reading.read_namespace,
+    "Node": reading.read_node,
+    "Pod": reading.read_pod,
+    "Lease": reading.read_heartbeat,
+    NETWORK_KIND: reading.read_network,
+    POLICY_KIND: reading.read_policy,
+    TABLES_KIND: reading.read_tables,
 }
 _log = logging.getLogger(__name__)
 
 
-def chosen(kind: str, namespace: str) -> Chosen:
-    """Return which objects of a kind are asked for; no field tells pods that hold an HCA."""
+def choose_objects(kind: str, namespace: str) -> Chosen:
+    """Return the selection with which to list a kind; no field identifies pods with an HCA."""
     if kind == "Pod":
         return Chosen(fields=_HOLDERS)
     if kind == "Lease":
@@ -49,7 +50,10 @@ def chosen(kind: str, namespace: str) -> Chosen:
 
 
 class RdmaLoop:
-    """Owned by one event loop; every write asks ``fence`` first, which raises NotLeader."""
+    """Computes and writes tables and statuses of RDMA policies. Owned by one event loop.
+
+    Every write calls ``fence`` first, which may raise NotLeader.
+    """
 
     def __init__(
         self,
@@ -66,22 +70,22 @@ class RdmaLoop:
         self._tables_due = asyncio.Event()
         self._reports_due = asyncio.Event()
         self.reflectors = [
-            Reflector(kube, kind, chosen(kind, namespace), read, self.changed)
+            Reflector(kube, kind, choose_objects(kind, namespace), read, self.on_change)
             for kind, read in _READERS.items()
         ]
 
     @property
     def stuck_for_s(self) -> float:
-        """For how long a computation has been going on now."""
+        """Return the seconds for which the current computation has been running."""
         return self._computing.stuck_for_s
 
-    def changed(self, kind: str, key: str, value: Any) -> None:
-        """Take a change; what it comes to is written as soon as everything has been listed."""
+    def on_change(self, kind: str, key: str, value: Any) -> None:
+        """Record a change; the results are written once every kind has been listed."""
         self._inbox.append((kind, key, value))
         self._tables_due.set()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises NotLeader."""
+        """Write tables and statuses until this task is cancelled. Raises NotLeader."""
         following = (reflector.run() for reflector in self.reflectors)
         try:
             await until_one_ends(*following, self._work())
@@ -89,14 +93,14 @@ class RdmaLoop:
             self._computing.close()
 
     async def _work(self) -> None:
-        # Tables that lack what has not been listed yet would let pass what is forbidden.
+        # Incomplete tables, compiled before everything is listed, would allow forbidden operations.
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
         await asyncio.gather(
-            self._again(self._tables_due, self.write_tables),
-            self._again(self._reports_due, self.write_reports),
+            self._run_when_due(self._tables_due, self.write_tables),
+            self._run_when_due(self._reports_due, self.write_reports),
         )
 
-    async def _again(self, due: asyncio.Event, work: Callable[[], Any]) -> Never:
+    async def _run_when_due(self, due: asyncio.Event, work: Callable[[], Any]) -> Never:
         pause_s, again_s = 0.0, None
         while True:
             try:
@@ -105,7 +109,9 @@ class RdmaLoop:
             except TimeoutError:
                 pass
             if pause_s:
-                await asyncio.sleep(pause_s)  # also when there is more to do: nothing is served
+                await asyncio.sleep(
+                    pause_s
+                )  # even if more is due: the API server is not responding
             await asyncio.sleep(GATHER_S)
             due.clear()
             done, again_s = await work()
@@ -113,18 +119,24 @@ class RdmaLoop:
             pause_s = 0.0 if done else min(max(least, 2 * pause_s), most)
 
     async def write_tables(self) -> tuple[bool, float | None]:
-        """Bring tables up to date; return whether all of it was done, and when to look again."""
-        actions, _ = await self._decided(self._cluster.tables)
-        done = await self._performed(actions)
+        """Write outdated tables.
+
+        Return whether all writes succeeded, and the seconds until the next check is due, if any.
+        """
+        actions, _ = await self._decide(self._cluster.plan_tables)
+        done = await self._perform_all(actions)
         self._reports_due.set()
         return done, None
 
     async def write_reports(self) -> tuple[bool, float | None]:
-        """Bring statuses up to date; return whether all of it was done, and when to look again."""
-        actions, again_s = await self._decided(self._cluster.reports)
-        return await self._performed(actions), again_s
+        """Write outdated statuses.
 
-    async def _decided(
+        Return whether all writes succeeded, and the seconds until the next check is due, if any.
+        """
+        actions, again_s = await self._decide(self._cluster.plan_reports)
+        return await self._perform_all(actions), again_s
+
+    async def _decide(
         self, decide: Callable[[Now], tuple[Action, ...]]
     ) -> tuple[tuple[Action, ...], float | None]:
         def prepare() -> Callable[[], tuple[tuple[Action, ...], float | None]]:
@@ -132,19 +144,19 @@ class RdmaLoop:
 
             def compute() -> tuple[tuple[Action, ...], float | None]:
                 now = Now(time.monotonic(), datetime.datetime.now(datetime.UTC))
-                self._cluster.take(changes, now)
+                self._cluster.apply(changes, now)
                 return decide(now), self._cluster.again_in_s(now)
 
             return compute
 
         try:
             return await self._computing.run(prepare)
-        except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
-            _log.exception("policies of RDMA: will retry")
+        except Exception:  # noqa: BLE001 - an error in one object must not end the loop
+            _log.exception("evaluation of RDMA policies failed, will retry")
             return (), _RETRY_S[1]
 
-    async def _performed(self, actions: Sequence[Action]) -> bool:
-        """Perform what was decided, some at once; return whether all of it was done."""
+    async def _perform_all(self, actions: Sequence[Action]) -> bool:
+        """Perform the actions, some concurrently; return whether all succeeded."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def perform(action: Action) -> bool:
@@ -158,17 +170,18 @@ class RdmaLoop:
         try:
             document = await self._kube.perform(action)
         except errors.NotFound:
-            return True  # deleted meanwhile
+            return True  # deleted in the meantime
         except errors.KubeError as err:
             _log.warning("%s: %s", action.what, err)
-            return isinstance(action, Record)  # an event is not worth a retry
+            return isinstance(action, Record)  # an event is not retried
         _log.info("%s: %s", type(action).__name__, action.what)
         if isinstance(action, Delete):
-            self.changed(action.kind, action.name, None)
+            self.on_change(action.kind, action.name, None)
         elif isinstance(action, Apply) and document is not None:
             kind, metadata = document["kind"], document["metadata"]
             namespace = metadata.get("namespace")
             key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
-            # Not through ``changed``: what we know already is no reason to look again.
+            # Not through ``on_change``: the result of the operator's own write needs no further
+            # pass.
             self._inbox.append((kind, key, _READERS[kind](document)))
         return True

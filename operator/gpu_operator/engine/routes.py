@@ -1,4 +1,4 @@
-"""Which keys have to be looked at when an object changed, as the table of kinds says."""
+"""Determines which keys a changed object affects, according to the table of kinds."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from gpu_operator.engine.queue import Key
 from gpu_operator.kinds import Kind
 
 
-def names(kind: str, world: World) -> set[str]:
-    """Return the objects of a kind that exist, and those that have left something behind."""
-    row = kinds.named(kind)
+def object_names(kind: str, world: World) -> set[str]:
+    """Return the names of a kind's objects, and of deleted ones that other objects still name."""
+    row = kinds.find_kind(kind)
     found = set(_objects(row, world)) | set(row.always)
     found |= {name for broken, name in world.broken if broken == kind}
-    for other in kinds.watched():
+    for other in kinds.watched_kinds():
         name_in = other.survived_by.get(kind)
         if name_in is not None:
             found |= {name_in(value) or "" for value in _objects(other, world).values()}
@@ -22,26 +22,26 @@ def names(kind: str, world: World) -> set[str]:
 
 
 def all_keys(world: World) -> set[Key]:
-    """Return everything that is ever reconciled."""
+    """Return the keys of all objects that are reconciled."""
     return {
         Key(kind.name, name)
-        for kind in kinds.watched()
+        for kind in kinds.watched_kinds()
         if kind.reconciled
-        for name in names(kind.name, world)
+        for name in object_names(kind.name, world)
     }
 
 
-def affected(kind: str, name: str, world: World) -> Iterable[Key]:
-    """Return the keys that a change of this object concerns; the object may be gone already."""
-    row = kinds.named(kind)
+def keys_affected_by(kind: str, name: str, world: World) -> Iterable[Key]:
+    """Return the keys that a change of this object affects; the object may be gone already."""
+    row = kinds.find_kind(kind)
     keys: set[Key] = {Key(kind, name)} if row.reconciled else set()
     for woken in row.wakes:
-        keys |= {Key(woken, other) for other in names(woken, world)}
+        keys |= {Key(woken, other) for other in object_names(woken, world)}
     value = _objects(row, world).get(name)
     for woken, name_in in row.wakes_named.items():
         if value is not None and (other := name_in(value)):
             keys.add(Key(woken, other))
-    for other_row in kinds.watched():
+    for other_row in kinds.watched_kinds():
         waking = other_row.woken_by.get(kind)
         if waking is not None:
             followers = _objects(other_row, world).items()

@@ -1,9 +1,9 @@
-"""The last seen state of every object, as a value; turned into a ``World`` for each decision.
+"""The last observed state of every object; each decision gets it as a ``World``.
 
-Watches, the answers to our own writes and a periodic list all feed it, so what is older than what
-is known must not win: resourceVersions of a kind only grow, also from an object to its successor of
-the same name. Only a list that was asked for later is believed whatever its versions say: the API
-server's database may have been restored from a backup.
+Watches, the responses to the operator's own writes and a periodic list all update it, so older
+states must be ignored. resourceVersions of a kind only increase, even from an object to its
+successor with the same name. Only a list that was requested later is trusted whatever its
+versions are: the API server's database may have been restored from a backup.
 """
 
 import time
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpu_operator import kinds
-from gpu_operator.api import migparted
+from gpu_operator.api import mig_parted
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
 from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
 from gpu_operator.controllers.common.world import (
@@ -30,11 +30,11 @@ Document = Mapping[str, Any]
 
 _REMEMBERED_GONE = 4096
 _IDENTITY = ("name", "uid", "resourceVersion", "generation")
-_AT_A_TIME = 50  # objects of a list that are read before others get their turn
+_AT_A_TIME = 50  # objects of a list that are processed before other tasks run
 
 
 class Store:
-    """Owned by one event loop."""
+    """Stores the last observed state of each object. Owned by one event loop."""
 
     def __init__(
         self,
@@ -43,25 +43,28 @@ class Store:
     ) -> None:
         self._chart_policy = chart_policy
         self._clock = clock
-        watched = [kind.name for kind in kinds.watched()]
+        watched = [kind.name for kind in kinds.watched_kinds()]
         self._documents: dict[str, dict[str, Document]] = {kind: {} for kind in watched}
         self._values: dict[str, dict[str, Any]] = {kind: {} for kind in watched}
         self._broken: dict[tuple[str, str], Broken] = {}
-        self._copies: dict[str, Mapping[str, Any]] = {}  # for worlds; of kinds that stay the same
+        self._copies: dict[str, Mapping[str, Any]] = {}  # for worlds; only of unchanged kinds
         self._changes: set[tuple[str, str]] = set()
         self._touched: dict[tuple[str, str], float] = {}
-        self._gone: dict[str, None] = {}  # UIDs, oldest first: answers may come after the watch
+        self._gone: dict[
+            str, None
+        ] = {}  # UIDs, oldest first: a response may arrive after the watch's event
         self._zero_since: dict[tuple[str, str], float] = {}
-        # While it was 0, and not offered since; perhaps, if it was 0 when its node was seen first.
+        # Resources that were removed while 0, and not offered since. Includes resources that were 0
+        # when their node was first observed: they may have been removed before.
         self._removed: set[tuple[str, str]] = set()
         self._refused_evictions: dict[str, str] = {}
         self._refused_writes: dict[tuple[str, str], str] = {}
         self._world: World | None = None
 
     def put(self, kind: str, document: Document, *, trusted: bool = False) -> bool:
-        """Take a newer state of an object; return whether anything that matters changed.
+        """Store a newer state of an object; return whether its relevant content changed.
 
-        What is ``trusted`` need not be newer.
+        A ``trusted`` state is stored even if it is older.
         """
         name = document["metadata"]["name"]
         known = self._documents[kind].get(name)
@@ -84,7 +87,7 @@ class Store:
         return changed
 
     def remove(self, kind: str, name: str, uid: str = "") -> bool:
-        """Forget an object; with a uid only that one, not a successor of the same name."""
+        """Remove an object; with a UID, only that object, and not a successor with its name."""
         known = self._documents[kind].get(name)
         if known is None or (uid and known["metadata"].get("uid") != uid):
             return False
@@ -99,43 +102,46 @@ class Store:
         return True
 
     def take_changes(self) -> set[tuple[str, str]]:
-        """Return kinds and names of what has changed since the last call.
+        """Return the kinds and names of the objects that have changed since the last call.
 
-        Of the pods of agents and gpud it is the nodes that they are on, as the kind ``Agent``.
+        A changed pod of an agent or of gpud is returned as its node, with the kind ``Agent``.
         """
         changes, self._changes = self._changes, set()
         return changes
 
     def replace(self, kind: str, documents: list[Any], as_of: float) -> bool:
-        """Take a complete list that was asked for at ``as_of``; deletions missed are made good."""
-        return any([*self.replacing(kind, documents, as_of)])
+        """Store a complete list that was requested at ``as_of``; remove objects that it lacks."""
+        return any([*self.replace_in_steps(kind, documents, as_of)])
 
-    def replacing(self, kind: str, documents: list[Any], as_of: float) -> Iterator[bool]:
-        """Do the same some objects at a time; yield whether any of them changed."""
+    def replace_in_steps(self, kind: str, documents: list[Any], as_of: float) -> Iterator[bool]:
+        """Replace a kind's objects as ``replace`` does, in steps.
+
+        After each step, whether the step changed an object is yielded.
+        """
         listed = {document["metadata"]["name"]: document for document in documents}
         known = self._documents[kind]
 
-        def heard_since(name: str) -> bool:
+        def changed_since(name: str) -> bool:
             return self._touched.get((kind, name), float("-inf")) >= as_of
 
         names = list(listed)
         for first in range(0, len(names), _AT_A_TIME):
             some = names[first : first + _AT_A_TIME]
-            changed = [self.put(kind, listed[n], trusted=not heard_since(n)) for n in some]
+            changed = [self.put(kind, listed[n], trusted=not changed_since(n)) for n in some]
             yield any(changed)
-        gone = [name for name in known if name not in listed and not heard_since(name)]
+        gone = [name for name in known if name not in listed and not changed_since(name)]
         changed = [self.remove(kind, name) for name in gone]
         yield any(changed)
         for _, name in [(k, n) for k, n in self._touched if k == kind and n not in known]:
-            if not heard_since(name):
+            if not changed_since(name):
                 del self._touched[kind, name]
 
     def document(self, kind: str, name: str) -> Document | None:
-        """Return which state of an object was last seen: its name, UID, version and generation."""
+        """Return name, UID, version and generation of an object as last observed."""
         return self._documents[kind].get(name)
 
     def note_eviction(self, pod_uid: str, refusal: str) -> None:
-        """Remember why a pod could not be evicted, or with "" that it could."""
+        """Record why a pod could not be evicted; "" if it could be."""
         if refusal:
             self._refused_evictions[pod_uid] = refusal
         else:
@@ -143,7 +149,7 @@ class Store:
         self._world = None
 
     def note_refusal(self, kind: str, name: str, refusal: str) -> bool:
-        """Remember what the API server refuses to do for an object; return whether that is new."""
+        """Record why the API server refuses a write of an object; return whether that changed."""
         before = self._refused_writes.pop((kind, name), "")
         if refusal:
             self._refused_writes[kind, name] = refusal
@@ -152,17 +158,19 @@ class Store:
         return before != refusal
 
     def world(self) -> World:
-        """Return a snapshot; the same one until something changes."""
+        """Return a snapshot of all objects; it is the same object until something changes."""
         if self._world is None:
             self._world = self._snapshot()
         return self._world
 
     def _snapshot(self) -> World:
-        for kind in kinds.watched():
+        for kind in kinds.watched_kinds():
             if kind.name not in self._copies:
                 self._copies[kind.name] = self._copy(kind.name)
         collections: dict[str, Any] = {
-            kind.collection: self._copies[kind.name] for kind in kinds.watched() if kind.collection
+            kind.collection: self._copies[kind.name]
+            for kind in kinds.watched_kinds()
+            if kind.collection
         }
         return World(
             **collections,
@@ -176,7 +184,7 @@ class Store:
         )
 
     def _copy(self, kind: str) -> Mapping[str, Any]:
-        """Return a kind's objects by name, without broken ones; pods as the world has them."""
+        """Return a kind's valid objects by name; for pods, the maps of the world."""
         values = self._values[kind]
         if kind == "Pod":
             return _pods(pod for pod in values.values() if pod is not None)
@@ -199,7 +207,7 @@ class Store:
             self._changes.add((kind, name))
 
     def _note_zeros(self, node: Node, *, first: bool) -> None:
-        """Note since when what is 0; of a node that is seen first nobody knows it."""
+        """Record since when resources are 0; for a newly observed node this is unknown."""
         listed = {(node.name, r): count for r, count in node.capacity.items() if "/" in r}
         zeros = {key for key, count in listed.items() if count == "0"}
         for key in [k for k in self._zero_since if k[0] == node.name and k not in zeros]:
@@ -217,7 +225,7 @@ class Store:
 
 
 def _slim(document: Document) -> Document:
-    """Return what says which state of which object it is: the rest is in its value."""
+    """Return the fields that identify an object's state; all others are in the object's value."""
     metadata = document["metadata"]
     return {"metadata": {key: metadata[key] for key in _IDENTITY if key in metadata}}
 
@@ -228,7 +236,7 @@ def _is_older(document: Document, known: Document) -> bool:
 
 
 def _is_same(document: Document, known: Document) -> bool:
-    """Return whether both are the same state of the same object; who cannot tell reads it."""
+    """Return whether both documents are the same state of one object; False if that is unknown."""
     new, old = document["metadata"], known["metadata"]
     version = new.get("resourceVersion")
     return bool(version) and (version, new.get("uid")) == (
@@ -238,7 +246,7 @@ def _is_same(document: Document, known: Document) -> bool:
 
 
 def _read(kind: str, document: Document) -> Any:
-    models = kinds.named(kind).models
+    models = kinds.find_kind(kind).models
     if models is None:
         return _READERS[kind](document)
     parsed: Resource[Any, Any] | Broken = parse(
@@ -296,7 +304,7 @@ def _agent(document: Document) -> AgentPod | None:
         return None
     component = (metadata.get("labels") or {}).get(COMPONENT_LABEL)
     if component == hca.COMPONENT:
-        return None  # beside the agent: a node may have two for a moment
+        return None  # in addition to the agent: a node may have two for a moment
     problem, failing = _pod_problem(document.get("status") or {})
     rendered = (metadata.get("annotations") or {}).get(RENDERED, "")
     is_gpud = component == gpud.COMPONENT
@@ -306,7 +314,7 @@ def _agent(document: Document) -> AgentPod | None:
 
 
 def _pods(pods: Iterable[AgentPod]) -> Mapping[str, Any]:
-    """Return the maps of a world that are made of pods, both by node."""
+    """Return the world's maps of pods, both by node."""
     agents: dict[str, AgentPod] = {}
     gpuds: dict[str, list[AgentPod]] = {}
     for pod in pods:
@@ -322,7 +330,7 @@ def _pool(document: Document) -> str:
 
 
 def _meant_for(spec: Document) -> str:
-    """Return the node that a DaemonSet's pod is for, which it names before it is scheduled."""
+    """Return the node for which a DaemonSet's pod is meant, before the pod is scheduled."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
@@ -336,7 +344,7 @@ _STARTING = ("", "ContainerCreating", "PodInitializing")
 
 
 def _pod_problem(status: Document) -> tuple[str, bool]:
-    """Return what keeps a pod from being ready, and whether that is more than its start."""
+    """Return why a pod is not ready, and whether the reason is not only its normal start."""
     first = status.get("initContainerStatuses") or ()
     for container in (*first, *(status.get("containerStatuses") or ())):
         if container.get("ready"):
@@ -358,5 +366,5 @@ _READERS: Mapping[str, Callable[[Document], Any]] = {
     "Node": _node,
     "DaemonSet": _agent_set,
     "Pod": _agent,
-    "ConfigMap": migparted.of_config_map,
+    "ConfigMap": mig_parted.read_config_map,
 }

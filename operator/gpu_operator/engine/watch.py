@@ -1,7 +1,8 @@
-"""What is watched is remembered, and what has changed by that is enqueued.
+"""Watches objects: stores each change and enqueues the affected keys.
 
-kopf follows what people write, with ``on.event`` only: it never writes to an object. Of what there
-is as much as nodes, or more, a reflector takes each event in a fraction of the time and memory.
+kopf watches the objects that users write, with ``on.event`` only: it never writes to an object.
+For kinds with at least as many objects as nodes, a reflector processes an event in a fraction of
+the time and memory.
 """
 
 import logging
@@ -15,15 +16,15 @@ from gpu_operator.engine.store import Store
 from gpu_operator.kube.port import Chosen, Document, Source
 from gpu_operator.kube.reflector import Reflector
 
-Changed = Callable[[str, str], None]  # kind and name of what changed
+Changed = Callable[[str, str], None]  # kind and name of a changed object
 
 _SERVER_TIMEOUT_S = 300  # an integer: the API server refuses 300.0
 
 
-def registry(store: Store, changed: Changed) -> kopf.OperatorRegistry:
-    """Return kopf's registry with one event handler for each kind of which there are few."""
+def make_registry(store: Store, changed: Changed) -> kopf.OperatorRegistry:
+    """Return kopf's registry, with an event handler for each kind that has few objects."""
     handlers = kopf.OperatorRegistry()
-    for kind in kinds.watched():
+    for kind in kinds.watched_kinds():
         if kind.many:
             continue
         resource = (
@@ -31,16 +32,16 @@ def registry(store: Store, changed: Changed) -> kopf.OperatorRegistry:
         )
         filters: dict[str, Any] = {"labels": {kind.label: kopf.PRESENT}} if kind.label else {}
         kopf.on.event(*resource, id=kind.name, registry=handlers, **filters)(
-            _remember(kind.name, store, changed)
+            _make_handler(kind.name, store, changed)
         )
     kopf.on.login(registry=handlers)(_login)
     return handlers
 
 
-def reflectors(
+def make_reflectors(
     source: Source, store: Store, changed: Changed, namespace: str
 ) -> tuple[Reflector, ...]:
-    """Return what follows the kinds of which there are many; of namespaced ones in a namespace."""
+    """Return reflectors for the kinds with many objects; namespaced kinds only in ``namespace``."""
 
     def take(kind: str, key: str, document: Document) -> None:
         del key
@@ -61,23 +62,23 @@ def reflectors(
             take,
             lost=lose,
         )
-        for kind in kinds.watched()
+        for kind in kinds.watched_kinds()
         if kind.many
     )
 
 
-def settings() -> kopf.OperatorSettings:
-    """Return settings for a kopf that watches and does nothing else."""
+def make_settings() -> kopf.OperatorSettings:
+    """Return settings for a kopf that only watches."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
-    chosen.scanning.disabled = True  # needs neither namespaces nor CRDs to be listed
+    chosen.scanning.disabled = True  # so that namespaces and CRDs need not be listed
     chosen.watching.server_timeout = _SERVER_TIMEOUT_S
     chosen.watching.client_timeout = _SERVER_TIMEOUT_S + 10
     chosen.watching.connect_timeout = 10
     return chosen
 
 
-def _remember(kind: str, store: Store, changed: Changed) -> Any:
+def _make_handler(kind: str, store: Store, changed: Changed) -> Any:
     async def handler(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002
         document = dict(body)
         metadata = dict(document["metadata"])

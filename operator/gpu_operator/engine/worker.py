@@ -1,4 +1,4 @@
-"""Takes keys, asks the pure controllers, performs what they say."""
+"""Takes keys from the queue, calls the pure controllers, and performs their actions."""
 
 import asyncio
 import datetime
@@ -19,7 +19,7 @@ from gpu_operator.controllers.layouts import layouts, orphans
 from gpu_operator.controllers.mig_config import mig_config
 from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.controllers.pools import pools
-from gpu_operator.controllers.pools.scatter import Rooms
+from gpu_operator.controllers.pools.fragmentation import Rooms
 from gpu_operator.engine import routes
 from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.queue import Key, WorkQueue
@@ -29,19 +29,19 @@ from gpu_operator.kube.port import Kube
 
 _EVICT_AGAIN_S = 10.0
 _BURST_S = 0.05
-_AT_ONCE = 8  # writes of one reconciliation
-_INDEXED = ("GPU", "Node", "MIGLayout", "GPUPool", "Pod")  # whose changes the indexes tell of
+_AT_ONCE = 8  # concurrent writes of one reconciliation
+_INDEXED = ("GPU", "Node", "MIGLayout", "GPUPool", "Pod")  # kinds whose changes the indexes process
 _Result = TypeVar("_Result")
 _State = tuple[str, int]
-"""An object's UID and generation."""
+"""An object's UID and generation, which identify a state of its spec."""
 _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Reconciles; every write asks ``fence`` first, which raises NotLeader.
+    """Reconciles keys from the queue. Every write calls ``fence`` first, which may raise NotLeader.
 
-    Controllers compute in a thread beside the event loop, one at a time, each on the world as it is
-    when its turn comes; everything else here belongs to the loop.
+    Controllers run in a thread beside the event loop, one at a time, each on the latest world.
+    All other state belongs to the loop.
     """
 
     def __init__(
@@ -54,9 +54,14 @@ class Worker:
         fence: Callable[[], None],
         caught_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """``caught_up`` is called when everything that was there at first was reconciled once."""
+        """Initialize the worker.
+
+        ``caught_up`` is called once all initially existing objects have been reconciled.
+        """
         self._caught_up = caught_up
-        self._first: set[Key] | None = None  # what of the first pass is still to be reconciled
+        self._first: set[Key] | None = (
+            None  # keys of the first pass that are still to be reconciled
+        )
         self._reported = False
         self._kube = kube
         self._store = store
@@ -70,44 +75,47 @@ class Worker:
         self._fleet = Fleet()
         self._looking: asyncio.Task[None] | None = None
         self.seen: World | None = None
-        """The world as it was looked at last; a value, for any thread."""
+        """The world of the last computation; immutable, so any thread may read it."""
         self.last_resync = time.monotonic()
 
     @property
     def stuck_for_s(self) -> float:
-        """For how long a controller has been computing now."""
+        """Return the seconds for which the current computation has been running."""
         return self._computing.stuck_for_s
 
     def rooms(self) -> Mapping[str, Rooms]:
-        """Return the room for slices of each pool that has divided GPUs; for any thread."""
+        """Return the room for slices in each pool with divided GPUs, by pool. Thread-safe."""
         books = dict(self._fleet.pool_books)
         return {name: dict(book.room.rooms) for name, book in books.items() if book.room.rooms}
 
-    def changed(self, kind: str, name: str) -> None:
-        """Enqueue what a change concerns, a moment later: changes come in bursts."""
+    def on_change(self, kind: str, name: str) -> None:
+        """Enqueue the keys that a change affects, after a short delay.
+
+        Changes arrive in bursts, and each key is then processed once.
+        """
         if kind not in _INDEXED:
-            for key in routes.affected(kind, name, self._store.world()):
+            for key in routes.keys_affected_by(kind, name, self._store.world()):
                 self._queue.add_after(key, _BURST_S)
         if self._looking is None:
             loop = asyncio.get_running_loop()
-            self._looking = loop.create_task(self._look())
+            self._looking = loop.create_task(self._update_indexes())
 
-    async def _look(self) -> None:
-        """Bring the indexes up to date, which tells what the last changes concern."""
+    async def _update_indexes(self) -> None:
+        """Update the indexes, which determines the keys that the last changes affect."""
         await asyncio.sleep(_BURST_S)
         self._looking = None
         try:
-            await self._computed(lambda world: None, delay_s=0.0)
-        except Exception:  # noqa: BLE001 - the next look sees everything anew
-            _log.exception("cannot take what has changed")
+            await self._compute(lambda world: None, delay_s=0.0)
+        except Exception:  # noqa: BLE001 - the next update rebuilds the indexes
+            _log.exception("cannot update the indexes")
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Process keys until this task is cancelled."""
         while True:
             await self._queue.work_on_one(self.work)
 
     async def resync(self) -> None:
-        """List everything and enqueue everything, again and again."""
+        """List all objects and enqueue all keys, periodically."""
         while True:
             try:
                 await self.list_all()
@@ -127,11 +135,11 @@ class Worker:
             await asyncio.sleep(self._config.resync_seconds)
 
     async def _apply_policies(self) -> None:
-        """Reconcile policies before all else, as everything else goes by them. Raises KubeError."""
+        """Reconcile policies first, because all other objects depend on them. Raises KubeError."""
         for key in sorted(routes.all_keys(self._store.world())):
             if key.kind == "GPUPolicy":
                 try:
-                    with suppress(errors.Refused):  # its status says so
+                    with suppress(errors.Refused):  # the policy's status reports it
                         await self._reconcile(key)
                 except (errors.KubeError, errors.NotLeader):
                     raise
@@ -140,7 +148,7 @@ class Worker:
         await self.list_all()
 
     def _tick_off(self, *keys: Key) -> None:
-        """Note which keys were reconciled; report once when all of the first pass have been."""
+        """Mark keys as reconciled; call ``caught_up`` once the first pass is complete."""
         if self._first is not None:
             self._first.difference_update(keys)
             if not self._first and not self._reported:
@@ -149,70 +157,72 @@ class Worker:
 
     async def list_all(self) -> None:
         """Bring the store up to date, deletions included. Raises KubeError."""
-        for kind in kinds.watched():
+        for kind in kinds.watched_kinds():
             as_of = time.monotonic()
             namespace = self._namespace if kind.namespaced else None
             listed = await self._kube.list(kind.name, namespace)
-            for _ in self._store.replacing(kind.name, listed, as_of):
-                await asyncio.sleep(0)  # others get their turn
+            for _ in self._store.replace_in_steps(kind.name, listed, as_of):
+                await asyncio.sleep(0)  # let other tasks run
 
     async def work(self, key: Key) -> bool:
-        """Reconcile one key; return whether all of it was done."""
-        with metrics.reconciling(key.kind) as ended:
-            done = await self._worked(key)
+        """Reconcile a key; return whether that succeeded."""
+        with metrics.measure_reconciliation(key.kind) as ended:
+            done = await self._try_reconcile(key)
             ended(done)
             if done:
                 self._tick_off(key)
             return done
 
-    async def _worked(self, key: Key) -> bool:
+    async def _try_reconcile(self, key: Key) -> bool:
         try:
             outcome = await self._reconcile(key)
         except errors.Refused as err:
             _log.error("%s: refused: %s", key, err)
-            self._tick_off(key)  # its status says so
+            self._tick_off(key)  # the object's status reports it
             return False
         except errors.KubeError as err:
             _log.info("%s: will retry: %s", key, err)
             return False
         except errors.NotLeader:
             raise
-        except Exception:  # noqa: BLE001 - what is wrong with one object must not stop the others
+        except Exception:  # noqa: BLE001 - an error in one object must not stop the others
             _log.exception("%s: will retry", key)
-            self._tick_off(key)  # nor an upgrade: it fails each time
+            self._tick_off(key)  # an upgrade must not wait: the error would repeat
             return False
         if outcome.again_in_s is not None:
             self._queue.add_after(key, outcome.again_in_s)
         return True
 
     async def _reconcile(self, key: Key) -> Outcome:
-        """Do all that is decided. The object's status says what the API server refuses."""
-        outcome = await self._decided(key)
+        """Perform all actions for a key. The object's status reports a refusal by the API
+        server.
+        """
+        outcome = await self._decide_key(key)
         try:
             await self._perform_all(outcome.actions)
         except errors.Refused as err:
             if self._store.note_refusal(key.kind, key.name, str(err)):
-                for action in (await self._decided(key)).actions:
+                for action in (await self._decide_key(key)).actions:
                     if isinstance(action, Record) or (isinstance(action, Apply) and action.status):
                         await self._perform(action)
             raise
         if self._store.note_refusal(key.kind, key.name, ""):
-            self._queue.add(key)  # to take it back
+            self._queue.add(key)  # to remove the refusal from its status
         return outcome
 
-    async def _decided(self, key: Key) -> Outcome:
-        return await self._computed(lambda world: self._decide(key, world), key)
+    async def _decide_key(self, key: Key) -> Outcome:
+        return await self._compute(lambda world: self._decide(key, world), key)
 
-    async def _computed(
+    async def _compute(
         self,
         compute: Callable[[World], _Result],
         looked_at: Key | None = None,
         delay_s: float = _BURST_S,
     ) -> _Result:
-        """Compute in the thread, on the world and its indexes as they are when the turn comes.
+        """Run a computation in the thread, on the latest world and indexes.
 
-        What else is worth a look by what had changed until then is enqueued, also where computing
-        fails: nobody is told of a change twice.
+        Afterwards, enqueue all other keys that the latest changes affect, even if the
+        computation fails: each change is reported only once.
         """
         touched: set[tuple[str, str]] = set()
 
@@ -222,7 +232,7 @@ class Worker:
 
             def work() -> _Result:
                 world = replace(seen, index=self._fleet)
-                touched.update(self._fleet.see(world, changes))
+                touched.update(self._fleet.update(world, changes))
                 return compute(world)
 
             return work
@@ -257,9 +267,10 @@ class Worker:
         return Outcome()
 
     async def _perform_all(self, actions: Sequence[Action]) -> None:
-        """Perform in order; neighbours that concern different GPUs and nodes at once.
+        """Perform actions in order; adjacent ones for different GPUs and nodes run concurrently.
 
-        Raises what the first of them failed with, when the others of its neighbourhood are done.
+        If some of the concurrent actions fail, the first exception is raised after all have
+        ended.
         """
         neighbours: dict[str, list[Action]] = {}
         for action in actions:
@@ -282,7 +293,9 @@ class Worker:
         work = map(perform, neighbours.values())
         failures = [e for e in await asyncio.gather(*work, return_exceptions=True) if e is not None]
         if any(isinstance(failure, asyncio.CancelledError) for failure in failures):
-            raise errors.Unreachable("a request was given up")  # kopf, which is stopping, did it
+            raise errors.Unreachable(
+                "a request was cancelled"
+            )  # kopf cancels requests when it stops
         for kind in (errors.NotLeader, errors.Refused, BaseException):
             for failure in failures:
                 if isinstance(failure, kind):
@@ -301,36 +314,44 @@ class Worker:
             return
         except errors.KubeError as err:
             if isinstance(action, Record):
-                _log.warning("%s", err)  # an event is not worth a retry
+                _log.warning("%s", err)  # an event is not retried
                 return
             raise
         if isinstance(action, Evict):
             self._store.note_eviction(action.uid, "")
             self._evicted[action.uid] = time.monotonic()
         _log.info("%s: %s", type(action).__name__, action.what)
-        if document is not None and kinds.named(document["kind"]).watched:
+        if document is not None and kinds.find_kind(document["kind"]).watched:
             if isinstance(action, Apply) and not action.status:
                 self._applied[action.what] = (action, _state(document))
             if self._store.put(document["kind"], document):
-                self.changed(document["kind"], document["metadata"]["name"])
+                self.on_change(document["kind"], document["metadata"]["name"])
 
     def _is_as_applied(self, action: Action) -> bool:
-        """Return whether an object that is always rendered still has the spec that we wrote."""
+        """Return whether an object that is always rendered still has the spec that was last
+        applied.
+        """
         if not isinstance(action, Apply) or action.status:
             return False
-        if not kinds.named(action.document["kind"]).rendered:
+        if not kinds.find_kind(action.document["kind"]).rendered:
             return False
         now = self._store.document(action.document["kind"], action.document["metadata"]["name"])
         return now is not None and self._applied.get(action.what) == (action, _state(now))
 
     def _was_just_evicted(self, action: Action) -> bool:
-        """Return whether the pod is ending already: each look at a layout asks again."""
+        """Return whether the pod of an eviction was just evicted.
+
+        Each pass over a layout requests the eviction again.
+        """
         now = time.monotonic()
         self._evicted = {u: t for u, t in self._evicted.items() if now - t < _EVICT_AGAIN_S}
         return isinstance(action, Evict) and action.uid in self._evicted
 
 
 def _state(document: Mapping[str, Any]) -> _State:
-    """Return what changes with an object's spec: one that was made anew begins at 1 again."""
+    """Return the UID and generation of an object, which change with its spec.
+
+    The UID is necessary because a recreated object's generation restarts at 1.
+    """
     metadata = document["metadata"]
     return metadata.get("uid") or "", int(metadata.get("generation") or 0)

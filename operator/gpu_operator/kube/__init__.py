@@ -1,1 +1,4 @@
-"""The only room with a Kubernetes client: actions as values, a port, and its adapter."""
+"""Access to Kubernetes: actions as values, a port, and the adapter that sends requests.
+
+No other package of the operator has a Kubernetes client.
+"""

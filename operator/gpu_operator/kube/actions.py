@@ -1,4 +1,4 @@
-"""What may be done to the cluster, as values. Controllers return them, a ``Kube`` performs them."""
+"""Changes to the cluster, as values: controllers return them, and a ``Kube`` performs them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,24 +7,28 @@ from typing import Any
 
 
 class Manager(StrEnum):
-    """Field managers of server-side apply, one for each concern."""
+    """Field managers for server-side apply, one for each separately written part of an object."""
 
     LABELS = "tessera-labels"  # on nodes
-    RESOURCES = "tessera-resources"  # on nodes: by which prefixes slices were offered
+    RESOURCES = "tessera-resources"  # on nodes: the prefixes with which slices were offered
     CHILDREN = "tessera-children"  # DaemonSets and GPUs
     LAYOUT = "tessera-layout"  # spec.instances of GPUs
     FAULTS = "tessera-faults"  # spec.faults of GPUs
     STATUS = "tessera-status"  # of pools, layouts and policies
-    POLICY = "tessera-chart"  # the policy that the chart asks for
+    POLICY = "tessera-chart"  # the policy that the chart defines
     FINALIZER = "tessera-finalizer"  # of pools
     TABLES = "tessera-rdma"  # RDMANodeTables
     CONDITIONS = "tessera-conditions"  # on nodes: GPUReady
-    MIG_CONFIG = "tessera-mig-manager"  # layouts that nodes' labels ask for, and those nodes' state
+    MIG_CONFIG = "tessera-mig-manager"  # layouts for nodes' labels, and the state of those nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Server-side apply. With a uid in ``metadata`` it never creates: it is a conflict then."""
+    """Write an object by server-side apply.
+
+    If ``metadata`` has a UID, the object is never created: without the object, there is a
+    conflict.
+    """
 
     manager: Manager
     document: Mapping[str, Any]
@@ -37,10 +41,11 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class DropFinalizer:
-    """Take our finalizer off an object, whoever put it there.
+    """Remove Tessera's finalizer from an object, whichever manager set it.
 
-    Server-side apply would leave it where another manager owns it too, as in an object that was
-    restored from a backup. ``index`` is its place; if it is elsewhere by now, it is a conflict.
+    Server-side apply would leave the finalizer if another manager owns it too, as in an object
+    that was restored from a backup. ``index`` is the finalizer's position in the list; if the
+    position has changed, there is a conflict.
     """
 
     kind: str
@@ -55,7 +60,7 @@ class DropFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object; one that is gone is not an error."""
+    """Delete an object; a missing object is not an error."""
 
     kind: str
     name: str
@@ -70,7 +75,7 @@ class Delete:
 class Evict:
     """Evict a pod through the Eviction API, which honours PodDisruptionBudgets.
 
-    One that has ended is left alone: it holds nothing, and would be lost with its logs.
+    A pod that has ended is left alone: it holds no slice, and its logs would be lost.
     """
 
     namespace: str
@@ -84,7 +89,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Annotate:
-    """Set one annotation of a pod; of one that is gone, or is another by now, nothing is asked."""
+    """Set an annotation of a pod. If the pod is gone or was replaced, nothing happens."""
 
     namespace: str
     name: str
@@ -99,7 +104,7 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class PatchNode:
-    """A JSON patch of a node, or of its status; a failed ``test`` in it is a conflict."""
+    """Apply a JSON patch to a node or its status; a ``test`` that fails in it is a conflict."""
 
     name: str
     operations: tuple[Mapping[str, Any], ...]
@@ -112,11 +117,11 @@ class PatchNode:
 
 @dataclass(frozen=True, slots=True)
 class SetTaints:
-    """Put taints (key, value) of effect NoSchedule on a node, and take others off by their keys.
+    """Add taints (key, value) with effect NoSchedule to a node, and remove others by their keys.
 
-    A node's taints are one list that has no owner of its parts, so it is read, changed and written
-    as a whole, and only if nobody else has written the node meanwhile: that is a conflict.
-    ``noted`` are the keys that are ours then, for the annotation that remembers them.
+    A node's taints are one list, whose elements have no owners. So the list is read, changed and
+    written as a whole; a concurrent write to the node is a conflict. ``noted`` are the keys of
+    the taints that the operator owns afterwards; an annotation records them.
     """
 
     name: str
@@ -132,10 +137,10 @@ class SetTaints:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event on an object of ours. ``warning``: something that a person may have to act upon.
+    """Write an event on an object. With ``warning``, a person may have to act.
 
-    ``namespace`` is the object's; events on cluster-scoped ones belong into "default". ``latest``:
-    an object has one event of this reason, and a later message takes the place of the earlier.
+    ``namespace`` is the object's; events on cluster-scoped objects belong to "default". With
+    ``latest``, the object has one event with this reason, whose message is replaced.
     """
 
     kind: str

@@ -1,7 +1,7 @@
-"""The adapter to the Kubernetes client. Nothing else in this package sends requests.
+"""Adapter to the Kubernetes client. No other module of this package sends requests.
 
-The dynamic client is used without its discovery, which would ask the API server for every resource
-it serves and keep a file of them: the table of kinds knows the paths.
+The dynamic client is used without its discovery, which would query every resource of the API
+server and cache them in a file: the table of kinds has the paths.
 """
 
 import datetime
@@ -28,54 +28,60 @@ from gpu_operator.kube.actions import (
     Record,
     SetTaints,
 )
-from gpu_operator.kube.connection import translated
+from gpu_operator.kube.connection import translate_errors
 from gpu_operator.kube.port import Chosen, Document
 
 _COMPONENT = "tessera-operator"
-_LONGEST_MESSAGE = 1024  # characters of an event's
-_TIMEOUT_S = 10.0  # of each request, its answer's last byte included
-_ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
-_WATCH_S = 60  # a connection that is dead unnoticed is found dead after this
-_PAGE = 500  # objects a list asks for at a time
+_LONGEST_MESSAGE = 1024  # characters of an event's message
+_TIMEOUT_S = 10.0  # for each request, including the complete response
+_ENDED = ("Succeeded", "Failed")  # phases of pods that hold no slices any more
+_WATCH_S = 60  # a dead connection is detected after this time
+_PAGE = 500  # objects per page of a list
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 
 
 class KubernetesCluster:
-    """The cluster that an API client leads to. Used by one event loop."""
+    """A connection to a cluster's API server. Used by one event loop."""
 
     def __init__(self, client: ApiClient) -> None:
-        """Use ``client``, which is closed with this object."""
+        """Use ``client``, which this object closes."""
         self._client = client
         self._dynamic = DynamicClient(client)
 
     @classmethod
     async def connect(cls) -> Self:
-        """Use the pod's service account or KUBECONFIG. Raises ConfigError if there is neither."""
+        """Connect with the pod's service account or KUBECONFIG.
+
+        Raises ConfigError if neither exists.
+        """
         return cls(await connection.api_client())
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the API server."""
         await self._client.close()
 
     async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
-        """Return all objects of a kind, which are asked for page by page."""
+        """Return all objects of a kind, requested page by page."""
         resource = self._resource(kind)
-        with translated(f"list {kind}"):
+        with translate_errors(f"list {kind}"):
             try:
-                items = [item async for item in self._paged(resource, namespace)]
+                items = [item async for item in self._iterate_pages(resource, namespace)]
             except ApiException as err:
                 if err.status != 410:
                     raise
-                # The pages were of a state that etcd has forgotten meanwhile: all at once.
-                whole = await self._sent(self._dynamic.get, resource, namespace=namespace)
+                # The state of the pages is no longer in etcd: request all objects at once.
+                whole = await self._send(self._dynamic.get, resource, namespace=namespace)
                 items = whole.get("items") or []
             return [_document(item, kind) for item in items]
 
     async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
-        """Return one page of a list as it was sent; its ``metadata`` leads on. Raises NotFound."""
-        with translated(f"list {kind}"):
-            return await self._sent(
+        """Return one page of a kind's list; its ``metadata`` has the token for the next page.
+
+        Raises NotFound.
+        """
+        with translate_errors(f"list {kind}"):
+            return await self._send(
                 self._dynamic.get,
                 self._resource(kind),
                 namespace=chosen.namespace or None,
@@ -86,8 +92,11 @@ class KubernetesCluster:
             )
 
     async def watch(self, kind: str, chosen: Chosen, version: str) -> AsyncIterator[Document]:
-        """Yield the events of a watch (``type`` and ``object``) from a version on until it ends."""
-        with translated(f"watch {kind}"):
+        """Yield the events (``type`` and ``object``) of a watch that starts after ``version``.
+
+        Ends when the watch ends.
+        """
+        with translate_errors(f"watch {kind}"):
             answer = await self._dynamic.get(
                 self._resource(kind),
                 namespace=chosen.namespace or None,
@@ -103,7 +112,7 @@ class KubernetesCluster:
             try:
                 rest = b""
                 async for chunk in answer.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")  # however long: objects may be
+                    *lines, rest = (rest + chunk).split(b"\n")  # objects may be of any length
                     for line in filter(None, lines):
                         event: Document = documents.read(line)
                         yield event
@@ -112,8 +121,8 @@ class KubernetesCluster:
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
         """Return one object. Raises NotFound."""
-        with translated(f"{kind} {name}"):
-            found = await self._sent(
+        with translate_errors(f"{kind} {name}"):
+            found = await self._send(
                 self._dynamic.get, self._resource(kind), name=name, namespace=namespace
             )
             return _document(found, kind)
@@ -121,20 +130,20 @@ class KubernetesCluster:
     async def create(self, document: Document) -> Document:
         """Create one object. Raises Conflict if it exists."""
         kind, metadata = document["kind"], document["metadata"]
-        with translated(f"create {kind} {metadata['name']}"):
-            created = await self._written(self._dynamic.create, self._resource(kind), document)
+        with translate_errors(f"create {kind} {metadata['name']}"):
+            created = await self._write(self._dynamic.create, self._resource(kind), document)
             return _document(created, kind)
 
     async def replace(self, document: Document) -> Document:
         """Replace one object; its resourceVersion must be current, else Conflict."""
         kind, metadata = document["kind"], document["metadata"]
-        with translated(f"replace {kind} {metadata['name']}"):
-            replaced = await self._written(self._dynamic.replace, self._resource(kind), document)
+        with translate_errors(f"replace {kind} {metadata['name']}"):
+            replaced = await self._write(self._dynamic.replace, self._resource(kind), document)
             return _document(replaced, kind)
 
     async def perform(self, action: Action) -> Document | None:
-        """Do it; return the object as it is afterwards, where there is one."""
-        with translated(action.what):
+        """Perform an action; return the resulting object, if there is one."""
+        with translate_errors(action.what):
             match action:
                 case Apply():
                     return await self._apply(action)
@@ -157,10 +166,12 @@ class KubernetesCluster:
                     await self._record(action)
         return None
 
-    async def _paged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Document]:
+    async def _iterate_pages(
+        self, resource: Resource, namespace: str | None
+    ) -> AsyncIterator[Document]:
         token = ""
         while True:
-            page = await self._sent(
+            page = await self._send(
                 self._dynamic.get,
                 resource,
                 namespace=namespace,
@@ -168,7 +179,9 @@ class KubernetesCluster:
                 _continue=token or None,
             )
             for item in page.get("items") or ():
-                item["metadata"].pop("managedFields", None)  # half of it, and a list is kept whole
+                item["metadata"].pop(
+                    "managedFields", None
+                )  # half of the object, and lists are kept in memory
                 yield item
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
@@ -177,7 +190,7 @@ class KubernetesCluster:
     async def _apply(self, action: Apply) -> Document:
         document = dict(action.document)
         resource = self._resource(document["kind"])
-        applied = await self._written(
+        applied = await self._write(
             self._dynamic.server_side_apply,
             resource.subresources["status"] if action.status else resource,
             document,
@@ -197,9 +210,9 @@ class KubernetesCluster:
         return _document(patched, action.kind)
 
     async def _set_taints(self, action: SetTaints) -> Document:
-        node = await self._sent(self._dynamic.get, self._resource("Node"), name=action.name)
+        node = await self._send(self._dynamic.get, self._resource("Node"), name=action.name)
         if node["metadata"].get("uid") != action.uid:
-            raise errors.Conflict(f"{action.name} is another node by now")
+            raise errors.Conflict(f"{action.name} was replaced by another node")
         operations = taints.patch(node, action.add, action.remove, action.noted)
         patched = await self._json_patch(self._resource("Node"), action.name, operations)
         return _document(patched, "Node")
@@ -207,9 +220,11 @@ class KubernetesCluster:
     async def _json_patch(
         self, resource: Resource, name: str, operations: Sequence[Mapping[str, Any]]
     ) -> Document:
-        """Patch; raise Conflict where a test in it fails, of which the API server says 422."""
+        """Send a JSON patch. Raise Conflict if a test in it fails (the API server responds with
+        422).
+        """
         try:
-            return await self._written(
+            return await self._write(
                 self._dynamic.patch,
                 resource,
                 [dict(operation) for operation in operations],
@@ -218,13 +233,13 @@ class KubernetesCluster:
             )
         except ApiException as err:
             if err.status == 422:
-                why = connection.message(err)
+                why = connection.error_message(err)
                 raise errors.Conflict(f"{name} has changed: {why}") from err
             raise
 
     async def _delete(self, action: Delete) -> None:
         try:
-            await self._sent(
+            await self._send(
                 self._dynamic.delete,
                 self._resource(action.kind),
                 name=action.name,
@@ -235,10 +250,10 @@ class KubernetesCluster:
                 raise
 
     async def _evict(self, action: Evict) -> None:
-        version = await self._living(action)
+        version = await self._live_version(action)
         if not version:
             return
-        # Unless it changes meanwhile: it may end, and an eviction would delete it with its logs.
+        # Only if the pod does not change: an eviction would delete an ended pod with its logs.
         preconditions = {"uid": action.uid, "resourceVersion": version}
         eviction = {
             "apiVersion": "policy/v1",
@@ -251,18 +266,18 @@ class KubernetesCluster:
             },
         }
         try:
-            await self._written(self._resource("Pod").subresources["eviction"].create, eviction)
+            await self._write(self._resource("Pod").subresources["eviction"].create, eviction)
         except ApiException as err:
             if err.status == 429:
-                raise errors.EvictionBlocked(connection.message(err)) from err
-            # Gone, or another pod of that name by now, or going with its namespace anyhow.
+                raise errors.EvictionBlocked(connection.error_message(err)) from err
+            # The pod is gone, was replaced, or is deleted with its namespace.
             if err.status not in (404, 409) and not _is_terminating(err):
                 raise
 
-    async def _living(self, action: Evict) -> str:
-        """Return the resourceVersion of the pod; empty if it has ended, is gone, or is another."""
+    async def _live_version(self, action: Evict) -> str:
+        """Return the pod's resourceVersion; empty if the pod has ended, is gone or was replaced."""
         try:
-            pod = await self._sent(
+            pod = await self._send(
                 self._dynamic.get,
                 self._resource("Pod"),
                 name=action.name,
@@ -281,7 +296,7 @@ class KubernetesCluster:
     async def _annotate(self, action: Annotate) -> None:
         metadata = {"uid": action.uid, "annotations": {action.key: action.value}}
         try:
-            await self._written(
+            await self._write(
                 self._dynamic.patch,
                 self._resource("Pod"),
                 {"metadata": metadata},
@@ -290,7 +305,7 @@ class KubernetesCluster:
                 content_type=_MERGE_PATCH,
             )
         except ApiException as err:
-            if err.status not in (404, 409):  # gone, or another pod of that name by now
+            if err.status not in (404, 409):  # the pod is gone or was replaced
                 raise
 
     async def _record(self, action: Record) -> None:
@@ -298,7 +313,7 @@ class KubernetesCluster:
         key = f"{action.uid}/{action.reason}/{'' if action.latest else action.message}"
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         name = events.name(action.name, key)
-        row = kinds.named(action.kind)
+        row = kinds.find_kind(action.kind)
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -320,11 +335,11 @@ class KubernetesCluster:
         }
         resource = self._resource("Event")
         try:
-            await self._written(self._dynamic.create, resource, event)
+            await self._write(self._dynamic.create, resource, event)
         except ApiException as err:
             if err.status != 409:
                 raise
-            await self._written(
+            await self._write(
                 self._dynamic.patch,
                 resource,
                 {"lastTimestamp": now} | ({"message": message} if action.latest else {}),
@@ -334,7 +349,7 @@ class KubernetesCluster:
             )
 
     def _resource(self, kind: str) -> Resource:
-        row = kinds.named(kind)
+        row = kinds.find_kind(kind)
         parts = ("status", *row.subresources)
         return Resource(
             prefix="apis" if row.group else "api",
@@ -354,11 +369,11 @@ class KubernetesCluster:
             },
         )
 
-    async def _written(self, verb: Any, *args: Any, **kwargs: Any) -> Document:
-        """Send a write; a field that the API server does not know is refused, never dropped."""
-        return await self._sent(verb, *args, query_params=[("fieldValidation", "Strict")], **kwargs)
+    async def _write(self, verb: Any, *args: Any, **kwargs: Any) -> Document:
+        """Send a write; the API server rejects unknown fields instead of dropping them."""
+        return await self._send(verb, *args, query_params=[("fieldValidation", "Strict")], **kwargs)
 
-    async def _sent(self, verb: Any, *args: Any, **kwargs: Any) -> Document:
+    async def _send(self, verb: Any, *args: Any, **kwargs: Any) -> Document:
         code = metrics.NO_ANSWER
         try:
             answer = await verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
@@ -373,8 +388,8 @@ class KubernetesCluster:
 
 
 def _is_terminating(err: ApiException) -> bool:
-    """Return whether the refusal is that the namespace is being deleted, and all in it."""
-    causes = (connection.status_of(err).get("details") or {}).get("causes") or ()
+    """Return whether the request was refused because the namespace is being deleted."""
+    causes = (connection.error_status(err).get("details") or {}).get("causes") or ()
     return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 

@@ -1,4 +1,4 @@
-"""How the API server is reached: with the pod's service account, or as KUBECONFIG says."""
+"""Connection to the API server, with the pod's service account or KUBECONFIG."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _USER_AGENT = "tessera-operator"
 
 
 async def api_client() -> ApiClient:
-    """Return a client of the cluster; it connects when it is first used.
+    """Return a client for the API server; it connects on first use.
 
     Raises:
         ConfigError: there is neither a service account nor a kubeconfig.
@@ -39,25 +39,28 @@ async def api_client() -> ApiClient:
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn whatever a request fails with into one of our errors, which names ``what``."""
+def translate_errors(what: str) -> Iterator[None]:
+    """Translate exceptions of a request to errors of this package.
+
+    The errors' messages begin with ``what``.
+    """
     try:
         yield
     except ApiException as err:
-        raise _error(err.status)(f"{what}: {message(err)}") from err
-    # The library reads the account's token again every minute, so that may fail at any request.
+        raise _error(err.status)(f"{what}: {error_message(err)}") from err
+    # The library re-reads the account's token every minute, which may fail in any request.
     except (aiohttp.ClientError, OSError, ConfigException, ValueError) as err:
         raise errors.Unreachable(f"{what}: {type(err).__name__}: {err}") from err
 
 
-def message(err: ApiException) -> str:
-    """Return the API server's words, or the answer of something else that is in its place."""
-    said = status_of(err).get("message")
+def error_message(err: ApiException) -> str:
+    """Return the API server's message, or the response of a proxy in its place."""
+    said = error_status(err).get("message")
     return str(said) if said else f"{err.status} {str(err.body or err.reason).strip()[:200]}"
 
 
-def status_of(err: ApiException) -> dict[str, Any]:
-    """Return the ``Status`` object that came with an error, empty where none did."""
+def error_status(err: ApiException) -> dict[str, Any]:
+    """Return the ``Status`` object of an error response; empty if it has none."""
     with contextlib.suppress(TypeError, ValueError):
         status = documents.read(err.body)
         if isinstance(status, dict):

@@ -1,11 +1,11 @@
-"""Leader election on a coordination/v1 Lease, and the fence that stops writes when it is lost.
+"""Leader election on a coordination/v1 Lease, and a fence that stops writes once the Lease is lost.
 
-As in client-go, clocks of different machines are never compared: a holder is considered gone when
-its record has not changed for a whole term of *our* clock. The term is the one in the record: while
-an upgrade changes it the old leader still goes by its own.
+As in client-go, clocks of different machines are never compared: a holder counts as gone when
+its record has not changed for a whole term on the candidate's own clock. That term is the one in
+the record: while an upgrade changes the term, the old leader still uses the old one.
 
-The Kubernetes client has an election too. It goes by the wall clock and by the candidate's own
-term, has no fence and no release, and gives its requests no time limit.
+The Kubernetes client has an election, too. It uses the wall clock and the candidate's own term,
+has neither fence nor release, and sets no timeouts for its requests.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Elector:
-    """One candidate. ``identity`` must be unique among processes that run at the same time."""
+    """A candidate for the Lease. ``identity`` must be unique among concurrent processes."""
 
     def __init__(
         self,
@@ -36,7 +36,11 @@ class Elector:
         owners: Sequence[Mapping[str, Any]] = (),
         configuration: Callable[[], str] = str,
     ) -> None:
-        """``configuration``: by which the holder has reconciled everything once; empty: by none."""
+        """Initialize the candidate.
+
+        ``configuration`` returns the configuration with which this process has reconciled all
+        objects; an empty string means that its first pass is not complete.
+        """
         self._configuration = configuration
         self._kube = kube
         self._name = name
@@ -46,41 +50,46 @@ class Elector:
         self._clock = clock
         self._owners = [dict(owner) for owner in owners]
         self._renewed_at: float | None = None
-        self._seen: tuple[str, float] | None = None  # somebody's record and when it was first seen
+        self._seen: tuple[str, float] | None = (
+            None  # another holder's record, and when it was first observed
+        )
 
     @property
     def is_leader(self) -> bool:
-        """Return whether the lease is ours beyond doubt, with a margin for a write on its way."""
+        """Return whether this process certainly holds the Lease.
+
+        The Lease is then valid for long enough to finish a write in progress.
+        """
         return (
             self._renewed_at is not None and self._clock() - self._renewed_at < self._term_s * 2 / 3
         )
 
     def fence(self) -> None:
-        """Raise NotLeader unless the lease is ours."""
+        """Raise NotLeader unless this process holds the lease."""
         if not self.is_leader:
             raise errors.NotLeader(f"{self._identity} does not hold lease {self._name}")
 
     async def acquire(self) -> None:
-        """Return once the lease is ours."""
-        told = False
+        """Wait until this process holds the lease."""
+        logged = False
         while not await self._try():
-            if not told:
+            if not logged:
                 _log.info("waiting for lease %s/%s", self._namespace, self._name)
-                told = True
+                logged = True
             await asyncio.sleep(self._term_s / 7)
         _log.info("%s holds lease %s/%s", self._identity, self._namespace, self._name)
 
     async def keep(self) -> None:
-        """Renew until it fails for too long. Raises NotLeader."""
+        """Renew the lease until that fails for too long. Raises NotLeader."""
         renewed = True
         while True:
-            # After a request that came to nothing the next is due at once: time is running out.
+            # After a failed request the next is due at once: the term is running out.
             await asyncio.sleep(self._term_s / (5 if renewed else 60))
             renewed = await self._try()
             self.fence()
 
     async def release(self) -> None:
-        """Let the next one in at once; failures do not matter, the term runs out."""
+        """Release the lease for the next candidate. Errors are ignored: the term expires."""
         if not self.is_leader:
             return
         self._renewed_at = None
@@ -95,7 +104,8 @@ class Elector:
     async def _try(self) -> bool:
         started = self._clock()
         try:
-            async with asyncio.timeout(self._term_s / 4):  # one lost answer is not a lost lease
+            # One lost response must not lose the lease.
+            async with asyncio.timeout(self._term_s / 4):
                 held = await self._write()
         except TimeoutError:
             _log.warning("lease %s: no answer in %.1f s", self._name, self._term_s / 4)
@@ -104,7 +114,7 @@ class Elector:
             _log.warning("lease %s: %s", self._name, err)
             return False
         if held:
-            self._renewed_at = started  # when it was asked for: the safe side
+            self._renewed_at = started  # the time of the request, to be safe
         else:
             self._renewed_at = None
         return held
@@ -117,12 +127,12 @@ class Elector:
             return True
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self._identity) and not self._expired(lease):
+        if holder not in ("", self._identity) and not self._is_expired(lease):
             return False
         renewed = self._document(_now(), spec.get("leaseTransitions") or 0)
         renewed["metadata"] = {**lease["metadata"], "ownerReferences": self._owners}
         notes = lease["metadata"].get("annotations") or {}
-        renewed["metadata"]["annotations"] = {**notes, CONFIGURATION: self._note()}
+        renewed["metadata"]["annotations"] = {**notes, CONFIGURATION: self._configuration_note()}
         if holder == self._identity:
             renewed["spec"]["acquireTime"] = spec.get("acquireTime") or _now()
         else:
@@ -130,12 +140,15 @@ class Elector:
         await self._kube.replace(renewed)
         return True
 
-    def _note(self) -> str:
-        """Return the configuration and who says so: an older operator leaves a note in place."""
+    def _configuration_note(self) -> str:
+        """Return the text that names the configuration and the holder of the Lease.
+
+        The note must name its writer, because an older operator leaves it unchanged.
+        """
         configuration = self._configuration()
         return f"{configuration} {self._identity}" if configuration else ""
 
-    def _expired(self, lease: Document) -> bool:
+    def _is_expired(self, lease: Document) -> bool:
         record = lease["metadata"]["resourceVersion"]
         if self._seen is None or self._seen[0] != record:
             self._seen = (record, self._clock())
@@ -149,7 +162,7 @@ class Elector:
             "metadata": {
                 "name": self._name,
                 "namespace": self._namespace,
-                "ownerReferences": self._owners,  # with them it is deleted
+                "ownerReferences": self._owners,  # the Lease is deleted with them
             },
             "spec": {
                 "holderIdentity": self._identity,

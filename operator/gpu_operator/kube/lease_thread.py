@@ -1,4 +1,4 @@
-"""The Lease in a thread of its own: nothing that the operator computes can delay a renewal."""
+"""The Lease in its own thread, so that computations of the operator cannot delay a renewal."""
 
 import asyncio
 import threading
@@ -14,10 +14,10 @@ _Result = TypeVar("_Result")
 
 
 class LeaseThread:
-    """Runs an elector on an event loop and a connection that nothing else uses.
+    """Runs an elector in its own thread, on its own event loop and connection.
 
-    ``connect`` is called there. Entered and awaited on the operator's loop; ``fence`` and
-    ``is_leader`` may be asked from anywhere.
+    ``connect`` is called in that thread. Methods are awaited on the operator's loop; ``fence``
+    and ``is_leader`` are thread-safe.
     """
 
     def __init__(
@@ -31,10 +31,10 @@ class LeaseThread:
         self._elector: Elector | None = None
 
     async def __aenter__(self) -> Self:
-        """Start the thread. Raises ConfigError where there is no way to a cluster."""
+        """Start the thread. Raises ConfigError if there is no access to a cluster."""
         self._thread.start()
         try:
-            await self._there(self._prepare())
+            await self._run_in_thread(self._prepare())
         except BaseException:
             self._end()
             raise
@@ -48,28 +48,28 @@ class LeaseThread:
     ) -> None:
         """Release the Lease and end the thread."""
         try:
-            await self._there(self._leave())
+            await self._run_in_thread(self._leave())
         finally:
             self._end()
 
     @property
     def is_leader(self) -> bool:
-        """Return whether the lease is ours beyond doubt."""
+        """Return whether this process certainly holds the lease."""
         return self._elector is not None and self._elector.is_leader
 
     def fence(self) -> None:
-        """Raise NotLeader unless the lease is ours."""
+        """Raise NotLeader unless this process holds the lease."""
         if self._elector is None:
-            raise errors.NotLeader("nobody has asked for the lease yet")
+            raise errors.NotLeader("the lease has not been requested yet")
         self._elector.fence()
 
     async def acquire(self) -> None:
-        """Return once the lease is ours."""
-        await self._there(self._prepared().acquire())
+        """Wait until this process holds the lease."""
+        await self._run_in_thread(self._get_elector().acquire())
 
     async def keep(self) -> None:
         """Renew the lease until that fails for too long. Raises NotLeader."""
-        await self._there(self._prepared().keep())
+        await self._run_in_thread(self._get_elector().keep())
 
     async def _prepare(self) -> None:
         self._kube = await self._connect()
@@ -77,17 +77,17 @@ class LeaseThread:
 
     async def _leave(self) -> None:
         try:
-            await self._prepared().release()
+            await self._get_elector().release()
         finally:
             if self._kube is not None:
                 await self._kube.close()
 
-    def _prepared(self) -> Elector:
-        assert self._elector is not None, "enter first"
+    def _get_elector(self) -> Elector:
+        assert self._elector is not None, "enter the context first"
         return self._elector
 
-    async def _there(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run it on the thread's loop; who cancels this here cancels it there."""
+    async def _run_in_thread(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run a coroutine on the thread's loop; if this call is cancelled, so is the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _end(self) -> None:

@@ -1,4 +1,7 @@
-"""What the operator needs of a cluster. Every method raises errors of ``gpu_operator.errors``."""
+"""The cluster operations that the operator needs, as protocols.
+
+Methods raise errors of ``gpu_operator.errors``.
+"""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,9 +14,10 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which objects of a kind: of one namespace or all, by fields and labels (as kubectl has them).
+    """Selects objects of one kind, in one namespace or all, with field and label selectors.
 
-    The API server chooses, so that what is not chosen is not sent.
+    The selectors have kubectl's syntax. The API server evaluates them, so that it sends no other
+    objects.
     """
 
     namespace: str = ""
@@ -22,20 +26,20 @@ class Chosen:
 
 
 class Source(Protocol):
-    """What a reflector reads from."""
+    """The API server as a reflector uses it."""
 
     async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
-        """Return one page of a list."""
+        """Return one page of the list of a kind's objects."""
 
     def watch(self, kind: str, chosen: Chosen, version: str) -> AsyncIterator[Document]:
-        """Yield events from a version on."""
+        """Yield the events of a kind's objects after a version of the list."""
 
 
 class Kube(Protocol):
-    """A cluster."""
+    """Read and write access to a cluster."""
 
     async def perform(self, action: Action) -> Document | None:
-        """Do it; return the object as it is afterwards, where there is one."""
+        """Perform an action; return the resulting object, if there is one."""
 
     async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
         """Return all objects of a kind."""
@@ -50,8 +54,8 @@ class Kube(Protocol):
         """Replace one object; its resourceVersion must be current, else Conflict."""
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the cluster."""
 
 
 class Cluster(Kube, Source, Protocol):
-    """A cluster that is written to, and followed."""
+    """A cluster that can be read, written and watched."""

@@ -1,8 +1,8 @@
-"""Follows the objects of one kind: a list, then a watch from there on, again and again.
+"""Follows the objects of one kind: a list, then a watch from its version, repeatedly.
 
-kopf does that for kinds of which there are few. Elsewhere it will not do: it cannot have the API
-server choose by fields, it holds every event back for a tenth of a second, it watches a namespaced
-kind in one set of namespaces for all of an operator, and it keeps a task for each object.
+kopf does the same for kinds with few objects. It is unsuitable for others: it does not support
+field selectors, delays every event by a tenth of a second, watches namespaced kinds in the same
+namespaces for the whole operator, and keeps a task for each object.
 """
 
 import asyncio
@@ -15,18 +15,21 @@ from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document, Source
 
 _RETRY_S: Final = 1.0
-_AT_A_TIME: Final = 50  # objects of a page that are taken before others get their turn
+_AT_A_TIME: Final = 50  # objects of a page that are processed before other tasks run
 _log = logging.getLogger(__name__)
 
 Sink = Callable[[str, str, Any], None]
-"""Takes a kind, a key ("ns/name", or a name) and a value; None: it is gone."""
+"""Receives a kind, a key ("ns/name" or a name) and a value, which is None if the object is gone."""
 
 Lost = Callable[[str, str, str], None]
-"""Takes the kind, key and UID of an object that is gone."""
+"""Receives the kind, key and UID of a deleted object."""
 
 
 class Reflector:
-    """Tells ``sink`` of each change. ``read`` makes values of objects; None is not of interest."""
+    """Calls ``sink`` for each change of the objects of one kind.
+
+    ``read`` converts an object to a value, or to None if the object is irrelevant.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class Reflector:
         retry_s: float = _RETRY_S,
         lost: Lost | None = None,
     ) -> None:
-        """Tell ``lost`` in place of ``sink`` of what is gone, if it is given."""
+        """Initialize; ``lost``, if given, is called instead of ``sink`` for deleted objects."""
         self._source = source
         self._kind = kind
         self._chosen = chosen
@@ -51,7 +54,7 @@ class Reflector:
         """Set after the first complete list."""
 
     async def run(self) -> Never:
-        """Follow until cancelled; whatever fails is tried again, from a new list."""
+        """Follow the objects until this task is cancelled; after a failure, list them again."""
         while True:
             try:
                 await self.follow()
@@ -60,20 +63,22 @@ class Reflector:
             await asyncio.sleep(self._retry_s)
 
     async def follow(self) -> None:
-        """List, then watch for as long as each watch goes on where the last one ended.
+        """List the objects, then watch them; each watch continues where the last one ended.
+
+        Returns when the API server no longer has the version at which the last watch ended.
 
         Raises:
-            KubeError: the API server did not answer. When it has forgotten the version, it returns.
+            KubeError: the API server did not respond.
         """
         version = await self._list()
         while version:
             before, began = version, time.monotonic()
             version = await self._watch(version)
             if version == before and time.monotonic() - began < self._retry_s:
-                await asyncio.sleep(self._retry_s)  # an API server that is on its way out
+                await asyncio.sleep(self._retry_s)  # the API server is shutting down
 
     async def _list(self) -> str:
-        """Take a complete list, page by page; deletions that were missed are made good."""
+        """Process a complete list, page by page, and remove objects that it lacks."""
         there: set[str] = set()
         token = ""
         while True:
@@ -81,46 +86,49 @@ class Reflector:
             for number, item in enumerate(page.get("items") or ()):
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-                if key := self._take(item):
+                if key := self._apply(item):
                     there.add(key)
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
                 break
         for key in self._known.keys() - there:
-            self._lose(key, self._known[key])
+            self._remove(key, self._known[key])
         self.listed.set()
         return str(metadata.get("resourceVersion") or "")
 
     async def _watch(self, version: str) -> str:
-        """Return the version that the next watch goes on from; empty: list again."""
+        """Watch from ``version`` on; return the version from which the next watch continues.
+
+        The result is empty if the objects must be listed again.
+        """
         async for event in self._source.watch(self._kind, self._chosen, version):
             found = event.get("object") or {}
             match event.get("type"):
                 case "ADDED" | "MODIFIED":
-                    self._take(found)
+                    self._apply(found)
                 case "DELETED":
-                    self._lose(_key(found), str(found["metadata"].get("uid") or ""))
+                    self._remove(_key(found), str(found["metadata"].get("uid") or ""))
                 case "BOOKMARK":
                     pass
-                case _:  # ERROR, as 410 Gone is in a watch
+                case _:  # ERROR, such as 410 Gone within a watch
                     _log.info("watch %s ended: %s", self._kind, found.get("message", "no reason"))
                     return ""
             version = found["metadata"]["resourceVersion"]
         return version
 
-    def _take(self, item: Document) -> str:
-        """Return the key of an object that is of interest; empty if it is not, or no more."""
+    def _apply(self, item: Document) -> str:
+        """Process an object; return its key, or an empty text if the object is irrelevant."""
         key = _key(item)
         value = self._read(item)
         if value is None:
-            self._lose(key, self._known.get(key, ""))
+            self._remove(key, self._known.get(key, ""))
             return ""
         self._known[key] = str(item["metadata"].get("uid") or "")
         self._sink(self._kind, key, value)
         return key
 
-    def _lose(self, key: str, uid: str) -> None:
+    def _remove(self, key: str, uid: str) -> None:
         if self._known.pop(key, None) is None:
             return
         if self._lost is not None:

@@ -1,4 +1,4 @@
-"""A node's taints as a JSON patch: they are one list, whose parts have no owners."""
+"""Changes a node's taints by a JSON patch, because they are one list without owners."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -15,7 +15,11 @@ def patch(
     remove: Collection[str],
     noted: Collection[str],
 ) -> tuple[dict[str, Any], ...]:
-    """Return a JSON patch of a node as it was read; it fails if the node was written since."""
+    """Return a JSON patch that adds and removes taints of a node.
+
+    The patch fails if the node was written since ``node`` was read. ``noted`` are the keys to
+    record in the node's annotation.
+    """
     metadata, before = node["metadata"], (node.get("spec") or {}).get("taints") or []
     after = [t for t in before if t["key"] not in remove or t.get("effect") != _EFFECT]
     there = {t["key"] for t in after if t.get("effect") == _EFFECT}

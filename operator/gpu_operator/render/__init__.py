@@ -1,1 +1,1 @@
-"""Manifests from values. No decisions, no client."""
+"""Makes Kubernetes manifests from values. It decides nothing and has no client."""

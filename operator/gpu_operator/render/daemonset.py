@@ -1,6 +1,6 @@
-"""The pods of a pool's node agents, and what all pods on a pool's nodes have in common.
+"""The pods of a pool's node agents, and the common parts of all pods on a pool's nodes.
 
-gpud is in pods of its own, and so are hcad and netd: see ``render.gpud`` and ``render.hca``.
+gpud, hcad and netd have their own pods: see ``render.gpud`` and ``render.hca``.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from gpu_operator.config import NodeConfig
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 COMPONENT: Final = "node"
-RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods are of
+RENDERED: Final = f"{GROUP}/rendered"  # digest of a DaemonSet's spec, also on its pods
 RUN_DIR = "/run/tessera"
 STATE_DIR = "/var/lib/tessera"
 HCA_DIR = f"{RUN_DIR}/hca"
-EXPORTER_USER = 64010  # as the chart's exporter runs
-HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
+EXPORTER_USER = 64010  # the user of the chart's exporter
+HCAD_USER = 64009  # a dedicated user: hcad can neither signal nor read other processes of the host
 _HEALTH_PORT = 8081
 _MEMORY: Final = "memory"
 _AGENT_ENDS_S = 40  # it waits until allocatable is lowered: device_plugin.app
@@ -67,12 +67,14 @@ def daemon_set(
         },
         "template": template,
     }
-    return document(name_of(pool_name), namespace, labels, spec)
+    return make_document(name_of(pool_name), namespace, labels, spec)
 
 
 def startup_probe(ready_file: str) -> dict[str, Any]:
-    """Return a probe that succeeds once a daemon has written its ``--ready-file``, and is not run
-    again: each run starts a process in the container."""
+    """Return a startup probe that succeeds once a daemon has written its ``--ready-file``.
+
+    The probe does not run again after that, because each run starts a process in the container.
+    """
     return {
         "exec": {"command": ["test", "-s", ready_file]},
         "periodSeconds": 1,
@@ -90,11 +92,11 @@ def surging_daemon_set(
     surge: int | str = 1,
     **more: Any,
 ) -> dict[str, Any]:
-    """Return a DaemonSet of one component, whose next pod is ready before the one before it ends.
+    """Return the DaemonSet of a component whose new pod becomes ready before the old one ends.
 
-    ``surge`` is how many nodes, or which part of them, have two pods at a time. ``more`` is of the
-    pods' spec. They see the host's processes, without which a client cannot be identified, and
-    have no token of the API server.
+    ``surge`` is the number or percentage of nodes that have two pods at a time. ``more`` are
+    further fields of the pods' spec. The pods see the host's processes, which is necessary to
+    identify clients, and have no API server token.
     """
     selector = {COMPONENT_LABEL: component, POOL_LABEL: pool_name}
     labels = {**node.labels, **selector}
@@ -108,18 +110,18 @@ def surging_daemon_set(
             pool_name, labels, node, hostPID=True, automountServiceAccountToken=False, **more
         ),
     }
-    return document(name, namespace, labels, spec)
+    return make_document(name, namespace, labels, spec)
 
 
 def host_volume(name: str, path: str, kind: str = "DirectoryOrCreate") -> dict[str, Any]:
-    """Return a volume that is a directory of the node."""
+    """Return a volume for a directory of the node."""
     return {"name": name, "hostPath": {"path": path, "type": kind}}
 
 
 def pod_template(
     pool_name: str, labels: Mapping[str, str], node: NodeConfig, **more: Any
 ) -> dict[str, Any]:
-    """Return the template of pods that serve a pool's nodes; ``more`` is of its spec."""
+    """Return the template of pods on a pool's nodes; ``more`` are further fields of their spec."""
     return {
         "metadata": {"labels": labels, "annotations": dict(node.pod_annotations)},
         "spec": {
@@ -135,10 +137,10 @@ def pod_template(
     }
 
 
-def document(
+def make_document(
     name: str, namespace: str, labels: Mapping[str, str], spec: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a DaemonSet, whose pods say what they are of."""
+    """Return a DaemonSet; the DaemonSet and its pods carry the digest of its spec."""
     digest = hashlib.blake2s(json.dumps(spec, sort_keys=True).encode(), digest_size=8).hexdigest()
     spec["template"]["metadata"]["annotations"][RENDERED] = digest
     return {
@@ -154,29 +156,32 @@ def document(
     }
 
 
-def rendered(document: Mapping[str, Any]) -> str:
-    """Return the digest of a DaemonSet that ``daemon_set`` returned."""
+def rendered_digest(document: Mapping[str, Any]) -> str:
+    """Return the digest of a rendered DaemonSet."""
     return str(document["metadata"]["annotations"][RENDERED])
 
 
 def hcas_of(pool: GPUPoolSpec, node: NodeConfig) -> HCAs | None:
-    """Return the HCAs that each node of a pool gets; None: none, or the chart has RDMA off."""
+    """Return the HCAs of each node of a pool; None if it has none, or the chart turns RDMA off."""
     return pool.hcas if node.rdma.enabled else None
 
 
 def _node_budget(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
-    """Return the container whose request makes the scheduler see the slices' memory.
+    """Return the init container whose memory request reserves the slices' memory.
 
-    Device memory is in the slices' own cgroups, which the kubelet does not know. The request is not
-    gpud's: during a roll-out a node has two pods of gpud, which would need the budget twice. A pod
-    requests the larger of what an init container and all its other containers request, for as long
-    as it is there. So this request includes the agent's own.
+    Device memory is in the slices' own cgroups, which the kubelet does not account to a pod.
+    gpud itself cannot request the memory: during a rollout a node has two pods of gpud, which
+    would need the budget twice. As long as a pod exists, its request is the larger of its init
+    container's request and the sum of its other containers'. So this request includes the
+    agent's own.
     """
     slices = node.gpud.resources.get("requests", {}).get(_MEMORY, budget_of(pool, node))
     agent = node.device_plugin.resources.get("requests", {}).get(_MEMORY, "0")
     try:
-        memory = quantity.of_bytes(quantity.of_api(str(slices)) + quantity.of_api(str(agent)))
-    except ValueError:  # the API server refuses the DaemonSet and says which quantity is none
+        memory = quantity.format_bytes(
+            quantity.parse_api_quantity(str(slices)) + quantity.parse_api_quantity(str(agent))
+        )
+    except ValueError:  # the API server rejects the DaemonSet and names the invalid quantity
         memory = slices
     return {
         "name": "node-budget",
@@ -228,7 +233,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
         "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
         "livenessProbe": {**probe, "periodSeconds": 20, "timeoutSeconds": 5},
         "readinessProbe": {
-            "httpGet": {"path": "/readyz", "port": "health"},  # a pass over the node succeeded
+            "httpGet": {"path": "/readyz", "port": "health"},  # a pass over the node has succeeded
             "periodSeconds": 5,
             "timeoutSeconds": 5,
         },
@@ -246,7 +251,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
 
 
 def _dra_dir(kubelet: str) -> str:
-    """Return the driver's directory; a hostPath below it must be the same for the kubelet."""
+    """Return the directory of the DRA driver; the kubelet must have it at the same path."""
     return f"{kubelet}/plugins/{GROUP}"
 
 

@@ -1,6 +1,6 @@
 """A node's labels as GPU Feature Discovery writes them (k8s-device-plugin, internal/lm).
 
-What a node agent reports becomes the value of a label only if it is one; profiles are looked up on
+Values that a node agent reports become labels only if they are valid. Profiles are looked up on
 the board, never copied.
 """
 
@@ -15,7 +15,7 @@ from mig.errors import MigError
 
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VERSION: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?")
-_LONGEST: Final = 63  # of the value of a label
+_LONGEST: Final = 63  # characters of a label value
 _MIB: Final = 1 << 20
 TIMESTAMP: Final = "gfd.timestamp"
 _BY_RESOURCE: Final = frozenset(
@@ -51,13 +51,16 @@ class Sharing:
 
     @property
     def suffix(self) -> str:
-        """Return what the product's name ends with: a renamed resource says it by its name."""
+        """Return the suffix of the product name that shows sharing.
+
+        It is empty for a renamed resource, whose own name shows the sharing.
+        """
         return "-SHARED" if self.replicas > 1 and not self.renamed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU of the node: the board, and the profiles of its instances, each as often as it is."""
+    """A GPU of the node: its board, and the profile of each of its instances."""
 
     board: str
     mig_enabled: bool = True
@@ -66,7 +69,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """What a node agent reports of its node: versions such as 13.0, and the machine's type."""
+    """Versions of software that a node agent reports, such as 13.0, and the machine's type."""
 
     driver_version: str = ""
     cuda_version: str = ""
@@ -74,12 +77,12 @@ class Software:
 
 
 def is_ours(name: str) -> bool:
-    """Return whether a label's name, without its prefix, is one that ``labels`` makes."""
-    return name in _NODE_WIDE or is_of_a_resource(name)
+    """Return whether ``labels`` can return this name (without its prefix)."""
+    return name in _NODE_WIDE or describes_resource(name)
 
 
-def is_of_a_resource(name: str) -> bool:
-    """Return whether a label's name, without its prefix, tells of what containers can ask for."""
+def describes_resource(name: str) -> bool:
+    """Return whether a label name (without its prefix) describes a resource."""
     return _OF_A_RESOURCE.fullmatch(name) is not None
 
 
@@ -89,12 +92,12 @@ def labels(
     software: Software | None = None,
     sharing: Mapping[str, Sharing] | None = None,
 ) -> dict[str, str]:
-    """Return the labels of a node with these GPUs, of one board, without their prefix.
+    """Return the labels, without prefix, of a node with these GPUs, all of one board.
 
-    ``sharing`` is by resource, such as "gpu" or "mig-1g.10gb". ``gfd.timestamp`` is not among them.
+    ``sharing`` is by resource, such as "gpu" or "mig-1g.10gb". ``gfd.timestamp`` is not included.
 
     Raises:
-        UnknownBoardError: there is no such board.
+        UnknownBoardError: the board does not exist.
     """
     if not devices:
         return {}
@@ -106,7 +109,7 @@ def labels(
         "gpu.family": board.architecture.lower(),
         "gpu.compute.major": str(board.compute_capability[0]),
         "gpu.compute.minor": str(board.compute_capability[1]),
-        "gpu.mode": "compute",  # the boards that exist are 3D controllers (PCI class 0302)
+        "gpu.mode": "compute",  # the supported boards are 3D controllers (PCI class 0302)
         "mig.capable": "true",
         "mps.capable": "false",
         "vgpu.present": "false",
@@ -129,7 +132,7 @@ def labels(
 def _full(
     board: geometry.Board, devices: Sequence[Device], sharing: Mapping[str, Sharing]
 ) -> dict[str, str]:
-    """Label whole GPUs; where all have MIG on, ``replicas`` is 0: none is offered as a whole."""
+    """Return the labels that describe the whole GPUs; ``replicas`` is 0 if all have MIG on."""
     shared = sharing.get("gpu", Sharing())
     offered = any(not device.mig_enabled for device in devices)
     return {
@@ -147,7 +150,7 @@ def _single(
     slices: Mapping[geometry.DeviceProfile, int],
     sharing: Mapping[str, Sharing],
 ) -> dict[str, str]:
-    """Label slices as GPUs where all of a node are of one profile; else say MIG-INVALID."""
+    """Return the labels for slices if all have one profile; otherwise those for MIG-INVALID."""
     if not any(device.mig_enabled for device in devices):
         return {}
     even = all(device.mig_enabled and device.profiles for device in devices)
@@ -170,7 +173,9 @@ def _of_profile(
     count: int,
     shared: Sharing,
 ) -> dict[str, str]:
-    """Label devices of a profile; memory and engines are what their GPU instance has."""
+    """Return the labels for devices of a profile; memory and engines are those of the GPU
+    instance.
+    """
     dotted = device.resource_name.removeprefix("mig-")
     engines = device.profile.engines
     values = {
@@ -194,9 +199,9 @@ def _of_profile(
 def _profiles(
     board: geometry.Board, devices: Sequence[Device]
 ) -> Mapping[geometry.DeviceProfile, int]:
-    """Count the slices of MIG; what the board does not have is nobody's to count."""
+    """Count the MIG slices by profile; profiles that the board does not have are ignored."""
 
-    def found() -> Iterator[geometry.DeviceProfile]:
+    def iterate() -> Iterator[geometry.DeviceProfile]:
         for device in devices:
             for name in device.profiles if device.mig_enabled else ():
                 try:
@@ -204,11 +209,11 @@ def _profiles(
                 except MigError:
                     continue
 
-    return Counter(found())
+    return Counter(iterate())
 
 
 def _versions(known: Software) -> dict[str, str]:
-    """Return the labels of the driver's and of CUDA's version, the deprecated ones too."""
+    """Return the labels for the versions of driver and CUDA, including deprecated ones."""
     found: dict[str, str] = {}
     driver, cuda = (_VERSION.fullmatch(v) for v in (known.driver_version, known.cuda_version))
     if driver is not None:

@@ -1,4 +1,4 @@
-"""GPU objects: the operator's part of their spec."""
+"""Makes the parts of GPU objects that the operator writes."""
 
 import uuid
 from typing import Any
@@ -14,7 +14,9 @@ from gpu_operator.api.v1alpha1 import (
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, MigMode, PlacedInstance, WantedFault
 from mig.geometry import WHOLE
 
-_NAMESPACE = uuid.UUID("6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10")  # ours, random, never to change
+_NAMESPACE = uuid.UUID(
+    "6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
+)  # a random namespace for UUIDs; must never change
 
 
 def name_of(node: str, index: int) -> str:
@@ -23,15 +25,17 @@ def name_of(node: str, index: int) -> str:
 
 
 def uuid_of(node: str, index: int) -> str:
-    """Return the UUID, which follows from the node's name: a machine whose Node object is deleted
-    and registered again has the same devices, and pods that hold slices of them.
+    """Return the UUID of a GPU, derived from the node's name and the GPU's index.
+
+    The UUID stays the same if the Node object is deleted and registered again, because the
+    machine still has the same devices, and pods may still hold slices of them.
     """
     return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}"
 
 
 def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
-    """Return a GPU without its instances, of the Node object with this UID."""
-    others = {"instances", "layout", "mig_mode", "faults"}  # what other field managers write
+    """Return a GPU object without its instances, for the Node object with this UID."""
+    others = {"instances", "layout", "mig_mode", "faults"}  # fields of other field managers
     wanted = spec.model_dump(mode="json", by_alias=True, exclude=others | spec.unset_facts)
     metadata: dict[str, Any] = {
         "name": name_of(spec.node_name, spec.index),
@@ -52,10 +56,10 @@ def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
 
 
 def faults(name: str, uid: str, wanted: tuple[WantedFault, ...]) -> dict[str, Any]:
-    """Return the part of a GPU that GPUFaults own."""
-    asked = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in wanted]
+    """Return the part of a GPU object that GPUFaults own: the wanted faults."""
+    requested = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in wanted]
     metadata = {"name": name, "uid": uid}
-    spec = {"faults": asked}
+    spec = {"faults": requested}
     return {"apiVersion": API_VERSION, "kind": "GPU", "metadata": metadata, "spec": spec}
 
 
@@ -66,7 +70,10 @@ def instances(
     layout: str | None,
     annotations: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the part of a GPU that a layout owns: its instances, and the mode that they mean."""
+    """Return the part of a GPU object that a layout owns.
+
+    It consists of the instances, and of the MIG mode that they imply.
+    """
     spec: dict[str, Any] = {
         "instances": [p.model_dump(mode="json", by_alias=True, exclude_none=True) for p in placed]
     }

@@ -1,8 +1,8 @@
-"""The pods of gpud, one on every node of a pool, in a DaemonSet of their own.
+"""The pods of gpud, one on every node of a pool, in their own DaemonSet.
 
-They are not in the node agent's pods, so that neither a restart nor an upgrade of the agent touches
-gpud. While they are rolled out a node has two for a moment: the image of the new pod is pulled and
-its gpud stands by, which makes the pod ready, before Kubernetes ends the old one (ADR 109).
+They are separate from the node agent's pods, so that restarts and upgrades of the agent do not
+affect gpud. During a rollout a node has two gpud pods for a moment. Kubernetes ends the old pod
+when the new one is ready: its image is pulled and its gpud stands by (ADR 109).
 """
 
 from typing import Any, Final
@@ -63,22 +63,22 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         "command": ["tessera-gpud"],
         "args": _arguments(pool, node),
         "env": [
-            # For `kubectl exec -c gpud -- nvidia-smi`: all of the node, not what its slices show.
+            # For `kubectl exec -c gpud -- nvidia-smi`: shows the whole node instead of a slice.
             {"name": "TESSERA_MANAGEMENT_SOCKET", "value": f"{RUN_DIR}/management.sock"},
             *({"name": name, "value": value} for name, value in _health_checks(node) if value),
         ],
         "resources": _resources(node),
-        # gpud serves, or stands by for the gpud before it.
+        # Ready once gpud serves, or stands by for its predecessor.
         "startupProbe": startup_probe(_READY),
         "securityContext": {
             **LOCKED_DOWN,
-            # To start each worker as its own user, without capabilities, and to end it.
+            # To start each worker as its own user without capabilities, and to end it.
             "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
         },
         "volumeMounts": [
             {"name": "run", "mountPath": RUN_DIR},
             {"name": "state", "mountPath": STATE_DIR},
-            # No mountPropagation: the node's cgroup mounts are not shared, it would fail.
+            # Without mountPropagation, which would fail: the node's cgroup mounts are not shared.
             {"name": "cgroup", "mountPath": "/sys/fs/cgroup"},
             {"name": "tmp", "mountPath": "/tmp"},
         ],
@@ -108,14 +108,16 @@ def _arguments(pool: GPUPoolSpec, node: NodeConfig) -> list[str]:
 
 
 def _resources(node: NodeConfig) -> dict[str, Any]:
-    """Return what the chart gives gpud, but for the budget, which the agent's pod requests."""
+    """Return gpud's resources from the chart, without the budget, which the agent's pod
+    requests.
+    """
     resources = dict(node.gpud.resources)
     requests = {k: v for k, v in resources.pop("requests", {}).items() if k != _MEMORY}
     return {**resources, **({"requests": requests} if requests else {})}
 
 
 def _health_checks(node: NodeConfig) -> tuple[tuple[str, str], ...]:
-    """Return the variables of NVIDIA's device plugin, which gpud reads as that does."""
+    """Return environment variables of NVIDIA's device plugin, which gpud interprets alike."""
     checks = node.gpud.health_checks
     return (
         ("DP_DISABLE_HEALTHCHECKS", checks.disabled),

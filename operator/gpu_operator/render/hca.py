@@ -1,8 +1,8 @@
-"""The pods that serve a pool's HCAs: hcad, and netd where there is a wire.
+"""The pods that serve a pool's HCAs: hcad, and netd if the wire is enabled.
 
-They are not in the node agent's pods, so that neither an upgrade nor a restart of those touches
-a queue pair. While they are rolled out a node has two for a moment: the new hcad takes over from
-the old one, whose pod is ended once the new one is ready (ADR 52).
+They are separate from the node agent's pods, so that restarts and upgrades of the agent do not
+affect queue pairs. During a rollout a node has two such pods for a moment: the new hcad takes
+over from the old one, whose pod ends once the new one is ready (ADR 52).
 """
 
 from typing import Any, Final
@@ -28,7 +28,7 @@ def name_of(pool: str) -> str:
 
 
 def daemon_set(pool_name: str, node: NodeConfig, namespace: str) -> dict[str, Any]:
-    """Return the DaemonSet that serves the HCAs of one pool."""
+    """Return the DaemonSet that serves a pool's HCAs."""
     return surging_daemon_set(
         name_of(pool_name),
         COMPONENT,
@@ -50,7 +50,10 @@ def _rdma(node: NodeConfig) -> list[dict[str, Any]]:
 
 
 def _hca_directory(node: NodeConfig) -> dict[str, Any]:
-    """Make hcad's directory its group's: root may that without any capability, hcad never."""
+    """Return the init container that gives hcad's directory to its group.
+
+    Root can do this without any capability; hcad cannot.
+    """
     make = f"mkdir -p {HCA_DIR} && chgrp {HCAD_USER} {HCA_DIR} && chmod 0775 {HCA_DIR}"
     return {
         "name": "hca-directory",
@@ -78,7 +81,7 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
             *([] if node.rdma.wire.enabled else ["--no-wire"]),
             *([] if node.rdma.wire.segments else ["--no-segments"]),
         ],
-        # The pod before is ended when this hcad has taken over.
+        # Ready once this hcad has taken over; then the previous pod ends.
         "startupProbe": startup_probe(_READY),
         "resources": dict(node.rdma.resources),
         "securityContext": {
@@ -105,8 +108,8 @@ def _netd(node: NodeConfig) -> dict[str, Any]:
         "resources": dict(node.rdma.wire.resources),
         "securityContext": {
             **LOCKED_DOWN,
-            "runAsGroup": HCAD_USER,  # its socket is that group's
-            # To be told the network namespace of a pod's socket, and to enter it (ADR 46).
+            "runAsGroup": HCAD_USER,  # group of netd's socket
+            # To query the network namespace of a pod's socket, and to enter it (ADR 46).
             "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"]},
         },
         "volumeMounts": [

@@ -1,4 +1,4 @@
-"""Layouts that a node's label ``mig.config`` asks for, and the node's state of it."""
+"""Makes the layouts for nodes with the label ``mig.config``, and the state of such nodes."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ class _Group(Protocol):
 
 
 def layout(node: _Node, number: int, group: _Group, settings: MigManagerConfig) -> Document:
-    """Return the layout of one group of a node's GPUs. It goes with its Node object."""
+    """Return the layout for one group of a node's GPUs; it is deleted with its Node object."""
     return {
         "apiVersion": API_VERSION,
         "kind": "MIGLayout",
@@ -43,7 +43,7 @@ def layout(node: _Node, number: int, group: _Group, settings: MigManagerConfig) 
                 {"profile": request.profile, "count": request.count} for request in group.instances
             ],
             "rollout": {
-                "maxUnavailable": "100%",  # a node at a time, as the MIG manager
+                "maxUnavailable": "100%",  # the whole node at a time, as the MIG manager does
                 "onInUse": settings.on_in_use,
                 "deadlineSeconds": settings.deadline_seconds,
             },
@@ -52,17 +52,17 @@ def layout(node: _Node, number: int, group: _Group, settings: MigManagerConfig) 
 
 
 def node_of(found: Layout) -> str:
-    """Return the node whose label a layout was made for; empty for everybody else's."""
+    """Return the node for whose label a layout was made; empty for all other layouts."""
     return found.meta.labels.get(MIG_CONFIG_NODE, "")
 
 
-def is_as(found: Layout | None, document: Document) -> bool:
-    """Return whether a layout has the spec that the document gives it."""
+def matches(found: Layout | None, document: Document) -> bool:
+    """Return whether a layout exists and has the spec of the document."""
     return found is not None and found.spec == MIGLayoutSpec.model_validate(document["spec"])
 
 
-def state(node: _Node, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Document:
-    """Return a node with its state, and nothing else of ours."""
+def node_state(node: _Node, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Document:
+    """Return a Node document with its MIG configuration's state, and no other field of Tessera."""
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -1,4 +1,4 @@
-"""What is written to a node: its labels and annotations as documents, patches of its status."""
+"""Makes writes to a node: labels and annotations as documents, and patches of its status."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal
@@ -7,11 +7,11 @@ from gpu_operator.api.v1alpha1 import POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.render import features
 
 GPU_READY: Final = "GPUReady"
-"""The condition of a node that says whether it serves the GPUs of its pool."""
+"""The node condition that shows whether the node serves the GPUs of its pool."""
 
 
-def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
-    """Return a node with these labels of ours and no others of ours."""
+def with_labels(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
+    """Return a Node document in which Tessera's labels are exactly the wanted ones."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -19,8 +19,8 @@ def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def ours_of(labels: Mapping[str, str], prefixes: Collection[str]) -> dict[str, str]:
-    """Return those of a node's labels that we write with one of these prefixes."""
+def own_labels(labels: Mapping[str, str], prefixes: Collection[str]) -> dict[str, str]:
+    """Return the labels that Tessera writes with one of these prefixes."""
     return {key: value for key, value in labels.items() if _is_ours(key, prefixes)}
 
 
@@ -32,20 +32,23 @@ def _is_ours(key: str, prefixes: Collection[str]) -> bool:
 def without(
     uid: str, part: Literal["labels", "annotations"], entries: Mapping[str, str]
 ) -> tuple[dict[str, str], ...]:
-    """Return a JSON patch that removes labels or annotations, and fails if they are not as given.
+    """Return a JSON patch that removes labels or annotations from a node.
 
-    Server-side apply would leave what another manager owns too, as in a Node that was restored from
-    a backup.
+    The patch fails if they have other values than ``entries``. Server-side apply would leave
+    those that another manager owns too, as in a Node that was restored from a backup.
     """
     operations = [{"op": "test", "path": "/metadata/uid", "value": uid}]
     for key, value in sorted(entries.items()):
-        path = f"/metadata/{part}/{_escaped(key)}"
+        path = f"/metadata/{part}/{_escape(key)}"
         operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
     return tuple(operations)
 
 
 def with_prefixes(name: str, uid: str, prefixes: Collection[str]) -> dict[str, Any]:
-    """Return a node that says by which prefixes, other than our own, it offered slices."""
+    """Return a Node document whose annotation records the resource prefixes that the node has used.
+
+    Tessera's own prefix is not recorded.
+    """
     noted = {RESOURCE_PREFIXES: ",".join(sorted(prefixes))}
     metadata = {"name": name, "uid": uid, "annotations": noted}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
@@ -54,7 +57,7 @@ def with_prefixes(name: str, uid: str, prefixes: Collection[str]) -> dict[str, A
 def with_condition(
     name: str, uid: str, status: str, reason: str, message: str, since: str
 ) -> dict[str, Any]:
-    """Return a node with the condition GPUReady (core/v1 NodeCondition)."""
+    """Return a Node document with the condition GPUReady (core/v1 NodeCondition)."""
     condition = {
         "type": GPU_READY,
         "status": status,
@@ -73,7 +76,7 @@ def with_condition(
 
 
 def without_condition(name: str, uid: str) -> dict[str, Any]:
-    """Return a node without a condition of ours."""
+    """Return a Node document without the condition GPUReady."""
     metadata = {"name": name, "uid": uid}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {}}
 
@@ -81,10 +84,13 @@ def without_condition(name: str, uid: str) -> dict[str, Any]:
 def with_allocatable(
     now: Mapping[str, str], wanted: Mapping[str, int]
 ) -> tuple[dict[str, str], ...]:
-    """Return a JSON patch that changes what is allocatable, and fails if it is not as it was."""
+    """Return a JSON patch that sets values of a node's ``allocatable``.
+
+    The patch fails if the values are no longer those in ``now``.
+    """
     operations: list[dict[str, str]] = []
     for resource, count in sorted(wanted.items()):
-        path = f"/status/allocatable/{_escaped(resource)}"
+        path = f"/status/allocatable/{_escape(resource)}"
         operations += [
             {"op": "test", "path": path, "value": now[resource]},
             {"op": "replace", "path": path, "value": str(count)},
@@ -93,11 +99,14 @@ def with_allocatable(
 
 
 def without_resources(resources: Collection[str]) -> tuple[dict[str, str], ...]:
-    """Return a JSON patch that removes resources whose capacity is 0, and fails if it is not."""
+    """Return a JSON patch that removes resources from a node's status.
+
+    The patch fails if the capacity of one of them is not 0.
+    """
     operations: list[dict[str, str]] = []
     for resource in sorted(resources):
-        capacity = f"/status/capacity/{_escaped(resource)}"
-        allocatable = f"/status/allocatable/{_escaped(resource)}"
+        capacity = f"/status/capacity/{_escape(resource)}"
+        allocatable = f"/status/allocatable/{_escape(resource)}"
         operations += [
             {"op": "test", "path": capacity, "value": "0"},
             {"op": "remove", "path": capacity},
@@ -106,6 +115,6 @@ def without_resources(resources: Collection[str]) -> tuple[dict[str, str], ...]:
     return tuple(operations)
 
 
-def _escaped(key: str) -> str:
-    """Return a key as a JSON pointer has it (RFC 6901)."""
+def _escape(key: str) -> str:
+    """Escape a key for a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -1,4 +1,4 @@
-"""What functions say of themselves: constant memory, registers under a limit, alignment."""
+"""Attributes of functions: constant memory, registers under a limit, alignment."""
 
 import ctypes
 
@@ -27,7 +27,7 @@ BANKED = (
 """
 )
 
-# 64 values that are all alive at once.
+# 64 values that are all live at once.
 GREEDY = (
     HEADER
     + ".visible .entry greedy(.param .u64 p)\n{\n.reg .b64 %rd0; .reg .b32 %r<65>, %sum;\n"
@@ -46,7 +46,7 @@ def attribute(cuda, name: str, function) -> int:
 
 
 def test_constant_memory_is_the_modules_for_each_of_its_kernels(cuda):
-    """As ptxas makes it: one section .nv.constant3, 56 bytes, 8 of padding, and 3."""
+    """ptxas does the same: one section .nv.constant3, 56 bytes, 8 of padding, and 3."""
     module = cuda.cuModuleLoadData(BANKED.encode() + b"\0")
     for name in (b"reads", b"bare"):
         function = cuda.cuModuleGetFunction(module, name)
@@ -123,12 +123,12 @@ ALIGNED = (
     ("of_global", "of_shared", "of_local"),
     [(512, 1024, 128), (1024, 2048, 256), (16384, 16384, 16384), (1 << 20, 32768, 1 << 18)],
 )
-def test_variables_lie_where_their_alignment_says(cuda, of_global, of_shared, of_local):
+def test_variables_are_placed_by_their_alignment(cuda, of_global, of_shared, of_local):
     text = ALIGNED.replace("GLOBAL", str(of_global)).replace("SHARED", str(of_shared))
     text = text.replace("LOCAL", str(of_local))
     cuda.cuModuleLoadData(
         ALIGNED.replace("GLOBAL", "8").replace("SHARED", "8").replace("LOCAL", "8").encode() + b"\0"
-    )  # takes the first page
+    )  # occupies the first page
     function = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(text.encode() + b"\0"), b"where")
     out = cuda.cuMemAlloc(24)
     cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, 0, ((int(out),), (ctypes.c_uint64,)), 0)
@@ -137,4 +137,4 @@ def test_variables_lie_where_their_alignment_says(cuda, of_global, of_shared, of
     for address, alignment in zip(found.tolist(), (of_global, of_shared, of_local), strict=True):
         assert address % alignment == 0
     assert found[0] > 0
-    assert found[1] == of_shared  # behind a byte
+    assert found[1] == of_shared  # after a byte

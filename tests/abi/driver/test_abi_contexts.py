@@ -1,4 +1,4 @@
-"""Contexts: the stack, the primary one, death by a kernel's fault, death of the worker."""
+"""Contexts: the stack, the primary context, and contexts that end by a fault or a dead worker."""
 
 import ctypes
 import os
@@ -45,20 +45,20 @@ def worker_pids(node) -> set[int]:
 
 
 def first_workers(node) -> set[int]:
-    """The workers before a test's own: gpud may list that of the fixture's context late."""
+    """Return the workers before a test; gpud may list the fixture context's worker late."""
     wait_until(lambda: worker_pids(node))
     return worker_pids(node)
 
 
 def new_worker(node, before: set[int]) -> int:
-    """The worker's process that is there now: the client may hear of its context before gpud."""
+    """Return the new worker's process; the client may know its context before gpud lists it."""
     wait_until(lambda: worker_pids(node) - before)
     (pid,) = worker_pids(node) - before
     return pid
 
 
 def stop(pid: int) -> None:
-    """Stop a process and wait until all of it stands still."""
+    """Stop a process and wait until all its threads have stopped."""
     os.kill(pid, signal.SIGSTOP)
     threads = [f"/proc/{pid}/task/{thread}/stat" for thread in os.listdir(f"/proc/{pid}/task")]
     wait_until(
@@ -84,7 +84,7 @@ def test_the_stack(cuda, driver):
     assert cuda.code("cuCtxDestroy", other) == INVALID_CONTEXT
     assert cuda.code("cuCtxDestroy", 0) == INVALID_CONTEXT
     assert cuda.code("cuCtxCreate", None, 0, 7) == INVALID_DEVICE
-    for primary in (False, True):  # two ways to schedule, no flag at all, flags not supported yet
+    for primary in (False, True):  # two scheduling modes, an invalid flag, unsupported flags
         for flags, code in ((3, INVALID_VALUE), (0x100, INVALID_VALUE), (0x80, NOT_SUPPORTED)):
             name, given = "cuCtxCreate", (None, flags, 0)
             if primary:
@@ -111,7 +111,7 @@ def test_a_thread_begins_without_a_context(cuda):
 
 
 def test_a_context_destroyed_elsewhere(cuda):
-    """A thread whose context was destroyed by another one gets 709 from then on."""
+    """A thread whose context another thread has destroyed gets 709 from then on."""
     context = cuda.cuCtxCreate(None, 0, 0)
     cuda.cuCtxPopCurrent()
     steps = [threading.Event(), threading.Event()]
@@ -170,7 +170,7 @@ def test_a_stream_works_while_another_context_is_current(cuda):
     assert back[0] == 30_005
     assert cuda.cuEventElapsedTime(begin, end) > 0
 
-    # A variable belongs to the context that loaded it, whoever's stream the copy is put into.
+    # A variable belongs to the context that loaded it, whichever context's stream copies it.
     variables = cuda.cuModuleLoadData(ptx_kernels.VARIABLES.encode() + b"\0")
     counter, _ = cuda.cuModuleGetGlobal(variables, b"counter")
     cuda.cuMemcpyHtoDAsync(counter, np.array([41], np.uint32), 4, stream)
@@ -178,7 +178,7 @@ def test_a_stream_works_while_another_context_is_current(cuda):
     cuda.cuMemcpyDtoHAsync(back, copied, 4, stream)
     assert back[0] == 41
 
-    # Handles of two contexts never go together.
+    # Handles of two contexts can never be combined.
     assert cuda.code("cuEventRecord", end, theirs) == INVALID_HANDLE
     assert cuda.code("cuEventRecord", end, 0) == INVALID_HANDLE
     assert cuda.code("cuEventRecord", their_event, stream) == INVALID_HANDLE
@@ -187,10 +187,10 @@ def test_a_stream_works_while_another_context_is_current(cuda):
     cuda.cuCtxDestroy(other)
 
 
-def assert_holds_nobody_up(
+def assert_does_not_block(
     pid: int, wait: Callable[[], int], other: Callable[[], object], other_s: float
 ) -> None:
-    """While ``wait`` waits for a stopped worker, ``other`` is done within ``other_s``."""
+    """Check that ``other`` is done within ``other_s`` while ``wait`` waits for a stopped worker."""
     codes: list[int] = []
     waiting = threading.Thread(target=lambda: codes.append(wait()))
     done = threading.Event()
@@ -215,7 +215,7 @@ def assert_holds_nobody_up(
 
 
 @pytest.mark.parametrize("primary", [False, True], ids=["created", "primary"])
-def test_a_context_that_waits_to_be_destroyed_holds_no_other_up(cuda, node, primary):
+def test_destroying_a_context_does_not_block_others(cuda, node, primary):
     before = first_workers(node)
     if primary:
         context = cuda.cuDevicePrimaryCtxRetain(0)
@@ -232,11 +232,11 @@ def test_a_context_that_waits_to_be_destroyed_holds_no_other_up(cuda, node, prim
     def create() -> None:
         cuda.cuCtxDestroy(cuda.cuCtxCreate(None, 0, 0))
 
-    assert_holds_nobody_up(pid, lambda: cuda.code(*call), create, 20)
+    assert_does_not_block(pid, lambda: cuda.code(*call), create, 20)
 
 
 @pytest.mark.parametrize("kind", ["Module", "Library"])
-def test_an_unload_that_waits_holds_no_other_context_up(cuda, node, kind):
+def test_a_waiting_unload_does_not_block_other_contexts(cuda, node, kind):
     image = ptx_kernels.SPIN.encode() + b"\0"
     function = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"spin")
     before = first_workers(node)
@@ -253,7 +253,7 @@ def test_an_unload_that_waits_holds_no_other_context_up(cuda, node, kind):
         cuda.cuCtxSetCurrent(context)
         return cuda.code(f"cu{kind}Unload", loaded)
 
-    assert_holds_nobody_up(pid, unload, lambda: cuda.cuFuncGetName(function), 10)
+    assert_does_not_block(pid, unload, lambda: cuda.cuFuncGetName(function), 10)
     cuda.cuCtxDestroy(context)
 
 
@@ -292,8 +292,8 @@ def test_a_destroyed_contexts_memory_comes_back(cuda):
     "address",
     ["null", "host", "freed", "guard", "beyond", *(f"bit{k}" for k in (33, 40, 43, 44, 47, 63))],
 )
-def test_a_bad_store_ends_its_context_alone(cuda, address):
-    """700, for good, in that context; the neighbour in the same process goes on."""
+def test_a_bad_store_ends_only_its_context(cuda, address):
+    """The error is 700, permanently, in that context; another one in the process continues."""
     neighbour = cuda.cuCtxGetCurrent()
     kept = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD32(kept, 1234, 1)
@@ -306,7 +306,7 @@ def test_a_bad_store_ends_its_context_alone(cuda, address):
         "null": 0,
         "host": host.ctypes.data,
         "freed": freed,
-        "guard": kept,  # another context's memory is nobody's here
+        "guard": kept,  # the memory of another context
         "beyond": mine + (4 << 20),
     }
     target = where[address] if address in where else mine ^ (1 << int(address[3:]))
@@ -349,7 +349,7 @@ def test_a_killed_worker_is_launch_failed(cuda, node):
     pid = new_worker(node, before)
     event = cuda.cuEventCreate(2)
     stop(pid)
-    cuda.cuEventRecord(event, 0)  # nobody is there to do it
+    cuda.cuEventRecord(event, 0)  # the worker that would execute it has ended
     os.kill(pid, signal.SIGKILL)
     assert cuda.code("cuEventSynchronize", event) == LAUNCH_FAILED
     assert cuda.code("cuMemAlloc", 16) == LAUNCH_FAILED
@@ -366,13 +366,13 @@ def test_a_stream_knows_its_context_and_its_device(cuda):
     assert cuda.code("cuStreamGetDevice", stream) == INVALID_HANDLE
 
 
-def test_properties_are_the_attributes_and_what_is_not_known_is_zero(cuda):
+def test_properties_equal_the_attributes_or_zero(cuda):
     properties = cuda.cuDeviceGetProperties(0)
 
     def attribute(name):
-        asked = getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        known = cuda.code("cuDeviceGetAttribute", asked, 0) == 0
-        return cuda.cuDeviceGetAttribute(asked, 0) if known else 0
+        number = getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        known = cuda.code("cuDeviceGetAttribute", number, 0) == 0
+        return cuda.cuDeviceGetAttribute(number, 0) if known else 0
 
     for name, wanted in (
         ("maxThreadsPerBlock", "MAX_THREADS_PER_BLOCK"),
@@ -414,7 +414,7 @@ def test_a_forked_child_keeps_no_worker_of_its_parent(cuda, node, environment):
 
 
 def test_a_kernel_is_known_elsewhere_where_its_context_has_ended(cuda):
-    """What a context that still has it says of a kernel does not depend on which one is current."""
+    """The attributes of a kernel do not depend on the current context."""
     library = cuda.cuLibraryLoadData(ptx_kernels.SPIN.encode() + b"\0", [], [], 0, [], [], 0)
     kernel = cuda.cuLibraryGetKernel(library, b"spin")
     cuda.cuKernelGetFunction(kernel)
@@ -426,7 +426,7 @@ def test_a_kernel_is_known_elsewhere_where_its_context_has_ended(cuda):
     cuda.cuLibraryUnload(library)
 
 
-def test_a_poller_learns_of_a_killed_worker(cuda, node):
+def test_a_polling_program_detects_a_killed_worker(cuda, node):
     before = first_workers(node)
     context = cuda.cuCtxCreate(None, 0, 0)
     pid = new_worker(node, before)

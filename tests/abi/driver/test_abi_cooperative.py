@@ -1,4 +1,4 @@
-"""Launches whose blocks are resident together, and what a device has room for."""
+"""Cooperative launches, and the occupancy of a device."""
 
 import ctypes
 
@@ -7,8 +7,8 @@ import pytest
 
 INVALID_VALUE = 1
 TOO_LARGE = 720
-# meet(out, phases): blocks add 1 to a word as often as there are phases; after each all of them see
-# all of it. The barrier is as compilers write it.
+# meet(out, phases): in each phase, every block adds 1 to a word and then sees the additions of all
+# blocks. The barrier is written as compilers write it.
 MEET = """
 .version 8.5
 .target sm_90
@@ -63,8 +63,8 @@ def meet(cuda):
     return cuda.cuModuleGetFunction(module, b"meet")
 
 
-def _given(out, phases):
-    """kernelParams as cuda.bindings takes them."""
+def kernel_params(out, phases):
+    """Return kernelParams in the form of cuda.bindings."""
     return ((out, phases), (ctypes.c_uint64, ctypes.c_uint32))
 
 
@@ -75,13 +75,13 @@ def _count(cuda, pointer) -> int:
 
 
 def _launch(cuda, function, out, phases, grid, block, stream=0) -> int:
-    given = _given(out, phases)
+    given = kernel_params(out, phases)
     return cuda.code(
         "cuLaunchCooperativeKernel", function, grid, 1, 1, block, 1, 1, 0, stream, given
     )
 
 
-def test_all_blocks_of_a_grid_meet(cuda, meet):
+def test_all_blocks_of_a_grid_synchronise(cuda, meet):
     out = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD32(out, 0, 1)
     assert _launch(cuda, meet, out, 3, 40, 64) == 0
@@ -103,7 +103,7 @@ def test_launches_of_several_streams_have_the_barrier_one_after_the_other(cuda, 
     assert [_count(cuda, out) for out in outs] == [2 * 8] * 4
 
 
-def test_an_attribute_asks_for_it_too(cuda, meet):
+def test_a_launch_attribute_requests_it_too(cuda, meet):
     out = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD32(out, 0, 1)
     config = cuda.CUlaunchConfig()
@@ -113,7 +113,7 @@ def test_an_attribute_asks_for_it_too(cuda, meet):
     attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
     attribute.value.cooperative = 1
     config.attrs, config.numAttrs = [attribute], 1
-    given = _given(out, 2)
+    given = kernel_params(out, 2)
     cuda.cuLaunchKernelEx(config, meet, given, 0)
     cuda.cuCtxSynchronize()
     assert _count(cuda, out) == 20
@@ -137,21 +137,21 @@ def _attribute(cuda, name: str) -> int:
         (256, 0, 8),
         (32, 0, 32),
         (1, 0, 32),
-        (64, 40 << 10, 5),  # 41 KiB each, of 228
+        (64, 40 << 10, 5),  # 41 of 228 KiB each
         (64, 48 << 10, 4),
         (64, 227 << 10, 1),
         (64, (227 << 10) + 1, 0),
         (1025, 0, 0),
     ],
 )
-def test_what_a_multiprocessor_has_room_for(cuda, meet, threads, shared, blocks):
-    """An H100: 2048 threads, 32 blocks, 228 KiB of which each block takes one more."""
+def test_occupancy_of_a_multiprocessor(cuda, meet, threads, shared, blocks):
+    """An H100: 2048 threads, 32 blocks, 228 KiB; each block uses 1 KiB more than it requests."""
     ask = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
     assert getattr(cuda, ask)(meet, threads, shared) == blocks
     assert getattr(cuda, ask + "WithFlags")(meet, threads, shared, 1) == blocks
     multiprocessors = _attribute(cuda, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT")
     out = int(cuda.cuMemAlloc(4))
-    given = _given(out, 1)
+    given = kernel_params(out, 1)
     if blocks and shared <= 48 << 10:
         most = blocks * multiprocessors
         geometry = (1, 1, threads, 1, 1, shared, 0, given)

@@ -1,4 +1,4 @@
-"""What the library does where things are not as they should be: no gpud, variables, other drivers."""
+"""The library in unusual environments: no gpud, invalid variables, other drivers."""
 
 import contextlib
 import ctypes
@@ -47,7 +47,7 @@ def python(text, environment, **more) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def slices(environment) -> list[str]:
-    """In CUDA's order: by place."""
+    """The slices in CUDA's order, by placement."""
     there = Path(environment["TESSERA_SLICES_DIR"])
     return sorted(os.listdir(there), key=lambda name: query(there / name).instance_start)
 
@@ -67,13 +67,13 @@ def test_no_directory_and_an_empty_one(environment, tmp_path):
 
 
 def test_folders_that_are_no_slices_are_not_waited_for(environment):
-    """A slice's folder without its socket is one whose gpud is being restarted; /etc is not."""
+    """A slice folder without a socket means a restarting gpud; /etc is not a slice folder."""
     done = python(ASK, environment, TESSERA_SLICES_DIR="/etc", TESSERA_WAIT_S="60")
     assert done.stdout == "100\n3 True\n", done.stderr
     assert done.stderr.startswith("tessera: no slice in /etc: start the program with")
 
 
-def test_slices_that_the_user_has_hidden_are_not_missed(environment):
+def test_hidden_slices_are_not_reported_missing(environment):
     for visible in ("", "-1"):
         assert python(ASK, environment, CUDA_VISIBLE_DEVICES=visible).stderr == ""
 
@@ -82,7 +82,7 @@ def test_slices_that_the_user_has_hidden_are_not_missed(environment):
     ("visible", "entry", "found"),
     [("7", "7", 100), (" nonsense ,0", "nonsense", 100), ("0,7,1", "7", 0), ("MIG-", "MIG-", 100)],
 )
-def test_an_entry_that_names_no_slice_is_said(environment, slices, visible, entry, found):
+def test_an_entry_that_names_no_slice_is_logged(environment, slices, visible, entry, found):
     text = "from cuda.bindings import driver as d; print([int(d.cuInit(0)[0]) for _ in range(2)])"
     done = python(text, environment, CUDA_VISIBLE_DEVICES=visible)
     assert done.stdout == f"{[found] * 2}\n"
@@ -94,7 +94,7 @@ def test_an_entry_that_names_no_slice_is_said(environment, slices, visible, entr
 
 @contextlib.contextmanager
 def imposter(directory: Path) -> Iterator[socket.socket]:
-    """A listening slice socket that is not gpud's."""
+    """Listen on a slice's socket in place of gpud."""
     (directory / "MIG-0").mkdir(parents=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(directory / "MIG-0" / "s.sock"))
@@ -137,8 +137,8 @@ print(int(d.cuCtxCreate(None, 0, 0)[0]))
 """
 
 
-def test_a_gpud_that_is_being_restarted_is_waited_for(environment, slices, tmp_path):
-    """By cuInit and by a new context. Its socket is missing meanwhile, or refuses."""
+def test_programs_wait_for_a_restarting_gpud(environment, slices, tmp_path):
+    """In cuInit and for a new context, while the socket is missing or refuses connections."""
     link = tmp_path / slices[0] / "s.sock"
     link.parent.mkdir()
     real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
@@ -159,7 +159,7 @@ def test_a_gpud_that_is_being_restarted_is_waited_for(environment, slices, tmp_p
     assert process.communicate(timeout=60)[0] == "0\n"
 
 
-def test_a_slice_that_is_withdrawn_is_not_waited_for(environment, slices, tmp_path):
+def test_programs_do_not_wait_for_a_withdrawn_slice(environment, slices, tmp_path):
     where = tmp_path / "slices"
     where.mkdir()
     link = where / slices[0]
@@ -172,7 +172,7 @@ def test_a_slice_that_is_withdrawn_is_not_waited_for(environment, slices, tmp_pa
 
 
 def test_a_socket_that_hangs_up(environment, tmp_path):
-    """Where no restart is waited for, once may be a gpud that has just ended; twice is not."""
+    """Without waits for restarts, one hang-up may be a gpud that has just ended; two are not."""
     with imposter(tmp_path) as server:
         process = start(ASK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
         server.accept()[0].close()
@@ -180,8 +180,8 @@ def test_a_socket_that_hangs_up(environment, tmp_path):
         assert process.communicate(timeout=60)[0] == "100\n3 True\n"
 
 
-def test_a_gpud_that_hangs_up_instead_of_answering_is_asked_again(environment, slices, tmp_path):
-    """By cuInit and by a new context: it ends, or does not know yet what it has to know."""
+def test_a_request_is_repeated_after_gpud_hangs_up(environment, slices, tmp_path):
+    """In cuInit and for a new context, when gpud ends or has not received a report yet."""
     link = tmp_path / slices[0] / "s.sock"
     real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
     waiting = f"tessera: gpud does not serve {link}: waiting for its restart, up to 60 s\n"
@@ -206,7 +206,7 @@ def test_a_gpud_that_hangs_up_instead_of_answering_is_asked_again(environment, s
 NVML = "import ctypes; print(ctypes.CDLL('libnvidia-ml.so.1').nvmlInit_v2())"
 
 
-def test_nvml_asks_a_gpud_that_hangs_up_again(environment, slices, tmp_path):
+def test_nvml_repeats_a_request_after_gpud_hangs_up(environment, slices, tmp_path):
     link = tmp_path / slices[0] / "s.sock"
     with imposter(tmp_path) as server:
         (tmp_path / "MIG-0").rename(tmp_path / slices[0])
@@ -224,12 +224,12 @@ NO_AGENT = "the node's agent (DaemonSet tessera-node-<pool>)"
 
 
 @pytest.mark.parametrize("in_pod", [False, True])
-def test_a_gpud_that_keeps_hanging_up_is_an_error_that_names_who_is_missing(
+def test_a_gpud_that_keeps_hanging_up_is_an_error_that_names_the_agent(
     environment, slices, tmp_path, in_pod
 ):
-    """A context's error is DEVICE_UNAVAILABLE, after the wait.
+    """After the wait, creating a context fails with DEVICE_UNAVAILABLE.
 
-    In a pod gpud hangs up while the node's agent has not reported which pod holds the slice.
+    In a pod, gpud hangs up while the node's agent has not reported which pod holds the slice.
     """
     link = tmp_path / slices[0] / "s.sock"
     real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
@@ -264,7 +264,7 @@ def test_a_gpud_that_keeps_hanging_up_is_an_error_that_names_who_is_missing(
 
 
 def test_a_folder_without_links_is_not_waited_for(environment, slices, tmp_path):
-    """What a container's mount of a withdrawn slice shows; here through an open descriptor."""
+    """Such is a container's mount of a withdrawn slice; here it is an open descriptor."""
     folder = tmp_path / slices[0]
     folder.mkdir()
     descriptor = os.open(folder, os.O_PATH)
@@ -313,7 +313,7 @@ thread.join()
 def test_a_fork_while_another_thread_initialises(environment, tmp_path):
     with imposter(tmp_path) as server:
         process = start(FORK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
-        parent, _ = server.accept()  # it waits for an answer, and holds what cuInit holds
+        parent, _ = server.accept()  # it waits for a reply, and holds cuInit's locks
         process.stdin.write("\n")
         process.stdin.flush()
         with parent:
@@ -328,7 +328,7 @@ def test_garbage_for_an_answer(environment, tmp_path, answer):
     with imposter(tmp_path) as server:
         process = start(ASK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
         connection, _ = server.accept()
-        server.close()  # nothing at all is a hang-up, after which the client asks again
+        server.close()  # a close without a reply is a hang-up, after which the client repeats the request
         with connection:
             connection.recv(4096)
             connection.send(answer)
@@ -388,7 +388,7 @@ def test_long_paths(environment, slices, tmp_path):
     ],
 )
 def test_visible_devices(environment, slices, given, index):
-    """As CUDA reads it; a process sees one MIG device."""
+    """The variable is interpreted as by CUDA; a process sees one MIG device."""
     more = {}
     if given is not None:
         if given.startswith("@"):
@@ -402,7 +402,7 @@ def test_visible_devices(environment, slices, given, index):
         assert done.stdout == f"0 1 {hexadecimal(slices[index])}\n", given
 
 
-def test_a_beginning_that_two_slices_share_names_none(environment, slices, tmp_path):
+def test_an_ambiguous_uuid_prefix_matches_no_slice(environment, slices, tmp_path):
     for name, real in (("MIG-ab1", slices[0]), ("MIG-ab2", slices[1])):
         (tmp_path / name).symlink_to(Path(environment["TESSERA_SLICES_DIR"]) / real)
     where = {**environment, "TESSERA_SLICES_DIR": str(tmp_path)}
@@ -414,17 +414,17 @@ def test_a_beginning_that_two_slices_share_names_none(environment, slices, tmp_p
 
 @pytest.mark.parametrize("field", ["magic", "type", "request", "payload_bytes", "status"])
 def test_an_answer_to_something_else_is_no_answer(environment, tmp_path, field):
-    """Right but for one field of its header."""
+    """The reply is valid except for one field of its header."""
     with imposter(tmp_path) as server:
         process = start(ASK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
         connection, _ = server.accept()
         with connection:
-            asked = messages.Header.from_buffer_copy(connection.recv(4096))
+            request = messages.Header.from_buffer_copy(connection.recv(4096))
             header = messages.Header(
-                magic=asked.magic,
-                version=asked.version,
-                type=asked.type + 1,
-                request=asked.request,
+                magic=request.magic,
+                version=request.version,
+                type=request.type + 1,
+                request=request.request,
                 payload_bytes=ctypes.sizeof(messages.DeviceInfo),
             )
             setattr(header, field, -1 if field == "status" else getattr(header, field) + 1)
@@ -434,7 +434,7 @@ def test_an_answer_to_something_else_is_no_answer(environment, tmp_path, field):
 
 
 def test_the_wrong_token_gets_no_context(environment):
-    """Queries are free; a context needs the run's token."""
+    """Queries need no token; a context needs the token of the run."""
     text = """
 from cuda.bindings import driver as d
 print(int(d.cuInit(0)[0]), int(d.cuCtxCreate(None, 0, 0)[0]))
@@ -465,7 +465,7 @@ d.cuModuleGetFunction(3, b"some name"); print(hex(int(p)))
     assert any(call.startswith("cuGetProcAddress_v2") for call in calls)
 
 
-def test_a_trace_that_cannot_be_written_is_said_once(environment):
+def test_an_unwritable_trace_is_logged_once(environment):
     text = "from cuda.bindings import driver as d; print([int(d.cuInit(0)[0]) for _ in range(3)])"
     done = python(text, environment, TESSERA_TRACE="/dev/full")
     assert done.stdout == "[0, 0, 0]\n"
@@ -501,7 +501,8 @@ from cuda.bindings import driver as d
 d.cuInit(0); d.cuCtxCreate(None, 0, 0)
 m = d.cuModuleLoadData({image!r})[1]; l = d.cuLibraryLoadData({image!r}, [], [], 0, [], [], 0)[1]
 for name in (b"other", b"nothing", b"k", b"k"):
-    print(*(int(made[0]) for made in (d.cuModuleGetFunction(m, name), d.cuLibraryGetKernel(l, name))))
+    print(*(int(made[0]) for made in (d.cuModuleGetFunction(m, name), d.cuLibraryGetKernel(l,
+    name))))
 print(d.cuModuleGetFunctionCount(m)[1], d.cuLibraryGetKernelCount(l)[1])
 print(*(d.cuFuncGetName(f)[1] for f in d.cuModuleEnumerateFunctions(5, m)[1] if int(f)))
 print(*(d.cuKernelGetName(k)[1] for k in d.cuLibraryEnumerateKernels(5, l)[1] if int(k)))
@@ -520,7 +521,7 @@ def test_strict_ends_the_program_where_an_image_is_refused(environment, image, c
     assert strict.stderr.startswith(plain.stderr)
 
 
-def test_a_kernel_that_is_not_supported_is_refused_when_it_is_asked_for(environment):
+def test_an_unsupported_kernel_is_refused_when_it_is_looked_up(environment):
     done = python(ASK_FOR_KERNELS.format(image=MANY_REASONS), environment)
     names = ["b'other'", "b'other'"]
     assert done.stdout.splitlines() == ["0 0", "500 500", "801 801", "801 801", "1 1", *names]
@@ -531,7 +532,7 @@ def test_a_kernel_that_is_not_supported_is_refused_when_it_is_asked_for(environm
     assert strict.stdout == "0 0\n500 500\n"
 
 
-def test_the_reasons_that_stderr_has_no_room_for_are_counted(environment):
+def test_reasons_beyond_the_limit_of_stderr_are_counted(environment):
     ask = LOAD + "d.cuModuleGetFunction(d.cuModuleLoadData({image!r})[1], b'k')"
     said = python(ask.format(image=MANY_REASONS), environment).stderr.splitlines()
     buffered = """
@@ -568,7 +569,7 @@ print(log.split(b"\\0")[0].decode(), end="")
         ("TESSERA_TOKEN", "xy" * 32, "64 hexadecimal digits"),
     ],
 )
-def test_a_variable_that_is_set_wrongly_is_named_once(environment, name, value, wanted):
+def test_an_invalid_variable_is_logged_once(environment, name, value, wanted):
     done = python(NAME, environment, **{name: value})
     shown = "(not shown)" if name == "TESSERA_TOKEN" else value
     assert done.stderr == f"tessera: {name}={shown} is ignored: it must be {wanted}\n"
@@ -584,11 +585,11 @@ def test_a_variable_that_is_set_wrongly_is_named_once(environment, name, value, 
         {"TESSERA_WAIT_S": "0"},
     ],
 )
-def test_a_variable_that_is_set_rightly_is_not_remarked_on(environment, more):
+def test_a_valid_variable_is_not_logged(environment, more):
     assert python(NAME, environment, **more).stderr == ""
 
 
-def test_a_program_on_the_cuda_runtime_hears_what_it_misses(environment):
+def test_a_program_on_the_cuda_runtime_gets_an_explanation(environment):
     text = """
 from cuda.bindings import runtime
 for _ in range(2): print(int(runtime.cudaGetDeviceCount()[0]) != 0)
@@ -597,7 +598,7 @@ for _ in range(2): print(int(runtime.cudaGetDeviceCount()[0]) != 0)
     assert done.stdout == "True\nTrue\n"
     assert done.stderr == (
         "tessera: this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver"
-        ' and cannot run here: see "Limits" in docs/cuda-support.md\n'
+        " and cannot run here: see docs/limits.md\n"
     )
 
 
@@ -640,7 +641,7 @@ print(ctypes.CDLL({str(libraries / "libcuda.so.1")!r}).cuInit(0))
 
 
 def test_a_taken_aperture_moves_it(environment):
-    """Something else lies where the aperture wants to be: the next base is used by both sides."""
+    """Another mapping is at the preferred base, so client and worker use the next one."""
     text = """
 import ctypes
 libc = ctypes.CDLL(None)

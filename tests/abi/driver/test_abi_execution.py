@@ -1,4 +1,4 @@
-"""Modules, launches, streams, events, through cuda.bindings on the real worker."""
+"""Modules, launches, streams and events, through cuda.bindings on a real worker."""
 
 import ctypes
 import struct
@@ -26,7 +26,7 @@ def load(cuda, ptx: str):
 
 
 def arguments(*values):
-    """kernelParams as cuda.bindings takes them."""
+    """Return kernelParams in the form of cuda.bindings."""
     kinds = tuple(ctypes.c_uint64 if isinstance(v, int) else ctypes.c_uint32 for v in values)
     return tuple(int(v) for v in values), kinds
 
@@ -67,11 +67,11 @@ def test_vecadd(cuda):
 
 @pytest.mark.parametrize("count", [31, 32, 33, 96, 97, 500, 1000, 1086, 8189])
 def test_parameters_beyond_the_slot(cuda, count):
-    """8 + 4 * count bytes: around one slot, several continuation slots, up to the limit."""
+    """8 + 4 * count bytes: about one slot, several continuation slots, up to the limit."""
     function = cuda.cuModuleGetFunction(load(cuda, ptx_kernels.sum_of_parameters(count)), b"total")
     out = int(cuda.cuMemAlloc(4))
     values = np.random.default_rng(count).integers(0, 1 << 20, count)
-    for _ in range(3):  # crosses the end of the ring with the bigger ones
+    for _ in range(3):  # larger ones cross the end of the ring
         launch(cuda, function, (out, *(u32(v) for v in values)))
         assert read_u32(cuda, out) == int(values.sum()) % (1 << 32)
     assert cuda.cuFuncGetParamInfo(function, count) == (8 + 4 * (count - 1), 4)
@@ -79,7 +79,7 @@ def test_parameters_beyond_the_slot(cuda, count):
 
 
 def test_the_ring_may_be_full(cuda, spin):
-    """More requests than slots: the client waits for room and nothing is lost."""
+    """There are more requests than slots: the client waits for room, and no request is lost."""
     out = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD8(out, 0, 4)
     for _ in range(700):
@@ -174,14 +174,14 @@ def test_dynamic_shared_memory_has_the_devices_limit(cuda, spin):
     out = int(cuda.cuMemAlloc(4))
     given = arguments(out, u32(1))
     most = limits.MAX_SHARED_BYTES_PER_BLOCK
-    for asked, expected in (
+    for requested, expected in (
         (1024, 0),
         (most, 0),
         (most + 1, INVALID_VALUE),
         (1 << 31, INVALID_VALUE),
     ):
-        code = cuda.code("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, asked, 0, given, 0)
-        assert code == expected, asked
+        code = cuda.code("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, requested, 0, given, 0)
+        assert code == expected, requested
     cuda.cuCtxSynchronize()
     limit = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     assert cuda.cuFuncGetAttribute(limit, spin) == most
@@ -193,7 +193,7 @@ def test_dynamic_shared_memory_has_the_devices_limit(cuda, spin):
 
 
 def test_shared_memory_ends_at_the_board_s_limit(cuda, spin):
-    """A kernel that opts in gets the last byte that a block may ask for, and not one more."""
+    """A kernel that opts in gets shared memory up to the last byte of a block's limit, not more."""
     name = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     limit = cuda.cuDeviceGetAttribute(name, 0)
     given = arguments(int(cuda.cuMemAlloc(4)), u32(1))
@@ -212,7 +212,7 @@ def test_shared_memory_ends_at_the_board_s_limit(cuda, spin):
     cuda.cuCtxSynchronize()
 
 
-def test_a_launch_attribute_that_demands_what_is_missing_is_refused(cuda, spin):
+def test_a_launch_attribute_for_an_unsupported_feature_is_refused(cuda, spin):
     out = int(cuda.cuMemAlloc(4))
     config = cuda.CUlaunchConfig()
     config.gridDimX = config.gridDimY = config.gridDimZ = 1
@@ -237,7 +237,7 @@ def test_images_that_cannot_run(cuda):
         assert cuda.code("cuModuleLoadData", image) == code, image[:20]
 
 
-def test_the_loader_says_what_is_wrong(cuda, driver, capfd):
+def test_the_loader_reports_errors_in_the_image(cuda, driver, capfd):
     option = driver.CUjit_option
     buffer = bytes(400)
     status, _ = driver.cuModuleLoadDataEx(
@@ -316,7 +316,7 @@ def test_variables_end_where_they_end(cuda):
 
 
 def test_variables_end_with_their_module(cuda):
-    """Whichever of three modules is unloaded: the others keep theirs."""
+    """Whichever of three modules is unloaded, the others keep their variables."""
     modules = [load(cuda, ptx_kernels.VARIABLES) for _ in range(3)]
     pointers = [int(cuda.cuModuleGetGlobal(one, b"counter")[0]) for one in modules]
     assert len(set(pointers)) == 3
@@ -328,7 +328,7 @@ def test_variables_end_with_their_module(cuda):
             assert found == (0 if pointer > 0 else NOT_FOUND)
 
 
-def test_a_librarys_module_ends_with_the_library_alone(cuda):
+def test_a_librarys_module_is_unloaded_only_with_the_library(cuda):
     library = cuda.cuLibraryLoadData(ptx_kernels.SPIN.encode() + b"\0", [], [], 0, [], [], 0)
     module = cuda.cuLibraryGetModule(library)
     assert cuda.code("cuModuleUnload", module) == INVALID_HANDLE
@@ -354,7 +354,7 @@ def test_libraries(cuda):
     launch(cuda, cuda.cuKernelGetFunction(kernel), (out, u32(2)))
     launch(cuda, cuda.CUfunction(int(kernel)), (out, u32(3)))
     assert read_u32(cuda, out) == 5
-    # A kernel works in any context; memory does not move with it.
+    # A kernel can be used in any context; memory belongs to one context.
     other = cuda.cuCtxCreate(None, 0, 0)
     elsewhere = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD8(elsewhere, 0, 4)
@@ -397,7 +397,7 @@ def test_streams_order_and_events(cuda, spin):
 
 
 def test_the_legacy_stream_orders_blocking_ones(cuda, spin):
-    """Every stream adds to one word without a wait of its own: the NULL stream between them."""
+    """All streams add to one word without explicit waits; the NULL stream runs between them."""
     out = int(cuda.cuMemAlloc(4))
     streams = [cuda.cuStreamCreate(0) for _ in range(7)]
     expected = 0
@@ -411,7 +411,7 @@ def test_the_legacy_stream_orders_blocking_ones(cuda, spin):
 
 
 def test_work_of_a_destroyed_stream_stays_in_the_legacy_order(cuda, spin):
-    """Also when all streams are in use and a non-blocking one takes the destroyed one's place."""
+    """All streams may be in use, and a non-blocking one may replace the destroyed one."""
     word = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD32(word, 0, 1)
     streams = [cuda.cuStreamCreate(0) for _ in range(127)]
@@ -422,7 +422,7 @@ def test_work_of_a_destroyed_stream_stays_in_the_legacy_order(cuda, spin):
 
 
 def test_copies_wait_for_their_stream(cuda, spin):
-    """Pageable and pinned copies back see what the kernel before them stored."""
+    """Pageable and pinned copies to the host see what the kernel before them has stored."""
     stream = cuda.cuStreamCreate(1)
     out = int(cuda.cuMemAlloc(4))
     pinned = int(cuda.cuMemHostAlloc(4, 0))
@@ -438,7 +438,7 @@ def test_copies_wait_for_their_stream(cuda, spin):
 
 
 @pytest.mark.parametrize("call", ["cuMemsetD8", "cuMemcpyDtoD", "cuMemcpyAsync"])
-def test_what_touches_pinned_memory_is_done_on_return(cuda, spin, call):
+def test_operations_on_pinned_memory_are_complete_on_return(cuda, spin, call):
     """CUDA Driver API, "API synchronization behavior": fills, and copies from host to host."""
     size = 1 << 20
     source, target = (int(cuda.cuMemHostAlloc(size, 0)) for _ in range(2))
@@ -490,7 +490,7 @@ def test_many_streams_and_events(cuda, spin):
         extra = cuda.cuEventCreate(0)
         assert cuda.code("cuEventRecord", extra, 0) == 2
         cuda.cuStreamSynchronize(0)
-        cuda.cuEventRecord(events[7], 0)  # has a timestamp that nobody else needs
+        cuda.cuEventRecord(events[7], 0)  # has a timestamp that no other event uses
         cuda.cuEventSynchronize(events[7])
         assert cuda.cuEventElapsedTime(events[0], events[7]) > 0
         for event in [*events, extra]:

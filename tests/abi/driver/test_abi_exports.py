@@ -1,4 +1,4 @@
-"""The shared object: what it exports, what it needs, what cuGetProcAddress answers."""
+"""The shared object: its exports, its dependencies, and the results of cuGetProcAddress."""
 
 import ctypes
 import re
@@ -12,9 +12,8 @@ from vgpu_sim.native import build
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 
-# Lines on which the table that answered during the recording was wrong: it knew one version where
-# there are two, so it returned the newer one for a request that is older than it, or the other way
-# round for the graphics calls.
+# Lines on which the table that was recorded is wrong: it had one version where there are two, so it
+# returned the newer version for a request older than that or, for the graphics calls, the reverse.
 RECORDED_WRONGLY = {
     ("cuMemPrefetchAsync", 8000, 2): "cuMemPrefetchAsync_ptsz",
     ("cuMemcpyBatchAsync", 12080, 2): "cuMemcpyBatchAsync_ptsz",
@@ -37,7 +36,7 @@ def library(libraries) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(library) -> ctypes.CDLL:
+def driver(library) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
@@ -86,10 +85,10 @@ def test_is_found_by_the_linker_flag(libraries):
     assert (libraries / "libcuda.so").resolve() == (libraries / "libcuda.so.1").resolve()
 
 
-def resolve(loaded, name: str, version: int, flags: int) -> tuple[int, int, int]:
+def resolve(driver, name: str, version: int, flags: int) -> tuple[int, int, int]:
     """Return the CUresult, the address and the symbol status."""
     address, status = ctypes.c_void_p(), ctypes.c_int(-1)
-    result = loaded.cuGetProcAddress_v2(
+    result = driver.cuGetProcAddress_v2(
         name.encode(),
         ctypes.byref(address),
         version,
@@ -99,20 +98,20 @@ def resolve(loaded, name: str, version: int, flags: int) -> tuple[int, int, int]
     return result, address.value or 0, status.value
 
 
-def test_every_recorded_request_gets_its_symbol(loaded):
+def test_every_recorded_request_gets_its_symbol(driver):
     lines = recorded_lines()
     assert len(lines) > 1000
     used = set()
     for name, version, flags, symbol in lines:
         key = (name, version, flags)
-        result, address, status = resolve(loaded, name, version, flags)
+        result, address, status = resolve(driver, name, version, flags)
         if symbol == "NOTFOUND":
             assert (result, address, status) == (500, 0, 1), key
             continue
         if key in RECORDED_WRONGLY:
             used.add(key)
             symbol = RECORDED_WRONGLY[key]
-        expected = ctypes.cast(getattr(loaded, symbol), ctypes.c_void_p).value
+        expected = ctypes.cast(getattr(driver, symbol), ctypes.c_void_p).value
         assert (result, address, status) == (0, expected, 0), key
     assert used == set(RECORDED_WRONGLY)
 
@@ -131,13 +130,15 @@ def test_every_recorded_request_gets_its_symbol(loaded):
         ("cuInit", 13000, 2, "cuInit"),
     ],
 )
-def test_the_highest_version_that_was_asked_for(loaded, name, version, flags, expected):
-    wanted = ctypes.cast(getattr(loaded, expected), ctypes.c_void_p).value
-    assert resolve(loaded, name, version, flags) == (0, wanted, 0)
+def test_the_highest_version_up_to_the_requested_one_is_returned(
+    driver, name, version, flags, expected
+):
+    wanted = ctypes.cast(getattr(driver, expected), ctypes.c_void_p).value
+    assert resolve(driver, name, version, flags) == (0, wanted, 0)
 
 
-def test_too_old_and_unknown_names_differ(loaded):
-    assert resolve(loaded, "cuLaunchKernelEx", 11050, 0) == (500, 0, 2)
-    assert resolve(loaded, "cuNoSuchThing", 13000, 0) == (500, 0, 1)
-    assert resolve(loaded, "cuInit", 13000, 3)[0] == 1
-    assert resolve(loaded, "cuInit", 13000, 4)[0] == 1
+def test_too_old_and_unknown_names_differ(driver):
+    assert resolve(driver, "cuLaunchKernelEx", 11050, 0) == (500, 0, 2)
+    assert resolve(driver, "cuNoSuchThing", 13000, 0) == (500, 0, 1)
+    assert resolve(driver, "cuInit", 13000, 3)[0] == 1
+    assert resolve(driver, "cuInit", 13000, 4)[0] == 1

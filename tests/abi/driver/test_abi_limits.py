@@ -1,4 +1,4 @@
-"""Figures and flags of the driver API: every number of an enumeration, and both sides of a limit."""
+"""Numbers and flags of the driver API: all values of enumerations, and both sides of limits."""
 
 import ctypes
 from ctypes import byref, c_bool, c_int, c_size_t, c_uint, c_uint64, c_void_p
@@ -10,7 +10,7 @@ from support.kernels.ptx_kernels import HEADER
 
 INVALID_VALUE, INVALID_HANDLE, NOT_SUPPORTED, INVALID_DEVICE = 1, 400, 801, 101
 MIB = 1 << 20
-BIG = 2 * MIB + 12  # more than two of the pieces by which variables are copied
+BIG = 2 * MIB + 12  # more than two of the pieces in which variables are copied
 
 KERNEL = (
     HEADER
@@ -41,7 +41,7 @@ KERNEL = (
 
 @pytest.fixture
 def api(cuda):
-    """The library itself, which takes any number for an enumeration's."""
+    """The library itself, which accepts any number as a value of an enumeration."""
     return ctypes.CDLL("libcuda.so.1")
 
 
@@ -55,31 +55,37 @@ def function(cuda, module):
     return c_void_p(int(cuda.cuModuleGetFunction(module, b"k")))
 
 
-def asked(call, kind, *arguments):
-    """Return the code of a call, and what it has written first."""
+def call_with_result(call, kind, *arguments):
+    """Return the status of a call, and its first result."""
     value = kind(77)
     return call(byref(value), *arguments), value.value
 
 
 def test_each_attribute_of_a_function_has_its_value(api, cuda, module, function):
     plain = c_void_p(int(cuda.cuModuleGetFunction(module, b"plain")))
-    registers = asked(api.cuFuncGetAttribute, c_int, 4, function)[1]
+    registers = call_with_result(api.cuFuncGetAttribute, c_int, 4, function)[1]
     assert 1 <= registers <= 255
     # CUfunction_attribute: threads, shared, constant, local, registers, PTX, binary, caches,
     # dynamic shared memory, carve-out, and six of clusters.
     expected = [96, 40, 0, 24, registers, 70, None, 0, 48 * 1024 - 40, -1, *[0] * 6]
     for number, value in enumerate(expected):
-        code, found = asked(api.cuFuncGetAttribute, c_int, number, function)
+        code, found = call_with_result(api.cuFuncGetAttribute, c_int, number, function)
         assert (code, number, found) == (0, number, found if value is None else value)
     for number in (-1, 16, 17, 1 << 30):
-        assert asked(api.cuFuncGetAttribute, c_int, number, function) == (INVALID_VALUE, 77)
-    assert asked(api.cuFuncGetAttribute, c_int, 0, plain) == (0, 1024)
-    assert asked(api.cuFuncGetAttribute, c_int, 8, plain) == (0, 48 * 1024)
-    assert asked(api.cuFuncGetAttribute, c_int, 0, c_void_p(12345)) == (INVALID_HANDLE, 77)
+        assert call_with_result(api.cuFuncGetAttribute, c_int, number, function) == (
+            INVALID_VALUE,
+            77,
+        )
+    assert call_with_result(api.cuFuncGetAttribute, c_int, 0, plain) == (0, 1024)
+    assert call_with_result(api.cuFuncGetAttribute, c_int, 8, plain) == (0, 48 * 1024)
+    assert call_with_result(api.cuFuncGetAttribute, c_int, 0, c_void_p(12345)) == (
+        INVALID_HANDLE,
+        77,
+    )
 
 
 @pytest.mark.parametrize("of", ["Func", "Kernel"])
-def test_what_may_be_set_of_a_function(api, cuda, of):
+def test_settable_attributes_of_a_function(api, cuda, of):
     library = cuda.cuLibraryLoadData(KERNEL.encode() + b"\0", [], [], 0, [], [], 0)
     kernel = c_void_p(int(cuda.cuLibraryGetKernel(library, b"k")))
     device = (0,) if of == "Kernel" else ()
@@ -95,7 +101,7 @@ def test_what_may_be_set_of_a_function(api, cuda, of):
     )
     for value, code in ((0, 0), (-1, INVALID_VALUE), (optin - 40, 0), (optin - 39, INVALID_VALUE)):
         assert set_to(8, value) == code, value
-    assert asked(get, c_int, 8, kernel, *device) == (0, optin - 40)
+    assert call_with_result(get, c_int, 8, kernel, *device) == (0, optin - 40)
     for value, code in ((-1, 0), (-2, INVALID_VALUE), (0, 0), (100, 0), (101, INVALID_VALUE)):
         assert set_to(9, value) == code, value
     for number in (*range(8), *range(10, 17), -1):
@@ -110,7 +116,7 @@ def test_what_may_be_set_of_a_function(api, cuda, of):
 
 
 @pytest.mark.parametrize("of", ["Func", "Kernel"])
-def test_parameters_are_told_up_to_the_last(api, cuda, of):
+def test_parameter_info_is_available_up_to_the_last(api, cuda, of):
     library = cuda.cuLibraryLoadData(KERNEL.encode() + b"\0", [], [], 0, [], [], 0)
     kernel = c_void_p(int(cuda.cuLibraryGetKernel(library, b"k")))
     info, count = getattr(api, f"cu{of}GetParamInfo"), getattr(api, f"cu{of}GetParamCount")
@@ -156,7 +162,10 @@ def test_each_attribute_of_a_pointer_has_its_value_and_its_size(api, cuda, modul
             value = kind.from_buffer_copy(bytes(buffer)).value
             assert (code, number, int(value)) == (0, number, expected.get(number, int(value)))
             assert bytes(buffer)[ctypes.sizeof(kind) :] == b"\xa5" * (16 - ctypes.sizeof(kind))
-        ids = [asked(api.cuPointerGetAttribute, c_uint64, 7, c_uint64(base + n))[1] for n in (0, 9)]
+        ids = [
+            call_with_result(api.cuPointerGetAttribute, c_uint64, 7, c_uint64(base + n))[1]
+            for n in (0, 9)
+        ]
         assert ids[0] == ids[1]
         for outside in (base - 1, base + size):
             assert api.cuPointerGetAttribute(buffer, 1, c_uint64(outside)) == INVALID_VALUE
@@ -183,7 +192,7 @@ def test_each_flag_is_taken_refused_or_unknown(api, cuda):
         made = api.cuStreamCreate(byref(stream), flags)
         assert made == (0 if bit == 0 else INVALID_VALUE), bit
         if made == 0:
-            assert asked(lambda p: api.cuStreamGetFlags(stream, p), c_uint) == (0, 1)
+            assert call_with_result(lambda p: api.cuStreamGetFlags(stream, p), c_uint) == (0, 1)
             assert api.cuStreamDestroy_v2(stream) == 0
         made = api.cuEventCreate(byref(event), flags)
         assert made == {0: 0, 1: 0, 2: NOT_SUPPORTED}.get(bit, INVALID_VALUE), bit
@@ -194,7 +203,7 @@ def test_each_flag_is_taken_refused_or_unknown(api, cuda):
         made = api.cuCtxCreate_v2(byref(context), flags, 0)
         assert made == known, bit
         if made == 0:
-            assert asked(api.cuCtxGetFlags, c_uint) == (0, 1 << bit)
+            assert call_with_result(api.cuCtxGetFlags, c_uint) == (0, 1 << bit)
             assert api.cuCtxDestroy_v2(context) == 0
         assert api.cuDevicePrimaryCtxSetFlags_v2(0, flags) == known, bit
     for two_schedules in (3, 5, 6, 7):
@@ -229,7 +238,7 @@ def test_a_primary_context_is_used_as_often_as_it_was_retained(api):
 
 @pytest.mark.parametrize("size", [1, MIB - 1, MIB, MIB + 1, BIG])
 def test_variables_are_copied_in_pieces(cuda, module, size):
-    """Between each two of: a variable, another, device memory, pinned memory, pageable memory."""
+    """Copies between a variable, another one, and device, pinned and pageable memory."""
     data = np.random.default_rng(size).integers(0, 256, BIG, np.uint8)
     kept = np.full(BIG, 7, np.uint8)
     ends = {

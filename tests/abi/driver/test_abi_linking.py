@@ -84,7 +84,7 @@ def test_what_is_missing_is_named_in_the_log(cuda, capfd):
     ("input_", "code"),
     [
         ("no PTX", INVALID_PTX),
-        (READER.replace("%r,", "%x,"), 0),  # found where all of it is compiled
+        (READER.replace("%r,", "%x,"), 0),  # found when all of it is compiled
         (READER.replace("ld.global", "ld.nowhere"), INVALID_PTX),
         (READER.replace("sm_80", "sm_121"), NO_BINARY),
         (b"\x7fELF" + bytes(100), NO_BINARY),

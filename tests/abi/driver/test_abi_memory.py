@@ -1,4 +1,4 @@
-"""Allocation, copies, fills and questions about pointers, through cuda.bindings."""
+"""Allocation, copies, fills and pointer attributes, through cuda.bindings."""
 
 import ctypes
 import random
@@ -30,7 +30,7 @@ def test_what_is_copied_in_comes_back(cuda, size):
 
 
 def mappings(address: int, size: int) -> set[str]:
-    """Permissions of everything that is mapped in a range; "hole" where nothing is."""
+    """Return the permissions of all mappings in a range; a gap is "hole"."""
     found = set()
     with open("/proc/self/maps") as lines:
         for line in lines:
@@ -51,7 +51,7 @@ def memory_files() -> int:
 
 @pytest.mark.parametrize("name", ["cuMemAlloc", "cuMemHostAlloc"])
 def test_freed_memory_leaves_no_hole_in_the_aperture(cuda, name):
-    """Or somebody else's mapping would get device addresses."""
+    """A hole would let another mapping get device addresses."""
     size = 4 * MIB
     files = memory_files()
     pointer = int(cuda.cuMemAlloc(size) if name == "cuMemAlloc" else cuda.cuMemHostAlloc(size, 0))
@@ -64,7 +64,7 @@ def test_freed_memory_leaves_no_hole_in_the_aperture(cuda, name):
 
 @pytest.mark.parametrize("size", [100, 3 * MIB])
 def test_pinned_memory_keeps_its_flags(cuda, size):
-    """Blocks of different flags share no chunk, those of equal ones do."""
+    """Allocations with different flags do not share a chunk, those with equal flags do."""
     portable, mapped, combined = 1, 2, 4
     flags = [0, portable, 0, combined, portable, portable | combined, 0]
     pointers = [int(cuda.cuMemHostAlloc(size, flag)) for flag in flags]
@@ -85,7 +85,7 @@ def test_fills_begin_at_multiples_of_their_width(cuda, width):
 
 @pytest.mark.parametrize("size", [4096, 1 * MIB])
 def test_asynchronous_copies_of_pinned_memory_do_not_wait(cuda, size):
-    """The kernel before them in the stream ends only when they have returned."""
+    """The kernel before them in the stream ends only after they have returned."""
     flag, pinned = int(cuda.cuMemHostAlloc(4, 0)), int(cuda.cuMemHostAlloc(size, 0))
     device = [int(cuda.cuMemAlloc(size)) for _ in range(2)]
     ctypes.memset(flag, 0, 4)
@@ -267,7 +267,7 @@ def test_copies_inside_the_device(cuda):
 
 @pytest.mark.parametrize("size", [64, 200_000, 4 * MIB])
 def test_any_to_any(cuda, size):
-    """cuMemcpy and cuMemcpyAsync find out by themselves what they were given."""
+    """cuMemcpy and cuMemcpyAsync determine the kinds of memory themselves."""
     pattern = np.random.default_rng(size).integers(0, 256, size, np.uint8)
     inverse = ~pattern
     stream = cuda.cuStreamCreate(0)
@@ -335,7 +335,7 @@ def test_pointer_questions(cuda):
 
 
 def test_several_pointer_questions_at_once(cuda, libraries):
-    """The plural form answers for any pointer, but neither unknown questions nor into nothing."""
+    """The plural function accepts any pointer, but neither unknown attributes nor null results."""
     ask = ctypes.CDLL(str(libraries / "libcuda.so.1")).cuPointerGetAttributes
     memory_type, ordinal, unknown = 2, 9, 0x7FFF
     where = (ctypes.c_uint32 * 2)(7, 7)

@@ -1,4 +1,4 @@
-"""What a program's author reads on stderr when a kernel goes wrong: who, where, which limit."""
+"""Messages on stderr about a failed kernel: its name, the location, the limit."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from support.kernels.ptx_kernels import ENDLESS, HEADER
 
-# smear(p, n): each thread stores its number at p[global index * 9] if its index is below n.
+# smear(p, n): each thread whose index is below n stores the index at p[index * 9].
 SMEAR = (
     HEADER
     + """
@@ -76,7 +76,7 @@ def lines_of(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.removeprefix("tessera: ") for line in lines]
 
 
-# An allocation of 4000 bytes alone in its chunk of 2 MiB, in a context of its own.
+# An allocation of 4000 bytes, alone in its chunk of 2 MiB, in its own context.
 PAST = """
 p = int(call(d.cuMemAlloc(4000)))
 print(hex(p))
@@ -256,7 +256,7 @@ d.cuStreamSynchronize(second)
 
 
 def test_a_kernel_that_does_not_end_is_named_once(either_backend):
-    """Also to a thread that waits for another stream, which waits for the kernel's."""
+    """It is also named to a thread that waits for another stream, which waits for the kernel."""
     process = subprocess.Popen(
         [sys.executable, "-c", START + HANG],
         env={**either_backend, "TESSERA_HANG_NOTICE_S": "1"},
@@ -282,7 +282,7 @@ def test_a_kernel_that_does_not_end_is_named_once(either_backend):
 
 
 def raw(text: str, environment, **more) -> subprocess.CompletedProcess[str]:
-    """Run a program that calls the library itself, where the bindings would refuse arguments."""
+    """Run a program that calls the library directly, because the bindings refuse the arguments."""
     return python("lib = ctypes.CDLL('libcuda.so.1')\n" + text, environment, **more)
 
 

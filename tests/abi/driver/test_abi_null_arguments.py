@@ -12,7 +12,7 @@ from vgpu_sim.native import build
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py"
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
 
-# As the reference of the driver API has it: results that the caller may do without.
+# Results that are optional for the caller, according to the reference of the driver API.
 OPTIONAL = {
     ("cuCtxGetStreamPriorityRange", "leastPriority"),
     ("cuCtxGetStreamPriorityRange", "greatestPriority"),
@@ -25,7 +25,7 @@ OPTIONAL = {
     ("cuLinkComplete", "sizeOut"),
     ("cuLibraryGetGlobal", "dptr"),
     ("cuLibraryGetGlobal", "bytes"),
-    ("cuLibraryLoadData", "libraryOptionValues"),  # the only option that we take has none
+    ("cuLibraryLoadData", "libraryOptionValues"),  # the only supported option has no value
     ("cuLibraryLoadFromFile", "libraryOptionValues"),
     ("cuMemGetAddressRange_v2", "pbase"),
     ("cuMemGetAddressRange_v2", "psize"),
@@ -36,8 +36,8 @@ OPTIONAL = {
     ("cuStreamGetCtx_v2", "pGreenCtx"),
 }
 WHOLE_CALL = {
-    "cuGetExportTable": NOT_FOUND,  # no table is known
-    "cuDeviceGetByPCIBusId": INVALID_VALUE,  # the text that is passed is none
+    "cuGetExportTable": NOT_FOUND,  # no table exists
+    "cuDeviceGetByPCIBusId": INVALID_VALUE,  # the text that is passed is not a bus id
     "cuDeviceGetP2PAttribute": INVALID_DEVICE,  # between a device and itself
 }
 
@@ -54,7 +54,7 @@ def results(environment, libraries, tmp_path_factory) -> dict[tuple[str, str], i
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-500:] + done.stderr  # the last line is what crashed
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr  # the last line crashed
     rows = (line.split() for line in done.stdout.splitlines())
     return {(symbol, parameter): int(result) for symbol, parameter, result in rows}
 
@@ -64,7 +64,7 @@ def test_without_a_null_every_call_succeeds(results):
     assert {symbol: result for symbol, result in whole.items() if result} == WHOLE_CALL
 
 
-def test_each_null_is_an_invalid_value_or_a_result_that_nobody_wants(results):
+def test_each_null_is_an_invalid_value_or_an_unwanted_result(results):
     tried = {key: result for key, result in results.items() if key[1] != "-"}
     assert tried == {key: SUCCESS if key in OPTIONAL else INVALID_VALUE for key in tried}
     assert set(tried) >= OPTIONAL

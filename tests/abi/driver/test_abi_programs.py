@@ -1,4 +1,4 @@
-"""Programs of their own: C with -lcuda, dlopen, sanitizers, and unmodified cuda.core."""
+"""Separate programs: C with -lcuda, dlopen, sanitizers, and unmodified cuda.core."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ TIMEOUT_S = 240
 
 @pytest.fixture
 def spin(tmp_path) -> Path:
-    """PTX that the threads of contexts.c launch."""
+    """PTX of a kernel that the threads of contexts.c launch."""
     path = tmp_path / "spin.ptx"
     path.write_text(ptx_kernels.SPIN)
     return path
@@ -72,7 +72,7 @@ def test_threads_that_share_contexts(compile_c, libraries, either_backend, spin)
 
 
 def test_streams_side_by_side(compile_c, libraries, either_backend, tmp_path):
-    """Kernels wait for what other streams' kernels, fills and copies do after them."""
+    """Kernels wait for later kernels, fills and copies of other streams."""
     program = compile_c("overlap", f"-L{libraries}", "-lcuda")
     flags = tmp_path / "flags.ptx"
     flags.write_text(ptx_kernels.FLAGS)
@@ -93,7 +93,7 @@ def test_a_library_that_is_loaded_late_keeps_only_its_users_waiting(
 ):
     program = compile_c("libraries", f"-L{libraries}", "-lcuda")
     slow = tmp_path / "slow.ptx"
-    # Text that no cache of modules knows, of this test or another.
+    # A text that is in no cache of modules, whether this test's or another's.
     slow.write_text(ptx_kernels.straight(20_000) + f"// {either_backend['TESSERA_SLICES_DIR']}\n")
     done = run([program, slow, VECADD], either_backend)
     wanted = (0, "beside, unloaded after, failures 0\n")
@@ -102,11 +102,11 @@ def test_a_library_that_is_loaded_late_keeps_only_its_users_waiting(
 
 @pytest.mark.parametrize(("name", "rounds"), [("stress", 3), ("contexts", 30)])
 def test_threads_under_sanitizers(compile_c, environment, spin, name, rounds):
-    """ThreadSanitizer leaves no 8 TiB free for the aperture: test_native_ring.py uses it instead."""
+    """ThreadSanitizer leaves no 8 TiB for the aperture; test_native_ring.py uses it instead."""
     libraries = build.SANITIZED / "native-address"  # compiled again only when a source has changed
     build.build_all(libraries, "address", only=("libcuda.so.1",))
     program = compile_c(name, "-fsanitize=address", f"-L{libraries}", "-lcuda")
-    # Handles are kept in slabs that live as long as the process: no leak to look for.
+    # Handles are kept in slabs that live as long as the process, which is not a leak.
     done = run(
         [program, VECADD if name == "stress" else spin, rounds],
         environment,
@@ -117,7 +117,7 @@ def test_threads_under_sanitizers(compile_c, environment, spin, name, rounds):
 
 
 def test_cuda_core_unmodified(either_backend):
-    """The example: pageable, pinned and asynchronous copies, two streams, events."""
+    """The example uses pageable, pinned and asynchronous copies, two streams, and events."""
     done = run([sys.executable, EXAMPLES / "vectoradd.py", "--n", "100000"], either_backend)
     assert done.returncode == 0, done.stderr
     assert "100000 results verified" in done.stdout
@@ -154,7 +154,7 @@ def test_cuda_core_questions(environment):
 
 
 def test_memory_is_given_back_when_a_program_dies(environment):
-    """SIGKILL in the middle of things: the worker goes, and its memory with it."""
+    """SIGKILL during its work: the worker ends, and its memory is freed."""
     text = (
         "import os, signal; from cuda.bindings import driver as d; d.cuInit(0)\n"
         "d.cuCtxCreate(None, 0, 0); print(int(d.cuMemAlloc(64 << 20)[0]), flush=True)\n"

@@ -1,4 +1,4 @@
-"""What kernels call of the driver: printf, assertions, malloc and free, on both backends."""
+"""Kernels' calls of the driver: printf, assertions, malloc and free, on both backends."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "system_calls.py"
 TESTS = Path(__file__).parents[2]
-# Each digit of a width and of a precision, and each flag with both.
+# Each digit as a width and as a precision, and each flag with both.
 NUMBERS = "".join(
     f"[%{flag}{width}{precision}d]"
     for flag in ("", "-", "+", " ", "0", "+-", "+0")
@@ -60,7 +60,7 @@ def test_what_the_fifo_does_not_hold_is_lost_and_said_to_be(either_backend):
     assert set(lines) == {b"twelve bytes"}
 
 
-def test_an_assertion_is_told_on_stderr_and_ends_the_context(either_backend):
+def test_an_assertion_is_printed_on_stderr_and_ends_the_context(either_backend):
     done = run("assertion", either_backend)
     assert (done.returncode, done.stdout) == (0, b"710\n"), done.stderr.decode()
     said = "a.cu:77: f: block: [0,0,0], thread: [5,0,0] Assertion `x > 0` failed.\n"
@@ -82,7 +82,7 @@ def test_the_stack_is_as_deep_as_the_program_says(either_backend):
     assert (done.returncode, done.stdout) == (0, b"714\n"), done.stderr.decode()
 
 
-def test_a_fifo_with_nonsense_in_it_harms_nobody(either_backend):
+def test_a_corrupt_fifo_does_no_harm(either_backend):
     done = run("overwritten", either_backend)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.startswith(b"before\n")

@@ -1,4 +1,4 @@
-"""GPUs with MIG off: what programs are told of them, and which of several they see."""
+"""GPUs without MIG: their attributes, and which of several devices programs see."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ if not found["status"]:
 
 @pytest.fixture(scope="module")
 def three(libraries: Path, run_dirs: Path) -> Iterator[tuple[dict[str, str], str]]:
-    """Two whole GPUs, and between them one that is divided; with the UUID of its one slice."""
+    """Two whole GPUs with a divided one between them, and the UUID of its only slice."""
     options = StandaloneOptions(backend="interp", threads=2)
     with StandaloneNode([run_dirs], options) as node, node.admin() as admin:
         gpus = [{"uuid": u, "index": n, "board": H100.key} for n, u in enumerate(GPUS)]
@@ -90,9 +90,9 @@ def hexadecimal(uuid: str) -> str:
         ("1", ["slice"]),
         ("0,1,2", ["slice"]),
         ("@slice", ["slice"]),
-        ("GPU-33a1", ["slice"]),  # a divided GPU is its first slice
+        ("GPU-33a1", ["slice"]),  # a divided GPU stands for its first slice
         (f"MIG-{GPUS[0][4:]}", []),
-        # As before R470: by GPU, number of the GPU instance (1g.10gb@3: 10), compute instance.
+        # The name before R470: GPU, number of the GPU instance (1g.10gb@3: 10), compute instance.
         (f"MIG-{GPUS[1]}/10/0", ["slice"]),
         (f"mig-gpu-{GPUS[1][4:].upper()}/10/0", ["slice"]),
         *(

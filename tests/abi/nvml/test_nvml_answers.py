@@ -1,4 +1,4 @@
-"""NVML as pynvml sees it, unmodified: what it says is what gpud says, to whom gpud says it."""
+"""NVML through unmodified pynvml: it returns the values that gpud reports to this process."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ from support.processes.gpud_process import raw_client, wait_until
 from vgpu_sim.clients.codegen import library
 from vgpu_sim.native import build
 
-COMPUTES = Path(__file__).parents[2] / "support" / "scripts" / "compute_until_told.py"
+COMPUTES = Path(__file__).parents[2] / "support" / "scripts" / "compute_until_signal.py"
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
@@ -38,9 +38,9 @@ def node(libraries, rig):
 
 
 @pytest.fixture
-def held(libraries, rig, tmp_path):
+def slice_holder(libraries, rig, tmp_path):
     """A container that holds the 2g.20gb slice."""
-    mounted = rig.mounted(tmp_path / "slices", rig.slices["2g.20gb"])
+    mounted = rig.mount(tmp_path / "slices", rig.slices["2g.20gb"])
     with nvml_views.slice_view(libraries, mounted):
         yield rig
 
@@ -89,12 +89,12 @@ def test_without_a_slice_the_driver_is_not_loaded(libraries, tmp_path):
     assert refused.value.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED
 
 
-def test_a_slice_shows_itself_and_its_gpu(held):
-    uuid = held.slices["2g.20gb"]
-    truth, parent = held.instance(uuid), held.gpu(held.divided)
+def test_a_slice_shows_itself_and_its_gpu(slice_holder):
+    uuid = slice_holder.slices["2g.20gb"]
+    truth, parent = slice_holder.instance(uuid), slice_holder.gpu(slice_holder.divided)
     assert pynvml.nvmlDeviceGetCount() == 1
     its = gpu()
-    assert pynvml.nvmlDeviceGetUUID(its) == held.divided
+    assert pynvml.nvmlDeviceGetUUID(its) == slice_holder.divided
     assert pynvml.nvmlDeviceGetName(its) == parent.product
     assert pynvml.nvmlDeviceGetPciInfo(its).busId == parent.pci_bus_id
     assert pynvml.nvmlDeviceGetCudaComputeCapability(its) == parent.capability
@@ -109,13 +109,13 @@ def test_a_slice_shows_itself_and_its_gpu(held):
     assert (memory.total, memory.used) == (truth.memory_bytes, 0)
     assert pynvml.nvmlDeviceGetAttributes(mig).multiprocessorCount == truth.multiprocessors
     back = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig)
-    assert pynvml.nvmlDeviceGetUUID(back) == held.divided
+    assert pynvml.nvmlDeviceGetUUID(back) == slice_holder.divided
     assert pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == uuid
 
 
-def test_a_slice_shows_nothing_of_others(held):
+def test_a_slice_shows_nothing_of_others(slice_holder):
     its = gpu()
-    for other in (held.slices["1g.10gb"], held.whole):
+    for other in (slice_holder.slices["1g.10gb"], slice_holder.whole):
         assert code(pynvml.nvmlDeviceGetHandleByUUID, other) == pynvml.NVML_ERROR_NOT_FOUND
     assert code(pynvml.nvmlDeviceGetMemoryInfo, its) == pynvml.NVML_ERROR_NO_PERMISSION
     assert code(pynvml.nvmlDeviceGetGpuInstanceById, its, 1) == pynvml.NVML_ERROR_NOT_FOUND
@@ -123,8 +123,8 @@ def test_a_slice_shows_nothing_of_others(held):
     assert code(pynvml.nvmlDeviceGetPcieThroughput, its, 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
-def test_a_slice_s_holder_changes_nothing(held):
-    its, before = gpu(), held.gpu(held.divided).instances
+def test_a_slice_s_holder_changes_nothing(slice_holder):
+    its, before = gpu(), slice_holder.gpu(slice_holder.divided).instances
     mine = pynvml.nvmlDeviceGetGpuInstanceById(its, 4)
     compute = pynvml.nvmlGpuInstanceGetComputeInstanceById(mine, 0)
     refused = pynvml.NVML_ERROR_NO_PERMISSION
@@ -133,11 +133,11 @@ def test_a_slice_s_holder_changes_nothing(held):
     assert code(pynvml.nvmlGpuInstanceDestroy, mine) == refused
     assert code(pynvml.nvmlDeviceSetMigMode, its, 0) == refused
     assert code(pynvml.nvmlDeviceSetPersistenceMode, its, 1) == refused
-    assert held.gpu(held.divided).instances == before
+    assert slice_holder.gpu(slice_holder.divided).instances == before
 
 
 def test_a_whole_gpu_shows_itself(libraries, rig, tmp_path):
-    with nvml_views.slice_view(libraries, rig.mounted(tmp_path / "s", rig.whole)):
+    with nvml_views.slice_view(libraries, rig.mount(tmp_path / "s", rig.whole)):
         its, truth = gpu(), rig.gpu(rig.whole)
         assert pynvml.nvmlDeviceGetUUID(its) == rig.whole
         assert pynvml.nvmlDeviceGetMigMode(its) == [0, 0]
@@ -153,7 +153,7 @@ def test_a_whole_gpu_shows_itself(libraries, rig, tmp_path):
 
 
 def test_several_slices_are_seen_together(libraries, rig, tmp_path):
-    mounted = rig.mounted(tmp_path / "s", rig.slices["3g.40gb"], rig.whole, rig.slices["1g.10gb"])
+    mounted = rig.mount(tmp_path / "s", rig.slices["3g.40gb"], rig.whole, rig.slices["1g.10gb"])
     with nvml_views.slice_view(libraries, mounted):
         assert [pynvml.nvmlDeviceGetUUID(gpu(i)) for i in range(pynvml.nvmlDeviceGetCount())] == [
             rig.divided,
@@ -179,7 +179,7 @@ def test_the_node_sees_every_gpu_and_its_sensors(node):
         assert pynvml.nvmlDeviceGetMaxClockInfo(its, 2) == said.max_memory_clock_mhz
         thresholds = [pynvml.nvmlDeviceGetTemperatureThreshold(its, one) for one in (0, 1)]
         assert thresholds == [said.shutdown_temperature_c, said.slowdown_temperature_c]
-        # A view of 0.1 s ago is good enough for NVML: a sample may have come in between.
+        # NVML may use a view of up to 0.1 s ago, so a sample may have been taken in between.
         wait_until(partial(has_drawn, its, said.energy_mj), 120)
         assert abs(pynvml.nvmlDeviceGetTemperature(its, 0) - said.temperature_c) <= 1
         assert pynvml.nvmlDeviceGetMemoryInfo(its).total == truth.memory_bytes
@@ -217,7 +217,7 @@ def test_instances_are_made_and_destroyed_by_gpud_s_rules(node):
     assert (info.placement.start, info.placement.size, info.profileId) == (1, 1, 19)
     truth = next(one for one in node.gpu(node.divided).instances if one.start == 1)
     assert (truth.profile, truth.gi_id, truth.ci_id) == ("1g.10gb", info.id, -1)
-    # Not a MIG device until it has a compute instance.
+    # A GPU instance is not a MIG device until it has a compute instance.
     uuid = truth.uuid
     assert code(pynvml.nvmlDeviceGetHandleByUUID, uuid) == pynvml.NVML_ERROR_NOT_FOUND
     assert remaining(its, 19) == 0
@@ -255,7 +255,7 @@ def test_a_gpu_instance_is_divided_into_several_devices(node):
     found = [pynvml.nvmlComputeInstanceGetInfo(one) for one in compute_instances(outer, 0)]
     assert [(one.id, one.profileId, one.placement.start) for one in found] == [(0, 0, 0), (2, 0, 2)]
     assert {one.placement.size for one in found} == {1}
-    # The GPU instance is one, has the handle that it had, and is not taken from below them.
+    # Both are in the same GPU instance. Its handle is unchanged, and it cannot be destroyed now.
     assert {ctypes.addressof(one.gpuInstance.contents) for one in found} == {
         ctypes.addressof(outer.contents)
     }
@@ -313,7 +313,7 @@ def device_functions() -> list[str]:
 
 
 def test_what_was_never_a_handle_is_an_invalid_argument(node):
-    """Every function, with addresses of all kinds; what a handle names is never read from it."""
+    """Every function gets addresses of all kinds; none dereferences a handle."""
     loaded = ctypes.CDLL(str(build.LIBRARIES / "libnvidia-ml.so.1"))
     chance = random.Random(1)
     real = ctypes.cast(gpu(), ctypes.c_void_p).value or 0
@@ -325,7 +325,7 @@ def test_what_was_never_a_handle_is_an_invalid_argument(node):
         call = getattr(loaded, name)
         forged = [0, 1, real + 4096, real - 1, chance.getrandbits(64), chance.getrandbits(47)]
         if "nvmlDevice" in name:
-            forged.append(instance or 0)  # a GPU instance's is no device's
+            forged.append(instance or 0)  # a GPU instance's handle is not a device's
         for handle in forged:
             arguments = [ctypes.byref(room, 512 * i) for i in range(5)]
             assert call(ctypes.c_void_p(handle), *arguments) in wrong, (name, hex(handle))
@@ -342,7 +342,7 @@ def test_no_result_can_be_written_to_nowhere(node):
 
 @contextlib.contextmanager
 def computing(rig, libraries, mounted: Path, uuid: str):
-    """A program that launches kernels on an instance, from its first memory until it is told."""
+    """A program that launches kernels on an instance until it is stopped."""
     environment = os.environ | {
         "TESSERA_SLICES_DIR": str(mounted),
         "TESSERA_TOKEN": rig.node.token_hex,
@@ -365,10 +365,10 @@ def computing(rig, libraries, mounted: Path, uuid: str):
 
 
 def test_processes_are_listed_with_their_memory(libraries, rig, tmp_path):
-    """A program computes on a slice: NVML beside it names it, and another slice's does not."""
+    """While a program computes on a slice, NVML lists it on this slice but not on another one."""
     uuid = rig.slices["1g.10gb"]
-    mine = rig.mounted(tmp_path / "mine", uuid)
-    theirs = rig.mounted(tmp_path / "theirs", rig.slices["2g.20gb"])
+    mine = rig.mount(tmp_path / "mine", uuid)
+    theirs = rig.mount(tmp_path / "theirs", rig.slices["2g.20gb"])
     with computing(rig, libraries, mine, uuid) as program:
         with nvml_views.slice_view(libraries, mine):
             mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), 0)
@@ -390,7 +390,7 @@ def test_processes_are_listed_with_their_memory(libraries, rig, tmp_path):
 
 
 def test_utilisation_of_processes_is_that_of_the_time_since_the_last_call(libraries, rig, tmp_path):
-    mounted = rig.mounted(tmp_path / "whole", rig.whole)
+    mounted = rig.mount(tmp_path / "whole", rig.whole)
     view = nvml_views.slice_view(libraries, mounted)
     with computing(rig, libraries, mounted, rig.whole) as program, view:
         with contextlib.suppress(pynvml.NVMLError_NotFound):
@@ -425,10 +425,10 @@ def test_an_xid_is_an_event_and_nothing_else_is(node):
             count=1,
             duration_ms=0,
         )
-        told = pynvml.nvmlEventSetWait(chosen, 60_000)
-        assert (told.eventType, told.eventData) == (xid, 13)
-        assert (told.gpuInstanceId, told.computeInstanceId) == (7, 0)
-        assert pynvml.nvmlDeviceGetUUID(told.device) == node.divided
+        event = pynvml.nvmlEventSetWait(chosen, 60_000)
+        assert (event.eventType, event.eventData) == (xid, 13)
+        assert (event.gpuInstanceId, event.computeInstanceId) == (7, 0)
+        assert pynvml.nvmlDeviceGetUUID(event.device) == node.divided
         assert code(pynvml.nvmlEventSetWait, chosen, 1) == pynvml.NVML_ERROR_TIMEOUT
     finally:
         pynvml.nvmlEventSetFree(chosen)
@@ -444,7 +444,7 @@ def test_threads_ask_at_once(node):
                 for index in range(2):
                     pynvml.nvmlDeviceGetMemoryInfo(gpu(index))
                     pynvml.nvmlDeviceGetTemperature(gpu(index), 0)
-        except BaseException as err:  # noqa: BLE001 - told in the main thread
+        except BaseException as err:  # noqa: BLE001 - reported in the main thread
             wrong.append(err)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""NVML's handles in each form, and texts in the room that there is."""
+"""NVML's handles in each form, and texts in buffers of exact size."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ NO_ROOM, LOST, WRONG_VERSION = 7, 15, 25
 
 @pytest.fixture
 def report(libraries, tmp_path) -> Iterator[Report]:
-    """Two GPUs: of the first the profiles 1 and 17, of the second 2."""
+    """A report of two GPUs: the first has the profiles 1 and 17, the second has 2."""
     with of_distinct_figures(libraries, tmp_path) as made:
         yield made
 
@@ -41,11 +41,11 @@ def test_handles_by_uuid_in_each_form(nvml, report):
     ]
     made = c_void_p()
     for text, expected in owners:
-        asked = [layout(kind, 1, type=kind_of) for kind_of in (1, 2)]
-        asked[0].value.str = text.encode()
+        requests = [layout(kind, 1, type=kind_of) for kind_of in (1, 2)]
+        requests[0].value.str = text.encode()
         raw = uuid.UUID(text[4:]).bytes
-        ctypes.memmove(byref(asked[1].value), raw, len(raw))
-        for one in asked:
+        ctypes.memmove(byref(requests[1].value), raw, len(raw))
+        for one in requests:
             assert (call(byref(one), byref(made)), made.value) == (0, expected.value)
         assert (plain(text.encode(), byref(made)), made.value) == (0, expected.value)
         assert plain(text.upper().replace("X", "").encode(), byref(made)) == 0
@@ -122,7 +122,7 @@ def test_names_of_processes_have_the_room_that_there_is(nvml):
         if room == 0:
             assert (result, buffer.raw[:1]) == (INVALID, b".")
             continue
-        # Of one byte nothing fits: there is no name of no letters.
+        # A buffer of one byte has room for no letter, and a name is never empty.
         assert result == (NOT_FOUND if room == 1 else 0)
         if result == 0:
             assert buffer.value == name[: room - 1]

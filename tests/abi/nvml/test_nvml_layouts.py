@@ -1,4 +1,4 @@
-"""nvml_types.h, functions.toml and libnvidia-ml.so.1 against nvidia-ml-py, the public description."""
+"""nvml_types.h, functions.toml and libnvidia-ml.so.1 compared with nvidia-ml-py."""
 
 import ctypes
 import inspect
@@ -13,7 +13,7 @@ from vgpu_sim.clients.codegen import library
 from vgpu_sim.native import build
 
 LIBNVML = build.CLIENTS / "libnvml"
-# Our names, and nvidia-ml-py's where they differ or where it has only the last version.
+# Tessera's names, and those of nvidia-ml-py where they differ or it has only the last version.
 SAME = {
     "nvmlPciInfo_t": pynvml.nvmlPciInfo_t,
     "nvmlPciInfo_v2_t": pynvml.nvmlPciInfo_v2_t,
@@ -44,8 +44,8 @@ SAME = {
 }
 
 
-def measured(tmp_path: Path) -> dict[str, int]:
-    """Return the size of each structure and the offset of each field, as the compiler has them."""
+def measure_layouts(tmp_path: Path) -> dict[str, int]:
+    """Return the compiler's size of each structure and offset of each field."""
     lines = []
     for ours, theirs in SAME.items():
         lines.append(f'printf("{ours} %zu\\n", sizeof({ours}));')
@@ -56,8 +56,8 @@ def measured(tmp_path: Path) -> dict[str, int]:
     headers = '#include <stddef.h>\n#include <stdio.h>\n#include "nvml_types.h"\n'
     source.write_text(f"{headers}int main(void) {{ {body}\nreturn 0; }}\n")
     subprocess.run(["cc", "-std=c11", f"-I{LIBNVML}", source, "-o", program], check=True)
-    told = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    return {name: int(value) for name, value in (line.split() for line in told.splitlines())}
+    output = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in (line.split() for line in output.splitlines())}
 
 
 def test_structures_have_the_public_layouts(tmp_path):
@@ -66,7 +66,7 @@ def test_structures_have_the_public_layouts(tmp_path):
         expected[ours] = ctypes.sizeof(theirs)
         for name, *_ in theirs._fields_:
             expected[f"{ours}.{name}"] = getattr(theirs, name).offset
-    assert measured(tmp_path) == expected
+    assert measure_layouts(tmp_path) == expected
 
 
 def test_statuses_have_their_public_numbers():
@@ -80,7 +80,7 @@ def test_statuses_have_their_public_numbers():
 
 
 def public_names() -> set[str]:
-    """Return every function that nvidia-ml-py looks for."""
+    """Return every function that nvidia-ml-py looks up."""
     return set(re.findall(r'_nvmlGetFunctionPointer\("(\w+)"\)', inspect.getsource(pynvml)))
 
 
@@ -91,7 +91,7 @@ def test_every_public_name_is_exported(libraries):
 
 
 def test_names_of_earlier_versions_are_exported(libraries):
-    """Programs that were compiled against an older header call these (go-nvml looks for both)."""
+    """Programs that were compiled with an older header call them (go-nvml looks up both)."""
     loaded = ctypes.CDLL(str(libraries / "libnvidia-ml.so.1"))
     for name in (
         "nvmlInit",

@@ -1,4 +1,4 @@
-"""NVML's profiles and instances, from a report in which no two figures are equal."""
+"""NVML's profiles and instances, from a report in which no two numbers are equal."""
 
 import ctypes
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class ComputeInfo3(ctypes.Structure):
 
 @pytest.fixture
 def report(libraries, tmp_path) -> Iterator[Report]:
-    """Two GPUs: of the first the profiles 1 and 17, of the second 2."""
+    """A report of two GPUs: the first has the profiles 1 and 17, the second has 2."""
     with of_distinct_figures(libraries, tmp_path) as made:
         yield made
 
@@ -48,7 +48,7 @@ def nvml(report) -> ctypes.CDLL:
 
 
 def text(name: bytes | str) -> str:
-    """Return a name, which pynvml's structures decode by themselves."""
+    """Decode a name, unless pynvml's structure has already decoded it."""
     return name if isinstance(name, str) else name.decode()
 
 
@@ -199,7 +199,7 @@ def test_compute_instances_are_found_by_number_and_by_profile(nvml):
             if expected:
                 continue
             info = pynvml.nvmlComputeInstanceGetInfo(made)
-            sizes = (1, 2, 3, 4, 7, 8, 6, 1, 7)  # by nvml.h's enumeration
+            sizes = (1, 2, 3, 4, 7, 8, 6, 1, 7)  # index: an enumeration of nvml.h
             assert (info.id, info.profileId, info.placement.start) == (inner, numbers[inner], inner)
             assert info.placement.size == sizes[numbers[inner]]
             assert ctypes.cast(info.gpuInstance, c_void_p).value == its.value
@@ -213,7 +213,7 @@ def test_compute_instances_are_found_by_number_and_by_profile(nvml):
 
 
 def test_what_is_left_of_a_gpu_instance(nvml, report):
-    """Device 0 has the slices 0 and 1, device 2 has slice 2; a profile starts at its places."""
+    """Device 0 has slices 0 and 1, device 2 has slice 2; a profile starts at its placements."""
     count, call = c_uint(77), nvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity
     inner = report.profiles[0].computes[0]
     for starts, left in (((0, 1), 0), ((1, 2), 0), ((2, 3), 1), ((3, 4), 2), ((1, 3), 1)):

@@ -1,4 +1,4 @@
-"""What NVML makes of reports: indices at their limits, odd orders, two of each thing, all fields."""
+"""NVML's handling of reports: extreme indices, unusual orders, pairs of objects, all fields."""
 
 import contextlib
 import ctypes
@@ -26,14 +26,14 @@ FIELDS = build.CLIENTS / "libnvml" / "devices" / "fields.c"
 
 
 @pytest.fixture
-def opened(libraries, tmp_path):
-    """A function that serves a report on the management socket and opens NVML on it."""
+def open_nvml(libraries, tmp_path):
+    """A function that serves a report on the management socket, and opens NVML on that socket."""
     with contextlib.ExitStack() as stack:
 
         def open_on(report: Report) -> Report:
             path = tmp_path / "management.sock"
             stack.enter_context(nvml_reports.serve(path, report))
-            stack.enter_context(nvml_views.seen(libraries, MANAGEMENT_SOCKET=str(path)))
+            stack.enter_context(nvml_views.load_nvml(libraries, MANAGEMENT_SOCKET=str(path)))
             return report
 
         yield open_on
@@ -53,8 +53,8 @@ def xid(of: int, inside: int, number: int, sequence: int) -> XidRecord:
     return XidRecord(gpu=of, instance=inside, sequence=sequence, xid=number)
 
 
-def limited(name: str, value: int) -> Report:
-    """A report of two GPUs, two instances and a profile in which one index has a value."""
+def make_report_with(name: str, value: int) -> Report:
+    """Return a report of two GPUs, two instances and a profile; one index has the given value."""
     report = Report(
         [gpu(0), gpu(1)],
         [instance(0, 0, 0, (1, 0)), instance(1, 1, 0, (1, 0))],
@@ -99,25 +99,25 @@ def limited(name: str, value: int) -> Report:
         ("compute starts", 8),
     ],
 )
-def test_an_index_may_name_the_last_record_and_none_behind_it(opened, name, largest):
-    report = opened(limited(name, largest))
+def test_an_index_may_name_the_last_record_and_none_beyond(open_nvml, name, largest):
+    report = open_nvml(make_report_with(name, largest))
     assert pynvml.nvmlDeviceGetCount() == 2
     pynvml.nvmlShutdown()
     for beyond in (largest + 1, NO_RECORD - 1):
-        wrong = limited(name, beyond)
+        wrong = make_report_with(name, beyond)
         for records in ("gpus", "instances", "processes", "profiles", "xids"):
             setattr(report, records, getattr(wrong, records))
         assert code(pynvml.nvmlInit) == pynvml.NVML_ERROR_UNKNOWN, beyond
-    good = limited(name, largest)
+    good = make_report_with(name, largest)
     for records in ("gpus", "instances", "processes", "profiles", "xids"):
         setattr(report, records, getattr(good, records))
     pynvml.nvmlInit()
     assert pynvml.nvmlDeviceGetCount() == 2
 
 
-def test_processes_and_xids_follow_their_instance_to_its_place(opened):
-    """Instances come by starts 4, 0, 2 of GPUs 1, 0, 0; the GPUs come in reverse order too."""
-    report = opened(
+def test_processes_and_xids_follow_their_instance_to_its_place(open_nvml):
+    """Instances with starts 4, 0, 2 are on GPUs 1, 0, 0; the GPUs are also in reverse order."""
+    report = open_nvml(
         Report(
             [gpu(1), gpu(0)],
             [
@@ -140,15 +140,15 @@ def test_processes_and_xids_follow_their_instance_to_its_place(opened):
     for device in (first, second):
         pynvml.nvmlDeviceRegisterEvents(device, pynvml.nvmlEventTypeXidCriticalError, events)
     report.xids = [xid(0, 0, 31, 5), xid(1, 1, 32, 6), xid(1, 2, 33, 7), xid(1, NO_RECORD, 34, 8)]
-    told = [pynvml.nvmlEventSetWait(events, 10_000) for _ in range(4)]
-    ids = [(one.eventData, one.gpuInstanceId, one.computeInstanceId) for one in told]
+    events_read = [pynvml.nvmlEventSetWait(events, 10_000) for _ in range(4)]
+    ids = [(one.eventData, one.gpuInstanceId, one.computeInstanceId) for one in events_read]
     assert ids == [(31, 11, 1), (32, 12, 2), (33, 13, 3), (34, NO_RECORD, NO_RECORD)]
     pynvml.nvmlEventSetFree(events)
 
 
-def test_details_of_processes_have_both_ids(opened):
-    """The ids of GPU instance and compute instance differ, in every form of the list."""
-    opened(Report([gpu(0)], [instance(0, 0, 0, (5, 2))], [process(0, 77)]))
+def test_details_of_processes_have_both_ids(open_nvml):
+    """GPU instance id and compute instance id differ, in every form of the list."""
+    open_nvml(Report([gpu(0)], [instance(0, 0, 0, (5, 2))], [process(0, 77)]))
     mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(pynvml.nvmlDeviceGetHandleByIndex(0), 0)
     (listed,) = pynvml.nvmlDeviceGetComputeRunningProcesses(mig)
     details = (pynvml.c_nvmlProcessDetail_v1_t * 2)()
@@ -167,7 +167,7 @@ def test_details_of_processes_have_both_ids(opened):
 
 
 def utilization(device: object) -> list[tuple[int, int]]:
-    """Return pid and percent of processes; none where there is no earlier sample."""
+    """Return the processes' pids and percentages; empty if there was no sample before."""
     try:
         found = pynvml.nvmlDeviceGetProcessUtilization(device, 0)
     except pynvml.NVMLError_NotFound:
@@ -175,10 +175,10 @@ def utilization(device: object) -> list[tuple[int, int]]:
     return [(one.pid, one.smUtil) for one in found]
 
 
-def test_a_pid_that_was_given_to_another_process_begins_anew(opened):
-    """Busy time that goes back is another process: no sample of it, and no wrapped difference."""
+def test_a_pid_that_was_given_to_another_process_begins_anew(open_nvml):
+    """Busy time that has decreased is another process's: no sample, and no wrapped difference."""
     record = gpu(0)
-    report = opened(Report([record], [nvml_reports.whole(0, record)]))
+    report = open_nvml(Report([record], [nvml_reports.whole(0, record)]))
     its = pynvml.nvmlDeviceGetHandleByIndex(0)
     report.processes = [process(0, 4242, 10**15)]
     assert utilization(its) == []
@@ -190,8 +190,8 @@ def test_a_pid_that_was_given_to_another_process_begins_anew(opened):
     assert utilization(its) == [(4242, 100)]
 
 
-def test_waiting_for_an_event_lasts_as_long_as_requested(opened):
-    opened(Report([gpu(0)]))
+def test_waiting_for_an_event_lasts_as_long_as_requested(open_nvml):
+    open_nvml(Report([gpu(0)]))
     events = pynvml.nvmlEventSetCreate()
     its = pynvml.nvmlDeviceGetHandleByIndex(0)
     pynvml.nvmlDeviceRegisterEvents(its, pynvml.nvmlEventTypeXidCriticalError, events)
@@ -203,7 +203,7 @@ def test_waiting_for_an_event_lasts_as_long_as_requested(opened):
 
 @pytest.mark.parametrize("order", [(1, 0), (0, 1)])
 def test_one_slice_that_sees_all_of_a_gpu_is_enough(libraries, tmp_path, order):
-    """Two slices report one GPU, one of them with its aggregates; the order does not matter."""
+    """Two slices report one GPU, and one of them reports its totals, in either order."""
     slices = tmp_path / "slices"
     names = [f"MIG-{uuid.UUID(int=i)}" for i in (1, 2)]
     for name in names:
@@ -215,29 +215,29 @@ def test_one_slice_that_sees_all_of_a_gpu_is_enough(libraries, tmp_path, order):
     with (
         nvml_reports.serve(slices / names[0] / "s.sock", reports[0]),
         nvml_reports.serve(slices / names[1] / "s.sock", reports[1]),
-        nvml_views.seen(libraries, SLICES_DIR=str(slices), WAIT_S="0"),
+        nvml_views.load_nvml(libraries, SLICES_DIR=str(slices), WAIT_S="0"),
     ):
         its = pynvml.nvmlDeviceGetHandleByIndex(0)
         assert pynvml.nvmlDeviceGetMemoryInfo(its).total == 80 << 30
         assert len([pynvml.nvmlDeviceGetMigDeviceHandleByIndex(its, i) for i in range(2)]) == 2
 
 
-def test_a_slice_of_a_lost_gpu_is_lost_with_it(opened):
-    """Handles that a program held before the fault, of the GPU and of its slice."""
-    report = opened(
+def test_a_slice_of_a_lost_gpu_is_lost_with_it(open_nvml):
+    """A program held handles of the GPU and of its slice before the fault."""
+    report = open_nvml(
         Report([gpu(0), gpu(1)], [instance(0, 0, 0, (1, 0)), instance(1, 1, 0, (1, 0))])
     )
     gpus = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(2)]
     slices = [pynvml.nvmlDeviceGetMigDeviceHandleByIndex(one, 0) for one in gpus]
     report.gpus = [gpu(0, lost=1), gpu(1)]
-    time.sleep(0.15)  # a view of 0.1 s ago still answers
+    time.sleep(0.15)  # a view of 0.1 s ago is still used
     for held in (gpus[0], slices[0]):
         assert code(pynvml.nvmlDeviceGetMemoryInfo, held) == pynvml.NVML_ERROR_GPU_IS_LOST
         assert code(pynvml.nvmlDeviceGetUUID, held) == pynvml.NVML_ERROR_GPU_IS_LOST
     assert pynvml.nvmlDeviceGetMemoryInfo(slices[1]).total == 10 << 30
 
 
-# What each field of the library is, by the name of nvidia-ml-py's constant: value in this record.
+# The expected value of each field, by the name of nvidia-ml-py's constant.
 VALUES = {
     "ECC_CURRENT": 1,
     "ECC_PENDING": 1,
@@ -259,7 +259,7 @@ VALUES = {
 
 
 def telling(record: GpuRecord) -> GpuRecord:
-    """Give each figure of the telemetry a value of its own."""
+    """Give each number of the telemetry a distinct value."""
     its = record.telemetry
     its.ecc_volatile[:] = (101, 102)
     its.ecc_aggregate[:] = (103, 104)
@@ -269,12 +269,12 @@ def telling(record: GpuRecord) -> GpuRecord:
     return record
 
 
-def test_every_field_has_the_number_that_nvidia_ml_py_gives_it(opened):
-    """All 300 field ids are queried: those of the table answer, every other is not supported."""
+def test_every_field_has_the_number_that_nvidia_ml_py_gives_it(open_nvml):
+    """All 300 field ids are queried: those in the table have values, all others are unsupported."""
     known = {getattr(pynvml, f"NVML_FI_DEV_{name}"): value for name, value in VALUES.items()}
     declared = re.findall(r"^  FIELD_\w+ = (\d+),$", FIELDS.read_text(), re.MULTILINE)
     assert sorted(map(int, declared)) == sorted(known)
-    opened(Report([telling(gpu(0))]))
+    open_nvml(Report([telling(gpu(0))]))
     its = pynvml.nvmlDeviceGetHandleByIndex(0)
     answered = {}
     for one in pynvml.nvmlDeviceGetFieldValues(its, list(range(1, 300))):
@@ -286,20 +286,20 @@ def test_every_field_has_the_number_that_nvidia_ml_py_gives_it(opened):
     assert answered == known
 
 
-def test_the_last_user_alone_ends_what_is_known(opened):
-    """Two users, in one process: what never changes is asked for once until both have gone."""
-    report = opened(limited("Xid's GPU", 1))
+def test_the_last_user_alone_ends_what_is_known(open_nvml):
+    """Two users in one process: constants are queried only once until both have ended."""
+    report = open_nvml(make_report_with("Xid's GPU", 1))
     its = pynvml.nvmlDeviceGetHandleByIndex(0)
     pynvml.nvmlInit()
     known = pynvml.nvmlDeviceGetUUID(its)
-    asked = report.served
+    requests = report.served
     assert pynvml.nvmlDeviceGetUUID(its) == known
     pynvml.nvmlShutdown()
     assert pynvml.nvmlDeviceGetUUID(its) == known
-    assert report.served == asked
+    assert report.served == requests
     pynvml.nvmlShutdown()
     for call in (pynvml.nvmlDeviceGetCount, pynvml.nvmlShutdown):
         assert code(call) == pynvml.NVML_ERROR_UNINITIALIZED
     pynvml.nvmlInit()
-    assert report.served == asked + 1
+    assert report.served == requests + 1
     assert pynvml.nvmlDeviceGetUUID(its) == known

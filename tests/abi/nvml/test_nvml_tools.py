@@ -1,4 +1,4 @@
-"""Tools that people have, unmodified, on a slice and on a whole GPU."""
+"""Common tools, unmodified, on a slice and on a whole GPU."""
 
 import os
 import subprocess
@@ -19,8 +19,8 @@ def rig(libraries, run_dirs):
         yield running
 
 
-def told(libraries: Path, slices: Path, *command: str) -> str:
-    """Return what a tool says, where it can be had."""
+def run_tool(libraries: Path, slices: Path, *command: str) -> str:
+    """Return a tool's output; skip if the tool is not installed."""
     tool = BIN / command[0]
     if not tool.exists():
         pytest.skip(f"{command[0]} is not installed: `make venv` brings it")
@@ -40,8 +40,8 @@ def told(libraries: Path, slices: Path, *command: str) -> str:
 
 
 def test_nvitop_shows_the_slice_and_what_it_holds(libraries, rig, tmp_path):
-    slices = rig.mounted(tmp_path / "s", rig.slices["2g.20gb"])
-    shown = told(libraries, slices, "nvitop", "--once", "--ascii")
+    slices = rig.mount(tmp_path / "s", rig.slices["2g.20gb"])
+    shown = run_tool(libraries, slices, "nvitop", "--once", "--ascii")
     assert "Driver Version: 580.0.1" in shown
     assert "2g.20gb @ GI/CI: 4/0" in shown
     mib = board(nvml_views.BOARD).profile("2g.20gb").memory_bytes >> 20
@@ -50,13 +50,13 @@ def test_nvitop_shows_the_slice_and_what_it_holds(libraries, rig, tmp_path):
 
 
 def test_nvitop_shows_a_whole_gpu(libraries, rig, tmp_path):
-    shown = told(libraries, rig.mounted(tmp_path / "s", rig.whole), "nvitop", "--once", "--ascii")
+    shown = run_tool(libraries, rig.mount(tmp_path / "s", rig.whole), "nvitop", "--once", "--ascii")
     assert "00000000:02:00.0" in shown
     assert "Disabled" in shown
     assert "700W" in shown
 
 
 def test_gpustat_shows_a_whole_gpu(libraries, rig, tmp_path):
-    shown = told(libraries, rig.mounted(tmp_path / "s", rig.whole), "gpustat", "--no-color")
+    shown = run_tool(libraries, rig.mount(tmp_path / "s", rig.whole), "gpustat", "--no-color")
     assert "NVIDIA H100 80GB HBM3" in shown
     assert "/ 81559 MB" in shown

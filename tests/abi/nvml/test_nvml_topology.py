@@ -1,4 +1,4 @@
-"""What NVML makes of the places that a report gives to GPUs, pair by pair and link by link."""
+"""NVML's topology for the places of GPUs in a report, pair by pair and link by link."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ from vgpu_sim.native import build
 
 
 def place(switch: int, bridge: int, node: int, links: int = 0, *, peers: int = 0) -> int:
-    """Return a GPU's place; its NVLinks lead to ``peers`` other GPUs, or with 0 to NVSwitches."""
+    """Return a GPU's place; its NVLinks connect to ``peers`` other GPUs or, if 0, to NVSwitches."""
     return (
         PLACE_KNOWN
         | switch
@@ -40,13 +40,13 @@ def place(switch: int, bridge: int, node: int, links: int = 0, *, peers: int = 0
 
 
 @pytest.fixture
-def placed(libraries, tmp_path) -> Iterator[Callable[[Sequence[int]], list[object]]]:
-    """A function that opens NVML on GPUs in these places and returns their handles."""
+def open_gpus(libraries, tmp_path) -> Iterator[Callable[[Sequence[int]], list[object]]]:
+    """A function that opens NVML on GPUs in given places and returns their handles."""
     path = tmp_path / "management.sock"
     report = Report([])
     with (
         nvml_reports.serve(path, report),
-        nvml_views.seen(libraries, MANAGEMENT_SOCKET=str(path)),
+        nvml_views.load_nvml(libraries, MANAGEMENT_SOCKET=str(path)),
     ):
 
         def open_on(places: Sequence[int]) -> list[object]:
@@ -67,12 +67,12 @@ def code(call: Callable[..., object], *arguments: object) -> int:
     return int(refused.value.value)
 
 
-def test_the_level_of_a_pair_is_the_widest_thing_in_which_they_differ(placed):
-    """Each number alone, and the largest that its bits hold: no bit is another number's."""
-    its = placed(
+def test_the_level_of_a_pair_is_the_widest_thing_in_which_they_differ(open_gpus):
+    """Each number is tested alone, with its largest value: the bit fields do not overlap."""
+    its = open_gpus(
         [
             place(1, 1, 1),
-            place(1, 1, 1, 127),  # links are no place
+            place(1, 1, 1, 127),  # links are not part of the place
             place(0xFF, 1, 1),
             place(1, 0xFF, 1),
             place(1, 1, 0xF),
@@ -99,15 +99,15 @@ def test_the_level_of_a_pair_is_the_widest_thing_in_which_they_differ(placed):
             assert wrong == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
-def test_links_are_those_of_the_place_and_lead_where_it_says(placed):
-    """18 links to switches; 4 links to two others each; none. The link behind the last is none."""
-    switched, *peers, alone = placed(
+def test_links_are_those_of_the_place_and_lead_where_it_says(open_gpus):
+    """18 links to switches; 4 links to each of two GPUs; none. None exists after the last."""
+    switched, *peers, alone = open_gpus(
         [place(0, 0, 0, 18), *[place(0, 0, 0, 8, peers=3)] * 2, place(0, 0, 0)]
     )
     remote = pynvml.nvmlDeviceGetNvLinkRemotePciInfo
     assert [remote(switched, link).bus for link in range(18)] == [NVSWITCH_BUS] * 18
     assert remote(switched, 0).busId == f"00000000:{NVSWITCH_BUS:02X}:00.0"
-    # GPUs 1 and 2: two links each to GPUs 0, 2, 3 and 0, 1, 3; the last two lead nowhere.
+    # GPUs 1 and 2 have two links to each of GPUs 0, 2, 3 and 0, 1, 3; the last two connect nothing.
     for its, buses in zip(peers, ([1, 1, 3, 3, 4, 4], [1, 1, 2, 2, 4, 4]), strict=True):
         assert [remote(its, link).bus for link in range(6)] == buses
         for link in (6, 7):
@@ -121,8 +121,8 @@ def test_links_are_those_of_the_place_and_lead_where_it_says(placed):
         assert code(call, alone, 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
-def test_affinities_are_the_process_s_cpus_and_the_place_s_node(placed):
-    first, second, unknown = placed([place(1, 2, 3), place(1, 2, 0xF), 0])
+def test_affinities_are_the_process_s_cpus_and_the_place_s_node(open_gpus):
+    first, second, unknown = open_gpus([place(1, 2, 3), place(1, 2, 0xF), 0])
     words = os.sysconf("SC_NPROCESSORS_CONF") // 64 + 2
     for its in (first, unknown):
         found = pynvml.nvmlDeviceGetCpuAffinity(its, words)
@@ -142,7 +142,7 @@ def test_affinities_are_the_process_s_cpus_and_the_place_s_node(placed):
 
 
 def test_a_gpud_that_never_answers_is_waited_for_ten_seconds(libraries, tmp_path, monkeypatch):
-    """The limit is read from the library's own socket, so that the test does not wait for it."""
+    """The limit is read from the library's socket, so that the test need not wait that long."""
     loaded = ctypes.CDLL(str(libraries / "libnvidia-ml.so.1"))
     path = tmp_path / "management.sock"
     monkeypatch.setenv("TESSERA_MANAGEMENT_SOCKET", str(path))
@@ -177,9 +177,9 @@ def _is_socket(link: str) -> bool:
     return os.readlink(link).startswith("socket:")
 
 
-def test_a_program_that_closed_its_input_has_names_of_processes(placed):
-    """Descriptor 0 is one like any other: what a daemon opens first gets it."""
-    placed([0])
+def test_a_program_that_closed_its_input_has_names_of_processes(open_gpus):
+    """Descriptor 0 is valid: the first file that a daemon opens may get it."""
+    open_gpus([0])
     name = os.fsencode(sys.orig_argv[0])
     kept = os.dup(0)
     os.close(0)

@@ -1,4 +1,4 @@
-"""Each function that reads one device writes all of its result, and the report's figure into it."""
+"""Each function for one device writes its complete result, which contains the report's number."""
 
 import ctypes
 import uuid
@@ -19,8 +19,8 @@ from vgpu_sim.native import build
 GIB = 1 << 30
 
 
-def filled(number: int) -> GpuRecord:
-    """Return a GPU whose figures differ from each other, what slices share also by ``number``."""
+def make_gpu(number: int) -> GpuRecord:
+    """Return a GPU whose numbers all differ; those of slices also depend on ``number``."""
     record = nvml_reports.gpu(number)
     record.pci_device_id = 0x233010DE + number
     record.architecture, record.brand = 8 + number, 10 + number
@@ -41,8 +41,8 @@ def filled(number: int) -> GpuRecord:
     return record
 
 
-def sliced() -> InstanceRecord:
-    """Return a slice of GPU 0 in whose record no two figures are equal."""
+def make_slice() -> InstanceRecord:
+    """Return a slice of GPU 0 in whose record no two numbers are equal."""
     record = instance(1, 0, 0, (4, 2))
     record.engines[:] = (1, 2, 3, 4, 5)
     record.compute_slices, record.compute_enum, record.multiprocessors = 3, 1, 32
@@ -52,13 +52,13 @@ def sliced() -> InstanceRecord:
 
 @pytest.fixture
 def devices(libraries, tmp_path) -> Iterator[tuple[object, object]]:
-    """A GPU that is not divided, and a slice of another one."""
-    own = filled(1)
-    report = Report([filled(0), own], [sliced(), whole(1, own)])
+    """An undivided GPU, and a slice of another GPU."""
+    own = make_gpu(1)
+    report = Report([make_gpu(0), own], [make_slice(), whole(1, own)])
     path = tmp_path / "management.sock"
     with (
         nvml_reports.serve(path, report),
-        nvml_views.seen(libraries, MANAGEMENT_SOCKET=str(path)),
+        nvml_views.load_nvml(libraries, MANAGEMENT_SOCKET=str(path)),
     ):
         divided, its = (pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(2))
         yield its, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(divided, 0)
@@ -69,14 +69,14 @@ _LIBRARY = str(build.LIBRARIES / "libnvidia-ml.so.1")
 
 
 def value(one: Any) -> object:
-    """Return a number, or the fields of a structure (its padding is not a result)."""
+    """Return a number, or the fields of a structure, without its padding."""
     if isinstance(one, Structure):
         return tuple(getattr(one, field[0]) for field in one._fields_)
     return one.value
 
 
 def outcome(row: "Row", device: object, results: Sequence[Any]) -> list[object]:
-    """Return the status and then the results, which all were something else before."""
+    """Return the status and the results; before the call the results had other values."""
     answers = []
     for poison in (0x5A, 0xA5):
         written = [type(one)() for one in results]
@@ -94,7 +94,7 @@ def outcome(row: "Row", device: object, results: Sequence[Any]) -> list[object]:
 
 @dataclass(frozen=True)
 class Row:
-    """A function's inputs, and its results for the GPU; for the slice results or a status."""
+    """A function's inputs and its results for the GPU; for the slice, its results or a status."""
 
     name: str
     its: tuple[Any, ...]
@@ -103,23 +103,23 @@ class Row:
 
 
 def number(name: str, its: int, *inputs: int, mig: int | None = None) -> Row:
-    """Return the row of a function whose one result is an unsigned int."""
+    """Return the row of a function whose only result is an unsigned int."""
     return Row(name, (c_uint(its),), UNSUPPORTED if mig is None else (c_uint(mig),), inputs)
 
 
 def bus(kind: type, its: int, **ids: str) -> tuple[Any, ...]:
-    """Return a structure that has the bus of GPU ``its`` as numbers and as texts."""
+    """Return a structure with the bus of GPU ``its``, as numbers and as texts."""
     texts = {name: (text % (its + 1)).encode() for name, text in ids.items()}
     return (kind(bus=its + 1, pciDeviceId=0x233010DE + its, **texts),)
 
 
 def both(name: str, its: Any, mig: Any) -> Row:
-    """Return the row of a function whose one result the slice has too."""
+    """Return the row of a function with one result, which also applies to slices."""
     return Row(name, (its,), (mig,))
 
 
 class AddressingMode(Structure):
-    """As nvidia-ml-py's, whose constructor takes no values."""
+    """Like nvidia-ml-py's structure, whose constructor takes no values."""
 
     _fields_ = pynvml.c_nvmlDeviceAddressingMode_t._fields_
 
@@ -260,7 +260,7 @@ def test_only_a_slice_has_attributes(devices, name):
 
 
 def test_inputs_are_accepted_up_to_their_last_value(devices):
-    """The last one that a function has a result for, and those behind it, with their status."""
+    """The last input with a result is tested, and inputs beyond it, with their status."""
     its, _ = devices
     for name, statuses in {
         "GetFanSpeed_v2": (0, 0, INVALID, INVALID),

@@ -1,4 +1,4 @@
-"""The layouts, numbers and symbols of librdmacm are those of the distribution's."""
+"""The layouts, numbers and symbols of librdmacm are those of the distribution's librdmacm."""
 
 import re
 import shutil
@@ -32,7 +32,7 @@ int main(void) {
 """
 
 
-def printed(tmp_path: Path, header: str, numbers: list[str]) -> list[str]:
+def print_numbers(tmp_path: Path, header: str, numbers: list[str]) -> list[str]:
     source, output = tmp_path / "layouts.c", tmp_path / "layouts"
     lines = "".join(f"NUMBER({name})\n" for name in numbers)
     source.write_text(f"{PROGRAM}{lines}return 0; }}\n")
@@ -44,8 +44,8 @@ def printed(tmp_path: Path, header: str, numbers: list[str]) -> list[str]:
 
 @needs_header
 def test_every_layout_and_number_is_the_headers(tmp_path):
-    ours = printed(tmp_path, '"rdma_types.h"', OWN_NUMBERS)
-    theirs = printed(tmp_path, "<rdma/rdma_cma.h>", OWN_NUMBERS)
+    ours = print_numbers(tmp_path, '"rdma_types.h"', OWN_NUMBERS)
+    theirs = print_numbers(tmp_path, "<rdma/rdma_cma.h>", OWN_NUMBERS)
     assert ours == theirs
     assert len(ours) > 60
 
@@ -58,20 +58,20 @@ def test_a_wrong_layout_is_seen(tmp_path):
     assert moved != text
     moved = moved.replace('"../libibverbs/', f'"{build.RDMA_CLIENTS}/libibverbs/')
     wrong.write_text(moved.replace("void *event;", "void *event; uint8_t port_num;", 1))
-    ours = printed(tmp_path, f'"{wrong}"', [])
-    assert ours != printed(tmp_path, "<rdma/rdma_cma.h>", [])
+    ours = print_numbers(tmp_path, f'"{wrong}"', [])
+    assert ours != print_numbers(tmp_path, "<rdma/rdma_cma.h>", [])
 
 
 @needs_header
 def test_every_number_of_the_contract_is_the_headers(tmp_path):
     named = {f"{PREFIXES[kind]}{one.name}": int(one) for kind in PREFIXES for one in kind}
     named |= {"RDMA_UDP_QKEY": cm.CM_UDP_QKEY}
-    theirs = printed(tmp_path, "<rdma/rdma_cma.h>", list(named))
+    theirs = print_numbers(tmp_path, "<rdma/rdma_cma.h>", list(named))
     assert theirs[-len(named) :] == [f"{name} {value}" for name, value in named.items()]
 
 
-def versioned(path: Path) -> set[tuple[str, str]]:
-    """The functions that a library exports, and the nodes that they are in."""
+def read_exports(path: Path) -> set[tuple[str, str]]:
+    """Return the functions that a library exports, with their version nodes."""
     done = subprocess.run(
         ["readelf", "--dyn-syms", "-W", str(path)], check=True, capture_output=True, text=True
     )
@@ -83,13 +83,13 @@ def test_symbols_have_their_versions():
         pytest.skip("NOT RUN: no readelf: apt-get install binutils")
     *_, built = build.build_all(only=("libibverbs.so.1", "librdmacm.so.1"))
     made = library.load(FOLDER)
-    assert versioned(built) == {(one.symbol, one.version) for one in made.functions}
+    assert read_exports(built) == {(one.symbol, one.version) for one in made.functions}
 
 
 def test_every_symbol_of_the_distributions_library_is_there():
-    """Programs are linked BIND_NOW: one that is missing is a program that does not start."""
+    """Programs are linked with BIND_NOW, so a missing symbol prevents a program from starting."""
     found = sorted(Path("/usr/lib").glob("*/librdmacm.so.1"))
     if not found or shutil.which("readelf") is None:
         pytest.skip("NOT RUN: no librdmacm.so.1: apt-get install librdmacm1 binutils")
     made = library.load(FOLDER)
-    assert versioned(found[0]) <= {(one.symbol, one.version) for one in made.functions}
+    assert read_exports(found[0]) <= {(one.symbol, one.version) for one in made.functions}

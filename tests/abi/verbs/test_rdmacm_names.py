@@ -1,4 +1,4 @@
-"""rdma_getaddrinfo(): what hints are for, and what stands in an answer (rdma/rdma_cma.h)."""
+"""rdma_getaddrinfo(): the effect of hints, and the content of the result (rdma/rdma_cma.h)."""
 
 import ctypes
 import errno
@@ -43,8 +43,10 @@ def address(text: str, port: int) -> bytes:
     return struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + packed + bytes(8)
 
 
-def found(cm, node: bytes | None, service: bytes | None, hints: AddrInfo | None) -> list[tuple]:
-    """Return the answers' fields, whose addresses are bytes, and free them."""
+def resolve_addresses(
+    cm, node: bytes | None, service: bytes | None, hints: AddrInfo | None
+) -> list[tuple]:
+    """Return the results' fields, with addresses as bytes, and free them."""
     made, rows = POINTER(AddrInfo)(), []
     given = None if hints is None else byref(hints)
     assert cm.rdma_getaddrinfo(node, service, given, byref(made)) == 0
@@ -71,11 +73,11 @@ def test_without_a_name_the_hints_are_the_answer(cm, ends):
             setattr(hints, f"{name}_len", 16)
             setattr(hints, f"{name}_addr", ctypes.addressof(buffer))
     expected = (text if has else 0 for text, has in zip(texts, ends, strict=True))
-    assert found(cm, None, None, hints) == [(NUMERIC_HOST, 2, 77, 88, *expected)]
+    assert resolve_addresses(cm, None, None, hints) == [(NUMERIC_HOST, 2, 77, 88, *expected)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered"),
+    ("requested", "answered"),
     [
         ((0, 0), (RC, TCP)),
         ((UD, 0), (UD, UDP)),
@@ -87,20 +89,24 @@ def test_without_a_name_the_hints_are_the_answer(cm, ends):
     ],
 )
 @pytest.mark.parametrize("flags", [NUMERIC_HOST, NUMERIC_HOST | PASSIVE])
-def test_a_name_is_an_address_at_the_end_that_is_wanted(cm, asked, answered, flags):
+def test_a_name_resolves_to_the_requested_end_s_address(cm, requested, answered, flags):
     own, its = address("192.0.2.1", 7), address("192.0.2.7", 4791)
     source = (c_char * 16)(*own)
-    hints = AddrInfo(flags=flags, family=2, qp_type=asked[0], port_space=asked[1], src_len=16)
+    hints = AddrInfo(
+        flags=flags, family=2, qp_type=requested[0], port_space=requested[1], src_len=16
+    )
     hints.src_addr = ctypes.addressof(source)
     ends = (its, 0) if flags & PASSIVE else (own, its)
-    assert found(cm, b"192.0.2.7", b"4791", hints) == [(flags, 2, *answered, *ends)]
+    assert resolve_addresses(cm, b"192.0.2.7", b"4791", hints) == [(flags, 2, *answered, *ends)]
 
 
 def test_what_no_name_is_given_for_is_left_out(cm):
-    assert found(cm, b"192.0.2.7", None, None) == [(0, 2, RC, TCP, 0, address("192.0.2.7", 0))]
-    (any_address,) = found(cm, None, b"9", AddrInfo(flags=PASSIVE, family=2))
+    assert resolve_addresses(cm, b"192.0.2.7", None, None) == [
+        (0, 2, RC, TCP, 0, address("192.0.2.7", 0))
+    ]
+    (any_address,) = resolve_addresses(cm, None, b"9", AddrInfo(flags=PASSIVE, family=2))
     assert any_address == (PASSIVE, 2, RC, TCP, address("0.0.0.0", 9), 0)
-    (any_port,) = found(cm, None, None, AddrInfo(flags=PASSIVE, family=2))
+    (any_port,) = resolve_addresses(cm, None, None, AddrInfo(flags=PASSIVE, family=2))
     assert any_port == (PASSIVE, 2, RC, TCP, address("0.0.0.0", 0), 0)
 
 

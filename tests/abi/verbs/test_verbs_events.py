@@ -1,4 +1,4 @@
-"""Events of completions: each names its queue, and a queue ends when all are acknowledged."""
+"""Completion events: each names its queue; a queue can be destroyed when all are acknowledged."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""A verb whose second step fails undoes its first: in hcad, in its quotas, and in the program."""
+"""If a verb's second step fails, the first is undone: in hcad, its quotas, and the program."""
 
 import asyncio
 import errno
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from hca.contract import hca
-from support.programs.faulty_program import FaultyProgram, compiled
+from support.programs.faulty_program import FaultyProgram, compile_faulty_program
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("program"))
+    return compile_faulty_program(tmp_path_factory.mktemp("program"))
 
 
 @pytest.fixture(scope="module", params=[(), ("fork",)], ids=["usual", "fork-safe"])
@@ -42,7 +42,7 @@ def test_wherever_a_verb_fails_nothing_is_left_of_it_and_the_next_one_works(faul
     before, idle = program.footprint(), runner.run(program.drop("nothing"))
     places = 0
     while (answer := runner.run(program.make(kind, places))).failed:
-        if answer.error == 0:  # what fails is to give back what went before: it is tried again
+        if answer.error == 0:  # a release failed: the program tries again
             answer = replace(runner.run(program.drop(kind)), error=errno.ENOMEM, failed=True)
         assert answer == replace(idle, error=errno.ENOMEM, failed=True), f"call {places}"
         assert program.footprint() == before, f"call {places}"
@@ -58,7 +58,7 @@ def test_wherever_a_verb_fails_nothing_is_left_of_it_and_the_next_one_works(faul
 def test_memory_that_a_program_may_not_register_any_more_is_not_called_missing(
     engine, program, kind
 ):
-    """It may register what it does at its start, and no page more."""
+    """A program may register as much memory as at its start, and not a page more."""
     with asyncio.Runner() as runner:
         full = FaultyProgram(engine, memory_bytes=2 * hca.HCA_PAGE_BYTES)
         try:

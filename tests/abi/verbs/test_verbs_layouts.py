@@ -48,7 +48,7 @@ int main(void) {
 """
 
 
-def printed(tmp_path: Path, header: str, numbers: list[str]) -> list[str]:
+def print_numbers(tmp_path: Path, header: str, numbers: list[str]) -> list[str]:
     source, output = tmp_path / "layouts.c", tmp_path / "layouts"
     lines = "".join(f"NUMBER({name})\n" for name in numbers)
     source.write_text(f"{PROGRAM}{lines}return 0; }}\n")
@@ -60,8 +60,8 @@ def printed(tmp_path: Path, header: str, numbers: list[str]) -> list[str]:
 
 @needs_header
 def test_every_layout_and_number_is_the_headers(tmp_path):
-    ours = printed(tmp_path, '"verbs_types.h"', OWN_NUMBERS)
-    theirs = printed(tmp_path, "<infiniband/verbs.h>", OWN_NUMBERS)
+    ours = print_numbers(tmp_path, '"verbs_types.h"', OWN_NUMBERS)
+    theirs = print_numbers(tmp_path, "<infiniband/verbs.h>", OWN_NUMBERS)
     assert ours == theirs
     assert len(ours) > 120
 
@@ -71,15 +71,15 @@ def test_a_wrong_layout_is_seen(tmp_path):
     wrong = tmp_path / "wrong.h"
     text = (FOLDER / "verbs_types.h").read_text(encoding="ascii")
     wrong.write_text(text.replace("void *addr;\n  size_t length;", "size_t length;", 1))
-    ours = printed(tmp_path, f'"{wrong}"', [])
-    assert ours != printed(tmp_path, "<infiniband/verbs.h>", [])
+    ours = print_numbers(tmp_path, f'"{wrong}"', [])
+    assert ours != print_numbers(tmp_path, "<infiniband/verbs.h>", [])
 
 
 @needs_header
 def test_every_number_of_the_contract_is_verbs(tmp_path):
     assert set(PREFIXES) == set(verbs.ENUMS)
     named = {f"{PREFIXES[kind]}{one.name}": int(one) for kind in verbs.ENUMS for one in kind}
-    theirs = printed(tmp_path, "<infiniband/verbs.h>", list(named))
+    theirs = print_numbers(tmp_path, "<infiniband/verbs.h>", list(named))
     assert theirs[-len(named) :] == [f"{name} {value}" for name, value in named.items()]
 
 

@@ -1,4 +1,4 @@
-"""Calls of verbs at their limits: what is taken, what is refused, and what a refusal leaves."""
+"""Verbs calls at their limits: what is accepted and refused, and the state after a refusal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""libibverbs registers a program's own memory: what it keeps, and what it refuses."""
+"""libibverbs registers a program's own memory: its content is kept, and some memory is refused."""
 
 import errno
 
@@ -29,7 +29,7 @@ def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
         assert text in done.stderr
 
 
-def test_a_child_does_not_get_registered_pages_where_that_was_asked_for(tmp_path):
+def test_after_ibv_fork_init_a_child_has_no_registered_pages(tmp_path):
     done = run_verbs_program(tmp_path, "hca_fork", "init")
     assert done.stdout.splitlines() == [
         "init 0 again 0",

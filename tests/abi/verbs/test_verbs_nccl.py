@@ -1,4 +1,4 @@
-"""What NCCL's InfiniBand transport calls, as it calls it, between two runs on one fabric."""
+"""The calls of NCCL's InfiniBand transport, in NCCL's order, between two runs on one fabric."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_its_start_and_its_messages(tmp_path):
         "messages 40 wrong 0",
     ]
     end = [f"state {ERROR}", "ended 0"]
-    # stdout and stderr arrive in one pipe, and not in order.
+    # stdout and stderr are one pipe, in which lines may be out of order.
     assert sorted(sender) == sorted([*start, f"status {int(VerbsStatus.REM_ACCESS_ERR)}", *end])
     assert sorted(receiver) == sorted(
         [*start, "event local access violation work queue error", *end]

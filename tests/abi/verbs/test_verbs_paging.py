@@ -1,4 +1,4 @@
-"""libibverbs offers on-demand paging: what follows, and what is refused."""
+"""On-demand paging in libibverbs: the mappings that a region follows, and what is refused."""
 
 import errno
 from pathlib import Path

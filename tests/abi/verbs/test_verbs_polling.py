@@ -1,4 +1,4 @@
-"""Who polls an empty completion queue leaves its CPU to whoever is to fill it."""
+"""A thread that polls an empty completion queue yields its CPU to hcad."""
 
 from support.programs.verbs_tools import run_verbs_program
 

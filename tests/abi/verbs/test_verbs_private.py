@@ -1,4 +1,4 @@
-"""What drivers' libraries import of our libibverbs.so.1, of any rdma-core from 34 to 65."""
+"""The symbols that driver libraries of rdma-core 34 to 65 import from Tessera's libibverbs.so.1."""
 
 import ctypes
 import subprocess
@@ -19,7 +19,7 @@ def verbs() -> ctypes.CDLL:
 
 
 NODES = {34: "56", 57: "58", 59: "63", 64: "64", 65: "65"}
-"""Private nodes, and the last version of rdma-core that has each."""
+"""Private version nodes, with the last version of rdma-core that has each."""
 DRIVER = """
 #include <stdbool.h>
 extern void verbs_register_driver_{node}(const void *);
@@ -39,7 +39,7 @@ ADDED = {
 
 
 def linked_against(node: int, folder: Path) -> Path:
-    """Return a program that was linked as with the libibverbs of some version, and its driver's."""
+    """Return a program linked as with some version of libibverbs, and as that version's driver."""
     names = (f"verbs_register_driver_{node}", ADDED[node], "verbs_allow_disassociate_destroy")
     listed = "".join(f"{name}; " for name in names)
     (folder / "map").write_text(f"IBVERBS_PRIVATE_{node} {{ global: {listed}local: *; }};")
@@ -63,7 +63,7 @@ def linked_against(node: int, folder: Path) -> Path:
 def test_a_program_with_a_driver_of_any_version_is_loaded(
     tmp_path: Path, verbs: ctypes.CDLL, node: int
 ) -> None:
-    """All symbols are looked up before it begins: a single one that is missing keeps it from that."""
+    """All symbols are resolved at start, so a missing one prevents the program from running."""
     program = linked_against(node, tmp_path)
     environment = {"LD_LIBRARY_PATH": str(LIBRARY.parent)}
     done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)

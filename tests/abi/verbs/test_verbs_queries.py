@@ -1,4 +1,4 @@
-"""Queries of a device's tables: each entry, the ends, and what lies behind them."""
+"""Queries of a device's tables: each entry, both ends, and indices beyond the ends."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""Variables of running functions are registered like other memory."""
+"""Variables of running functions can be registered like any other memory."""
 
 import errno
 import subprocess
@@ -10,7 +10,7 @@ from support.programs import c_programs
 from support.programs.verbs_tools import run_hca, run_verbs_program
 from vgpu_sim.native import build
 
-# What the program leaves behind at its end is not the matter here.
+# This test does not check what the program leaks at its end.
 OPTIONS = {"TSAN_OPTIONS": "exitcode=66", "ASAN_OPTIONS": "detect_leaks=0"}
 EXPECTED = [
     "lowest registered 1 failed 0 wrong 0",

@@ -1,4 +1,4 @@
-"""libibverbs shows the states that hcad chooses, and the times of completions."""
+"""libibverbs returns the states that hcad sets, and the times of completions."""
 
 import errno
 

@@ -34,8 +34,8 @@ _OPCODES = (
     *("unknown",) * 5,
     "atomic-write",
 )
-# ibv_rate: lanes times the Gbit/s of one (SDR 2.5, DDR 5, QDR 10, FDR 14, EDR 25, HDR 50, NDR 100),
-# and how many of 2.5 Gbit/s that is.
+# ibv_rate: lanes times the Gbit/s of a lane (SDR 2.5, DDR 5, QDR 10, FDR 14, EDR 25, HDR 50, NDR
+# 100), and the corresponding multiple of 2.5 Gbit/s.
 _RATES = {
     2: (2_500, 1),
     3: (10_000, 4),

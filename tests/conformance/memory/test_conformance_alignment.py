@@ -1,7 +1,7 @@
-"""An access that is no multiple of its size away from zero ends the launch, on both backends.
+"""A misaligned access ends the launch, on both backends.
 
-Natively it faults in the image of the aperture that is kept for such accesses, as far in as the
-address that the program wanted; lanes that do not run never fault.
+Natively it faults in the image of the aperture that is reserved for such accesses, at the same
+offset as the program's address; inactive lanes never fault.
 """
 
 import struct
@@ -61,12 +61,12 @@ def _access(b: KernelBuilder, op: Op, type_: DataType, count: int, address: Regi
         return
     b.add(Instruction(op, type_, values, (address,), **how))  # type: ignore[arg-type]
     sink = b.address(b.parameter(1), b.special(SpecialRegister.TID_X), 32)
-    for place, value in enumerate(values):  # each lane for itself, or the load is dead
+    for place, value in enumerate(values):  # per lane, or LLVM would drop the load as dead
         b.store(type_, sink, value, place * type_.bytes)
 
 
 class _Bench:
-    """One launch on both backends; ``fault`` is the address that the program wanted."""
+    """One launch on both backends; ``fault`` is the address that the program accessed."""
 
     def __init__(self) -> None:
         self.aperture = native_launch.Aperture()
@@ -77,7 +77,7 @@ class _Bench:
     def parameters(self, offset: int) -> bytes:
         return struct.pack("<QQQ", self.data.address + offset, self.sink.address, 0)
 
-    def interpreted(self, module: Module, offset: int) -> MisalignedFault | None:
+    def interpret(self, module: Module, offset: int) -> MisalignedFault | None:
         base = min(self.data.address, self.sink.address)
         memory = interp.BufferMemory(base, bytearray(16384))
         try:
@@ -116,7 +116,7 @@ def _base(b: KernelBuilder, where: str) -> Register:
 @pytest.mark.parametrize("lanes", _LANES)
 @pytest.mark.parametrize(("type_", "count"), _SHAPES, ids=lambda v: getattr(v, "name", str(v)))
 def test_every_width(type_: DataType, count: int, lanes: str, where: str, bench: _Bench) -> None:
-    """Which lane is reported is not defined where all are misaligned."""
+    """If all lanes are misaligned, it is undefined which one is reported."""
     size = type_.bytes * count
     choice = size + len(lanes) + len(where)
     plan = _PLANS[choice % len(_PLANS)]
@@ -126,7 +126,7 @@ def test_every_width(type_: DataType, count: int, lanes: str, where: str, bench:
         shift, displacement = (off, 0) if where.endswith("pointer") else (0, off)
         _access(b, op, type_, count, _LANES[lanes](b, _base(b, where), size), displacement)
         module = b.module()
-        fault, address = bench.interpreted(module, shift), bench.native(module, shift, plan)
+        fault, address = bench.interpret(module, shift), bench.native(module, shift, plan)
         if not off:
             assert fault is None
             assert address is None
@@ -140,14 +140,14 @@ def test_every_width(type_: DataType, count: int, lanes: str, where: str, bench:
 @pytest.mark.parametrize("plan", _PLANS, ids=str)
 @pytest.mark.parametrize("op", [Op.LD, Op.ST])
 def test_one_lane_of_many(op: Op, plan: jit.Plan, bench: _Bench) -> None:
-    """Lane 5 alone is misaligned: its address is what is reported."""
+    """Only lane 5 is misaligned: its address is reported."""
     b = KernelBuilder(8, 8, 8)
     lane, flag, extra = b.special(SpecialRegister.TID_X), b.predicate(), b.register(32)
     b.add(Instruction(Op.SETP, D.U32, (flag, None), (lane, Literal(5)), compare=Compare.EQ))
     b.op(Op.SELP, D.B32, extra, Literal(1), Literal(0), flag)
     _access(b, op, D.B32, 1, b.address(b.address(b.parameter(0), lane, 8), extra, 1), 0)
     module = b.module()
-    fault = bench.interpreted(module, 0)
+    fault = bench.interpret(module, 0)
     assert fault is not None
     assert fault.address == bench.data.address + 5 * 8 + 1
     assert bench.native(module, 0, plan) == fault.address
@@ -156,10 +156,8 @@ def test_one_lane_of_many(op: Op, plan: jit.Plan, bench: _Bench) -> None:
 @pytest.mark.parametrize("plan", _PLANS, ids=str)
 @pytest.mark.parametrize("lanes", _LANES)
 @pytest.mark.parametrize("op", [Op.LD, Op.ST])
-def test_lanes_that_do_not_run_never_fault(
-    op: Op, lanes: str, plan: jit.Plan, bench: _Bench
-) -> None:
-    """Guards that no lane, and that single lanes pass; the latter's own address is aligned."""
+def test_inactive_lanes_never_fault(op: Op, lanes: str, plan: jit.Plan, bench: _Bench) -> None:
+    """Guards are true in no lane, or in a single lane, whose own address is aligned."""
     b = KernelBuilder(8, 8, 8)
     lane, none, some = b.special(SpecialRegister.TID_X), b.predicate(), b.predicate()
     size = b.special(SpecialRegister.NTID_X)
@@ -172,7 +170,7 @@ def test_lanes_that_do_not_run_never_fault(
     _access(b, op, D.B32, 1, _LANES[lanes](b, mixed, 4), 1, Guard(none))
     _access(b, op, D.B32, 1, b.address(mixed, lane, 1), 3, Guard(some))
     module = b.module()
-    assert bench.interpreted(module, 1) is None
+    assert bench.interpret(module, 1) is None
     assert bench.native(module, 1, plan) is None
 
 
@@ -183,7 +181,7 @@ def test_parameters(plan: jit.Plan, bench: _Bench) -> None:
     b.op(Op.LD, D.B32, value, space=Space.PARAM, displacement=2)
     b.store(D.B32, b.parameter(1), value)
     module = b.module()
-    fault = bench.interpreted(module, 0)
+    fault = bench.interpret(module, 0)
     assert fault is not None
     assert fault.size == 4
     assert bench.native(module, 0, plan) is not None

@@ -1,4 +1,4 @@
-"""atom and red: native code does what the interpreter does, and reaches nothing else."""
+"""atom and red: native code agrees with the interpreter, and accesses no other memory."""
 
 import numpy as np
 import pytest
@@ -76,9 +76,9 @@ _APART = "atom.{}.add.u32 red.{}.min.s32 atom.{}.inc.u32"
     ],
 )
 def test_addresses_whose_shape_is_known(form: str, space: str, shape: str) -> None:
-    """Where lanes have one address they are joined; in every plan, under every kind of mask.
+    """Lanes with one address are combined, in every plan and under every kind of mask.
 
-    Barriers keep the words apart: between them only the order of lanes is promised.
+    Barriers separate the instructions: between them only the order of lanes is guaranteed.
     """
     index, block = _SHAPED[shape]
     opcode, bits = form.format(space), form[-2:]
@@ -125,8 +125,8 @@ _MEETINGS = {
 
 @pytest.mark.parametrize("threads", [7, 32])
 @pytest.mark.parametrize("body", _MEETINGS.values(), ids=_MEETINGS)
-def test_lanes_meet_by_what_they_found(body: str, threads: int) -> None:
-    # Each updates a word of its own, so what it finds is known: its number modulo four.
+def test_lanes_synchronise_by_the_values_they_find(body: str, threads: int) -> None:
+    # Each lane updates a word of its own, so its former value is known: the lane modulo four.
     every = (1 << threads) - 1
     source = f""".version 8.0
         .target sm_80
@@ -146,8 +146,8 @@ def test_lanes_meet_by_what_they_found(body: str, threads: int) -> None:
 
 @pytest.mark.parametrize("update", ["add.u32", "max.u32", "xor.b32"])
 @pytest.mark.parametrize("away", [0, 4096, -(1 << 20)])
-def test_addresses_below_what_is_named(away: int, update: str) -> None:
-    """Lanes' addresses are extended by their signs, each of its own: of two that come together too."""
+def test_addresses_below_a_named_variable(away: int, update: str) -> None:
+    """Lanes' addresses are sign-extended one by one, even if two lanes have the same address."""
     module = compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
     .visible .entry k(.param .u64 out, .param .u64 in)

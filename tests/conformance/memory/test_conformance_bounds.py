@@ -1,4 +1,4 @@
-"""Branches behind a bound: groups within it as a whole, parted ones, and indices that wrap around."""
+"""Branches on a bound: groups within it, divergent groups, and indices that wrap around."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ _BLOCK = 32
 
 
 def _kernel(compare_: str, type_: str) -> str:
-    """Each thread's index is its own plus ``start``; where the comparison with ``limit`` fails it
-    adds to what it stores, in the middle and at the end."""
+    """Return a kernel in which each thread tests its own index plus ``start`` against ``limit``.
+
+    If the test fails, the thread changes the value that it stores, in the middle and at the end.
+    """
     return f""".version 8.0\n.target sm_80\n.address_size 64
     .visible .entry k(.param .u64 out, .param .u64 in, .param .u32 start, .param .u32 limit)
     {{ .reg .b64 %out, %in, %w; .reg .b32 %r<9>; .reg .pred %p<2>;
@@ -36,7 +38,7 @@ def _kernel(compare_: str, type_: str) -> str:
 
 @pytest.mark.parametrize("type_", _TYPES)
 @pytest.mark.parametrize("compare_", _COMPARES)
-def test_groups_are_within_a_bound_parted_or_behind_it(compare_: str, type_: str) -> None:
+def test_groups_are_within_a_bound_divergent_or_beyond_it(compare_: str, type_: str) -> None:
     module = compile_ptx(_kernel(compare_, type_), capability=(8, 0))
     words = 3 * _BLOCK
     data = np.arange(words, dtype=np.uint32).tobytes()

@@ -1,7 +1,7 @@
-"""No pointer that a kernel is given leads native code out of the aperture.
+"""No pointer argument makes native code access memory outside the aperture.
 
-Each case runs in a forked child. Each launch must either fault, at an address inside the aperture's
-reserved pages, or leave every canary (live device memory and host memory) as it was.
+Each case runs in a forked child. Each launch must either fault, at an address inside the
+aperture's reserved pages, or leave every canary (live device memory and host memory) unchanged.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ _CANARY = 0xA5
 
 
 class _World:
-    """An aperture with live memory, and host memory that a client pointer might name."""
+    """An aperture with live memory, and host memory to which a client's pointer might refer."""
 
     def __init__(self) -> None:
         self.aperture = native_launch.Aperture()
@@ -54,7 +54,7 @@ class _World:
         del view
 
     def wild(self) -> Iterator[int]:
-        """Pointers that are no allocation, all within 64 bits."""
+        """Yield pointers outside all allocations, over the whole 64-bit range."""
         base, limit = self.aperture.base, native_launch.APERTURE_BYTES
         yield from (0, _M64, self.host_address, self.host_address + 4096, base, base + limit)
         yield from (base + limit - 64, base + limit + 4, base - 64)
@@ -83,7 +83,7 @@ def _vecadd() -> Module:
 
 
 def _gather() -> Module:
-    """p[(t * 7) % 64] += 1: addresses that are vectors."""
+    """Return p[(t * 7) % 64] += 1: its addresses are vectors."""
     b = KernelBuilder(8)
     pointer = b.parameter(0)
     index = b.register(32)
@@ -97,7 +97,9 @@ def _gather() -> Module:
 
 
 def _loaded_pointer() -> Module:
-    """A pointer that is no parameter: *(p ^ 0) by arithmetic that has no provenance."""
+    """Return a kernel with a pointer that is not a parameter: *(p ^ 0), arithmetic without
+    provenance.
+    """
     b = KernelBuilder(8)
     pointer = b.parameter(0)
     mixed = b.register(64)
@@ -111,7 +113,7 @@ def _loaded_pointer() -> Module:
 
 
 def _walking_pointer() -> Module:
-    """A pointer bumped by a run-time stride in a loop."""
+    """Return a kernel whose pointer advances by a run-time stride in a loop."""
     b = KernelBuilder(8)
     pointer = b.parameter(0)
     address = b.address(pointer, b.special(SpecialRegister.TID_X), 4)
@@ -142,7 +144,10 @@ def _far_displacement() -> Module:
 
 
 def _two_exits() -> Module:
-    """A pointer bumped far beyond the aperture: the first exit's counter never meets its limit."""
+    """Return a kernel whose pointer advances far beyond the aperture.
+
+    The counter of the loop's first exit never meets its limit.
+    """
     b = KernelBuilder(8)
     address, counter, turns = b.register(64), b.register(32), b.register(32)
     never, more = b.predicate(), b.predicate()
@@ -161,7 +166,9 @@ def _two_exits() -> Module:
 
 
 def _narrow_sum() -> Module:
-    """A 16-bit product plus the low half of a pointer: no pointer any more."""
+    """Return a kernel that adds a 16-bit product to the low half of a pointer, which is no longer
+    one.
+    """
     b = KernelBuilder(8)
     factor, address = b.register(16), b.register(64)
     b.op(Op.MOV, D.B16, factor, Literal(4))
@@ -172,7 +179,9 @@ def _narrow_sum() -> Module:
 
 
 def _float_patterns(type_: DataType, lanes: bool) -> Callable[[], Module]:
-    """The difference of two floats' patterns, made from 32-bit integers, as a distance."""
+    """Return a maker of kernels whose distances are the difference of the patterns of two floats,
+    converted from 32-bit integers.
+    """
 
     def build() -> Module:
         b = KernelBuilder(8)
@@ -187,7 +196,8 @@ def _float_patterns(type_: DataType, lanes: bool) -> Callable[[], Module]:
         distance, address = b.register(64), b.register(64)
         b.op(Op.SUB, D.U64, distance, patterns[1], patterns[0])
         b.op(Op.ADD, D.U64, address, distance, b.parameter(0))
-        # No power of two, or a wild pointer might be led back to memory that it may touch.
+        # It is not a power of two: else a wild pointer might wrap around to memory that it may
+        # access.
         b.store(D.B32, address, Literal(7), 0x34_5678)
         return b.module()
 
@@ -210,7 +220,7 @@ _KERNELS = {
 
 @pytest.mark.parametrize("plan", _PLANS, ids=str)
 @pytest.mark.parametrize("name", _KERNELS)
-def test_wild_pointer_touches_nothing_else(name: str, plan: jit.Plan) -> None:
+def test_a_wild_pointer_accesses_no_other_memory(name: str, plan: jit.Plan) -> None:
     world = _World()
     compiler_ = jit.Compiler()
     module = _KERNELS[name]()
@@ -263,8 +273,8 @@ def test_wild_vecadd_parameter(which: int, plan: jit.Plan) -> None:
     world.aperture.close()
 
 
-def test_the_oracle_sees_an_escape() -> None:
-    """A context whose limit is all of memory lets the host's canary be overwritten."""
+def test_the_oracle_detects_an_escape() -> None:
+    """A context with all of memory as limit allows the host's canary to be overwritten."""
     world = _World()
     compiler_ = jit.Compiler()
     module = _loaded_pointer()

@@ -1,4 +1,4 @@
-"""Shared memory is zeros when a block begins, whatever the block before it left there."""
+"""Shared memory is zero when a block begins, whatever the previous block left there."""
 
 import pytest
 
@@ -11,17 +11,19 @@ _THREADS, _BLOCKS = 32, 5
 
 
 def _kernel(static_bytes: int, barrier: str) -> Module:
-    """Each thread adds up every word of shared memory that is its turn's, and then fills it."""
+    """Return a kernel whose threads each sum their share of the words of shared memory, then fill
+    it.
+    """
     declared = f".shared .align 4 .b8 own[{static_bytes}];" if static_bytes else ""
     return compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
-    .extern .shared .align 4 .b8 asked[];
+    .extern .shared .align 4 .b8 requested[];
     .visible .entry k(.param .u64 out, .param .u32 bytes)
     {{ {declared} .reg .b64 %o, %w; .reg .b32 %t, %b, %n, %at, %x, %sum, %end; .reg .pred %p;
       ld.param.u64 %o, [out]; ld.param.u32 %n, [bytes];
       mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mad.lo.u32 %x, %b, {_THREADS}, %t;
       mul.wide.u32 %w, %x, 4; add.s64 %o, %o, %w;
-      mov.u32 %at, {"own" if static_bytes else "asked"}; add.u32 %end, %at, %n;
+      mov.u32 %at, {"own" if static_bytes else "requested"}; add.u32 %end, %at, %n;
       shl.b32 %x, %t, 2; add.u32 %at, %at, %x; mov.u32 %sum, 0; setp.ge.u32 %p, %at, %end;
       @%p bra out;
     more: ld.shared.u32 %x, [%at]; add.u32 %sum, %sum, %x; st.shared.u32 [%at], 5;

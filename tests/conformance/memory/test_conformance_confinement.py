@@ -1,4 +1,4 @@
-"""Every access that the JIT writes is shown, from its text alone, to stay near the aperture."""
+"""A proof from the LLVM text alone that every access of the JIT stays near the aperture."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.memory import shared_memory
-from vgpu_sim.exec.jit.numbers import known, known_values
+from vgpu_sim.exec.jit.numbers import known_bits, known_values
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.exec.jit.values.launch import MISALIGNED_OFFSET_BYTES
 from vgpu_sim.isa import (
@@ -58,7 +58,7 @@ def _text(module: Module, block: tuple[int, int, int], plan: jit.Plan | None) ->
 
 
 def _kernels(path: Path) -> Iterator[Module]:
-    """Each kernel of a file that loads if it stands alone."""
+    """Yield each kernel of a file that can be loaded on its own."""
     syntax = parse(path.read_bytes())
     for function in syntax.functions:
         if not function.is_entry or function.body is None:
@@ -84,15 +84,17 @@ def test_examples(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "plan"), [("life", None), ("mandelbrot", None), ("spmv", jit.Plan(16, 2))]
 )
-def test_masks_of_parts_say_that_code_was_not_skipped(name: str, plan: jit.Plan | None) -> None:
-    """A strip's store behind code that is skipped where no strip has a lane."""
+def test_masks_of_single_vectors_prove_that_code_was_not_skipped(
+    name: str, plan: jit.Plan | None
+) -> None:
+    """The store of one vector is inside code that is skipped if no vector has an active lane."""
     (module,) = _kernels(_CONTESTS / f"{name}.ptx")
     assert clamp_proof.prove(_text(module, (256, 1, 1), plan)) >= 3
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
-def test_alignment_costs_nothing_where_the_pointer_shows_it(path: Path) -> None:
-    """It is asked of the parameters, before all loops."""
+def test_alignment_costs_nothing_where_the_pointer_proves_it(path: Path) -> None:
+    """The parameters are tested before all loops."""
     for module in _kernels(path):
         text = _text(module, (32, 8, 1), jit.Plan(16, 4))
         for function in text.split("\ndefine ")[1:]:
@@ -133,13 +135,13 @@ def test_every_form_of_access_at_random_addresses_and_the_kernels_that_run() -> 
     assert proven["running"] > 300
 
 
-def test_proofs_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shown(seed: int) -> int:
+def test_proofs_resume_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_prover(seed: int) -> int:
         if seed == 1:
             raise clamp_proof.NotShown("an access")
         return 10
 
-    monkeypatch.setattr(prove_addresses, "KINDS", {"one": shown, "other": lambda seed: 1})
+    monkeypatch.setattr(prove_addresses, "KINDS", {"one": run_prover, "other": lambda seed: 1})
     arguments = ["n=3", f"folder={tmp_path}", "minutes="]
     assert [prove_addresses.main(arguments) for _ in "12"] == [1, 1]
     state = json.loads((tmp_path / "proofs.json").read_text())
@@ -149,13 +151,13 @@ def test_proofs_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, _BATCH))
 def test_random_address_computations(first: int) -> None:
-    """``tests/support/tools/prove_addresses.py`` takes any seeds."""
+    """``tests/support/tools/prove_addresses.py`` proves kernels of any seeds."""
     assert sum(map(prove_addresses.prove, range(first, first + _BATCH))) > _BATCH
 
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, _BATCH))
 def test_random_addresses_of_shared_memory_or_either(first: int) -> None:
-    """Generic ones among them, of loads, stores and atomic updates."""
+    """The kernels include generic addresses, in loads, stores and atomic updates."""
     seeds = range(first, first + _BATCH)
     assert sum(prove_addresses.prove(seed, shared=True) for seed in seeds) > 5 * _BATCH
 
@@ -164,23 +166,23 @@ _MEETING = {
     "reduction": (barrier_kernels.reduction(), (24, 8, 1)),
     "tiled": (barrier_kernels.tiled_sgemm(8), (8, 8, 1)),
     "pipeline": (barrier_kernels.pipeline(), (64, 1, 1)),
-    "parted": (barrier_kernels.parted(), (64, 1, 1)),
-    "guarded": (barrier_kernels.guarded(), (96, 1, 1)),
+    "parted": (barrier_kernels.diverging_kernel(), (64, 1, 1)),
+    "guarded": (barrier_kernels.guarded_kernel(), (96, 1, 1)),
 }
 
 
 @pytest.mark.parametrize("name", _MEETING)
-def test_kernels_that_share_memory_and_meet(name: str) -> None:
+def test_kernels_with_shared_memory_and_barriers(name: str) -> None:
     module, block = _MEETING[name]
     legal = list(jit.legal_plans(module.functions[0], block))
     for plan in (None, *legal[:: max(1, len(legal) // 6)]):
         assert clamp_proof.prove(_text(module, block, plan)) >= 3
 
 
-# The proof has to be one: it must fail where the analysis says more than is true.
+# The prover must be sound: it must fail if the analysis claims more than is true.
 
 
-def test_a_shared_address_that_reaches_too_far_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_address_that_reaches_too_far_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     body = """
     LD.PARAM.U32 r11, [0]
     ADD.U32 r11, r11, r4
@@ -188,15 +190,15 @@ def test_a_shared_address_that_reaches_too_far_is_noticed(monkeypatch: pytest.Mo
     ST.SHARED.U8 [r11-2147483632], r10
     """
     module = barrier_kernels.kernel(body, 0, 1, 64)
-    monkeypatch.setattr(clamp_proof, "SHARED_REACH_BYTES", 3 << 30)  # as far as it really is
+    monkeypatch.setattr(clamp_proof, "SHARED_REACH_BYTES", 3 << 30)  # the actual bound
     text = _text(module, (32, 1, 1), jit.Plan(16, 2))
-    assert clamp_proof.prove(text) == 4 + 8  # and what clears the block's memory
+    assert clamp_proof.prove(text) == 4 + 8  # including the code that clears the block's memory
     monkeypatch.setattr(shared_memory, "_NEAR_BYTES", 1 << 40)
     with pytest.raises(clamp_proof.NotShown):
         clamp_proof.prove(_text(module, (32, 1, 1), jit.Plan(16, 1)))
 
 
-def test_a_shared_address_that_is_not_extended_by_its_sign_is_noticed() -> None:
+def test_a_shared_address_that_is_not_sign_extended_is_detected() -> None:
     module = barrier_kernels.reduction()
     text = _text(module, (64, 1, 1), jit.Plan(16, 2))
     assert clamp_proof.prove(text)
@@ -206,7 +208,7 @@ def test_a_shared_address_that_is_not_extended_by_its_sign_is_noticed() -> None:
         clamp_proof.prove(text.replace("ptr %thread, i64 32", "ptr %thread, i64 24"))
 
 
-def test_a_lane_of_a_pair_that_keeps_the_other_one_is_noticed() -> None:
+def test_a_lane_of_a_pair_with_bits_of_the_other_is_detected() -> None:
     module = compiler.compile_ptx(
         """.version 8.0\n.target sm_80\n.address_size 64
         .visible .entry k(.param .u32 n) { .shared .b32 cells[64]; .reg .b32 %a, %t;
@@ -223,8 +225,8 @@ def test_a_lane_of_a_pair_that_keeps_the_other_one_is_noticed() -> None:
             clamp_proof.prove(text.replace(*change))
 
 
-def test_a_generic_address_that_is_not_confined_is_noticed() -> None:
-    """To what is reserved for shared memory, or to the aperture where it is not one of that."""
+def test_an_unclamped_generic_address_is_detected() -> None:
+    """It must be clamped to the reservation for shared memory, or else to the aperture."""
     text = _text(random_addresses.kernel(5, shared=True), (64, 1, 1), jit.Plan(16, 2))
     assert clamp_proof.prove(text)
     far = f"i64 {1 << 32})"
@@ -235,8 +237,8 @@ def test_a_generic_address_that_is_not_confined_is_noticed() -> None:
             clamp_proof.prove(text.replace(*change))
 
 
-def test_what_helpers_and_intrinsics_write_is_looked_at() -> None:
-    """A CPU without rounding in its instructions sets the mode through memory (AVX2)."""
+def test_writes_of_helpers_and_intrinsics_are_checked() -> None:
+    """A CPU without embedded rounding sets the rounding mode through memory (AVX2)."""
     module = compiler.compile_ptx(
         """.version 8.0\n.target sm_80\n.address_size 64
         .visible .entry k(.param .u64 a) { .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a];
@@ -257,8 +259,10 @@ def test_what_helpers_and_intrinsics_write_is_looked_at() -> None:
             clamp_proof.prove(text.replace(*change))
 
 
-def test_what_is_taken_away_again_is_nothing_however_large() -> None:
-    """The window of shared memory is terabytes away, and between two addresses in it are few."""
+def test_a_large_term_that_cancels_has_no_effect() -> None:
+    """The window of shared memory is terabytes away, but distances between addresses in it are
+    small.
+    """
     module = compiler.compile_ptx(
         """.version 8.0\n.target sm_80\n.address_size 64
         .visible .entry k(.param .u64 p, .param .u32 n, .param .u32 m) {
@@ -276,8 +280,8 @@ def test_what_is_taken_away_again_is_nothing_however_large() -> None:
         clamp_proof.prove(changed)
 
 
-def test_of_two_bounds_the_smaller_one_counts() -> None:
-    """Of an address of local memory that is known, the mask is one and itself another."""
+def test_the_smaller_of_two_bounds_applies() -> None:
+    """A known address in local memory is bounded by the mask and by the address itself."""
     module = compiler.compile_ptx(
         """.version 8.0\n.target sm_80\n.address_size 64
         .visible .entry k(.param .u64 p) { .local .b8 own[64]; .reg .b64 %p, %x; .reg .b32 %a;
@@ -292,8 +296,8 @@ def test_of_two_bounds_the_smaller_one_counts() -> None:
         clamp_proof.prove(re.sub(r"and i32 2147483635, \d+", "and i32 2147483635, -1", text))
 
 
-def test_what_never_runs_needs_no_proof_and_hides_nothing() -> None:
-    """As where a group that may start over has nothing to start over from."""
+def test_unreachable_code_needs_no_proof_and_hides_nothing() -> None:
+    """An example is the fallback of a group that may start over but never does."""
     text = _text(random_addresses.kernel(5), (64, 1, 1), jit.Plan(16, 2))
     count = clamp_proof.prove(text)
     lost = "lost:\n  %lost = inttoptr i64 %block to ptr\n  store i8 0, ptr %lost, align 1\n"
@@ -314,25 +318,25 @@ def _unshown(seeds: range) -> int:
     return count
 
 
-def test_a_float_bounded_by_its_integer_source_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_float_bounded_by_its_integer_source_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     true_rule = known_values.KnownValues._result
 
-    def rule(self: known_values.KnownValues, node: ssa.Operation, bits: int) -> known.Known:
+    def rule(self: known_values.KnownValues, node: ssa.Operation, bits: int) -> known_bits.Known:
         source = node.instruction.source_type
         if source is not None and source.is_integer and source.bits < bits:
-            return known.between(0, 1 << source.bits, bits)
+            return known_bits.between(0, 1 << source.bits, bits)
         return true_rule(self, node, bits)
 
     monkeypatch.setattr(known_values.KnownValues, "_result", rule)
     assert _unshown(range(280, 320)) >= 2
 
 
-def test_a_distance_without_a_bound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_values.Pointer, "confined", lambda *_: True)
+def test_an_unbounded_distance_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_values.Pointer, "is_confined", lambda *_: True)
     assert _unshown(range(40)) >= 2
 
 
-def test_a_bound_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_that_is_too_large_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     b = KernelBuilder(8)
     b.store(D.B32, b.address(b.parameter(0), b.special(SpecialRegister.CTAID_X), 64), Literal(7))
     module = b.module()
@@ -352,7 +356,7 @@ def test_a_bound_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         (r"i64 9895604649984, i64 0", "i64 19791209299968, i64 0"),
     ],
 )
-def test_text_without_the_clamp_is_noticed(old: str, new: str) -> None:
+def test_text_without_the_clamp_is_detected(old: str, new: str) -> None:
     (module,) = _kernels(next(path for path in _EXAMPLES if path.stem == "vecadd"))
     text = _text(module, (256, 1, 1), jit.Plan(16, 1))
     changed = re.sub(old, new, text)
@@ -361,7 +365,7 @@ def test_text_without_the_clamp_is_noticed(old: str, new: str) -> None:
         clamp_proof.prove(changed)
 
 
-# Far displacements: every shape of an address has its own way to be confined.
+# Large displacements: every shape of an address is clamped in its own way.
 
 _DISPLACEMENTS = (
     0,
@@ -382,7 +386,7 @@ def _by_thread(which: SpecialRegister, scale: int) -> Callable[[KernelBuilder, R
     return lambda b, base: b.address(base, b.special(which), scale)
 
 
-def _gathered(b: KernelBuilder, base: Register) -> Register:
+def _gather_kernel(b: KernelBuilder, base: Register) -> Register:
     index = b.register(32)
     b.op(Op.REM, D.U32, index, b.special(SpecialRegister.TID_X), Literal(3))
     return b.address(base, index, 4)
@@ -390,10 +394,10 @@ def _gathered(b: KernelBuilder, base: Register) -> Register:
 
 _SHAPES = {
     "uniform": _uniform,
-    "a strip": _by_thread(SpecialRegister.TID_Y, 4096),
+    "a vector": _by_thread(SpecialRegister.TID_Y, 4096),
     "row": _by_thread(SpecialRegister.TID_X, 4),
     "strided": _by_thread(SpecialRegister.TID_X, 1 << 27),
-    "gathered": _gathered,
+    "gathered": _gather_kernel,
 }
 
 
@@ -424,7 +428,7 @@ def test_far_displacements(shape: str, displacement: int, known: bool) -> None:
 
 @pytest.mark.parametrize("spelling", warp_kernels.COLLECTIVES[::3])
 @pytest.mark.parametrize("block", [(64, 1, 1), (40, 1, 1), (5, 7, 1)])
-def test_what_lanes_learn_from_each_other(spelling: str, block: tuple[int, int, int]) -> None:
+def test_values_that_lanes_exchange(spelling: str, block: tuple[int, int, int]) -> None:
     one = warp_kernels.instruction(spelling)
     body = f"{one} mad.wide.u32 %pin, %d, 4, %pin; ld.global.u32 %d, [%pin+4];"
     module = compile_verified(warp_kernels.text(body), (10, 0))

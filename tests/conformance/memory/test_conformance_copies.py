@@ -57,9 +57,9 @@ def test_copies(size: int, source: str, limit: str) -> None:
 
 @pytest.mark.parametrize("space", [".shared", ""])
 def test_mbarriers(space: str) -> None:
-    """A thread drops out and arrives nevertheless; a block's barrier stands between the phases.
+    """A thread arrives and drops out; a block barrier separates the phases.
 
-    It is the first one, so that the order of arrivals is the same in every plan.
+    The thread arrives first, so that the order of arrivals is the same under every plan.
     """
     where = "[bar+8]" if space else "[%g+8]"
     body = f"""
@@ -91,12 +91,12 @@ def test_mbarriers(space: str) -> None:
     assert plans
     (found,) = compare(module, [bytes(64 * 128)], (1, 1, 1), _BLOCK, plans)
     rows = np.frombuffer(found, "<u4").reshape(64, 32)
-    assert (rows[:, 1] == 1).all()  # the first phase ended: 64 arrived
+    assert (rows[:, 1] == 1).all()  # the first phase ended: 64 arrivals
     assert sorted(rows[:, 0]) == list(range(1, 65))
 
 
 def test_threads_wait_for_each_other_at_an_mbarrier() -> None:
-    """Each round every thread stores, arrives, waits by asking again, and loads another's."""
+    """In each round every thread stores, arrives, polls the mbarrier, and loads another's value."""
     body = """
         ld.param.u64 %o, [po]; mov.u32 %t, %tid.x; mad.wide.u32 %o, %t, 4, %o;
         setp.eq.u32 %p, %t, 0; @%p mbarrier.init.shared.b64 [bar], 64;

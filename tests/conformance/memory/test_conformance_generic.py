@@ -1,4 +1,4 @@
-"""Generic addresses, of shared or of global memory: both backends, and where native code can go."""
+"""Generic addresses in shared or global memory: both backends, and the bounds of native code."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def _module(where: str, lanes: str, access: str) -> Module:
 @pytest.mark.parametrize("where", _WHERE)
 def test_every_shape(where: str, lanes: str, access: str) -> None:
     if access == "st" and lanes == "same":
-        lanes = "apart"  # which lane's value stays is not defined
+        lanes = "apart"  # it is undefined which lane's value remains
     module = _module(where, lanes, access)
     for plan in _PLANS:
         text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
@@ -72,8 +72,10 @@ def test_every_shape(where: str, lanes: str, access: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "then"), [("%g", "%a"), ("%a", "%g")])
-def test_a_pointer_that_changes_its_space_around_a_loop(first: str, then: str) -> None:
-    """Where it comes from at the loop's entry says nothing of the next turn."""
+def test_a_pointer_that_changes_its_space_in_a_loop(first: str, then: str) -> None:
+    """The space of the pointer at the loop's entry does not determine that of the next
+    iteration.
+    """
     loop = f"""mov.b64 %e, {first}; mov.u32 %k, 0; mov.u32 %v1, 0; AGAIN:
         ld.u32 %v2, [%e]; add.u32 %v1, %v1, %v2; mov.b64 %e, {then};
         mad.wide.u32 %e, %t, 4, %e; add.u32 %k, %k, 1; setp.lt.u32 %q, %k, 3; @%q bra AGAIN;
@@ -84,8 +86,8 @@ def test_a_pointer_that_changes_its_space_around_a_loop(first: str, then: str) -
     compare(module, [cells, bytes(2048)], (1, 1, 1), _BLOCK, _PLANS)
 
 
-def test_spaces_that_are_known_are_not_asked_for() -> None:
-    """Only where the address may be of either there is a choice."""
+def test_known_spaces_are_not_tested() -> None:
+    """The code only selects between memories where the address may be in either."""
     for where, chosen in (("shared", False), ("either by lane", True)):
         module = _module(where, "any", "ld.u32")
         text = compiler().emit_llvm(module, module.functions[0], _BLOCK, _PLANS[0])
@@ -93,7 +95,7 @@ def test_spaces_that_are_known_are_not_asked_for() -> None:
 
 
 class _Faults:
-    """One wrong access by a generic address, on both backends."""
+    """One invalid access by a generic address, on both backends."""
 
     def __init__(self, change: str, shared_bytes: int = 1024) -> None:
         body = _PROLOGUE.replace("BASE", "mov.b64 %e, %g;").replace("st.u32", "@%p st.u32")
@@ -104,7 +106,7 @@ class _Faults:
         self.aperture = native_launch.Aperture()
         self.data = self.aperture.allocate(bytes(2048))
 
-    def interpreted(self) -> type[KernelError] | None:
+    def interpret(self) -> type[KernelError] | None:
         function, address = self.module.functions[0], self.data.address
         parameters = native_launch.pack(function.parameters, 16, [address, address])
         memory = interp.BufferMemory(address, bytearray(2048))
@@ -140,25 +142,28 @@ class _Faults:
         ("ld.global.u32 %v1, [%e];", AddressFault),
     ],
 )  # fmt: skip
-def test_what_is_not_there(change: str, fault: type[KernelError] | None, plan: jit.Plan) -> None:
+def test_missing_memory_faults(
+    change: str, fault: type[KernelError] | None, plan: jit.Plan
+) -> None:
     case = _Faults(change)
     try:
-        assert case.interpreted() is fault
+        assert case.interpret() is fault
         assert case.native(plan) == (fault is not None)
         text = compiler().emit_llvm(case.module, case.module.functions[0], _BLOCK, plan)
-        assert clamp_proof.prove(text) >= 2  # for full groups no lane takes the way of the others
+        # In full groups no lane takes the path of padding lanes.
+        assert clamp_proof.prove(text) >= 2
     finally:
         case.aperture.close()
 
 
-def test_nothing_is_allocated_where_a_neighbour_of_the_window_is_looked_for() -> None:
-    """Native code takes an address up to 1 GiB before the window, 3 GiB behind it, for one of it."""
+def test_no_memory_is_allocated_around_the_window() -> None:
+    """Native code treats addresses up to 1 GiB before and 3 GiB after the window as part of it."""
     window = address_map.SHARED_OFFSET
     assert window - (1 << 30) >= address_map.HOST_OFFSET + address_map.HOST_BYTES
     assert window + (4 << 30) <= address_map.LOCAL_OFFSET
 
 
-def test_the_window_is_asked_for_by_an_instruction_that_says_so() -> None:
+def test_the_window_is_read_by_a_declared_instruction() -> None:
     module = _module("shared", "same", "ld.u32")
     registers = {i.sreg for i in module.functions[0].code if i.op is Op.S2R}
     assert SpecialRegister.SHARED_WINDOW in registers

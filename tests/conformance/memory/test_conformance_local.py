@@ -1,4 +1,4 @@
-"""Local memory: both executors, all legal plans, each thread its own, and nothing beyond it."""
+"""Local memory: both executors, all legal plans; private to each thread, and bounded."""
 
 import signal
 
@@ -50,7 +50,7 @@ def test_constant_indices_become_registers() -> None:
     body += "ld.local.u32 %r0, [a+4]; cvt.u32.u64 %r1, %rd1; st.local.s8 [a+32], %r1;"
     body += "ld.local.s8 %r2, [a+32];"
     module = _kernel(body, values=3)
-    assert module.functions[0].local_bytes == 64  # [a+8] alone stays in memory
+    assert module.functions[0].local_bytes == 64  # only [a+8] stays in memory
     assert _everywhere(module, 3, n=200)[7].tolist() == [7, 200, 0xFFFF_FFC8]
     alone = _kernel("st.local.u32 [a+4], %t; ld.local.u32 %r0, [a+4];")
     assert alone.functions[0].local_bytes == 0
@@ -141,8 +141,8 @@ def test_divergent_loops_and_barriers() -> None:
 
 
 @pytest.mark.parametrize("size", [5, 6, 7, 9])
-def test_threads_of_groups_that_wait_share_no_word(size: int) -> None:
-    # The last byte and the first one, whose word another group's may lie beside.
+def test_threads_of_waiting_groups_share_no_word(size: int) -> None:
+    # The first byte and the last one, whose word may be adjacent to another group's.
     body = """mov.u64 %rd1, a; cvt.u64.u32 %rd2, %n; add.u64 %rd3, %rd1, %rd2;
         st.local.u8 [%rd3], %t; add.u32 %r1, %t, 100; st.local.u8 [%rd1], %r1; bar.sync 0;
         ld.local.u8 %r0, [%rd3]; ld.local.u8 %r1, [%rd1];"""
@@ -163,13 +163,13 @@ def test_large_frames_begin_as_zeros_in_every_block() -> None:
     [
         ("ld.local.u32 %r0, [%rd1+64];", signal.SIGSEGV, AddressFault),
         ("ld.local.u32 %r0, [%rd1+-4];", signal.SIGSEGV, AddressFault),
-        ("st.local.u32 [%rd2], %t;", signal.SIGSEGV, AddressFault),  # of one lane alone
+        ("st.local.u32 [%rd2], %t;", signal.SIGSEGV, AddressFault),  # in a group of one lane
         ("ld.local.u32 %r0, [%rd1+2];", signal.SIGSEGV, MisalignedFault),
         ("st.local.u8 [%rd3], %r1;", signal.SIGSEGV, AddressFault),
     ],
 )
 @pytest.mark.parametrize("plan", [jit.Plan(16, 2), jit.Plan(1, 1), jit.Plan(16, 1)])
-def test_nothing_lies_beyond_a_threads_own_bytes(
+def test_accesses_beyond_a_threads_own_bytes_fault(
     access: str, fault: int, interpreted: type[Exception], plan: jit.Plan
 ) -> None:
     body = f"""mov.u64 %rd1, a; setp.eq.u32 %p1, %t, 13; selp.u32 %r9, 64, 0, %p1; mov.u32 %r1, %t;
@@ -192,11 +192,12 @@ def test_nothing_lies_beyond_a_threads_own_bytes(
         bench.close()
 
 
-@pytest.mark.parametrize("wait", ["", "bar.sync 0;"])  # alone, and in groups that take turns
+# As the only group, and in groups that run in turn.
+@pytest.mark.parametrize("wait", ["", "bar.sync 0;"])
 @pytest.mark.parametrize(
     "access", ["ld.local.u32 %r0, [%rd1+16];", "st.local.v2.u32 [2], {%n, %t};"]
 )
-def test_who_has_no_local_memory_reaches_no_memory_at_all(access: str, wait: str) -> None:
+def test_kernels_without_local_memory_fault_in_its_window(access: str, wait: str) -> None:
     module, block = _kernel(f"cvt.u64.u32 %rd1, %n; {wait} {access}", local=""), (64, 1, 1)
     function = module.functions[0]
     assert local_bytes(function) == 0
@@ -209,19 +210,19 @@ def test_who_has_no_local_memory_reaches_no_memory_at_all(access: str, wait: str
         for plan in (jit.Plan(16, 1), jit.Plan(1, 1)):
             loaded = compiler().load(compiler().compile(module, function, block, plan))
             ended = native_launch.run(loaded, launch, parameters, [(0, 1)])
-            # In what is reserved for local memory, of which the lowest addresses are no part.
+            # In the reservation for local memory, whose lowest addresses are excluded.
             assert ended.signal == signal.SIGSEGV
             assert ended.address > LOCAL_RESERVED_BYTES + LOCAL_REACH_BYTES
     finally:
         bench.close()
 
 
-def test_more_than_a_thread_can_have_is_no_ptx() -> None:
+def test_more_local_memory_than_a_thread_can_have_is_invalid() -> None:
     with pytest.raises(InvalidPtxError, match="524292 bytes of local memory"):
         _kernel("mov.u64 %rd1, a;", local=".local .b32 a[131073];")
 
 
-def test_refusals_name_what_local_variables_cannot_be() -> None:
+def test_rejections_name_invalid_local_variables() -> None:
     for local, words in (
         (".local .b32 a[];", "an array has a size"),
         (".extern .local .b32 a;", "cannot be .extern"),
@@ -230,7 +231,7 @@ def test_refusals_name_what_local_variables_cannot_be() -> None:
             _kernel("", local=local)
 
 
-def test_the_interpreter_needs_no_memory_for_lanes_that_do_not_run_at_once() -> None:
+def test_the_interpreter_allocates_local_memory_for_resident_lanes_only() -> None:
     module = _kernel(
         "mov.u64 %rd1, a; st.local.u32 [%rd1], %t; ld.local.u32 %r0, [%rd1];",
         local=".local .b8 a[65536];",
@@ -241,7 +242,7 @@ def test_the_interpreter_needs_no_memory_for_lanes_that_do_not_run_at_once() -> 
 
 
 def test_lanes_find_their_own_values_at_one_generic_address() -> None:
-    """An address that all lanes share is, in local memory, of as many places as there are lanes."""
+    """A uniform generic address in local memory refers to a different place in each lane."""
     body = """mov.u64 %rd1, a; cvta.local.u64 %rd2, %rd1; st.local.u64 [a], %out;
         st.local.u32 [%rd1+8], %t; ld.u64 %rd3, [%rd2]; setp.eq.u64 %p1, %rd3, 0;
         mov.u32 %r0, 7; @%p1 bra ONWARD; ld.u32 %r0, [%rd2+8]; ONWARD:"""

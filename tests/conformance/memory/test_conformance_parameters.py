@@ -22,7 +22,9 @@ SETUP = """
 
 
 def _run(body: str) -> np.ndarray:
-    """Return the two 32-bit words that each of 24 threads stores at %o, on all of it."""
+    """Return the two 32-bit words that each of 24 threads stores at %o, under all executors and
+    plans.
+    """
     module = compile_verified(kernel(SETUP + body, PARAMETERS, registers=REGISTERS))
     assert container.decode(container.encode(module)) == module
     assert assemble(disassemble(module)) == module
@@ -72,7 +74,7 @@ def test_vectors_symbols_with_offsets_and_back() -> None:
     assert (out == VALUES[6:8]).all()
 
 
-def test_whether_an_address_is_a_parameters() -> None:
+def test_isspacep_of_parameters() -> None:
     out = _run("""
         isspacep.param %p0, %a; isspacep.param %p1, %o; mov.u64 %d0, last+4; isspacep.param %p2, %d0;
         selp.b32 %r1, 1, 0, %p0; selp.b32 %r2, 2, 0, %p1; selp.b32 %r3, 4, 0, %p2;
@@ -81,8 +83,8 @@ def test_whether_an_address_is_a_parameters() -> None:
     assert set(out[:, 0]) == {1}
 
 
-def test_the_window_of_parameters_is_within_the_global_one() -> None:
-    """PTX ISA, "isspacep": .global says yes to a parameter's address, and .const does not."""
+def test_the_window_of_parameters_is_within_the_global_window() -> None:
+    """PTX ISA, "isspacep": .global is true for a parameter's address, and .const is false."""
     out = _run("""
         isspacep.global %p0, %a; isspacep.const %p1, %a; isspacep.local %p2, %a;
         selp.b32 %r1, 1, 0, %p0; selp.b32 %r2, 2, 0, %p1; selp.b32 %r3, 4, 0, %p2;

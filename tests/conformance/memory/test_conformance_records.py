@@ -1,4 +1,4 @@
-"""Lanes at distances known now: records, fields, overlapping stores, and strips in their order."""
+"""Lanes at known distances: records, fields, overlapping stores, and reordered vectors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ _THREADS = 128
 
 def _agree(body: str, words: int) -> None:
     """Run ``body`` in a block under both executors and some plans: ``%p`` is the thread's place in
-    ``in`` times ``stride`` bytes."""
+    ``in`` times ``stride`` bytes.
+    """
     module = compile_ptx(
         f""".version 8.6\n.target sm_90\n.address_size 64
         .visible .entry k(.param .u64 out, .param .u64 in)
@@ -32,8 +33,8 @@ def _agree(body: str, words: int) -> None:
 
 
 @pytest.mark.parametrize("fields", [3, 8])
-def test_records_that_threads_read_and_write_field_by_field(fields: int) -> None:
-    """The last field is written twice, and one that is read is written between."""
+def test_records_are_read_and_written_field_by_field(fields: int) -> None:
+    """The last field is stored twice, and one that is loaded is stored in between."""
     reads = "".join(f"ld.global.u32 %r{n}, [%p+{4 * n}];" for n in range(fields))
     writes = "".join(
         f"add.u32 %r{n}, %r{n}, %t; st.global.u32 [%q+{4 * n}], %r{n};" for n in range(fields)
@@ -44,7 +45,7 @@ def test_records_that_threads_read_and_write_field_by_field(fields: int) -> None
     _agree(body, fields * _THREADS)
 
 
-def test_fields_with_room_between_and_pairs() -> None:
+def test_fields_with_gaps_and_pairs() -> None:
     body = """mul.wide.u32 %p, %t, 24; add.u64 %q, %out, %p; add.u64 %p, %in, %p;
         ld.global.v2.u32 {%r0, %r1}, [%p+8]; ld.global.u32 %r2, [%p+20];
         st.global.u32 [%q+4], %r2; st.global.v2.u32 [%q+16], {%r1, %r0};"""
@@ -52,8 +53,8 @@ def test_fields_with_room_between_and_pairs() -> None:
 
 
 @pytest.mark.parametrize("combined", ["or", "xor"])
-def test_places_that_are_joined_of_bits_of_the_thread(combined: str) -> None:
-    """As in a transform: groups of four threads write every fourth group, through shared memory."""
+def test_places_composed_of_bits_of_the_thread_index(combined: str) -> None:
+    """As in an FFT: groups of four threads write every fourth group, through shared memory."""
     body = f"""and.b32 %i, %t, 3; shl.b32 %j, %t, 2; and.b32 %j, %j, -16; {combined}.b32 %i, %i, %j;
         mul.wide.u32 %p, %t, 16; add.u64 %p, %in, %p; mul.wide.u32 %q, %i, 4;
         mov.u64 %w, tile; add.u64 %q, %w, %q;
@@ -70,8 +71,8 @@ def test_places_that_are_joined_of_bits_of_the_thread(combined: str) -> None:
     _agree(body, 4 * _THREADS)
 
 
-def test_each_thread_sees_what_it_stored_itself_where_strips_take_turns() -> None:
-    """Much lives between accesses of the same thread; one of them goes to a place for all."""
+def test_each_thread_reads_its_own_stores_where_vectors_are_reordered() -> None:
+    """Many values are live between accesses of a thread; one access has a uniform address."""
     turns = "".join(
         f"""ld.shared.u32 %r{n}, [%q+{512 * n}]; mad.lo.u32 %r{n}, %r{n}, {2 * n + 3}, %t;
         st.shared.u32 [%q+{512 * n}], %r{n}; ld.global.u32 %r{16 + n}, [%in+{4 * n}];

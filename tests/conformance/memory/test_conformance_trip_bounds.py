@@ -1,4 +1,4 @@
-"""The proof of the address clamp bounds a loop's trips itself, wherever the JIT relies on a bound."""
+"""The proof of the address clamp derives its own trip bounds wherever the JIT relies on one."""
 
 import re
 
@@ -23,8 +23,8 @@ _ACCESS = "ld.global.u32 %x, [%q]; st.global.u32 [%q], %x;"
 _MOVE = "add.u32 %c, %c, {step}; add.s64 %q, %q, 1048576;"
 _EXIT = "setp.ge.s32 %t, 0x10000000, %c; @%t bra DONE;"
 _FOUND = "setp.eq.u32 %u, %x, 7; @%u bra DONE;"
-_REST = "st.global.u32 [%p], %a;"  # with lanes that left the loop earlier
-# The counter visits 2 to 16 numbers, and the pointer would leave the zones in 2^32 trips.
+_REST = "st.global.u32 [%p], %a;"  # including the lanes that left the loop earlier
+# The counter takes 2 to 16 values, while the pointer would leave the guard zones in 2^32 trips.
 _SHAPES = {
     "at the head": ("0", _EXIT + _ACCESS, _MOVE),
     "in the middle": ("0", _ACCESS + _EXIT, _MOVE),
@@ -60,7 +60,7 @@ def test_a_loop_is_bounded_wherever_it_is_left(shape: str, step: int) -> None:
     start, body, move = _SHAPES[shape]
     for text in _texts(start, body, move.format(step=step)):
         for function in text.split("\ndefine ")[1:]:
-            assert "@llvm.umin.i64" not in function.partition("\nstart:")[2]  # confined once
+            assert "@llvm.umin.i64" not in function.partition("\nstart:")[2]  # clamped once
         assert clamp_proof.prove(text) >= 2
 
 
@@ -72,7 +72,7 @@ def test_random_loops() -> None:
     assert sum(map(prove_addresses.KINDS["loops"], range(40))) > 40
 
 
-# The proof has to be one: it must fail where the JIT says more than is true.
+# The prover must be sound: it must fail if the JIT claims more than is true.
 
 
 def _unshown(texts: list[str]) -> int:
@@ -86,17 +86,17 @@ def _unshown(texts: list[str]) -> int:
 
 
 @pytest.mark.parametrize("shape", _SHAPES)
-def test_a_wrong_bound_of_the_jit_is_noticed(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A counter in steps of 1 may take 2^32 trips; the JIT is made to expect 2."""
+def test_a_wrong_bound_of_the_jit_is_detected(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter with step 1 may take 2^32 trips; the JIT is patched to expect 2."""
     start, body, move = _SHAPES[shape]
-    assert not _unshown(_texts(start, body, move.format(step=1)))  # confined at each access
+    assert not _unshown(_texts(start, body, move.format(step=1)))  # clamped at each access
     monkeypatch.setattr(trip_counts, "most_trips", lambda *_: 2)
     texts = _texts(start, body, move.format(step=1))
     assert _unshown(texts) == len(texts) > 0
 
 
-def test_a_limit_with_too_few_neighbours_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of 2^28 pass over the one number that ends the loop."""
+def test_a_limit_that_the_counter_may_skip_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 2^28 skip the only value that ends the loop."""
     body = _ACCESS + "setp.eq.u32 %t, %c, 7; @%t bra DONE;"
     assert not _unshown(_texts("0", body, _MOVE.format(step=1 << 28)))
     monkeypatch.setattr(trip_counts, "_least_count", lambda *_, **__: 1 << 32)
@@ -105,7 +105,7 @@ def test_a_limit_with_too_few_neighbours_is_noticed(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("shape", _SHAPES)
-def test_a_loop_without_the_clamp_is_noticed(shape: str) -> None:
+def test_a_loop_without_the_clamp_is_detected(shape: str) -> None:
     start, body, move = _SHAPES[shape]
     for text in _texts(start, body, move.format(step=1 << 28)):
         changed = text.replace("call i64 @llvm.umin.i64(i64", "call i64 @llvm.umax.i64(i64")
@@ -139,8 +139,8 @@ done:
 """
 
 
-def test_what_changes_from_trip_to_trip_bounds_nothing() -> None:
-    """2^32 trips of 16 bytes stay within the zones; these loops may never end."""
+def test_limits_that_vary_between_trips_bound_nothing() -> None:
+    """2^32 trips of 16 bytes stay within the guard zones; these loops may never end."""
     right = "  %again = icmp ult i32 %next, 1000"
     assert clamp_proof.prove(_LOOP.format(condition=right)) == 1
     wrong = {
@@ -159,7 +159,7 @@ def test_what_changes_from_trip_to_trip_bounds_nothing() -> None:
 
 
 def test_a_lane_of_a_gather_reaches_one_element() -> None:
-    """And a vector that is loaded as a whole reaches all of them."""
+    """A vector that is loaded as a whole, in contrast, reaches all elements."""
     parts = "ptr> %p, <16 x i1> %m, <16 x i32> zeroinitializer)"
     gather = f"%v = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x {parts}"
     assert ir_text.access_of(ir_text.parse_line(gather, "")) == ("%p", 4)

@@ -30,18 +30,18 @@ def test_banks_of_constant_memory() -> None:
         (".const .attribute(.managed) .b32 x;", ".managed is for .global variables"),
     ],
 )
-def test_what_constant_and_managed_variables_cannot_be(variables: str, said: str) -> None:
+def test_invalid_constant_and_managed_variables(variables: str, said: str) -> None:
     with pytest.raises(InvalidPtxError, match=re.escape(said)):
         module(variables, "mov.b32 %r0, 0; mov.b32 %r1, 0;")
 
 
-def test_each_bank_has_room_of_its_own() -> None:
+def test_each_bank_has_its_own_memory() -> None:
     variables = ".const[1] .b8 a[40000]; .const[2] .b8 b[40000]; .const .b8 c[40000];"
     assert len(module(variables, "mov.b32 %r0, 0; mov.b32 %r1, 0;").variables) == 3
 
 
-def test_a_local_variable_of_the_module_is_one_of_each_thread() -> None:
-    """The kernel, a function in line and a recursive one at any depth see the same."""
+def test_a_local_variable_of_the_module_is_private_to_each_thread() -> None:
+    """The kernel, an inlined function and a recursive one at any depth access the same variable."""
     variables = """.local .align 4 .b8 own[16];
         .func (.reg .u32 r) get(.reg .u32 i)
         { .reg .b64 %a; mov.b64 %a, own; mad.wide.u32 %a, i, 4, %a; ld.local.u32 r, [%a]; ret; }

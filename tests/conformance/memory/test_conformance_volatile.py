@@ -1,4 +1,4 @@
-"""Volatile and ordered accesses on the JIT: each one happens, and a poll reads memory again."""
+"""Volatile and ordered accesses on the JIT: each one is executed, and a poll reads memory again."""
 
 import threading
 
@@ -34,7 +34,7 @@ def _module(addresses: str, body: str) -> Module:
 @pytest.mark.parametrize("plan", _PLANS)
 @pytest.mark.parametrize("addresses", _ADDRESSES)
 @pytest.mark.parametrize("guard", ["", "@%p "])
-def test_a_load_that_nobody_needs_happens_and_faults(
+def test_an_unused_volatile_load_is_executed_and_faults(
     guard: str, addresses: str, plan: jit.Plan
 ) -> None:
     def module(word: str) -> Module:
@@ -59,7 +59,7 @@ def test_a_load_that_nobody_needs_happens_and_faults(
 
 
 @pytest.mark.parametrize("addresses", _ADDRESSES)
-def test_what_is_loaded(addresses: str) -> None:
+def test_volatile_loads_return_memory(addresses: str) -> None:
     body = """
         mov.u32 %v1, 7; mov.u32 %v2, 8;
         @%p ld.volatile.global.v2.u32 {%v1, %v2}, [%a];
@@ -75,7 +75,7 @@ def test_what_is_loaded(addresses: str) -> None:
 
 @pytest.mark.parametrize("word", ["volatile", "relaxed.gpu", "acquire.sys"])
 def test_a_poll_reads_again(word: str) -> None:
-    """Who waits for a flag sees it when it comes, long before it has looked 2^32 times."""
+    """A poll of a flag ends when the flag is set, long before 2^32 reads."""
     body = f"""
         mov.u32 %i, 0;
         again: add.u32 %i, %i, 1;

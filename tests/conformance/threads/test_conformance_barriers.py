@@ -1,4 +1,4 @@
-"""Kernels whose threads meet: interpreter, JIT under its plans, and plain arithmetic agree."""
+"""Kernels whose threads wait for each other: interpreter, JIT under its plans, and numpy agree."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ SHAPES: list[Shape] = [
 
 
 def plans(module: Module, block: Shape, count: int = 5) -> list[jit.Plan | None]:
-    """The default plan, the one lane by lane, and some of the others."""
+    """Return the default plan, the lane-by-lane one, and some of the others."""
     legal = list(jit.legal_plans(module.functions[0], block))
     step = max(1, len(legal) // count)
     return [None, jit.Plan(1, 1), *legal[step // 2 :: step]]
@@ -51,7 +51,7 @@ def test_a_tree_of_sums_in_shared_memory(block: Shape) -> None:
 
 
 @pytest.mark.parametrize("tile", [4, 5, 8, 16])
-def test_a_tiled_product_that_meets_in_its_loop(tile: int) -> None:
+def test_a_tiled_product_with_barriers_in_its_loop(tile: int) -> None:
     n, block = 3 * tile, (tile, tile, 1)
     a, b = np.random.default_rng(2).integers(-9, 9, (2, n, n)).astype("<f4")
     module = barrier_kernels.tiled_sgemm(tile)
@@ -61,17 +61,17 @@ def test_a_tiled_product_that_meets_in_its_loop(tile: int) -> None:
 
 
 @pytest.mark.parametrize("block", SHAPES)
-def test_threads_that_end_while_others_go_on_meeting(block: Shape) -> None:
+def test_threads_that_end_while_others_use_barriers(block: Shape) -> None:
     threads, grid = block[0] * block[1] * block[2], 3
     module = barrier_kernels.relay()
     compare(module, [words(grid * threads)], (grid, 1, 1), block, plans(module, block))
 
 
 @pytest.mark.parametrize("block", [(64, 1, 1), (16, 16, 1), (32, 2, 2)])
-def test_threads_that_meet_at_different_instructions(block: Shape) -> None:
+def test_threads_at_different_barrier_instructions(block: Shape) -> None:
     threads, grid = block[0] * block[1] * block[2], 3
-    module = barrier_kernels.parted()
-    assert {(p.width, p.strips) for p in jit.legal_plans(module.functions[0], block)} == {(1, 1)}
+    module = barrier_kernels.diverging_kernel()
+    assert {(p.width, p.vectors) for p in jit.legal_plans(module.functions[0], block)} == {(1, 1)}
     found = compare(module, [words(grid * threads)], (grid, 1, 1), block, plans(module, block))
     t = np.arange(grid * threads)
     middle = np.where(t % 2 == 0, t + 7, t + 6 + 100)
@@ -80,15 +80,15 @@ def test_threads_that_meet_at_different_instructions(block: Shape) -> None:
 
 @pytest.mark.parametrize("block", SHAPES)
 @pytest.mark.parametrize("missing", [0, 1, 17, 70])
-def test_threads_behind_the_end_take_no_part(block: Shape, missing: int) -> None:
+def test_padding_threads_take_no_part(block: Shape, missing: int) -> None:
     threads, grid = block[0] * block[1] * block[2], 4
-    module = barrier_kernels.guarded()
+    module = barrier_kernels.guarded_kernel()
     n = max(0, grid * threads - missing)
     compare(module, [words(grid * threads)], (grid, 1, 1), block, plans(module, block, 3), [n])
 
 
 @pytest.mark.parametrize("block", [(64, 1, 1), (128, 1, 1), (16, 16, 1), (8, 8, 4), (1024, 1, 1)])
-def test_warps_that_hand_buffers_to_each_other(block: Shape) -> None:
+def test_warps_that_pass_buffers_to_each_other(block: Shape) -> None:
     threads, grid = block[0] * block[1] * block[2], 3
     half, module = threads // 2, barrier_kernels.pipeline()
     found = compare(module, [words(grid * half)], (grid, 1, 1), block, plans(module, block, 3))
@@ -108,12 +108,12 @@ def test_several_barriers_for_all(block: Shape) -> None:
     [
         (barrier_kernels.never(), (64, 1, 1)),
         (barrier_kernels.never(), (96, 2, 1)),
-        (barrier_kernels.miscounted(64), (32, 1, 1)),
-        (barrier_kernels.miscounted(33), (64, 1, 1)),
-        (barrier_kernels.miscounted(64), (96, 1, 1)),
+        (barrier_kernels.miscounting_kernel(64), (32, 1, 1)),
+        (barrier_kernels.miscounting_kernel(33), (64, 1, 1)),
+        (barrier_kernels.miscounting_kernel(64), (96, 1, 1)),
     ],
 )
-def test_a_block_that_waits_for_ever_ends(module: Module, block: Shape) -> None:
+def test_a_deadlocked_block_ends(module: Module, block: Shape) -> None:
     bench = Bench(words(16))
     try:
         parameters = bench.addresses()[0].to_bytes(8, "little")
@@ -127,7 +127,9 @@ def test_a_block_that_waits_for_ever_ends(module: Module, block: Shape) -> None:
 
 
 def test_a_block_may_opt_in_to_most_of_a_multiprocessor_s_shared_memory() -> None:
-    """Each thread stores at a place of its own, all over it, and loads its neighbour's."""
+    """Each thread stores at a place of its own, across all of it, and loads its neighbour's
+    value.
+    """
     bytes_, threads = limits.MAX_SHARED_BYTES_OPTIN, 128
     step = bytes_ // threads // 16 * 16
     text = kernel(
@@ -155,8 +157,8 @@ def test_a_block_may_opt_in_to_most_of_a_multiprocessor_s_shared_memory() -> Non
 
 @pytest.mark.parametrize("block", [(16, 1, 1), (256, 1, 1), (16, 16, 1)])
 @pytest.mark.parametrize("base", [0, (1 << 31) - 9])
-def test_an_index_that_wraps_around_behind_a_barrier(block: Shape, base: int) -> None:
-    """A group that is a block starts over, and has written to shared memory before."""
+def test_an_index_that_wraps_around_after_a_barrier(block: Shape, base: int) -> None:
+    """A group that is a whole block starts over after it has written to shared memory."""
     body = """
     ld.param.u64 %rd1, [out];
     ld.param.u32 %r1, [base];
@@ -195,10 +197,8 @@ def test_an_index_that_wraps_around_behind_a_barrier(block: Shape, base: int) ->
 
 @pytest.mark.parametrize("meets", ["bar.sync 0;", ""])
 @pytest.mark.parametrize("dynamic", [0, 256])
-def test_a_block_that_starts_over_finds_its_shared_memory_as_it_was(
-    meets: str, dynamic: int
-) -> None:
-    """Each lane adds to its word; then an index that memory told wraps around."""
+def test_a_block_that_starts_over_has_its_initial_shared_memory(meets: str, dynamic: int) -> None:
+    """Each lane adds to its word; then an index loaded from memory wraps around."""
     place = "far" if dynamic else "tile"
     body = f"""
         ld.param.u64 %x, [x]; ld.param.u32 %n, [n]; mov.u32 %t, %tid.x;

@@ -1,5 +1,6 @@
-"""Device functions, written in line and jumped to, recursive and through pointers: both executors,
-all legal plans, against what Python computes."""
+"""Device functions, inlined and called, recursive and through pointers: both executors,
+all legal plans, compared with Python.
+"""
 
 from collections.abc import Callable
 
@@ -22,7 +23,9 @@ _HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 
 def _module(functions: str, body: str, values: int = 1) -> Module:
-    """A kernel that stores ``values`` words %r0.. of each thread to its own place in ``out``."""
+    """Return a kernel that stores ``values`` words %r0.. of each thread to its own place in
+    ``out``.
+    """
     stores = "".join(f"st.global.u32 [%out+{4 * n}], %r{n};\n" for n in range(values))
     return compile_ptx(
         f"""{_HEAD}{functions}
@@ -54,7 +57,7 @@ def _calls_are_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["in line", "jumps"])
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of a call that need not be a jump."""
+    """Select one of both lowerings of calls that need not be jumps."""
     if request.param == "jumps":
         _calls_are_jumps(monkeypatch)
     return str(request.param)
@@ -84,7 +87,7 @@ def test_structures_by_value_and_a_narrow_field() -> None:
         assert row == [9, 100 + t, t, 0xABCD, narrow & 0xFFFF_FFFF]
 
 
-def test_scalars_in_line_cost_nothing_but_moves() -> None:
+def test_inlined_scalars_cost_only_moves() -> None:
     function = """.func (.param .b32 func_retval0) twice(.param .b32 p)
         { .reg .b32 %a; ld.param.b32 %a, [p]; shl.b32 %a, %a, 1; st.param.b32 [func_retval0], %a;
           ret; }"""
@@ -131,8 +134,8 @@ def test_calls_under_a_guard_and_returns_in_the_middle() -> None:
 
 
 @pytest.mark.usefixtures("how")
-def test_each_function_has_a_carry_of_its_own() -> None:
-    """Zero when it begins; what it leaves there is not the caller's (PTX ISA 9.7.2: CC.CF)."""
+def test_each_function_has_its_own_carry() -> None:
+    """It is zero at entry; its final value is not the caller's (PTX ISA 9.7.2: CC.CF)."""
     function = """.func (.reg .u32 r) add(.reg .u32 a)
         { .reg .u32 %x; addc.cc.u32 %x, a, 0; addc.u32 r, %x, 10; ret; }"""
     body = """add.cc.u32 %r9, -1, 1; call (%r0), add, (%t); addc.u32 %r1, 0, 0;
@@ -151,13 +154,13 @@ def _fib(n: int) -> int:
     return n if n < 2 else _fib(n - 1) + _fib(n - 2)
 
 
-def test_recursion_whose_depth_differs_from_thread_to_thread() -> None:
+def test_recursion_to_different_depths_per_thread() -> None:
     module = _module(_FIB, "and.b32 %r1, %t, 7; call (%r0), fib, (%r1);")
     assert has_stack(module.functions[0])
     assert _run(module) == [[_fib(t % 8)] for t in range(64)]
 
 
-def test_functions_that_call_each_other_with_arrays_of_their_own() -> None:
+def test_mutually_recursive_functions_with_local_arrays() -> None:
     functions = """
         .func (.param .b32 r) odd(.param .b32 n);
         .func (.param .b32 r) even(.param .b32 n)
@@ -210,14 +213,14 @@ def test_calls_through_pointers_that_differ_between_threads() -> None:
         selp.b64 %rd3, %rd1, %rd2, %p1; and.b32 %r8, %t, 7; call (%r0), fold, (%rd3, %r8);
         call (%r1), %rd3, (%t, 3), targets; targets: .calltargets times, plus;"""
 
-    def wanted(t: int) -> list[int]:
+    def compute_expected(t: int) -> list[int]:
         apply: Callable[[int, int], int] = (lambda a, b: a + b) if t & 1 else (lambda a, b: a * b)
         total = 1
         for k in range(1, t % 8 + 1):
             total = apply(total, k)
         return [total, apply(t, 3)]
 
-    assert _run(_module(_POINTERS, body, 2), 2) == [wanted(t) for t in range(64)]
+    assert _run(_module(_POINTERS, body, 2), 2) == [compute_expected(t) for t in range(64)]
 
 
 def test_tables_of_functions_in_memory() -> None:
@@ -229,8 +232,8 @@ def test_tables_of_functions_in_memory() -> None:
     (table,) = module.variables
     buffers = [bytes(256), table.initial.ljust(table.size, b"\0")]
     out, _ = compare(module, buffers, (1, 1, 1), block, [None, jit.Plan(1, 1)], symbols=1)
-    wanted = [t * 5 if t & 2 else t + 5 for t in range(64)]
-    assert np.frombuffer(out, "<u4").tolist() == wanted
+    expected = [t * 5 if t & 2 else t + 5 for t in range(64)]
+    assert np.frombuffer(out, "<u4").tolist() == expected
 
 
 def test_a_barrier_and_an_exit_within_functions() -> None:
@@ -306,7 +309,7 @@ def test_names_that_are_weak_forward_or_aliases() -> None:
     ],
 )
 @pytest.mark.parametrize("plan", [jit.Plan(16, 2), jit.Plan(1, 1)])
-def test_what_ends_a_context(
+def test_errors_that_end_a_context(
     functions: str, body: str, cause: TrapCause, error: int, plan: jit.Plan
 ) -> None:
     module, block = _module(functions, body), (64, 1, 1)

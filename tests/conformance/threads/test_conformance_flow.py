@@ -1,4 +1,4 @@
-"""Control flow of any shape: masks and joins under many plans, equal to the interpreter's."""
+"""Control flow of any shape: masks and joins under many plans agree with the interpreter."""
 
 import random
 
@@ -36,7 +36,7 @@ def _agrees(module: Module, seed: int, plans_each: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_joins_of_branches_that_lanes_share_and_that_they_do_not(seed: int) -> None:
+def test_joins_of_uniform_and_divergent_branches(seed: int) -> None:
     _agrees(random_flow.trees(seed), seed, plans_each=2)
 
 
@@ -47,28 +47,28 @@ def test_jumps_forward_to_anywhere(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 8, 14, 17, 19, 20, 21, 32, 38])
 def test_jumps_to_anywhere(seed: int) -> None:
-    """Cycles with several entries among them, which masks cannot follow as they are."""
+    """The graphs include cycles with several entries, which masks cannot represent directly."""
     module = random_flow.graph(seed, blocks=8 + seed % 13, backwards=True)
     assert cfg.build(module.functions[0]).irreducible_edges
     _agrees(module, seed, plans_each=2)
 
 
-def _asked(b: KernelBuilder, op: Op, value: object, operand: int) -> Predicate:
+def _test_bits(b: KernelBuilder, op: Op, value: object, operand: int) -> Predicate:
     number, flag = b.register(32), b.predicate()
     b.op(op, D.B32, number, value, Literal(operand))  # type: ignore[arg-type]
     b.add(Instruction(Op.SETP, D.U32, (flag, None), (number, Literal(0)), compare=Compare.NE))
     return flag
 
 
-def test_a_branch_that_lanes_share_within_one_that_they_do_not() -> None:
+def test_a_uniform_branch_within_a_divergent_one() -> None:
     """``if (t & 1) y = 7; else if (n) x = 1000 + t;``: odd lanes keep their x."""
     b = KernelBuilder(8, 4)
     thread, n = b.linear_thread(), b.parameter(1)
     lane = b.special(SpecialRegister.TID_X)
     x, y = b.register(32), b.register(32)
     b.op(Op.MOV, D.B32, x, lane)
-    b.branch("odd", Guard(_asked(b, Op.AND, lane, 1)))
-    b.branch("met", Guard(_asked(b, Op.AND, n, 1), True))
+    b.branch("odd", Guard(_test_bits(b, Op.AND, lane, 1)))
+    b.branch("met", Guard(_test_bits(b, Op.AND, n, 1), True))
     b.op(Op.ADD, D.U32, x, lane, Literal(1000))
     b.branch("met")
     b.place("odd")
@@ -85,7 +85,7 @@ def test_a_branch_that_lanes_share_within_one_that_they_do_not() -> None:
 
 
 def _nested_loops(depth: int) -> Module:
-    """Loops within each other, of which only the innermost and the outermost turn twice."""
+    """Return nested loops, of which only the innermost and the outermost iterate twice."""
     b = KernelBuilder(8, 4)
     total, out = b.register(32), b.address(b.parameter(0), b.linear_thread(), 4)
     counters = [b.register(32) for _ in range(depth)]
@@ -106,7 +106,9 @@ def _nested_loops(depth: int) -> Module:
 
 
 def _nested_branches(depth: int) -> Module:
-    """A lane counts how many branches it goes into, and the ends of those that it skips."""
+    """Return nested branches: a lane counts those that it enters, and the ends of those that it
+    skips.
+    """
     b = KernelBuilder(8, 4)
     total, lane = b.register(32), b.special(SpecialRegister.TID_X)
     for place in range(depth):
@@ -122,13 +124,13 @@ def _nested_branches(depth: int) -> Module:
 
 
 @pytest.mark.parametrize("depth", [40, 240])
-def test_loops_nest_deep(depth: int) -> None:
+def test_deeply_nested_loops(depth: int) -> None:
     plans = [jit.Plan(4, 2), None] if depth < 100 else [jit.Plan(4, 1, tier=0)]
     found = compare(_nested_loops(depth), [bytes(32)], (1, 1, 1), (8, 1, 1), plans, extra=[0])[0]
     assert np.frombuffer(found, np.uint32).tolist() == [4 * lane for lane in range(8)]
 
 
 @pytest.mark.parametrize("depth", [300, 2_000])
-def test_branches_nest_deep(depth: int) -> None:
+def test_deeply_nested_branches(depth: int) -> None:
     found = compare(_nested_branches(depth), [bytes(32)], (1, 1, 1), (8, 1, 1), [None], extra=[0])
     assert np.frombuffer(found[0], np.uint32).tolist() == [lane + 1 for lane in range(8)]

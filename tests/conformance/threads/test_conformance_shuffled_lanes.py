@@ -1,5 +1,6 @@
-"""Shuffles of which some lanes are read: the others are not computed, and nobody sees it; and of
-floats that were computed, whose NaNs become canonical only where somebody sees them."""
+"""Shuffles of which only some lanes are demanded, so that the others are not computed; and shuffles
+of computed floats, whose NaNs become canonical only where they are observed.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ _STEPS = "".join(
     f"shfl.sync.{{mode}}.b32 %f, %v, {n}, {{last}}, -1; {{op}}.f32 %v, %v, %f;\n"
     for n in (16, 8, 4, 2, 1)
 )
-_WHO = {  # who stores: a predicate under which it does
+_WHO = {  # predicates that select the storing lanes
     "lane 0": "setp.eq.u32 %p, %l, 0;",
     "lane 31": "setp.eq.u32 %p, 31, %l;",
     "two lanes of a warp": "setp.lt.u32 %p, %l, 2;",
@@ -56,10 +57,10 @@ def _run(
 
 
 @pytest.mark.parametrize("who", _WHO)
-def test_those_who_store_have_what_they_would_have(who: str) -> None:
+def test_storing_lanes_have_the_same_values(who: str) -> None:
     """The sum goes through a branch, and a product through a guard."""
     steps = _STEPS.format(mode="down", last=31, op="add")
-    # Of a value of its own, or all lanes of the sum would be read.
+    # The product is of a separate value, or all lanes of the sum would be demanded.
     other = _STEPS.format(mode="bfly", last=31, op="max").replace("%v", "%g")
     _run(
         f"mov.f32 %g, %v; {steps} {_WHO[who]} @!%p bra OUT; st.global.f32 [%o], %v;"
@@ -67,7 +68,7 @@ def test_those_who_store_have_what_they_would_have(who: str) -> None:
     )
 
 
-def test_a_sum_of_warps_is_summed_by_the_first() -> None:
+def test_the_first_warp_adds_up_the_sums_of_warps() -> None:
     steps = _STEPS.format(mode="down", last=31, op="add")
     _run(f"""{steps} setp.ne.u32 %p, %l, 0; @%p bra MEET;
         shl.b32 %k, %w, 2; mov.u32 %w, sm; add.u32 %k, %k, %w; st.shared.f32 [%k], %v;
@@ -79,14 +80,14 @@ def test_a_sum_of_warps_is_summed_by_the_first() -> None:
         OUT:""", 256)  # fmt: skip
 
 
-def test_what_a_loop_keeps_is_read_in_its_next_turn() -> None:
+def test_a_value_that_a_loop_carries_is_read_in_the_next_iteration() -> None:
     _run("""mov.f32 %g, 0f00000000;
         TURN: shfl.sync.down.b32 %f, %v, 3, 31, -1; add.f32 %g, %g, %f; mov.f32 %v, %g;
         add.u32 %j, %j, 1; setp.lt.u32 %p, %j, 4; @%p bra TURN;
         setp.ne.u32 %p, %l, 5; @%p bra OUT; st.global.f32 [%o], %g; OUT:""")  # fmt: skip
 
 
-def test_what_a_branch_asks_is_computed_in_all_lanes() -> None:
+def test_the_condition_of_a_branch_is_computed_in_all_lanes() -> None:
     _run("""shfl.sync.down.b32 %f, %v, 7, 31, -1; add.f32 %g, %f, %v;
         setp.gt.f32 %p, %g, 0f41000000; @%p bra MORE; add.f32 %v, %v, %v;
         MORE: shfl.sync.up.b32 %f, %v, 5, 0, -1; add.f32 %f, %f, %f;
@@ -109,7 +110,9 @@ def test_what_a_branch_asks_is_computed_in_all_lanes() -> None:
         "mov.b32 %k, %f; match.any.sync.b32 %k, %k, -1; st.global.u32 [%o], %k;",
     ],
 )
-def test_nans_are_canonical_where_they_are_seen(seen: str) -> None:
-    """Infinities of both signs are added before the shuffle, whose result is seen in many ways."""
+def test_nans_are_canonical_where_they_are_observed(seen: str) -> None:
+    """Infinities of both signs are added before the shuffle, whose result is observed in many
+    ways.
+    """
     _run(f"neg.f32 %f, %v; add.f32 %v, %v, %f; shfl.sync.bfly.b32 %f, %v, 5, 31, -1; {seen}",
          least=5, plans=(*_PLANS, jit.Plan(1, 1)))  # fmt: skip

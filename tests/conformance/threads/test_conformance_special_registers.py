@@ -45,8 +45,8 @@ def _module(names: list[str], threads: int) -> Module:
     return compile_verified(kernel(PLACE + stores, ".param .u64 out", registers=REGISTERS))
 
 
-def _expected(block: tuple[int, int, int]) -> dict[str, np.ndarray]:
-    """What each register is in each thread, in the order of the threads."""
+def _expected_values(block: tuple[int, int, int]) -> dict[str, np.ndarray]:
+    """Return each register's value in each thread, in thread order."""
     per_block, blocks = int(np.prod(block)), int(np.prod(GRID))
     linear = np.arange(per_block * blocks)
     thread, cta = linear % per_block, linear // per_block
@@ -88,18 +88,18 @@ def _expected(block: tuple[int, int, int]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("block", [(8, 2, 3), (32, 2, 1), (5, 3, 2)])
-def test_each_is_what_ptx_says(block: tuple[int, int, int]) -> None:
+def test_each_register_has_its_ptx_value(block: tuple[int, int, int]) -> None:
     threads = int(np.prod(block) * np.prod(GRID))
     module = _module(NAMES, threads)
     plans = [None, *list(jit.legal_plans(module.functions[0], block))[::16]]
     out = bytes(8 * threads * len(NAMES))
     (found,) = compare(module, [out], GRID, block, plans, dynamic=DYNAMIC)
     rows = np.frombuffer(found, np.uint64).reshape(len(NAMES), threads)
-    for (name, wanted), row in zip(_expected(block).items(), rows, strict=True):
+    for (name, wanted), row in zip(_expected_values(block).items(), rows, strict=True):
         np.testing.assert_array_equal(row, wanted, err_msg=name)
 
 
-def test_low_bits_of_what_was_narrower_once() -> None:
+def test_low_bits_of_registers_that_were_narrower() -> None:
     """PTX ISA, "Special Registers": 16-bit and, of %gridid, 32-bit mov and cvt read the low bits."""
     block, names = (8, 2, 3), ["%gridid", "%tid.x", "%tid.y", "%ntid.x", "%ctaid.x", "%nctaid.z"]
     reads = [f"mov.u16 %h, {name}; cvt.u32.u16 %r3, %h;" for name in names]
@@ -116,7 +116,7 @@ def test_low_bits_of_what_was_narrower_once() -> None:
     plans = [None, jit.Plan(1, 1), jit.Plan(8, 1)]
     (found,) = compare(module, [bytes(8 * threads * len(reads))], GRID, block, plans)
     rows = np.frombuffer(found, np.uint64).reshape(len(reads), threads)
-    expected = _expected(block)
+    expected = _expected_values(block)
     wanted = [expected[name] & np.uint64(0xFFFF) for name in names] * 2
     wanted += [expected["%gridid"] & np.uint64(0xFFFF_FFFF)] * 3
     wanted += [np.full(threads, (native_launch.GRID_ID & 0xFFFF) - 0x1_0000 & 0xFFFF_FFFF)]
@@ -124,8 +124,8 @@ def test_low_bits_of_what_was_narrower_once() -> None:
         np.testing.assert_array_equal(row, want, err_msg=read)
 
 
-def test_parts_of_running_ones_fit_together() -> None:
-    """Read one after the other, low, whole and high differ by less than a low part's range."""
+def test_parts_of_running_counters_fit_together() -> None:
+    """Read one after another, low, whole and high parts differ by less than a low part's range."""
     module = _module(list(RUNNING), 32)
     bench = Bench(bytes(8 * 32 * len(RUNNING)))
     try:

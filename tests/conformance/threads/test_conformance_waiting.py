@@ -1,4 +1,6 @@
-"""Kernels whose threads poll memory end, on both backends, with the same results under each plan."""
+"""Kernels whose threads poll memory terminate, on both backends, with the same results under all
+plans.
+"""
 
 import faulthandler
 import time
@@ -14,21 +16,21 @@ from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.progress import polling_loops
 from vgpu_sim.isa import Module
 
-# Whoever waits in vain waits for ever: then the whole run ends here, and says where.
+# A deadlocked test would hang: this ends the whole run and reports the stack.
 _LIMIT_S = 120
 
 Shape = tuple[int, int, int]
 
 
 @pytest.fixture(autouse=True)
-def bounded() -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     faulthandler.dump_traceback_later(_LIMIT_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 
 
 def plans(module: Module, block: Shape) -> list[jit.Plan | None]:
-    """The default plan, the one lane by lane, and some of the others."""
+    """Return the default plan, the lane-by-lane one, and some of the others."""
     legal = list(jit.legal_plans(module.functions[0], block))
     return [None, jit.Plan(1, 1), *legal[:: max(1, len(legal) // 4)]]
 
@@ -38,8 +40,8 @@ def words(count: int) -> bytes:
 
 
 def spans(module: Module, block: Shape) -> set[int]:
-    """How many lanes the groups of legal plans have."""
-    return {p.width * p.strips for p in jit.legal_plans(module.functions[0], block)}
+    """Return the group sizes, in lanes, of the legal plans."""
+    return {p.width * p.vectors for p in jit.legal_plans(module.functions[0], block)}
 
 
 @pytest.mark.parametrize("block", [(2, 1, 1), (32, 1, 1), (64, 1, 1)])
@@ -53,9 +55,7 @@ def test_lanes_of_a_warp_wait_for_each_other(block: Shape) -> None:
 
 @pytest.mark.parametrize("behind", ["", "bar.sync 0;", "bar.warp.sync -1;"])
 @pytest.mark.parametrize(("block", "until"), [(64, 64), (40, 40), (5, 5), (1, 1), (64, 40)])
-def test_lanes_that_will_wait_for_each_other_know_who_is_there(
-    behind: str, block: int, until: int
-) -> None:
+def test_activemask_before_lanes_wait_for_each_other(behind: str, block: int, until: int) -> None:
     module, shape = waiting_kernels.company("" if until < block else behind, until), (block, 1, 1)
     assert spans(module, shape) == {1}
     found = compare(module, [words(1), words(4 * block)], (2, 1, 1), shape, plans(module, shape))
@@ -77,9 +77,9 @@ _ONE_BY_ONE = {
 
 @pytest.mark.parametrize("before", _ONE_BY_ONE)
 @pytest.mark.parametrize(("block", "until"), [(64, 64), (40, 40), (5, 5), (64, 40)])
-def test_lanes_that_have_just_met_know_of_all(before: str, block: int, until: int) -> None:
-    """Behind a barrier of the whole warp every lane is there, whatever was before."""
-    module, shape = waiting_kernels.met(_ONE_BY_ONE[before], until), (block, 1, 1)
+def test_activemask_after_lanes_have_met(before: str, block: int, until: int) -> None:
+    """After a barrier of the whole warp every lane is present, whatever happened before."""
+    module, shape = waiting_kernels.meeting_kernel(_ONE_BY_ONE[before], until), (block, 1, 1)
     chosen = [None, jit.Plan(1, 1)]
     found = compare(module, [words(1), words(2 * block)], (2, 1, 1), shape, chosen)
     answers = np.frombuffer(found[1], "<u4").reshape(2, block)
@@ -87,8 +87,8 @@ def test_lanes_that_have_just_met_know_of_all(before: str, block: int, until: in
     assert (answers[:, :until] == np.repeat(warps, 32)[:until]).all()
 
 
-def test_lanes_that_have_met_at_different_barriers_do_not_wait_again() -> None:
-    """Some would wait at ACTIVEMASK for those that wait for them."""
+def test_lanes_that_met_at_different_barriers_do_not_wait_again() -> None:
+    """Otherwise some would wait at ACTIVEMASK for lanes that wait for them."""
     module, shape = waiting_kernels.met_elsewhere(), (32, 1, 1)
     found = compare(module, [words(1), words(32)], (1, 1, 1), shape, [None, jit.Plan(1, 1)])
     even = np.frombuffer(found[1], "<u4")[::2]
@@ -97,7 +97,7 @@ def test_lanes_that_have_met_at_different_barriers_do_not_wait_again() -> None:
 
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (4, 64), (40, 16), (9, 96)])
-def test_threads_of_the_grid_go_on_one_after_the_other(
+def test_threads_of_the_grid_proceed_one_after_another(
     backward: bool, grid: int, block: int
 ) -> None:
     module, shape = waiting_kernels.chain(backward), (block, 1, 1)
@@ -117,7 +117,7 @@ def test_blocks_look_back(grid: int, block: int) -> None:
     numbers = np.random.default_rng(5).integers(0, 100, grid * block).astype("<u4")
     buffers = [words(4 * grid), words(grid * block), numbers.tobytes()]
     compiled = plans(module, shape)
-    # How far a block has to look back depends on who was first: only the sums are the same.
+    # How far a block looks back depends on the order of execution: only the sums are the same.
     found = compare(module, buffers, (grid, 1, 1), shape, compiled, agreed=(1,))
     want = np.cumsum(numbers.reshape(grid, block).sum(axis=1))
     have = np.frombuffer(found[1], "<u4").reshape(grid, block)
@@ -125,7 +125,7 @@ def test_blocks_look_back(grid: int, block: int) -> None:
 
 
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (2, 64), (33, 32), (6, 100)])
-def test_all_blocks_of_a_grid_meet(grid: int, block: int) -> None:
+def test_all_blocks_of_a_grid_synchronise(grid: int, block: int) -> None:
     phases, threads = 5, grid * block
     module, shape = waiting_kernels.grid_barrier(phases), (block, 1, 1)
     buffers = [words(grid), words(1), words((phases + 1) * threads)]
@@ -138,7 +138,7 @@ def test_all_blocks_of_a_grid_meet(grid: int, block: int) -> None:
 
 @pytest.mark.parametrize("block", [1, 33, 64])
 @pytest.mark.parametrize("turn", ["barrier", "reduced", "warp", "shuffle"])
-def test_blocks_that_meet_in_each_turn_wait_for_one_that_has_not_begun(
+def test_blocks_with_barriers_in_each_iteration_wait_for_one_that_has_not_begun(
     turn: str, block: int
 ) -> None:
     grid = 9
@@ -157,7 +157,7 @@ def test_one_block_feeds_another(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", [32, 64, 256])
-def test_warps_hand_on_a_token_while_others_stand_at_a_barrier(block: int) -> None:
+def test_warps_pass_a_token_while_others_wait_at_a_barrier(block: int) -> None:
     module, shape = waiting_kernels.warps(), (block, 1, 1)
     assert max(spans(module, shape)) == 32
     found = compare(module, [words(3 * block)], (3, 1, 1), shape, plans(module, shape))
@@ -168,11 +168,11 @@ def test_warps_hand_on_a_token_while_others_stand_at_a_barrier(block: int) -> No
 @pytest.mark.parametrize("ticket", [False, True])
 @pytest.mark.parametrize(("who", "step"), [("all", 1), ("warp", 32), ("block", 64)])
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (5, 64)])
-def test_a_lock_lets_one_after_the_other_in(
+def test_a_lock_admits_one_thread_at_a_time(
     who: str, step: int, ticket: bool, grid: int, block: int
 ) -> None:
     module, shape = waiting_kernels.lock(ticket, who), (block, 1, 1)
-    # A lane alone of its group has nobody to wait for it.
+    # In a group of one lane no lane waits for it.
     assert (max(spans(module, shape)) > 1) == (who != "all")
     step, threads = min(step, block), grid * block
     found = compare(
@@ -183,7 +183,7 @@ def test_a_lock_lets_one_after_the_other_in(
 
 
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (3, 64)])
-def test_a_lock_that_is_given_back_in_the_same_turn(grid: int, block: int) -> None:
+def test_a_lock_released_in_the_same_iteration(grid: int, block: int) -> None:
     module, shape, threads = waiting_kernels.lock_within(), (block, 1, 1), grid * block
     found = compare(module, [words(1), words(2)], (grid, 1, 1), shape, plans(module, shape))
     assert np.frombuffer(found[1], "<u4").tolist() == [threads * (threads - 1) // 2, threads]
@@ -200,7 +200,7 @@ def test_updates_by_compare_and_swap_stay_in_wide_groups(grid: int, block: int) 
 
 
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (3, 64), (40, 32)])
-def test_blocks_that_stay_take_items_in_turn(grid: int, block: int) -> None:
+def test_persistent_blocks_take_items_in_turn(grid: int, block: int) -> None:
     items = 50
     module, shape = waiting_kernels.persistent(items), (block, 1, 1)
     assert max(spans(module, shape)) == 32
@@ -211,7 +211,7 @@ def test_blocks_that_stay_take_items_in_turn(grid: int, block: int) -> None:
 
 @pytest.mark.parametrize("workspace", [False, True])
 @pytest.mark.parametrize(("grid", "block"), [(2, 64), (33, 32), (6, 100)])
-def test_a_grid_meets_as_compilers_write_it(grid: int, block: int, workspace: bool) -> None:
+def test_a_grid_barrier_as_compilers_emit_it(grid: int, block: int, workspace: bool) -> None:
     phases, threads = 5, grid * block
     module, shape = waiting_kernels.grid_sync(phases, workspace=workspace), (block, 1, 1)
     assert max(spans(module, shape)) == 32
@@ -224,7 +224,7 @@ def test_a_grid_meets_as_compilers_write_it(grid: int, block: int, workspace: bo
         values = values + np.roll(values, -1)
 
 
-def test_who_sleeps_lets_others_run() -> None:
+def test_a_sleeping_thread_lets_others_run() -> None:
     module, shape, grid = waiting_kernels.sleepers(), (64, 1, 1), 2
     buffers = [words(grid * 64), words(grid * 64)]
     found = compare(module, buffers, (grid, 1, 1), shape, plans(module, shape))
@@ -232,7 +232,7 @@ def test_who_sleeps_lets_others_run() -> None:
 
 
 @pytest.mark.parametrize("nanoseconds", [0, 1000, 1_000_000])
-def test_a_nap_parts_nobody(nanoseconds: int) -> None:
+def test_a_sleep_does_not_split_groups(nanoseconds: int) -> None:
     module, shape = waiting_kernels.naps(nanoseconds), (64, 1, 1)
     assert max(spans(module, shape)) == 64
     for plan in plans(module, shape):

@@ -1,4 +1,4 @@
-"""Collectives: interpreter, JIT under its plans, and their definition a lane at a time agree."""
+"""Collectives: interpreter, JIT under its plans, and their lane-by-lane definition agree."""
 
 import random
 
@@ -40,7 +40,7 @@ def _check(
         for _ in range(grid)
         for first in range(0, threads, 32)
     ]
-    data = b"".join(lane.packed() for warp in warps for lane in warp)
+    data = b"".join(lane.pack() for warp in warps for lane in warp)
     module = compile_verified(warp_kernels.text(body), (10, 0))
     legal = list(jit.legal_plans(module.functions[0], block))
     assert any(plan.width > 1 for plan in legal) == wide
@@ -50,13 +50,13 @@ def _check(
     for warp in warps:
         if both:
             warp = [warp_kernels.Lane(x.a, x.b, x.c, x.members) for x in warp]
-        want += [number for pair in warp_kernels.expected(spelling, warp) for number in pair]
+        want += [number for pair in warp_kernels.evaluate(spelling, warp) for number in pair]
     assert np.frombuffer(found[0], "<u4").tolist() == want
 
 
 @pytest.mark.parametrize("kind", ["all", "classes"])
 @pytest.mark.parametrize("spelling", warp_kernels.COLLECTIVES)
-def test_lanes_that_come_together(spelling: str, kind: str) -> None:
+def test_converged_lanes(spelling: str, kind: str) -> None:
     _check(spelling, warp_kernels.instruction(spelling), kind, (64, 1, 1))
 
 
@@ -67,7 +67,7 @@ def test_blocks_of_other_shapes(spelling: str, block: Shape) -> None:
 
 
 @pytest.mark.parametrize("spelling", warp_kernels.COLLECTIVES)
-def test_a_mask_that_is_known(spelling: str) -> None:
+def test_constant_member_masks(spelling: str) -> None:
     body = warp_kernels.instruction(spelling, members="0xffffffff")
     _check(spelling, body, "all", (64, 1, 1))
     _check(spelling, body, "all", (16, 2, 1))
@@ -77,17 +77,17 @@ def test_a_mask_that_is_known(spelling: str) -> None:
     "way", [(b, c) for b in (0, 1, 5, 16, 31) for c in (0, 31, 0x181F, 0x1C03)]
 )
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
-def test_a_shuffle_whose_way_is_known(mode: str, way: tuple[int, int]) -> None:
+def test_a_shuffle_by_constant_lanes(mode: str, way: tuple[int, int]) -> None:
     spelling = f"shfl.sync.{mode}.b32"
     dice = random.Random(f"{mode}{way}")
     warps = [warp_kernels.lanes(dice, 32, kind="all") for _ in range(4)]
     given = [[warp_kernels.Lane(x.a, *way, x.members) for x in warp] for warp in warps]
-    data = b"".join(lane.packed() for warp in given for lane in warp)
+    data = b"".join(lane.pack() for warp in given for lane in warp)
     body = warp_kernels.instruction(spelling, way=(str(way[0]), str(way[1])), members="-1")
     module = compile_verified(warp_kernels.text(body), (10, 0))
     plans = [jit.Plan(16, 2), jit.Plan(16, 4), jit.Plan(8, 4, tier=0)]
     found = compare(module, [bytes(1024), data], (2, 1, 1), (64, 1, 1), plans)
-    want = [n for warp in given for pair in warp_kernels.expected(spelling, warp) for n in pair]
+    want = [n for warp in given for pair in warp_kernels.evaluate(spelling, warp) for n in pair]
     assert np.frombuffer(found[0], "<u4").tolist() == want
 
 
@@ -100,7 +100,7 @@ def test_lanes_that_have_ended_do_not_count(spelling: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["all", "classes"])
 @pytest.mark.parametrize("spelling", warp_kernels.COLLECTIVES[::2])
-def test_lanes_meet_from_both_sides_of_a_branch(spelling: str, kind: str) -> None:
+def test_lanes_wait_for_each_other_from_both_sides_of_a_branch(spelling: str, kind: str) -> None:
     one = warp_kernels.instruction(spelling)
     body = f"@!%g bra other; {one} bra over; other: {one} over:"
     _check(spelling, body, kind, (32, 2, 1), absent=True, both=True, wide=False)
@@ -129,7 +129,7 @@ _ENDINGS = {
 
 
 @pytest.mark.parametrize("body", _ENDINGS)
-def test_what_cannot_be_met_ends_the_context(body: str) -> None:
+def test_unreachable_member_masks_end_the_context(body: str) -> None:
     module = compile_verified(warp_kernels.text(body), (10, 0))
     bench = Bench(bytes(512), bytes(24 * 64))
     try:
@@ -153,7 +153,7 @@ _REDUCED = """
 
 @pytest.mark.parametrize("block", [(64, 1, 1), (150, 1, 1), (16, 8, 1), (24, 4, 1), (1, 1, 1)])
 @pytest.mark.parametrize("least", [0, 3, 7])
-def test_barriers_reduce_over_the_threads_that_come(block: Shape, least: int) -> None:
+def test_barriers_reduce_over_the_arriving_threads(block: Shape, least: int) -> None:
     threads = block[0] * block[1] * block[2]
     ended = max(1, threads - 9)
     text = _REDUCED.format(least=least, ended=ended, count=-(-threads // 32) * 32)
@@ -167,7 +167,7 @@ def test_barriers_reduce_over_the_threads_that_come(block: Shape, least: int) ->
 
 
 @pytest.mark.parametrize("block", [(64, 1, 1), (33, 1, 1), (5, 3, 1)])
-def test_what_a_shuffle_gives_is_shuffled_again(block: Shape) -> None:
+def test_a_shuffled_value_is_shuffled_again(block: Shape) -> None:
     steps = "".join(
         f"shfl.sync.bfly.b32 %d|%q, %a, {n}, 31, -1; selp.b32 %d, %d, {n}, %q; add.u32 %a, %a, %d;"
         for n in (1, 2, 4, 8, 16)

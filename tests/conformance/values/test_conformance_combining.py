@@ -1,5 +1,6 @@
-"""Sums in global memory that wait on the stack: memory holds at the end, and gives to whoever reads
-it before, what it would without."""
+"""Delayed sums in global memory: at the end, and at every earlier read, memory holds the same
+values as without the delay.
+"""
 
 import numpy as np
 import pytest
@@ -28,7 +29,9 @@ def _waits(module: Module, plan: jit.Plan = _PLANS[0]) -> bool:
 def _histogram(
     update: str = "red.global.add.u32 [%a], %v;", wide: int = 4, more: str = ""
 ) -> Module:
-    """Threads stride over n pairs (place, value) and add the values to h[place]."""
+    """Return a kernel whose threads stride over n pairs (place, value) and add the values to
+    h[place].
+    """
     body = f"""
         ld.param.u64 %h, [h]; ld.param.u64 %x, [x]; ld.param.u32 %m, [n];
         mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %n, %ntid.x; mov.u32 %s, %nctaid.x;
@@ -67,7 +70,7 @@ def _pairs(count: int, places: int) -> bytes:
     ],
 )
 def test_sums(update: str, wide: int, places: int) -> None:
-    """Few places and many, more than the table has, and one that all lanes have."""
+    """Few places, more places than the table has, and one common place."""
     module = _histogram(update, wide)
     assert all(_waits(module, plan) for plan in _WIDE)
     buffers = [bytes(places * wide), _pairs(1003, places)]
@@ -86,14 +89,16 @@ def test_blocks_of_all_shapes(block: tuple[int, int, int]) -> None:
     "read",
     [
         "ld.global.u32 %z, [%a];",  # a gather
-        "ld.global.u32 %z, [%h+12];",  # a place that all lanes read
-        "mad.wide.u32 %q, %t, 4, %h; ld.global.u32 %z, [%q];",  # neighbours
+        "ld.global.u32 %z, [%h+12];",  # a uniform place
+        "mad.wide.u32 %q, %t, 4, %h; ld.global.u32 %z, [%q];",  # contiguous
         "mad.wide.u32 %q, %t, 8, %h; ld.global.u32 %z, [%q];",  # every other one
         "@%g ld.global.u32 %z, [%a];",
     ],
 )
-def test_a_read_finds_what_has_been_added(read: str) -> None:
-    """Each thread has places of its own; what it reads there it adds elsewhere, in the end."""
+def test_a_read_returns_delayed_sums(read: str) -> None:
+    """Each thread has places of its own; at the end it adds the values that it has read there
+    elsewhere.
+    """
     body = f"""
         ld.param.u64 %h, [h]; ld.param.u64 %o, [o];
         mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %s, 0; mov.u32 %i, 0; mov.u32 %z, 0;
@@ -111,8 +116,8 @@ def test_a_read_finds_what_has_been_added(read: str) -> None:
     text = kernel(body, ".param .u64 h, .param .u64 o", registers=_REGISTERS)
     module = compile_verified(text)
     assert _waits(module)
-    # Other lanes' places hold what the order of the lanes says: one group has them all, of the
-    # first tier, too, whose groups have 32 lanes where vectors are short.
+    # Other lanes' places depend on the lane order: one group has them all, also in the first tier,
+    # whose groups have 32 lanes on CPUs with short vectors.
     plans: tuple[jit.Plan, ...] = _PLANS
     block = _BLOCK
     if "%h" in read:
@@ -120,7 +125,7 @@ def test_a_read_finds_what_has_been_added(read: str) -> None:
     compare(module, [bytes(4 * 128), bytes(4 * 64)], (1, 1, 1), block, plans)
 
 
-def test_what_is_added_nowhere_faults_at_its_word() -> None:
+def test_an_addition_outside_memory_faults_at_its_instruction() -> None:
     module = _histogram()
     code = compiler().compile(module, module.functions[0], _BLOCK, _PLANS[0])
     loaded = compiler().load(code)
@@ -143,7 +148,7 @@ def test_what_is_added_nowhere_faults_at_its_word() -> None:
 @pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
 @pytest.mark.parametrize("wide", [4, 8])
 def test_a_table_without_sums_has_none_at_any_wrong_address(wide: int, several: bool) -> None:
-    """A place that is free is no sum at address 0, nor at another that memory never has."""
+    """A free entry is not a sum at address 0, nor at any other address outside memory."""
     update = {4: "red.global.add.u32 [%a], %v;", 8: "red.global.add.u64 [%a], %d;"}[wide]
     module = _histogram(update, wide)
     compiled = compiler().compile(module, module.functions[0], _BLOCK, _PLANS[0])
@@ -182,5 +187,5 @@ def test_a_table_without_sums_has_none_at_any_wrong_address(wide: int, several: 
         ("red.add.u32 [%a], %v;", ""),
     ],
 )
-def test_nothing_waits_where_order_or_others_count(update: str, more: str) -> None:
+def test_sums_are_not_delayed_where_their_order_is_visible(update: str, more: str) -> None:
     assert not _waits(_histogram(update, more=more))

@@ -1,4 +1,6 @@
-"""Addresses of 64 bits of which shared memory takes 32: lanes lie in a row in the lower half alone."""
+"""64-bit addresses truncated to 32 bits for shared memory: lanes are contiguous only after
+truncation.
+"""
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from support.execution.both_backends import compare
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 
-# What clang makes of `t ? a[t - 1] : 0`: 8 * (t - 1) as 64 bits, which is a row in 32 alone.
+# clang's code for `t ? a[t - 1] : 0`: 8 * (t - 1) in 64 bits, which is a row only in 32 bits.
 _BEFORE = """.version 8.0
 .target sm_80
 .address_size 64
@@ -28,7 +30,7 @@ FIRST:
 
 
 @pytest.mark.parametrize("threads", [32, 128])
-def test_numbers_of_lanes_that_are_a_row_only_when_cut_to_32_bits(threads: int) -> None:
+def test_addresses_that_are_a_row_only_in_32_bits(threads: int) -> None:
     module = compile_ptx(_BEFORE, capability=(9, 0))
     values = np.arange(threads, dtype=np.uint64) ** 3
     block = (threads, 1, 1)

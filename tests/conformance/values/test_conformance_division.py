@@ -1,4 +1,4 @@
-"""Division on lanes: quotients at which a float that is not wide enough would be wrong."""
+"""Vector division: quotients for which a float with too few bits would be wrong."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ _PLANS = (Plan(16, 2), Plan(8, 1, tier=0), Plan(1, 2))
 
 
 def _pairs(bits: int) -> list[tuple[int, int]]:
-    """Dividends around multiples of divisors of every length, and the extremes."""
+    """Return dividends around multiples of divisors of every length, and the extremes."""
     dice, top = random.Random(bits), 1 << bits
     edges = [0, 1, 2, 3, top - 1, top - 2, top // 2, top // 2 - 1, top // 2 + 1]
     edges += [(1 << bits // 2) + k for k in (-1, 0, 1)]
@@ -30,7 +30,7 @@ def _pairs(bits: int) -> list[tuple[int, int]]:
     return found
 
 
-def _expected(a: int, b: int, bits: int, is_signed: bool) -> tuple[int, int]:
+def _expected_quotients(a: int, b: int, bits: int, is_signed: bool) -> tuple[int, int]:
     top = 1 << bits
     if is_signed:
         a, b = (v - top if v >= top // 2 else v for v in (a, b))
@@ -62,5 +62,5 @@ def test_quotients_and_remainders(type_: str, constant: int) -> None:
     got = np.frombuffer(results[1], f"<u{size}").reshape(2, -1)
     for place, (a, b) in enumerate(pairs):
         divisor = constant % (1 << bits) if constant else b
-        want = _expected(a, divisor, bits, type_[0] == "s")
+        want = _expected_quotients(a, divisor, bits, type_[0] == "s")
         assert (int(got[0][place]), int(got[1][place])) == want, (hex(a), hex(divisor))

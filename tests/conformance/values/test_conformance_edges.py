@@ -1,7 +1,7 @@
-"""Indices that are clamped or wrap around at an edge, and tiles that threads fill in linear order.
+"""Indices that are clamped or wrapped at an edge, and tiles that threads fill in linear order.
 
-Groups away from the edge run code that presumes they are; groups at one, sums that wrap around in
-32 bits and threads that are not there must come to the same results.
+Groups away from the edge run code that assumes so; groups at an edge, sums that wrap around in
+32 bits and padding lanes must produce the same results.
 """
 
 import numpy as np
@@ -18,11 +18,11 @@ _PLANS = {(16, 1, True), (16, 2, True), (8, 2, True), (16, 2, False)}
 
 def _plans(module: Module, block: tuple[int, int, int]) -> list[jit.Plan | None]:
     legal = jit.legal_plans(module.functions[0], block)
-    return [None, *(p for p in legal if (p.width, p.strips, p.versioned) in _PLANS)]
+    return [None, *(p for p in legal if (p.width, p.vectors, p.versioned) in _PLANS)]
 
 
 def _neighbours(left: str, right: str, *, kind: str = "s32") -> Module:
-    """``out[i] = in[left] + 3 * in[right]`` for a row of ``n``; both choices are PTX on %x."""
+    """``out[i] = in[left] + 3 * in[right]`` for a row of ``n``; both selects are PTX on %x."""
     text = f"""{_HEAD}.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n)
         {{ .reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %rd<12>;
         ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %r9, [n];
@@ -60,7 +60,7 @@ def test_neighbours_at_an_edge(how: str, n: int) -> None:
     choices = {"wraps": _WRAPS, "clamps": _CLAMPS, "unsigned": _UNSIGNED}[how]
     module = _neighbours(*choices, kind="u32" if how == "unsigned" else "s32")
     data = np.random.default_rng(n).integers(0, 1 << 32, n, np.uint32)
-    block = (40 if n == 33 else 64, 1, 1)  # lanes that no thread is behind are at no edge
+    block = (40 if n == 33 else 64, 1, 1)  # padding lanes are at no edge
     found = compare(
         module,
         [data.tobytes(), bytes(4 * n)],
@@ -79,8 +79,11 @@ def test_neighbours_at_an_edge(how: str, n: int) -> None:
 
 
 def _tile(threads: int, wide: int, high: int) -> Module:
-    """A block of 32 x ``threads / 32`` reads ``wide x high`` pixels around its own, clamped, in
-    linear order, and each thread sums what lies under it."""
+    """Return a kernel in which each thread sums pixels around its own.
+
+    A block of 32 x ``threads / 32`` threads first reads ``wide x high`` pixels around its own, with
+    clamped indices, in linear order.
+    """
     cells = wide * high
     text = f"""{_HEAD}.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 w, .param .u32 h)
         {{ .reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %rd<20>;
@@ -157,7 +160,7 @@ def test_rows_whose_distance_wraps_around(width: int, start: int) -> None:
     module = compile_ptx(_FAR, capability=(8, 0))
     data = np.arange(1, 101, dtype=np.uint32)
     rows = 2 if width == 1 << 31 else 8
-    if rows == 2:  # every other row would be out of memory
+    if rows == 2:  # odd rows would be outside memory
         module = compile_ptx(
             _FAR.replace("shr.u32 %r4, %r3, 3;", "shr.u32 %r4, %r3, 3; shl.b32 %r4, %r4, 1;"),
             capability=(8, 0),
@@ -172,8 +175,8 @@ def test_rows_whose_distance_wraps_around(width: int, start: int) -> None:
     )
 
 
-def test_a_choice_whose_comparison_stands_in_another_block() -> None:
-    """What it compares is needed by nobody else, and is forgotten where the choice is made."""
+def test_a_select_whose_comparison_is_in_another_block() -> None:
+    """The comparison's operands are not needed elsewhere, and unavailable at the select."""
     text = f"""{_HEAD}.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n)
         {{ .reg .pred %p<6>; .reg .b32 %r<16>; .reg .b64 %rd<12>;
         ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %r9, [n];
@@ -203,8 +206,8 @@ def test_a_choice_whose_comparison_stands_in_another_block() -> None:
 @pytest.mark.parametrize(
     ("apart", "bound"), [(3 << 28, 14 << 28), (5 << 29, 6 << 28), (1 << 31, 9)]
 )
-def test_lanes_that_go_around_more_than_once(apart: int, bound: int, kind: str) -> None:
-    """The first and the last number of a group lie in order, those between are everywhere."""
+def test_lanes_that_wrap_around_more_than_once(apart: int, bound: int, kind: str) -> None:
+    """The first and last values of a group are in order, but those between wrap around."""
     compared = "ne" if bound == 9 else "lt"
     text = f"""{_HEAD}.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 from,
         .param .u32 bound) {{ .reg .pred %p<3>; .reg .b32 %r<12>; .reg .b64 %rd<8>;
@@ -248,7 +251,7 @@ _BEYOND_THE_SIGN = {
 
 
 @pytest.mark.parametrize("how", _BEYOND_THE_SIGN)
-def test_lanes_that_a_base_of_zeros_lets_beyond_the_sign(how: str) -> None:
+def test_lanes_beyond_the_sign_of_an_aligned_base(how: str) -> None:
     text = f"""{_HEAD}.visible .entry k(.param .u64 out, .param .u32 n)
         {{ .reg .pred %p<3>; .reg .b16 %rs<3>; .reg .b32 %r<9>; .reg .b64 %rd<5>;
         ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [n]; mov.u32 %r3, %tid.x; mov.u32 %r8, 1;

@@ -1,4 +1,4 @@
-"""Integer instructions with operands known at compile time: native code knows shorter ways then."""
+"""Integer instructions with operands known at compile time, for which native code is simplified."""
 
 import random
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _fields() -> Iterator[str]:
 
 
 def _of_known_lanes() -> Iterator[str]:
-    """Operands that are known lane by lane: thread indices and what is made of them."""
+    """Yield operands that are known lane by lane: thread indices and values derived from them."""
     for operand in ("%t", "%known"):
         yield f"bfe.u32 %d, {operand}, 3, 2;"
         yield f"bfe.s32 %d, {operand}, {operand}, 5;"

@@ -1,4 +1,4 @@
-"""Products of matrices: PTX's fragments and numpy's arithmetic, on the interpreter and the JIT."""
+"""Matrix products: PTX's fragments and numpy's arithmetic, on the interpreter and the JIT."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def _plans(module: Module) -> list[jit.Plan | None]:
 
 
 def _load(name: str, place: int, counts: dict[str, int], bits: int) -> str:
-    """PTX that reads a fragment's registers: those of a lane are neighbours."""
+    """Return PTX that reads a fragment's registers: those of a lane are contiguous."""
     size = counts[name] * bits // 8
     lines = [f"ld.param.u64 %p{name}, [p{place}]; mad.wide.u32 %p{name}, %i, {size}, %p{name};"]
     lines += [
@@ -162,7 +162,7 @@ def test_bits(shape: str, logic: str) -> None:
 
 @pytest.mark.parametrize("trans", ["", ".trans"])
 def test_matrices_go_through_shared_memory(trans: str) -> None:
-    """stmatrix, ldmatrix and movmatrix: what comes back is what was stored, transposed."""
+    """stmatrix, ldmatrix and movmatrix return what was stored, transposed."""
     dice = np.random.default_rng(3)
     words = dice.integers(0, 1 << 32, (WARPS * GRID, 32, 2), np.uint32)
     threads = 32 * WARPS
@@ -195,7 +195,7 @@ def test_matrices_go_through_shared_memory(trans: str) -> None:
 
 @pytest.fixture
 def _without_dots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Code for a CPU without instructions for dot products."""
+    """Generate code as for a CPU without dot product instructions."""
     monkeypatch.setattr(dot_products, "native_pairs", lambda: False)
     monkeypatch.setattr(dot_products, "native_bytes", lambda: False)
     both_backends._loaded.cache_clear()
@@ -205,17 +205,19 @@ def _without_dots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_without_dots")
 @pytest.mark.parametrize("tame", [True, False], ids=["numbers", "patterns"])
-def test_pairs_without_their_instruction(tame: bool) -> None:
+def test_pairs_without_dot_product_instructions(tame: bool) -> None:
     _mma("m16n8k16", "bf16", "bf16", "f32", "row.col.f32.bf16.bf16.f32", tame=tame)
 
 
 @pytest.mark.usefixtures("_without_dots")
-def test_bytes_without_their_instruction() -> None:
+def test_bytes_without_dot_product_instructions() -> None:
     _mma("m16n8k32", "s8", "u8", "s32", "row.col.s32.s8.u8.s32", tame=False)
 
 
 def _products(threads: int, chain: int) -> tuple[Module, list[bytes]]:
-    """A kernel with two products of each A, in a loop, whose factors come through shared memory."""
+    """Return a kernel with two products of each A, in a loop, whose factors come from shared
+    memory.
+    """
     mma = (
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{%f{0}, %f{1}, %f{2}, %f{3}}},"
         " {{%r0, %r1, %r2, %r3}}, {{%r{4}, %r{5}}}, {{%f{0}, %f{1}, %f{2}, %f{3}}};"
@@ -251,7 +253,7 @@ def _products(threads: int, chain: int) -> tuple[Module, list[bytes]]:
 
 @pytest.mark.parametrize("threads", [32, 64, 48])
 def test_products_in_a_loop(threads: int) -> None:
-    """Blocks that end within a warp, too: their last lanes hold zeros."""
+    """Blocks may end within a warp: the missing lanes hold zeros."""
     module, buffers = _products(threads, 1)
     block = (threads, 1, 1)
     legal = list(jit.legal_plans(module.functions[0], block))
@@ -262,8 +264,10 @@ def test_products_in_a_loop(threads: int) -> None:
     compare(module, buffers, (1, 1, 1), block, plans)
 
 
-def _staged(threads: int) -> tuple[Module, list[bytes]]:
-    """A kernel whose warps multiply what others have put into shared memory, behind barriers."""
+def _staged_products(threads: int) -> tuple[Module, list[bytes]]:
+    """Return a kernel whose warps multiply factors that others stored to shared memory, after
+    barriers.
+    """
     body = f"""
     mov.u32 %i, %tid.x; ld.param.u64 %pi, [p1]; mad.wide.u32 %pi, %i, 16, %pi;
     add.u32 %m, %i, 32; rem.u32 %m, %m, {threads};
@@ -294,8 +298,8 @@ def _staged(threads: int) -> tuple[Module, list[bytes]]:
 
 @pytest.mark.parametrize("threads", [32, 64, 128])
 def test_a_first_launch_multiplies_by_whole_warps_behind_barriers(threads: int) -> None:
-    """Lane by lane would be legal as well, and hundreds of times as slow."""
-    module, buffers = _staged(threads)
+    """Lane by lane would be legal as well, but hundreds of times as slow."""
+    module, buffers = _staged_products(threads)
     block = (threads, 1, 1)
     (first,) = first_tier(module, block)
     assert first.geometry(block).span % 32 == 0
@@ -314,11 +318,11 @@ def test_a_row_that_is_not_aligned_is_a_fault_on_the_interpreter() -> None:
 
 
 def test_many_products_keep_groups_of_a_warp() -> None:
-    """Lane by lane they would be hundreds of times as slow; in line, megabytes of code."""
+    """Lane by lane they would be hundreds of times as slow; inlined, megabytes of code."""
     module, _ = _products(128, 200)
     form = ssa.build(module.functions[0])
     plan = choose(form, (128, 1, 1), 512)
-    assert plan.width * plan.strips == 32
+    assert plan.width * plan.vectors == 32
     text = compiler().emit_llvm(module, module.functions[0], (128, 1, 1))
     assert text.count("vdpbf16ps") + text.count("dpbf16ps.512(") < 200
     assert len(text) < (4_000_000 if llvm.vector_bits() == 512 else 6_000_000)

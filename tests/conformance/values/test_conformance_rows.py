@@ -1,4 +1,4 @@
-"""Rows of the binding that no other test runs: by one thread, both executors, all legal plans."""
+"""Rows of the binding that no other test executes: one thread, both executors, all legal plans."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from vgpu_sim.exec import jit
 
 
 def _run(body: str, words: int) -> list[int]:
-    """What a thread has stored to ``out``; ``in`` holds the bytes 0, 1, 2 and so on."""
+    """Return what a thread has stored to ``out``; ``in`` holds the bytes 0, 1, 2 and so on."""
     module = compile_ptx(
         f""".version 8.6\n.target sm_90\n.address_size 64
         .visible .entry k(.param .u64 out, .param .u64 in)
@@ -33,8 +33,8 @@ def _flags(count: int) -> str:
     )
 
 
-def test_arrivals_that_complete_no_phase_and_that_leave() -> None:
-    """Of three that a phase waits for one leaves, so the next one waits for two."""
+def test_arrivals_without_completion_and_with_drop() -> None:
+    """Of three expected arrivals one drops out, so the next phase expects two."""
     body = """mbarrier.init.shared.b64 [m], 3;
         mbarrier.arrive.noComplete.release.cta.shared.b64 %s0, [m], 1;
         mbarrier.test_wait.shared.b64 %p0, [m], %s0;

@@ -10,17 +10,17 @@ from vgpu_sim.exec.jit.analysis.value_shapes import analyse
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.memory import adjacent_loads
-from vgpu_sim.exec.jit.planning import joined_rounds, sum_chains
+from vgpu_sim.exec.jit.planning import partial_unrolling, sum_chains
 from vgpu_sim.isa import Module, Op
 
 _ROWS, _COLUMNS, _DEPTH = 4, 8, 4  # 64 threads fill 4 rows of 16
 _BLOCK = (16, 4, 1)
-_WORDS = _BLOCK[0] * _COLUMNS  # of a row of the second factor
+_WORDS = _BLOCK[0] * _COLUMNS  # for a row of the second factor
 _PLANS = [None, jit.Plan(16, 1), jit.Plan(8, 2)]
 
 
 def _kernel(body: str) -> Module:
-    """A product of 4 x 8 sums a thread, whose round at %k (of bytes) is ``body``."""
+    """Return a product of 4 x 8 sums per thread; ``body`` is its round at %k (in bytes)."""
     sums = ", ".join(f"%s{n}" for n in range(_ROWS * _COLUMNS))
     zeros = "".join(f"mov.f32 %s{n}, 0f00000000;" for n in range(_ROWS * _COLUMNS))
     stores = "".join(f"st.global.f32 [%o+{4 * n}], %s{n};" for n in range(_ROWS * _COLUMNS))
@@ -43,7 +43,7 @@ def _kernel(body: str) -> Module:
 
 
 def _round(depth: int) -> str:
-    """One round, as clang writes it: ``depth`` rows behind the addresses."""
+    """Return one round, as clang emits it: ``depth`` rows after the addresses."""
     left, right = 4 * _ROWS * _BLOCK[1] * depth, 4 * _WORDS * depth
     factors = "".join(f"ld.shared.f32 %l{n}, [%a+{left + 4 * n}];" for n in range(_ROWS))
     row = "".join(f"ld.shared.f32 %r{n}, [%b+{right + 4 * n}];" for n in range(_COLUMNS))
@@ -75,26 +75,26 @@ def test_products_of_more_sums_than_registers(body: str) -> None:
     assert np.allclose(found, np.einsum("kyi,kxj->yxij", *factors), rtol=1e-5)
 
 
-def test_rounds_of_known_loops_stand_in_one_block() -> None:
+def test_rounds_of_loops_with_known_trips_are_in_one_block() -> None:
     form = ssa.build(_kernel(_LOOP).functions[0])
     before = sum(_steps(form, block) for block in form.blocks)
-    joined_rounds.join(form)
+    partial_unrolling.join(form)
     assert (before, max(_steps(form, b) for b in form.blocks)) == (32, 32 * _DEPTH)
 
 
-def test_rounds_that_are_not_known_stay() -> None:
+def test_loops_with_unknown_trips_are_unchanged() -> None:
     form = ssa.build(_kernel(_LOOP.replace(f"%k, {_DEPTH};", "%k, %y;")).functions[0])
-    joined_rounds.join(form)
+    partial_unrolling.join(form)
     assert max(_steps(form, block) for block in form.blocks) == 32
 
 
-def test_sums_go_to_their_ends_a_registerful_at_a_time() -> None:
+def test_sums_are_completed_a_register_file_at_a_time() -> None:
     form = ssa.build(_kernel(_LOOP).functions[0])
-    joined_rounds.join(form)
+    partial_unrolling.join(form)
     analysis = analyse(form, jit.Plan(16, 2).geometry(_BLOCK), assume_guards=True)
     block = max(form.blocks, key=lambda index: _steps(form, index))
     nodes = form.blocks[block].nodes
-    ordered = sum_chains.ordered(analysis, nodes, 32)
+    ordered = sum_chains.reorder(analysis, nodes, 32)
     assert ordered is not None
     assert set(ordered) == set(nodes)
     assert len(ordered) == len(nodes)
@@ -106,13 +106,13 @@ def test_sums_go_to_their_ends_a_registerful_at_a_time() -> None:
             most = max(most, len(open_))
             if last[node.instruction.dsts[0]] is node:
                 open_.discard(node.instruction.dsts[0])
-    assert most == 8  # of two strips: half of the registers
+    assert most == 8  # two vectors: half of the registers
 
 
 @pytest.mark.parametrize(
     ("between", "together"), [("", [_COLUMNS]), ("st.shared.f32 [%b+8], %l0;", [])]
 )
-def test_words_of_a_row_are_read_together(between: str, together: list[int]) -> None:
+def test_words_of_a_row_are_loaded_together(between: str, together: list[int]) -> None:
     body = _LOOP.replace("ld.shared.f32 %r3", f"{between} ld.shared.f32 %r3")
     form = ssa.build(_kernel(body).functions[0])
     analysis = analyse(form, jit.Plan(16, 1).geometry(_BLOCK), assume_guards=True)

@@ -1,6 +1,6 @@
-"""Vectors that end behind what they begin in, as LLVM reads structures of three (used_bytes_mask).
+"""Vectors that end beyond their variable, as LLVM reads structures of three (used_bytes_mask).
 
-What lies behind is undefined in PTX; here nobody asks for it, and nobody faults.
+The bytes beyond it are undefined in PTX; here they are unused, and reading them must not fault.
 """
 
 import struct
@@ -39,14 +39,14 @@ CALLED = f"""
     ],
     ids=["local", "shared", "parameter"],
 )
-def test_the_last_element_is_behind_the_end(text: str) -> None:
+def test_the_last_element_is_beyond_the_variable(text: str) -> None:
     module, threads = compile_verified(HEADER + text), 40
     out = _run(module, threads, b"")
     lanes = np.arange(threads) if ".shared" not in text else np.zeros(threads, int)
     np.testing.assert_array_equal(out, np.stack([lanes, lanes + 40, lanes * 0 + 7], axis=1))
 
 
-def test_of_a_kernels_last_parameter() -> None:
+def test_vectors_beyond_a_kernels_last_parameter() -> None:
     text = (
         f".visible .entry k(.param .u64 o, .param {OWN}) {{ {REGISTERS} ld.param.u64 %o, [o];"
         f" {READ.format('param')} add.u32 %r2, %r2, %r3; {END} }}"
@@ -63,7 +63,9 @@ def test_of_a_kernels_last_parameter() -> None:
         ("ld.param.v2.b64 {%o, %d}, [own];", UnsupportedPtxError),  # half of the second
     ],
 )
-def test_what_is_behind_altogether_is_refused(load: str, error: type[Exception]) -> None:
+def test_vectors_entirely_beyond_the_variable_are_rejected(
+    load: str, error: type[Exception]
+) -> None:
     text = f".visible .entry k(.param .u64 o, .param {OWN}) {{ {REGISTERS} {load} ret; }}"
     with pytest.raises(error, match="parameter"):
         compile_verified(HEADER + text)

@@ -1,5 +1,6 @@
-"""Registers of 128 bits and of several elements, accesses of 32 bytes: both executors, all legal
-plans, against what Python computes."""
+"""128-bit registers, vector registers and 32-byte accesses: both executors, all legal plans,
+compared with Python.
+"""
 
 import re
 
@@ -18,7 +19,7 @@ RANDOM = np.random.default_rng(9)
 
 
 def _module(body: str, registers: str = "", target: str = "sm_100", version: str = "8.8") -> Module:
-    """A kernel whose %from and %to are each thread's own 32 bytes of ``in`` and ``out``."""
+    """Return a kernel whose %from and %to are each thread's own 32 bytes of ``in`` and ``out``."""
     module = compile_ptx(
         f""".version {version}\n.target {target}\n.address_size 64
         .visible .entry k(.param .u64 out, .param .u64 in)
@@ -35,7 +36,7 @@ def _module(body: str, registers: str = "", target: str = "sm_100", version: str
 
 
 def _run(module: Module, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The buffers ``out`` and ``in`` behind a block of 64 threads."""
+    """Return the buffers ``out`` and ``in`` after a block of 64 threads."""
     function, shape = module.functions[0], (BLOCK, 1, 1)
     legal = list(jit.legal_plans(function, shape))
     plans = [None, *legal[:: max(1, len(legal) // 4)], legal[-1]]
@@ -133,8 +134,8 @@ def test_packing_moving_and_unpacking_128_bits() -> None:
 @pytest.mark.parametrize(
     ("type_", "dtype"), [("s32", "i4"), ("u32", "u4"), ("f32", "u4"), ("s8", "i1"), ("b64", "u8")]
 )
-def test_registers_of_128_bits_hold_what_is_narrower(type_: str, dtype: str) -> None:
-    """As wider registers always do: a signed number by its sign, any other by zeros."""
+def test_registers_of_128_bits_hold_narrower_values(type_: str, dtype: str) -> None:
+    """As in all wider registers: signed integers are sign-extended, all others zero-extended."""
     data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)
     body = f"""mov.b128 q0, {{%rd3, %rd3}}; mov.b128 q1, q0;
         setp.lt.u32 %p1, %t, 40; @%p1 ld.global.v2.{type_} {{q0, q1}}, [%from];
@@ -153,7 +154,7 @@ def test_registers_of_128_bits_hold_what_is_narrower(type_: str, dtype: str) -> 
     np.testing.assert_array_equal(out[:, 3], high[0])
 
 
-def test_no_other_instruction_takes_a_register_of_128_bits_for_less() -> None:
+def test_no_other_instruction_reads_a_128_bit_register_as_narrower() -> None:
     for body in (
         "add.u64 %rd1, %rd1, q0;",
         "cvt.u64.u32 q0, %t;",
@@ -165,8 +166,10 @@ def test_no_other_instruction_takes_a_register_of_128_bits_for_less() -> None:
             _module(body, ".reg .b128 q<2>;")
 
 
-def test_exchange_of_128_bits_hands_a_chain_on() -> None:
-    """Each thread finds what one other has left, and the last stays, in every order."""
+def test_exchanges_of_128_bits_form_a_chain() -> None:
+    """Each thread receives the value that exactly one other has left, and the last value remains,
+    in any order.
+    """
     data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)
     for place in ("shared", "global"):
         where = "tile" if place == "shared" else "%in"
@@ -196,8 +199,8 @@ def test_compare_and_swap_of_128_bits_compares_both_halves() -> None:
         assert row[:2] == ([thread, 7] if thread % 6 == 0 else data[thread, :2].tolist())
 
 
-def test_a_counter_of_128_bits_loses_no_step() -> None:
-    """Threads of several blocks add to it by compare and swap; the carry goes to the upper half."""
+def test_a_counter_of_128_bits_loses_no_increment() -> None:
+    """Threads of several blocks add to it by compare and swap; the carry reaches the upper half."""
     module = _module(
         """ld.relaxed.gpu.global.b128 q0, [%in];
         AGAIN: mov.b128 {%rd1, %rd2}, q0; add.cc.u64 %rd1, %rd1, 1; addc.u64 %rd2, %rd2, 0;
@@ -217,7 +220,7 @@ def test_a_counter_of_128_bits_loses_no_step() -> None:
     assert low | high << 64 == start + 5 * BLOCK
 
 
-def test_pairs_stand_in_assembly_and_in_containers() -> None:
+def test_pairs_survive_assembly_and_containers() -> None:
     body = "atom.exch.b128 q0, [%from], q1; atom.cas.b128 q0, [%from], q1, q0;"
     body += "ld.global.v8.b32 {%r1, %r2, _, %r4, %r5, %r6, %r7, %r8}, [%from];"
     module = _module(body, ".reg .b128 q<2>;")
@@ -238,7 +241,7 @@ def test_pairs_stand_in_assembly_and_in_containers() -> None:
         ("add.f32 v.z, v.x, v.y;", "'v.z' is not declared"),
     ],
 )
-def test_what_such_registers_are_not_for(body: str, said: str) -> None:
+def test_invalid_uses_of_128_bit_registers(body: str, said: str) -> None:
     with pytest.raises(Exception, match=re.compile(said)):
         _module(body, ".reg .b128 q<2>; .reg .v2 .f32 v;")
 
@@ -261,7 +264,7 @@ def test_vectors_of_registers_whole_and_by_element() -> None:
 
 
 def test_strong_accesses_of_128_bits_to_a_threads_own_memory() -> None:
-    """By its variable's name alone they are no atomics: nobody else sees half of a store."""
+    """By the variable's name they need not be atomic: no other thread can observe half a store."""
     data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)
     body = """ld.global.b128 %wide, [%from]; st.release.gpu.b128 [own+16], %wide;
         ld.acquire.gpu.b128 %wide, [own+16]; st.global.b128 [%to+16], %wide;

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF005
-"""Every arithmetic instruction, on special values, in each form the JIT can give it."""
+"""Every arithmetic instruction, on special values, in each form that the JIT can emit."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ _SPECIAL = {
 
 
 def _patterns(bits: int, count: int, seed: int) -> np.ndarray:
-    """Special values first, in an order of their own per operand, then random ones."""
+    """Return special values, in a separate order per operand, then random ones."""
     rng = np.random.default_rng(seed)
     special = np.array(_SPECIAL[bits], dtype=np.uint64)
     chosen = rng.choice(special, size=count)
@@ -44,9 +44,10 @@ def _patterns(bits: int, count: int, seed: int) -> np.ndarray:
 
 
 def _kernel(instructions: list[Instruction], form: str) -> tuple:
-    """out[i][which][t] = instruction i on operands of thread t (``form`` "uniform": of thread 0).
+    """Return a kernel with out[i][which][t] = instruction i on operands of thread t (``form``
+    "uniform": of thread 0).
 
-    A row of each result: what a store to rows costs LLVM is a fraction of what a scatter does.
+    Each result is a row: LLVM compiles a row store in a fraction of the time of a scatter.
     """
     builder = KernelBuilder(8, 8, 8, 8, 8)
     pointers = [builder.parameter(i) for i in range(5)]
@@ -55,7 +56,7 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
     if form == "uniform":
         index = builder.register(32)
         builder.op(Op.AND, D.B32, index, thread, Literal(0))
-    elif form == "strip":  # one value per row of 16
+    elif form == "vector":  # one value per row of 16
         index = builder.register(32)
         builder.op(Op.SHR, D.U32, index, thread, Literal(4))
     reads = [builder.address(pointer, index, 8) for pointer in pointers[:4]]
@@ -100,7 +101,7 @@ _OPS = [
 ]
 _PLANS = {
     "lanes": [Plan(16, 1), Plan(4, 2, tier=0)],
-    "strip": [Plan(1, 8)],
+    "vector": [Plan(1, 8)],
     "uniform": [Plan(16, 2, tier=0)],
 }
 
@@ -109,7 +110,7 @@ def _operands(bits: int) -> list[bytes]:
     return [_patterns(bits, _THREADS, seed).tobytes() for seed in (1, 2, 3, 4)]
 
 
-def _refused(form: Instruction) -> bool:
+def _is_rejected(form: Instruction) -> bool:
     function = Function("f", (), 0, (), 0, (form, Instruction(Op.RET)), (0, 0))
     return bool(jit.refusals(function))
 
@@ -118,7 +119,7 @@ def _cases() -> Iterator:
     for op in _OPS:
         by_width: dict[int, list[Instruction]] = {}
         for instruction in instruction_forms.forms(op):
-            if not _refused(instruction):
+            if not _is_rejected(instruction):
                 width = instruction_forms.source_bits(instruction)[0]
                 by_width.setdefault(width, []).append(instruction)
         for width, instructions in by_width.items():
@@ -127,7 +128,7 @@ def _cases() -> Iterator:
                 yield pytest.param(width, part, id=f"{op.name}-{width}-{start}")
 
 
-@pytest.mark.parametrize("form", ["lanes", "strip", "uniform"])
+@pytest.mark.parametrize("form", ["lanes", "vector", "uniform"])
 @pytest.mark.parametrize(("width", "instructions"), list(_cases()))
 def test_instruction(width: int, instructions: list[Instruction], form: str) -> None:
     module, stride = _kernel(instructions, form)

@@ -112,7 +112,7 @@ def test_block_and_grid_indices_in_three_dimensions() -> None:
 
 @pytest.mark.parametrize("which", [s for s in SpecialRegister if s.runs])
 def test_clocks_never_run_backwards(which: SpecialRegister) -> None:
-    """Each lane looks twice in a loop of three turns."""
+    """Each lane reads twice in a loop of three iterations."""
     grid, block, looks = (2, 1, 1), (64, 1, 1), 6
     b = KernelBuilder(8)
     out = b.address(b.parameter(0), b.linear_thread(), 8 * looks)
@@ -139,7 +139,7 @@ def test_clocks_never_run_backwards(which: SpecialRegister) -> None:
         bench.close()
 
 
-def test_module_variables_lie_in_the_segment() -> None:
+def test_module_variables_are_in_the_segment() -> None:
     b = KernelBuilder(8, 8)
     thread = b.special(SpecialRegister.TID_X)
     base = b.register(64)
@@ -197,7 +197,9 @@ def test_trap_stores_its_status_and_ends_the_launch(plan: jit.Plan | None) -> No
 
 
 def _wrapping(type_: DataType, offset: int, *, stored_first: bool) -> Module:
-    """out[t] = (64 bits) (t + offset), a 32-bit number that wraps around within the block."""
+    """Return out[t] = (64 bits) (t + offset), a 32-bit integer that wraps around within the
+    block.
+    """
     b = KernelBuilder(8)
     thread = b.linear_thread()
     out = b.address(b.parameter(0), thread, 16)
@@ -222,7 +224,7 @@ def test_widening_is_exact_where_lanes_wrap(
 
 
 def test_two_latches_taken_by_different_lanes() -> None:
-    """Lanes reach the block behind the first latch in different iterations."""
+    """Lanes reach the block after the first latch in different iterations."""
     b = KernelBuilder(8)
     thread = b.linear_thread()
     counter, total = b.register(32), b.register(32)
@@ -284,7 +286,7 @@ def test_interpreter_and_jit_have_one_memory_model_for_vectors() -> None:
 
 
 def test_a_vector_load_without_all_its_elements_in_a_branch() -> None:
-    """The last of them comes to a place where another value may come from elsewhere."""
+    """Its last element reaches a phi with another value."""
     b = KernelBuilder(8, 8)
     thread = b.linear_thread()
     table, skip = b.parameter(0), b.predicate()
@@ -303,13 +305,13 @@ def test_a_vector_load_without_all_its_elements_in_a_branch() -> None:
     module, block = b.module(), (32, 1, 1)
     plans = list(jit.legal_plans(module.functions[0], block))
     for chooser in (0, 8):
-        data = np.array([*range(1, 17), chooser, 0, 0, 0], np.uint32).tobytes()  # 16 a vector
+        data = np.array([*range(1, 17), chooser, 0, 0, 0], np.uint32).tobytes()  # 16 per vector
         compare(module, [data, bytes(8 * 32)], (1, 1, 1), block, [None, *plans[::6]])
 
 
 @pytest.mark.parametrize("block", [(64, 1, 1), (32, 4, 1), (16, 2, 2), (24, 2, 1)], ids=str)
 def test_bits_of_thread_indices(block: tuple[int, int, int]) -> None:
-    """What a shift or a mask takes from a group's lanes, and what from where the group begins."""
+    """A shift or mask takes some bits from the lanes, and the others from the group's base."""
     b = KernelBuilder(8)
     s = SpecialRegister
     indices = [b.special(which) for which in (s.TID_X, s.TID_Y, s.TID_Z, s.LANEID, s.CTAID_X)]
@@ -328,19 +330,20 @@ def test_bits_of_thread_indices(block: tuple[int, int, int]) -> None:
             b.op(op, type_, results[-1], index, Literal(operand))
     threads = 2 * block[0] * block[1] * block[2]
     out = b.address(b.parameter(0), b.linear_thread(), 4)
-    for place, result in enumerate(results):  # by rows: a scatter of each would be most of the code
+    # By rows: a scatter for each would be most of the code.
+    for place, result in enumerate(results):
         b.store(D.B32, out, result, 4 * threads * place)
     module = b.module()
     plans = list(jit.legal_plans(module.functions[0], block))
-    chosen = [None, *(plan for plan in plans if plan.strips in (1, 2, 4) and plan.versioned)]
+    chosen = [None, *(plan for plan in plans if plan.vectors in (1, 2, 4) and plan.versioned)]
     found = compare(module, [bytes(4 * threads * len(results))], (2, 1, 1), block, chosen)[0]
     first = np.frombuffer(found, np.uint32).reshape(len(results), threads)[6]
     assert first.tolist() == [t % block[0] >> 1 for t in range(threads)]
 
 
 @pytest.mark.parametrize("op", [Op.FMIN, Op.FMAX])
-def test_a_converted_integer_beats_a_nan(op: Op) -> None:
-    """A compiler that knows one operand to be a number may not forget the other."""
+def test_a_converted_integer_wins_over_a_nan(op: Op) -> None:
+    """A compiler that knows one operand to be a number must not ignore the other."""
     b = KernelBuilder(8, 8)
     thread = b.linear_thread()
     loaded = b.load(D.F32, b.address(b.parameter(0), thread, 4))
@@ -358,8 +361,10 @@ def test_a_converted_integer_beats_a_nan(op: Op) -> None:
 
 
 @pytest.mark.parametrize("far", [0, -(1 << 31), (1 << 31) - 512])
-def test_a_displacement_that_leads_far(far: int) -> None:
-    """Bytes at one place for all lanes, for a row, for each lane; stored where they came from."""
+def test_a_large_displacement(far: int) -> None:
+    """Bytes are loaded at a uniform place, in a row, and per lane, and stored back to the same
+    places.
+    """
     b = KernelBuilder(8)
     lane, row = b.special(SpecialRegister.TID_X), b.special(SpecialRegister.TID_Y)
     shifted = b.register(64)
@@ -377,8 +382,10 @@ def test_a_displacement_that_leads_far(far: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [3, 0xFFFFFFF9])
-def test_a_tested_widening_does_not_take_its_load_past_a_store(offset: int) -> None:
-    """One block: a store, a load of the same place for all lanes, an index widened from it."""
+def test_a_tested_extension_does_not_move_its_load_past_a_store(offset: int) -> None:
+    """In one block, a store is followed by a uniform load of the same place and an extended index
+    derived from it.
+    """
     b = KernelBuilder(8, 8)
     cell, lane = b.parameter(0), b.linear_thread()
     base, index, wide = b.register(32), b.register(32), b.register(64)

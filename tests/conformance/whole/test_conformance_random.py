@@ -1,9 +1,9 @@
-"""Random kernels: the JIT under several plans, the interpreter and the text itself agree.
+"""Random kernels: the JIT under several plans, the interpreter and the PTX oracle agree.
 
-A share of what ``make fuzz`` does, on one core, always of the same two sequences: who changes
-something else is not to be refused for a kernel that nobody has seen. ``make fuzz`` finds those. How
-many kernels they are depends on the machine and on ``--fuzz-seconds``, which both share.
-``found`` has those that failed once, made small.
+A share of ``make fuzz``, on one core, with two fixed sequences, so that an unrelated change
+never fails by a new random kernel; ``make fuzz`` itself finds those. The number of kernels
+depends on the machine and on ``--fuzz-seconds``, which both sequences share. ``found`` contains
+minimised former failures.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_three_ways_agree(sequence: int, n: int, share: float, pytestconfig: pyt
 
 
 @pytest.mark.parametrize("path", _FOUND, ids=lambda path: path.stem)
-def test_what_failed_once_does_not_again(path: Path) -> None:
+def test_former_failures_pass(path: Path) -> None:
     kernel = kernels.parse(path.read_text())
     with Workers(1) as pool:
         ((_, report),) = pool.examine(iter([Task(kernel, plan_count=6)]))

@@ -1,8 +1,8 @@
-"""Random LLVM IR: what LLVM makes of it for this machine, and as PTX on the interpreter and the JIT.
+"""Random LLVM IR: compiled by LLVM for this machine, and as PTX by the interpreter and the JIT.
 
-A share of ``make fuzz ir=1``, always of the same programs; ``found`` has what failed once, made small.
-The PTX is what compilers write: calls by their convention, local memory, odd widths, all levels of
-optimisation.
+A share of ``make fuzz ir=1``, always of the same programs; ``found`` contains minimised former
+failures. The PTX is typical of compilers: their calling convention, local memory, odd widths,
+all optimisation levels.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from vgpu_sim.exec.interp.families import integer
 from vgpu_sim.isa import Op
 
 _FOUND = sorted((Path(__file__).parents[1] / "found").glob("*.ll"))
-# Of each target and level, and such as take less than a second.
+# For each target and level, programs that take less than a second.
 _FIXED = (1, 2, 10, 11, 14, 16, 18, 20, 21, 24, 26, 37, 39)
 _STAGE_SECONDS = 120
 
@@ -55,7 +55,7 @@ def test_the_three_agree() -> None:
 
 
 @pytest.mark.parametrize("path", _FOUND, ids=lambda path: path.stem)
-def test_what_failed_once_does_not_again(path: Path) -> None:
+def test_former_failures_pass(path: Path) -> None:
     ((_, report),) = _reports([programs.parse(path.read_text())])
     assert not report.findings
     assert not report.refused
@@ -65,13 +65,13 @@ def test_what_failed_once_does_not_again(path: Path) -> None:
 def test_a_seed_has_one_program_and_a_file_holds_it() -> None:
     program = programs.generate(kernel_seed(3, 5))
     assert program == programs.generate(kernel_seed(3, 5))
-    assert program == programs.parse(program.saved())
+    assert program == programs.parse(program.to_text())
     assert program.text != programs.generate(kernel_seed(3, 6)).text
     with pytest.raises(ValueError, match="first line is no '; random_ir ' with block"):
         programs.parse(program.text)
 
 
-def test_whatever_is_left_out_it_is_a_program_of_less_text() -> None:
+def test_a_reduced_program_is_a_smaller_valid_program() -> None:
     for index in range(12):
         seed = kernel_seed(4, index)
         whole = programs.generate(seed)
@@ -85,7 +85,7 @@ def test_whatever_is_left_out_it_is_a_program_of_less_text() -> None:
         assert "br " not in nothing.text.partition("@body(")[2]
 
 
-def test_programs_reach_what_they_are_for() -> None:
+def test_programs_cover_their_features() -> None:
     drawn = [programs.generate(kernel_seed(5, index)) for index in range(60)]
     assert {program.target for program in drawn} == set(programs.TARGETS)
     assert {(program.passes, program.level) for program in drawn} == set(programs.LEVELS)
@@ -107,11 +107,11 @@ def test_programs_reach_what_they_are_for() -> None:
         assert wanted in text, wanted
 
 
-def test_no_result_depends_on_who_computes_it() -> None:
-    """x86 rounded these twice, or took bits of a NaN for a value."""
+def test_results_are_the_same_on_all_executors() -> None:
+    """x86 rounded these twice, or treated bits of a NaN as a value."""
     for index in range(200):
         text = programs.generate(kernel_seed(6, index)).text
-        text = text.replace("] undef, align 16", "")  # what each thread writes before it reads it
+        text = text.replace("] undef, align 16", "")  # written by each thread before it is read
         assert not re.search(
             r"fptrunc double \S+ to half|[su]itofp i(24|32|33|48|64|128) \S+ to half", text
         )
@@ -127,17 +127,17 @@ def test_no_result_depends_on_who_computes_it() -> None:
             assert re.search(rf"{by} = or i\d+ \S+, 1$", text, re.MULTILINE)
 
 
-def test_a_wrong_interpreter_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_interpreter_is_found_and_minimised(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(candidate: Program) -> bool:
         found = trial.examine(candidate).findings
         return any(finding.kind == "interpreter differs" for finding in found)
 
     monkeypatch.setattr(trial, "plans", lambda *_: [])
     monkeypatch.setattr(trial, "_WRITTEN", 0)
-    rightly = integer._BINARY[Op.XOR]
+    correct = integer._BINARY[Op.XOR]
     monkeypatch.setitem(integer._BINARY, Op.XOR, integer._BINARY[Op.OR])
     program = next(filter(fails, map(programs.generate, range(100))))
-    left = iter(range(12))  # candidates: as many as tell, not as long as the machine takes
+    left = iter(range(12))  # a fixed number of candidates, independent of the machine's speed
 
     def fails_again(candidate: Program) -> bool:
         return next(left, None) is not None and fails(candidate)
@@ -145,14 +145,16 @@ def test_a_wrong_interpreter_is_found_and_made_small(monkeypatch: pytest.MonkeyP
     small = shrink.shrink(program, fails_again, 600)
     assert fails(small)
     assert len(small.text) < len(program.text)
-    monkeypatch.setitem(integer._BINARY, Op.XOR, rightly)
+    monkeypatch.setitem(integer._BINARY, Op.XOR, correct)
     assert not fails(small)
 
 
-def test_what_differs_is_told_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_difference_is_reported_and_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(trial, "_WRITTEN", 0)
-    rightly = backends.host
-    monkeypatch.setattr(backends, "host", lambda program: rightly(program) ^ np.uint64(1))
+    host = backends.host
+    monkeypatch.setattr(backends, "host", lambda program: host(program) ^ np.uint64(1))
     said: list[str] = []
     options = Options(9, 1, minutes=60, jobs=1, shrink_seconds=1.0, folder=tmp_path)
     subject = RandomIr(plan_count=0, shrink_seconds=1.0)
@@ -173,14 +175,16 @@ def test_what_differs_is_told_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert json.loads((tmp_path / "state.json").read_text()) == {"9": 1}
 
 
-def test_what_the_jit_found_a_way_around_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text that LLVM refuses is compiled lane by lane instead: right results, and a defect."""
-    rightly, asked = fuzzing_trial.emit_in_time, itertools.count()
+def test_a_jit_fallback_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that LLVM rejects is compiled lane by lane instead: correct results, and a reported
+    defect.
+    """
+    emit, calls = fuzzing_trial.emit_in_time, itertools.count()
 
     def refuse_the_first(text: str, tier: int) -> bytes:
-        if next(asked) == 0:
+        if next(calls) == 0:
             raise CodeGenerationError("expected instruction opcode")
-        return rightly(text, tier)
+        return emit(text, tier)
 
     monkeypatch.setattr(fuzzing_trial, "emit_in_time", refuse_the_first)
     monkeypatch.setattr(trial, "plans", lambda *_: [None])
@@ -190,7 +194,7 @@ def test_what_the_jit_found_a_way_around_is_told(monkeypatch: pytest.MonkeyPatch
     assert "expected instruction opcode; compiling lane by lane" in finding.detail
 
 
-def test_what_the_jit_refuses_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejection_by_the_jit_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> NoReturn:
         raise UnsupportedError("an odd instruction", "kernel", 1)
 
@@ -201,7 +205,7 @@ def test_what_the_jit_refuses_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
     assert (finding.kind, finding.detail) == ("jit refuses", "an odd instruction")
 
 
-def test_what_llvm_writes_no_ptx_of_is_no_finding() -> None:
+def test_a_program_without_ptx_from_llvm_is_no_finding() -> None:
     program = replace(programs.generate(1), text="not IR")
     with pytest.raises(backends.NoPtx, match="expected top-level entity"):
         backends.ptx_alone(program)

@@ -1,4 +1,4 @@
-"""What PTX ISA lets a file say and compilers hardly ever write: both executors, against Python."""
+"""PTX that the ISA allows but compilers hardly ever emit: both executors, compared with Python."""
 
 import struct
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _M32, _M64 = (1 << 32) - 1, (1 << 64) - 1
 
 @dataclass(frozen=True)
 class _Case:
-    """A kernel's parts, and the words of thread t."""
+    """A kernel's parts, and the expected words of thread t."""
 
     variables: str
     body: str
@@ -23,7 +23,7 @@ class _Case:
     sm: str = "90"
 
 
-def _signed(value: int, bits: int = 32) -> int:
+def _to_signed(value: int, bits: int = 32) -> int:
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
@@ -43,7 +43,7 @@ def _bfind(value: int, bits: int, *, shift: bool) -> int:
 def _four(a: int, b: int) -> int:
     total = 0
     for place in range(0, 32, 8):
-        both = _signed(a >> place, 8) + _signed(b >> place, 8)
+        both = _to_signed(a >> place, 8) + _to_signed(b >> place, 8)
         total |= (min(max(both, -128), 127) & 0xFF) << place
     return total
 
@@ -251,7 +251,7 @@ _CASES = {
         mov.b32 %c, 5; vset4.u32.u32.ge.add %r6, %t, %r6, %c; vshr.u32.u32.u32.clamp %r7, %t, 2;""",
         lambda t: [
             min(max(_M32 + t - 40, -(2**31)), 2**31 - 1) & _M32,
-            (_signed(t - 40, 8) + t & 0xFFFF) << 16 | 0x5678,
+            (_to_signed(t - 40, 8) + t & 0xFFFF) << 16 | 0x5678,
             abs(t - 40 - t) + 1000,
             int(t < 40),
             (t - 40) ** 2 + 101 >> 7,
@@ -303,12 +303,12 @@ _CASES = {
         ld.s16 %r3, [%a+2]; ld.global.u8 %c, [%a]; cvt.u32.u8 %r4, %c; cvt.s8.s32 %r5, %s;
         cvt.sat.u8.s32 %r6, %s; ld.global.u32 %w, [%a+4]; mov.b64 {_, %r7}, %w;""",
         lambda t: [
-            _signed(t - 40, 8) & _M32,
+            _to_signed(t - 40, 8) & _M32,
             _M32 if t < 40 else 0,
             t - 40 & 0xFFFF,
-            _signed(t - 40, 16) & _M32,
+            _to_signed(t - 40, 16) & _M32,
             t - 40 & 0xFF,
-            _signed(t - 40, 8) & _M32,
+            _to_signed(t - 40, 8) & _M32,
             min(max(t - 40, 0), 255),
             0,
         ],
@@ -353,7 +353,7 @@ _CASES = {
 
 
 @pytest.mark.parametrize(
-    ("body", "error", "said"),
+    ("body", "error", "message"),
     [
         ("ld.global.u32 %r0, a;", InvalidPtxError, "in brackets"),
         ("ld.global.u32 %r0, [a[1]];", InvalidPtxError, "not an address"),
@@ -376,14 +376,14 @@ _CASES = {
         ("setp.eq.u32 %p|%p, %r0, 1;", UnsupportedPtxError, "one predicate for both"),
     ],
 )
-def test_what_nobody_may_write(body: str, error: type[Exception], said: str) -> None:
+def test_invalid_spellings_are_rejected(body: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         module(".global .u32 a[4], one;", body, version="8.1", sm="90")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", _CASES)
-def test_what_hardly_anybody_writes(name: str) -> None:
+def test_rare_spellings_are_accepted(name: str) -> None:
     case = _CASES[name]
     words = len(case.words(0))
     made = module(case.variables, case.body, words, case.version, case.sm)

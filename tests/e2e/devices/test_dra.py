@@ -1,7 +1,8 @@
-"""GPUs by ResourceClaims: what nodes offer, what the stock scheduler makes of it, what computes.
+"""GPUs by ResourceClaims: the devices that nodes publish, their allocation by the stock scheduler,
+and programs that use them.
 
-One node of the pool is moved to claims by its label, the other keeps the device plugin; in the end
-it is moved back.
+A label makes one node of the pool serve claims, while the other keeps the device plugin; it is
+removed at the end.
 """
 
 import json
@@ -29,7 +30,7 @@ def slices(cluster: Cluster, node: str) -> list[dict[str, Any]]:
 
 
 def devices(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
-    """The devices of a node's pool; none while it is not complete."""
+    """Return the devices of a node's pool; empty while the pool is incomplete."""
     found = [one["spec"] for one in slices(cluster, node)]
     newest = max((one["pool"]["generation"] for one in found), default=0)
     found = [one for one in found if one["pool"]["generation"] == newest]
@@ -43,14 +44,14 @@ def allocatable(cluster: Cluster, node: str, resource: str = RESOURCE) -> str:
 
 
 def move(cluster: Cluster, node: str, allocation: str) -> None:
-    """Label the node; empty: as its pool says."""
+    """Set the node's allocation label; an empty one restores the pool's setting."""
     label = f"{ALLOCATION}={allocation}" if allocation else f"{ALLOCATION}-"
     cluster.kubectl("label", "node", node, label, "--overwrite")
 
 
 @pytest.fixture(scope="module")
 def node(whole_cluster: Cluster) -> Iterator[str]:
-    """A node whose GPUs go to claims."""
+    """A node whose GPUs are allocated to claims."""
     found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     name = max(one["metadata"]["name"] for one in found)
     move(whole_cluster, name, "DRA")
@@ -65,13 +66,13 @@ def node(whole_cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def claims(namespace: Cluster) -> Iterator[Cluster]:
-    """A namespace whose pods and claims go before it does."""
+    """A namespace whose pods and claims are deleted before the namespace."""
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("resourceclaims", "--all")
 
 
-def allocated(cluster: Cluster, name: str) -> list[str]:
+def allocated_devices(cluster: Cluster, name: str) -> list[str]:
     return devices_of(cluster.get("resourceclaim", name))
 
 
@@ -80,8 +81,10 @@ def unschedulable(cluster: Cluster, name: str) -> bool:
     return any(one.get("reason") == "Unschedulable" for one in conditions)
 
 
-def told(cluster: Cluster, name: str, reason: str) -> list[str]:
-    """What events of a reason say on a claim and a pod of this name; none before both have one."""
+def event_messages(cluster: Cluster, name: str, reason: str) -> list[str]:
+    """Return the messages of the events with a reason on a claim and a pod of this name; empty
+    until both have one.
+    """
     chosen = f"--field-selector=involvedObject.name={name},reason={reason}"
     found = [one["message"] for one in cluster.get("events", chosen)["items"]]
     return found if len(found) > 1 else []
@@ -93,13 +96,13 @@ def test_a_node_of_claims_offers_nothing_by_the_device_plugin(
     until(lambda: allocatable(whole_cluster, node) == "0", 30)
     until(lambda: allocatable(whole_cluster, node, "gpu.tessera.dev/gpu") == "0", 30)
     other = whole_cluster.get("miglayout", "seven")["status"]
-    assert other["conditions"]  # it goes on with the other node's GPU
+    assert other["conditions"]  # the layout still applies to the other node's GPU
     (owner,) = slices(whole_cluster, node)[0]["metadata"]["ownerReferences"]
     assert owner["uid"] == whole_cluster.get("node", node)["metadata"]["uid"]
 
 
-def test_slices_that_somebody_deletes_are_back_at_once(whole_cluster: Cluster, node: str) -> None:
-    """As a kubelet does whenever it restarts."""
+def test_deleted_slices_are_published_again_at_once(whole_cluster: Cluster, node: str) -> None:
+    """The test deletes them, as a kubelet does at each restart."""
     before = {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
     whole_cluster.kubectl("delete", "resourceslices", f"--field-selector=spec.nodeName={node}")
     until(lambda: len(devices(whole_cluster, node)) == 52, 10, promised=True)
@@ -122,7 +125,7 @@ def test_slices_survive_a_restart_of_the_kubelet(whole_cluster: Cluster, node: s
 def test_an_agent_writes_no_slices_but_its_own_node_s(
     whole_cluster: Cluster, node: str, tmp_path: Path
 ) -> None:
-    """With the token of the agent on the other node, and without the administrator's certificate."""
+    """With the token of the other node's agent, and without the administrator's certificate."""
     found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     other = next(n["metadata"]["name"] for n in found if n["metadata"]["name"] != node)
     agent = pod_of(whole_cluster, "node", other)
@@ -214,7 +217,9 @@ def test_parameters_that_the_driver_does_not_know_are_refused(claims: Cluster, n
 
 
 def uuids(cluster: Cluster, name: str) -> dict[str, str]:
-    """The slice that each container of a pod computed on; none while one has yet to say."""
+    """Return the slice that each container of a pod used; empty until all of them have printed
+    it.
+    """
     found = {}
     for one in cluster.get("pod", name)["spec"]["containers"]:
         logs = cluster.kubectl("logs", name, "-c", one["name"])
@@ -238,18 +243,18 @@ def test_pods_and_containers_share_a_claim(claims: Cluster, node: str) -> None:
 
 @pytest.fixture
 def sharing(whole_cluster: Cluster, node: str) -> Iterator[None]:
-    """The pool lets several claims have one device."""
+    """The pool permits several claims to share a device."""
 
     def allow(allowed: bool) -> None:
         change = json.dumps({"spec": {"allowMultipleAllocations": allowed}})
         whole_cluster.kubectl("patch", "gpupool", "demo", "--type=merge", "-p", change)
 
-        def told() -> bool:
+        def is_reported() -> bool:
             found = devices(whole_cluster, node).values()
             said = {bool(one.get("allowMultipleAllocations")) for one in found}
             return len(found) == 52 and said == {allowed}
 
-        until(told, 60)
+        until(is_reported, 60)
 
     allow(True)
     yield
@@ -276,10 +281,10 @@ def test_claims_share_a_slice_by_its_memory(claims: Cluster, node: str) -> None:
         }
 
     until(lambda: sharers() == {one["metadata"]["name"]: (True, 4) for one in made}, 30)
-    # A third part of 4 GiB is not left there; who asks for no part has a slice alone.
+    # That slice has no room for another 4 GiB; a claim without a share gets a whole slice.
     claims.apply(claim("whole", exactly(SMALL)), pod("whole", "whole", arguments=HOLD, node=node))
     claims.wait_pod("whole", "Running")
-    assert not set(allocated(claims, "whole")) & {f"{node}/gpu-0-mig-1g10gb-6"}
+    assert not set(allocated_devices(claims, "whole")) & {f"{node}/gpu-0-mig-1g10gb-6"}
     for name in pods:
         assert claims.wait_pod(name)["status"]["phase"] == "Succeeded", claims.logs(name)
     ran = [uuids(claims, name)["one"] for name in pods]
@@ -294,7 +299,7 @@ def test_slices_of_one_claim_lie_on_one_gpu_and_each_container_has_its_own(
 ) -> None:
     text = (EXAMPLES / "dra" / "one-gpu.yaml").read_text(encoding="utf-8")
     template, three = yaml.safe_load_all(text)
-    for container in three["spec"]["containers"]:  # its claim goes when the pod has ended
+    for container in three["spec"]["containers"]:  # the claim is deleted when the pod ends
         container["command"] += ["--hold", "600"]
         container["env"] = [{"name": "PYTHONUNBUFFERED", "value": "1"}]
     three["spec"]["terminationGracePeriodSeconds"] = 1
@@ -309,7 +314,7 @@ def test_slices_of_one_claim_lie_on_one_gpu_and_each_container_has_its_own(
 
 
 def test_the_stock_scheduler_places_what_fits_and_nothing_else(claims: Cluster, node: str) -> None:
-    """3g at 4 and 0 fill a GPU's memory: on both GPUs that is four, and no 1g beside them."""
+    """3g at 4 and 0 fill a GPU's memory: both GPUs hold four of them, and no additional 1g."""
     large = [f"large-{number}" for number in range(4)]
     for name in large:
         claims.apply(
@@ -318,14 +323,14 @@ def test_the_stock_scheduler_places_what_fits_and_nothing_else(claims: Cluster, 
         )
     for name in large:
         claims.wait_pod(name, "Running")
-    given = sorted(device for name in large for device in allocated(claims, name))
+    given = sorted(device for name in large for device in allocated_devices(claims, name))
     assert given == sorted(
         f"{node}/gpu-{gpu}-mig-3g40gb-{start}" for gpu in (0, 1) for start in (0, 4)
     )
     claims.apply(claim("small", exactly(SMALL)), pod("small", "small", arguments=HOLD, node=node))
     until(lambda: unschedulable(claims, "small"), 60)
-    full = until(lambda: told(claims, "small", "ClaimNoRoom"), 30)
-    assert len(full) == 2  # the claim and the pod
+    full = until(lambda: event_messages(claims, "small", "ClaimNoRoom"), 30)
+    assert len(full) == 2  # one on the claim, one on the pod
     assert all("no 1g.10gb left" in one and f"{claims.namespace}/large-0" in one for one in full)
     claims.delete("pod", "large-0")
     claims.delete("resourceclaim", "large-0")
@@ -342,10 +347,10 @@ def test_an_administrator_s_look_reserves_nothing(claims: Cluster, node: str) ->
     looks["spec"]["containers"][0]["command"] = ["sleep", "600"]
     claims.apply(looking, looks)
     claims.wait_pod("look", "Running")
-    assert sorted(allocated(claims, "look")) == [f"{node}/gpu-0", f"{node}/gpu-1"]
+    assert sorted(allocated_devices(claims, "look")) == [f"{node}/gpu-0", f"{node}/gpu-1"]
     claims.apply(claim("held", exactly(SMALL)), pod("held", "held", arguments=HOLD, node=node))
     claims.wait_pod("held", "Running")
-    assert allocated(claims, "held") == [f"{node}/gpu-0-mig-1g10gb-6"]
+    assert allocated_devices(claims, "held") == [f"{node}/gpu-0-mig-1g10gb-6"]
 
 
 def test_an_unhealthy_gpu_is_tainted_and_given_to_no_claim_until_it_is_back(
@@ -376,13 +381,13 @@ def test_an_unhealthy_gpu_is_tainted_and_given_to_no_claim_until_it_is_back(
         until(lambda: unschedulable(claims, "healthy"), 60)
     finally:
         whole_cluster.delete("gpufault", "dra")
-    claims.wait_pod("healthy", "Running")  # by itself, when the GPU is back
+    claims.wait_pod("healthy", "Running")  # without further action, once the GPU is back
 
 
 def test_a_plain_limit_is_served_by_a_claim(
     whole_cluster: Cluster, claims: Cluster, sample_pod: Manifest, node: str
 ) -> None:
-    """As with the chart's dra.extendedResources.enabled, for one class."""
+    """Equivalent to the chart's dra.extendedResources.enabled, for one class."""
     name = {"spec": {"extendedResourceName": RESOURCE}}
     whole_cluster.kubectl("patch", "deviceclass", SMALL, "--type=merge", "-p", json.dumps(name))
     try:
@@ -396,7 +401,7 @@ def test_a_plain_limit_is_served_by_a_claim(
 
 
 def test_layouts_and_claims_share_a_gpu(whole_cluster: Cluster, claims: Cluster, node: str) -> None:
-    """Both: what the layout leaves of GPU 0 (nothing), and all of GPU 1, is the claims'."""
+    """With "Both", claims get what the layout leaves of GPU 0 (nothing), and all of GPU 1."""
     move(whole_cluster, node, "Both")
     try:
 
@@ -407,7 +412,7 @@ def test_layouts_and_claims_share_a_gpu(whole_cluster: Cluster, claims: Cluster,
         until(lambda: devices(whole_cluster, node) and not free(), 30)
         claims.apply(claim("rest", exactly(SMALL)), pod("rest", "rest", arguments=HOLD, node=node))
         claims.wait_pod("rest", "Running")
-        assert allocated(claims, "rest") == [f"{node}/gpu-1-mig-1g10gb-6"]
+        assert allocated_devices(claims, "rest") == [f"{node}/gpu-1-mig-1g10gb-6"]
     finally:
         move(whole_cluster, node, "DRA")
         until(lambda: len(devices(whole_cluster, node)) == 52, 60)

@@ -1,4 +1,6 @@
-"""The driver of ResourceClaims on a real kubelet: what is made and given back, and what outlives what."""
+"""The driver of ResourceClaims on a real kubelet: instances are created and destroyed, and pods
+survive restarts of the driver.
+"""
 
 import json
 from collections.abc import Iterator
@@ -15,13 +17,13 @@ HOLD = ("--n", "100001", "--hold", "600")
 
 
 def move(cluster: Cluster, node: str, allocation: str) -> None:
-    """Label the node; empty: as its pool says."""
+    """Set the node's allocation label; an empty one restores the pool's setting."""
     label = f"{ALLOCATION}={allocation}" if allocation else f"{ALLOCATION}-"
     cluster.kubectl("label", "node", node, label, "--overwrite")
 
 
 def devices(cluster: Cluster, node: str) -> set[str]:
-    """The devices that a node publishes."""
+    """Return the devices that a node publishes."""
     found = cluster.get("resourceslices", f"--field-selector=spec.nodeName={node}")["items"]
     specs = [one["spec"] for one in found if one["spec"]["driver"] == "gpu.tessera.dev"]
     return {device["name"] for spec in specs for device in spec.get("devices", ())}
@@ -29,7 +31,7 @@ def devices(cluster: Cluster, node: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def node(whole_cluster: Cluster) -> Iterator[str]:
-    """A node whose GPUs go to claims but for what a layout has."""
+    """A node whose GPUs are allocated to claims, except for the slices of layouts."""
     found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     name = max(one["metadata"]["name"] for one in found)
     move(whole_cluster, name, "Both")
@@ -46,8 +48,8 @@ def claims(namespace: Cluster) -> Iterator[Cluster]:
     namespace.delete("resourceclaims", "--all")
 
 
-def claimed(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
-    """What the status of the node's GPUs says of claims, by place."""
+def claims_by_placement(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
+    """Return the claims in the status of the node's GPUs, by placement."""
     return {
         f"{index}/{one['profile']}@{one['start']}": one
         for index in (0, 1)
@@ -56,17 +58,17 @@ def claimed(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
 
 
 def hold(claims: Cluster, node: str, name: str = "held", profile: str = SMALL) -> str:
-    """Run a pod that keeps a claim and has computed; return the place that it has."""
-    before = set(claimed(claims, node))
+    """Run a pod that has computed and keeps its claim; return the placement of its instance."""
+    before = set(claims_by_placement(claims, node))
     claims.apply(claim(name, exactly(profile)), pod(name, name, arguments=HOLD, node=node))
     claims.wait_pod(name, "Running")
-    until(lambda: "verified" in claims.logs(name), 60)  # no context outlives its gpud
-    (place,) = until(lambda: set(claimed(claims, node)) - before, 20)
+    until(lambda: "verified" in claims.logs(name), 60)  # a context ends with its gpud
+    (place,) = until(lambda: set(claims_by_placement(claims, node)) - before, 20)
     return str(place)
 
 
 def has_agent(cluster: Cluster, node: str) -> bool:
-    """Tell whether a node has an agent that is ready."""
+    """Return whether a node has a ready agent."""
     pods = cluster.get("pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=node")["items"]
     mine = (one["status"] for one in pods if one["spec"].get("nodeName") == node)
     return any(
@@ -80,11 +82,11 @@ def test_a_claim_is_in_the_status_of_its_gpu_as_long_as_it_is_prepared(
     claims: Cluster, node: str
 ) -> None:
     place = hold(claims, node)
-    one = until(lambda: (c := claimed(claims, node)[place])["holders"] and c, 20)
+    one = until(lambda: (c := claims_by_placement(claims, node)[place])["holders"] and c, 20)
     assert (one["claim"]["namespace"], one["claim"]["name"]) == (claims.namespace, "held")
     assert [holder["name"] for holder in one["holders"]] == ["held"]
     claims.delete("pod", "held")
-    until(lambda: place not in claimed(claims, node), 20)
+    until(lambda: place not in claims_by_placement(claims, node), 20)
 
 
 def test_a_pod_that_is_deleted_by_force_leaks_nothing_and_the_next_one_gets_the_same(
@@ -97,27 +99,31 @@ def test_a_pod_that_is_deleted_by_force_leaks_nothing_and_the_next_one_gets_the_
         claim("next", exactly("gpu.tessera.dev")), pod("next", "next", arguments=HOLD, node=node)
     )
     claims.wait_pod("next", "Running")
-    assert until(lambda: claimed(claims, node).get(place), 20)["claim"]["name"] == "next"
+    assert (
+        until(lambda: claims_by_placement(claims, node).get(place), 20)["claim"]["name"] == "next"
+    )
     claims.delete("pod", "next")
-    until(lambda: place not in claimed(claims, node), 30)
+    until(lambda: place not in claims_by_placement(claims, node), 30)
 
 
 def test_pods_with_claims_outlive_agent_and_gpud(claims: Cluster, node: str) -> None:
     place = hold(claims, node)
-    uuid = claimed(claims, node)[place]["uuid"]
+    uuid = claims_by_placement(claims, node)[place]["uuid"]
     agent = pod_of(claims, "node", node)
-    claims.kubectl("-n", SYSTEM, "delete", "pod", agent)  # waits until it is gone
+    claims.kubectl("-n", SYSTEM, "delete", "pod", agent)  # returns when the pod is gone
     until(lambda: has_agent(claims, node), 60)
     other = hold(claims, node, "later")
-    assert claimed(claims, node)[place]["uuid"] == uuid
+    assert claims_by_placement(claims, node)[place]["uuid"] == uuid
     found = claims.get("pod", "held")["status"]["containerStatuses"][0]
     assert (found["restartCount"], found["ready"]) == (0, True)
     claims.delete("pod", "held", "later")
-    until(lambda: not {place, other} & claimed(claims, node).keys(), 30)
+    until(lambda: not {place, other} & claims_by_placement(claims, node).keys(), 30)
 
 
 def comes_without_driver(claims: Cluster, node: str, name: str) -> bool:
-    """Let a pod with a claim go when the node's agent has gone; False: the next one was quicker."""
+    """Schedule a pod with a claim after the node's agent has ended; return False if the next agent
+    started first.
+    """
     waiting = pod(name, name, arguments=HOLD, node=node)
     waiting["spec"]["schedulingGates"] = [{"name": "gpu.tessera.dev/e2e"}]
     claims.apply(claim(name, exactly(SMALL)), waiting)
@@ -134,11 +140,13 @@ def comes_without_driver(claims: Cluster, node: str, name: str) -> bool:
     return bool(until(outcome, 60) == "failed")
 
 
-def test_a_pod_that_came_while_the_driver_was_away_is_nudged(claims: Cluster, node: str) -> None:
-    """Alone its kubelet would have it wait for 60 to 90 s."""
+def test_the_operator_triggers_a_pod_bound_while_the_driver_was_away(
+    claims: Cluster, node: str
+) -> None:
+    """Otherwise the pod would wait 60 to 90 s for its kubelet."""
     names = (f"early-{attempt}" for attempt in range(5))
     name = next((one for one in names if comes_without_driver(claims, node, one)), "")
-    assert name, "the agent was back before the kubelet asked, five times"
+    assert name, "the agent was back before the kubelet called it, five times"
     claims.wait_pod(name, "Running")
     found = claims.get("pod", name)["metadata"]["annotations"]
     assert int(found["gpu.tessera.dev/nudged"]) >= 1
@@ -165,8 +173,8 @@ def test_the_operator_may_change_one_annotation_of_pods_and_nothing_else(
     patch = ("patch", "pod", "waiting", operator, "--type=strategic", "-p")
     with pytest.raises(AssertionError, match=r"gpu\.tessera\.dev/nudged of pods only"):
         claims.kubectl(*patch, json.dumps(change))
-    nudge = {"metadata": {"annotations": {"gpu.tessera.dev/nudged": "1"}}}
-    claims.kubectl(*patch, json.dumps(nudge))
+    patch_body = {"metadata": {"annotations": {"gpu.tessera.dev/nudged": "1"}}}
+    claims.kubectl(*patch, json.dumps(patch_body))
 
 
 def test_a_layout_waits_for_a_claim_by_name(claims: Cluster, node: str) -> None:
@@ -190,7 +198,7 @@ def test_a_layout_waits_for_a_claim_by_name(claims: Cluster, node: str) -> None:
             )
 
         until(waits, 30)
-        assert place in claimed(claims, node)
+        assert place in claims_by_placement(claims, node)
         claims.delete("pod", "held")
         claims.kubectl("wait", "--for=condition=Ready", "miglayout/beside-claims", "--timeout=60s")
     finally:

@@ -1,6 +1,6 @@
-"""What a team with NVIDIA's stack has already works unchanged: values, labels, manifests, tools.
+"""A team's existing setup for NVIDIA's stack works unchanged: values, labels, manifests, tools.
 
-One cluster goes the way of its users: chart values, `mig.config`, a Job with a runtime class,
+One cluster is used like theirs: chart values, `mig.config`, a Job with a runtime class,
 nvidia-smi, the metrics endpoint, and Python's NVML tools, unmodified, in a pod.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from support.cluster import helm_release
-from support.cluster.kubectl import EXAMPLES, SAMPLE_IMAGE, Cluster, forwarded, pod_of, until
+from support.cluster.kubectl import EXAMPLES, SAMPLE_IMAGE, Cluster, forward_port, pod_of, until
 
 pytestmark = pytest.mark.alone
 VALUES = (
@@ -35,12 +35,12 @@ CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 
 @pytest.fixture(scope="module")
 def as_theirs(whole_cluster: Cluster) -> Iterator[Cluster]:
-    """The chart with a team's values; one node is theirs to configure by its label."""
+    """The chart with a team's values; the team configures one node by its label."""
     values = helm_release.values()
     whole_cluster.delete("miglayout", "seven")
     helm_release.upgrade(values, *VALUES)
     try:
-        until(lambda: gpus(whole_cluster) == [2, 2], 180)  # MIG off: both GPUs of both nodes, whole
+        until(lambda: gpus(whole_cluster) == [2, 2], 180)  # MIG off: each node has two whole GPUs
         yield whole_cluster
     finally:
         for node in names(whole_cluster):
@@ -63,13 +63,13 @@ def names(cluster: Cluster) -> list[str]:
 
 
 def gpus(cluster: Cluster) -> list[int]:
-    """Return how many ``nvidia.com/gpu`` each node of the pool has for pods."""
+    """Return the number of ``nvidia.com/gpu`` that each node of the pool offers to pods."""
     return [int(n["status"]["allocatable"].get("nvidia.com/gpu", 0)) for n in nodes_of(cluster)]
 
 
 @pytest.fixture(scope="module")
-def configured(as_theirs: Cluster) -> Cluster:
-    """The first node, asked by its label for seven slices of each GPU."""
+def labelled_node(as_theirs: Cluster) -> Cluster:
+    """The cluster; the label of its first node requests seven slices of each GPU."""
     node = names(as_theirs)[0]
     as_theirs.kubectl("label", "node", node, f"{CONFIG}=all-1g.10gb", "--overwrite")
     seen = set()
@@ -110,18 +110,18 @@ spec:
 """
 
 
-def test_their_own_job_computes(configured: Cluster) -> None:
-    configured.kubectl("apply", "-f", "-", stdin=JOB.replace("IMAGE", SAMPLE_IMAGE))
+def test_their_own_job_computes(labelled_node: Cluster) -> None:
+    labelled_node.kubectl("apply", "-f", "-", stdin=JOB.replace("IMAGE", SAMPLE_IMAGE))
     try:
-        configured.kubectl("wait", "--for=condition=complete", "job/training", "--timeout=120s")
-        assert "verified" in configured.kubectl("logs", "job/training")
+        labelled_node.kubectl("wait", "--for=condition=complete", "job/training", "--timeout=120s")
+        assert "verified" in labelled_node.kubectl("logs", "job/training")
     finally:
-        configured.delete("job", "training")
+        labelled_node.delete("job", "training")
 
 
 @pytest.fixture(scope="module")
-def debug_pod(configured: Cluster) -> Iterator[str]:
-    """A pod with one device on the node that has slices; its name."""
+def debug_pod(labelled_node: Cluster) -> Iterator[str]:
+    """The name of a pod with one device on the node that has slices."""
     name = "debug"
     container = {
         "name": "main",
@@ -132,25 +132,27 @@ def debug_pod(configured: Cluster) -> Iterator[str]:
     }
     spec = {
         "terminationGracePeriodSeconds": 1,
-        "nodeSelector": {"kubernetes.io/hostname": names(configured)[0]},
+        "nodeSelector": {"kubernetes.io/hostname": names(labelled_node)[0]},
         "containers": [container],
     }
-    configured.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    labelled_node.apply(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    )
     try:
-        configured.wait_pod(name, "Running")
+        labelled_node.wait_pod(name, "Running")
         yield name
     finally:
-        configured.delete("pod", name)
+        labelled_node.delete("pod", name)
 
 
-def test_nvidia_smi_answers_in_the_pod(configured: Cluster, debug_pod: str) -> None:
+def test_nvidia_smi_answers_in_the_pod(labelled_node: Cluster, debug_pod: str) -> None:
     def smi(*arguments: str) -> str:
-        return configured.kubectl("exec", debug_pod, "--", "nvidia-smi", *arguments)
+        return labelled_node.kubectl("exec", debug_pod, "--", "nvidia-smi", *arguments)
 
     listed = smi("-L").splitlines()
     assert re.fullmatch(r"GPU 0: NVIDIA H100 80GB HBM3 \(UUID: GPU-[-0-9a-f]{36}\)", listed[0])
     assert re.fullmatch(r"  MIG 1g\.10gb +Device +0: \(UUID: MIG-[-0-9a-f]{36}\)", listed[1])
-    assert len(listed) == 2  # of its neighbours it sees nothing
+    assert len(listed) == 2  # other slices are not visible
     table = smi()
     assert "Tessera" in table.splitlines()[1] + table.splitlines()[2]
     assert "MIG devices:" in table
@@ -163,12 +165,12 @@ def test_nvidia_smi_answers_in_the_pod(configured: Cluster, debug_pod: str) -> N
 
 
 def test_python_s_tools_answer_in_the_pod(
-    configured: Cluster, debug_pod: str, tmp_path: Path
+    labelled_node: Cluster, debug_pod: str, tmp_path: Path
 ) -> None:
     pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path / "site")]
     done = subprocess.run([*pip, *TOOLS], capture_output=True, text=True, timeout=240)
     if done.returncode:
-        pytest.skip(f"NOT RUN: {TOOLS} are not to be had: {done.stderr.strip()[-200:]}")
+        pytest.skip(f"NOT RUN: {TOOLS} are not available: {done.stderr.strip()[-200:]}")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(tmp_path / "site", "site")
@@ -177,7 +179,7 @@ def test_python_s_tools_answer_in_the_pod(
 
     def python(*arguments: str) -> str:
         command = ["env", "PYTHONPATH=/tmp/site", "COLUMNS=120", "python", *arguments]
-        return configured.kubectl("exec", debug_pod, "--", *command)
+        return labelled_node.kubectl("exec", debug_pod, "--", *command)
 
     program = """
 import pynvml as n
@@ -194,9 +196,9 @@ print(n.nvmlDeviceGetCount(), n.nvmlDeviceGetName(gpu), n.nvmlDeviceGetMigMode(g
     assert "H100" in python("-m", "nvitop", "--once", "--ascii")
 
 
-def test_metrics_name_the_pod(configured: Cluster, debug_pod: str) -> None:
-    exporter = pod_of(configured, "exporter", names(configured)[0])
-    with forwarded(exporter, 9400) as url:
+def test_metrics_name_the_pod(labelled_node: Cluster, debug_pod: str) -> None:
+    exporter = pod_of(labelled_node, "exporter", names(labelled_node)[0])
+    with forward_port(exporter, 9400) as url:
         text = until(lambda: _scrape_with(url, f'pod="{debug_pod}"'), 30)
     mine = [line for line in text.splitlines() if f'pod="{debug_pod}"' in line]
     assert any(line.startswith("DCGM_FI_DEV_FB_FREE{") for line in mine)
@@ -211,15 +213,15 @@ def _scrape_with(url: str, wanted: str) -> str:
     return ""
 
 
-def test_a_name_that_is_missing_is_failed_and_said(configured: Cluster) -> None:
-    node = names(configured)[1]
-    configured.kubectl("label", "node", node, f"{CONFIG}=all-9g.99gb", "--overwrite")
+def test_a_name_that_is_missing_is_failed_and_said(labelled_node: Cluster) -> None:
+    node = names(labelled_node)[1]
+    labelled_node.kubectl("label", "node", node, f"{CONFIG}=all-9g.99gb", "--overwrite")
 
     def failed() -> bool:
-        labels = configured.get("node", node)["metadata"]["labels"]
+        labels = labelled_node.get("node", node)["metadata"]["labels"]
         return bool(labels.get(STATE) == "failed")
 
     until(failed, 60)
-    events = configured.get("events", "-A", "--field-selector", f"involvedObject.name={node}")
+    events = labelled_node.get("events", "-A", "--field-selector", f"involvedObject.name={node}")
     assert any("all-9g.99gb" in event.get("message", "") for event in events["items"])
-    assert gpus(configured)[1] == 2  # what it had it keeps
+    assert gpus(labelled_node)[1] == 2  # the previous state remains

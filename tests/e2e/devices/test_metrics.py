@@ -1,11 +1,11 @@
-"""Prometheus would find what a pod does, under the pod's name, on the node that it runs on."""
+"""Prometheus can find a pod's activity under the pod's name, on the node where the pod runs."""
 
 import re
 import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from support.cluster.kubectl import SYSTEM, Cluster, forwarded, pod_of, until
+from support.cluster.kubectl import SYSTEM, Cluster, forward_port, pod_of, until
 
 Manifest = Callable[..., dict[str, Any]]
 LINE = re.compile(r"^(\w+)\{(.*)\} (\S+)$", re.MULTILINE)
@@ -31,7 +31,7 @@ def test_a_pod_that_computes_is_seen_by_its_name(namespace: Cluster, sample_pod:
     namespace.apply(sample_pod("busy", *arguments))
     node = namespace.wait_pod("busy", "Running")["spec"]["nodeName"]
     mine = {"namespace": namespace.namespace, "pod": "busy", "container": "vectoradd"}
-    with forwarded(pod_of(namespace, "exporter", node), 9400) as address:
+    with forward_port(pod_of(namespace, "exporter", node), 9400) as address:
 
         def seen() -> Samples | None:
             found = scrape(address)
@@ -47,7 +47,7 @@ def test_a_pod_that_computes_is_seen_by_its_name(namespace: Cluster, sample_pod:
     (fp32,) = of(found, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", **slice_labels)
     assert fp32 > 0
     others = of(found, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", Hostname=node)
-    assert len(others) > 1  # idle slices are there, too
+    assert len(others) > 1  # idle slices are included
     (gpu,) = {
         labels["gpu"]
         for labels, _ in found["DCGM_FI_DEV_FB_USED"]
@@ -56,12 +56,12 @@ def test_a_pod_that_computes_is_seen_by_its_name(namespace: Cluster, sample_pod:
     (utilisation,) = of(found, "DCGM_FI_DEV_GPU_UTIL", gpu=gpu)
     assert utilisation > 0
     (power,) = of(found, "DCGM_FI_DEV_POWER_USAGE", gpu=gpu)
-    assert power > 70  # what an H100 draws at rest
+    assert power > 70  # an H100's power when idle
 
 
 def test_agents_and_operator_tell_what_they_do(whole_cluster: Cluster) -> None:
     node = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"][0]
-    with forwarded(pod_of(whole_cluster, "node", node["metadata"]["name"]), 8081) as address:
+    with forward_port(pod_of(whole_cluster, "node", node["metadata"]["name"]), 8081) as address:
         agent = scrape(address)
     assert of(agent, "tessera_agent_passes_total", result="ok")[0] > 0
     assert of(agent, "tessera_agent_kubelet_calls_total", call="List", result="ok")[0] > 0
@@ -69,11 +69,15 @@ def test_agents_and_operator_tell_what_they_do(whole_cluster: Cluster) -> None:
     (operator,) = whole_cluster.get(
         "pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=operator"
     )["items"]
-    with forwarded(operator["metadata"]["name"], 8080) as address:
-        told = scrape(address)
-    assert of(told, "leader_election_master_status") == [1.0]
-    pools = of(told, "controller_runtime_reconcile_total", controller="GPUPool", result="success")
+    with forward_port(operator["metadata"]["name"], 8080) as address:
+        exported = scrape(address)
+    assert of(exported, "leader_election_master_status") == [1.0]
+    pools = of(
+        exported, "controller_runtime_reconcile_total", controller="GPUPool", result="success"
+    )
     assert pools[0] > 0
-    assert of(told, "tessera_gpupool_status_condition", gpupool="demo", condition="Ready") == [1.0]
-    assert sum(of(told, "tessera_gpu_slices", profile="1g.10gb")) > 0
-    assert of(told, "rest_client_requests_total", method="get", code="200")[0] > 0
+    assert of(exported, "tessera_gpupool_status_condition", gpupool="demo", condition="Ready") == [
+        1.0
+    ]
+    assert sum(of(exported, "tessera_gpu_slices", profile="1g.10gb")) > 0
+    assert of(exported, "rest_client_requests_total", method="get", code="200")[0] > 0

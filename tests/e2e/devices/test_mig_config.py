@@ -1,4 +1,6 @@
-"""Nodes with the label mig.config: a state as the MIG manager's, and labels that stay."""
+"""Nodes with the label mig.config: the state label follows the MIG manager's, and other labels
+stay.
+"""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ LABEL = "gpu.tessera.dev/mig.config"
 STATE = f"{LABEL}.state"
 NAMESPACE = "tessera-system"
 SOURCE = "tessera-default-mig-parted-config"
-# The first GPU of each node follows a layout of the demo's.
+# A layout of the demo selects the first GPU of each node.
 SECOND = {"devices": [1], "mig-enabled": True}
 CONFIGS = {
     "second-2g": [{**SECOND, "mig-devices": {"2g.20gb": 3}}],
@@ -21,8 +23,8 @@ CONFIGS = {
 
 
 @pytest.fixture(scope="module")
-def configured(whole_cluster: Cluster) -> Iterator[Cluster]:
-    """The chart's ConfigMap with two configurations of ours instead of its own."""
+def custom_config(whole_cluster: Cluster) -> Iterator[Cluster]:
+    """The chart's ConfigMap with two configurations of the tests instead of its own."""
     system = Cluster(NAMESPACE)
     before = system.get("configmap", SOURCE)["data"]
     ours = json.dumps({"version": "v1", "mig-configs": CONFIGS})
@@ -37,22 +39,22 @@ def set_data(system: Cluster, data: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def node(configured: Cluster) -> Iterator[str]:
-    """A node of the pool, which has lost label, state and layouts afterwards."""
-    found = configured.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+def node(custom_config: Cluster) -> Iterator[str]:
+    """A node of the pool; its label, state and layouts are removed afterwards."""
+    found = custom_config.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     name = str(found[0]["metadata"]["name"])
     yield name
-    configured.kubectl("label", "node", name, f"{LABEL}-")
-    until(lambda: STATE not in labels(configured, name), 60)
+    custom_config.kubectl("label", "node", name, f"{LABEL}-")
+    until(lambda: STATE not in labels(custom_config, name), 60)
     until(
         lambda: (
-            not configured.get("miglayouts", "-l", f"gpu.tessera.dev/mig-config-node={name}")[
+            not custom_config.get("miglayouts", "-l", f"gpu.tessera.dev/mig-config-node={name}")[
                 "items"
             ]
         ),
         60,
     )
-    until(lambda: second(configured, name) == ["whole"], 60)
+    until(lambda: second(custom_config, name) == ["whole"], 60)
 
 
 def labels(cluster: Cluster, node: str) -> dict[str, str]:
@@ -69,8 +71,8 @@ def set_label(cluster: Cluster, node: str, name: str) -> None:
     cluster.kubectl("label", "node", node, f"{LABEL}={name}", "--overwrite")
 
 
-def reached(cluster: Cluster, node: str, name: str, wanted: str) -> list[dict[str, str]]:
-    """Wait for a state that is of this configuration; return the labels of each look."""
+def wait_for_state(cluster: Cluster, node: str, name: str, wanted: str) -> list[dict[str, str]]:
+    """Wait for this state of this configuration; return the labels observed at each poll."""
     seen: list[dict[str, str]] = []
 
     def there() -> bool:
@@ -83,51 +85,52 @@ def reached(cluster: Cluster, node: str, name: str, wanted: str) -> list[dict[st
     return seen
 
 
-def told(cluster: Cluster, node: str, reason: str) -> list[str]:
+def event_messages(cluster: Cluster, node: str, reason: str) -> list[str]:
     chosen = f"involvedObject.kind=Node,involvedObject.name={node},reason={reason}"
     found = cluster.get("events", "-n", "default", "--field-selector", chosen)["items"]
     return [str(event.get("message", "")) for event in found]
 
 
 def test_a_label_becomes_slices_and_no_label_is_missing_meanwhile(
-    configured: Cluster, node: str
+    custom_config: Cluster, node: str
 ) -> None:
-    set_label(configured, node, "second-2g")
-    reached(configured, node, "second-2g", "success")
-    assert second(configured, node) == ["2g.20gb"] * 3
-    before = labels(configured, node)
+    set_label(custom_config, node, "second-2g")
+    wait_for_state(custom_config, node, "second-2g", "success")
+    assert second(custom_config, node) == ["2g.20gb"] * 3
+    before = labels(custom_config, node)
     assert before["gpu.tessera.dev/mig-2g.20gb.count"] == "3"
 
-    set_label(configured, node, "second-3g")
-    seen = reached(configured, node, "second-3g", "success")
-    assert second(configured, node) == ["3g.40gb"] * 2
+    set_label(custom_config, node, "second-3g")
+    seen = wait_for_state(custom_config, node, "second-3g", "success")
+    assert second(custom_config, node) == ["3g.40gb"] * 2
     lasting = {k for k in before if "/mig-2g" not in k}
     assert all(lasting <= found.keys() for found in seen)
     by_profile = [{k for k in found if "/mig-2g" in k or "/mig-3g" in k} for found in seen]
     assert all(by_profile), "between the two configurations no profile had labels"
-    assert any("second-3g" in message for message in told(configured, node, "MIGConfigApplied"))
+    assert any(
+        "second-3g" in message
+        for message in event_messages(custom_config, node, "MIGConfigApplied")
+    )
 
 
 def test_a_name_that_is_missing_fails_and_an_event_says_what_there_is(
-    configured: Cluster, node: str
+    custom_config: Cluster, node: str
 ) -> None:
-    set_label(configured, node, "second-4g")
-    reached(configured, node, "second-4g", "failed")
-    messages = told(configured, node, "MIGConfigFailed")
+    set_label(custom_config, node, "second-4g")
+    wait_for_state(custom_config, node, "second-4g", "failed")
+    messages = event_messages(custom_config, node, "MIGConfigFailed")
     assert any("no configuration 'second-4g'; it has second-" in m for m in messages), messages
-    assert second(configured, node) == ["whole"]
+    assert second(custom_config, node) == ["whole"]
 
 
-def test_a_node_says_that_its_gpus_are_served(configured: Cluster, node: str) -> None:
-    found = configured.get("node", node)["status"]["conditions"]
+def test_a_node_says_that_its_gpus_are_served(custom_config: Cluster, node: str) -> None:
+    found = custom_config.get("node", node)["status"]["conditions"]
     (gpus,) = (c for c in found if c["type"] == "GPUReady")
     assert (gpus["status"], gpus["message"]) == ("True", "2 GPUs of pool demo are served")
 
 
 @pytest.mark.parametrize("limit", [3, "25%", "100%", 0, "0%", "101%", "all"])
-def test_the_api_server_tells_limits_from_what_is_none(
-    configured: Cluster, limit: int | str
-) -> None:
+def test_the_api_server_rejects_invalid_limits(custom_config: Cluster, limit: int | str) -> None:
     layout = {
         "apiVersion": "gpu.tessera.dev/v1alpha1",
         "kind": "MIGLayout",
@@ -136,13 +139,13 @@ def test_the_api_server_tells_limits_from_what_is_none(
     }
     command = ("apply", "--dry-run=server", "-f", "-")
     if limit in (3, "25%", "100%"):
-        configured.kubectl(*command, stdin=json.dumps(layout))
+        custom_config.kubectl(*command, stdin=json.dumps(layout))
     else:
         with pytest.raises(AssertionError, match="a percentage from 1% to 100%"):
-            configured.kubectl(*command, stdin=json.dumps(layout))
+            custom_config.kubectl(*command, stdin=json.dumps(layout))
 
 
-def test_the_api_server_tells_expressions_from_what_is_none(configured: Cluster) -> None:
+def test_the_api_server_rejects_invalid_expressions(custom_config: Cluster) -> None:
     def apply(**expression: Any) -> None:
         selector = {"nodeLabelSelector": {"matchExpressions": [{"key": "a", **expression}]}}
         layout = {
@@ -151,11 +154,11 @@ def test_the_api_server_tells_expressions_from_what_is_none(configured: Cluster)
             "metadata": {"name": "e2e-selector"},
             "spec": {"instances": [], "selector": selector},
         }
-        configured.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(layout))
+        custom_config.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(layout))
 
     apply(operator="In", values=["x"])
     apply(operator="Exists")
-    with pytest.raises(AssertionError, match="In and NotIn need values"):
+    with pytest.raises(AssertionError, match="In and NotIn require values"):
         apply(operator="In")
-    with pytest.raises(AssertionError, match="take none"):
+    with pytest.raises(AssertionError, match="accept none"):
         apply(operator="Exists", values=["x"])

@@ -1,4 +1,6 @@
-"""NVIDIA's names in a cluster: the command, the RuntimeClass, variables, CDI, and other people's manifests."""
+"""NVIDIA's names in a cluster: the command, the RuntimeClass, variables, CDI, and third-party
+manifests.
+"""
 
 import re
 import xml.etree.ElementTree as ET
@@ -19,7 +21,7 @@ OFFERED = {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 7}
 
 
 def edit(cluster: Cluster, prefix: str, nvidia_smi: bool) -> None:
-    """Change the policy as a person would, and wait as the documentation says."""
+    """Change the policy as a user would, and wait as the documentation describes."""
     spec = (
         f'{{"resourcePrefix": "{prefix}", "nvidiaSmi": {{"enabled": {str(nvidia_smi).lower()}}}}}'
     )
@@ -30,7 +32,7 @@ def edit(cluster: Cluster, prefix: str, nvidia_smi: bool) -> None:
 
 @pytest.fixture(scope="module")
 def nvidia_names(whole_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster as `--set resourcePrefix=nvidia.com --set nvidiaSmi.enabled=true` makes it."""
+    """The cluster with `--set resourcePrefix=nvidia.com --set nvidiaSmi.enabled=true`."""
     found = helm_chart.render("resourcePrefix=nvidia.com")
     whole_cluster.apply(found["RuntimeClass"]["nvidia"])
     edit(whole_cluster, "nvidia.com", True)
@@ -51,7 +53,7 @@ def nvidia_names(whole_cluster: Cluster) -> Iterator[Cluster]:
 
 
 def pod(name: str, script: str, limits: dict[str, int], **spec: Any) -> dict[str, Any]:
-    """Return a pod that runs a script; ``spec`` may bring ``env`` and ``annotations``."""
+    """Return a pod that runs a script; ``spec`` may include ``env`` and ``annotations``."""
     container = {
         "name": "main",
         "image": SAMPLE_IMAGE,
@@ -73,7 +75,7 @@ def test_an_edited_prefix_is_named_in_the_policy_and_the_pool(
 ) -> None:
     accepted = nvidia_names.condition("gpupolicy/default", "Accepted")
     assert accepted[:2] == ("True", "Overridden")
-    assert "resourcePrefix is nvidia.com, the chart's gpu.tessera.dev is not" in accepted[2]
+    assert "resourcePrefix is nvidia.com, not the chart's gpu.tessera.dev" in accepted[2]
     assert nvidia_names.get("gpupool", "demo")["status"]["resourcePrefix"] == "nvidia.com"
     events = nvidia_names.get("events", "--field-selector", "involvedObject.name=default")["items"]
     assert "Overridden" in {event["reason"] for event in events}
@@ -90,9 +92,9 @@ def test_a_manifest_for_nvidias_stack_runs_unchanged(
     nvidia_names: Cluster, namespace: Cluster
 ) -> None:
     script = 'nvidia-smi -L && echo "$NVIDIA_VISIBLE_DEVICES" && nvidia-smi -q -x'
-    asked = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+    variables = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
     namespace.apply(
-        pod("theirs", script, {"nvidia.com/gpu": 1}, env=asked, runtimeClassName="nvidia")
+        pod("theirs", script, {"nvidia.com/gpu": 1}, env=variables, runtimeClassName="nvidia")
     )
     ended = namespace.wait_pod("theirs")
     said = namespace.logs("theirs")
@@ -115,7 +117,7 @@ def test_the_variable_says_which_slice_was_given(nvidia_names: Cluster, namespac
 
 
 def test_names_and_variables_open_nothing(nvidia_names: Cluster, namespace: Cluster) -> None:
-    """A pod's annotation reaches no container of containerd's, and a variable asks nobody."""
+    """Neither a pod's annotation nor a variable gives a container access through containerd."""
     script = "command -v nvidia-smi; ls -d /run/tessera; true"
     annotations = {"cdi.k8s.io/all": "nvidia.com/gpu=all"}
     everything = {"NVIDIA_VISIBLE_DEVICES": "all"}
@@ -130,13 +132,16 @@ def test_names_and_variables_open_nothing(nvidia_names: Cluster, namespace: Clus
 
 
 def corpus() -> Iterator[dict[str, Any]]:
-    """Yield a pod for each template of the corpus that the sample nodes have room for."""
+    """Yield a pod for each pod template of the corpus that fits the sample nodes."""
     for path in sorted(CORPUS.glob("*/*.yaml")):
         if path.parent.name not in {"mixed", "whole"}:
-            continue  # another strategy, or shared
+            continue  # these need another strategy, or sharing
         documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
         for index, spec in enumerate(schedulable.pod_specs(documents)):
-            if any(count > OFFERED.get(n, 0) for n, count in schedulable.wanted(spec).items()):
+            if any(
+                count > OFFERED.get(n, 0)
+                for n, count in schedulable.requested_devices(spec).items()
+            ):
                 continue
             for container in (*spec["containers"], *spec.get("initContainers", ())):
                 for name in ("args", "readinessProbe", "ports"):

@@ -1,4 +1,6 @@
-"""Layouts that meet pods: wait, evict, roll back. On the second GPU of each node, with 2g.20gb."""
+"""Layouts that change slices in use: wait, evict, roll back. On the second GPU of each node, with
+2g.20gb.
+"""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,8 +20,8 @@ def ready(cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
 
 
-def placed(cluster: Cluster) -> dict[str, list[str]]:
-    """For each second GPU its slices."""
+def slices_of_second_gpus(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the slices of each second GPU."""
     result: dict[str, list[str]] = {}
     for item in cluster.slices():
         if item["gpu"].endswith("-gpu-1"):
@@ -31,15 +33,15 @@ def placed(cluster: Cluster) -> dict[str, list[str]]:
 
 @pytest.fixture
 def slices(namespace: Cluster) -> Iterator[Cluster]:
-    """The cluster with three 2g.20gb on each second GPU, and its own namespace for pods."""
-    namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
+    """The cluster with three 2g.20gb on each second GPU, and a namespace for the test's pods."""
+    namespace.delete("miglayout", "mixed")  # the sample would use the GPUs of this test
     namespace.apply(layout_of("2g.20gb", 3, maxUnavailable=2))
     ready(namespace)
     assert [o.get("2g.20gb") for o in namespace.offered_slices()] == ["3", "3"]  # ready says so
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")
-    until(lambda: set(map(tuple, placed(namespace).values())) == {("whole@0",)}, 30)
+    until(lambda: set(map(tuple, slices_of_second_gpus(namespace).values())) == {("whole@0",)}, 30)
 
 
 def holding(sample_pod: Manifest, name: str = "holder") -> dict[str, Any]:
@@ -47,7 +49,7 @@ def holding(sample_pod: Manifest, name: str = "holder") -> dict[str, Any]:
 
 
 def start(cluster: Cluster, pod: dict[str, Any]) -> str:
-    """Start a pod and wait until the GPU's status names it; returns the GPU."""
+    """Start a pod and wait until a GPU's status names it; return the GPU."""
     name = pod["metadata"]["name"]
     cluster.apply(pod)
     cluster.wait_pod(name, "Running")
@@ -72,24 +74,24 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
     assert gpu in message
     status = slices.get("miglayout", "e2e")["status"]
     assert status["waiting"] == 1
-    until(lambda: "MIGLayout e2e asks for others" in withdrawn(slices, "holder"), 10)
-    assert any("2g.20gb" in s for s in placed(slices)[gpu])
+    until(lambda: "MIGLayout e2e requests others" in withdrawn(slices, "holder"), 10)
+    assert any("2g.20gb" in s for s in slices_of_second_gpus(slices)[gpu])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
-    # What is withdrawn is not offered any more, neither by the kubelet nor before it says so.
+    # A withdrawn slice is no longer offered, once the kubelet has reported that.
     until(
         lambda: {o.get("2g.20gb", "0") for o in slices.offered_slices()} == {"0"}, 5, promised=True
     )
     slices.delete("pod", "holder")
     ready(slices)
-    assert set(map(tuple, placed(slices).values())) == {("3g.40gb@0", "3g.40gb@4")}
+    assert set(map(tuple, slices_of_second_gpus(slices).values())) == {("3g.40gb@0", "3g.40gb@4")}
 
 
 def test_a_slice_in_use_that_fits_stays_where_it_is(slices: Cluster, sample_pod: Manifest) -> None:
     gpu = start(slices, holding(sample_pod))
     before = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i.get("holders")}
-    wish = layout_of("1g.10gb", 1, maxUnavailable=2)
-    wish["spec"]["instances"] += [{"profile": "2g.20gb"}]
-    slices.apply(wish)
+    document = layout_of("1g.10gb", 1, maxUnavailable=2)
+    document["spec"]["instances"] += [{"profile": "2g.20gb"}]
+    slices.apply(document)
     ready(slices)
     after = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i["profile"] == "2g.20gb"}
     assert after == before
@@ -103,7 +105,7 @@ def test_two_pods_share_a_gpu_instance_s_memory_and_each_has_its_own_sms(
     ready(slices)
     assert [o.get("1c.3g.40gb") for o in slices.offered_slices()] == ["3", "3"]
     divided = tuple(f"1c.3g.40gb@0.{at}" for at in range(3))
-    assert {tuple(one) for one in placed(slices).values()} <= {
+    assert {tuple(one) for one in slices_of_second_gpus(slices).values()} <= {
         divided,
         tuple(one.replace("@0", "@4") for one in divided),
     }
@@ -122,7 +124,7 @@ def test_two_pods_share_a_gpu_instance_s_memory_and_each_has_its_own_sms(
 
 
 def _held_by(cluster: Cluster, *pods: str) -> list[dict[str, Any]]:
-    """The slices that these pods hold, once each of them holds one."""
+    """Return the slices that these pods hold; empty until each of them holds one."""
     found = [
         item
         for item in cluster.slices()
@@ -132,7 +134,7 @@ def _held_by(cluster: Cluster, *pods: str) -> list[dict[str, Any]]:
 
 
 def withdrawn(cluster: Cluster, pod: str) -> str:
-    """What the pod itself was told of its slice."""
+    """Return the messages of a pod's SliceWithdrawn events."""
     chosen = f"involvedObject.name={pod},reason=SliceWithdrawn"
     return " ".join(
         e["message"] for e in cluster.get("events", "--field-selector", chosen)["items"]
@@ -154,7 +156,7 @@ def deployment(sample_pod: Manifest) -> dict[str, Any]:
 
 
 def test_eviction_moves_pods_away_without_a_storm(slices: Cluster, sample_pod: Manifest) -> None:
-    """The pods that replace evicted ones are Pending: none is sent to a slice that is going."""
+    """The pods that replace evicted ones are Pending: none gets a slice that is being withdrawn."""
     slices.apply(deployment(sample_pod))
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
     until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2, 30)
@@ -195,16 +197,16 @@ def test_past_its_deadline_a_change_is_rolled_back(slices: Cluster, sample_pod: 
     slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, deadlineSeconds=8))
     until(lambda: slices.condition(LAYOUT, "Degraded").reason == "DeadlineExceeded", 30)
     assert "holder" in slices.condition(LAYOUT, "Degraded").message
-    until(lambda: placed(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"], 30)
+    until(lambda: slices_of_second_gpus(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"], 30)
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     assert slices.condition(LAYOUT, "Ready").status == "False"
     until(lambda: {o["2g.20gb"] for o in slices.offered_slices()} >= {"3"}, 30)
 
 
-def test_of_two_layouts_the_younger_is_told_of_the_older(whole_cluster: Cluster) -> None:
-    wish = layout_of("7g.80gb", 1, maxUnavailable=2)
-    wish["spec"]["selector"]["indices"] = [0]
-    whole_cluster.apply(wish)
+def test_the_younger_of_two_layouts_reports_the_older(whole_cluster: Cluster) -> None:
+    document = layout_of("7g.80gb", 1, maxUnavailable=2)
+    document["spec"]["selector"]["indices"] = [0]
+    whole_cluster.apply(document)
     try:
         until(lambda: whole_cluster.condition(LAYOUT, "Accepted").reason == "LayoutConflict", 30)
         assert (
@@ -215,10 +217,10 @@ def test_of_two_layouts_the_younger_is_told_of_the_older(whole_cluster: Cluster)
 
 
 def test_the_api_server_itself_refuses_a_start_with_a_count(whole_cluster: Cluster) -> None:
-    wish = layout_of("1g.10gb", 2, maxUnavailable=2)
-    wish["spec"]["instances"][0]["start"] = 0
-    with pytest.raises(AssertionError, match="it needs count 1"):
-        whole_cluster.apply(wish)
+    document = layout_of("1g.10gb", 2, maxUnavailable=2)
+    document["spec"]["instances"][0]["start"] = 0
+    with pytest.raises(AssertionError, match="it requires count 1"):
+        whole_cluster.apply(document)
 
 
 def test_explain_reads_well(whole_cluster: Cluster) -> None:

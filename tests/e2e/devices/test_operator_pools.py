@@ -1,4 +1,6 @@
-"""Pools on the real cluster: conflicts by name, nodes that come and go, what node agents may not."""
+"""Pools on the real cluster: named conflicts, nodes that join and leave, what node agents may not
+do.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,13 +35,13 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
         whole_cluster.kubectl("label", "node", node, "e2e-pool-")
 
 
-def test_a_conflict_names_nodes_and_pool_and_disturbs_nobody(scratch: Cluster) -> None:
+def test_a_conflict_names_nodes_and_pool_and_changes_no_pod(scratch: Cluster) -> None:
     before = {g["metadata"]["name"]: g["metadata"]["uid"] for g in scratch.get("gpus")["items"]}
     scratch.apply(pool("e2e-pool"))
     until(lambda: scratch.condition("gpupool/e2e-pool", "Accepted").reason == "NodeConflict", 30)
     message = scratch.condition("gpupool/e2e-pool", "Accepted").message
     for node in gpu_nodes(scratch):
-        assert f"node {node} is held by the older pool demo" in message
+        assert f"node {node} belongs to the older pool demo" in message
     assert scratch.get("gpupool", "e2e-pool")["status"]["conflicts"] == gpu_nodes(scratch)
     until(lambda: events(scratch, "e2e-pool").get("NodeConflict") == "Warning", 10)
     after = {g["metadata"]["name"]: g["metadata"]["uid"] for g in scratch.get("gpus")["items"]}
@@ -59,7 +61,7 @@ def test_an_unknown_board_lists_the_known_ones_and_touches_no_node(scratch: Clus
 
 @pytest.mark.alone
 def test_a_node_that_joins_and_leaves_a_pool(scratch: Cluster) -> None:
-    """The control plane's node: bare, then with GPUs, then bare again."""
+    """The control plane's node: without GPUs, then with GPUs, then without again."""
     (node,) = (
         n["metadata"]["name"]
         for n in scratch.get("nodes")["items"]
@@ -102,7 +104,7 @@ print("written")
 
 
 def test_a_node_agent_may_write_the_gpus_of_its_own_node_only(whole_cluster: Cluster) -> None:
-    """From inside an agent's pod, with the token that the kubelet bound to it."""
+    """From within an agent's pod, with the token that the kubelet bound to it."""
     own, other = gpu_nodes(whole_cluster)
     system = Cluster("tessera-system")
     (pod,) = (

@@ -1,4 +1,6 @@
-"""The custom resources: layouts reach the GPUs, and impossible wishes are refused by name."""
+"""The custom resources: layouts reach the GPUs, and impossible requests are rejected with a
+message.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +10,8 @@ import pytest
 from support.cluster.kubectl import EXAMPLES, Cluster, until, without_gone
 
 
-def refused(cluster: Cluster, kind: str, name: str, reason: str) -> str:
-    """Wait for ``Accepted=False`` with that reason; returns the message."""
+def wait_until_rejected(cluster: Cluster, kind: str, name: str, reason: str) -> str:
+    """Wait for ``Accepted=False`` with that reason; return the message."""
 
     def check() -> str | None:
         found = cluster.condition(f"{kind}/{name}", "Accepted")
@@ -35,7 +37,9 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
 
 
 def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
-    """It is seen in the nodes' status, and soon after its end no slice of it is offered any more."""
+    """The nodes' status shows its slices; soon after its deletion none of them is offered any
+    more.
+    """
 
     def offered() -> list[dict[str, str]]:
         return without_gone(whole_cluster.offered_slices())
@@ -51,19 +55,19 @@ def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
 def test_a_profile_that_has_gone_is_offered_no_more(
     whole_cluster: Cluster, retired_profile: str
 ) -> None:
-    """The kubelet lists none of it, until it forgets the name (``test_retirement``)."""
+    """The kubelet reports 0 of it, until it forgets the name (``test_retirement``)."""
     assert all(node[retired_profile] == "0" for node in whole_cluster.offered_slices())
 
 
 def test_an_unknown_board_is_refused(scratch: Cluster) -> None:
     scratch.apply(manifest("GPUPool", "scratch", nodeSelector={"no": "node"}, board="h1000"))
-    assert "h1000" in refused(scratch, "gpupool", "scratch", "UnknownBoard")
+    assert "h1000" in wait_until_rejected(scratch, "gpupool", "scratch", "UnknownBoard")
 
 
 def test_of_two_pools_on_a_node_the_younger_steps_back(scratch: Cluster) -> None:
     selector = {"node-role.tessera.dev/gpu": ""}
     scratch.apply(manifest("GPUPool", "scratch", nodeSelector=selector, board="a30"))
-    assert "demo" in refused(scratch, "gpupool", "scratch", "NodeConflict")
+    assert "demo" in wait_until_rejected(scratch, "gpupool", "scratch", "NodeConflict")
     assert scratch.condition("gpupool/demo", "Ready").status == "True"
 
 
@@ -77,7 +81,7 @@ def test_a_layout_that_no_board_can_hold_is_refused(scratch: Cluster) -> None:
             instances=[{"profile": "4g.40gb", "count": 2}],
         )
     )
-    assert "4g.40gb" in refused(scratch, "miglayout", "scratch", "NotPlaceable")
+    assert "4g.40gb" in wait_until_rejected(scratch, "miglayout", "scratch", "NotPlaceable")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sharing in the cluster: NVIDIA's config, more pods than slices, its refusal, and back again."""
+"""Sharing in the cluster: NVIDIA's config, more pods than slices, refusals, and the change back."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,28 +17,28 @@ def share(cluster: Cluster, sharing: dict[str, Any] | None) -> None:
     cluster.kubectl("patch", "gpupolicy", "default", "--type=merge", "-p", patch)
 
 
-def offered(cluster: Cluster) -> set[str]:
+def offered_resources(cluster: Cluster) -> set[str]:
     nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     return {node["status"]["allocatable"].get(RESOURCE, "") for node in nodes}
 
 
 @pytest.fixture
-def shared(whole_cluster: Cluster) -> Iterator[Cluster]:
+def sharing_policy(whole_cluster: Cluster) -> Iterator[Cluster]:
     resources = [{"name": "nvidia.com/mig-1g.10gb", "replicas": 2}]
     slicing = {"failRequestsGreaterThanOne": True, "resources": resources}
     try:
         share(whole_cluster, {"timeSlicing": slicing})
-        until(lambda: offered(whole_cluster) == {"14"}, 60)
+        until(lambda: offered_resources(whole_cluster) == {"14"}, 60)
         yield whole_cluster
     finally:
         share(whole_cluster, None)
-    until(lambda: offered(whole_cluster) == {"7"}, 60)
+    until(lambda: offered_resources(whole_cluster) == {"7"}, 60)
 
 
 def test_pods_share_slices_and_more_than_one_is_refused(
-    shared: Cluster, namespace: Cluster, sample_pod: Manifest
+    sharing_policy: Cluster, namespace: Cluster, sample_pod: Manifest
 ) -> None:
-    node = min(slice_["node"] for slice_ in shared.slices())
+    node = min(slice_["node"] for slice_ in sharing_policy.slices())
     names = [f"sharer-{number}" for number in range(8)]  # of seven slices
     for name in names:
         arguments = ("--n", "65536", "--hold", "600")
@@ -47,7 +47,7 @@ def test_pods_share_slices_and_more_than_one_is_refused(
         namespace.wait_pod(name, "Running", timeout_s=180)
 
     def holders() -> list[int]:
-        here = (one for one in shared.slices() if one["node"] == node)
+        here = (one for one in sharing_policy.slices() if one["node"] == node)
         return [len(one["holders"]) for one in here if one["profile"] == "1g.10gb"]
 
     until(lambda: sorted(holders()) == [1] * 6 + [2], 60)
@@ -63,7 +63,7 @@ def test_pods_share_slices_and_more_than_one_is_refused(
 
 def test_a_contradiction_is_a_condition(whole_cluster: Cluster) -> None:
     both = {"resources": [{"name": "gpu", "replicas": 2}]}
-    with pytest.raises(AssertionError, match="sharing is timeSlicing or mps"):
+    with pytest.raises(AssertionError, match="set exactly one of sharing"):
         share(whole_cluster, {"timeSlicing": both, "mps": both})
     share(whole_cluster, {"mps": {"resources": [{"name": "amd.com/gpu", "replicas": 2}]}})
 

@@ -1,4 +1,4 @@
-"""Slices are counted, held and given back as the cluster's own scheduler and kubelet say."""
+"""Slices are counted, held and released, according to the cluster's own scheduler and kubelet."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def gpu_node(cluster: Cluster) -> str:
 
 
 def processes(cluster: Cluster, node: str) -> list[dict[str, Any]]:
-    """Every CUDA context on a node, as gpud there says."""
+    """Return all CUDA contexts on a node, as reported by its gpud."""
     pods = cluster.get("pods", "-A", "-l", "app.kubernetes.io/component=gpud")["items"]
     (pod,) = [pod for pod in pods if pod["spec"]["nodeName"] == node]
     said = cluster.kubectl(

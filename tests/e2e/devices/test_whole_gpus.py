@@ -1,6 +1,7 @@
-"""Whole GPUs beside slices: computed on, drained by a layout, given back; and strategy single.
+"""Whole GPUs and slices: programs run on whole GPUs, a layout drains them, they return; and the
+strategy "single".
 
-On the second GPU of each node, which no layout of the demo selects.
+The tests use the second GPU of each node, which no layout of the demo selects.
 """
 
 import json
@@ -22,13 +23,13 @@ def node_names(cluster: Cluster) -> list[str]:
     return sorted(node["metadata"]["name"] for node in nodes)
 
 
-def offered(cluster: Cluster, resource: str = GPU) -> dict[str, str]:
+def offered_count(cluster: Cluster, resource: str = GPU) -> dict[str, str]:
     nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     return {n["metadata"]["name"]: n["status"]["allocatable"].get(resource, "0") for n in nodes}
 
 
 def asking(pod: dict[str, Any], limits: dict[str, int], **environment: str) -> dict[str, Any]:
-    """The sample pod with these limits in the place of its slice."""
+    """Return the sample pod with these limits instead of its slice."""
     container = pod["spec"]["containers"][0]
     container["resources"]["limits"] = limits
     container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
@@ -40,11 +41,11 @@ def whole(namespace: Cluster) -> Iterator[Cluster]:
     """The cluster with a whole GPU on each node, and a namespace for pods."""
     namespace.delete("miglayout", "mixed")
     one = dict.fromkeys(node_names(namespace), "1")
-    until(lambda: offered(namespace) == one, 60)
+    until(lambda: offered_count(namespace) == one, 60)
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "divides")
-    until(lambda: offered(namespace) == one, 60)
+    until(lambda: offered_count(namespace) == one, 60)
 
 
 @pytest.mark.backend
@@ -88,15 +89,15 @@ def test_a_layout_drains_a_whole_gpu_and_gives_it_back(
     until(lambda: whole.get("gpu", f"{node}-gpu-1")["status"]["slicesUsed"] == 1, 30)
     whole.apply(layout_of("2g.20gb", 3, "divides"))
     until(lambda: holds in whole.condition("miglayout/divides", "Ready").message, 30)
-    # The GPU that nobody holds is divided meanwhile: maxUnavailable is about what is in service.
+    # The GPU without a holder is divided meanwhile: maxUnavailable counts only GPUs in use.
     others = set(node_names(whole)) - {node}
     small = "gpu.tessera.dev/mig-2g.20gb"
-    until(lambda: all(offered(whole, small)[other] == "3" for other in others), 60)
-    until(lambda: offered(whole)[node] == "0", 10)
+    until(lambda: all(offered_count(whole, small)[other] == "3" for other in others), 60)
+    until(lambda: offered_count(whole)[node] == "0", 10)
     assert whole.get("pod", "holder")["status"]["phase"] == "Running"
     whole.delete("pod", "holder")
     whole.kubectl("wait", "--for=condition=Ready", "miglayout/divides", "--timeout=60s")
-    assert set(offered(whole, small).values()) == {"3"}
+    assert set(offered_count(whole, small).values()) == {"3"}
     assert whole.get("gpu", f"{node}-gpu-1")["status"]["migMode"] == "Enabled"
 
 
@@ -109,15 +110,15 @@ def test_single_offers_slices_as_gpus_where_all_are_alike(
         degraded = (f"gpu/{node}-gpu-0", "Degraded")
         until(lambda: whole.condition(*degraded).reason == "MixedProfiles", 30)
         assert "1g.10gb, whole" in whole.condition(*degraded).message
-        until(lambda: offered(whole)[node] == "0", 30)
+        until(lambda: offered_count(whole)[node] == "0", 30)
         whole.apply(layout_of("1g.10gb", 7, "divides"))
-        until(lambda: offered(whole)[node] == "14", 60)
+        until(lambda: offered_count(whole)[node] == "14", 60)
         whole.apply(asking(sample_pod("one", "--n", "1024", node=node), {GPU: 1}))
         assert whole.wait_pod("one")["status"]["phase"] == "Succeeded", whole.logs("one")
         assert "SMs      16" in whole.logs("one").splitlines()
     finally:
         whole.kubectl("label", "node", node, f"{STRATEGY}-")
-    until(lambda: offered(whole, SMALL)[node] == "14", 60)
+    until(lambda: offered_count(whole, SMALL)[node] == "14", 60)
 
 
 def test_the_strategy_label_must_be_one(whole: Cluster) -> None:

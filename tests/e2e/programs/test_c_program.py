@@ -1,4 +1,4 @@
-"""A compiled C program that links ``-lcuda`` computes in a pod; its image knows nothing of it."""
+"""A compiled C program that links ``-lcuda`` computes in a pod whose image contains no libcuda."""
 
 import base64
 from collections.abc import Callable
@@ -17,7 +17,7 @@ FILES = "c-program"
 
 @pytest.fixture
 def files(namespace: Cluster, tmp_path: Path) -> Cluster:
-    """A ConfigMap with the program, its PTX, and the PTX with its one addition changed."""
+    """A ConfigMap with the program, its PTX, and the same PTX with its only addition changed."""
     program = linked_with_lcuda(tmp_path, "linked").read_bytes()
     ptx = (EXAMPLES / "vecadd.ptx").read_text()
     assert ptx.count("add.f32") == 1
@@ -34,7 +34,9 @@ def files(namespace: Cluster, tmp_path: Path) -> Cluster:
 
 
 def c_pod(sample_pod: Manifest, name: str, ptx: str) -> dict[str, Any]:
-    """The sample's image as non-root on a read-only root, with the program mounted executable."""
+    """Return a pod with the sample's image, non-root on a read-only root, and the program mounted
+    as an executable.
+    """
     pod = sample_pod(name, files=FILES, restricted=True)
     (container,) = pod["spec"]["containers"]
     container["command"] = ["/files/linked", f"/files/{ptx}"]

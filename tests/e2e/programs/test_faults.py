@@ -1,4 +1,4 @@
-"""Faults in the cluster: one slice fails and comes back, the scheduler and its pod are told."""
+"""Faults in the cluster: one slice fails and recovers; scheduler and pod are informed."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -61,13 +61,13 @@ def test_a_slice_fails_under_its_pod_and_is_given_back(
     until(lambda: allocatable() == "6", 30)
     assert namespace.wait_pod("victim")["status"]["phase"] == "Failed"
 
-    def told(reason: str, text: str) -> bool:
+    def has_event(reason: str, text: str) -> bool:
         found = namespace.get("events", "--field-selector", "involvedObject.name=victim")["items"]
         return any(one["reason"] == reason and text in one["message"] for one in found)
 
-    until(lambda: told("Faulted", "Xid 48"), 30)
-    until(lambda: told("Unhealthy", mine["uuid"]), 30)
-    until(lambda: allocatable() == "7", 120)  # by itself
+    until(lambda: has_event("Faulted", "Xid 48"), 30)
+    until(lambda: has_event("Unhealthy", mine["uuid"]), 30)
+    until(lambda: allocatable() == "7", 120)  # without further action
 
     def is_healthy() -> bool:
         return all(s["health"] == "Healthy" for s in whole_cluster.slices())
@@ -85,11 +85,11 @@ def test_what_cannot_fail_is_refused_with_the_reason(whole_cluster: Cluster) -> 
         found = whole_cluster.get("gpufault", name)["status"]["conditions"]
         assert [c["reason"] for c in found if c["type"] == "Accepted"] == [reason]
     for spec in ({"gpuName": gpu}, {"gpuName": gpu, "hang": True, "thermal": True}, {"hang": True}):
-        with pytest.raises(AssertionError, match=r"exactly one of|name the GPU"):
+        with pytest.raises(AssertionError, match=r"exactly one of|select the GPU"):
             fault(whole_cluster, "invalid", **spec)
 
 
-def test_nobody_but_administrators_makes_faults(whole_cluster: Cluster, namespace: Cluster) -> None:
+def test_only_administrators_create_faults(whole_cluster: Cluster, namespace: Cluster) -> None:
     for account in (
         f"system:serviceaccount:{namespace.namespace}:default",
         "system:serviceaccount:tessera-system:tessera-node",

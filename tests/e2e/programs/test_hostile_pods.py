@@ -1,4 +1,4 @@
-"""Tenants that attack from their pods: their neighbours compute on, and the node stays whole."""
+"""Tenants that attack from their pods: other pods keep computing, and the node keeps working."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from vgpu_sim.hal.messages import MessageType
 Manifest = Callable[..., dict[str, Any]]
 SYSTEM = Cluster("tessera-system")
 
-# Runs in gpud's container: who has which file of the object caches.
+# Runs in gpud's container: lists the files of the object caches and their users.
 LIST = """
 import json
 from pathlib import Path
@@ -29,8 +29,8 @@ for path in Path("/var/lib/tessera/cache").glob("*/*"):
 print(json.dumps(found))
 """
 
-# There too: as each slot's user, without a sandbox, leaves files in the cache of one namespace and
-# a sparse one that is newer, and tries what it can in the cache of another.
+# Runs there too: with each slot's uid and no sandbox, leaves files in the cache of one namespace,
+# and a newer sparse file, and attempts changes in the cache of another.
 PLANT = """
 import base64, json, os, sys
 from pathlib import Path
@@ -61,14 +61,14 @@ def attack(own, other, uid):
         if path.stat().st_uid != uid and path.name in theirs:
             assert fails(path.read_bytes) and fails(path.unlink) and fails(path.write_bytes, b"")
 
-asked = json.load(sys.stdin)
-files = {name: base64.b64decode(content) for name, content in asked["files"].items()}
+request = json.load(sys.stdin)
+files = {name: base64.b64decode(content) for name, content in request["files"].items()}
 caches = OwnerCaches(Path("/var/lib/tessera/cache"), shared=True)
-other = Path(asked["other"])
+other = Path(request["other"])
 theirs = {path.name for path in other.iterdir()}
 (owner,) = {path.stat().st_uid for path in other.iterdir()}
 for slot in range(32):
-    own = Path(caches.directory(CacheOwner(asked["namespace"], slot)))
+    own = Path(caches.directory(CacheOwner(request["namespace"], slot)))
     print(own)
     if FIRST_WORKER_UID + slot != owner:
         child = os.fork()
@@ -83,7 +83,7 @@ REMOVE = "import shutil, sys; [shutil.rmtree(path) for path in sys.argv[1:]]"
 
 @pytest.fixture
 def node(whole_cluster: Cluster) -> str:
-    """The node on which tenants and attackers meet."""
+    """The node on which tenants and attackers run."""
     nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     return str(min(node["metadata"]["name"] for node in nodes))
 
@@ -96,20 +96,20 @@ def in_gpud(node: str, *command: str, stdin: str = "") -> str:
 
 
 def idle(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Let a pod hold its slice and do nothing else; programs are started in it later."""
+    """Return a pod that holds its slice and does nothing else; tests start programs in it later."""
     manifest["spec"]["containers"][0]["command"] = ["sleep", "600"]
     return manifest
 
 
 def computes(cluster: Cluster, pod: str) -> bool:
-    """Run the sample program in a pod, and tell whether its results were right."""
+    """Run the sample program in a pod, and return whether its results were right."""
     said = cluster.kubectl("exec", pod, "--", "python", "vectoradd.py", "--n", "1024")
     return "1024 results verified" in said
 
 
 @pytest.fixture
-def cached(node: str) -> Callable[[], dict[str, list[int]]]:
-    """What lies in the object caches: path to user, inode and time."""
+def cache_listing(node: str) -> Callable[[], dict[str, list[int]]]:
+    """A function that returns the files in the object caches: path to user, inode and time."""
     return lambda: dict(json.loads(in_gpud(node, "python", "-c", LIST)))
 
 
@@ -118,21 +118,22 @@ def test_planted_objects_run_nowhere_and_evict_nothing(
     other_namespace: Cluster,
     sample_pod: Manifest,
     node: str,
-    cached: Callable[[], dict[str, list[int]]],
+    cache_listing: Callable[[], dict[str, list[int]]],
     tmp_path: Path,
 ) -> None:
-    """As if workers of every slot had been taken over and had left the sandbox: cf. ADR 15."""
-    before = cached()
+    """As if workers of every slot had been taken over and had left the sandbox: see ADR 15."""
+    before = cache_listing()
     other_namespace.apply(idle(sample_pod("stranger", node=node, restricted=True)))
     other_namespace.wait_pod("stranger", "Running")
     assert computes(other_namespace, "stranger")
-    theirs = {path: found for path, found in cached().items() if path not in before}
+    theirs = {path: found for path, found in cache_listing().items() if path not in before}
     keys = {Path(path).stem for path in theirs if path.endswith(".object")}
     (directory,) = {Path(path).parent for path in theirs}
     assert keys, "the stranger's kernel is cached"
 
-    # What is recognised stands in the kernel's place, what is not where only gpud's user would run
-    # it: workers once linked that object before their sandbox was closed.
+    # An object that a worker can recognise as hostile is planted under the kernel's key. One that
+    # it cannot is planted under the warm-up's key, where only gpud's user would run it: workers
+    # once linked that object before their sandbox was closed.
     marker = Path(f"/tmp/{uuid.uuid4().hex}")
     for key in keys:
         hostile_objects.store(tmp_path, key, hostile_objects.kernel_with_initialiser(marker))
@@ -142,28 +143,28 @@ def test_planted_objects_run_nowhere_and_evict_nothing(
         entry.name: base64.b64encode(entry.read_bytes()).decode()
         for entry in tmp_path.glob("*.object")
     }
-    asked = {"namespace": namespace.namespace, "other": str(directory), "files": files}
-    owned = in_gpud(node, "python", "-c", PLANT, stdin=json.dumps(asked)).split()
+    request = {"namespace": namespace.namespace, "other": str(directory), "files": files}
+    owned = in_gpud(node, "python", "-c", PLANT, stdin=json.dumps(request)).split()
     try:
-        planted = cached()
+        planted = cache_listing()
         for name in ("tenant", "sibling"):
             namespace.apply(idle(sample_pod(name, node=node, restricted=True)))
         for name in ("tenant", "sibling"):
             namespace.wait_pod(name, "Running")
 
         def replaced() -> set[Path]:
-            now = cached()
+            now = cache_listing()
             assert planted.keys() <= now.keys(), "nothing was evicted"
             return {Path(path) for path, found in planted.items() if now[path] != found}
 
         def all_is_replaced() -> bool:
-            # Better code comes in its time, and only to a program that still runs.
+            # Better code is ready later, and only while a program still runs.
             assert all(computes(namespace, name) for name in ("tenant", "sibling"))
             return len(replaced()) >= 2 * len(keys)
 
         until(all_is_replaced, 120)
         assert computes(other_namespace, "stranger")
-        now, changed = cached(), replaced()
+        now, changed = cache_listing(), replaced()
         assert "absent" in in_gpud(node, "sh", "-c", f"[ -e {marker} ] || echo absent")
         assert theirs == {path: now.get(path) for path in theirs}
         assert {path.stem for path in changed} == keys, "and only what was no kernel was replaced"
@@ -178,7 +179,7 @@ import os, socket, struct, threading, time
 ATTACKS = 8
 
 def lingering():
-    """A connected socket with data that nobody reads: its last close waits for two minutes."""
+    """A connected socket with unread data: its last close waits for two minutes."""
     server = socket.create_server(("127.0.0.1", 0))
     ours = socket.create_connection(server.getsockname())
     kept.append((server, server.accept()))
@@ -230,7 +231,7 @@ time.sleep(600)
 def test_a_socket_that_lingers_delays_no_neighbour(
     namespace: Cluster, other_namespace: Cluster, sample_pod: Manifest, node: str
 ) -> None:
-    """It would stop whoever closes it last for two minutes; the neighbour is served meanwhile."""
+    """The last close of the socket blocks for two minutes; other clients are served meanwhile."""
     script = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -266,7 +267,9 @@ os.wait()
 def test_a_storm_from_a_pod_delays_no_neighbours_query(
     namespace: Cluster, other_namespace: Cluster, sample_pod: Manifest, node: str
 ) -> None:
-    """10,000 connects and far more than 300 contexts asked for in a second: gpud's own time."""
+    """10,000 connects and far more than 300 requests for contexts in a second: measures gpud's own
+    time.
+    """
     hello = hello_message(MessageType.HELLO_CONTEXT, 1, bytes(32), 0, 0x2000_0000_0000).hex()
     script = {
         "apiVersion": "v1",

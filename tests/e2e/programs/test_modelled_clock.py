@@ -1,4 +1,4 @@
-"""A pool whose clock is modelled, on the control plane's node: who is told, and what events measure."""
+"""A pool with a modelled clock, on the control plane's node: status, events and event times."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.backend]
 
 @pytest.fixture
 def node(namespace: Cluster) -> Iterator[str]:
-    """A node of a pool of its own, which has one whole GPU and events in modelled time."""
+    """A node of a separate pool, with one whole GPU and events in modelled time."""
     (name,) = (
         n["metadata"]["name"]
         for n in namespace.get("nodes")["items"]
@@ -72,7 +72,9 @@ def timing_pod(pod: dict[str, Any], node: str) -> dict[str, Any]:
 
 
 def predicted_us(tmp_path: Path) -> float:
-    """Return what ``tessera perf run`` predicts here for one launch of the program's kernel."""
+    """Return the time that ``tessera perf run`` predicts on this machine for one launch of the
+    kernel.
+    """
     report = tmp_path / "report.json"
     options = ("--board", BOARD, "--json", str(report))
     python = (sys.executable, str(PROGRAM), str(PTX))
@@ -82,7 +84,7 @@ def predicted_us(tmp_path: Path) -> float:
     return float(kernel["us"] / kernel["launches"])
 
 
-def test_events_in_a_pod_are_what_perf_predicts_and_everybody_is_told_so(
+def test_event_times_in_a_pod_match_the_prediction_and_are_marked_as_modelled(
     namespace: Cluster, sample_pod: Manifest, node: str, tmp_path: Path
 ) -> None:
     data = {"timed_vecadd.py": PROGRAM.read_text(), "vecadd.ptx": PTX.read_text()}
@@ -96,13 +98,13 @@ def test_events_in_a_pod_are_what_perf_predicts_and_everybody_is_told_so(
         assert not ended, logs
         return logs
 
-    told = json.loads(until(printed, 120))
-    launch_us = told["events_us"][3]
+    output = json.loads(until(printed, 120))
+    launch_us = output["events_us"][3]
     assert launch_us == pytest.approx(predicted_us(tmp_path), abs=0.01)
-    assert told["wall_us"] > 3 * launch_us  # what a launch takes on the node
+    assert output["wall_us"] > 3 * launch_us  # the launch's duration on the node
     until(lambda: events(namespace, "timed").get("ModelledClock") == "Normal", 30)
     (gpu,) = gpus_on(namespace, node)
     assert gpu["status"]["clock"] == "Modelled"
     condition = namespace.condition(f"gpupool/{POOL}", "ModelledClock")
-    assert f"what {BOARD}, or its slice, would take, as modelled" in condition.message
+    assert f"the modelled time of {BOARD}, or of its slice" in condition.message
     until(lambda: events(Cluster(), POOL).get("ModelledClock") == "Normal", 10)

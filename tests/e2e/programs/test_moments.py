@@ -1,6 +1,6 @@
-"""At any moment of a change of layouts a pod may come: it waits, and none fails.
+"""Pods created at any moment of a layout change wait for their slice; none fails.
 
-The moments are drawn; `make test` tries some, `make soak` two hundred of each.
+The moments are random; `make test` tries some, `make soak` two hundred of each.
 """
 
 import random
@@ -29,11 +29,11 @@ LAYOUTS = (
 )
 MOMENTS = [10, pytest.param(200, marks=pytest.mark.soak)]
 SOAK = [pytest.param(200, marks=pytest.mark.soak)]
-# At an unconfigured kubelet's status period, which is five times that of the demo's nodes.
+# With the default kubelet status period, which is five times that of the demo's nodes.
 SLOW = [pytest.param(50, marks=(pytest.mark.soak, pytest.mark.alone))]
 LATE = f"OutOfgpu.tessera.dev/mig-{PROFILE}"
 LATE_AT_MOST = 2
-"""How many pods of a test at that period a busy kubelet may refuse: see ADR 108, "What remains"."""
+"""The most pods of such a test that a busy kubelet may refuse: see ADR 108, "What remains"."""
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def node(whole_cluster: Cluster) -> str:
 
 
 @pytest.fixture
-def flipped(whole_cluster: Cluster) -> Iterator[str]:
-    """The name of the layout that flips, which is deleted afterwards."""
+def flipping_layout(whole_cluster: Cluster) -> Iterator[str]:
+    """The name of the layout that alternates; it is deleted afterwards."""
     yield "flipped"
     whole_cluster.delete("miglayout", "flipped")
 
 
 @pytest.fixture
 def authors(whole_cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """The names of two authors' layouts, which are deleted afterwards."""
+    """The names of two authors' layouts; they are deleted afterwards."""
     names = ("author-a", "author-b")
     yield names
     for name in names:
@@ -76,7 +76,9 @@ def edit(
 
 
 class Stream:
-    """Pods that ask for a slice and end at once; so many of them wait at any time."""
+    """Pods that request a slice and end at once; ``keep_waiting`` keeps a number of them
+    waiting.
+    """
 
     def __init__(self, cluster: Cluster, make: Callable[[str], dict[str, Any]]) -> None:
         self._cluster = cluster
@@ -98,7 +100,9 @@ class Stream:
             self._cluster.apply(*(self._make(f"moment-{number}") for number in names))
 
     def failures(self, late_at_most: int = 0) -> list[str]:
-        """Return the reasons of pods that failed, but for so many that their kubelet saw too late."""
+        """Return the reasons of pods that failed; up to ``late_at_most`` pods that their kubelet
+        refused because its status was late are excused.
+        """
         failed = [one for one in self.pods() if one["status"].get("phase") == "Failed"]
         late = [one for one in failed if one["status"].get("reason") == LATE]
         excused = late if len(late) <= late_at_most else []
@@ -123,7 +127,7 @@ def flip(
     longest_s: float,
     late_at_most: int = 0,
 ) -> None:
-    """Flip a layout so many times while pods wait for a slice of it; none may fail."""
+    """Alternate a layout ``moments`` times while pods wait for a slice of it; none may fail."""
     drawn = random.Random(moments)
     for moment in range(moments):
         stream.keep_waiting(5)
@@ -157,7 +161,7 @@ def edit_by_turns(
     edits: int,
     pauses_s: tuple[float, ...],
 ) -> None:
-    """Edit and delete two authors' layouts of one GPU so many times; no pod may fail."""
+    """Edit and delete two authors' layouts of one GPU ``edits`` times; no pod may fail."""
     drawn = random.Random(edits)
     for number in range(edits):
         author = drawn.choice(authors)
@@ -177,7 +181,7 @@ def edit_by_turns(
 
 
 def pods_of_any_profile(cluster: Cluster, sample_pod: Manifest, node: str | None = None) -> Stream:
-    """Return a stream of pods that compute for some seconds on a slice of some size."""
+    """Return a stream of pods that compute for some seconds on a slice of a random profile."""
     drawn = random.Random(0)
 
     def make(name: str) -> dict[str, Any]:
@@ -194,13 +198,13 @@ def test_no_pod_fails_while_a_layout_flips(
     namespace: Cluster,
     sample_pod: Manifest,
     node: str,
-    flipped: str,
+    flipping_layout: str,
     moments: int,
 ) -> None:
-    """Pods always wait for a slice that one layout has and the next one has not."""
-    edit(whole_cluster, node, WITHOUT, flipped)
+    """Pods always wait for a slice that every other layout has."""
+    edit(whole_cluster, node, WITHOUT, flipping_layout)
     stream = flipped_pods(namespace, sample_pod, node)
-    flip(whole_cluster, stream, node, flipped, moments, longest_s=4)
+    flip(whole_cluster, stream, node, flipping_layout, moments, longest_s=4)
 
 
 @pytest.mark.parametrize("edits", SOAK)
@@ -222,14 +226,14 @@ def test_no_pod_fails_while_a_layout_flips_at_the_default_status_period(
     namespace: Cluster,
     sample_pod: Manifest,
     node: str,
-    flipped: str,
+    flipping_layout: str,
     moments: int,
 ) -> None:
-    """The kubelet of the node reports five times as late what it offers."""
+    """The node's kubelet reports its offer five times as late."""
     with default_status_period(node):
-        edit(whole_cluster, node, WITHOUT, flipped)
+        edit(whole_cluster, node, WITHOUT, flipping_layout)
         stream = flipped_pods(namespace, sample_pod, node)
-        flip(whole_cluster, stream, node, flipped, moments, 13, LATE_AT_MOST)
+        flip(whole_cluster, stream, node, flipping_layout, moments, 13, LATE_AT_MOST)
 
 
 @pytest.mark.parametrize("edits", SLOW)
@@ -240,7 +244,7 @@ def test_no_pod_fails_while_two_authors_edit_at_the_default_status_period(
     authors: tuple[str, str],
     edits: int,
 ) -> None:
-    """As above, on another node, so that both tests can run at the same time by hand."""
+    """On another node than the previous test, so that both can be run concurrently by hand."""
     other = gpu_nodes(whole_cluster)[-1]
     with default_status_period(other):
         stream = pods_of_any_profile(namespace, sample_pod, other)

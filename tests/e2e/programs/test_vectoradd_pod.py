@@ -1,4 +1,4 @@
-"""An unmodified cuda.core program computes in a pod, on the slice that the pod was given."""
+"""An unmodified cuda.core program computes in a pod, on the slice that the pod received."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def test_who_runs_it_makes_no_difference(
 
 
 def test_one_ptx_instruction_decides_the_result(namespace: Cluster, sample_pod: Manifest) -> None:
-    """The same pod with `add` turned into `sub` computes the difference, and not the sum."""
+    """The same pod with `add` replaced by `sub` computes the difference instead of the sum."""
     ptx = (EXAMPLES / "vecadd.ptx").read_text()
     assert ptx.count("add.f32") == 1
     data = {"vecadd.ptx": ptx.replace("add.f32", "sub.f32")}
@@ -63,7 +63,7 @@ def test_one_ptx_instruction_decides_the_result(namespace: Cluster, sample_pod: 
 
 
 def test_unsupported_ptx_is_refused_and_named(namespace: Cluster, sample_pod: Manifest) -> None:
-    """A kernel of valid PTX that cannot run yet is refused by name; nothing is computed."""
+    """A kernel of valid but unsupported PTX is refused by name; nothing is computed."""
     ptx = (EXAMPLES / "vecadd.ptx").read_text()
     data = {"vecadd.ptx": ptx.replace("ret;", "pmevent 1;\n\tret;")}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ptx"}, "data": data}

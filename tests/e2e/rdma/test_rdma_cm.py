@@ -1,4 +1,4 @@
-"""rdma_cm and GPUDirect in pods of one node and of two: Debian's own programs, and policy by service."""
+"""rdma_cm and GPUDirect in pods of one or two nodes: Debian's programs, and policy by service."""
 
 import base64
 import re
@@ -21,20 +21,20 @@ COUNT = 1 << 20
 FILES = "gpu-peer"
 PING = re.compile(r"ping data: rdma-ping-\d: [!-~]{40}")
 ACK_S = 30.0
-# A client that came too early is rejected, as with any service; and perftest's own server listens
-# again only after its client may have asked.
+# A client that is too early is rejected, as by any service: repeat it. perftest's server listens
+# twice, the second time perhaps only after its client's request: repeat both.
 AGAIN = "for i in $(seq 40); do timeout 60 {} && exit; sleep 1; done; exit 1"
 PLACES = pytest.mark.parametrize("apart", [False, True], ids=["one node", "two nodes"])
 
 
 @pytest.fixture(scope="module")
 def nodes(whole_cluster: Cluster) -> tuple[str, str]:
-    """Two nodes with HCAs."""
+    """Return two nodes with HCAs."""
     return two_with_hcas(whole_cluster)
 
 
 def pod(name: str, command: str, node: str, **limits: int) -> dict[str, Any]:
-    """A pod of Debian's programs with one HCA function."""
+    """Return a pod for Debian's programs with one HCA function."""
     container = {
         "name": "main",
         "image": IMAGE,
@@ -59,7 +59,7 @@ def pod(name: str, command: str, node: str, **limits: int) -> dict[str, Any]:
 def play(
     cluster: Cluster, places: tuple[str, str], server: str, client: str, **limits: int
 ) -> tuple[str, str]:
-    """Run a server and a client to their ends, which must be good; return what they printed."""
+    """Run a server and a client, which must succeed; return their outputs."""
     cluster.apply(pod("server", server, places[0], **limits))
     ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
     cluster.apply(pod("client", client.format(ip=ip), places[1], **limits))
@@ -71,7 +71,7 @@ def play(
 
 
 def files(program: Path) -> dict[str, Any]:
-    """Make what the pods have at /files of a program."""
+    """Return the object that mounts a program at /files in the pods."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -80,7 +80,7 @@ def files(program: Path) -> dict[str, Any]:
     }
 
 
-def placed(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
+def choose_nodes(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
     return nodes if apart else (nodes[0], nodes[0])
 
 
@@ -93,45 +93,47 @@ def test_a_pod_writes_another_s_gpu_memory(
     tmp_path: Path,
     apart: bool,
 ) -> None:
-    """From one slice's memory to another's; what its owner has reset is not reached any more."""
+    """From one slice's memory to another's; after the owner's reset it cannot be reached any
+    more.
+    """
     folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
     libraries = ("-lcuda", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
     program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries)
     namespace.apply(files(program))
-    places = placed(nodes, apart=apart)
+    places = choose_nodes(nodes, apart=apart)
     client = AGAIN.format("/files/gpu_peer {ip}")
-    served, asked = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
-    seen = f"listens\ntold success\ngpu has {COUNT}\nreset 0\ntells success\n"
+    served, requester = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
+    seen = f"listens\nreceived success\ngpu has {COUNT}\nreset 0\nsent success\n"
     assert served == seen + "RDMA_CM_EVENT_DISCONNECTED\n"
-    ends = "write success\ntells success\ntold success\nwrite remote access error\n"
-    assert asked.endswith(ends)
+    ends = "write success\nsent success\nreceived success\nwrite remote access error\n"
+    assert requester.endswith(ends)
 
 
 @PLACES
 def test_rping(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     client = AGAIN.format("rping -c -v -C 3 -a {ip}")
-    for said in play(namespace, placed(nodes, apart=apart), "rping -s -v -C 3", client):
+    for said in play(namespace, choose_nodes(nodes, apart=apart), "rping -s -v -C 3", client):
         assert len(PING.findall(said)) == 3, said
 
 
 @PLACES
 def test_ucmatose(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     client = AGAIN.format("ucmatose -c 10 -s {ip}")
-    for said in play(namespace, placed(nodes, apart=apart), "ucmatose -c 10", client):
+    for said in play(namespace, choose_nodes(nodes, apart=apart), "ucmatose -c 10", client):
         assert "return status 0" in said
 
 
 @PLACES
 def test_udaddy(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     client = AGAIN.format("udaddy -c 2 -s {ip}")
-    for said in play(namespace, placed(nodes, apart=apart), "udaddy -c 2", client):
+    for said in play(namespace, choose_nodes(nodes, apart=apart), "udaddy -c 2", client):
         assert "return status 0" in said
 
 
 @PLACES
 def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     server, client = AGAIN.format("ib_write_bw -R -F"), AGAIN.format("ib_write_bw -R -F {ip}")
-    _, said = play(namespace, placed(nodes, apart=apart), server, client)
+    _, said = play(namespace, choose_nodes(nodes, apart=apart), server, client)
     assert re.search(r"rdma_cm QPs\s+: ON", said)
     assert re.search(r"^ 65536 ", said, re.MULTILINE)
 
@@ -139,7 +141,7 @@ def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> No
 def test_a_service_that_no_rule_names_is_rejected_between_nodes(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:
-    """rping's own port is allowed, and no other: who asks reads why."""
+    """Only rping's own port is allowed; the requester reads the reason of the rejection."""
     policy = {
         "apiVersion": "rdma.tessera.dev/v1alpha1",
         "kind": "RDMANetworkPolicy",
@@ -154,14 +156,14 @@ def test_a_service_that_no_rule_names_is_rejected_between_nodes(
     }
     namespace.apply(policy)
 
-    def programmed() -> bool:
+    def is_programmed() -> bool:
         found = namespace.get("rdmanetworkpolicy", "one-service")
         return any(
             (one["type"], one["status"]) == ("Programmed", "True")
             for one in found.get("status", {}).get("conditions", [])
         )
 
-    until(programmed, ACK_S)
+    until(is_programmed, ACK_S)
     server = "rping -s -P -p 7999 & rping -s -v -C 3"
     other = "rping -c -C 1 -p 7999 -a {ip} 2>&1; "
     _, said = play(namespace, nodes, server, other + AGAIN.format("rping -c -v -C 3 -a {ip}"))
@@ -184,7 +186,7 @@ BY_SERVICE = {
 
 
 def carry(cluster: Cluster, name: str, source: str, target: str) -> None:
-    """Copy a file that a program writes to another pod, whole or not at all."""
+    """Copy a file that one program writes to another pod, atomically."""
     show = f"if [ -e /tmp/{name} ]; then base64 -w0 /tmp/{name}; fi"
     text = until(lambda: cluster.kubectl("exec", source, "--", "sh", "-c", show), 60)
     take = f"echo {text} | base64 -d >/tmp/brought && mv /tmp/brought /tmp/{name}"
@@ -209,7 +211,7 @@ def test_a_service_s_rule_is_not_obtained_from_another_node(
     status: VerbsStatus,
     memory: str,
 ) -> None:
-    """A connection that did not come by the service may not write, whatever its requests name.
+    """A connection that was not made by the service may not write, whatever its requests name.
 
     The two programs exchange their queue pair numbers in files, which the test copies.
     """

@@ -1,4 +1,4 @@
-"""HCA functions in pods: Debian's own programs, and what others must not be able to do."""
+"""HCA functions in pods: Debian's programs, and the isolation of pods from each other."""
 
 import json
 import re
@@ -15,7 +15,11 @@ RESTRICTED = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-AS_NOBODY = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+UNPRIVILEGED = {
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 FIGURES = re.compile(r"^ 65536 +[0-9]+ +[0-9.]+ +([0-9.]+)", re.MULTILINE)
 STATUS = """
 import json
@@ -34,14 +38,14 @@ def gpu_node(cluster: Cluster) -> str:
 
 
 def node_pod(node: str) -> str:
-    """The pod of the node agent and its daemons."""
+    """Return the pod of the node agent and its daemons."""
     listed = ("-l", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
     (pod,) = Cluster("tessera-system").get("pods", *listed)["items"]
     return str(pod["metadata"]["name"])
 
 
 def functions(node: str) -> list[dict[str, Any]]:
-    """What hcad on a node says of its functions."""
+    """Return the status of a node's functions, as hcad reports it."""
     command = ("exec", node_pod(node), "-c", "agent", "--", "python", "-c", STATUS)
     found: list[dict[str, Any]] = json.loads(Cluster("tessera-system").kubectl(*command))[
         "functions"
@@ -54,9 +58,9 @@ def held_by(node: str, pod: str) -> list[dict[str, Any]]:
 
 
 def rdma_pod(name: str, command: str, node: str, **more: Any) -> dict[str, Any]:
-    """A pod with one function; ``more`` is its spec's.
+    """Return a pod with one function; ``more`` are fields of its spec.
 
-    What it prints is one stream: a log keeps the order within each of two, and not between them.
+    Its output goes to one stream: a log keeps the order within a stream, but not between two.
     """
     container: dict[str, Any] = {
         "name": "main",
@@ -81,14 +85,14 @@ def address(cluster: Cluster, name: str) -> str:
 
 
 def listening(cluster: Cluster, name: str) -> set[str]:
-    """The ports, in hexadecimal, that a pod listens on (proc_net_tcp(5): state 0A)."""
+    """Return the ports, in hexadecimal, on which a pod listens (proc_net_tcp(5): state 0A)."""
     show = ("exec", name, "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
     lines = (line.split() for line in cluster.kubectl(*show).splitlines())
     return {words[1].rpartition(":")[2] for words in lines if words[3:4] == ["0A"]}
 
 
 def pair(cluster: Cluster, node: str) -> None:
-    """A server and a client that write to it for a while; returns once they do."""
+    """Start a server and a client that writes to it for a while; return once it writes."""
     program = f"stdbuf -oL ib_write_bw -F -D {RUNNING_S}"
     cluster.apply(rdma_pod("server", f"exec {program}", node))
     server = address(cluster, "server")
@@ -101,7 +105,9 @@ def pair(cluster: Cluster, node: str) -> None:
 
 @pytest.mark.parametrize("example", ["perftest.yaml", "perftest-one-node.yaml"])
 def test_ib_write_bw_plays_between_two_pods(namespace: Cluster, example: str) -> None:
-    """The example as users apply it: Debian's program ends with 0 and has moved something."""
+    """The example as users apply it: Debian's program ends with status 0 and has transferred
+    data.
+    """
     namespace.kubectl("apply", "-f", str(EXAMPLES / "rdma" / example))
     client = namespace.wait_pod("perftest-client")
     logs = namespace.logs("perftest-client")
@@ -118,7 +124,7 @@ def test_ib_write_bw_plays_between_two_pods(namespace: Cluster, example: str) ->
 
 @pytest.mark.slices
 def test_a_restricted_pod_has_its_device_and_a_slice_beside_it(namespace: Cluster) -> None:
-    """As nobody, with a read-only root, and without a variable set for it."""
+    """As an unprivileged user, with a read-only root, and without any variable set for it."""
     command = (
         "ibv_devinfo -v && cat /sys/class/infiniband/tessera_0/ports/1/gids/1"
         " && cat /sys/class/net/eth0/address && ls /usr/lib/x86_64-linux-gnu/libcuda.so.1"
@@ -128,15 +134,15 @@ def test_a_restricted_pod_has_its_device_and_a_slice_beside_it(namespace: Cluste
     container = {"securityContext": RESTRICTED, **limits}
     namespace.apply(
         rdma_pod(
-            "nobody",
+            "unprivileged",
             command,
             gpu_node(namespace),
             container=container,
-            securityContext=AS_NOBODY,
+            securityContext=UNPRIVILEGED,
         )
     )
-    pod = namespace.wait_pod("nobody")
-    logs = namespace.logs("nobody")
+    pod = namespace.wait_pod("unprivileged")
+    logs = namespace.logs("unprivileged")
     ip = pod["status"]["podIP"]
     assert f"{MAPPED}{ip}, RoCE v2" in logs
     first, second, third, fourth = (int(part) for part in ip.split("."))
@@ -158,18 +164,18 @@ def test_without_a_function_there_is_no_device(namespace: Cluster) -> None:
     assert "cannot access '/sys/class/infiniband'" in logs
 
 
-def test_a_pod_on_the_node_s_network_is_refused_and_told(namespace: Cluster) -> None:
+def test_a_pod_on_the_node_s_network_is_refused_with_an_event(namespace: Cluster) -> None:
     node = gpu_node(namespace)
     namespace.apply(rdma_pod("host", "ibv_devinfo; sleep 60", node, hostNetwork=True))
     namespace.wait_pod("host", "Running")
     until(lambda: "Permission denied" in namespace.logs("host"), 20)
     assert "tessera_0" not in namespace.logs("host")
 
-    def told() -> bool:
+    def is_event_there() -> bool:
         events = namespace.get("events", "--field-selector", "involvedObject.name=host")["items"]
         return any(e["reason"] == "Refused" and "hostNetwork" in e["message"] for e in events)
 
-    until(told, 20)
+    until(is_event_there, 20)
 
 
 def test_two_functions_in_one_container_are_refused_by_name(namespace: Cluster) -> None:
@@ -181,7 +187,7 @@ def test_two_functions_in_one_container_are_refused_by_name(namespace: Cluster) 
 
 
 def test_another_pod_s_socket_opens_nothing(namespace: Cluster) -> None:
-    """Who gets at the folder of a function by other ways than the kubelet's is not its pod."""
+    """A process that reaches a function's folder without the kubelet's mount is not in the pod."""
     node = gpu_node(namespace)
     namespace.apply(rdma_pod("victim", "ibv_devinfo; sleep 300", node))
     namespace.wait_pod("victim", "Running")
@@ -200,7 +206,9 @@ def test_another_pod_s_socket_opens_nothing(namespace: Cluster) -> None:
 
 
 def test_a_process_in_another_network_namespace_opens_nothing(namespace: Cluster) -> None:
-    """A pod's user may make namespaces, and there take any address: it is not the pod's."""
+    """A pod's user may make a namespace, and set any address in it: it is not the pod's
+    namespace.
+    """
     command = "ibv_devices; unshare --user --map-root-user --net ibv_devinfo; echo status $?"
     namespace.apply(
         rdma_pod("elsewhere", command, gpu_node(namespace), securityContext={"runAsUser": 1000})

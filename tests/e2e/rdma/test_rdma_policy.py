@@ -1,4 +1,4 @@
-"""Policies of RDMA on a cluster: from `kubectl apply` to what hcad enforces, and back."""
+"""RDMA policies on a cluster: from `kubectl apply` to hcad's enforcement, and the status."""
 
 import json
 import time
@@ -17,7 +17,7 @@ LISTENS = f"{18515:04X}"
 
 @pytest.fixture(autouse=True)
 def hcas(whole_cluster: Cluster) -> Cluster:
-    """Nodes with HCA functions."""
+    """Return the cluster, in which nodes have HCA functions."""
     nodes = whole_cluster.get("nodes")["items"]
     if not any(node["status"].get("allocatable", {}).get(HCA, "0") != "0" for node in nodes):
         pytest.skip(f"NOT RUN: no node offers {HCA}: apply a GPUPool with spec.hcas")
@@ -26,7 +26,7 @@ def hcas(whole_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def network(whole_cluster: Cluster) -> Iterator[str]:
-    """The example's network."""
+    """Apply the example's network, and yield its name."""
     whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "network.yaml"))
     yield "cluster"
     whole_cluster.delete("rdmanetwork", "cluster")
@@ -54,7 +54,7 @@ def test_an_edit_is_programmed_again_and_without_pods_takes_no_room(namespace: C
     namespace.kubectl("patch", "rnetpol", "deny-writes", "--type=merge", "-p", patch)
     until(lambda: is_programmed(namespace, "deny-writes"), ACK_S, every_s=0.1)
     print(f"edit to Programmed, kubectl included: {time.monotonic() - began:.2f} s")
-    # It selects no pod with an HCA, so its rules travel to no node (ADR 104).
+    # The policy selects no pod with an HCA, so its rules are in no node's tables (ADR 104).
     key = f"{namespace.namespace}/deny-writes"
     assert not any(rule["policy"] == key for one in tables(namespace) for rule in one["rules"])
     for one in namespace.get("rdmanodetables")["items"]:
@@ -75,7 +75,7 @@ def test_an_edit_is_programmed_again_and_without_pods_takes_no_room(namespace: C
     assert {e["involvedObject"]["name"] for e in events} == {"deny-writes"}
 
 
-def test_a_network_tells_its_p_keys(whole_cluster: Cluster, network: str) -> None:
+def test_a_network_s_status_has_its_p_keys(whole_cluster: Cluster, network: str) -> None:
     until(lambda: whole_cluster.condition(f"rdmanetwork/{network}", "Programmed").status, ACK_S)
     status = whole_cluster.get("rdmanetwork", network)["status"]
     keys = {one["name"]: one["pkey"] for one in status["partitions"]}
@@ -85,17 +85,19 @@ def test_a_network_tells_its_p_keys(whole_cluster: Cluster, network: str) -> Non
 
 
 def test_mistakes_are_refused_with_the_field(namespace: Cluster) -> None:
-    """What the schema and its CEL rules cannot let pass, and what only the compiler knows."""
+    """Errors that the schema and its CEL rules detect, and errors that only the compiler
+    detects.
+    """
     for ingress, words in (
         (
             {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}]},
-            "ipBlock stands alone",
+            "ipBlock cannot be combined",
         ),
-        ({"from": [{}]}, "give podSelector, namespaceSelector, partition or ipBlock"),
-        ({"ports": [{"serviceID": 9, "endServiceID": 8}]}, "endServiceID needs serviceID"),
-        ({"ports": [{"endQPN": 8}]}, "endQPN needs qpn"),
-        ({"ports": [{"dscp": 1, "trafficClass": 4}]}, "give one"),
-        ({"memory": {"regions": ["x"]}}, "regions go with scope Named"),
+        ({"from": [{}]}, "set podSelector, namespaceSelector, partition or ipBlock"),
+        ({"ports": [{"serviceID": 9, "endServiceID": 8}]}, "endServiceID requires serviceID"),
+        ({"ports": [{"endQPN": 8}]}, "endQPN requires qpn"),
+        ({"ports": [{"dscp": 1, "trafficClass": 4}]}, "set one of them"),
+        ({"memory": {"regions": ["x"]}}, "set regions if and only if scope is Named"),
         ({"verbs": ["Destroy"]}, "Unsupported value"),
         ({"verb": ["Send"]}, "unknown field"),
     ):
@@ -110,11 +112,11 @@ def test_mistakes_are_refused_with_the_field(namespace: Cluster) -> None:
     until(lambda: namespace.get("events", "--field-selector", "reason=Rejected")["items"], ACK_S)
 
 
-def test_explain_tells_what_fields_mean(whole_cluster: Cluster) -> None:
-    told = whole_cluster.kubectl("explain", "rdmanetworkpolicy.spec.ingress.from.ipBlock")
-    assert "outside of the cluster" in " ".join(told.split())
-    told = whole_cluster.kubectl("explain", "rnetpol.spec.enforcement")
-    assert "unlike with NetworkPolicy" in " ".join(told.split())
+def test_explain_describes_the_fields(whole_cluster: Cluster) -> None:
+    text = whole_cluster.kubectl("explain", "rdmanetworkpolicy.spec.ingress.from.ipBlock")
+    assert "outside of the cluster" in " ".join(text.split())
+    text = whole_cluster.kubectl("explain", "rnetpol.spec.enforcement")
+    assert "unlike with NetworkPolicy" in " ".join(text.split())
 
 
 WRITE = """
@@ -131,7 +133,7 @@ print("written")
 
 
 def test_an_agent_writes_for_its_own_node_only(whole_cluster: Cluster) -> None:
-    """From inside an agent's pod, with the token that the kubelet bound to it."""
+    """Tried from an agent's pod, with the token that the kubelet bound to it."""
     system = Cluster("tessera-system")
     pod = system.get("pods", "-l", "app.kubernetes.io/component=node")["items"][0]
     own = pod["spec"]["nodeName"]
@@ -159,13 +161,13 @@ def test_an_agent_writes_for_its_own_node_only(whole_cluster: Cluster) -> None:
 )
 def test_an_agent_has_no_other_rights(whole_cluster: Cluster, verb: str, what: str) -> None:
     account = "system:serviceaccount:tessera-system:tessera-node"
-    with pytest.raises(AssertionError):  # kubectl's exit status is the answer
+    with pytest.raises(AssertionError):  # the result is kubectl's exit status
         whole_cluster.kubectl("auth", "can-i", verb, what, f"--as={account}")
 
 
 @pytest.mark.alone
 def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
-    """Its agent's processes are stopped, as on a node that hangs, and go on afterwards."""
+    """The processes of its agent are stopped, as on a node that hangs, and resumed afterwards."""
     namespace.apply(policy("quiet"))
     until(lambda: is_programmed(namespace, "quiet"), ACK_S)
     node = namespace.get("rdmanodetables")["items"][0]["metadata"]["name"]
@@ -177,7 +179,7 @@ def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
             lambda: namespace.kubectl("get", "rnetpol", "quiet", "-o", REASON) == "NodeSilent", 25
         )
         assert found
-        print(f"silence is told after {time.monotonic() - began:.1f} s")
+        print(f"silence is reported after {time.monotonic() - began:.1f} s")
         said = namespace.condition("rdmanetworkpolicy/quiet", "Programmed")
         assert said.status == "Unknown"
         assert node in said.message
@@ -187,7 +189,9 @@ def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
 
 
 def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None:
-    """The example: the app may be read, not written. What was open when it came is denied, too."""
+    """The example: the app's memory may be read, not written. The policy also revokes open
+    connections.
+    """
     nodes = namespace.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     node = str(min(one["metadata"]["name"] for one in nodes))
     program = "stdbuf -oL ib_write_bw -F -D 20"
@@ -208,7 +212,7 @@ def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None
 
 
 def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
-    """A pod of Debian's programs with one HCA function."""
+    """Return a pod for Debian's programs with one HCA function."""
     container = {
         "name": "main",
         "image": "tessera.local/tessera-perftest:demo",
@@ -231,7 +235,7 @@ def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any
 
 
 def listens(cluster: Cluster, name: str) -> bool:
-    """Tell whether perftest waits on its port (proc_net_tcp(5): state 0A)."""
+    """Return whether perftest listens on its port (proc_net_tcp(5): state 0A)."""
     shown = cluster.kubectl("exec", name, "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
     words = (line.split() for line in shown.splitlines())
     return any(w[3:4] == ["0A"] and w[1].endswith(f":{LISTENS}") for w in words)

@@ -1,4 +1,4 @@
-"""Parts of a node are replaced, restarted or killed under RDMA between pods."""
+"""Components of a node are replaced, restarted or killed while pods use RDMA."""
 
 import time
 from typing import Any
@@ -21,21 +21,21 @@ from support.cluster.rdma_nodes import (
 )
 
 pytestmark = pytest.mark.alone
-ROLLOUT_S = 120  # of all nodes, one after the other
+ROLLOUT_S = 120  # for all nodes, one after the other
 GOES_ON_S = 60
 ENDLESS = "ib_write_bw -F -D 1 --run_infinitely"  # prints a line every second
 NOTICED_S = 1.0
-BACK_S = 120  # the kubelet waits before it starts again what has been killed several times
-ABOUT_NOBODY: dict[str, Any] = {
+BACK_S = 120  # the kubelet waits before it restarts a container that was killed several times
+WITHOUT_PODS: dict[str, Any] = {
     "apiVersion": "rdma.tessera.dev/v1alpha1",
     "kind": "RDMANetworkPolicy",
-    "metadata": {"name": "about-nobody"},
-    "spec": {"podSelector": {"matchLabels": {"app": "nobody"}}, "policyTypes": ["Ingress"]},
+    "metadata": {"name": "without-pods"},
+    "spec": {"podSelector": {"matchLabels": {"app": "none"}}, "policyTypes": ["Ingress"]},
 }
 
 
 def daemon_set() -> str:
-    """The DaemonSet of hcad and netd."""
+    """Return the DaemonSet of hcad and netd."""
     listed = ("-l", "app.kubernetes.io/component=hca")
     (found,) = SYSTEM.get("daemonsets", *listed)["items"]
     return f"daemonset/{found['metadata']['name']}"
@@ -51,19 +51,23 @@ def phase(cluster: Cluster, pod: str) -> str:
 
 
 def kill_hcad(node: str) -> float:
-    """Kill it; return when, by the clock of the machine, which all nodes and pods share."""
+    """Kill a node's hcad; return the time by the machine's clock, which all nodes and pods
+    share.
+    """
     said = in_node(node, "sh", "-c", "date +%s.%N; pkill -KILL -f 'bin/tessera-hcad( |$)'")
     return float(said.split()[0])
 
 
 def rounds(cluster: Cluster) -> int:
-    """How many lines the client has printed that tell of writes."""
+    """Return how many lines about writes the client has printed."""
     rows = (line.split() for line in cluster.logs("client").splitlines())
     return sum(len(row) == 5 and row[0] == "65536" and int(row[1]) > 0 for row in rows)
 
 
 def goes_on(cluster: Cluster) -> None:
-    """Wait until the client has told of more writes, the second time of later ones only."""
+    """Wait until the client has reported more writes twice, so that the second report is of later
+    ones.
+    """
     seen = rounds(cluster)
     until(lambda: rounds(cluster) >= seen + 2, GOES_ON_S)
     assert [phase(cluster, pod) for pod in ("client", "server")] == ["Running", "Running"]
@@ -73,7 +77,7 @@ def goes_on(cluster: Cluster) -> None:
 def test_ib_write_bw_runs_across_a_rollout(
     namespace: Cluster, nodes: tuple[str, str], where: str
 ) -> None:
-    """Every node's hcad is replaced by one of a new pod; the program notices nothing."""
+    """Each node's hcad is replaced by that of a new pod; the program notices nothing."""
     ends = (nodes[0], nodes[0]) if where == "one node" else nodes
     until(lambda: len(hcads()) >= 2, 60)
     running_pair(namespace, ends, ENDLESS)
@@ -94,17 +98,17 @@ VICTIMS = {"agent": "-x tessera-agent", "operator": "-f 'bin/tessera-operator( |
 
 
 def on_nodes(command: str, victim: str, nodes: tuple[str, str]) -> set[tuple[str, str]]:
-    """Have pgrep or pkill look for a victim; return what they say, node by node."""
+    """Run pgrep or pkill for a victim on each node; return the nodes and pids that match."""
     shell = f"{command} {VICTIMS[victim]}; true"
-    told = ((node, in_node(node, "sh", "-c", shell)) for node in nodes)
-    return {(node, pid) for node, pids in told for pid in pids.split()}
+    found = ((node, in_node(node, "sh", "-c", shell)) for node in nodes)
+    return {(node, pid) for node, pids in found for pid in pids.split()}
 
 
 @pytest.mark.parametrize("victim", ["agent", pytest.param("operator", marks=pytest.mark.soak)])
 def test_no_queue_pair_changes_when_others_restart(
     namespace: Cluster, nodes: tuple[str, str], victim: str
 ) -> None:
-    """Nor when what has restarted writes, and brings, other tables."""
+    """Not even when the restarted component writes or carries other tables."""
     running_pair(namespace, nodes, ENDLESS)
     until(lambda: all(policy_status(node)["connected"] for node in nodes), 20)
     before = [policy_status(node)["revoked"] for node in nodes]
@@ -116,16 +120,16 @@ def test_no_queue_pair_changes_when_others_restart(
         return len(now) == len(killed) > 0 and now.isdisjoint(killed)
 
     until(others, BACK_S)
-    namespace.apply(ABOUT_NOBODY)
-    wait_programmed(namespace, "about-nobody")
+    namespace.apply(WITHOUT_PODS)
+    wait_programmed(namespace, "without-pods")
     goes_on(namespace)
     assert [policy_status(node)["revoked"] for node in nodes] == before
 
 
 def start_timed(cluster: Cluster, command: str, node: str) -> str:
-    """Start a client that says when its program ended, and how; return its address.
+    """Start a client that reports the time and status of its program's end; return its address.
 
-    Returns when the client knows its peer.
+    Returns once the client has connected to its peer.
     """
     pod = perftest("client", "", node)
     shell = f"stdbuf -oL {command}; echo ended $? at $(date +%s.%N); sleep 600"
@@ -137,7 +141,7 @@ def start_timed(cluster: Cluster, command: str, node: str) -> str:
 
 
 def end_of(cluster: Cluster, pod: str) -> tuple[int, float]:
-    """The status of a pod's program, and when it ended."""
+    """Return the status of a pod's program, and when it ended."""
     line = until(
         lambda: next((x for x in cluster.logs(pod).splitlines() if x.startswith("ended ")), ""), 60
     )
@@ -146,7 +150,7 @@ def end_of(cluster: Cluster, pod: str) -> tuple[int, float]:
 
 
 def packets(node: str, ip: str, way: str) -> int:
-    """How many packets a wire has "sent" or "received"; 0 where it, or hcad, is not there."""
+    """Return how many packets a wire has "sent" or "received"; 0 without the wire or hcad."""
     try:
         found = wire(node, ip)
     except AssertionError as err:
@@ -159,7 +163,7 @@ def packets(node: str, ip: str, way: str) -> int:
 def test_when_hcad_is_killed_both_ends_learn_it_and_the_device_comes_back(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:
-    """The program of its own node within a second; the other's by its retries; nobody hangs."""
+    """The program on that node notices within a second, the other by its retries; none hangs."""
     command = "ib_write_bw -F -D 60"
     server = serve(namespace, command, nodes[0])
     client = start_timed(namespace, f"{command} {server}", nodes[1])
@@ -187,12 +191,12 @@ def test_a_requester_whose_peer_s_hcad_is_killed_gets_retry_exceeded(
     status, ended = end_of(namespace, "client")
     assert status != 0
     assert "Failed status 12" in namespace.logs("client"), "IBV_WC_RETRY_EXC_ERR"
-    assert ended - killed < 10  # 8 attempts of 67 ms, and what perftest does then
+    assert ended - killed < 10  # 8 attempts of 67 ms, and perftest's reaction
     assert namespace.wait_pod("server", timeout_s=30)["status"]["phase"] == "Failed"
 
 
 def both_without_end(server: str = "") -> str:
-    """Return a shell's loops of writes and of reads, side by side."""
+    """Return shell loops that run writes and reads in parallel, without end."""
     loops = (
         f"while :; do timeout 5 {tool} -F -p {port} {server}; sleep 0.1; done"
         for port, tool in enumerate(("ib_write_bw", "ib_read_bw"), 18515)
@@ -203,10 +207,11 @@ def both_without_end(server: str = "") -> str:
 def test_no_forbidden_packet_passes_while_hcad_is_away(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:
-    """A pod that may not write tries without end, before, during and after the gap.
+    """A pod that may not write tries to without end: before, during and after the gap.
 
-    It also reads, which it may: that packets pass shows that none of a write does. Each of the two has
-    a port of its own, so that no client meets the server of the other.
+    It also reads, which it may: received packets show that the count of writes, zero, is
+    meaningful. Writes and reads have separate ports, so that no client meets the server of the
+    other.
     """
     deny_writes(namespace)
     shell = both_without_end()

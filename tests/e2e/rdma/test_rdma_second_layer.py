@@ -1,4 +1,4 @@
-"""The second layer on a cluster: what pods write themselves, against rules that they cannot reach."""
+"""The second layer on a cluster: packets that pods write, and rules that they cannot change."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ print(json.dumps(Linkd(Path("/run/tessera/links/links.sock")).call("drops")))
 
 
 def bth(opcode: int, pkey: int = 0xFFFF, qpn: int = 0x1234, payload: bytes = bytes(16)) -> bytes:
-    """A packet from the base transport header on: no rule looks at the rest."""
+    """Return a packet from the base transport header on; no rule checks the rest."""
     return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
 
 
@@ -41,7 +41,7 @@ def udp(body: bytes, port: int = 4791) -> bytes:
 
 
 def ipv4(source: str, destination: str, body: bytes, fragment: int = 0) -> bytes:
-    """An IPv4 packet with its checksum; ``fragment`` is the field of flags and offset."""
+    """Return an IPv4 packet with its checksum; ``fragment`` is the field of flags and offset."""
 
     def header(checksum: int) -> bytes:
         return struct.pack(
@@ -56,7 +56,7 @@ def ipv4(source: str, destination: str, body: bytes, fragment: int = 0) -> bytes
 
 
 def linkd_on(node: str) -> str:
-    """The name of linkd's pod of a node."""
+    """Return the name of linkd's pod on a node."""
     listed = SYSTEM.get("pods", *LINKS, "--field-selector", f"spec.nodeName={node}")["items"]
     (name,) = (one["metadata"]["name"] for one in listed if _runs(one))
     return str(name)
@@ -67,12 +67,12 @@ def _runs(pod: dict[str, Any]) -> bool:
 
 
 def drops(node: str) -> dict[str, Any]:
-    """What linkd of a node has counted."""
+    """Return the drop counters of a node's linkd."""
     return dict(json.loads(SYSTEM.kubectl("exec", linkd_on(node), "--", "python", "-c", DROPS)))
 
 
 def in_network_of(node: str, *command: str) -> str:
-    """Run a command of this machine in the network of a kind node."""
+    """Run a command of this machine in the network namespace of a kind node."""
     if shutil.which("nsenter") is None:
         pytest.skip("NOT RUN: no nsenter: apt-get install util-linux")
     show = ["docker", "inspect", "-f", "{{.State.Pid}}", node]
@@ -82,7 +82,7 @@ def in_network_of(node: str, *command: str) -> str:
 
 
 def rules_on(node: str) -> str:
-    """The names of our tables, and our classifiers."""
+    """Return the names of Tessera's nftables tables and classifiers on a node."""
     listed = in_network_of(node, "nft", "list", "tables")
     links = json.loads(in_network_of(node, "ip", "-j", "link", "show", "type", "veth"))
     filters = [
@@ -94,7 +94,7 @@ def rules_on(node: str) -> str:
 
 
 def program(name: str, node: str, *, hca: bool, **labels: str) -> dict[str, Any]:
-    """A pod with Python in which root may do with its network what it wants."""
+    """Return a pod with Python, whose root user has full control of the pod's network."""
     (agent, *_) = SYSTEM.get("pods", *LINKS)["items"]
     container: dict[str, Any] = {
         "name": "main",
@@ -117,14 +117,14 @@ def program(name: str, node: str, *, hca: bool, **labels: str) -> dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A server that may be read and not written, who attacks it, and one that has no HCA."""
+    """A server that permits READ but not WRITE, attackers of it, and a pod without an HCA."""
 
     cluster: Cluster
     nodes: tuple[str, str]
     addresses: dict[str, str]
 
     def send(self, pod: str, how: str, packets: Sequence[bytes], **more: Any) -> list[int]:
-        """Have a pod send packets; return the opcodes of what came to the server."""
+        """Have a pod send packets; return the opcodes of those that the server received."""
         receiver = subprocess.Popen(
             ["kubectl", "-n", self.cluster.namespace, "exec", "-i", "server", "--", "python", "-"],
             stdin=subprocess.PIPE,
@@ -138,10 +138,10 @@ class Lab:
             receiver.stdin.close()
             assert receiver.stdout.readline() == "ready\n"
             data = [one.hex() for one in packets]
-            asked = {"how": how, "data": data, "mark": self.addresses["server"], **more}
+            query = {"how": how, "data": data, "mark": self.addresses["server"], **more}
             script = (SUPPORT / "scripts" / "forge_frames.py").read_text()
-            told = ("exec", "-i", pod, "--", "python", "-c", script)
-            self.cluster.kubectl(*told, stdin=json.dumps(asked))
+            command = ("exec", "-i", pod, "--", "python", "-c", script)
+            self.cluster.kubectl(*command, stdin=json.dumps(query))
             came = receiver.stdout.read()
             assert receiver.wait(timeout=60) == 0, "the mark did not come"
         finally:
@@ -152,12 +152,12 @@ class Lab:
         return [json.loads(line)["opcode"] for line in came.splitlines()]
 
     def forge(self, pod: str, *bodies: bytes, source: str = "") -> list[int]:
-        """Send RoCE packets in IPv4, from the pod's own address unless it is said."""
+        """Send RoCE packets in IPv4, from the pod's address or from ``source``."""
         own, there = source or self.addresses[pod], self.addresses["server"]
         return self.send(pod, "ip", [ipv4(own, there, udp(one)) for one in bodies])
 
-    def dropped(self, pod: str) -> dict[str, int]:
-        """What was dropped of what a pod has sent, by reason."""
+    def drops_of(self, pod: str) -> dict[str, int]:
+        """Return the number of a pod's dropped packets by reason."""
         links = drops(self.nodes[1])["links"]
         mine = (x for x in links if x["leaving"] and self.addresses[pod] in x["addresses"])
         return {reason: count for one in mine for reason, count in one["dropped"].items()}
@@ -165,7 +165,7 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def nodes(whole_cluster: Cluster) -> tuple[str, str]:
-    """Two nodes with HCAs, and linkd."""
+    """Return two nodes with HCAs and linkd."""
     found = two_with_hcas(whole_cluster)
     if not SYSTEM.get("daemonsets", *LINKS)["items"]:
         pytest.skip("NOT RUN: the chart has rdma.secondLayer.enabled off")
@@ -188,7 +188,7 @@ def lab(whole_cluster: Cluster, nodes: tuple[str, str]) -> Iterator[Lab]:
         pods = ("server", "attacker", "plain")
         addresses = {one: str(cluster.wait_pod(one, "Running")["status"]["podIP"]) for one in pods}
         made = Lab(cluster, nodes, addresses)
-        enforced(cluster, "deny-writes")
+        wait_until_enforced(cluster, "deny-writes")
         until(lambda: made.forge("attacker", bth(READ)) == [READ], 30)
         yield made
     finally:
@@ -196,7 +196,7 @@ def lab(whole_cluster: Cluster, nodes: tuple[str, str]) -> Iterator[Lab]:
         cluster.delete("pods", "--all")
 
 
-def enforced(cluster: Cluster, policy: str) -> None:
+def wait_until_enforced(cluster: Cluster, policy: str) -> None:
     """Wait until a policy is programmed, in both layers."""
     for kind in ("Programmed", "SecondLayer"):
         until(
@@ -208,19 +208,21 @@ def enforced(cluster: Cluster, policy: str) -> None:
 
 
 def test_what_policy_denies_leaves_no_pod(lab: Lab) -> None:
-    """Its own address and a verb that is denied: whole, or as the middle of nothing."""
-    before = lab.dropped("attacker").get("denied", 0)
+    """From the pod's own address, a denied verb: as a whole message, or as a stray middle
+    packet.
+    """
+    before = lab.drops_of("attacker").get("denied", 0)
     sent = [bth(READ), bth(WRITE), bth(WRITE_MIDDLE), bth(SEND), bth(ACKNOWLEDGE), bth(CNP)]
     assert lab.forge("attacker", *sent) == [READ, SEND, ACKNOWLEDGE, CNP]
-    assert lab.dropped("attacker")["denied"] == before + 2
+    assert lab.drops_of("attacker")["denied"] == before + 2
 
 
 def test_who_names_another_address_or_partition_is_not_let_out(lab: Lab) -> None:
-    before = lab.dropped("attacker")
+    before = lab.drops_of("attacker")
     for source in (lab.addresses["plain"], lab.addresses["server"], "192.0.2.7"):
         assert lab.forge("attacker", bth(READ), source=source) == []
     assert lab.forge("attacker", bth(READ, pkey=0x8011), bth(READ, pkey=0)) == []
-    after = lab.dropped("attacker")
+    after = lab.drops_of("attacker")
     assert after["spoofed"] == before.get("spoofed", 0) + 3
     assert after["denied"] == before.get("denied", 0) + 2
 
@@ -228,7 +230,7 @@ def test_who_names_another_address_or_partition_is_not_let_out(lab: Lab) -> None
 def test_who_has_no_hca_sends_no_roce(lab: Lab) -> None:
     assert lab.forge("plain", bth(READ), bth(SEND)) == []
     assert lab.forge("plain", bth(READ), source=lab.addresses["attacker"]) == []
-    assert lab.dropped("plain").keys() == {"denied", "spoofed"}
+    assert lab.drops_of("plain").keys() == {"denied", "spoofed"}
 
 
 def test_fragments_and_segments_smuggle_nothing(lab: Lab) -> None:
@@ -242,11 +244,11 @@ def test_fragments_and_segments_smuggle_nothing(lab: Lab) -> None:
     whole = ipv4(own, there, udp(bth(WRITE)))
     for tags in ("81000000", "810000008100000088a80000", "8100000081000000"):
         assert lab.send("attacker", "frame", [bytes.fromhex(tags + "0800") + whole]) == []
-    assert {"fragment", "tagged"} <= lab.dropped("attacker").keys()
+    assert {"fragment", "tagged"} <= lab.drops_of("attacker").keys()
 
 
 def test_a_pod_cannot_undo_it_in_its_own_network(lab: Lab) -> None:
-    """NET_ADMIN of its own namespace: it flushes all rules and classifiers that it can see."""
+    """With NET_ADMIN in its own namespace it flushes all rules and classifiers that it can see."""
     undo = "nft flush ruleset; tc qdisc del dev eth0 clsact; ip link set eth0 gso_max_size 65536"
     lab.cluster.kubectl("exec", "attacker", "--", "sh", "-c", f"{undo}; true")
     assert lab.forge("attacker", bth(WRITE), bth(READ)) == [READ]
@@ -267,31 +269,31 @@ def test_queue_pairs_that_a_rule_names_are_the_only_ones(lab: Lab) -> None:
     }
     lab.cluster.apply(policy)
     try:
-        enforced(lab.cluster, "deny-writes")
+        wait_until_enforced(lab.cluster, "deny-writes")
         sent = [bth(READ, qpn=qpn) for qpn in (0x10, 0x11, 0x1FF, 0x200, 0x1234)]
         assert lab.forge("attacker", *sent, bth(SEND, qpn=0x11)) == [READ, READ]
     finally:
         lab.cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
-        enforced(lab.cluster, "deny-writes")
+        wait_until_enforced(lab.cluster, "deny-writes")
 
 
 def test_drops_are_events_on_the_pod(lab: Lab) -> None:
     lab.forge("attacker", bth(READ), source="192.0.2.9")
     select = ("events", "--field-selector", "reason=RDMADropped")
 
-    def told() -> list[str]:
+    def read_messages() -> list[str]:
         return [
             one["message"]
             for one in lab.cluster.get(*select)["items"]
             if one["involvedObject"]["name"] == "attacker"
         ]
 
-    until(lambda: any("an address that is not the pod's" in one for one in told()), 40)
+    until(lambda: any("an address that is not the pod's" in one for one in read_messages()), 40)
 
 
 @contextlib.contextmanager
-def stopped(node: str) -> Iterator[None]:
-    """Have linkd of a node do nothing for a while, as on a node that hangs."""
+def stop_linkd(node: str) -> Iterator[None]:
+    """Stop linkd of a node for a while, as on a node that hangs."""
     find = ("sh", "-c", "pgrep -f 'bin/tessera-linkd( |$)'")
 
     def signal(name: str) -> None:
@@ -308,7 +310,7 @@ def stopped(node: str) -> Iterator[None]:
 
 @pytest.mark.alone
 def test_where_it_cannot_be_had_the_policy_says_so(lab: Lab) -> None:
-    with stopped(lab.nodes[1]):
+    with stop_linkd(lab.nodes[1]):
         policy, condition = "rdmanetworkpolicy/deny-writes", lab.cluster.condition
         until(lambda: condition(policy, "SecondLayer").status == "False", 60)
         found = condition(policy, "SecondLayer")
@@ -316,7 +318,7 @@ def test_where_it_cannot_be_had_the_policy_says_so(lab: Lab) -> None:
         assert lab.nodes[1] in found.message
         assert condition(policy, "Programmed").status == "True"
         assert lab.forge("attacker", bth(WRITE), bth(READ)) == [READ]  # rules stay
-    enforced(lab.cluster, "deny-writes")
+    wait_until_enforced(lab.cluster, "deny-writes")
 
 
 def test_rules_that_another_hand_removes_come_back(lab: Lab) -> None:
@@ -327,7 +329,7 @@ def test_rules_that_another_hand_removes_come_back(lab: Lab) -> None:
 
 
 def test_a_veth_without_rules_passes_nothing(lab: Lab) -> None:
-    """As in the moment after a pod has come: with the address of one that has gone."""
+    """As directly after a pod's start, when it may have the address of a deleted pod."""
     node = lab.nodes[1]
     names = ("tsr-late", "tsr-late-p")
     in_network_of(node, "ip", "link", "add", names[0], "type", "veth", "peer", "name", names[1])
@@ -340,7 +342,7 @@ def test_a_veth_without_rules_passes_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.alone
-def test_linkd_that_is_told_to_stop_leaves_nothing_and_the_next_begins_anew(lab: Lab) -> None:
+def test_linkd_removes_its_rules_on_sigterm_and_the_next_one_starts_anew(lab: Lab) -> None:
     node = lab.nodes[1]
     assert rules_on(node).count("tessera_segments") >= 2
     old = linkd_on(node)

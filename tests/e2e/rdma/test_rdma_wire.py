@@ -1,4 +1,4 @@
-"""RDMA between nodes: packets from the pods' own network namespaces, and policy on both ends."""
+"""RDMA between nodes: packets from the pods' own network namespaces, and policy on both nodes."""
 
 import contextlib
 import re
@@ -52,7 +52,7 @@ HCAD_USER = "64009"
 
 
 def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
-    """Debian's program ends with 0; while it runs, packets are on the pods' own links."""
+    """Debian's program ends with status 0; while it runs, packets are on the pods' own links."""
     server, client = running_pair(namespace, nodes, "ib_write_bw -F -D 6")
     with Capture(nodes[0], server) as link:
         until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
@@ -65,7 +65,7 @@ def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[st
     assert found is not None
     assert float(found[1]) > 0
     print(f"between nodes: {found[0]}")
-    until(lambda: not wire(nodes[0], server), 20)  # no program, no sockets in the pod
+    until(lambda: not wire(nodes[0], server), 20)  # without a program, the pod has no sockets
 
 
 def test_an_interface_s_mtu_is_the_function_s_and_is_reported(
@@ -84,7 +84,7 @@ def test_an_interface_s_mtu_is_the_function_s_and_is_reported(
 
 
 def test_a_denied_write_fails_between_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
-    """The policy was there first: the server's memory may be read, not written."""
+    """The policy exists before: the server's memory may be read, not written."""
     deny_writes(namespace)
     server = serve(namespace, "ib_write_bw -F", nodes[0])
     namespace.apply(perftest("client", f"ib_write_bw -F {server}", nodes[1]))
@@ -95,13 +95,13 @@ def test_a_denied_write_fails_between_nodes(namespace: Cluster, nodes: tuple[str
 def test_an_edit_revokes_what_runs_between_nodes(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:
-    """After the acknowledgement not one packet of what is denied is on either link."""
+    """After the policy is acknowledged, no denied packet is on either link."""
     server, client = running_pair(namespace, nodes, f"ib_write_bw -F -D {RUNNING_S}")
     with Capture(nodes[0], server) as there, Capture(nodes[1], client) as here:
         for link in (there, here):
             until(lambda link=link: writes(link.since(), client, server), 20)
         deny_writes(namespace)
-        before = [link.since() for link in (there, here)]  # up to the acknowledgement
+        before = [link.since() for link in (there, here)]  # until the acknowledgement
         assert all(writes(seen, client, server) for seen in before)
         ended = namespace.wait_pod("client")
         for link in (there, here):
@@ -111,7 +111,7 @@ def test_an_edit_revokes_what_runs_between_nodes(
 
 
 def forger() -> dict[str, Any]:
-    """A container with Python that may do with its pod's network what root may."""
+    """Return a container with Python that has root's rights in its pod's network namespace."""
     (agent, *_) = SYSTEM.get("pods", "-l", "app.kubernetes.io/component=node")["items"]
     return {
         "name": "forger",
@@ -133,7 +133,9 @@ def forge(cluster: Cluster, pod: str, *arguments: str) -> list[str]:
 
 @contextlib.contextmanager
 def without_second_layer(nodes: tuple[str, str]) -> Iterator[None]:
-    """Have nodes without rules on links for a while; their linkd, which is stopped, loads them again."""
+    """Remove the rules from nodes' links for a while; linkd, which is stopped, loads them again
+    later.
+    """
     if not SYSTEM.get("daemonsets", "-l", "app.kubernetes.io/component=links")["items"]:
         yield
         return
@@ -151,7 +153,7 @@ def without_second_layer(nodes: tuple[str, str]) -> Iterator[None]:
 
 
 def server_memory(ip: str, address: int) -> bytes:
-    """What the server's program has at an address now, as root of the machine sees it."""
+    """Return memory of the server's program, read as root of the machine."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (process / "comm").read_text().strip() != PROGRAM:
@@ -168,11 +170,12 @@ def server_memory(ip: str, address: int) -> bytes:
 
 @pytest.mark.alone
 def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]) -> None:
-    """Who has NET_RAW and NET_ADMIN, and knows all numbers and keys, writes as little as others.
+    """A pod with NET_RAW and NET_ADMIN that knows all numbers and keys can write no more than
+    others.
 
-    With the address of another pod: neither the second layer nor the node's kernel (rp_filter) lets a
-    foreign source in. With its own, on its own live queue pair: the second layer drops the verb, and
-    where it is not there the responder denies it.
+    With another pod's address: the second layer, and the node's kernel (rp_filter), drop foreign
+    sources. With its own address, for its own live queue pair: the second layer drops the verb,
+    and without it the responder denies the verb.
     """
     deny_writes(namespace)
     command = f"{PROGRAM} -F -D {RUNNING_S}"
@@ -204,7 +207,7 @@ def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]
 
 
 def test_what_runs_outlives_netd(namespace: Cluster, nodes: tuple[str, str]) -> None:
-    """Its sockets are hcad's by then; and whoever opens a function later has a wire again."""
+    """hcad has the sockets by then; a program that opens a function later gets a wire again."""
     running_pair(namespace, nodes, "ib_write_bw -F -D 10")
     in_node(nodes[0], "pkill", "-KILL", "-f", "bin/tessera-netd( |$)")
     ended = namespace.wait_pod("client")
@@ -216,7 +219,7 @@ def test_what_runs_outlives_netd(namespace: Cluster, nodes: tuple[str, str]) -> 
     opens = "sh -c 'while :; do timeout 2 ibv_rc_pingpong -g 1; done'"
     namespace.apply(perftest("late", opens, nodes[0]))
     ip = str(namespace.wait_pod("late", "Running")["status"]["podIP"])
-    until(has_a_wire, 200)  # the kubelet waits before it starts what has been killed several times
+    until(has_a_wire, 200)  # the kubelet delays a container that was killed several times
 
 
 @pytest.mark.parametrize(
@@ -226,7 +229,7 @@ def test_what_runs_outlives_netd(namespace: Cluster, nodes: tuple[str, str]) -> 
 def test_netd_opens_nothing_of_the_node_and_nothing_for_others(
     nodes: tuple[str, str], user: str, why: str
 ) -> None:
-    """Asked from the node's own network, for the node's own address; and by root, who is not hcad."""
+    """A request for the node's own network and address; and a request by root instead of hcad."""
     node = node_process(nodes[0])
     kubelet = Cluster().get("node", nodes[0])["status"]["addresses"]
     (address, *_) = (one["address"] for one in kubelet if one["type"] == "InternalIP")

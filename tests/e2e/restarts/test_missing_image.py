@@ -1,6 +1,7 @@
-"""An upgrade to an image that one node cannot pull: its gpud and hcad run on, and programs start.
+"""An upgrade to an image that one node cannot pull: its gpud and hcad keep running, and programs
+start.
 
-The operator runs with that image, on the other node, so it renders the daemons' new pods.
+The operator runs that image on the other node, so it renders the daemons' new pods.
 """
 
 import subprocess
@@ -19,9 +20,9 @@ TAG = "on-one-node"
 IMAGES = ("ctr", "-n", "k8s.io", "images")
 WITHOUT = ("ErrImagePull", "ImagePullBackOff")
 STARTED_S = 2.0
-BUSY = 2  # times as long may a program in twenty take: `until` has as much patience
+BUSY = 2  # the slowest program in twenty may take twice as long
 MORE_PROGRAMS = 10
-# Each program measures the time until it has a context: what gpud would delay.
+# Each program measures the time until it has a context, which gpud would delay.
 PROGRAMS = """
 while true; do
   python -c '
@@ -45,8 +46,10 @@ def nodes(whole_cluster: Cluster) -> tuple[str, str]:
 
 
 @pytest.fixture
-def upgraded(nodes: tuple[str, str]) -> Iterator[Callable[[], None]]:
-    """Upgrade the release to the image when called; the release before comes back at the end."""
+def upgrade(nodes: tuple[str, str]) -> Iterator[Callable[[], None]]:
+    """A function that upgrades the release to the image; the previous release is restored at the
+    end.
+    """
     has_it, _ = nodes
     before = helm_release.values()
     image = before["image"]["repository"]
@@ -72,7 +75,7 @@ def upgraded(nodes: tuple[str, str]) -> Iterator[Callable[[], None]]:
         in_node(has_it, *IMAGES, "rm", f"{image}:{TAG}")
 
 
-def unpulled(component: str, node: str) -> list[str]:
+def pods_without_image(component: str, node: str) -> list[str]:
     """Return the names of a component's pods on a node that wait for their image."""
     on_node = f"spec.nodeName={node}"
     label = f"app.kubernetes.io/component={component}"
@@ -87,12 +90,12 @@ def unpulled(component: str, node: str) -> list[str]:
 
 
 def daemons(node: str) -> dict[str, tuple[str, int]]:
-    """Return the ready pods of gpud and hcad on a node, by their UIDs, and their restarts."""
+    """Return the ready pods of gpud and hcad on a node, by UID, and their numbers of restarts."""
     return serving("gpud", node) | serving("hca", node)
 
 
 class Programs:
-    """A pod that starts a program again and again, and prints when each has its context."""
+    """A pod that repeatedly starts a program, and prints when each has its context."""
 
     def __init__(self, cluster: Cluster, sample_pod: Manifest, node: str) -> None:
         self._cluster = cluster
@@ -103,27 +106,27 @@ class Programs:
         self.run(1)
 
     def started_s(self) -> list[float]:
-        """Return how long each program has waited; all of them got their context."""
+        """Return how long each program waited; all of them must have got their context."""
         lines = [line.split() for line in self._cluster.logs("running").splitlines()]
         assert {status for status, _ in lines} <= {"0"}, lines
         return [float(seconds) for _, seconds in lines]
 
     def run(self, more: int) -> None:
-        """Return once so many more programs have started."""
+        """Return when ``more`` further programs have started."""
         before = len(self.started_s())
         until(lambda: len(self.started_s()) >= before + more, 60)
 
 
 def test_an_image_that_a_node_lacks_leaves_gpud_and_hcad_running(
-    namespace: Cluster, sample_pod: Manifest, nodes: tuple[str, str], upgraded: Callable[[], None]
+    namespace: Cluster, sample_pod: Manifest, nodes: tuple[str, str], upgrade: Callable[[], None]
 ) -> None:
     _, lacks_it = nodes
     settle(lacks_it)
     before = daemons(lacks_it)
     assert len(before) == 2
     programs = Programs(namespace, sample_pod, lacks_it)
-    upgraded()
-    until(lambda: unpulled("gpud", lacks_it) and unpulled("hca", lacks_it), 120)
+    upgrade()
+    until(lambda: pods_without_image("gpud", lacks_it) and pods_without_image("hca", lacks_it), 120)
     programs.run(MORE_PROGRAMS)
     assert daemons(lacks_it) == before
     namespace.apply(sample_pod("another", "--n", "1024", node=lacks_it))
@@ -132,7 +135,12 @@ def test_an_image_that_a_node_lacks_leaves_gpud_and_hcad_running(
     subprocess.run(rolled_back, check=True, capture_output=True, timeout=helm_release.ENDS_S)
     for node in nodes:
         settle(node)
-    until(lambda: not unpulled("gpud", lacks_it) and not unpulled("hca", lacks_it), 60)
+    until(
+        lambda: (
+            not pods_without_image("gpud", lacks_it) and not pods_without_image("hca", lacks_it)
+        ),
+        60,
+    )
     programs.run(MORE_PROGRAMS)
     assert daemons(lacks_it) == before
     started_s = sorted(programs.started_s())

@@ -1,7 +1,8 @@
-"""The operator dies at bad moments: nothing on the nodes notices, and what was begun is finished.
+"""The operator dies at bad moments: programs on the nodes are unaffected, and changes that it has
+begun are finished.
 
 Only profiles of the sample layouts are placed: others would stay in the nodes' status as 0 for
-minutes, and other tests compare that.
+minutes, and other tests compare that status.
 """
 
 import subprocess
@@ -29,7 +30,7 @@ def restarts() -> int:
 
 
 def kill_operator() -> None:
-    """SIGKILL, from the node."""
+    """Send SIGKILL to the operator, from the node."""
     before = restarts()
     for pod in operators():
         node = pod["spec"]["nodeName"]
@@ -40,8 +41,8 @@ def kill_operator() -> None:
 
 @pytest.fixture
 def cluster(namespace: Cluster) -> Iterator[Cluster]:
-    namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
-    # A new pod: the kubelet waits longer and longer before it restarts one that is killed again.
+    namespace.delete("miglayout", "mixed")  # the sample would use the GPUs of this test
+    # Use a new pod: the kubelet delays each restart of a pod that is killed repeatedly.
     SYSTEM.kubectl("rollout", "restart", "deployment/tessera-operator")
     SYSTEM.kubectl("rollout", "status", "deployment/tessera-operator", "--timeout=60s")
     until(lambda: len(operators()) == 1, 30)
@@ -89,13 +90,13 @@ def test_what_was_deleted_while_it_was_away_is_cleared_up(cluster: Cluster) -> N
     cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
     SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=0")
     until(lambda: not operators(), 60)
-    cluster.delete("miglayout", "e2e")  # does not hang: layouts have no finalizer
+    cluster.delete("miglayout", "e2e")  # returns at once: layouts have no finalizer
     SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=1")
     until(lambda: not [s for s in cluster.slices() if s["profile"] == "3g.40gb"], 60)
 
 
 def test_a_standby_takes_over(whole_cluster: Cluster) -> None:
-    """Two replicas: the one that works is deleted, the other one works."""
+    """With two replicas: when the active one is deleted, the other takes over."""
     SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=2")
     try:
         SYSTEM.kubectl("rollout", "status", "deployment/tessera-operator", "--timeout=60s")

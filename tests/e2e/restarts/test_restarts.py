@@ -1,7 +1,7 @@
-"""Parts of the node and of Tessera are restarted or fail: pods run on, and others come.
+"""Parts of the node and of Tessera are restarted or fail: pods keep running, and new ones start.
 
-Only a pod's own fault ends it, and failures that are the platform's own are named in the table of
-restarts (tests/support/cluster/cluster_restarts.py).
+Pods fail only by their own faults, or by failures of the platform that the table of restarts
+names (tests/support/cluster/cluster_restarts.py).
 """
 
 import json
@@ -19,7 +19,7 @@ from support.cluster.kubectl import DONE, EXAMPLES, Cluster, in_node, until
 Manifest = Callable[..., dict[str, Any]]
 RUNNING_S = 12
 ENDED_S = 240
-# One after the other: whenever something is restarted one is running, and soon another starts.
+# Programs in sequence: during any restart one is running, and soon the next one starts.
 PROGRAMS = """
 while true; do
   python vectoradd.py --n 1024 --seconds 1 --hold 1 >/tmp/out 2>&1 && echo ok || cat /tmp/out
@@ -32,7 +32,7 @@ SHORT = [
 
 
 def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:
-    """Start a pod that computes for a while; returns its node once kernels are running."""
+    """Start a pod that computes for a while; return its node once kernels are running."""
     cluster.apply(sample_pod(name, "--n", "1048576", "--seconds", str(RUNNING_S)))
     pod = cluster.wait_pod(name, "Running")
     until(lambda: "memory" in cluster.logs(name), 60)
@@ -40,7 +40,7 @@ def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:
 
 
 def worker_pid(node: str, pod_uid: str) -> str:
-    """The process that computes for a pod, from gpud's own log; a PID of the node."""
+    """Return the PID, on the node, of the worker of a pod, from gpud's own log."""
     system = Cluster("tessera-system")
     agents = system.get("pods", "--field-selector", f"spec.nodeName={node}")["items"]
     (agent,) = (p for p in agents if "gpud" in [c["name"] for c in p["spec"]["containers"]])
@@ -52,7 +52,9 @@ def worker_pid(node: str, pod_uid: str) -> str:
 
 @pytest.mark.backend
 def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifest) -> None:
-    """A store through a null pointer: error 700 for its own pod, an event, no harm next door."""
+    """A store through a null pointer: error 700 and an event for its own pod, no effect on
+    others.
+    """
     ptx = (EXAMPLES / "vecadd.ptx").read_text()
     bad = ptx.replace("add.s64 \t%rd1, %rd6, %rd10;", "mov.u64 \t%rd1, 64;")
     assert bad != ptx
@@ -79,7 +81,9 @@ def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifes
 
 @pytest.mark.backend
 def test_nothing_is_computed_without_the_worker(namespace: Cluster, sample_pod: Manifest) -> None:
-    """With its worker stopped a program waits, however long; it goes on when the worker does."""
+    """While its worker is stopped a program waits, however long; it continues when the worker
+    does.
+    """
     node = start(namespace, sample_pod, "waiting")
     worker = worker_pid(node, namespace.get("pod", "waiting")["metadata"]["uid"])
     in_node(node, "kill", "-STOP", worker)
@@ -97,7 +101,7 @@ def gpu_node(cluster: Cluster) -> str:
 
 
 class Moments:
-    """Restarts of one kind on a node, and pods that come around them."""
+    """Restarts of one kind on a node, and pods that are created around them."""
 
     def __init__(self, cluster: Cluster, manifest: Manifest, kind: str) -> None:
         self._cluster = cluster
@@ -107,7 +111,9 @@ class Moments:
         self._made = 0
 
     def check(self, *, restarts: int, pods: int) -> None:
-        """Restart so often, each time with so many pods; none fails but by the platform's doing."""
+        """Perform ``restarts`` restarts, each with ``pods`` pods; only failures of the platform are
+        allowed.
+        """
         settle(self._node)
         self._run_programs()
         ended: Counter[str] = Counter()
@@ -131,13 +137,13 @@ class Moments:
         until(self._programs, 60)
 
     def _programs(self) -> int:
-        """Return how many programs have ended, all of them well."""
+        """Return how many programs have ended; all of them must have succeeded."""
         said = self._cluster.logs("running").splitlines()
         assert set(said) <= {"ok"}, said
         return len(said)
 
     def _restart_once(self, pods: int) -> None:
-        """Make pods at random moments around a restart, and the last one when it is over."""
+        """Create pods at random moments around a restart, and the last one when it is over."""
         lasts_s = self._row.lasts_s
         moments = sorted(random.uniform(-lasts_s / 4, lasts_s) for _ in range(pods - 1))
         begin = time.monotonic() + lasts_s / 4
@@ -160,7 +166,7 @@ class Moments:
         self._cluster.apply(pod)
 
     def _outcomes(self, count: int) -> Counter[str]:
-        """Return how pods ended: their phase, or the name of a failure of the platform's own."""
+        """Return how pods ended: their phase, or the name of a failure of the platform."""
 
         def ended() -> list[dict[str, Any]]:
             pods: list[dict[str, Any]] = self._cluster.get("pods", "-l", "moment")["items"]
@@ -192,5 +198,5 @@ def test_no_pod_fails_around_a_restart(namespace: Cluster, sample_pod: Manifest,
 def test_no_pod_fails_at_any_of_many_moments_of_a_restart(
     namespace: Cluster, sample_pod: Manifest, kind: str
 ) -> None:
-    """Two hundred moments."""
+    """Two hundred pods for each kind of restart."""
     Moments(namespace, sample_pod, kind).check(restarts=10, pods=20)

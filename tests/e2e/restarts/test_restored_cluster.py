@@ -1,4 +1,4 @@
-"""What a killed run of these tests leaves behind does not reach the next run."""
+"""The remains of a killed run of these tests do not affect the next run."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""``helm uninstall`` ends, and what was installed is gone. Runs after all other tests."""
+"""``helm uninstall`` ends, and everything that was installed is gone. Runs after all other
+tests.
+"""
 
 import subprocess
 
@@ -16,7 +18,7 @@ def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Clust
     done = subprocess.run(command, capture_output=True, text=True, timeout=270)
     assert done.returncode == 0, done.stderr
     version = subprocess.run(["helm", "version", "--short"], capture_output=True, text=True)
-    if not version.stdout.startswith("v3"):  # which does not show what a hook says
+    if not version.stdout.startswith("v3"):  # helm does not show a hook's output
         assert "kubectl patch node" in done.stdout + done.stderr
     system = Cluster("tessera-system")
     until(lambda: not system.get("pods")["items"], 60)
@@ -25,11 +27,11 @@ def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Clust
     assert left <= {"default", "kube-root-ca.crt"}
     cluster_wide = whole_cluster.get("clusterroles,clusterrolebindings")["items"]
     assert not [i for i in cluster_wide if "tessera" in i["metadata"]["name"]]
-    for kind in ("gpupools", "miglayouts", "gpus", "gpupolicies"):  # the definitions are kept
+    for kind in ("gpupools", "miglayouts", "gpus", "gpupolicies"):  # the CRDs are kept
         assert whole_cluster.get(kind)["items"] == []
 
     def traces() -> list[str]:
-        """Labels, and resources that are more than the 0 that a kubelet keeps of a plugin."""
+        """Return the remaining labels and resources, except those that a kubelet keeps as 0."""
         nodes = whole_cluster.get("nodes")["items"]
         labels = [label for node in nodes for label in node["metadata"]["labels"]]
         offered = [

@@ -1,4 +1,5 @@
-"""Golden output of ``tessera mig``: each ``*.txt`` holds a command, what it prints, and its exit.
+"""Golden output of ``tessera mig``: each ``*.txt`` contains a command, its output and its exit
+status.
 
 After an intended change run ``rewrite`` from the repository root and review the difference:
 
@@ -17,7 +18,7 @@ CASES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 def transcript(line):
-    """Run one command line and write down what a user sees."""
+    """Run one command line; return the command, its output and its exit status as text."""
     result = CliRunner().invoke(main, shlex.split(line)[1:], prog_name="tessera")
     assert result.exception is None or isinstance(result.exception, SystemExit)
     parts = [f"$ {line}\n", result.stdout]

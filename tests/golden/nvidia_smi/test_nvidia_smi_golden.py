@@ -1,4 +1,4 @@
-"""Golden output of ``nvidia-smi`` on a test double of NVML: each ``*.txt`` is a command and its answer.
+"""Golden output of ``nvidia-smi`` on a test double of NVML: each ``*.txt`` is a command and its output.
 
 After an intended change run ``PYTHONPATH=.:tests python -m support.programs.nvidia_smi`` and review the difference.
 """

@@ -1,6 +1,6 @@
-"""ResourceClaims on the real node agent and a real gpud: prepared, held, given back, interlocked.
+"""ResourceClaims on the real node agent and a real gpud: prepared, held, released, interlocked.
 
-The kubelet and the API server, which are not ours, are stand-ins (tests/support).
+The kubelet and the API server are fakes (tests/support).
 """
 
 import json
@@ -19,7 +19,7 @@ from support.processes.gpud_process import Gpud, gpud, wait_until
 from support.processes.kubelet import FakeKubelet
 from vgpu_sim.gpud.model import new_gpu_uuid
 
-GPU = new_gpu_uuid()  # a control group is called after it, and other tests run beside this one
+GPU = new_gpu_uuid()  # a control group has its name, and other tests run at the same time
 CLAIM, OTHER = (f"{digit * 8}-3333-4333-8333-333333333333" for digit in "ab")
 POD, SECOND = (f"{digit * 8}-2222-4222-8222-222222222222" for digit in "12")
 
@@ -91,10 +91,10 @@ def test_a_claim_has_its_slices_from_prepare_to_unprepare(node: Node) -> None:
     document = json.loads(file.read_text())
     assert {one["name"] for one in document["devices"]} == {f"{CLAIM}-{u}" for u in (large, small)}
 
-    assert node.agent.prepare("job", CLAIM) == answer  # asked again: nothing changes
+    assert node.agent.prepare("job", CLAIM) == answer  # a second call changes nothing
     assert node.slices.keys() == made.keys()
 
-    # Two pods share the claim: both are holders, and one that ends leaves the other alone.
+    # Two pods share the claim: both are holders, and the end of one does not affect the other.
     node.run_pod("one", POD, *given.cdi_device_ids)
     node.run_pod("two", SECOND, *given.cdi_device_ids)
     wait_until(lambda: node.holders(("3g.40gb", 4)) == {POD, SECOND})
@@ -102,7 +102,7 @@ def test_a_claim_has_its_slices_from_prepare_to_unprepare(node: Node) -> None:
     node.kubelet.pods = [pod for pod in node.kubelet.pods if pod[1] != "one"]
     wait_until(lambda: node.holders(("3g.40gb", 4)) == {SECOND})
 
-    # Nothing of it is the device plugin's, nor a layout's to take.
+    # The slices are neither the device plugin's nor a layout's.
     assert not node.agent.cdi_file.exists()
     wait_for(node.api, lambda: node.api.status("gpu-1")["claims"])
     status = node.api.status("gpu-1")
@@ -126,7 +126,7 @@ def test_a_layout_and_a_claim_never_have_the_same(node: Node) -> None:
 
     node.api.put_claim("job", CLAIM, "gpu-0-mig-1g10gb-3")
     assert not node.agent.prepare("job", CLAIM).error
-    node.want(("1g.10gb", 0), ("3g.40gb", 0))  # 3g.40gb@0 has no room beside either
+    node.want(("1g.10gb", 0), ("3g.40gb", 0))  # 3g.40gb@0 has no room next to either of them
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Ready") != ("True", "Reconciled"))
     node.want(("1g.10gb", 0), ("2g.20gb", 2))
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Ready") == ("False", "SliceInUse"))
@@ -139,7 +139,7 @@ def test_a_layout_and_a_claim_never_have_the_same(node: Node) -> None:
     wait_until(lambda: ("2g.20gb", 2) in node.slices)
 
 
-def test_what_is_in_the_way_is_waited_for_and_named(node: Node) -> None:
+def test_prepare_waits_for_a_conflicting_slice_and_names_its_holder(node: Node) -> None:
     node.want(("1g.10gb", 0))
     wait_until(lambda: ("1g.10gb", 0) in node.slices)
     held = node.slices["1g.10gb", 0]["uuid"]
@@ -148,7 +148,7 @@ def test_what_is_in_the_way_is_waited_for_and_named(node: Node) -> None:
     wait_until(lambda: node.holders(("1g.10gb", 0)) == {POD})
     node.api.put_claim("job", CLAIM, "gpu-0")
 
-    def told() -> list[str]:
+    def report() -> list[str]:
         return [
             event["message"]
             for event in node.api.events.values()
@@ -157,12 +157,12 @@ def test_what_is_in_the_way_is_waited_for_and_named(node: Node) -> None:
 
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(node.agent.prepare, "job", CLAIM)
-        (message,) = wait_until(told)
+        (message,) = wait_until(report)
         assert message == (
             "gpu-0: 1g.10gb@0 is held by pod team/train, which has it from the device plugin"
         )
         node.kubelet.pods = [("tessera-system", OWN_POD, {})]
-        node.want()  # the layout goes, and its slice when the pod is gone
+        node.want()  # the layout is removed, and its slice once the pod has ended
         answer = waiting.result(60)
     assert not answer.error
     assert node.slices.keys() == {("whole", 0)}
@@ -189,7 +189,9 @@ def test_claims_outlive_the_driver_and_gpud(node: Node) -> None:
     assert node.slices == {}
 
 
-def test_the_health_of_a_claims_device_is_told_and_a_sick_one_is_not_given(node: Node) -> None:
+def test_the_health_of_a_claims_device_is_reported_and_an_unhealthy_one_is_refused(
+    node: Node,
+) -> None:
     node.want()
     node.api.put_claim("job", CLAIM, "gpu-0-mig-1g10gb-5")
     assert not node.agent.prepare("job", CLAIM).error
@@ -198,7 +200,7 @@ def test_the_health_of_a_claims_device_is_told_and_a_sick_one_is_not_given(node:
             health.NodeWatchResourcesRequest(), timeout=60
         )
 
-        def told(device: str, state: int) -> str:
+        def report(device: str, state: int) -> str:
             for each in stream:
                 for one in each.devices:
                     if (one.device.device_name, one.health) == (device, state):
@@ -206,7 +208,7 @@ def test_the_health_of_a_claims_device_is_told_and_a_sick_one_is_not_given(node:
                         return str(one.message)
             raise AssertionError("the stream ended")
 
-        assert told("gpu-0-mig-1g10gb-5", health.HEALTHY) == ""
+        assert report("gpu-0-mig-1g10gb-5", health.HEALTHY) == ""
         node.gpud.call(
             "inject_fault",
             id="",
@@ -217,15 +219,15 @@ def test_the_health_of_a_claims_device_is_told_and_a_sick_one_is_not_given(node:
             count=1,
             duration_ms=0,
         )
-        assert "Unhealthy" in told("gpu-0-mig-1g10gb-5", health.UNHEALTHY)
+        assert "Unhealthy" in report("gpu-0-mig-1g10gb-5", health.UNHEALTHY)
         stream.cancel()
     node.api.put_claim("next", OTHER, "gpu-0-mig-1g10gb-6")
     assert "Unhealthy" in node.agent.prepare("next", OTHER).error
-    assert ("1g.10gb", 6) not in node.slices  # and what was made for it is gone
+    assert ("1g.10gb", 6) not in node.slices  # the slice that was created for it is destroyed
 
 
 def test_claims_share_a_slice_in_the_status_too(node: Node) -> None:
-    """Prepared, listed, and gone again one by one; the slice is as long as one of them is."""
+    """Claims are prepared and unprepared one by one; the last one's end destroys the slice."""
     node.want()
     for name, uid, memory in (("job", CLAIM, "4Gi"), ("next", OTHER, "5Gi")):
         share_id = uid.replace("3", "4")
@@ -245,7 +247,7 @@ def test_claims_share_a_slice_in_the_status_too(node: Node) -> None:
     claims = {h["pod_uid"]: h["claims"] for h in node.slices["1g.10gb", 0]["holders"]}
     assert claims == {POD: [f"claim:{CLAIM}"], SECOND: [f"claim:{OTHER}"]}
 
-    def told() -> dict[str, tuple[int, list[str]]]:
+    def report() -> dict[str, tuple[int, list[str]]]:
         return {
             one["claim"]["name"]: (one["memoryBytes"] >> 30, [h["name"] for h in one["holders"]])
             for one in node.api.status("gpu-1").get("claims", ())
@@ -253,7 +255,7 @@ def test_claims_share_a_slice_in_the_status_too(node: Node) -> None:
         }
 
     expected = {"job": (4, ["job-pod"]), "next": (5, ["next-pod"])}
-    wait_for(node.api, lambda: told() == expected)
+    wait_for(node.api, lambda: report() == expected)
     status = node.api.status("gpu-1")
     assert (status["slicesTotal"], status["slicesUsed"]) == (1, 1)
 

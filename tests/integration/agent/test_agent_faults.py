@@ -1,4 +1,4 @@
-"""Faults through the real agent and gpud: kubelet, status, events; recovery without a restart."""
+"""Faults through the real agent and gpud: the kubelet's list, status, events, recovery."""
 
 import dataclasses
 import signal
@@ -83,7 +83,7 @@ def test_one_slice_fails_its_neighbour_does_not_and_it_comes_back(node: Node) ->
     assert [one["xid"] for one in node.gpud.call("inventory")["gpus"][0]["xids"]] == [48]
 
 
-def test_what_lasts_ends_when_it_is_no_longer_asked_for_also_over_a_restart_of_gpud(
+def test_a_lasting_fault_ends_when_it_is_no_longer_requested_even_across_a_restart_of_gpud(
     node: Node,
 ) -> None:
     node.want({"id": "bus", "kind": "off_bus"})
@@ -99,7 +99,7 @@ def test_what_lasts_ends_when_it_is_no_longer_asked_for_also_over_a_restart_of_g
     assert node.gpud.call("inventory")["gpus"][0]["faults"] == []
 
 
-def test_what_cannot_be_is_refused_and_nothing_happens(node: Node) -> None:
+def test_an_impossible_fault_is_refused_and_changes_nothing(node: Node) -> None:
     node.want(
         {"id": "a", "kind": "xid", "xid": 7},
         {"id": "b", "kind": "hang", "profile": "7g.80gb"},

@@ -1,4 +1,4 @@
-"""The real node agent and a real hcad: functions are offered, bound, kept over restarts, released."""
+"""The real node agent and a real hcad: functions are offered, bound, kept in restarts, released."""
 
 import signal
 import socket
@@ -64,7 +64,7 @@ class Node:
             "status": {"podIPs": [{"ip": address}]},
         }
 
-    def bound(self) -> dict[str, FunctionState]:
+    def bound_functions(self) -> dict[str, FunctionState]:
         return {name: one for name, one in self.functions().items() if one.pod_uid}
 
 
@@ -114,25 +114,25 @@ def test_functions_are_offered_bound_kept_over_restarts_and_released(node: Node)
     written = (node.agent.root / "cdi" / "tessera-rdma.json").read_text()
     assert first in written
     assert str(node.directory / "functions") in written
-    assert not node.bound()
+    assert not node.bound_functions()
 
     node.hold(first, "10.0.0.7")
-    wait_until(lambda: node.bound().keys() == {first})
-    assert node.bound()[first].addresses == ("10.0.0.7",)
+    wait_until(lambda: node.bound_functions().keys() == {first})
+    assert node.bound_functions()[first].addresses == ("10.0.0.7",)
 
     node.agent.end(signal.SIGKILL)
-    assert node.bound().keys() == {first}, "the agent's end is nothing to hcad"
+    assert node.bound_functions().keys() == {first}, "the agent's end is nothing to hcad"
     node.agent.start()
 
     node.end_hcad()
     node.start_hcad()
-    wait_until(lambda: node.bound().keys() == {first})
+    wait_until(lambda: node.bound_functions().keys() == {first})
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.settimeout(60)
         client.connect(str(node.directory / "functions" / first / "hca.sock"))
 
     node.kubelet.pods = [("tessera-system", OWN_POD, {})]
-    wait_until(lambda: not node.bound())
+    wait_until(lambda: not node.bound_functions())
 
     node.api.delete_gpu("gpu-1")  # the node leaves its pool
     wait_until(lambda: not (node.agent.root / "cdi" / "tessera-rdma.json").exists())

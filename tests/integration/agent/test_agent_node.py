@@ -1,6 +1,6 @@
-"""The real node agent on a real gpud: slices come, are held, withdrawn, destroyed; parts restart.
+"""The real node agent on a real gpud: slices are created, held, withdrawn and destroyed; restarts.
 
-The kubelet and the API server, which are not ours, are stand-ins (tests/support).
+The kubelet and the API server are fakes (tests/support).
 """
 
 import json
@@ -61,7 +61,7 @@ class Node:
         found = self.gpud.call("inventory")["gpus"]
         return {(i["profile"], i["start"]): i for gpu in found for i in gpu["instances"]}
 
-    def admitted(self) -> set[bool]:
+    def admitted_states(self) -> set[bool]:
         return {s["admitted"] for s in self.api.status("gpu-1")["slices"]}
 
     def ready(self, message: str = "") -> None:
@@ -87,7 +87,7 @@ class Node:
 
 @pytest.fixture
 def node(request: pytest.FixtureRequest) -> Iterator[Node]:
-    """An agent with a gpud, which gets what a test has as a parameter as its options."""
+    """Yield an agent with a gpud; a test's parameter, if any, has gpud's options."""
     options: tuple[str, ...] = getattr(request, "param", ())
     with gpud(*options) as daemon, ApiServer() as api, FakeKubelet(daemon.root) as kubelet:
         agent = AgentProcess(daemon.root, daemon.run_dir, kubelet, api)
@@ -118,7 +118,7 @@ def test_slices_come_to_kubelet_cdi_and_status(node: Node) -> None:
 
 
 @pytest.mark.parametrize("node", [("--clock", "modelled")], indirect=True)
-def test_a_modelled_clock_is_told_to_gpu_and_pod_once_whoever_restarts(node: Node) -> None:
+def test_a_modelled_clock_is_reported_to_gpu_and_pod_once_across_restarts(node: Node) -> None:
     node.want(("1g.10gb", 0))
     node.ready()
     assert node.api.status("gpu-1")["clock"] == "Modelled"
@@ -126,17 +126,17 @@ def test_a_modelled_clock_is_told_to_gpu_and_pod_once_whoever_restarts(node: Nod
     node.agent.allocate("1g.10gb", uuid)
     node.hold(uuid)
 
-    def told() -> list[dict[str, Any]]:
+    def report() -> list[dict[str, Any]]:
         return [e for e in node.api.events.values() if e["reason"] == "ModelledClock"]
 
-    wait_until(told)
+    wait_until(report)
     wait_until(lambda: node.api.status("gpu-1")["slices"][0]["holders"])
     node.agent.end()
     node.agent.start()
     assert wait_until(lambda: node.agent.probe("/readyz") == 200)
     node.want(("1g.10gb", 0), ("1g.10gb", 1))
-    node.ready()  # so the new agent has made a pass
-    (event,) = told()
+    node.ready()  # the new agent has made a pass
+    (event,) = report()
     assert (event["type"], event["count"]) == ("Normal", 1)
     assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Pod", "train")
     assert "GPUPool demo has clock: Modelled" in event["message"]
@@ -158,7 +158,7 @@ def test_parts_of_a_gpu_instance_come_go_and_are_offered_one_by_one(node: Node) 
     node.hold(uuids[1], resource="mig-1c.3g.40gb")
     wait_until(lambda: node.holders(uuids[1]) == [POD_UID])
 
-    node.want(("3g.40gb", 4))  # all of it: it waits for the part that is held
+    node.want(("3g.40gb", 4))  # the whole GPU instance waits for its part that is held
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Ready")[1] == "SliceInUse")
     wait_until(lambda: [one["uuid"] for one in _instances(node)] == [uuids[1]])
     node.release()
@@ -182,10 +182,10 @@ def test_a_held_slice_is_withdrawn_at_once_and_destroyed_when_its_pod_is_gone(no
     node.want(("1g.10gb", 1))
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Progressing")[1] == "SliceInUse")
     assert held not in node.agent.devices("1g.10gb")
-    time.sleep(2.5)  # longer than what an unheld slice stays
+    time.sleep(2.5)  # longer than a slice without a holder stays
     assert node.gpud.instance(held)["admit"]
-    assert node.holders(held) == [POD_UID]  # its program may start contexts still
-    assert held in node.agent.cdi_file.read_text()  # and its container restart
+    assert node.holders(held) == [POD_UID]  # its program may still start contexts
+    assert held in node.agent.cdi_file.read_text()  # its container may restart
 
     node.release()
     node.ready()
@@ -222,11 +222,11 @@ def test_restarts_of_gpud_and_agent_and_kubelet_leave_holders_as_they_are(node: 
     node.gpud.start()
     wait_until(lambda: node.holders(uuid) == [POD_UID])
 
-    node.kubelet.stop()  # gpud forgets while nobody can say who holds what
+    node.kubelet.stop()  # gpud forgets the holders at its restart, while the kubelet is away
     node.gpud.end(signal.SIGKILL)
     node.gpud.start()
     wait_until(lambda: node.holders(uuid) == [POD_UID])
-    node.kubelet.pods, listed = [], node.kubelet.pods  # a kubelet that has not synced yet
+    node.kubelet.pods, listed = [], node.kubelet.pods  # the kubelet has not synced yet
     node.kubelet.start()
     seen = node.kubelet.lists
     wait_until(lambda: node.kubelet.lists >= seen + 3)
@@ -235,12 +235,12 @@ def test_restarts_of_gpud_and_agent_and_kubelet_leave_holders_as_they_are(node: 
     before = node.agent.sockets()
     node.agent.end(signal.SIGKILL)
     assert node.agent.sockets() == before
-    node.agent.cdi_file.unlink()  # the node's tmpfs
+    node.agent.cdi_file.unlink()  # a node restart empties the tmpfs
     node.agent.start()
     wait_until(node.agent.cdi_file.exists)
     seen = node.kubelet.lists
     wait_until(lambda: node.kubelet.lists >= seen + 3)
-    assert node.holders(uuid) == [POD_UID]  # a new agent, and still no pod is listed
+    assert node.holders(uuid) == [POD_UID]  # even to a new agent, while no pod is listed
     node.kubelet.pods = listed
     wait_until(lambda: node.agent.probe("/readyz") == 200)
     assert node.agent.devices("1g.10gb") == {uuid: "Healthy"}
@@ -256,16 +256,16 @@ def test_the_kubelet_does_not_notice_that_the_agent_is_killed(node: Node) -> Non
     first, second = (node.slices["1g.10gb", start]["uuid"] for start in (0, 1))
     with node.agent.following("1g.10gb") as stream:
         assert set(next(stream)) == {first, second}
-        wait_for(node.api, lambda: node.admitted() == {True})
+        wait_for(node.api, lambda: node.admitted_states() == {True})
         killed = node.agent.child("tessera-agent")
         os.kill(killed, signal.SIGKILL)
         assert node.agent.allocate("1g.10gb", first) == [f"gpu.tessera.dev/slice={first}"]
         wait_until(lambda: node.agent.child("tessera-agent") not in (0, killed))
         node.hold(first)
         wait_until(lambda: node.holders(first) == [POD_UID])
-        node.want(("1g.10gb", 0))  # and what the new agent offers arrives on the old stream
+        node.want(("1g.10gb", 0))  # the new agent's offer arrives on the old stream
         assert set(next(stream)) == {first}
-    wait_for(node.api, lambda: node.admitted() == {False})  # nobody follows any more
+    wait_for(node.api, lambda: node.admitted_states() == {False})  # no kubelet follows the list
 
 
 def test_the_process_that_serves_the_kubelet_is_started_again(node: Node) -> None:
@@ -280,15 +280,15 @@ def test_the_process_that_serves_the_kubelet_is_started_again(node: Node) -> Non
     assert node.agent.child("tessera-agent") == agent
 
 
-def test_an_agent_that_leaves_says_so_while_it_still_serves(node: Node) -> None:
+def test_a_leaving_agent_reports_it_while_it_still_serves(node: Node) -> None:
     node.want(("1g.10gb", 0))
     node.ready()
     with node.agent.following("1g.10gb") as stream:
         next(stream)
-        wait_for(node.api, lambda: node.admitted() == {True})
-        node.gpud.end()  # its container is stopped with ours
+        wait_for(node.api, lambda: node.admitted_states() == {True})
+        node.gpud.end()  # gpud's container is stopped together with the agent's
         assert node.agent.end() == 0
-    assert node.admitted() == {False}
+    assert node.admitted_states() == {False}
     assert node.agent.sockets() == [], node.agent.log
 
 
@@ -300,7 +300,7 @@ def test_without_the_kubelet_slices_are_withdrawn_and_none_is_destroyed(node: No
     node.kubelet.refuse = True
     node.want(("1g.10gb", 0))
     wait_until(lambda: set(node.agent.devices("1g.10gb")) == {kept})
-    time.sleep(4)  # longer than what an unheld slice stays
+    time.sleep(4)  # longer than a slice without a holder stays
     assert sorted(node.slices) == [("1g.10gb", 0), ("1g.10gb", 1)]
     assert node.agent.child("tessera-agent") == agent
     node.kubelet.refuse = False
@@ -309,7 +309,7 @@ def test_without_the_kubelet_slices_are_withdrawn_and_none_is_destroyed(node: No
 
 
 @pytest.mark.parametrize(("strategy", "resource"), [("mixed", "1g.10gb"), ("single", "gpu")])
-def test_without_the_api_server_what_stands_is_served_and_nothing_changes(
+def test_without_the_api_server_existing_slices_are_served_and_nothing_changes(
     node: Node, strategy: str, resource: str
 ) -> None:
     node.want(("1g.10gb", 0), strategy=strategy)
@@ -361,7 +361,7 @@ def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
     node.ready()
     node.api.delete_gpu("gpu-1")
     wait_until(lambda: not node.gpud.call("inventory")["gpus"])
-    assert not node.agent.cdi_file.exists()  # nothing of us is left to containers
+    assert not node.agent.cdi_file.exists()  # no container can request a slice any more
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
         ({"TESSERA_NVIDIA_SMI": "yes"}, "true or false"),
     ],
 )
-def test_what_it_cannot_do_without_ends_it_with_one_line(
+def test_a_missing_requirement_ends_the_agent_with_one_line(
     tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
     with ApiServer() as api, FakeKubelet(tmp_path) as kubelet:
@@ -409,9 +409,9 @@ def test_an_old_library_stays_while_a_pod_of_its_time_lives(
     node.want(("1g.10gb", 0), ("1g.10gb", 1))
     node.ready()
     uuid = node.slices["1g.10gb", 0]["uuid"]
-    node.hold(uuid)  # by a pod that an earlier agent allocated it to
+    node.hold(uuid)  # an earlier agent has allocated it to this pod
     wait_until(lambda: node.holders(uuid) == [POD_UID])
-    time.sleep(listed_within_s + 3)  # until all that was allocated before the start must be listed
+    time.sleep(listed_within_s + 3)  # by then every pod from before the start must be listed
     assert old.is_dir()
     node.release()
     wait_until(lambda: not old.exists(), 30)
@@ -425,7 +425,7 @@ def test_a_new_resource_prefix_takes_no_slice_from_a_running_pod(
     node.want(("1g.10gb", 0), ("1g.10gb", 1))
     node.ready()
     held, free = (node.slices["1g.10gb", start]["uuid"] for start in (0, 1))
-    node.hold(held)  # as gpu.tessera.dev/mig-1g.10gb
+    node.hold(held)  # under the name gpu.tessera.dev/mig-1g.10gb
     wait_until(lambda: node.holders(held) == [POD_UID])
 
     monkeypatch.setenv("TESSERA_RESOURCE_PREFIX", "other.tessera.dev")
@@ -433,9 +433,11 @@ def test_a_new_resource_prefix_takes_no_slice_from_a_running_pod(
     node.agent.start()
     wait_until(lambda: node.agent.sockets())
     seen = node.kubelet.lists
-    wait_until(lambda: node.kubelet.lists >= seen + 3)  # absence counts after some seconds
+    wait_until(
+        lambda: node.kubelet.lists >= seen + 3
+    )  # a holder is dropped only after some seconds
     assert node.holders(held) == [POD_UID]
-    assert node.agent.devices("1g.10gb") == {free: "Healthy"}  # never two pods on one slice
+    assert node.agent.devices("1g.10gb") == {free: "Healthy"}  # a slice never has two pods
     node.release()
     wait_until(lambda: held in node.agent.devices("1g.10gb"))
 
@@ -475,7 +477,7 @@ def test_a_change_of_strategy_offers_no_slice_twice(node: Node) -> None:
     wait_until(lambda: node.holders(held) == [POD_UID])
     node.want(*small, strategy="single")
     node.ready()
-    # The kubelet does not know that what it gave away as mig-1g.10gb is called gpu now.
+    # The kubelet does not know that the slice it allocated as mig-1g.10gb is now named gpu.
     assert node.agent.devices("gpu") == {free: "Healthy"}
     resources = {s["uuid"]: s["resource"] for s in node.api.status("gpu-1")["slices"]}
     assert resources == {held: f"gpu.tessera.dev/{SMALL}", free: "gpu.tessera.dev/gpu"}
@@ -484,29 +486,29 @@ def test_a_change_of_strategy_offers_no_slice_twice(node: Node) -> None:
 
     node.want(*small, ("2g.20gb", 2), strategy="single")
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded") == ("True", "MixedProfiles"))
-    wait_until(lambda: node.agent.devices("gpu") == {})  # once the scheduler knows
+    wait_until(lambda: node.agent.devices("gpu") == {})  # once the scheduler has been informed
     node.want(*small, ("2g.20gb", 2), strategy="none")
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded")[0] == "False")
     node.ready()
     assert {s["resource"] for s in node.api.status("gpu-1")["slices"]} == {""}
 
 
-def test_another_plugin_that_serves_our_resource_is_told_of(node: Node) -> None:
+def test_another_plugin_that_serves_our_resource_is_reported(node: Node) -> None:
     node.want(("1g.10gb", 0))
     node.ready()
     resource, stranger = f"gpu.tessera.dev/{SMALL}", "GPU-99999999-9999-4999-8999-999999999999"
     with node.agent.following("1g.10gb") as lists:
         next(lists)
-        wait_for(node.api, lambda: node.admitted() == {True})
+        wait_for(node.api, lambda: node.admitted_states() == {True})
         node.kubelet.allocatable = {resource: [stranger]}
         degraded = ("True", "ResourceConflict")
         wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded") == degraded)
-        assert node.admitted() == {False}, "pods would get the other's devices"
+        assert node.admitted_states() == {False}, "pods would get the other's devices"
         events = node.api.events
         wait_until(lambda: "ResourceConflict" in {one["reason"] for one in events.values()})
         node.kubelet.allocatable = {}
         wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded")[0] == "False")
-        assert node.admitted() == {True}
+        assert node.admitted_states() == {True}
 
 
 def test_a_free_slice_is_listed_and_allocated_until_the_scheduler_knows_that_it_goes(
@@ -521,11 +523,11 @@ def test_a_free_slice_is_listed_and_allocated_until_the_scheduler_knows_that_it_
     wait_for(node.api, lambda: "allocatable" in _message(node, "Progressing"))
     states = {one["uuid"]: one["state"] for one in node.api.status("gpu-1")["slices"]}
     assert states == {goes: "Withdrawing", other: "Active"}
-    time.sleep(2.5)  # longer than what an unheld slice stays once it is off the list
+    time.sleep(2.5)  # longer than an unlisted slice without a holder stays
     assert sorted(node.agent.devices("1g.10gb")) == sorted((goes, other))
     assert node.agent.allocate("1g.10gb", goes) == [f"gpu.tessera.dev/slice={goes}"]
     node.hold(goes)
-    node.api.node["status"]["allocatable"][resource] = "1"  # as the operator does
+    node.api.node["status"]["allocatable"][resource] = "1"  # the operator lowers it
     wait_until(lambda: goes not in node.agent.devices("1g.10gb"))
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Progressing")[1] == "SliceInUse")
     assert sorted(node.slices) == [("1g.10gb", 0), ("1g.10gb", 1)]

@@ -1,4 +1,4 @@
-"""A shared slice through the real agent and gpud: ids, names, holders, one share at a time."""
+"""A shared slice through the real agent and gpud: ids, names, and the end of one holder."""
 
 import signal
 from typing import Any

@@ -1,4 +1,4 @@
-"""ResourceSlices of the real node agent on a real gpud: as layouts come and go, and when lost."""
+"""ResourceSlices of the real node agent on a real gpud: changes of layouts, and losses."""
 
 import signal
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from support.processes.gpud_process import gpud
 from support.processes.kubelet import FakeKubelet
 from vgpu_sim.gpud.model import new_gpu_uuid
 
-GPU = new_gpu_uuid()  # a control group is called after it, and other tests run beside this one
-ALL = 26  # devices of an H100
+GPU = new_gpu_uuid()  # a control group has its name, and other tests run at the same time
+ALL = 26  # number of devices of an H100
 
 
 def want(api: ApiServer, allocation: str, *instances: tuple[str, int]) -> None:
@@ -32,7 +32,7 @@ def want(api: ApiServer, allocation: str, *instances: tuple[str, int]) -> None:
 
 
 def devices(api: ApiServer) -> set[str]:
-    """The devices of the pool; none while it is not complete."""
+    """Return the devices of the pool; none while it is incomplete."""
     specs = [one["spec"] for one in list(api.slices.values())]
     newest = max((one["pool"]["generation"] for one in specs), default=0)
     current = [one for one in specs if one["pool"]["generation"] == newest]
@@ -69,20 +69,22 @@ def test_slices_follow_allocation_and_layouts_and_return_when_they_are_lost(
     want(api, "DRA")
     wait_for(api, lambda: len(devices(api)) == ALL)
     want(api, "Both", ("7g.80gb", 0))
-    wait_for(api, lambda: len(api.slices) == 1)  # the counters
+    wait_for(api, lambda: len(api.slices) == 1)  # only the slice with the counters
     assert counters(api) == {"0"}
     want(api, "Both", ("3g.40gb", 4), ("1g.10gb", 0))
     beside = {"gpu-0-mig-2g20gb-2", "gpu-0-mig-1g10gb-1"}
     taken = {"gpu-0-mig-3g40gb-4", "gpu-0-mig-1g10gb-0", "gpu-0-mig-4g40gb-0"}
     wait_for(api, lambda: beside <= devices(api) and not taken & devices(api))
-    for name in list(api.slices):  # as a kubelet that restarts does
+    for name in list(api.slices):  # a restarting kubelet does this
         api.delete_slice(name)
     wait_for(api, lambda: beside <= devices(api))
     before = generations(api)
     agent.end(signal.SIGKILL)
     agent.start()
     api.delete_slice(min(api.slices))
-    wait_for(api, lambda: beside <= devices(api))  # by the new agent, which leaves the other one
+    wait_for(
+        api, lambda: beside <= devices(api)
+    )  # the new agent restores the deleted slice and leaves the others unchanged
     assert generations(api) == before
     want(api, "DevicePlugin", ("3g.40gb", 4), ("1g.10gb", 0))
     wait_for(api, lambda: not api.slices)

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes all three, and every panel's expression has a result."""
+"""A real Prometheus scrapes all three components, and every panel's expression has a result."""
 
 import json
 import threading
@@ -39,7 +39,7 @@ ANSWERS: dict[str, Callable[[str, str], Answer]] = {
 
 
 @contextmanager
-def served(answer: Callable[[str, str], Answer]) -> Iterator[str]:
+def serving_address(answer: Callable[[str, str], Answer]) -> Iterator[str]:
     server = serving.server(0, answer)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -58,22 +58,25 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], An
             {
                 "job_name": name,
                 "static_configs": [
-                    # As a ServiceMonitor labels its targets.
-                    {"targets": [stack.enter_context(served(answer))], "labels": {"pod": name}}
+                    # A ServiceMonitor labels its targets in this way.
+                    {
+                        "targets": [stack.enter_context(serving_address(answer))],
+                        "labels": {"pod": name},
+                    }
                 ],
             }
             for name, answer in ANSWERS.items()
         ]
-        asked = stack.enter_context(prometheus(tmp_path_factory.mktemp("prometheus"), scrapes))
+        requested = stack.enter_context(prometheus(tmp_path_factory.mktemp("prometheus"), scrapes))
 
         def twice() -> bool:  # rates need two samples
             try:
-                return len(asked("count_over_time(up[1m]) > 2 and up == 1")) == len(ANSWERS)
+                return len(requested("count_over_time(up[1m]) > 2 and up == 1")) == len(ANSWERS)
             except (URLError, OSError):
                 return False
 
         wait_until(twice)
-        yield asked
+        yield requested
 
 
 @pytest.mark.parametrize("name", ["gpus", "layouts"])
@@ -95,16 +98,16 @@ THEIR_PANELS = (
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{%s}",
     "DCGM_FI_DEV_FB_USED{%s}",
 )
-"""What the panels of dcgm-exporter's own dashboard (grafana.com: 12239) ask for."""
+"""The expressions of the panels of dcgm-exporter's own dashboard (grafana.com: 12239)."""
 
 
 @pytest.mark.parametrize("panel", THEIR_PANELS)
 def test_no_panel_of_their_dashboard_is_empty(ask: Callable[[str], Any], panel: str) -> None:
-    """Its variables: ``instance`` is the target's address, ``gpu`` the index."""
+    """The dashboard's variables: ``instance`` is the target's address, ``gpu`` the index."""
     assert ask(panel % 'instance=~"127.0.0.1:.+", gpu=~"0|1"')
 
 
-def test_a_pod_s_labels_stand_beside_the_target_s(ask: Callable[[str], Any]) -> None:
+def test_a_pod_s_labels_do_not_replace_the_target_s(ask: Callable[[str], Any]) -> None:
     (found,) = ask('DCGM_FI_PROF_GR_ENGINE_ACTIVE{GPU_I_PROFILE="1g.10gb"}')
     labels = found["metric"]
     assert (labels["pod"], labels["exported_pod"]) == ("exporter", "train-0")

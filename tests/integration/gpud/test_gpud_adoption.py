@@ -1,4 +1,4 @@
-"""What a context of an earlier gpud counts, and why it ends, is what one of this gpud would."""
+"""Contexts of an earlier gpud are counted, and end, like contexts of this one."""
 
 import signal
 import subprocess
@@ -84,7 +84,7 @@ def strike(node: Gpud, uuid: str) -> None:
 def test_an_adopted_context_counts_and_ends_as_a_fresh_one_does() -> None:
     with gpud("--backend", "jit", token=TOKEN) as node:
         old, new = node.make_slice()["uuid"], node.make_slice(start=1)["uuid"]
-        with computing(node, new):  # ends before the restart: what it counted is not lost
+        with computing(node, new):  # ends before the restart: its counters are kept
             wait_until(lambda: counters(node, new)["launches"])
         wait_until(lambda: not node.instance(new)["contexts"])
         ended = counters(node, new)
@@ -121,7 +121,7 @@ def test_an_adopted_worker_has_its_account_and_gets_new_memory() -> None:
         with raw_client(made["socket_dir"], TOKEN) as client:
             assert client.open().status == 0
             assert client.allocate(64 * MIB, 0) == 0
-            for _ in range(2):  # each gpud is an earlier one to the next
+            for _ in range(2):  # each gpud adopts the previous one's
                 node.end(signal.SIGKILL)
                 assert client.allocate(4 * MIB, 1) == 2
                 node.start()
@@ -154,8 +154,8 @@ def test_a_stopped_worker_holds_up_no_start_and_reports_when_it_goes_on() -> Non
             wait_until(lambda: counters(node, made["uuid"])["allocations"] == 1)
 
 
-def test_what_is_no_name_of_a_socket_in_the_list_opens_nothing(tmp_path: Path) -> None:
-    """The list is read as any file: a name that leads elsewhere makes a worker not reconnected."""
+def test_an_invalid_socket_name_in_the_list_is_ignored(tmp_path: Path) -> None:
+    """The list is untrusted: with a name outside the directory the worker is not reconnected."""
     with gpud(token=TOKEN) as node:
         made = node.make_slice()
         with raw_client(made["socket_dir"], TOKEN) as client:

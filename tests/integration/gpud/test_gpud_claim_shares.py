@@ -60,7 +60,7 @@ for line in sys.stdin:
 
 
 class Program:
-    """A program of a pod; ``status`` is what it was told when it asked for a context."""
+    """A program in a pod; ``status`` is the result of its request for a context."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -113,7 +113,7 @@ def node() -> Iterator[Gpud]:
 
 
 def share(node: Gpud, uid: str, mib: int) -> dict[str, Any]:
-    """Give a claim a share of the slice that all of them have here."""
+    """Give a claim a share of the slice that all claims of this test share."""
     (gpu,) = node.call("inventory")["gpus"]
     return node.call(
         "create_instance",
@@ -173,17 +173,17 @@ def test_the_end_of_one_leaves_the_other_computing(node: Gpud, pods: list[Pod], 
         assert left["pod_uid"] == two.uid
         assert first.ask("compute") < 0
         assert second.ask("compute") == 42
-        # The pod of the claim that is gone is listed yet: it gets nothing any more.
+        # The pod of the removed claim is still listed, but gets no further context.
         with program(node, one) as again:
             assert again.status == UNAVAILABLE
         assert second.ask("compute") == 42
-        share(node, C, 512)  # what is free again can be another claim's
+        share(node, C, 512)  # freed memory is available to another claim
     node.call("destroy_instance", uuid=uuid, owner=f"claim:{B}", evict=True)
     node.call("destroy_instance", uuid=uuid, owner=f"claim:{C}")
     assert node.call("inventory")["gpus"][0]["instances"] == []
 
 
-def test_what_has_no_room_and_who_has_no_share_is_refused(
+def test_a_share_without_room_and_a_pod_without_share_are_refused(
     node: Gpud, pods: list[Pod], uuid: str
 ) -> None:
     one, _, stranger = pods
@@ -192,10 +192,10 @@ def test_what_has_no_room_and_who_has_no_share_is_refused(
     for owner in ("", f"claim:{C}"):
         with pytest.raises(AdminRefused, match="is shared by claim team/a, claim team/b"):
             node.call("destroy_instance", uuid=uuid, owner=owner, evict=True)
-    # A pod is whose claim the agent says; what it says itself is not asked.
+    # The agent determines a pod's claim; the pod itself cannot choose it.
     hold(node, uuid, (one, A), (stranger, C))
-    with program(node, stranger) as nobody:
-        assert nobody.status == UNAVAILABLE
+    with program(node, stranger) as outsider:
+        assert outsider.status == UNAVAILABLE
     with program(node, one) as first:
         assert first.ask("compute") == 42
 
@@ -209,7 +209,7 @@ def test_pods_of_one_claim_have_its_share_together(node: Gpud, pods: list[Pod], 
         assert second.ask("allocate 100") == 0
 
 
-def test_shares_and_who_uses_them_survive_gpud(node: Gpud, pods: list[Pod], uuid: str) -> None:
+def test_shares_and_their_users_survive_gpud(node: Gpud, pods: list[Pod], uuid: str) -> None:
     one, two, _ = pods
     hold(node, uuid, (one, A), (two, B))
     with program(node, one) as first:

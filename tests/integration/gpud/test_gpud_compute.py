@@ -1,4 +1,6 @@
-"""Compute instances in one GPU instance on a real gpud: one memory, one fate, SMs of their own."""
+"""Compute instances in one GPU instance on a real gpud: shared memory, common faults, separate
+SMs.
+"""
 
 import signal
 from typing import Any
@@ -17,7 +19,7 @@ TWO = board("a30").profile("2g.12gb")
 
 
 def make_a30(node: Gpud) -> dict[str, Any]:
-    """Make a GPU with a slice of one kind at its beginning; the rest is free."""
+    """Create a GPU with a slice of one kind at its beginning; the rest is free."""
     gpu = {"uuid": new_gpu_uuid(), "index": 0, "board": "a30"}
     node.call("configure", gpus=[gpu], budget_bytes=0)
     return node.make_slice("1g.6gb", 0)
@@ -42,7 +44,7 @@ def test_what_one_holds_the_other_has_not_and_gpud_s_death_changes_nothing() -> 
         ):
             assert (client.open().status, neighbour.open().status) == (0, 0)
             assert client.allocate(64 * MIB) == 0
-            # It would fit if each had the memory for itself. What is refused is not taken, either.
+            # It would fit if each had memory of its own. A refused allocation reserves nothing.
             assert neighbour.allocate(TWO.memory_bytes - 62 * MIB) == 2
             assert neighbour.allocate(4 * MIB) == 0
             shown = [node.instance(one["uuid"]) for one in (mine, other)]
@@ -87,8 +89,8 @@ def test_a_fault_of_the_gpu_instance_ends_what_runs_on_all_in_it() -> None:
             where = {"id": "", "gpu_uuid": gpu["uuid"], "instance": mine["uuid"]}
             fault = {"kind": "ecc_uncorrected", "xid": 0, "count": 1, "duration_ms": 0}
             node.call("inject_fault", **where, **fault)
-            assert client.closed()
-            assert neighbour.closed()
+            assert client.wait_closed()
+            assert neighbour.wait_closed()
             assert (client.error(), neighbour.error()) == (ECC, ECC)
             assert stranger.allocate(4 * MIB) == 0
 
@@ -100,7 +102,7 @@ def test_a_fault_of_the_gpu_instance_ends_what_runs_on_all_in_it() -> None:
         ("1c.2g.12gb", 2, None, "needs a place in its GPU instance"),
         ("2g.12gb", 2, 0, "has all of its GPU instance"),
         ("2c.2g.12gb", 2, 0, r"legal profiles: 1c\.2g\.12gb, 2g\.12gb"),
-        ("1c.2g.12gb", 2, "0", "compute_start is int"),
+        ("1c.2g.12gb", 2, "0", "compute_start is not an integer"),
         ("2c.4g.24gb", 0, 0, r"1c\.2g\.12gb@2\.0 overlaps 2c"),
     ],
 )

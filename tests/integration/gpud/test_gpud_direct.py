@@ -1,4 +1,4 @@
-"""GPUDirect RDMA, gpud's and the worker's part: who is shown a device's memory, and until when."""
+"""GPUDirect RDMA in gpud and the worker: which device memory is exported, and until when."""
 
 import contextlib
 import ctypes
@@ -32,7 +32,7 @@ CHUNK = 4 << 20
 
 @dataclass
 class Hcad:
-    """What hcad does for gpud: listens, and asks whoever comes."""
+    """The part of hcad that gpud uses: listens, and sends requests to each connection."""
 
     root: Path
     listener: socket.socket = field(default_factory=lambda: _seqpacket())
@@ -44,7 +44,7 @@ class Hcad:
         return self.root / direct.SOCKET_NAME
 
     def accept(self) -> bytes:
-        """Wait for gpud; return whose memory it provides."""
+        """Wait for gpud; return the owner of the memory that it provides."""
         self.link.close()
         self.link, _ = self.listener.accept()
         self.link.settimeout(60)
@@ -54,8 +54,8 @@ class Hcad:
         self, address: int, size: int, pid: int, skip: int, named: bytes
     ) -> tuple[int, list[int]]:
         self.requests += 1
-        asked = ExportRequest(self.requests, pid or os.getpid(), address, size, skip, named)
-        self.link.send(asked.encode())
+        requested = ExportRequest(self.requests, pid or os.getpid(), address, size, skip, named)
+        self.link.send(requested.encode())
         data, descriptors, _, _ = socket.recv_fds(self.link, 512, 4)
         request, status = direct.decode_answer(data)
         assert request == self.requests
@@ -99,7 +99,7 @@ def program(node: Gpud) -> Iterator[RawClient]:
 
 
 class Asker:
-    """A range that hcad asked for, until it lets go of it."""
+    """An exported range, until hcad closes it."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ def say(client: RawClient, kind: MessageType, chunk: Chunk) -> int:
 
 
 def share(client: RawClient, offset: int, size: int) -> bytes:
-    """Let the worker name a range by a descriptor; return what that holds."""
+    """Make the worker name a range by a descriptor; return the descriptor's content."""
     assert say(client, MessageType.RANGE_SHARE, Chunk(offset, size, 0, 0)) == 0
     return os.pread(client.descriptors[-1], direct.RANGE_BYTES, 0)
 
@@ -165,13 +165,13 @@ def test_the_memory_of_the_program_is_shown_sealed(node: Gpud, program: RawClien
 def test_freeing_takes_it_back_and_waits_for_that(node: Gpud, program: RawClient) -> None:
     with Asker(node) as asker:
         assert program.sock is not None
-        lent = os.fstat(asker.descriptors[0])
-        assert lent.st_blocks * 512 == CHUNK
+        exported = os.fstat(asker.descriptors[0])
+        assert exported.st_blocks * 512 == CHUNK
         freed: list[int] = []
         thread = threading.Thread(target=lambda: freed.append(free(program)))
         thread.start()
         assert asker.socket.recv(1) == b""
-        assert os.fstat(asker.descriptors[0]).st_blocks * 512 == CHUNK  # not before we let go
+        assert os.fstat(asker.descriptors[0]).st_blocks * 512 == CHUNK  # not before hcad closes it
         asker.socket.close()
         thread.join(10)
         assert freed == [0]
@@ -209,7 +209,7 @@ def test_the_end_of_the_context_takes_it_back(node: Gpud, program: RawClient) ->
         assert asker.socket.recv(1) == b""
 
 
-def test_every_context_of_a_program_can_be_asked(node: Gpud, program: RawClient) -> None:
+def test_every_context_of_a_program_can_be_queried(node: Gpud, program: RawClient) -> None:
     with raw_client(node.slice["socket_dir"], TOKEN) as other:
         assert other.open(context_index=1).status == 0
         assert other.allocate(CHUNK, number=1) == 0
@@ -281,9 +281,9 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to be somebody else")
-@pytest.mark.parametrize(("options", "heard"), [((), 0), (("--hcad-user", "12345"), 32)])
-def test_only_hcad_is_told_anything(options: tuple[str, ...], heard: int) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to change the user")
+@pytest.mark.parametrize(("options", "received"), [((), 0), (("--hcad-user", "12345"), 32)])
+def test_only_hcad_receives_data(options: tuple[str, ...], received: int) -> None:
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
         Path(name).chmod(0o777)
         place = f"{name}/{direct.SOCKET_NAME}"
@@ -292,4 +292,4 @@ def test_only_hcad_is_told_anything(options: tuple[str, ...], heard: int) -> Non
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == "ready\n"
         with gpud(*options, "--hca-socket", place, token=TOKEN):
-            assert int(stranger.communicate(timeout=60)[0]) == heard
+            assert int(stranger.communicate(timeout=60)[0]) == received

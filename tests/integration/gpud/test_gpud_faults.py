@@ -1,4 +1,4 @@
-"""Faults on a real gpud with real workers: who is ended, how, and how it becomes well again."""
+"""Faults on a real gpud with real workers: the contexts that end, their errors, and recovery."""
 
 import signal
 from typing import Any
@@ -29,8 +29,8 @@ def health(node: Gpud, uuid: str) -> str:
 
 
 def ended_with(client: Any) -> int:
-    """Return the CUresult that the worker left in the page it shares with its client."""
-    assert client.closed()
+    """Return the CUresult in the page that the worker shares with its client."""
+    assert client.wait_closed()
     return int(client.error())
 
 

@@ -1,4 +1,4 @@
-"""Two gpuds with one state directory, as a roll-out of gpud's DaemonSet has them on a node."""
+"""Two gpuds with one state directory, as during a roll-out of gpud's DaemonSet on a node."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def node() -> Iterator[Gpud]:
 
 @contextmanager
 def successor(node: Gpud) -> Iterator[subprocess.Popen[bytes]]:
-    """A second gpud of the node, once it stands by."""
+    """A second gpud of the node that stands by."""
     assert node.process is not None
     ready = node.root / "ready"
     with (node.root / "log").open("ab") as log:
@@ -87,8 +87,8 @@ def test_a_gpud_that_stands_by_serves_when_the_one_before_has_ended(
         assert client.stdout.readline() == "allocated\n"
         (context,) = node.instance(made["uuid"])["contexts"]
         with successor(node) as second:
-            # Until the first one ends it alone serves: it knows the holders, which are not asked
-            # of the second one, and the second one has touched no socket.
+            # Until the first one ends, it serves alone: it has the list of holders, no agent sends
+            # one to the second, and the second has touched no socket.
             (still,) = node.instance(made["uuid"])["contexts"]
             assert still["pid"] == context["pid"]
             assert "gpud_started" not in node.log.split("gpud_stands_by")[1]
@@ -115,7 +115,7 @@ def test_a_gpud_that_stands_by_serves_when_the_one_before_has_ended(
 
 
 def test_a_gpud_that_stands_by_can_be_taken_away_again(node: Gpud) -> None:
-    """A roll-out that is undone before it has reached the node."""
+    """As when a roll-out is undone before it reaches the node."""
     made = node.make_slice()
     with successor(node) as second:
         second.terminate()
@@ -128,7 +128,9 @@ def test_a_gpud_that_stands_by_can_be_taken_away_again(node: Gpud) -> None:
 def test_a_program_whose_context_is_being_decided_is_not_refused_by_a_hand_over(
     node: Gpud, pod: Pod
 ) -> None:
-    """gpud hangs up on clients that wait when it ends; they ask its successor."""
+    """gpud disconnects waiting clients when it ends; they repeat their requests to its
+    successor.
+    """
     made = node.make_slice()
     with successor(node) as second, node.admin() as agent:
         agent.call("subscribe")
@@ -147,7 +149,9 @@ def test_a_program_whose_context_is_being_decided_is_not_refused_by_a_hand_over(
 
 @pytest.mark.skipif(not LIBCUDA.exists(), reason="NOT RUN: python -m vgpu_sim.native.build")
 def test_a_program_waits_for_a_node_agent_that_is_away(node: Gpud, pod: Pod) -> None:
-    """No list of holders comes: it is asked for again instead of refused with error 46."""
+    """Without a list of holders the client repeats its request, instead of failing with error
+    46.
+    """
     made = node.make_slice()
     with program(node, pod) as running:
         wait_until(lambda: "has not reported whether" in node.log)  # after ten seconds

@@ -1,4 +1,6 @@
-"""A running gpud under garbage on both kinds of sockets: each gets its answer, nobody else notices."""
+"""A running gpud that receives garbage on both kinds of sockets: each sender gets its answer, no
+other client is affected.
+"""
 
 import contextlib
 import json
@@ -60,7 +62,7 @@ def answers(node: Gpud) -> bool:
 
 
 def neighbour_answers(node: Gpud) -> bool:
-    """Ask the other slice; the client waits 5 s at most."""
+    """Query the other slice; the client waits 5 s at most."""
     return slice_client.query(Path(node.neighbour["socket_dir"])).multiprocessors == 16
 
 
@@ -99,20 +101,22 @@ def test_descriptors_with_a_hello_are_refused_and_closed(node):
 )
 @pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
 def test_a_descriptor_that_lingers_delays_no_neighbour(node, data, read):
-    """It would hold up for a minute whoever closes it last, read or not."""
+    """A descriptor that blocks the process which closes it last for a minute, whether read or
+    not.
+    """
     with lingering_socket() as linger, connect(node) as sock:
         if not read:
-            sock.send(data)  # the answer to this one is the end
+            sock.send(data)  # the connection is closed in answer to this one
         with contextlib.suppress(PermissionError, BrokenPipeError):
             socket.send_fds(sock, [data], [linger.fileno()])
-            linger.close()  # it is the receiver's now; otherwise the reset comes first
+            linger.close()  # the receiver owns it now; otherwise the reset would come first
         sock.close()
         assert neighbour_answers(node)
     assert answers(node)
 
 
 def test_one_that_lingers_at_a_worker_delays_no_neighbour(node):
-    """Workers take descriptors, and gpud has had the same socket."""
+    """Workers accept descriptors, and gpud has had the same socket."""
     with lingering_socket() as linger, raw_client(node.slice["socket_dir"], TOKEN) as client:
         assert client.open().status == 0
         socket.send_fds(client.sock, [b"garbage"], [linger.fileno()])
@@ -158,7 +162,7 @@ for path in sys.argv[4:]:
 
 @contextlib.contextmanager
 def storm(node: Gpud, kind: str, many: int, slices: list[dict[str, Any]]):
-    """Go on with what an attacker does on each of these slices; entered when it did so many."""
+    """Run an attack on each of these slices; the block begins after ``many`` repetitions."""
     paths = [f"{made['socket_dir']}/s.sock" for made in slices]
     with subprocess.Popen(
         [sys.executable, "-c", STORM, TOKEN.hex(), kind, str(many), *paths],
@@ -177,12 +181,12 @@ def storm(node: Gpud, kind: str, many: int, slices: list[dict[str, Any]]):
     ("kind", "many", "attackers"),
     [
         ("connects", 10_000, 6),  # a slice's are accepted at 500 a second
-        ("hang-ups", 1_500, 1),  # asks for a context and is gone, 500 times a second
+        ("hang-ups", 1_500, 1),  # requests a context and disconnects, 500 times a second
         ("contexts", 60, 1),  # 40 wait at any time for one to start
     ],
 )
 def test_a_storm_on_one_slice_leaves_its_neighbour_its_turn(node, kind, many, attackers):
-    """That the neighbour's start comes next is ``test_gpud_starts``'s to show."""
+    """``test_gpud_starts`` shows that the neighbour's start is the next one."""
     others = [node.make_slice(start=start) for start in range(2, 1 + attackers)]
     with storm(node, kind, many, [node.slice, *others]):
         for _ in range(20):
@@ -197,7 +201,7 @@ def test_a_storm_on_one_slice_leaves_its_neighbour_its_turn(node, kind, many, at
 
 
 def answers_at_last(node: Gpud) -> bool:
-    """Ask the slice itself, whose queue may still be full of those who have gone."""
+    """Query the attacked slice, whose queue may still be full of disconnected clients."""
     with contextlib.suppress(slice_client.NotAnswered):
         return answers(node)
     return False
@@ -216,7 +220,7 @@ def test_hundreds_of_mutated_hellos_leave_it_serving(node):
 
 
 def test_silent_clients_do_not_keep_others_out(node):
-    """Who waited for them to be hung up on would wait for seconds, whenever it is tried."""
+    """A client that had to wait for their timeout would wait for seconds in each attempt."""
     took = []
     while not took or (took[-1] >= 3 and len(took) < 10):  # a busy machine may be slow once
         with contextlib.ExitStack() as silent:
@@ -253,8 +257,8 @@ def test_a_second_message_before_the_answer_ends_the_connection(node):
         hello = hello_message(MessageType.HELLO_CONTEXT, 1, TOKEN, 0, 0x2000_0000_0000)
         sock.send(hello)
         sock.send(hello)
-        with contextlib.suppress(ConnectionResetError):  # what was not read makes the end a reset
-            while sock.recv(4096):  # perhaps a context came first: its worker then hangs up
+        with contextlib.suppress(ConnectionResetError):  # unread data turns the close into a reset
+            while sock.recv(4096):  # perhaps a context started first: then its worker disconnects
                 pass
     assert answers(node)
 

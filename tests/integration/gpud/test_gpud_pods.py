@@ -140,15 +140,15 @@ def test_a_worker_that_ignores_the_fence_is_killed(node, pods):
 def test_another_pod_and_a_process_in_no_pod_get_nothing(node, pods):
     made = node.make_slice()
     node.call("set_holders", holders={made["uuid"]: [pods[0].holder()]}, complete=True)
-    with client_process(made["socket_dir"], lambda: None) as nobody:
-        assert nobody.stdout.readline() == "800\n"
-        nobody.communicate("")
+    with client_process(made["socket_dir"], lambda: None) as outsider:
+        assert outsider.stdout.readline() == "800\n"
+        outsider.communicate("")
     with node.admin() as agent:
         agent.call("subscribe")
         with client_process(made["socket_dir"], pods[1].join) as stranger:
             assert agent.next_event()["event"] == "holders_wanted"
             agent.call("set_holders", holders={made["uuid"]: [pods[0].holder()]}, complete=True)
-            assert stranger.stdout.readline() == "46\n"  # after the ten seconds that it may take
+            assert stranger.stdout.readline() == "46\n"  # after the ten seconds of the timeout
             stranger.communicate("")
 
 
@@ -187,9 +187,9 @@ def test_workers_live_in_the_slices_group_under_its_own_user(node, pods):
         status = Path(f"/proc/{worker}/status").read_text()
         assert "Uid:\t70000\t70000\t70000\t70000" in status
         sandbox = node.instance(made["uuid"])["contexts"][0]["sandbox"]
-        walls = {name: stands for name, stands in sandbox.items() if name != "cache"}
-        assert len(walls) == 6, "the worker has not said which walls stand"
-        assert all(walls.values()), walls
+        mechanisms = {name: stands for name, stands in sandbox.items() if name != "cache"}
+        assert len(mechanisms) == 6, "the worker has not reported its sandbox"
+        assert all(mechanisms.values()), mechanisms
         groups = Path(f"/proc/{worker}/cgroup").read_text()
         for hierarchy in ("memory", "cpu", "cpuset", "pids"):
             (line,) = (one for one in groups.splitlines() if one.split(":")[1] == hierarchy)
@@ -204,7 +204,7 @@ def test_the_socket_is_open_to_every_user_of_the_pod_and_stays_where_it_is(node)
     assert directory.stat().st_mode & 0o777 == 0o711
     node.end()
     assert directory.is_dir()  # it is mounted into containers
-    (directory / "s.sock").mkdir()  # what a container runtime makes of a missing file
+    (directory / "s.sock").mkdir()  # a container runtime creates this for a missing file
     node.start()
     assert (directory / "s.sock").is_socket()
 
@@ -252,7 +252,7 @@ def test_a_worker_without_its_client_is_ended_after_a_restart(node, pods):
     with client_process(made["socket_dir"], pod.join) as client:
         assert client.stdout.readline() == "0\n"
         worker = node.instance(made["uuid"])["contexts"][0]["pid"]
-        os.kill(worker, 19)  # stopped, it does not see its client's end
+        os.kill(worker, 19)  # stopped, it does not observe its client's end
         node.end()
         client.kill()
         client.communicate()

@@ -1,4 +1,4 @@
-"""gpud goes and comes back: slices keep their names, programs keep their contexts and memory."""
+"""Restarts of gpud: slices keep their names, programs keep their contexts and memory."""
 
 import os
 import signal
@@ -26,7 +26,8 @@ def test_sigkill_of_gpud_leaves_the_program_its_context():
             worker = node.instance(made["uuid"])["contexts"][0]["pid"]
             node.end(signal.SIGKILL)
 
-            # Without gpud: the worker serves what needs no new memory, and says 2 to what does.
+            # Without gpud the worker serves requests that need no new memory, and answers 2 to
+            # others.
             assert client.allocate(64 * MIB, 1) == 2
             assert processes.start_ticks(worker) is not None
 
@@ -89,7 +90,7 @@ def test_sigterm_ends_it_cleanly_and_removes_the_sockets():
         with raw_client(made["socket_dir"], TOKEN) as client:
             assert client.open().status == 0
             assert node.end() == 0
-            assert client.closed()  # a run's workers end with it
+            assert client.wait_closed()  # a run's workers end with it
         assert not os.path.exists(made["socket_dir"])
         assert "gpud_stopped" in node.log
 
@@ -130,7 +131,7 @@ def test_a_killed_worker_gives_everything_back():
             assert node.call("inventory")["budget"]["used_bytes"] == 0
 
 
-def test_a_worker_that_is_killed_when_its_zygote_is_gone_is_told_as_well():
+def test_a_killed_worker_is_reported_even_without_its_zygote():
     with gpud(token=TOKEN) as node:
         made = node.make_slice()
         with raw_client(made["socket_dir"], TOKEN) as client, node.admin() as watcher:
@@ -144,7 +145,7 @@ def test_a_worker_that_is_killed_when_its_zygote_is_gone_is_told_as_well():
             names = [one["event"] for one in events]
             assert names == ["context_started", "fault", "xid", "context_ended"]
             assert events[3]["reason"] == "killed by signal 9"
-            assert not os.path.exists(f"/proc/{worker}")  # gpud is its parent now, and waits for it
+            assert not os.path.exists(f"/proc/{worker}")  # gpud is its parent now, and reaps it
 
 
 def test_beyond_the_budget_is_out_of_memory_and_an_event():

@@ -24,42 +24,44 @@ def node() -> Iterator[Gpud]:
 
 
 @pytest.fixture(scope="module")
-def made(node: Gpud) -> dict[str, Any]:
+def gpu_slice(node: Gpud) -> dict[str, Any]:
     return node.make_slice()
 
 
-def share(node: Gpud, made: dict[str, Any], kind: str, replicas: int) -> None:
-    wait_until(lambda: not node.instance(made["uuid"])["contexts"])  # of the test before
-    node.call("set_sharing", shares={made["uuid"]: {"kind": kind, "replicas": replicas}})
+def share(node: Gpud, gpu_slice: dict[str, Any], kind: str, replicas: int) -> None:
+    wait_until(lambda: not node.instance(gpu_slice["uuid"])["contexts"])  # of the previous test
+    node.call("set_sharing", shares={gpu_slice["uuid"]: {"kind": kind, "replicas": replicas}})
 
 
-def test_with_mps_a_sharer_has_its_part_of_memory(node: Gpud, made: dict[str, Any]) -> None:
-    share(node, made, "mps", 24)
-    part_mib = made["memory_bytes"] // 24 // MIB
-    with raw_client(made["socket_dir"], TOKEN) as client:
+def test_with_mps_a_sharer_has_its_part_of_memory(node: Gpud, gpu_slice: dict[str, Any]) -> None:
+    share(node, gpu_slice, "mps", 24)
+    part_mib = gpu_slice["memory_bytes"] // 24 // MIB
+    with raw_client(gpu_slice["socket_dir"], TOKEN) as client:
         assert client.open().status == 0
         assert client.allocate((part_mib - 40) * MIB, 0) == 0
         assert client.allocate(64 * MIB, 1) == OUT_OF_MEMORY
     node.call("set_sharing", shares={})
-    with raw_client(made["socket_dir"], TOKEN) as client:
+    with raw_client(gpu_slice["socket_dir"], TOKEN) as client:
         assert client.open().status == 0
         assert client.allocate((part_mib + 64) * MIB, 0) == 0
 
 
 @pytest.mark.parametrize("kind", ["mps", "time-slicing"])
-def test_a_sharer_cannot_take_all_contexts(node: Gpud, made: dict[str, Any], kind: str) -> None:
-    share(node, made, kind, 32)  # two contexts each
+def test_a_sharer_cannot_take_all_contexts(
+    node: Gpud, gpu_slice: dict[str, Any], kind: str
+) -> None:
+    share(node, gpu_slice, kind, 32)  # two contexts each
     with (
-        raw_client(made["socket_dir"], TOKEN) as first,
-        raw_client(made["socket_dir"], TOKEN) as second,
-        raw_client(made["socket_dir"], TOKEN) as third,
+        raw_client(gpu_slice["socket_dir"], TOKEN) as first,
+        raw_client(gpu_slice["socket_dir"], TOKEN) as second,
+        raw_client(gpu_slice["socket_dir"], TOKEN) as third,
     ):
         assert [first.open().status, second.open(context_index=1).status] == [0, 0]
         assert third.open(context_index=2).status == OUT_OF_MEMORY
 
 
-# Prints CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, and what %nsmid is in a kernel.
-ASKS = """
+# Prints CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, and the value of %nsmid in a kernel.
+QUERIES = """
 from cuda.bindings import driver as d
 import ctypes
 PTX = b'''.version 7.0
@@ -84,34 +86,39 @@ print(found.value)
 """
 
 
-def asked(node: Gpud, percentage: str) -> tuple[list[int], str]:
+def run_with_percentage(node: Gpud, percentage: str) -> tuple[list[int], str]:
     """Run a program with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; return its numbers and complaints."""
     environment = {
         **program_environment(node.run_dir / "slices", TOKEN.hex(), LIBRARIES),
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage,
     }
     done = subprocess.run(
-        [sys.executable, "-c", ASKS], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", QUERIES],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return [int(line) for line in done.stdout.split()], done.stderr
 
 
 def test_an_mps_client_s_percentage_takes_multiprocessors_and_never_gives(
-    node: Gpud, made: dict[str, Any]
+    node: Gpud, gpu_slice: dict[str, Any]
 ) -> None:
     whole = 16  # of an H100's 1g.10gb
-    share(node, made, "mps", 2)
+    share(node, gpu_slice, "mps", 2)
     limits = {"25": 4, "100": 8}
-    assert {text: asked(node, text) for text in limits} == {
+    assert {text: run_with_percentage(node, text) for text in limits} == {
         text: ([count, count], "") for text, count in limits.items()
     }
     for text in ("101", "nan"):
-        found, complaint = asked(node, text)
+        found, complaint = run_with_percentage(node, text)
         assert found == [8, 8]
         assert "is ignored: it must be a percentage above 0, up to 100" in complaint
-    share(node, made, "time-slicing", 2)
-    assert asked(node, "25") == ([whole, whole], "")  # as in CUDA: only clients of MPS read it
+    share(node, gpu_slice, "time-slicing", 2)
+    # As in CUDA: only clients of MPS read it.
+    assert run_with_percentage(node, "25") == ([whole, whole], "")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,7 @@ def test_an_mps_client_s_percentage_takes_multiprocessors_and_never_gives(
     ],
 )
 def test_a_share_that_cannot_be_is_refused(
-    node: Gpud, made: dict[str, Any], uuid: str, wanted: Any, message: str
+    node: Gpud, gpu_slice: dict[str, Any], uuid: str, wanted: Any, message: str
 ) -> None:
     with pytest.raises(AdminRefused, match=message):
-        node.call("set_sharing", shares={uuid or made["uuid"]: wanted})
+        node.call("set_sharing", shares={uuid or gpu_slice["uuid"]: wanted})

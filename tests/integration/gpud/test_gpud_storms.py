@@ -1,7 +1,7 @@
-"""Storms on one slice, and how long another's queries take gpud: at most 50 ms, whatever comes.
+"""Storms on one slice: gpud spends at most 50 ms on another slice's query.
 
-What is asserted is gpud's own time (``query_times``): a busy machine delays queries too, and that
-is no failure of gpud's.
+The tests assert gpud's own time (``query_times``), because a busy machine also delays queries,
+which is not a defect of gpud.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ CGROUP = Path("/sys/fs/cgroup/pids")
 
 
 def nowhere() -> None:
-    """A process that is in no pod stays where it is."""
+    """Do not move the process: it is in no pod."""
 
 
 @contextlib.contextmanager
@@ -47,7 +47,9 @@ def without_pods() -> Iterator[tuple[Gpud, Callable[[], None]]]:
 
 @contextlib.contextmanager
 def with_pods() -> Iterator[tuple[Gpud, Callable[[], None]]]:
-    """Play kubelet: a node's gpud with control groups, and what puts a process into a pod."""
+    """Simulate the kubelet: yield gpud with control groups, and a function that moves a process to
+    a pod.
+    """
     if os.geteuid() != 0 or not (CGROUP / "cgroup.procs").exists():
         pytest.skip("NOT RUN: needs root and a cgroup v1 hierarchy to play kubelet in")
     pod, parent = str(uuid.uuid4()), CGROUP / f"tessera-storm-{os.getpid()}"
@@ -71,7 +73,7 @@ def with_pods() -> Iterator[tuple[Gpud, Callable[[], None]]]:
 
 @contextlib.contextmanager
 def storm(path: str, hello: bytes, join: Callable[[], None]) -> Iterator[Any]:
-    """Storm a slice's socket; yields the attacker's reports (how many, when)."""
+    """Storm a slice's socket; yields the attacker's reports (count, time)."""
     with subprocess.Popen(
         [sys.executable, slice_storm.__file__, path, hello.hex()],
         stdout=subprocess.PIPE,
@@ -85,7 +87,7 @@ def storm(path: str, hello: bytes, join: Callable[[], None]) -> Iterator[Any]:
 
 
 def ask(folder: str) -> list[list[float]]:
-    """Query a slice QUERIES times, in a process of its own; return [wall, own, cpu] of each."""
+    """Query a slice QUERIES times, in a separate process; return [wall, own, cpu] of each."""
     done = subprocess.run(
         [sys.executable, query_times.__file__, folder, str(QUERIES)],
         env=python_process.module_environment(),
@@ -112,7 +114,7 @@ def test_no_storm_delays_anothers_query_by_more_than_50_ms(world, kind, record_p
             done = next(count for count, when in reports if when >= end)
             if kind == "contexts":
                 assert wait_until(lambda: node.instance(attacked["uuid"])["contexts"])
-        # gpud accepts 500 in a second, of those in which it gets a CPU.
+        # gpud accepts 500 in each second in which it gets a CPU.
         per_second = done / (end - begin - waited_s)
         assert kind == "connects" or per_second >= STARTS_PER_SECOND
         columns = zip(*rows, strict=True)
@@ -126,7 +128,9 @@ def test_no_storm_delays_anothers_query_by_more_than_50_ms(world, kind, record_p
 
 
 def test_no_descriptor_that_lingers_delays_anothers_query_by_more_than_50_ms():
-    """Whoever closes it last waits for a minute, unless the socket refuses it (Linux 6.16)."""
+    """The last process to close such a descriptor waits for a minute, unless the socket refuses it
+    (Linux 6.16).
+    """
     with gpud(token=TOKEN) as node:
         attacked, neighbour = node.make_slice(start=6), node.make_slice()
         over = threading.Event()
@@ -150,14 +154,14 @@ def test_no_descriptor_that_lingers_delays_anothers_query_by_more_than_50_ms():
 
 
 def pass_on(linger: socket.socket, path: str, unread: bool) -> None:
-    """Send a descriptor in a message that gpud reads, or after one on which it hangs up."""
+    """Send a descriptor in a message that gpud reads, or after one on which it disconnects."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.connect(path)
         with contextlib.suppress(PermissionError, BrokenPipeError):
             if unread:
                 sock.send(b"garbage")
             socket.send_fds(sock, [b"garbage"], [linger.fileno()])
-            linger.close()  # it is the receiver's now; otherwise the reset comes first
+            linger.close()  # the receiver owns it now; otherwise the reset would come first
 
 
 def slices_of(node: Gpud) -> list[dict[str, Any]]:
@@ -165,6 +169,6 @@ def slices_of(node: Gpud) -> list[dict[str, Any]]:
 
 
 def waited_for_a_cpu(node: Gpud) -> float:
-    """Return for how many seconds gpud's loop stood ready and got no CPU."""
+    """Return the seconds for which gpud's loop was runnable without a CPU."""
     assert node.process is not None
     return query_times.clocks(node.process.pid)[node.process.pid][1] / 1e9

@@ -1,4 +1,4 @@
-"""A worker's request for memory that gpud's end cuts off is answered by the next gpud."""
+"""The next gpud answers a worker's memory request that the previous gpud's end interrupted."""
 
 import signal
 import threading

@@ -1,4 +1,6 @@
-"""Programs that parse nvidia-smi's output parse ours: unmodified ones, and the rules of others."""
+"""Programs that parse nvidia-smi's output can parse Tessera's: unmodified programs, and the rules
+of others.
+"""
 
 import csv
 import ctypes
@@ -24,7 +26,7 @@ MIG_UUIDS = [f"MIG-5eb1e1de-0000-4000-8000-00000000000{last}" for last in "ab"]
 
 
 def nvsmi(*arguments):
-    """Run nvsmi of PyPI, which runs the nvidia-smi that PATH has."""
+    """Run nvsmi of PyPI, which runs the nvidia-smi in PATH."""
     pytest.importorskip("nvsmi", reason="NOT RUN: nvsmi is not installed (group test)")
     done = subprocess.run(
         [sys.executable, "-m", "nvsmi", *arguments],
@@ -37,7 +39,7 @@ def nvsmi(*arguments):
 
 
 def test_nvsmi_lists_gpus():
-    # It leaves out a GPU whose utilisation is not a number, as that of one in MIG mode.
+    # It omits a GPU whose utilisation is not a number, such as one in MIG mode.
     (gpu,) = nvsmi("ls", "--json")
     assert (gpu["id"], gpu["uuid"], gpu["mem_used"], gpu["gpu_util"]) == ("0", UUIDS[0], 812, 37)
 
@@ -76,7 +78,7 @@ def test_nvidia_htop_reads_the_tables(tmp_path):
     ]
 
 
-def test_csv_readers_get_as_many_columns_as_they_asked_for():
+def test_csv_readers_get_the_requested_number_of_columns():
     names = re.findall(r'^"([^"]+)"', nvidia_smi.run("--help-query-gpu").text, re.MULTILINE)
     assert len(names) > 90
     answer = nvidia_smi.run(f"--query-gpu={','.join(names)}", "--format=csv")
@@ -124,7 +126,7 @@ def test_names_of_a_hostile_program_forge_neither_xml_nor_rows():
 
 
 def test_programs_that_cut_the_summary_by_line_and_column():
-    """As nvgpu, PyTorch's collect_env and shell scripts do."""
+    """The rules of nvgpu, PyTorch's collect_env and shell scripts."""
     lines = nvidia_smi.run().text.splitlines()
     assert float(lines[2].split("CUDA Version: ")[1].split(" ")[0]) == 13.0
     assert re.search(r"Driver Version: (\S+)", lines[2]).group(1) == "580.65.06"
@@ -149,14 +151,14 @@ def test_programs_that_cut_the_list():
 
 
 def test_without_the_library_it_says_so(tmp_path):
-    program = shutil.copy(nvidia_smi.program(), tmp_path / "bin")  # away from the one beside it
+    program = shutil.copy(nvidia_smi.program(), tmp_path / "bin")  # separate from the adjacent one
     environment = {name: os.environ[name] for name in ("PATH",)}
     done = subprocess.run([program], env=environment, capture_output=True, text=True)
     assert done.returncode == 12
     assert "couldn't find libnvidia-ml.so" in done.stdout
 
 
-def test_a_loop_ends_when_nobody_reads():
+def test_a_loop_ends_when_its_reader_closes():
     command = [str(nvidia_smi.program()), "-L", "-lms", "1"]
     with subprocess.Popen(command, env=nvidia_smi.environment(), stdout=subprocess.PIPE) as loop:
         assert loop.stdout is not None
@@ -189,7 +191,7 @@ def test_output_that_cannot_be_written_is_an_error():
 
 
 def test_runs_where_the_libraries_run():
-    """On the glibc of old images (ADR 6); the system's C start file would need 2.34."""
+    """It runs on the glibc of old images (ADR 6); the system's C start file would need 2.34."""
     symbols = subprocess.run(
         ["objdump", "-T", str(nvidia_smi.program())], check=True, capture_output=True, text=True
     ).stdout

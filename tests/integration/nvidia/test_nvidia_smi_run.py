@@ -1,4 +1,4 @@
-"""nvidia-smi under ``tessera run``: our command on our NVML says what gpud says."""
+"""nvidia-smi under ``tessera run`` shows gpud's state through Tessera's NVML."""
 
 import csv
 import json
@@ -21,8 +21,8 @@ nvidia-smi mig -cgi 19; echo $?; echo ---; nvidia-smi -mig 0; echo $?
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
-    """What each command printed in one run with two slices, in the order of SCRIPT."""
+def outputs(tmp_path_factory):
+    """The output of each command in one run with two slices, in the order of SCRIPT."""
     script = SCRIPT.format(tessera=shlex.join(tessera_run.tessera("smi", "--json")))
     place = tmp_path_factory.mktemp("run")
     done = tessera_run.run(place, "sh", "-c", script, options=("--count", "2"))
@@ -30,9 +30,9 @@ def said(tmp_path_factory):
     return done.stdout.split("---\n")
 
 
-def test_it_lists_what_gpud_has(said):
-    (gpu,) = json.loads(said[0])["gpus"]
-    first, *migs = said[1].splitlines()
+def test_it_lists_what_gpud_has(outputs):
+    (gpu,) = json.loads(outputs[0])["gpus"]
+    first, *migs = outputs[1].splitlines()
     assert first == f"GPU 0: {gpu['product']} (UUID: {gpu['uuid']})"
     found = [re.fullmatch(r"  MIG 1g\.10gb     Device  \d: \(UUID: (.*)\)", line) for line in migs]
     uuids = {one["uuid"] for one in gpu["devices"]}
@@ -41,17 +41,17 @@ def test_it_lists_what_gpud_has(said):
     }
 
 
-def test_the_summary_names_tessera_and_the_slices(said):
-    lines = said[2].splitlines()
+def test_the_summary_names_tessera_and_the_slices(outputs):
+    lines = outputs[2].splitlines()
     assert "Tessera-SMI" in lines[2]
     assert "CUDA Version: " in lines[2]
-    assert len(re.findall(r"MiB / 9984MiB", said[2])) >= 2
+    assert len(re.findall(r"MiB / 9984MiB", outputs[2])) >= 2
     assert len({len(line) for line in lines[1:]}) == 1
 
 
-def test_the_xml_agrees(said):
-    root = ET.fromstring(said[3])
-    (gpu,) = json.loads(said[0])["gpus"]
+def test_the_xml_agrees(outputs):
+    root = ET.fromstring(outputs[3])
+    (gpu,) = json.loads(outputs[0])["gpus"]
     assert root.findtext("gpu/uuid") == gpu["uuid"]
     devices = root.findall("gpu/mig_devices/mig_device")
     assert [one.findtext("fb_memory_usage/total") for one in devices] == ["9984 MiB"] * 2
@@ -59,15 +59,15 @@ def test_the_xml_agrees(said):
     assert counts == ["16", "16"]
 
 
-def test_the_csv_agrees(said):
-    (row,) = csv.reader(said[4].splitlines(), skipinitialspace=True)
-    (gpu,) = json.loads(said[0])["gpus"]
+def test_the_csv_agrees(outputs):
+    (row,) = csv.reader(outputs[4].splitlines(), skipinitialspace=True)
+    (gpu,) = json.loads(outputs[0])["gpus"]
     assert row[:4] == ["0", gpu["product"], gpu["uuid"], "Enabled"]
     assert re.fullmatch(r"[0-9.]+", row[4])
 
 
-def test_a_program_with_a_slice_changes_nothing(said):
-    created, disabled = said[5].splitlines(), said[6].splitlines()
+def test_a_program_with_a_slice_changes_nothing(outputs):
+    created, disabled = outputs[5].splitlines(), outputs[6].splitlines()
     assert created[-1] != "0"
     assert not any("Successfully" in line for line in created)
     assert disabled[0].endswith(": Insufficient Permissions")
@@ -82,7 +82,7 @@ def test_a_whole_gpu_has_mig_off(tmp_path):
     assert "MiB /  81559MiB" in done.stdout
 
 
-def test_a_run_has_the_topology_that_is_asked_for(tmp_path):
+def test_a_run_has_the_requested_topology(tmp_path):
     options = ("--topology", "dgx-h100", "--count", "2")
     done = tessera_run.run(tmp_path, "nvidia-smi", "topo", "-m", profile="whole", options=options)
     assert done.returncode == 0, done.stderr
@@ -94,7 +94,7 @@ def test_a_run_has_the_topology_that_is_asked_for(tmp_path):
 
 
 def test_outside_of_a_run_there_is_no_driver(tmp_path):
-    """The library is found beside the command, and has nobody to ask."""
+    """The library is found next to the command, but no gpud runs."""
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(config.LIBRARIES_DIR),
         "TESSERA_SLICES_DIR": str(tmp_path),
@@ -117,12 +117,12 @@ nvidia-smi mig -cci 1; echo $?; nvidia-smi mig -dci -ci 2; nvidia-smi mig -lci; 
 """
 
 
-def test_who_runs_gpud_makes_and_destroys_instances(tmp_path):
+def test_the_user_of_gpud_creates_and_destroys_instances(tmp_path):
     """Over the management socket, as on a node."""
     done = tessera_run.run(tmp_path, "sh", "-c", MANAGE)
     assert done.returncode == 0, done.stderr
-    said = done.stdout.split("---\n")
-    profiles, places, created, listed, devices, refused, destroyed, left = said[:8]
+    outputs = done.stdout.split("---\n")
+    profiles, places, created, listed, devices, refused, destroyed, left = outputs[:8]
     rows = re.findall(
         r"^\|   0  MIG (\S+) +(\d+) +(\d+/\d+) +(\S+) +No +(\d+) ", profiles, re.MULTILINE
     )
@@ -153,7 +153,7 @@ def test_who_runs_gpud_makes_and_destroys_instances(tmp_path):
     ]
     assert destroyed.splitlines()[-1] == "0"
     assert "MIG " not in left
-    divided, shown, less = said[8:]
+    divided, shown, less = outputs[8:]
     assert divided.splitlines()[1:] == [
         f"Successfully created compute instance ID  {number} on GPU  0 GPU instance ID  2 using"
         " profile MIG 1c.3g.40gb (ID  0)"

@@ -1,4 +1,4 @@
-"""NVIDIA's own Go bindings (go-nvml), by which the device plugin, GFD and mig-parted know GPUs."""
+"""NVIDIA's Go bindings (go-nvml), which the device plugin, GFD and mig-parted use."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ BUILD_SECONDS = 280
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, if there is Go, and the module in its cache or its proxy."""
+def program_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled program; needs Go, and the module in its cache or its proxy."""
     go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
     if go is None:
         pytest.skip("no Go: NVIDIA's bindings for it are not tried")
-    program = tmp_path_factory.mktemp("go") / "judge"
+    program = tmp_path_factory.mktemp("go") / "program"
     done = subprocess.run(
         [go, "build", "-o", str(program), "."],
         cwd=SOURCE,
@@ -38,12 +38,12 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_go_programs_see_what_gpud_has(judge: Path, tmp_path: Path) -> None:
+def test_go_programs_see_what_gpud_has(program_path: Path, tmp_path: Path) -> None:
     build.build_all(only=("libnvidia-ml.so.1",))
     chosen = board(nvml_views.BOARD)
     with nvml_views.rig(tmp_path) as rig:
         node = str(rig.node.run_dir / MANAGEMENT_SOCKET_NAME)
-        found = told(judge, TESSERA_MANAGEMENT_SOCKET=node)
+        found = run_program(program_path, TESSERA_MANAGEMENT_SOCKET=node)
         for gpu in rig.inventory().gpus:
             assert ["gpu", gpu.uuid, str(int(gpu.mig_enabled)), gpu.pci_bus_id] in found
         for instance in rig.gpu(rig.divided).instances:
@@ -53,20 +53,20 @@ def test_go_programs_see_what_gpud_has(judge: Path, tmp_path: Path) -> None:
             size = profile.memory_bytes >> 20
             row = ["profile", str(profile.driver_id), str(profile.compute_slices), str(size)]
             assert found.count(row) == 2, "of each GPU"
-        mounted = rig.mounted(tmp_path / "slices", rig.slices["2g.20gb"])
-        mine = told(judge, TESSERA_SLICES_DIR=str(mounted))
+        mounted = rig.mount(tmp_path / "slices", rig.slices["2g.20gb"])
+        mine = run_program(program_path, TESSERA_SLICES_DIR=str(mounted))
         assert [row[1] for row in mine if row[0] in ("gpu", "mig")] == [
             rig.divided,
             rig.slices["2g.20gb"],
         ]
 
 
-def told(judge: Path, **variables: str) -> list[list[str]]:
-    """Return what the program printed, in words."""
+def run_program(program_path: Path, **variables: str) -> list[list[str]]:
+    """Return the program's output, split into words."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
     environment = kept | {"LD_LIBRARY_PATH": str(build.LIBRARIES), **variables}
     done = subprocess.run(
-        [judge], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [program_path], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     return [line.split() for line in done.stdout.splitlines()]

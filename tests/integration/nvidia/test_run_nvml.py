@@ -1,4 +1,4 @@
-"""pynvml and the CUDA driver in one program under ``tessera run``: they speak of one device."""
+"""pynvml and the CUDA driver in one program under ``tessera run`` see the same device."""
 
 import json
 import sys
@@ -49,7 +49,7 @@ print(json.dumps({
 def test_nvml_and_the_driver_say_the_same(tmp_path: Path, profile: str) -> None:
     done = run(tmp_path, sys.executable, "-c", PROGRAM, profile=profile)
     assert done.returncode == 0, done.stderr
-    told: dict[str, list[Any]] = json.loads(done.stdout)
-    assert {name: cuda for name, (cuda, _) in told.items()} == {
-        name: nvml for name, (_, nvml) in told.items()
+    reported: dict[str, list[Any]] = json.loads(done.stdout)
+    assert {name: cuda for name, (cuda, _) in reported.items()} == {
+        name: nvml for name, (_, nvml) in reported.items()
     }

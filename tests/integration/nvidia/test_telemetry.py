@@ -1,4 +1,4 @@
-"""What a program does is what gpud counts, while it lives and afterwards."""
+"""gpud counts a program's activity, while the program runs and afterwards."""
 
 import os
 import subprocess
@@ -83,7 +83,7 @@ def program(node: Gpud) -> Iterator[subprocess.Popen[str]]:
         assert running.returncode == 0
 
 
-def counted(node: Gpud, uuid: str) -> dict[str, Any]:
+def counters_of(node: Gpud, uuid: str) -> dict[str, Any]:
     return dict(node.instance(uuid)["counters"])
 
 
@@ -92,23 +92,23 @@ def counted(node: Gpud, uuid: str) -> dict[str, Any]:
 def test_a_program_is_counted_while_it_lives_and_when_it_has_ended(backend: str) -> None:
     with gpud("--backend", backend, token=TOKEN) as node:
         uuid = node.make_slice()["uuid"]
-        assert set(counted(node, uuid).values()) == {0}
+        assert set(counters_of(node, uuid).values()) == {0}
         with program(node):
             alive = wait_until(
-                lambda: (found := counted(node, uuid))["device_to_host_bytes"] and found
+                lambda: (found := counters_of(node, uuid))["device_to_host_bytes"] and found
             )
             assert {name: alive[name] for name in DONE} == DONE
         wait_until(lambda: not node.instance(uuid)["contexts"])
-        ended = counted(node, uuid)
+        ended = counters_of(node, uuid)
         assert {name: ended[name] for name in DONE} == DONE
         with program(node):
             pass
         wait_until(lambda: not node.instance(uuid)["contexts"])
-        twice = counted(node, uuid)
+        twice = counters_of(node, uuid)
         assert {name: twice[name] for name in DONE} == {k: 2 * v for k, v in DONE.items()}
         assert twice["allocations"] >= 2
-        # 33 blocks of four warps, on 16 multiprocessors that have room for all: each has some, and
-        # an SM has 64 places for warps.
+        # 33 blocks of four warps, on 16 multiprocessors that have room for all of them: each has
+        # some, and an SM has 64 warp slots.
         assert 0.99 <= twice["sm_active_ns"] / twice["busy_ns"] <= 1
         assert twice["sm_occupancy_ns"] / twice["busy_ns"] == pytest.approx(
             33 * 4 / (16 * 64), rel=0.02
@@ -125,7 +125,7 @@ def test_counters_go_with_their_instance() -> None:
             pass
         wait_until(lambda: not node.instance(made["uuid"])["contexts"])
         node.call("destroy_instance", uuid=made["uuid"])
-        assert set(counted(node, node.make_slice()["uuid"]).values()) == {0}
+        assert set(counters_of(node, node.make_slice()["uuid"]).values()) == {0}
 
 
 FULL = (
@@ -155,7 +155,7 @@ with AdminClient(Path(sys.argv[1]), 20) as client:
 """
 
 
-def test_who_may_read_telemetry_may_do_nothing_else(tmp_path: Path) -> None:
+def test_a_telemetry_user_may_only_read(tmp_path: Path) -> None:
     socket = tmp_path / "gpud.sock"
     options = (f"--telemetry-socket={socket}", f"--telemetry-user={os.geteuid()}")
     with gpud(*options) as node:
@@ -215,7 +215,7 @@ def test_occupancy_is_what_the_occupancy_calculator_says(threads: int, shared: i
         assert done.returncode == 0, done.stderr
         blocks, warps = int(done.stdout), -(-threads // 32)
         wait_until(lambda: not node.instance(uuid)["contexts"])
-        found = counted(node, uuid)
+        found = counters_of(node, uuid)
     assert found["sm_active_ns"] == pytest.approx(found["busy_ns"], rel=0.001, abs=10)
     assert found["sm_occupancy_ns"] / found["busy_ns"] == pytest.approx(
         blocks * warps / 64, rel=0.01

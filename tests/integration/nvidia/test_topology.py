@@ -1,4 +1,4 @@
-"""One topology, many readers: nvidia-smi, tessera smi and NCCL's file agree on a node's GPUs."""
+"""nvidia-smi, tessera smi and NCCL's file agree on the topology of a node's GPUs."""
 
 import os
 import subprocess
@@ -36,10 +36,10 @@ def test_a_run_takes_a_description_and_refuses_what_is_none(tmp_path: Path) -> N
 
     done = ran("custom:numa=1;nvlinks=0;gpus=4b.0.0.0")
     assert (done.returncode, done.stdout) == (0, "00000000:4B:00.0\n"), done.stderr
-    for wrong, told in (("custom:gpus=4b", "describes no topology"), ("dgx", "dgx-h100")):
+    for wrong, reported in (("custom:gpus=4b", "describes no topology"), ("dgx", "dgx-h100")):
         done = ran(wrong)
         assert done.returncode == 2
-        assert told in done.stderr
+        assert reported in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_all_readers_agree(topology: str, board: str, gpus: int, joined: set[str
             "LD_LIBRARY_PATH": str(config.LIBRARIES_DIR),
         }
 
-        def said(*command: str) -> str:
+        def output_of(*command: str) -> str:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=60, check=False
             )
@@ -86,8 +86,8 @@ def test_all_readers_agree(topology: str, board: str, gpus: int, joined: set[str
             return done.stdout
 
         matrices = (
-            said(str(config.PROGRAMS_DIR / "nvidia-smi"), "topo", "-m"),
-            said(*tessera("smi", "topo", "-m")),
+            output_of(str(config.PROGRAMS_DIR / "nvidia-smi"), "topo", "-m"),
+            output_of(*tessera("smi", "topo", "-m")),
         )
         theirs, ours = (cells(text, gpus) for text in matrices)
         assert theirs == ours
@@ -95,8 +95,8 @@ def test_all_readers_agree(topology: str, board: str, gpus: int, joined: set[str
         places = topology_named(topology, gpus).gpus[:gpus]
         assert nodes[0] == nodes[1] == [str(place.numa) for place in places]
         assert {cell for row in ours for cell in row[1:]} == joined | {"X"}
-        xml = ElementTree.fromstring(said(*tessera("smi", "topo", "--xml")))
+        xml = ElementTree.fromstring(output_of(*tessera("smi", "topo", "--xml")))
         buses = [one.get("busid") for one in xml.iter("pci") if one.find("gpu") is not None]
-        asked = "--query-gpu=pci.bus_id", "--format=csv,noheader"
-        told = said(str(config.PROGRAMS_DIR / "nvidia-smi"), *asked).split()
-        assert sorted(one.lower().removeprefix("0000") for one in told) == sorted(buses)
+        requested = "--query-gpu=pci.bus_id", "--format=csv,noheader"
+        reported = output_of(str(config.PROGRAMS_DIR / "nvidia-smi"), *requested).split()
+        assert sorted(one.lower().removeprefix("0000") for one in reported) == sorted(buses)

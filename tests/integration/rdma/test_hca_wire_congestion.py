@@ -1,4 +1,4 @@
-"""Congestion between two network namespaces: the link marks what is above its rate, and senders yield."""
+"""Congestion between two network namespaces: the link marks packets, and senders slow down."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from support.processes.perftest_clock import FOR_AN_HOUR, measuring, strike
-from support.programs.verbs_tools import needed
+from support.programs.verbs_tools import skip_without
 from support.programs.wire_nodes import ADDRESSES, Nodes, needs_namespaces
 
 pytestmark = [
@@ -29,7 +29,7 @@ table inet marks {{
 """
 MEASURED_S = 3
 COUNTERS = "/sys/class/infiniband/tessera_0/ports/1/hw_counters"
-# The files are written every second: what is waited for comes with the next time.
+# The counter files are written every second, so poll until the awaited counter is not zero.
 SAY = (
     "for i in $(seq 600); do"
     ' test "$(cat {folder}/{awaited})" != 0 && break; sleep 0.1; done;'
@@ -38,7 +38,9 @@ SAY = (
 
 
 def saying(awaited: str, *command: str) -> tuple[str, ...]:
-    """Return what runs a program and then says its device's counters."""
+    """Return a command that runs a program, waits for a counter and prints its device's
+    counters.
+    """
     script = SAY.format(folder=COUNTERS, awaited=awaited)
     return ("sh", "-c", f"{' '.join(command)} && {script}")
 
@@ -50,7 +52,7 @@ def counters(said: str) -> dict[str, int]:
 
 
 def megabytes(said: str) -> float:
-    """Return the average of perftest's table."""
+    """Return the average from perftest's table."""
     (row,) = re.findall(r"^ *65536 +\d+ +[\d.]+ +([\d.]+) ", said, re.MULTILINE)
     return float(row)
 
@@ -70,7 +72,7 @@ def nodes():
         yield made
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 def test_two_flows_through_a_link_that_marks_have_shares_of_it(nodes):
     servers, clients = [], []
     try:
@@ -87,17 +89,17 @@ def test_two_flows_through_a_link_that_marks_have_shares_of_it(nodes):
         time.sleep(MEASURED_S)  # both at the same time
         strike(*both)
         strike(*both)
-        told = [one.communicate(timeout=90)[0] for one in (*clients, *servers)]
+        outputs = [one.communicate(timeout=90)[0] for one in (*clients, *servers)]
     finally:
         for one in (*clients, *servers):
             one.kill()
             one.wait()
-    assert [one.returncode for one in (*clients, *servers)] == [0] * 4, told
-    handled, sent = counters(told[1]), counters(told[3])
+    assert [one.returncode for one in (*clients, *servers)] == [0] * 4, outputs
+    handled, sent = counters(outputs[1]), counters(outputs[3])
     assert sent["np_ecn_marked_roce_packets"] >= sent["np_cnp_sent"] > 0
     assert handled["rp_cnp_handled"] > 0
     assert sent["rp_cnp_handled"] == handled["np_cnp_sent"] == 0
     assert handled["lifespan"] == 1000
-    shares = sorted(megabytes(text) for text in told[:2])
+    shares = sorted(megabytes(text) for text in outputs[:2])
     print("MB/s", shares, handled, sent)
     assert shares[1] <= 4 * shares[0], "neither starves the other"

@@ -39,7 +39,7 @@ class Program:
         self.region = self.client.region()
 
     def send(self, group: bytes, data: bytes) -> None:
-        """Send to a group, and see it sent."""
+        """Send to a group, and wait for the completion."""
         ah = self.client.ah(group, sgid_index=self.client.index_of(group))
         self.qp.send(
             *(Op.SEND, (), data),
@@ -49,7 +49,7 @@ class Program:
         )
         assert self.sent.poll().status == 0
 
-    def hear(self) -> bytes:
+    def receive(self) -> bytes:
         """Wait for a datagram; return its data."""
         came = self.received.poll()
         assert came.status == 0
@@ -62,7 +62,7 @@ class Program:
 
 @pytest.fixture
 def programs(nodes: BridgedNodes) -> Iterator[list[Program]]:
-    """Two programs on node 0, which one fabric has, and one on node 1."""
+    """Yield two programs on node 0, of one fabric, and one on node 1."""
     with contextlib.ExitStack() as stack:
         folders = []
         for node, name in enumerate(NAMES):
@@ -83,8 +83,8 @@ def gid(group: str) -> bytes:
     return WireAddress(ipaddress.ip_address(group)).gid
 
 
-def entered(nodes: BridgedNodes, node: int, group: str) -> bool:
-    """Tell whether the kernel of a node says (IGMP, MLD) that it is in a group."""
+def is_member(nodes: BridgedNodes, node: int, group: str) -> bool:
+    """Return whether a node's kernel reports a membership in a group (IGMP, MLD)."""
     table = Path(f"/proc/{nodes._holders[node].pid}/net")
     if ipaddress.ip_address(group).version == 4:
         number = bytes(reversed(ipaddress.ip_address(group).packed)).hex().upper()
@@ -96,20 +96,20 @@ def entered(nodes: BridgedNodes, node: int, group: str) -> bool:
 def test_datagrams_to_a_group_reach_the_other_node(
     nodes: BridgedNodes, programs: list[Program], group: str
 ) -> None:
-    """Behind hcad's walls: it enters the group by itself, and leaves it with its last member."""
+    """hcad, in its sandbox, joins the group itself, and leaves it with its last member."""
     here, beside, there = programs
     for one in programs:
         one.post()
     for one in (beside, there):
         one.client.objects.attach(membership(one.qp.number, gid(group)))
-    assert [entered(nodes, node, group) for node in (0, 1)] == [True, True]
+    assert [is_member(nodes, node, group) for node in (0, 1)] == [True, True]
     here.send(gid(group), b"to all")
-    assert [one.hear() for one in (beside, there)] == [b"to all"] * 2
+    assert [one.receive() for one in (beside, there)] == [b"to all"] * 2
     for one in (beside, there):
         one.post()
     there.send(gid(group), b"back")  # its sender is in the group, too
-    assert [one.hear() for one in (there, beside)] == [b"back"] * 2
+    assert [one.receive() for one in (there, beside)] == [b"back"] * 2
     for one in (beside, there):
         one.client.objects.detach(membership(one.qp.number, gid(group)))
-    assert [entered(nodes, node, group) for node in (0, 1)] == [False, False]
+    assert [is_member(nodes, node, group) for node in (0, 1)] == [False, False]
     assert [one.received.page.head for one in programs] == [0, 2, 2], "once, and members alone"

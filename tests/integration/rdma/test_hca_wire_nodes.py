@@ -10,7 +10,7 @@ import pytest
 from support.processes import hcad_process
 from support.processes.perftest_clock import FOR_AN_HOUR, finish, measuring
 from support.processes.tessera_run import environment, tessera
-from support.programs.verbs_tools import needed
+from support.programs.verbs_tools import skip_without
 from support.programs.wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
 
 pytestmark = needs_namespaces
@@ -28,7 +28,7 @@ def small():
         yield made
 
 
-@needed("ibv_devinfo")
+@skip_without("ibv_devinfo")
 def test_addresses_and_mtu_are_the_interfaces(nodes, small):
     for pair, mtu in ((nodes, "4096 (5)"), (small, "1024 (3)")):
         shown, _ = pair.start(0, "ibv_devinfo", "-v").communicate(timeout=60)
@@ -37,29 +37,29 @@ def test_addresses_and_mtu_are_the_interfaces(nodes, small):
         assert "GID[  0]:\t\tfd78::1, RoCE v2" in shown
 
 
-@needed("ibv_rc_pingpong")
+@skip_without("ibv_rc_pingpong")
 @pytest.mark.parametrize("options", [(), ("--wire-gso",)], ids=["packets", "segments"])
 @pytest.mark.parametrize("how", [("-g", "1"), ("-g", "1", "-e"), ("-g", "0")], ids=" ".join)
 def test_ibv_rc_pingpong(nodes, how, options):
-    """Over IPv4 polled and with events, and over IPv6."""
+    """Over IPv4 with polling and with events, and over IPv6."""
     for said in nodes.play("ibv_rc_pingpong", "-n", "100", "-c", *how, options=options):
         assert "100 iters in" in said
         assert "invalid data" not in said
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize("options", [(), ("--wire-gso",)], ids=["packets", "segments"])
 @pytest.mark.parametrize(
     "command", [("ib_write_bw",), ("ib_send_bw",), ("ib_read_bw",)], ids=" ".join
 )
 def test_perftest(nodes, command, options):
-    """With the default flags, but for the check of the clock."""
+    """With the default flags, except for the check of the clock."""
     for said in nodes.play(*command, "-F", options=options):
         assert "tessera_0" in said
     assert "Mtu             : 4096[B]" in said
 
 
-@needed("ibv_uc_pingpong")
+@skip_without("ibv_uc_pingpong")
 @pytest.mark.parametrize(
     "command",
     [
@@ -72,16 +72,16 @@ def test_perftest(nodes, command, options):
     ids=" ".join,
 )
 def test_the_other_pingpongs(nodes, command):
-    """Of unreliable connections, datagrams (over IPv4 and IPv6), and shared receive queues."""
+    """Pingpongs of unreliable connections, datagrams (IPv4 and IPv6), and shared receive queues."""
     for said in nodes.play(*command, "-n", "100"):
         assert "iters in" in said
 
 
-# Nothing holds an unreliable sender back: what these send at once fits into a socket's buffer.
+# Unreliable senders are not slowed down: their messages in flight must fit into a socket's buffer.
 FEW = ("-n", "20", "-s", "1024")
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize(
     "command",
     [
@@ -104,7 +104,7 @@ def test_every_transport_and_operation_of_perftest(nodes, command):
         assert "tessera_0" in said
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize(
     "command",
     [
@@ -118,9 +118,9 @@ def test_perftest_over_small_packets(small, command):
     assert "Mtu             : 1024[B]" in small.play(*command, "-F")[1]
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 def test_a_peer_that_is_killed_is_an_error_and_not_a_hang(nodes):
-    """Its hcad ends with it: nobody answers any more, and what is sent comes to an end."""
+    """The peer's hcad ends with it: no peer answers any more, and requests end with an error."""
     command = ("ib_write_bw", "-F", *FOR_AN_HOUR)
     server = nodes.start(1, *command)
     nodes.until_listening(server, 90)
@@ -157,7 +157,7 @@ def test_a_wire_that_is_not_there_is_an_error(tmp_path, wire, why):
 
 
 def test_a_fabric_has_one_wire(nodes, tmp_path):
-    """Who joins with another one is refused, and who joins with the same is on it."""
+    """A member with another wire is refused, and one with the same wire joins."""
     names = ("--fabric", "one")
     holder = nodes.start(0, "sh", "-c", "echo there; exec sleep 600", options=names)
     try:
@@ -172,14 +172,14 @@ def test_a_fabric_has_one_wire(nodes, tmp_path):
                 check=False,
             )
             assert joined.returncode == status, joined.stderr
-        assert "fabric one is there, and not on the wire 127.0.0.1" in joined.stderr
+        assert "fabric one exists, but not on the wire 127.0.0.1" in joined.stderr
     finally:
         holder.terminate()
         holder.communicate(timeout=60)
 
 
 def test_an_address_that_is_taken_is_an_error(nodes):
-    """Two fabrics cannot have one address: the second hcad says so."""
+    """Two fabrics cannot have one address: the second hcad reports the error."""
     first = nodes.start(0, "sh", "-c", "echo there; exec sleep 600")
     try:
         assert first.stdout is not None
@@ -191,10 +191,10 @@ def test_an_address_that_is_taken_is_an_error(nodes):
         first.communicate(timeout=60)
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize("tool", ["ib_send_bw", "ib_read_bw"])
 def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
-    """Sockets, and where each connection is in its packets, are a successor's afterwards."""
+    """A successor gets the sockets, and each connection's position in its packets."""
     name = tool.replace("_", "-")
     options = ("--fabric", name)
     command = (tool, "-F", *FOR_AN_HOUR)
@@ -210,16 +210,16 @@ def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
         nodes.until_listening(server, 90)
         client = nodes.start(0, *command, ADDRESSES[1], options=options)
         counting = [measuring(client, tool)]
-        if tool == "ib_send_bw":  # who is read from counts nothing
+        if tool == "ib_send_bw":  # the peer of a READ counts nothing
             counting.append(measuring(server, tool))
-        with ThreadPoolExecutor() as both:  # two at a time: each takes seconds to start
+        with ThreadPoolExecutor() as both:  # two at a time, as each takes seconds to start
             successors += both.map(succeed, (0, 1))
         assert client.poll() is None, "it ended before both hand-overs: nothing is shown"
         finish(*counting)
         said, _ = client.communicate(timeout=60)
         assert client.returncode == 0, said
-        heard, _ = server.communicate(timeout=60)
-        assert server.returncode == 0, heard
+        output, _ = server.communicate(timeout=60)
+        assert server.returncode == 0, output
         assert [one.wait(60) for one in successors] == [0, 0]
     finally:
         for process in (server, *([client] if client else []), *successors):
@@ -227,9 +227,9 @@ def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
             process.wait()
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 def test_an_address_sends_no_more_than_its_rate(nodes):
-    """perftest's own average: 20 MiB in what its table calls MB (2^20 bytes)."""
+    """Checks perftest's average for a limit of 20 MiB/s; "MB" in its table is 2^20 bytes."""
     command = ("ib_write_bw", "-F", "-n", "200")
     said = nodes.play(*command, options=("--wire-rate", "20Mi"))[0]
     (average,) = re.findall(r"^ *65536 +200 +[\d.]+ +([\d.]+) ", said, re.MULTILINE)

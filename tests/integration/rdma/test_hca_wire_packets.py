@@ -1,4 +1,4 @@
-"""Captured packets of every opcode, judged by others: tshark dissects, scapy checks the ICRC."""
+"""Capture packets of every opcode and check them: tshark dissects them, scapy checks the ICRC."""
 
 import ipaddress
 import os
@@ -52,7 +52,7 @@ HAS_SCAPY = (
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory):
-    """A capture from a namespace's loopback interface."""
+    """Return a capture of a namespace's loopback interface."""
     path = tmp_path_factory.mktemp("capture") / "wire.pcap"
     support = Path(wire_capture.__file__)
     subprocess.run(
@@ -65,7 +65,7 @@ def capture(tmp_path_factory):
 
 
 def frames(path):
-    """Return what a capture holds: source, source port, destination and UDP payload."""
+    """Return a capture's packets: source, source port, destination and UDP payload."""
     data = path.read_bytes()
     at = 24
     while at < len(data):
@@ -82,7 +82,7 @@ def frames(path):
 
 
 def test_every_opcode_is_there_and_every_checksum_is_right(capture):
-    """By this project's second implementation, over IPv4 and IPv6."""
+    """Checked by this project's second implementation, over IPv4 and IPv6."""
     seen = {4: set(), 16: set()}
     for source, port, target, data in frames(capture):
         first, second = (str(ipaddress.ip_address(packed)) for packed in (source, target))
@@ -93,7 +93,7 @@ def test_every_opcode_is_there_and_every_checksum_is_right(capture):
 
 @pytest.mark.skipif(not HAS_SCAPY, reason="NOT RUN: no scapy: apt-get install python3-scapy")
 def test_scapy_computes_the_same_checksums(capture):
-    """Over IPv4: scapy has none over IPv6."""
+    """Over IPv4 only: scapy cannot compute the ICRC over IPv6."""
     done = subprocess.run(
         [SYSTEM_PYTHON, "-c", CHECK, str(capture)], capture_output=True, text=True, check=False
     )
@@ -124,7 +124,7 @@ def test_tshark_dissects_every_packet(capture):
     for version in ("4", "6"):
         assert {int(row[1]) for row in rows if row[0] == version} == OPCODES
     notifications = [row for row in rows if int(row[1]) == CNP]
-    # To tshark 4.0 opcode 0x81 has no name; what it finds behind BTH is 16 zeros and the ICRC.
+    # tshark 4.0 has no name for opcode 0x81; after the BTH it shows 16 zeros and the ICRC.
     assert all(re.fullmatch("0{32}[0-9a-f]{8}", row[4].rpartition(",")[2]) for row in notifications)
     assert {row[5] or row[6] for row in notifications} == {"48"}
     lengths = {int(row[2]) for row in rows if row[2]}

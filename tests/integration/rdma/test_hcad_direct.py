@@ -1,4 +1,4 @@
-"""A real hcad, behind its walls, borrows device memory; a successor goes on with what was lent."""
+"""A real hcad, in its sandbox, imports device memory, and a successor keeps it."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ SIZE = 2 << 20
 
 
 class Gpud:
-    """What hcad sees of a gpud and of a context's worker."""
+    """A gpud, and a context's worker, as hcad sees them."""
 
     def __init__(self, directory: Path) -> None:
         self.link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -36,11 +36,11 @@ class Gpud:
 
     def lend(self) -> socket.socket:
         """Answer a request with memory; return the worker's end."""
-        asked = ExportRequest.decode(self.link.recv(direct.MAX_MESSAGE_BYTES))
-        assert asked.pid == os.getpid()
+        query = ExportRequest.decode(self.link.recv(direct.MAX_MESSAGE_BYTES))
+        assert query.pid == os.getpid()
         its, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
-            answer = direct.encode_answer(asked.request, 0)
+            answer = direct.encode_answer(query.request, 0)
             socket.send_fds(self.link, [answer], [its.fileno()])
         memory = create_populated("test", SIZE)
         socket.send_fds(ours, [bytes(DirectGrant(0, 0, 4096, SIZE))], [memory])
@@ -50,22 +50,22 @@ class Gpud:
 
 
 def borrow(connection: Connection, gpud: Gpud) -> tuple[int, int, socket.socket]:
-    """Let a program register device memory; return its handles and the worker's end."""
+    """Register device memory as a program; return the handles and the worker's end."""
     connection.send(HcaMessage.SEGMENT_DEVICE, HcaSegmentDevice(0x1000, 4096))
     end = gpud.lend()
     data, _fds, _flags, _address = socket.recv_fds(connection.socket, 1 << 16, 8)
     made = HcaDeviceSegment.from_buffer_copy(data, len(data) - 16)
     assert made.offset == 4096
-    pd = connection.made(HcaMessage.PD_CREATE)
+    pd = connection.create(HcaMessage.PD_CREATE)
     wanted = hca.HcaMrCreate(pd, VerbsAccess.LOCAL_WRITE, 0x1000, 4096, 1)
     wanted.pieces[0] = hca.HcaPiece(made.handle, 0, made.offset, 4096)
-    return made.handle, connection.made(HcaMessage.MR_CREATE, wanted), end
+    return made.handle, connection.create(HcaMessage.MR_CREATE, wanted), end
 
 
 def let_go(connection: Connection, segment: int, key: int) -> None:
-    """Remove what was made of device memory, there or not."""
-    connection.made(HcaMessage.MR_DESTROY, hca.HcaHandle(key))
-    connection.made(HcaMessage.SEGMENT_DESTROY, hca.HcaHandle(segment))
+    """Destroy the region and the segment of device memory, even if it was revoked."""
+    connection.create(HcaMessage.MR_DESTROY, hca.HcaHandle(key))
+    connection.create(HcaMessage.SEGMENT_DESTROY, hca.HcaHandle(segment))
 
 
 def test_it_is_borrowed_revoked_and_handed_over(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_it_is_borrowed_revoked_and_handed_over(tmp_path: Path) -> None:
                 kept[2].recv(1)
             kept[2].settimeout(60)
             kept[2].shutdown(socket.SHUT_WR)
-            assert kept[2].recv(1) == b"", "the successor hears the end, too"
+            assert kept[2].recv(1) == b"", "the successor sees the end, too"
             another = borrow(one, gpud)
             let_go(one, *another[:2])
             assert another[2].recv(1) == b""
@@ -112,12 +112,12 @@ except ConnectionError:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to be somebody else")
-def test_another_user_lends_nothing(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to act as another user")
+def test_another_user_cannot_export_memory(tmp_path: Path) -> None:
     with hcad_process.running(tmp_path), member(tmp_path, TOKEN).socket:
         place = tmp_path / direct.SOCKET_NAME
         tmp_path.chmod(0o755)
-        place.chmod(0o666)  # as on a node, where gpud has no capability
+        place.chmod(0o666)  # as on a node, where gpud has no capabilities
         done = subprocess.run(
             [sys.executable, "-c", _STRANGER, str(place)],
             capture_output=True,
@@ -129,7 +129,7 @@ def test_another_user_lends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_node_s_hcad_listens_for_its_gpud(tmp_path: Path) -> None:
-    """Whatever capabilities gpud has: it is root, and modes are not in its way."""
+    """gpud can connect without capabilities, although it is root: the socket's mode permits it."""
     ready = tmp_path / "ready"
     with subprocess.Popen(
         python_process.module_command(

@@ -21,7 +21,7 @@ from support.processes.gpud_process import wait_until
 from support.processes.hcad_process import Connection, member, program, queue_pair, region
 from support.processes.perftest_clock import FOR_AN_HOUR, finish, measuring
 from support.processes.tessera_run import environment
-from support.programs.verbs_tools import free_port, hcad_of, listens, needed, run_hca
+from support.programs.verbs_tools import free_port, hcad_of, listens, run_hca, skip_without
 from support.rigs import rdma_lab
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 
@@ -29,7 +29,7 @@ TOKEN = b"t" * 32
 
 
 def serves(connection: Connection) -> None:
-    """Every kind of object can still be made, asked for, and removed."""
+    """Check that every kind of object can still be created, queried, and removed."""
     qp = queue_pair(connection)()
     assert connection.ask(HcaMessage.QP_QUERY, hca.HcaHandle(qp))[0] == 0
     assert connection.ask(HcaMessage.QP_DESTROY, hca.HcaHandle(qp))[0] == 0
@@ -40,19 +40,19 @@ def test_connections_objects_and_numbers_outlive_hcad(tmp_path):
     with hcad_process.running(tmp_path) as old, member(tmp_path, TOKEN).socket:
         one = program(tmp_path, TOKEN)
         numbers = [queue_pair(one)() for _ in range(300)]  # more than one message of descriptors
-        asked = {n: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(n))[1] for n in numbers}
-        late = Connection(tmp_path)  # it has not said who it is, and has not for ever to do so
+        query = {n: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(n))[1] for n in numbers}
+        late = Connection(tmp_path)  # it has yet to identify itself, in a limited time
         with hcad_process.running(tmp_path, "--take-over") as new:
             assert old.wait(60) == 0
             status, _body, fds = late.ask(HcaMessage.OPEN, hcad_process.hello(TOKEN))
             assert status == 0
             for fd in fds:
                 os.close(fd)
-            for number, before in asked.items():
+            for number, before in query.items():
                 status, after, _fds = one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))
                 assert (status, after) == (0, before)
             serves(one)
-            other = program(tmp_path, TOKEN)  # the socket's path is where it was
+            other = program(tmp_path, TOKEN)  # the socket's path is the same
             serves(other)
             for connection in (one, other, late):
                 connection.close()
@@ -78,7 +78,7 @@ def test_the_last_member_ends_the_successor_and_the_folder_goes(tmp_path):
     assert not folder.exists()
 
 
-def test_sigterm_waits_for_a_successor_if_it_is_told_to(tmp_path):
+def test_sigterm_waits_for_a_successor_with_the_option(tmp_path):
     with hcad_process.running(tmp_path, "--linger", "30") as old, member(tmp_path, TOKEN).socket:
         one = program(tmp_path, TOKEN)
         old.send_signal(signal.SIGTERM)
@@ -90,7 +90,7 @@ def test_sigterm_waits_for_a_successor_if_it_is_told_to(tmp_path):
 
 
 def ask(successor: socket.socket) -> None:
-    """Say what a successor says."""
+    """Send a successor's first message."""
     successor.send(b"TAKE %d" % handover.VERSION)
 
 
@@ -197,10 +197,10 @@ def test_connections_of_librdmacm_are_not_taken_from_their_programs(tmp_path):
             assert old.wait(60) == 0, "when it has gone the fabric may be handed over"
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize("tool", ["ib_write_bw", "ib_send_bw"])
 def test_perftest_runs_across_hand_overs_and_exits_0(tmp_path, tool):
-    """It runs until three hand-overs are done, however long those take."""
+    """perftest runs until three handovers are done, however long they take."""
     port = free_port()
     full = ("stdbuf", "-oL", tool, "-F", *FOR_AN_HOUR, "-p", str(port))
     server = subprocess.Popen(
@@ -221,13 +221,13 @@ def test_perftest_runs_across_hand_overs_and_exits_0(tmp_path, tool):
             text=True,
         )
         counting = [measuring(client, tool)]
-        if tool == "ib_send_bw":  # who is written to counts nothing
+        if tool == "ib_send_bw":  # the receiver of a WRITE counts nothing
             counting.append(measuring(server, tool))
         first = hcad_of(tmp_path)
         folder = next(tmp_path.glob("tessera-fabrics-*/h"))
         for _ in range(3):
             successors.append(hcad_process.start(folder, "--take-over"))
-        assert hcad_of(tmp_path) == successors[-1].pid, "nobody else serves"
+        assert hcad_of(tmp_path) == successors[-1].pid, "no other hcad serves"
         assert first != successors[-1].pid
         finish(*counting)
         said, _ = client.communicate(timeout=60)
@@ -241,10 +241,10 @@ def test_perftest_runs_across_hand_overs_and_exits_0(tmp_path, tool):
 
 
 def test_the_document_has_no_place_for_a_descriptor_twice():
-    luggage = handover.Luggage([7, 8])
-    assert luggage.take(0) == 7
+    handover_state = handover.HandoverState([7, 8])
+    assert handover_state.take(0) == 7
     for place in (0, 2, -1):
         with pytest.raises(ValueError, match="descriptor"):
-            luggage.take(place)
-    assert luggage.left() == [8]
-    assert json.loads(json.dumps({"place": luggage.pack(9)})) == {"place": 2}
+            handover_state.take(place)
+    assert handover_state.list_unclaimed() == [8]
+    assert json.loads(json.dumps({"place": handover_state.pack(9)})) == {"place": 2}

@@ -1,4 +1,4 @@
-"""hcad is killed: whoever has an HCA open learns it as users of verbs expect."""
+"""When hcad is killed, a program with an open HCA receives the events that verbs define."""
 
 import os
 import shutil
@@ -11,7 +11,14 @@ import pytest
 
 from support.processes.tessera_run import environment
 from support.programs import c_programs
-from support.programs.verbs_tools import find_hcad, free_port, hcad_of, listens, needed, run_hca
+from support.programs.verbs_tools import (
+    find_hcad,
+    free_port,
+    hcad_of,
+    listens,
+    run_hca,
+    skip_without,
+)
 from vgpu_sim.native import build
 
 HEADERS = Path("/usr/include/infiniband/verbs.h")
@@ -19,7 +26,7 @@ HEADERS = Path("/usr/include/infiniband/verbs.h")
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A program that has posted what cannot complete."""
+    """Start a program that has posted a request which cannot complete."""
     if not HEADERS.exists():
         pytest.skip("NOT RUN: no infiniband/verbs.h: apt-get install libibverbs-dev")
     build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
@@ -64,7 +71,7 @@ def test_what_was_posted_is_flushed_and_events_say_so(waiting, tmp_path):
     assert waiting.returncode == 0
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize("command", [("ib_write_bw",), ("ib_send_bw",)], ids=" ".join)
 def test_perftest_ends_with_an_error(tmp_path, command):
     port = free_port()
@@ -96,7 +103,7 @@ def test_perftest_ends_with_an_error(tmp_path, command):
     assert both[1].returncode > 0, "an error, and no signal"
 
 
-@needed("ibv_rc_pingpong")
+@skip_without("ibv_rc_pingpong")
 def test_a_new_hcad_serves_new_programs_under_the_same_name(tmp_path):
     first = subprocess.Popen(
         run_hca(tmp_path, "sleep", "600", fabric="again"), env=environment(tmp_path)

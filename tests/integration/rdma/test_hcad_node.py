@@ -1,4 +1,4 @@
-"""A node's hcad as a process: behind its walls, and handed over from one to the next."""
+"""A node's hcad as a process: it runs in its sandbox, and hands over to the next one."""
 
 import dataclasses
 import os
@@ -39,7 +39,7 @@ class Connection(hcad_process.Connection):
 
 
 class Nodes:
-    """Every hcad that was started in a directory."""
+    """All hcads that were started in one directory."""
 
     def __init__(self, home: Path) -> None:
         self.directory = home / "hca"
@@ -48,7 +48,7 @@ class Nodes:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start one; do not wait."""
+        """Start an hcad without waiting for it."""
         command = [sys.executable, node_hcad.__file__, f"--directory={self.directory}"]
         ready = f"--ready-file={self.ready(len(self.started))}"
         process = subprocess.Popen([*command, ready, "--no-wire", *options])
@@ -56,7 +56,7 @@ class Nodes:
         return process
 
     def serving(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start one, and wait until it says that it is ready."""
+        """Start an hcad, and wait until it reports that it is ready."""
         process = self.start(*options)
         self.until_ready()
         return process
@@ -77,7 +77,7 @@ class Nodes:
             return admin.call(method, **params)
 
     def give(self, function: str = FUNCTION) -> None:
-        """Add a function and give it to the pod, which tables know."""
+        """Add a function and assign it to the pod, which is in the tables."""
         self.ask("function-add", function=function, rate_gbps=200)
         addresses = [node_hcad.ADDRESS]
         holder = {"pod_uid": node_hcad.POD_UID, "pod": "ns/one", "refused": ""}
@@ -115,7 +115,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def holds(process: subprocess.Popen[bytes]) -> set[str]:
-    """What a process has open, but for its standard streams."""
+    """Return the open files of a process, except its standard streams."""
     found = set()
     for one in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(OSError):
@@ -124,15 +124,15 @@ def holds(process: subprocess.Popen[bytes]) -> set[str]:
 
 
 def until_it_holds_nothing(process: subprocess.Popen[bytes], nodes: Nodes) -> None:
-    """But for the lock's file, by which it learns that nobody serves any more."""
+    """Wait until a process has only the lock file open, by which it detects that no hcad serves."""
     end = time.monotonic() + SECONDS
     while holds(process) != {str(nodes.directory / "hcad.lock")}:
         assert time.monotonic() < end, holds(process)
         time.sleep(0.01)
 
 
-def test_it_serves_behind_its_walls(nodes: Nodes) -> None:
-    """Everything that it is asked on a node is done there: functions, pods, programs."""
+def test_it_serves_in_its_sandbox(nodes: Nodes) -> None:
+    """All requests on a node work: for functions, pods and programs."""
     status = Path(f"/proc/{nodes.started[0].pid}/status").read_text()
     for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000"):
         assert re.search(f"^{line}$", status, re.MULTILINE), line
@@ -151,13 +151,13 @@ def test_what_a_node_s_hcad_has_passes_to_the_next(nodes: Nodes) -> None:
     old = nodes.started[0]
     one = nodes.program()
     made = [queue_pair(one)() for _ in range(3)]
-    asked = {number: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))[1] for number in made}
+    query = {number: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))[1] for number in made}
     before = nodes.ask("status"), nodes.ask("policy-status")
     new = nodes.serving()
     until_it_holds_nothing(old, nodes)
     assert old.poll() is None, "its container would be started again"
     assert (nodes.ask("status"), nodes.ask("policy-status")) == before
-    for number, attributes in asked.items():
+    for number, attributes in query.items():
         assert one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))[:2] == (0, attributes)
     region(one)()
     another = nodes.program()
@@ -175,7 +175,9 @@ def test_what_a_node_s_hcad_has_passes_to_the_next(nodes: Nodes) -> None:
 
 
 def test_a_refusal_is_waited_out_and_the_next_begins_anew(nodes: Nodes) -> None:
-    """A program that has librdmacm open is not handed over; a rollout must not stand for ever."""
+    """A program with librdmacm cannot be handed over; a rollout must not be blocked forever by
+    it.
+    """
     old = nodes.started[0]
     manager = nodes.program(CmMessage.OPEN)
     nodes.serving("--patience=1")
@@ -190,13 +192,13 @@ def test_a_refusal_is_waited_out_and_the_next_begins_anew(nodes: Nodes) -> None:
         with suppress(GpudError, OSError):
             if nodes.ask("status")["functions"] == []:
                 break
-        assert time.monotonic() < end, "nobody serves"
+        assert time.monotonic() < end, "no hcad serves"
         time.sleep(0.01)
     nodes.give()
 
 
 def test_who_has_handed_over_ends_when_the_successor_goes(nodes: Nodes) -> None:
-    """As when a rollout is undone: its container is started again then, and serves."""
+    """As when a rollout is undone: the old container is then restarted, and serves."""
     old = nodes.started[0]
     new = nodes.serving()
     until_it_holds_nothing(old, nodes)
@@ -219,7 +221,7 @@ def test_after_a_kill_the_next_begins_anew_at_once(nodes: Nodes) -> None:
 
 
 def test_one_that_knows_no_lock_is_waited_for(tmp_path: Path) -> None:
-    """An hcad of before the lock: when it ends it removes what lies at its sockets' paths."""
+    """An hcad from before the lock existed removes the files at its sockets' paths when it ends."""
     with nodes_in(tmp_path) as made, seqpacket.bind(made.directory / "direct.sock", 0o600) as older:
         older.listen(1)
         waiting = made.start("--patience=0")

@@ -1,4 +1,6 @@
-"""Storms of one client: what others have, and what they may still get."""
+"""One client causes storms of requests: others keep their objects, and can still create new
+ones.
+"""
 
 import errno
 import os
@@ -18,7 +20,7 @@ from support.processes import hcad_process
 from support.processes.hcad_process import Connection, hello, member, program, queue_pair, region
 
 HOG, OTHER = b"h" * 32, b"o" * 32
-PROMPT_SECONDS = 60.0  # of a machine on which others work, too
+PROMPT_SECONDS = 60.0  # for a machine that also runs other work
 
 
 @pytest.fixture
@@ -29,12 +31,14 @@ def fabric(tmp_path: Path) -> Iterator[Path]:
 
 
 def open_files(process: subprocess.Popen[bytes]) -> int:
-    """How many descriptors a process has."""
+    """Return the number of descriptors that a process has open."""
     return len(os.listdir(f"/proc/{process.pid}/fd"))
 
 
 def until_refused(make: Callable[[], object], most: int) -> tuple[int, int]:
-    """Ask again and again; return how often it was given, and the errno in the end."""
+    """Repeat a call until it is refused; return the number of successes, and the final errno or
+    0.
+    """
     for count in range(most):
         try:
             make()
@@ -54,7 +58,7 @@ def serves(fabric: Path, token: bytes) -> float:
 
 
 def flood(connection: Connection) -> OSError | None:
-    """Send requests and read no answer until that fails; return how."""
+    """Send requests without reading replies, until that fails; return the error."""
     try:
         for _ in range(100_000):
             connection.send(HcaMessage.PD_CREATE)
@@ -76,10 +80,10 @@ def test_one_node_has_a_thousand_queue_pairs_and_regions(fabric):
     [
         (queue_pair, hca.HCA_MAX_QPS),
         (region, hca.HCA_MAX_MRS),
-        (lambda c: lambda: c.made(HcaMessage.PD_CREATE), hca.HCA_MAX_PDS),
-        (lambda c: lambda: c.made(HcaMessage.CHANNEL_CREATE), hca.HCA_MAX_CHANNELS),
+        (lambda c: lambda: c.create(HcaMessage.PD_CREATE), hca.HCA_MAX_PDS),
+        (lambda c: lambda: c.create(HcaMessage.CHANNEL_CREATE), hca.HCA_MAX_CHANNELS),
         (
-            lambda c: lambda: c.made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(1, 0)),
+            lambda c: lambda: c.create(HcaMessage.CQ_CREATE, hca.HcaCqCreate(1, 0)),
             hca.HCA_MAX_CQS,
         ),
     ],
@@ -96,14 +100,14 @@ def test_a_client_has_so_many_of_a_kind_and_others_have_theirs(fabric, what, mos
 
 
 def test_rings_are_shared_out_however_many_programs_one_member_has(fabric):
-    """The largest queues, from program after program: the pages may be hcad's to pay for."""
+    """The largest queues, from one program after another: hcad may be charged for their pages."""
     with member(fabric, HOG).socket, member(fabric, OTHER).socket:
         hogs, given = [], 0
         while True:
             hogs.append(program(fabric, HOG))
             wanted = hca.HcaCqCreate(hca.HCA_MAX_CQE, 0)
             count, status = until_refused(
-                lambda: hogs[-1].made(HcaMessage.CQ_CREATE, wanted),  # noqa: B023
+                lambda: hogs[-1].create(HcaMessage.CQ_CREATE, wanted),  # noqa: B023
                 64,
             )
             given += count
@@ -127,7 +131,7 @@ def test_open_contexts_are_shared_out(fabric):
 
 
 def test_channels_of_the_connection_manager_are_shared_out(tmp_path):
-    """Each is two descriptors of hcad's, and programs may have a thousand each."""
+    """Each channel needs two of hcad's descriptors, and a program may have a thousand channels."""
     few = ("sh", "-c", 'ulimit -n 2048; exec "$@"', "sh")
     process = hcad_process.start(tmp_path, within=few)
     try:
@@ -138,7 +142,7 @@ def test_channels_of_the_connection_manager_are_shared_out(tmp_path):
                 status, _, _ = hogs[-1].ask(CmMessage.OPEN, hello(HOG))
                 if status:
                     break
-                made = until_refused(lambda: hogs[-1].made(CmMessage.CHANNEL_CREATE), 400)
+                made = until_refused(lambda: hogs[-1].create(CmMessage.CHANNEL_CREATE), 400)
                 given, status = given + made[0], made[1]
             assert status == errno.ENOMEM
             assert 100 < given < 500, "half of what there is, two for each"
@@ -178,7 +182,7 @@ def test_connections_that_come_and_go_leave_nothing(tmp_path):
         assert open_files(process) <= before
 
 
-def test_who_does_not_read_its_answers_is_hung_up_on_and_holds_nobody_up(fabric):
+def test_a_client_that_reads_no_replies_is_disconnected_and_delays_no_other(fabric):
     with member(fabric, HOG).socket, member(fabric, OTHER).socket:
         slow = program(fabric, HOG)
         slow.socket.setblocking(False)
@@ -205,11 +209,11 @@ def test_what_is_no_message_is_hung_up_on(fabric, data):
         assert serves(fabric, OTHER) < PROMPT_SECONDS
 
 
-def test_nobody_can_send_it_descriptors(fabric):
+def test_no_process_can_send_it_descriptors(fabric):
     with member(fabric, OTHER).socket:
         inside = program(fabric, OTHER)
         reading, writing = os.pipe()
-        with suppress(PermissionError):  # where the kernel lets a socket refuse (Linux 6.16)
+        with suppress(PermissionError):  # sockets may refuse descriptors (Linux 6.16)
             socket.send_fds(inside.socket, [b"x" * 24], [reading] * 8)
             assert inside.socket.recv(16) == b"", "hung up"
         inside.close()
@@ -218,8 +222,8 @@ def test_nobody_can_send_it_descriptors(fabric):
         assert serves(fabric, OTHER) < PROMPT_SECONDS
 
 
-def test_a_process_that_ends_takes_its_objects_with_it_whoever_has_its_pid_next(tmp_path):
-    """Nothing is kept by pid: the connection is what a client is."""
+def test_the_objects_of_a_process_end_with_it_even_if_its_pid_is_used_again(tmp_path):
+    """hcad stores nothing by pid: it identifies a client by its connection."""
     with hcad_process.running(tmp_path) as process, member(tmp_path, OTHER).socket:
         before = open_files(process)
         child = os.fork()

@@ -1,4 +1,4 @@
-"""tessera-linkd as a process, in a network namespace that stands for a node's."""
+"""tessera-linkd as a process, in a network namespace that represents a node's."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def until(check: Callable[[], Any], timeout_s: float = 60.0) -> Any:
 
 @dataclass
 class Node:
-    """A network namespace, and a daemon in it."""
+    """A network namespace with a daemon in it."""
 
     name: str
     directory: Path
@@ -73,14 +73,14 @@ class Node:
         return client
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> str:
-        """End the daemon; return what it has said."""
+        """Stop the daemon; return its output."""
         assert self.process is not None
         self.process.send_signal(number)
         _, said = self.process.communicate(timeout=60)
         return said
 
     def pod(self, link: str, address: str) -> None:
-        """Give a pod a link as a network plugin would."""
+        """Add a link for a pod as a network plugin does."""
         self.run("ip", "link", "add", link, "type", "veth", "peer", "name", f"{link}-p")
         self.run("ip", "link", "set", link, "up")
         self.run("ip", "route", "add", f"{address}/32", "dev", link)
@@ -92,7 +92,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    name = f"tsr-linkd-{os.getpid()}"  # another run may be on this machine
+    name = f"tsr-linkd-{os.getpid()}"  # another run may use this machine
     tools = all(map(shutil.which, ("ip", "nft", "tc")))
     if not tools or subprocess.run(["ip", "netns", "add", name], check=False).returncode:
         pytest.skip("NOT RUN: needs root, iproute2 and nftables")
@@ -132,14 +132,14 @@ def test_killed_it_leaves_rules_and_the_next_one_goes_on(node: Node) -> None:
     node.stop(signal.SIGKILL)
     assert 'device "first"' in node.rules
     client = node.start()
-    assert client.call("state")["generation"] is None  # and so it is handed them again
+    assert client.call("state")["generation"] is None  # so that it receives them again
     client.call("tables", document=codec.encode(replace(TABLES, generation=2)))
     assert client.call("state")["generation"] == 2
     node.stop()
     assert TABLE not in node.rules
 
 
-def test_without_nft_it_says_why_once_to_its_log_and_to_whoever_asks(node: Node) -> None:
+def test_without_nft_it_logs_the_reason_once_and_returns_it_in_replies(node: Node) -> None:
     client = node.start(PATH="/nowhere")
     for _ in range(3):
         assert client.call("state")["engine_only"] == "nft is missing in the image"
@@ -152,7 +152,7 @@ def test_others_than_its_own_user_are_hung_up_on(node: Node) -> None:
     node.start()
     path = node.directory / SOCKET_NAME
     assert path.stat().st_mode & 0o777 == 0o600
-    path.chmod(0o666)  # as if it had been: the peer's user is looked at, too
+    path.chmod(0o666)  # as if it had been; the peer's user is checked, too
     for above in node.directory.parents:
         if above.stat().st_uid == os.getuid() and above.is_relative_to("/tmp"):
             above.chmod(above.stat().st_mode | 0o011)

@@ -22,14 +22,14 @@ SECONDS = 300
 
 
 def is_there() -> bool:
-    """Tell whether the tests and what they import are installed."""
+    """Return whether the tests and their imports are installed."""
     if not PACKAGED.is_dir() or not os.access(PYTHON, os.X_OK):
         return False
-    asked = subprocess.run([PYTHON, "-c", "import pyverbs"], capture_output=True, check=False)
-    return asked.returncode == 0
+    probe = subprocess.run([PYTHON, "-c", "import pyverbs"], capture_output=True, check=False)
+    return probe.returncode == 0
 
 
-def unpacked(folder: Path) -> Path:
+def unpack(folder: Path) -> Path:
     """Copy the packaged tests to a folder, readable for Python."""
     target = folder / "tests"
     target.mkdir()
@@ -46,7 +46,7 @@ def test_exactly_those_fail_that_are_listed(tmp_path, record_property):
     if not is_there():
         pytest.skip(f"NOT RUN: no pyverbs or no {PACKAGED}: {INSTALL}")
     expected = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
-    folder, results = unpacked(tmp_path), tmp_path / "results"
+    folder, results = unpack(tmp_path), tmp_path / "results"
     command = (PYTHON, str(RUNNER), str(folder), str(results), *expected["modules"])
     done = subprocess.run(
         run_hca(tmp_path, *command),

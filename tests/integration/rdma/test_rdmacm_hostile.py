@@ -1,4 +1,4 @@
-"""hcad's connection manager and programs that break its protocol: they harm themselves alone."""
+"""Programs that break the connection manager's protocol harm only themselves."""
 
 import contextlib
 import ctypes
@@ -29,7 +29,9 @@ SECONDS = 60.0
 
 @dataclass
 class Program:
-    """A connection to the connection manager, or to whatever its first message says."""
+    """A program's connection to the connection manager, or to another server by its first
+    message.
+    """
 
     link: socket.socket
     requests: int = 0
@@ -47,7 +49,7 @@ class Program:
         self.link.send(bytes(Header(**values)) + payload)
 
     def receive(self) -> tuple[int, bytes, list[int]]:
-        """The status of a reply, its payload, its descriptors."""
+        """Return the status of a reply, its payload, and its descriptors."""
         data, fds, _, _ = socket.recv_fds(self.link, messages.MAX_MESSAGE_BYTES, 4)
         if not data:
             raise EOFError
@@ -74,7 +76,7 @@ class Program:
 
 
 class Fabric:
-    """hcad, and members that this process stands for."""
+    """An hcad, with this process as its members."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -101,7 +103,7 @@ class Fabric:
         return Program(link)
 
     def member(self) -> bytes:
-        """Join; return the token."""
+        """Join the fabric; return the token."""
         token = secrets.token_bytes(messages.TOKEN_BYTES)
         assert self.hello(hca.HcaMessage.JOIN, token)[0] == 0
         return token
@@ -133,7 +135,7 @@ def fabric(tmp_path_factory) -> Iterator[Fabric]:
 
 
 def still_serves(fabric: Fabric, token: bytes) -> bool:
-    """Tell whether somebody else's ids are made, bound and destroyed."""
+    """Return whether another client can create, bind and destroy ids."""
     program = fabric.program(token)
     channel = program.handle(CmMessage.CHANNEL_CREATE)
     one = program.handle(CmMessage.ID_CREATE, cm.CmIdCreate(channel, CmPortSpace.TCP))
@@ -199,7 +201,7 @@ def test_random_requests_are_refused_or_carried_out(fabric):
     assert still_serves(fabric, token)
 
 
-def test_one_that_reads_neither_replies_nor_events_holds_up_nobody(fabric):
+def test_a_client_that_reads_neither_replies_nor_events_delays_no_other(fabric):
     token = fabric.member()
     deaf = fabric.program(token)
     deaf.link.setblocking(False)
@@ -211,7 +213,7 @@ def test_one_that_reads_neither_replies_nor_events_holds_up_nobody(fabric):
 
 
 def test_what_a_program_had_goes_with_it(fabric):
-    """Descriptors, too: hcad has as many as before."""
+    """Descriptors are released, too: hcad has as many as before."""
     token = fabric.member()
     descriptors = Path(f"/proc/{fabric.process.pid}/fd")
     before = len(list(descriptors.iterdir()))
@@ -257,7 +259,7 @@ def test_events_come_whole_through_the_pipe(fabric):
 
 
 def test_an_hcad_that_ends_is_ended_by_no_signal(tmp_path):
-    """It ends when its last member has gone; SIGTERM, however often, finds it ending."""
+    """hcad ends when its last member has left; repeated SIGTERMs must not disturb that."""
     fabric = Fabric(tmp_path)
     fabric.member()
     for link in fabric.links:

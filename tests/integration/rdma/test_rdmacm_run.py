@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from support.processes.tessera_run import environment, processes_naming
-from support.programs.rdmacm_tools import INSTALL, Serving, both, needed, perftest
+from support.programs.rdmacm_tools import INSTALL, Serving, both, perftest, skip_without
 from support.programs.verbs_tools import alone, run_hca
 from vgpu_sim import config
 from vgpu_sim.native import build
 
 HEADER = Path("/usr/include/rdma/rdma_cma.h")
-# What an hcad does that begins with it.
+# A sitecustomize.py, by which an hcad has no features, like an older version.
 WITHOUT_FEATURES = """
 import sys
 from pathlib import Path
@@ -33,33 +33,33 @@ def test_what_the_tests_need_is_named():
     assert INSTALL.startswith("apt-get install ")
 
 
-@needed("mckey")
-def test_a_group_hears_what_is_sent_to_it(tmp_path):
+@skip_without("mckey")
+def test_a_group_receives_what_is_sent_to_it(tmp_path):
     command = "exec mckey -m 239.1.1.1 -C 20 -b $TESSERA_HCA_ADDRESS"
-    hears = ("sh", "-c", command)
-    # Its receive requests are posted before it enters the group.
-    with Serving(tmp_path, "groups", *hears, awaited="ibv_attach_mcast") as serving:
+    listener = ("sh", "-c", command)
+    # its receive requests are posted before it joins the group
+    with Serving(tmp_path, "groups", *listener, awaited="ibv_attach_mcast") as serving:
         sent = serving.client("sh", "-c", f"{command} -s")
-        heard = serving.end() if sent.status == 0 else None
+        received = serving.end() if sent.status == 0 else None
     assert sent.status == 0, sent.said
-    assert heard is not None
-    assert (heard.status, "data transfers complete" in heard.said) == (0, True), heard.said
+    assert received is not None
+    assert (received.status, "data transfers complete" in received.said) == (0, True), received.said
 
 
-@needed("rping")
+@skip_without("rping")
 @pytest.mark.parametrize("how", [(), ("-q",)], ids=["library's queue pair", "own queue pair"])
 def test_rping(tmp_path, how):
-    served, asked = both(
+    served, requester = both(
         tmp_path,
         ("rping", "-s", "-C", "3", "-v", *how),
         ("rping", "-c", "-a", "127.0.0.1", "-C", "3", "-v", *how),
     )
-    for said in (served, asked):
+    for said in (served, requester):
         assert len(re.findall(r"ping data: rdma-ping-\d: [!-~]{40}", said)) == 3, said
 
 
-@needed("rping")
-def test_a_functions_own_address_reaches_it_and_another_nobody(tmp_path):
+@skip_without("rping")
+def test_a_function_s_own_address_reaches_it_and_another_reaches_none(tmp_path):
     with Serving(tmp_path, "cm", "sh", "-c", "rping -s -C 1 -a $TESSERA_HCA_ADDRESS") as serving:
         absent = serving.client("rping", "-c", "-C", "1", "-a", "198.18.0.77")
         assert "ADDR_ERROR, error -113" in absent.said
@@ -67,59 +67,59 @@ def test_a_functions_own_address_reaches_it_and_another_nobody(tmp_path):
         assert serving.end().status == 0
 
 
-@needed("rping")
-def test_nobody_listens(tmp_path):
+@skip_without("rping")
+def test_a_port_without_a_listener_rejects(tmp_path):
     done = alone(tmp_path, "rping", "-c", "-a", "localhost", "-C", "1")
     assert done.returncode != 0
     assert "RDMA_CM_EVENT_REJECTED, error 8" in done.stderr + done.stdout
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize("program", ["ib_write_bw", "ib_send_bw", "ib_read_bw"])
 def test_perftest_connects_by_rdma_cm(tmp_path, program):
-    asked = perftest(tmp_path, (program, "-R", "-F", "-n", "200"))
-    assert re.search(r"rdma_cm QPs\s+: ON", asked)
-    assert re.search(r"^ 65536 ", asked, re.MULTILINE)
+    requester = perftest(tmp_path, (program, "-R", "-F", "-n", "200"))
+    assert re.search(r"rdma_cm QPs\s+: ON", requester)
+    assert re.search(r"^ 65536 ", requester, re.MULTILINE)
 
 
-@needed("ucmatose")
+@skip_without("ucmatose")
 def test_ucmatose_with_many_connections(tmp_path):
-    served, asked = both(
+    served, requester = both(
         tmp_path, ("ucmatose", "-c", "100"), ("ucmatose", "-s", "localhost", "-c", "100")
     )
-    for said in (served, asked):
+    for said in (served, requester):
         assert "return status 0" in said
         assert "error" not in said
 
 
-@needed("ucmatose")
+@skip_without("ucmatose")
 def test_ucmatose_moves_ids_to_another_channel(tmp_path):
-    served, asked = both(
+    served, requester = both(
         tmp_path, ("ucmatose", "-c", "5", "-m"), ("ucmatose", "-s", "127.0.0.1", "-c", "5", "-m")
     )
-    assert "migrating" in served + asked
-    assert "return status 0" in asked
+    assert "migrating" in served + requester
+    assert "return status 0" in requester
 
 
-@needed("rdma_server")
+@skip_without("rdma_server")
 def test_endpoints_that_wait(tmp_path):
-    served, asked = both(tmp_path, ("rdma_server",), ("rdma_client", "-s", "127.0.0.1"))
+    served, requester = both(tmp_path, ("rdma_server",), ("rdma_client", "-s", "127.0.0.1"))
     assert "rdma_server: end 0" in served
-    assert "rdma_client: end 0" in asked
+    assert "rdma_client: end 0" in requester
 
 
-@needed("udaddy")
+@skip_without("udaddy")
 def test_udaddy(tmp_path):
     with Serving(tmp_path, "cm", "udaddy", "-c", "3") as serving:
-        asked = serving.client("udaddy", "-s", "127.0.0.1", "-c", "3")
-        assert "return status 0" in asked.said
+        requester = serving.client("udaddy", "-s", "127.0.0.1", "-c", "3")
+        assert "return status 0" in requester.said
         assert "return status 0" in serving.end().said
 
 
-@needed("rping")
+@skip_without("rping")
 def test_a_peer_that_is_killed_disconnects(tmp_path):
     with Serving(tmp_path, "cm", "rping", "-s", "-v", "-C", "1000000") as serving:
-        asks = subprocess.Popen(
+        pinger = subprocess.Popen(
             run_hca(
                 *(tmp_path, "stdbuf", "-oL"),
                 *("rping", "-c", "-v", "-C", "1000000", "-a", "127.0.0.1"),
@@ -131,19 +131,19 @@ def test_a_peer_that_is_killed_disconnects(tmp_path):
             text=True,
         )
         try:
-            assert asks.stdout is not None
-            assert "rdma-ping" in asks.stdout.readline()
+            assert pinger.stdout is not None
+            assert "rdma-ping" in pinger.stdout.readline()
             serving.process.send_signal(signal.SIGKILL)
-            rest, _ = asks.communicate(timeout=60)
+            rest, _ = pinger.communicate(timeout=60)
         finally:
-            asks.kill()
-            asks.wait()
+            pinger.kill()
+            pinger.wait()
         assert "client DISCONNECT EVENT..." in rest
-        assert asks.returncode != -signal.SIGKILL
+        assert pinger.returncode != -signal.SIGKILL
 
 
-@needed("rping")
-def test_a_killed_hcad_hangs_nobody_who_waits_for_events(tmp_path):
+@skip_without("rping")
+def test_no_program_that_waits_for_events_hangs_when_hcad_is_killed(tmp_path):
     with Serving(tmp_path, "cm", "rping", "-s", "-C", "1") as serving:
         (hcad,) = (
             pid for pid, command in processes_naming(str(tmp_path)) if "hca.daemon" in command
@@ -156,7 +156,7 @@ def test_a_killed_hcad_hangs_nobody_who_waits_for_events(tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "name"),
-    [pytest.param(("rstream", "-s", "127.0.0.1"), "rsocket", marks=needed("rstream"))],
+    [pytest.param(("rstream", "-s", "127.0.0.1"), "rsocket", marks=skip_without("rstream"))],
     ids=["rsockets"],
 )
 def test_what_is_not_supported_is_refused_by_name(tmp_path, command, name):
@@ -167,7 +167,7 @@ def test_what_is_not_supported_is_refused_by_name(tmp_path, command, name):
 @pytest.mark.skipif(not HEADER.exists(), reason=f"NOT RUN: no {HEADER}: librdmacm-dev")
 @pytest.mark.parametrize("features", ["all", "none"])
 def test_calls_that_the_tools_do_not_make(tmp_path, features):
-    """With an hcad that is older than the library, too: it knows no batches."""
+    """Also with an hcad that is older than the library and lacks batches."""
     program = tmp_path / "calls"
     libraries = config.RDMA_LIBRARIES_DIR
     subprocess.run(

@@ -11,7 +11,7 @@ import pytest
 
 from support.processes.gpud_process import wait_until
 from support.processes.tessera_run import environment
-from support.programs.rdmacm_tools import Ended, calls, needed, raced
+from support.programs.rdmacm_tools import Ended, calls, has_raced, skip_without
 from support.programs.wire_nodes import ADDRESSES, IPV6, NAMES, Nodes, needs_namespaces
 
 pytestmark = needs_namespaces
@@ -28,11 +28,11 @@ def nodes():
 
 
 class Playing:
-    """A program that serves on node 1, once it listens, and those that ask it from node 0."""
+    """A server on node 1, started and listening, and its clients on node 0."""
 
     def __init__(self, nodes: Nodes, name: str, *command: str) -> None:
         self.nodes = nodes
-        self.served, self.asked = (home / f"{name}.trace" for home in nodes.homes[::-1])
+        self.served, self.requested = (home / f"{name}.trace" for home in nodes.homes[::-1])
         self.server = self._start(1, self.served, *command)
         try:
             assert wait_until(
@@ -52,7 +52,7 @@ class Playing:
     def __exit__(self, *_: object) -> None:
         self.server.kill()
         self.server.communicate()
-        for trace in (self.served, self.asked):
+        for trace in (self.served, self.requested):
             trace.unlink(missing_ok=True)
 
     def _start(self, node: int, trace: Path, *command: str) -> "subprocess.Popen[str]":
@@ -66,7 +66,7 @@ class Playing:
         )
 
     def ask(self, *command: str, seconds: float = 90) -> Ended:
-        client = self._start(0, self.asked, *command)
+        client = self._start(0, self.requested, *command)
         try:
             said, _ = client.communicate(timeout=seconds)
         finally:
@@ -82,91 +82,95 @@ class Playing:
 def both(nodes: Nodes, server: tuple[str, ...], client: tuple[str, ...]) -> tuple[str, str]:
     """Run two programs against each other; both must end with status 0."""
     with Playing(nodes, server[0], *server) as playing:
-        asked = playing.ask(*client)
-        assert asked.status == 0, asked.said
+        requester = playing.ask(*client)
+        assert requester.status == 0, requester.said
         served = playing.end()
     assert served.status == 0, served.said
-    return served.said, asked.said
+    return served.said, requester.said
 
 
-@needed("rping")
+@skip_without("rping")
 @pytest.mark.parametrize("how", [(), ("-q",)], ids=["library's queue pair", "own queue pair"])
 def test_rping(nodes, how):
-    served, asked = both(
+    served, requester = both(
         nodes,
         ("rping", "-s", "-C", "3", "-v", *how),
         ("rping", "-c", "-a", ADDRESSES[1], "-C", "3", "-v", *how),
     )
-    for said in (served, asked):
+    for said in (served, requester):
         assert len(re.findall(r"ping data: rdma-ping-\d: [!-~]{40}", said)) == 3, said
 
 
-@needed("rping")
+@skip_without("rping")
 @pytest.mark.parametrize("how", [(), ("-q",)], ids=["library's queue pair", "own queue pair"])
 def test_rping_over_ipv6(nodes, how):
-    """Who serves any address hears of it; each side's path is from its first GID."""
-    served, asked = both(
+    """A listener on any address gets the request; each side's path begins at its first GID."""
+    served, requester = both(
         nodes,
         ("rping", "-s", "-C", "3", "-v", *how),
         ("rping", "-c", "-a", IPV6[1], "-C", "3", "-v", *how),
     )
-    for said in (served, asked):
+    for said in (served, requester):
         assert len(re.findall(r"ping data: rdma-ping-\d: [!-~]{40}", said)) == 3, said
 
 
-@needed("ucmatose")
+@skip_without("ucmatose")
 @pytest.mark.parametrize("addresses", [ADDRESSES, IPV6], ids=["IPv4", "IPv6"])
 def test_ucmatose_with_many_connections(nodes, addresses):
-    served, asked = both(
+    served, requester = both(
         nodes, ("ucmatose", "-c", "50"), ("ucmatose", "-s", addresses[1], "-c", "50")
     )
-    for said in (served, asked):
+    for said in (served, requester):
         assert "return status 0" in said
         assert "error" not in said
 
 
-@needed("udaddy")
+@skip_without("udaddy")
 @pytest.mark.parametrize("addresses", [ADDRESSES, IPV6], ids=["IPv4", "IPv6"])
 def test_udaddy(nodes, addresses):
-    """A queue pair of datagrams is found by SIDR, and its datagrams go over the wire."""
-    served, asked = both(nodes, ("udaddy", "-c", "3"), ("udaddy", "-s", addresses[1], "-c", "3"))
-    for said in (served, asked):
+    """SIDR finds a datagram queue pair, and its datagrams go over the wire."""
+    served, requester = both(
+        nodes, ("udaddy", "-c", "3"), ("udaddy", "-s", addresses[1], "-c", "3")
+    )
+    for said in (served, requester):
         assert "return status 0" in said
 
 
-@needed("rping")
-def test_nobody_listens(nodes):
+@skip_without("rping")
+def test_a_port_without_a_listener_rejects(nodes):
     with Playing(nodes, "other", "rping", "-s", "-p", "7999") as playing:
-        asked = playing.ask("rping", "-c", "-a", ADDRESSES[1], "-C", "1")
-    assert asked.status != 0
-    assert "RDMA_CM_EVENT_REJECTED, error 8" in asked.said
+        requester = playing.ask("rping", "-c", "-a", ADDRESSES[1], "-C", "1")
+    assert requester.status != 0
+    assert "RDMA_CM_EVENT_REJECTED, error 8" in requester.said
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw"])
 def test_perftest_connects_by_rdma_cm(nodes, program):
-    """Its path MTU is the interface's: what the connection manager says and what verbs take."""
+    """The path MTU is that of the interface, in the connection manager and in verbs."""
     command = (program, "-R", "-F", "-n", "100")
     for _ in range(TRIES):
         with Playing(nodes, program, *command) as playing:
-            asked = playing.ask(*command, ADDRESSES[1])
-            if asked.status != 0 and raced(playing.served, playing.asked):
+            requester = playing.ask(*command, ADDRESSES[1])
+            if requester.status != 0 and has_raced(playing.served, playing.requested):
                 continue
-            assert asked.status == 0, asked.said
+            assert requester.status == 0, requester.said
             assert playing.end().status == 0
             break
     else:
         raise AssertionError("perftest's server has listened too late each time")
-    assert re.search(r"rdma_cm QPs\s+: ON", asked.said)
-    assert re.search(r"^ 65536 ", asked.said, re.MULTILINE)
+    assert re.search(r"rdma_cm QPs\s+: ON", requester.said)
+    assert re.search(r"^ 65536 ", requester.said, re.MULTILINE)
 
 
-@needed("rping")
+@skip_without("rping")
 @pytest.mark.skipif(
     shutil.which("tshark") is None, reason="NOT RUN: no tshark: apt-get install tshark"
 )
 def test_tshark_dissects_the_messages(nodes, tmp_path):
-    """Packets of queue pair 1, as chapter 12 lays them out; one transaction has one number."""
+    """Packets of queue pair 1, in the layout of chapter 12; all messages of a transaction have its
+    number.
+    """
     capture = tmp_path / "capture"
     watching = subprocess.Popen(
         [*nodes.inside(1), sys.executable, str(CAPTURE), NAMES[1], str(capture)],

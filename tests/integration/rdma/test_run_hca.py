@@ -18,8 +18,8 @@ from support.programs.verbs_tools import (
     free_port,
     hcad_of,
     listens,
-    needed,
     run_hca,
+    skip_without,
     two_runs,
 )
 from vgpu_sim import config
@@ -28,7 +28,7 @@ FOLDERS = f"tessera-fabrics-{os.geteuid()}"
 
 
 def fabrics(temporary: Path) -> list[Path]:
-    """The fabrics that there are."""
+    """Return the folders of the existing fabrics."""
     folder = temporary / FOLDERS
     return sorted(folder.iterdir()) if folder.exists() else []
 
@@ -37,7 +37,7 @@ def test_what_the_tests_need_is_named():
     assert INSTALL.startswith("apt-get install ")
 
 
-@needed("ibv_devices")
+@skip_without("ibv_devices")
 def test_ibv_devices_lists_one_and_nothing_stays(tmp_path):
     done = alone(tmp_path, "ibv_devices")
     assert done.returncode == 0, done.stderr
@@ -46,7 +46,7 @@ def test_ibv_devices_lists_one_and_nothing_stays(tmp_path):
     assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
-@needed("ibv_devinfo")
+@skip_without("ibv_devinfo")
 def test_ibv_devinfo_knows_port_and_addresses(tmp_path):
     done = alone(tmp_path, "ibv_devinfo", "-v")
     assert done.returncode == 0, done.stderr
@@ -59,9 +59,9 @@ def test_ibv_devinfo_knows_port_and_addresses(tmp_path):
     assert done.stderr == ""
 
 
-@needed("ibv_devices")
+@skip_without("ibv_devices")
 def test_without_an_hca_there_is_none(tmp_path):
-    """The same library outside of a run, and with a socket that nobody serves."""
+    """The same library outside of a run, and with a socket that has no server."""
     bare = environment(tmp_path) | {"LD_LIBRARY_PATH": str(config.RDMA_LIBRARIES_DIR)}
     for extra in ({}, {"TESSERA_HCA": str(tmp_path / "none")}):
         done = subprocess.run(
@@ -72,7 +72,7 @@ def test_without_an_hca_there_is_none(tmp_path):
     assert "no HCA" in done.stderr
 
 
-@needed("ibv_rc_pingpong")
+@skip_without("ibv_rc_pingpong")
 @pytest.mark.parametrize("how", [(), ("-e",)], ids=["polled", "events"])
 def test_ibv_rc_pingpong(tmp_path, how):
     client, server = two_runs(tmp_path, "ibv_rc_pingpong", "-g", "1", "-n", "200", "-c", *how)
@@ -84,7 +84,7 @@ def test_ibv_rc_pingpong(tmp_path, how):
     assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 @pytest.mark.parametrize(
     "command",
     [
@@ -97,7 +97,7 @@ def test_ibv_rc_pingpong(tmp_path, how):
     ids=" ".join,
 )
 def test_perftest(tmp_path, command):
-    """The first three with the default flags, but for the check of the clock."""
+    """The first three run with the default flags, except for the check of the clock."""
     client, server = two_runs(tmp_path, *command, "-F")
     for said in (client, server):
         assert "tessera_0" in said
@@ -108,7 +108,7 @@ def test_perftest(tmp_path, command):
 @pytest.mark.parametrize(
     "tool",
     [
-        pytest.param(tool, marks=needed(tool))
+        pytest.param(tool, marks=skip_without(tool))
         for tool in ("ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong")
     ],
 )
@@ -117,7 +117,7 @@ def test_the_other_pingpongs(tmp_path, tool):
         assert "200 iters in" in said
 
 
-@needed("ib_atomic_bw")
+@skip_without("ib_atomic_bw")
 @pytest.mark.parametrize(
     "command",
     [
@@ -141,7 +141,7 @@ def test_perftest_of_the_other_kinds(tmp_path, command):
         assert "not supported" not in said
 
 
-@needed("ibstat")
+@skip_without("ibstat")
 def test_ibstat(tmp_path):
     done = alone(tmp_path, "ibstat")
     if "no /sys/class/infiniband" in done.stderr:
@@ -151,16 +151,17 @@ def test_ibstat(tmp_path):
         assert text in done.stdout
 
 
-@needed("ibv_xsrq_pingpong")
+@skip_without("ibv_xsrq_pingpong")
 def test_what_is_not_supported_says_so(tmp_path):
-    """It loads, finds the device, and fails."""
+    """The program loads the library, finds the device, and then fails."""
     done = alone(tmp_path, "timeout", "20", "ibv_xsrq_pingpong", "-g", "1")
     assert done.returncode == 1, done.stdout
     assert "failed" in done.stderr.lower() or "couldn't" in done.stderr.lower()
 
 
 @pytest.mark.parametrize(
-    "tool", [pytest.param(tool, marks=needed(tool)) for tool in ("ib_atomic_bw", "ib_send_lat")]
+    "tool",
+    [pytest.param(tool, marks=skip_without(tool)) for tool in ("ib_atomic_bw", "ib_send_lat")],
 )
 def test_programs_with_drivers_linked_in_are_loaded(tmp_path, tool):
     done = alone(tmp_path, tool, "--version")
@@ -168,9 +169,9 @@ def test_programs_with_drivers_linked_in_are_loaded(tmp_path, tool):
     assert done.stderr == ""
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
-    """The partner's program is killed while data flows: this one gets an error completion."""
+    """The peer's program is killed while data flows: the other program gets an error completion."""
     port = free_port()
     full = ("stdbuf", "-oL", "ib_write_bw", "-F", "-D", "3600", "-p", str(port))
     server = subprocess.Popen(
@@ -204,8 +205,8 @@ def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
     assert "status 12" in said or "transport retry counter exceeded" in said, said
 
 
-@needed("ibv_asyncwatch")
-def test_a_killed_hcad_hangs_nobody(tmp_path):
+@skip_without("ibv_asyncwatch")
+def test_no_program_hangs_when_hcad_is_killed(tmp_path):
     program = subprocess.Popen(
         run_hca(tmp_path, "ibv_asyncwatch", fabric="dead"),
         env=environment(tmp_path),
@@ -235,7 +236,7 @@ def test_an_idle_hcad_uses_no_cpu_and_little_memory(tmp_path):
             return sum(map(int, fields[11:13]))
 
         def is_idle() -> bool:
-            """It may have to start first, beside others."""
+            """hcad may still be starting, on a busy machine."""
             before = ticks()
             time.sleep(2)
             return ticks() - before <= 2
@@ -264,7 +265,7 @@ def test_tools_find_the_device_in_sysfs_and_the_rest_of_it(tmp_path):
     assert not Path("/sys/class/infiniband/tessera_0").exists(), "for the program alone"
 
 
-@needed("ibv_devices")
+@skip_without("ibv_devices")
 def test_where_namespaces_are_refused_it_says_so_and_runs(tmp_path):
     none = "echo 0 > /proc/sys/user/max_user_namespaces; echo 0 > /proc/sys/user/max_mnt_namespaces"
     done = subprocess.run(
@@ -282,7 +283,7 @@ def test_where_namespaces_are_refused_it_says_so_and_runs(tmp_path):
     assert re.fullmatch(r"tessera run: no /sys/class/infiniband: .*\n", done.stderr)
 
 
-def test_a_private_fabric_reaches_nobody_else_and_names_are_checked(tmp_path):
+def test_a_private_fabric_reaches_no_other_and_names_are_checked(tmp_path):
     done = alone(tmp_path, "sh", "-c", "echo $TESSERA_HCA")
     assert f"/{FOLDERS}/run-" in done.stdout
     for name in ("../x", "", "a" * 33, ".x", "x/y"):

@@ -1,4 +1,4 @@
-"""Policy without a cluster: Debian's unmodified programs are denied, and revoked while they run."""
+"""Policy without a cluster: it denies Debian's unmodified programs, and revokes running ones."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from support.programs.verbs_tools import (
     compile_with_librdmacm,
     free_port,
     listens,
-    needed,
+    skip_without,
 )
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "rdma"
@@ -41,8 +41,8 @@ spec:
 """
 
 
-def labelled(fabric: str, *options: str | Path) -> list[str]:
-    """The argument vector of a run on a fabric, up to its program."""
+def labelled_run(fabric: str, *options: str | Path) -> list[str]:
+    """Return the command of a run on a fabric, to which its program is appended."""
     return [*tessera("run", "--hca", "--fabric", fabric, *map(str, options)), "--", *WITH_ITS_RUN]
 
 
@@ -63,10 +63,17 @@ def said_to(fabric: str, verb: str, temporary: Path, *more: str | Path) -> tuple
 def serving(
     temporary: Path, fabric: str, *command: str, options: tuple[str | Path, ...] = ()
 ) -> Iterator[int]:
-    """A program that waits for its peer, in a run with the label app=weights; its port."""
+    """Start a program that waits for its peer, in a run with the label app=weights; yield its
+    port.
+    """
     port = free_port()
     server = subprocess.Popen(
-        [*labelled(fabric, "--rdma-labels", "app=weights", *options), *command, "-p", str(port)],
+        [
+            *labelled_run(fabric, "--rdma-labels", "app=weights", *options),
+            *command,
+            "-p",
+            str(port),
+        ],
         env=environment(temporary),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -81,9 +88,9 @@ def serving(
 
 @contextmanager
 def staying(temporary: Path, fabric: str, *options: str | Path) -> Iterator[None]:
-    """A run that keeps a fabric there."""
+    """Keep a fabric alive by a run that does nothing."""
     run = subprocess.Popen(
-        [*labelled(fabric, *options), "sh", "-c", "echo there; exec sleep 300"],
+        [*labelled_run(fabric, *options), "sh", "-c", "echo there; exec sleep 300"],
         env=environment(temporary),
         stdout=subprocess.PIPE,
     )
@@ -96,15 +103,15 @@ def staying(temporary: Path, fabric: str, *options: str | Path) -> Iterator[None
         run.communicate(timeout=60)
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 def test_a_denied_write_is_an_access_error_and_a_read_passes(tmp_path):
-    """The demonstration of the README: the example's policy, two unmodified programs."""
+    """The demonstration in the README: the example's policy, and two unmodified programs."""
     ends = {}
     with staying(tmp_path, "d", "--rdma-policy", EXAMPLES / "deny-writes.yaml"):
         for program in ("ib_read_bw", "ib_write_bw"):
             with serving(tmp_path, "d", program, "-F") as port:
                 ends[program] = subprocess.run(
-                    [*labelled("d"), program, "-F", "-p", str(port), "127.0.0.1"],
+                    [*labelled_run("d"), program, "-F", "-p", str(port), "127.0.0.1"],
                     env=environment(tmp_path),
                     capture_output=True,
                     text=True,
@@ -122,14 +129,14 @@ def test_a_denied_write_is_an_access_error_and_a_read_passes(tmp_path):
     assert "Failed status 10" in ends["ib_write_bw"].stdout + ends["ib_write_bw"].stderr
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 def test_a_policy_that_comes_while_data_flows_revokes_and_one_that_goes_admits(tmp_path):
     manifest = tmp_path / "closed.yaml"
     manifest.write_text(CLOSED)
     command = ("stdbuf", "-oL", "ib_write_bw", "-F", "-D", "60")
     with staying(tmp_path, "r"), serving(tmp_path, "r", *command) as port:
         client = subprocess.Popen(
-            [*labelled("r"), *command, "-p", str(port), "127.0.0.1"],
+            [*labelled_run("r"), *command, "-p", str(port), "127.0.0.1"],
             env=environment(tmp_path),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -152,7 +159,7 @@ def test_a_policy_that_comes_while_data_flows_revokes_and_one_that_goes_admits(t
         assert (status, said) == (0, "generation 2: 0 queue pairs revoked, 0 may do less\n")
     with serving(tmp_path, "r", "ib_write_bw", "-F") as port:
         again = subprocess.run(
-            [*labelled("r"), "ib_write_bw", "-F", "-p", str(port), "127.0.0.1"],
+            [*labelled_run("r"), "ib_write_bw", "-F", "-p", str(port), "127.0.0.1"],
             env=environment(tmp_path),
             stdout=subprocess.DEVNULL,
             timeout=60,
@@ -161,13 +168,13 @@ def test_a_policy_that_comes_while_data_flows_revokes_and_one_that_goes_admits(t
     assert again.returncode == 0
 
 
-@needed("ib_write_bw")
+@skip_without("ib_write_bw")
 def test_who_is_wholly_denied_cannot_connect(tmp_path):
     manifest = tmp_path / "closed.yaml"
     manifest.write_text(CLOSED)
     with serving(tmp_path, "c", "ib_write_bw", "-F", options=("--rdma-policy", manifest)) as port:
         done = subprocess.run(
-            [*labelled("c"), "ib_write_bw", "-F", "-p", str(port), "127.0.0.1"],
+            [*labelled_run("c"), "ib_write_bw", "-F", "-p", str(port), "127.0.0.1"],
             env=environment(tmp_path),
             capture_output=True,
             text=True,
@@ -190,13 +197,13 @@ def test_who_is_wholly_denied_cannot_connect(tmp_path):
 def test_a_connection_that_did_not_come_by_a_service_does_not_use_its_rule(
     tmp_path, client, server, status, memory
 ):
-    """Two programs that use librdmacm and libibverbs alone, without privileges."""
+    """Two unprivileged programs, which use only librdmacm and libibverbs."""
     manifest = tmp_path / "by-service.yaml"
     manifest.write_text(BY_SERVICE)
     program = str(compile_with_librdmacm(tmp_path, "rdmacm_service"))
     options = ("--rdma-labels", "app=weights", "--rdma-policy", manifest)
     serving = subprocess.Popen(
-        [*labelled("s", *options), program, server],
+        [*labelled_run("s", *options), program, server],
         env=environment(tmp_path),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -204,8 +211,8 @@ def test_a_connection_that_did_not_come_by_a_service_does_not_use_its_rule(
     )
     try:
         assert wait_until(lambda: (tmp_path / "victim").exists(), 60)
-        asked = subprocess.run(
-            [*labelled("s"), program, client],
+        query = subprocess.run(
+            [*labelled_run("s"), program, client],
             env=environment(tmp_path),
             cwd=tmp_path,
             capture_output=True,
@@ -213,7 +220,7 @@ def test_a_connection_that_did_not_come_by_a_service_does_not_use_its_rule(
             timeout=60,
             check=False,
         )
-        assert asked.stdout.splitlines()[-1] == f"status {status}", asked.stdout + asked.stderr
+        assert query.stdout.splitlines()[-1] == f"status {status}", query.stdout + query.stderr
         said, _ = serving.communicate(timeout=60)
     finally:
         serving.kill()
@@ -227,7 +234,7 @@ def test_a_connection_that_did_not_come_by_a_service_does_not_use_its_rule(
         ("kind: Pod\nmetadata: {name: x}", "'Pod' is neither"),
         (CLOSED.replace("podSelector", "podSelectors"), "podSelector"),
         (CLOSED.replace("Ingress, Egress", "Sideways"), "Sideways"),
-        ("- 1", "no Kubernetes object"),
+        ("- 1", "not a Kubernetes object"),
         ("a: [", "expected"),
     ],
 )
@@ -235,7 +242,7 @@ def test_a_manifest_that_says_nothing_to_enforce_is_named_and_nothing_starts(tmp
     manifest = tmp_path / "wrong.yaml"
     manifest.write_text(text)
     done = subprocess.run(
-        [*labelled("w", "--rdma-policy", manifest), "true"],
+        [*labelled_run("w", "--rdma-policy", manifest), "true"],
         env=environment(tmp_path),
         capture_output=True,
         text=True,
@@ -250,7 +257,7 @@ def test_a_manifest_that_says_nothing_to_enforce_is_named_and_nothing_starts(tmp
 @pytest.mark.parametrize("labels", ["app", "a b=c", "=x", "app=" + "x" * 64, "/a=b"])
 def test_labels_are_those_of_kubernetes(tmp_path, labels):
     done = subprocess.run(
-        [*labelled("w", "--rdma-labels", labels), "true"],
+        [*labelled_run("w", "--rdma-labels", labels), "true"],
         env=environment(tmp_path),
         capture_output=True,
         text=True,
@@ -260,7 +267,7 @@ def test_labels_are_those_of_kubernetes(tmp_path, labels):
     assert "a label is KEY=VALUE" in done.stderr
 
 
-def test_options_of_policy_need_an_hca_and_a_fabric_somebody(tmp_path):
+def test_options_for_policy_need_an_hca_and_a_fabric_with_members(tmp_path):
     done = subprocess.run(
         tessera("run", "--rdma-labels", "a=b", "--board", "a30", "--slice", "1g.6gb", "--", "true"),
         env=environment(tmp_path),
@@ -270,7 +277,7 @@ def test_options_of_policy_need_an_hca_and_a_fabric_somebody(tmp_path):
     )
     assert done.returncode == 2
     assert "need --hca" in done.stderr
-    status, said = said_to("nobody", "status", tmp_path)
+    status, said = said_to("absent", "status", tmp_path)
     assert status == 1
-    assert "nobody is on a fabric 'nobody': `tessera run --hca --fabric nobody` puts" in said
-    assert not os.path.exists(tmp_path / f"tessera-fabrics-{os.geteuid()}" / "nobody")
+    assert "fabric 'absent' has no members: `tessera run --hca --fabric absent` puts" in said
+    assert not os.path.exists(tmp_path / f"tessera-fabrics-{os.geteuid()}" / "absent")

@@ -1,4 +1,6 @@
-"""Debian's programs with Debian's own libibverbs.so.1, which loads our HCA as a provider."""
+"""Debian's programs with Debian's own libibverbs.so.1, which loads the simulated HCA as a
+provider.
+"""
 
 import dataclasses
 import re
@@ -9,18 +11,19 @@ from pathlib import Path
 import pytest
 
 from support.processes.tessera_run import environment, tessera
-from support.programs.verbs_tools import free_port, needed
+from support.programs.verbs_tools import free_port, skip_without
 from vgpu_sim.native import build
 
 VERBS_CLASS = Path("/sys/class/infiniband_verbs")
 CANNOT_MOUNT = "tessera run: no /sys/class/infiniband"
 pytestmark = pytest.mark.skipif(
-    VERBS_CLASS.exists(), reason="NOT RUN: the kernel has RDMA drivers, and libibverbs asks those"
+    VERBS_CLASS.exists(),
+    reason="NOT RUN: the kernel has RDMA drivers, and libibverbs queries those",
 )
 
 
 def run(temporary: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in one run, with the system's libibverbs."""
+    """Execute a script in a run, with the system's libibverbs."""
     done = subprocess.run(
         tessera("run", "--hca", "--system-verbs", "--", "sh", "-c", script),
         env=environment(temporary),
@@ -37,7 +40,7 @@ def run(temporary: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def between_two(program: str) -> str:
-    """Return a script that plays a pingpong with itself, when its server listens."""
+    """Return a script that runs a pingpong's server, and its client once the server listens."""
     port = free_port()
     program = f"timeout 60 {program} -g 1 -p {port}"
     listens = f"grep -qi ':{port:04X} .* 0A ' /proc/net/tcp /proc/net/tcp6"
@@ -47,8 +50,8 @@ def between_two(program: str) -> str:
     )
 
 
-@needed("ibv_devinfo")
-def test_the_device_is_found_and_asked(tmp_path: Path) -> None:
+@skip_without("ibv_devinfo")
+def test_the_device_is_found_and_queried(tmp_path: Path) -> None:
     done = run(tmp_path, "ldd $(command -v ibv_devinfo); ibv_devinfo -v")
     assert done.returncode == 0, done.stderr
     library = re.search(r"libibverbs\.so\.1 => (\S+)", done.stdout)
@@ -59,7 +62,7 @@ def test_the_device_is_found_and_asked(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-@needed("ibv_rc_pingpong")
+@skip_without("ibv_rc_pingpong")
 @pytest.mark.parametrize("transport", ["rc", "ud", "srq"])
 def test_pingpongs(tmp_path: Path, transport: str) -> None:
     done = run(tmp_path, between_two(f"ibv_{transport}_pingpong"))
@@ -68,17 +71,17 @@ def test_pingpongs(tmp_path: Path, transport: str) -> None:
     assert "1000 iters" in (tmp_path / "server.txt").read_text()
 
 
-@needed("ibv_rc_pingpong")
+@skip_without("ibv_rc_pingpong")
 def test_channels_are_refused_and_do_not_seem_to_be_made(tmp_path: Path) -> None:
-    """libibverbs asks the kernel for them by its device file."""
+    """libibverbs would query the kernel for them, by a device file that does not exist."""
     done = run(tmp_path, "ibv_rc_pingpong -e")
     assert done.returncode != 0
     assert "Couldn't create completion channel" in done.stderr
 
 
-@needed("ibv_devinfo")
+@skip_without("ibv_devinfo")
 def test_a_library_with_another_order_of_calls_is_refused(tmp_path: Path) -> None:
-    """As if this libibverbs had one call less than the provider knows, before all others."""
+    """As if this libibverbs lacked the first call that the provider knows."""
     part = next(one for one in build.parts() if one.library == "libtessera-rdmav34.so")
     folder = tmp_path / "provider"
     shutil.copytree(part.folder, folder)

@@ -1,6 +1,6 @@
-"""Kill -9 while caches are written and read: what is loaded afterwards is whole, or nothing.
+"""SIGKILL while caches are written and read: later loads get a complete entry, or none.
 
-20 rounds of the 1,000 that ``python tests/support/tools/cache_kills.py 1000`` does.
+Runs 20 rounds; ``python tests/support/tools/cache_kills.py 1000`` runs 1,000.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_killed_processes_leave_no_wrong_entry(tmp_path: Path) -> None:
     rounds.run(20)
     assert not rounds.wrong
     assert rounds.outcomes["hit"] > 0
-    held, files = rounds.held()
+    held, files = rounds.trim()
     assert held <= cache_kills.MAX_BYTES
     assert files <= cache_kills.MAX_ENTRIES
 

@@ -1,4 +1,4 @@
-"""What is PTX and what is not, judged by NVIDIA's own assembler: a sample of ``legality``."""
+"""Legality of PTX, compared with NVIDIA's own assembler: a sample of ``legality``."""
 
 import random
 

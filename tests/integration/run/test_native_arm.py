@@ -1,4 +1,4 @@
-"""The worker for AArch64: all of it compiles, and its switch of fibers runs under emulation.
+"""The worker for AArch64 compiles completely, and its switch of fibers runs under emulation.
 
 Needs a cross compiler, and for the run an emulator:
 ``apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static``.

@@ -1,4 +1,6 @@
-"""What a tenant leaves in the object cache runs nowhere but in a sandbox, and not even there."""
+"""Code that a tenant leaves in the object cache can run only in a sandbox, and does not run even
+there.
+"""
 
 import os
 import sys
@@ -23,7 +25,7 @@ VECTORADD = (sys.executable, str(EXAMPLES / "vectoradd.py"), "--n", "512")
 
 
 def kernels(objects: Iterable[Path]) -> set[str]:
-    """Return whose objects they are: a kernel has one that is made first, and a better one."""
+    """Return the kernels of these objects: each has a first object and a better one."""
     return {entry.name.partition(".")[0] for entry in objects}
 
 
@@ -48,7 +50,7 @@ def test_a_planted_object_never_runs_as_the_user(place: Path, hostile) -> None:
     hostile_objects.plant(directory, hostile(marker))
     second = run(place, *VECTORADD, backend="jit")
     assert not marker.exists()
-    if hostile is hostile_objects.kernel_with_initialiser:  # it is recognised, and replaced
+    if hostile is hostile_objects.kernel_with_initialiser:  # it is detected, and replaced
         assert second.returncode == 0, second.stderr
         assert "512 results verified" in second.stdout
 

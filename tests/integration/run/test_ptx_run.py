@@ -1,4 +1,6 @@
-"""``tessera ptx run``: one kernel from the command line, as PTX, as a container, as changed ISA."""
+"""``tessera ptx run``: one kernel from the command line, as PTX, as a container, as modified
+ISA.
+"""
 
 import re
 import subprocess
@@ -29,7 +31,9 @@ def test_the_interpreter_runs_a_kernel_and_its_buffers_are_shown() -> None:
 
 
 def test_a_clone_in_the_current_directory_does_not_hide_what_is_installed(tmp_path: Path) -> None:
-    """As for a user who has installed Tessera and stands in the clone: nothing is built there."""
+    """The user has installed Tessera and is in a clone of the repository, in which nothing is
+    built.
+    """
     package = tmp_path / "vgpu_sim"
     package.mkdir()
     (package / "__init__.py").write_text("raise ImportError('this is the clone')")
@@ -42,7 +46,7 @@ def test_a_clone_in_the_current_directory_does_not_hide_what_is_installed(tmp_pa
 
 
 def test_a_stage_can_be_replaced_and_what_comes_of_it_loads(tmp_path: Path) -> None:
-    """ISA is written, changed, assembled to an offline object, and that runs on the JIT."""
+    """ISA is written, changed, and assembled to an offline object that runs on the JIT."""
     listing, changed, binary = (tmp_path / name for name in ("a.isa", "b.isa", "b.bin"))
     assert _run("ptx", "compile", _SAXPY, "-o", str(listing)).returncode == 0
     text = listing.read_text()
@@ -60,7 +64,7 @@ def test_a_stage_can_be_replaced_and_what_comes_of_it_loads(tmp_path: Path) -> N
     [
         ((_SAXPY, "s32:1"), 64, "parameters, not 1"),
         ((_SAXPY, "x32:1", "f32[4]", "f32[4]", "u32:1"), 64, "is not an argument such as"),
-        ((_SAXPY, "f32:x", "f32[4]", "f32[4]", "u32:1"), 64, "is no number of type f32"),
+        ((_SAXPY, "f32:x", "f32[4]", "f32[4]", "u32:1"), 64, "is not a number of type f32"),
         ((_SAXPY, "f32:1", "f32[4]", "f32[4]", "u8:256"), 64, "does not fit u8"),
         ((_SAXPY, "--kernel", "no", "s32:1"), 1, "no kernel 'no'"),
         ((__file__, "s32:1"), 1, "test_ptx_run.py:"),

@@ -1,6 +1,6 @@
-"""Threads that meet, end to end: shared memory, barriers and turns through libcuda.
+"""Threads that synchronize, end to end: shared memory, barriers and polling through libcuda.
 
-What waits by polling memory runs on the interpreter alone.
+Kernels that wait by polling memory run only on the interpreter.
 """
 
 import sys
@@ -150,7 +150,7 @@ _DYNAMIC = f"""
 """
 
 
-def test_a_launch_asks_for_shared_memory_and_gets_no_more(place: Path) -> None:
+def test_a_launch_gets_the_shared_memory_it_requests_and_no_more(place: Path) -> None:
     done = run(place, *_program(_DYNAMIC), backend="interp")
     assert done.stdout.strip() == "CUDA_ERROR_ILLEGAL_ADDRESS", done.stderr
     assert "illegal address: ST.SHARED.U32" in done.stderr
@@ -178,7 +178,7 @@ _STUCK = r"""
     ("backend", "said"),
     [
         ("interp", "barrier 1 has 32 of 64 threads"),
-        ("jit", "no thread of the block can go on: @p0 BAR_SYNC"),
+        ("jit", "no thread of the block can make progress: @p0 BAR_SYNC"),
     ],
 )
 def test_a_block_that_waits_for_ever_ends_with_the_barriers_name(

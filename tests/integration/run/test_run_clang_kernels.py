@@ -1,5 +1,6 @@
-"""What an open compiler makes of C++ runs right, on both backends: structures by value, tables of
-jumps, recursion, virtual functions, new and delete, atomics, halves, warps, inline assembly.
+"""Kernels that an open compiler generates from C++ run correctly, on both backends: structures by
+value, jump tables, recursion, virtual functions, new and delete, atomics, halves, warps, inline
+assembly.
 
 The oracle is the same source, compiled for this machine (``clang_kernels``), or numpy.
 """

@@ -1,7 +1,8 @@
-"""Kernels of other compilers run right through libcuda, on both backends.
+"""Kernels from other compilers run correctly through libcuda, on both backends.
 
-The corpus is not part of the repository; TESSERA_PTX_CORPUS names its folder. What still cannot run
-is listed here, with why; a kernel that can run is held to its oracle (``client_kernels``).
+The corpus is not part of the repository; TESSERA_PTX_CORPUS names its folder. Unsupported
+kernels are listed here, with the reason; a supported one is compared with its oracle
+(``client_kernels``).
 """
 
 import json

@@ -62,7 +62,7 @@ def build_program(tmp_path: Path, name: str) -> Path:
 
 
 def run(temporary: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run something with a slice and an HCA."""
+    """Run a command with a slice and an HCA."""
     kind = ("--board", "a30", "--slice", "1g.6gb", "--hca")
     return subprocess.run(
         tessera("run", *kind, "--", *command),
@@ -78,7 +78,9 @@ def run(temporary: Path, *command: str) -> subprocess.CompletedProcess[str]:
 def test_two_processes_write_and_read_each_other_s_device_memory(
     tmp_path: Path,
 ) -> None:
-    """What is there is moved, kernels see it; what is freed, reset or another's is not reached."""
+    """Live memory is transferred and visible to kernels; freed memory, memory of a reset device,
+    and memory of others is not accessible.
+    """
     program = build_program(tmp_path, "hca_direct")
     done = run(tmp_path, str(program), str(EXAMPLES / "saxpy.ptx"))
     assert done.stdout == SEEN, done.stderr
@@ -87,7 +89,7 @@ def test_two_processes_write_and_read_each_other_s_device_memory(
 
 
 def test_memory_is_registered_by_its_descriptor(tmp_path: Path) -> None:
-    """By the process that it was made for alone, and as long as its memory is there."""
+    """Only by the process for which it was created, and only while the memory exists."""
     done = run(tmp_path, str(build_program(tmp_path, "hca_dmabuf")))
     assert done.stdout == SHARED, done.stderr
     assert done.returncode == 0

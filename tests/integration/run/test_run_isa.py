@@ -1,4 +1,4 @@
-"""The binary is the program: one operand changed in its text changes what both backends compute."""
+"""Backends run the binary alone: one operand changed in its text changes what both compute."""
 
 import re
 import subprocess

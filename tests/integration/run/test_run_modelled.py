@@ -1,4 +1,6 @@
-"""Programs whose clock is modelled: events measure the board's time, and the same each time."""
+"""Programs with a modelled clock: events measure the board's time, which is the same in each
+run.
+"""
 
 import json
 import sys
@@ -15,7 +17,7 @@ PROGRAM = (
 )
 
 
-def elapsed(tmp_path: Path, *options: str, **kind: str) -> list[float]:
+def measure_us(tmp_path: Path, *options: str, **kind: str) -> list[float]:
     done = run(
         tmp_path,
         *PROGRAM,
@@ -23,21 +25,21 @@ def elapsed(tmp_path: Path, *options: str, **kind: str) -> list[float]:
         **kind,
     )
     assert done.returncode == 0, done.stderr
-    told: list[float] = json.loads(done.stdout)["events_us"]
-    return told
+    reported: list[float] = json.loads(done.stdout)["events_us"]
+    return reported
 
 
 def test_events_measure_what_the_slice_would_take_on_either_backend(tmp_path: Path) -> None:
-    jit = elapsed(tmp_path, "--clock", "modelled", "--threads", "1", backend="jit")
+    jit = measure_us(tmp_path, "--clock", "modelled", "--threads", "1", backend="jit")
     pinned, pageable, first, second = jit
     megabytes = 2.097152
     assert megabytes / 64e-3 < pinned < 1.5 * megabytes / 64e-3 + 3
     assert pageable > 1.5 * pinned
-    # A memory slice of eight: 3350 GB/s / 8, three buffers.
+    # One of eight memory slices: 3350 GB/s / 8, three buffers.
     least = 3 * megabytes / (3350e-3 / 8)
     assert least < first < 1.5 * least
-    assert second <= first < second + 3  # the host has waited for the copy before the first
-    assert elapsed(tmp_path, "--clock", "modelled", backend="interp") == jit
+    assert second <= first < second + 3  # the host has waited for the copy before the first launch
+    assert measure_us(tmp_path, "--clock", "modelled", backend="interp") == jit
 
 
 def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
@@ -62,9 +64,9 @@ def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
     (context,) = document["contexts"]
     assert {row["way"]: row["count"] for row in context["copies"]} == {"HtoD": 2}
     assert context["span_us"] > kernel["us"] + sum(row["us"] for row in context["copies"]) - 1
-    told = json.loads(done.stdout)
-    assert told["events_us"][3] == pytest.approx(kernel["us"] / 3, abs=0.01)
-    assert told["wall_us"] > 3 * told["events_us"][3]  # what a launch takes on this machine
+    reported = json.loads(done.stdout)
+    assert reported["events_us"][3] == pytest.approx(kernel["us"] / 3, abs=0.01)
+    assert reported["wall_us"] > 3 * reported["events_us"][3]  # a launch on this machine
 
 
 def test_a_program_that_fails_passes_its_status_on(tmp_path: Path) -> None:
@@ -85,10 +87,10 @@ def test_a_copy_between_gpus_takes_the_way_of_the_topology(
     options = ("--board", "h100-80gb", "--count", "2", "--clock", "modelled")
     done = to_its_end(tmp_path, "run", *options, "--topology", topology, "--", *program)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["right"]
+    reported = json.loads(done.stdout)
+    assert reported["right"]
     least = (4 << 20) / (gb_per_s * 1e3)
-    assert least < told["event_us"] < 1.25 * least + 5
+    assert least < reported["event_us"] < 1.25 * least + 5
 
 
 def test_events_measure_what_each_launch_executed(tmp_path: Path) -> None:
@@ -102,17 +104,17 @@ def test_events_measure_what_each_launch_executed(tmp_path: Path) -> None:
     options = ("--board", "h100-80gb", "--json", str(report))
     done = to_its_end(tmp_path, "perf", "run", *options, "--", *program)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
     megahertz = 1980
 
-    by_argument = told["argument"]
+    by_argument = reported["argument"]
     assert by_argument == sorted(by_argument)
-    assert by_argument[-1] > 200_000 * 4 / megahertz  # the chain of products, each 4 cycles
+    assert by_argument[-1] > 200_000 * 4 / megahertz  # the chain of multiplications, 4 cycles each
     assert by_argument[7] / by_argument[6] > 1.3
-    few, many, again = told["memory"]
+    few, many, again = reported["memory"]
     assert few == again
     assert many > 4000 * 4 / megahertz
-    for one in told["one"]:
+    for one in reported["one"]:
         assert 4000 * 4 / megahertz < one <= many * 1.001
 
     document = json.loads(report.read_text())

@@ -59,9 +59,9 @@ DECLARE(cuGetErrorName, CUresult, const char **);
 
 
 def test_the_first_c_program_is_compiled_and_linked_inside_of_a_run(place):
-    """As docs/first-kernel.md says, with no -L: the compiler knows where libcuda is."""
+    """As docs/first-kernel.md describes, without -L: the compiler finds libcuda."""
     build.build_all(only=("libcuda.so.1",))
-    (place / "cuda.h").write_text(CUDA_H)  # what NVIDIA's declares of these
+    (place / "cuda.h").write_text(CUDA_H)  # the declarations of NVIDIA's header for these functions
     folders = (place, build.CLIENTS / "libcuda", build.GENERATED, build.INCLUDE)
     include = " ".join(f"-I{folder}" for folder in folders)
     gcc = f"gcc -Wall -Werror {EXAMPLES}/first_kernel.c {include} -lcuda -o first_kernel"
@@ -99,7 +99,7 @@ print("right")
 
 
 def test_a_kernel_on_which_llvm_aborts_computes_what_it_should(place):
-    """LLVM 22 cannot select the first plan's code where there is AVX-512: it ends its process."""
+    """LLVM 22 cannot select the first plan's code on AVX-512, and aborts its process."""
     (place / "widened.ptx").write_text(ptx_kernels.WIDENED)
     done = run(place, *python(WIDENED), str(place / "widened.ptx"), backend="jit")
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
@@ -169,7 +169,7 @@ def test_out_of_memory_is_2_and_the_slice_goes_on(place):
         options=("--budget", str(128 << 20)),
     )
     assert done.stdout.split("\n")[:4] == ["2", "0 0", "2", f"0 True {9984 << 20}"], done.stderr
-    assert "tessera: out of memory: 200 MiB asked for" in done.stderr
+    assert "tessera: out of memory: 200 MiB requested" in done.stderr
 
 
 def test_eight_contexts_on_one_slice_compute_at_the_same_time(place):
@@ -217,7 +217,7 @@ def test_a_faulting_kernel_takes_its_own_context_alone(place):
     assert done.returncode == 0, done.stderr
     assert "2048 results verified" in (place / "words").read_text()
     assert done.stdout.splitlines() == ["700"] * 4
-    assert done.stderr.count("kernel vecadd") == 2  # which kernel, told once by each program
+    assert done.stderr.count("kernel vecadd") == 2  # the kernel, reported once by each program
 
 
 def test_no_slice_is_no_device(place):
@@ -310,7 +310,7 @@ print(seen["running_kernel"], seen["running_seconds"], seen["launches"])
     assert done.stdout == "endless 0 True True\nendless True\n0\nNone None 1\n", done.stderr
 
 
-def test_as_many_threads_as_may_be_asked_for(place):
+def test_the_largest_number_of_threads_can_be_requested(place):
     most = str(limits.MAX_WORKER_THREADS)
     done = run(place, *VECTORADD, "--n", "4097", backend="jit", options=("--threads", most))
     assert "4097 results verified" in done.stdout, done.stderr
@@ -334,7 +334,7 @@ def test_a_kernel_that_never_ends_is_ended(place, backend):
     options = ("--kernel-timeout", "0.5")
     done = run(place, *python(ENDLESS + end), backend=backend, options=options)
     assert done.stdout == "702\n", done.stderr
-    # No line and no block: nobody knows where in the kernel it was.
+    # No line and no block: the place in the kernel is unknown.
     assert "CUDA error 702: kernel endless: the kernel ran for" in done.stderr
     assert "ran for more than the 0.5 s that --kernel-timeout allows" in done.stderr
 
@@ -366,7 +366,7 @@ for chosen in ("0", "1", "2"):
     assert done.stdout.splitlines() == ["0 1", "0 1", "100 None"], done.stderr
     assert done.stderr.splitlines() == [
         "tessera run: 2 slices; as in CUDA each process has one of them as its device: the first,"
-        " or what CUDA_VISIBLE_DEVICES (0 to 1) was set to for it",
+        " or the one that its CUDA_VISIBLE_DEVICES (0 to 1) names",
         'tessera: CUDA_VISIBLE_DEVICES: "2" does not name one of the devices here (2); as in CUDA,'
         " it and every entry after it are ignored",
     ]
@@ -390,7 +390,9 @@ else:
 
 
 def test_two_programs_share_a_gpu_instance_s_memory_and_not_its_sms(place):
-    """A30: what one holds is missing for the other, though the node has far more."""
+    """A30: memory that one program holds is unavailable to the other, although the node has far
+    more.
+    """
     both = f"""
 import os, subprocess, sys
 def begin(chosen, *more):
@@ -409,7 +411,7 @@ holder.communicate()
 
 
 def test_stats_say_what_a_run_has_cost(place):
-    """Also from a second context, and from the cache the second time."""
+    """Also from a second context; and from the cache the second time."""
     twice = """
 import subprocess, sys
 for n in ("4096", "512"): subprocess.run([sys.executable, sys.argv[1], "--n", n], check=True)
@@ -426,12 +428,12 @@ for n in ("4096", "512"): subprocess.run([sys.executable, sys.argv[1], "--n", n]
     assert re.fullmatch(
         r"modules loaded: 2 in \d+\.\d{3} s, 1 compiled, 1 from the cache", lines[3]
     ), lines
-    assert re.fullmatch(r"kernels made ready for a block shape: 2 in \d+\.\d{3} s", lines[4])
-    # The second finds better code where the first lived long enough.
-    narrow = r"  [12] of them first in narrow code, \d improved since; launches improved while they ran: \d"
+    assert re.fullmatch(r"kernels compiled for a block shape: 2 in \d+\.\d{3} s", lines[4])
+    # The second run finds better code if the first ran long enough.
+    narrow = r"  [12] of them first as narrow code, \d improved since; launches improved while they ran: \d"
     assert re.fullmatch(narrow, lines[5])
     assert len(lines) == 6
-    assert run(place, *VECTORADD, "--n", "64").stderr == "", "only who asks is told"
+    assert run(place, *VECTORADD, "--n", "64").stderr == "", "no usage without the option"
 
 
 def test_stats_of_a_context_that_faults_and_of_no_context(place):

@@ -1,7 +1,7 @@
-"""ZLUDA's test cases of PTX run right through libcuda, on both backends.
+"""ZLUDA's PTX test cases run correctly through libcuda, on both backends.
 
-They are read from a checkout, which is not part of the repository; TESSERA_ZLUDA names it. What
-does not run right is listed here, with why.
+They are read from a checkout, which is not part of the repository; TESSERA_ZLUDA names it. Cases
+that fail are listed here, with the reason.
 """
 
 import json
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not CHECKOUT, reason=f"NOT RUN: {INSTALL}")
 
 def test_the_checkout_is_the_one_that_the_list_is_of() -> None:
     if not Path(CHECKOUT, ".git").exists():
-        pytest.skip("NOT RUN: no git checkout, whose commit could be asked")
+        pytest.skip("NOT RUN: no git checkout, whose commit could be compared")
     head = ["git", "-C", CHECKOUT, "rev-parse", "HEAD"]
     assert subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip() == COMMIT
 

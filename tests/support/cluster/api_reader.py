@@ -31,12 +31,12 @@ class Query(NamedTuple):
     kind: str
     name: str = ""
     namespace: str = ""
-    """Empty: all namespaces."""
+    """The namespace; empty: all namespaces."""
     selectors: tuple[tuple[str, str], ...] = ()
 
 
-def parsed(namespace: str, arguments: tuple[str, ...]) -> Query | None:
-    """Parse the arguments of ``kubectl get``; None where one of them is not known here."""
+def parse(namespace: str, arguments: tuple[str, ...]) -> Query | None:
+    """Parse the arguments of ``kubectl get``; None if this reader does not know one of them."""
     named: list[str] = []
     selectors = []
     words = iter(arguments)
@@ -65,7 +65,7 @@ def _client() -> DynamicClient:
 
 @functools.cache
 def _resource(word: str) -> Resource:
-    """Return the resource that a plural, singular or short name means, of the preferred version."""
+    """Return the resource with a plural, singular or short name, of the preferred version."""
     found: Iterator[Resource] = (
         one
         for one in _client().resources.search(preferred=True)
@@ -73,14 +73,14 @@ def _resource(word: str) -> Resource:
         and word in (one.name, one.singular_name, *(one.short_names or ()))
         and "/" not in one.name
     )
-    # As kubectl: the core group goes before others (pods before metrics.k8s.io's).
+    # As in kubectl: the core group precedes others (pods before metrics.k8s.io's).
     return min(found, key=lambda one: (one.group or "") != "")
 
 
 def read(query: Query) -> Any | None:
-    """Return an object, or a list of objects as kubectl prints one; None where that failed.
+    """Return an object, or a list of objects as kubectl prints one; None if the request failed.
 
-    The caller runs kubectl then, whose message names what is wrong.
+    The caller then runs kubectl, whose message has the cause.
     """
     try:
         resource = _resource(query.kind)

@@ -1,6 +1,7 @@
-"""A lock on the cluster: most end-to-end tests share it, those that restart its parts have it alone.
+"""A lock on the cluster: most end-to-end tests share it, tests that restart its parts hold it
+alone.
 
-Two pytest processes run end-to-end tests beside each other (``make test-cluster``): RDMA's in one,
+Two pytest processes run end-to-end tests concurrently (``make test-cluster``): RDMA's in one,
 all others in the other. A test marked ``alone`` restarts or upgrades what the tests of the other
 process use, so it runs while no other test does.
 """
@@ -13,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# An empty folder that the processes of one run share; one process without it has the cluster alone.
+# A folder that the processes of one run share; a process without it has the cluster to itself.
 FOLDER = "TESSERA_E2E_LOCKS"
 
 
@@ -47,8 +48,8 @@ class ClusterLock:
     def lock(self, *, alone: bool) -> None:
         """Wait until this process may use the cluster, alone or together with others.
 
-        The lock ``next`` is held while a process waits: without it, processes that share the cluster
-        could go on for ever in front of one that waits to have it alone.
+        The lock ``next`` is held while a process waits: otherwise processes that share the
+        cluster could forever overtake one that waits to have it alone.
         """
         assert self._held is None
         with _locked("next", fcntl.LOCK_EX), contextlib.ExitStack() as held:
@@ -56,14 +57,15 @@ class ClusterLock:
             self._held = held.pop_all()
 
     def unlock(self) -> None:
-        """Let other processes go on."""
+        """Release the lock."""
         assert self._held is not None
         self._held.close()
         self._held = None
 
 
 def do_once(name: str, action: Callable[[], None]) -> None:
-    """Run an action in the first process of a run that gets here; the others wait until it is done.
+    """Run an action in the first process of a run that calls this; the others wait until it is
+    done.
 
     If the action raises, the next process tries again.
     """

@@ -1,7 +1,8 @@
-"""The kinds of restart that a cluster with Tessera sees: how each begins, and when it is over.
+"""The kinds of restart of a cluster with Tessera: how each begins, and when it is over.
 
-A row also has the failures of pods that are the platform's own: no device plugin can prevent them,
-and each has its name here. Every other pod that comes at any moment of a restart must succeed.
+A row also lists the pod failures that the platform causes: no device plugin can prevent them,
+and each has a name here. Every other pod must succeed, at whatever moment of a restart it is
+created.
 """
 
 import json
@@ -13,47 +14,49 @@ from support.cluster import helm_release
 from support.cluster.kubectl import SYSTEM, Cluster, in_node, until
 
 Over = Callable[[], bool]
-"""Whether what was begun has ended."""
+"""Returns whether the restart is over."""
 _SYSTEM = Cluster(SYSTEM)
 _PROGRAMS = {"node": "tessera-device-plugin", "gpud": "tessera-gpud"}
 _OFFERED = ("gpu.tessera.dev/mig-1g.10gb", "7")
 _SETTLED_S = 180
 
-# The kubelet lists a device that its plugin no longer serves until the plugin's end is noticed,
-# and allocatable is lowered later still: only a plugin that leaves in order can be faster.
+# The kubelet lists a device that its plugin no longer serves until it notices the plugin's end,
+# and lowers allocatable later still: only a plugin that deregisters in order can be faster.
 NO_PLUGIN = {
     "kubelet: the plugin died": ("UnexpectedAdmissionError", "no healthy devices"),
-    # The kubelet calls Allocate once.
+    # The kubelet does not repeat a call of Allocate.
     "kubelet: the plugin died in a call": ("UnexpectedAdmissionError", "code = Unavailable"),
 }
-# A kubelet that ends cancels the calls of containerd that it is waiting for.
+# A kubelet that ends cancels its pending calls of containerd.
 CANCELLED = {"containerd: start cancelled": ("StartError", "context canceled")}
-# A container that ends while no containerd runs: its status is lost.
+# The exit status of a container that ends while no containerd runs is lost.
 LOST = {"containerd: exit status lost": ("'exitCode': 255", "'reason': 'Unknown'")}
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """One kind of restart on a node; ``begin`` returns at once, as far as the kind allows it."""
+    """One kind of restart on a node; ``begin`` returns at once, as far as the kind permits that."""
 
     begin: Callable[[str], Over]
     lasts_s: float = 8
-    """Around which pods come; not a limit."""
+    """The period within which pods are created; not a limit."""
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What the platform does to pods by itself: its name, and what a pod's status then has."""
+    """Failures that the platform causes, by name: the words that a pod's status then contains."""
     kills: str = ""
-    """The component whose container the kubelet starts again, later each time."""
+    """The component whose container the kubelet restarts, with a growing back-off."""
     soak_only: bool = False
 
     def own_failure(self, status: Mapping[str, Any]) -> str:
-        """Return the name of the platform's failure that a pod's status shows; or an empty string."""
+        """Return the name of the platform's failure that a pod's status shows, or an empty
+        string.
+        """
         shown = str(status)
         signs = self.own.items()
         return next((name for name, words in signs if all(one in shown for one in words)), "")
 
 
 def serving(component: str, node: str = "") -> dict[str, tuple[str, int]]:
-    """Return the name and the restarts of each ready pod of a component by its UID."""
+    """Return the name and the number of restarts of each ready pod of a component, by its UID."""
     at = ("--field-selector", f"spec.nodeName={node}") if node else ()
     pods = _SYSTEM.get("pods", "-l", f"app.kubernetes.io/component={component}", *at)["items"]
     return {
@@ -71,7 +74,7 @@ def serving(component: str, node: str = "") -> dict[str, tuple[str, int]]:
 
 
 def settle(node: str) -> None:
-    """Wait until all of Tessera runs as it should, and a node offers what the samples make of it."""
+    """Wait until all of Tessera runs as it should, and a node offers the samples' slices."""
     try:
         until(lambda: is_settled(node), _SETTLED_S, every_s=1)
     except TimeoutError:
@@ -80,7 +83,7 @@ def settle(node: str) -> None:
 
 
 def is_settled(node: str) -> bool:
-    """Whether roll-outs are done, and a node is Ready and offers all of its slices."""
+    """Return whether roll-outs are done, and a node is Ready and offers all of its slices."""
     status = Cluster().get("node", node)["status"]
     ready = next(one["status"] for one in status["conditions"] if one["type"] == "Ready")
     resource, count = _OFFERED
@@ -93,9 +96,9 @@ def is_settled(node: str) -> bool:
 
 
 def refresh(component: str, node: str) -> None:
-    """Replace a pod whose container was killed: the kubelet waits before it starts one again.
+    """Replace a pod whose container was killed, because the kubelet delays each restart more.
 
-    It waits longer each time, so that a later round would test the kubelet's patience alone.
+    A later round would otherwise only test the kubelet's back-off.
     """
     if any(restarts for _, restarts in serving(component, node).values()):
         over = _delete(component)(node)
@@ -138,7 +141,7 @@ def _kill_gpud_and_delete_agent(node: str) -> Over:
 
 
 def _kill_loop(node: str) -> Over:
-    """Kill the process of the agent that does not serve the kubelet; its parent starts another."""
+    """Kill the agent's process that does not serve the kubelet; its parent starts another."""
     before = in_node(node, "pgrep", "-x", "tessera-agent")
     in_node(node, "pkill", "-KILL", "-x", "tessera-agent")
     now = ("sh", "-c", "pgrep -x tessera-agent; true")
@@ -146,7 +149,9 @@ def _kill_loop(node: str) -> Over:
 
 
 def _restart_service(service: str) -> Callable[[str], Over]:
-    """Return when the service runs again; over when the kubelet has reported since."""
+    """Return a function that returns when the service runs again; it is over when the kubelet has
+    reported since.
+    """
 
     def begin(node: str) -> Over:
         in_node(node, "systemctl", "restart", service)
@@ -189,7 +194,7 @@ def _roll_out(component: str) -> Callable[[str], Over]:
 
 
 def _upgrade(node: str) -> Over:
-    """Give gpud another budget; the second time, the one that it had."""
+    """Give gpud another budget; the second time, the original one."""
     del node
     wanted = helm_release.values()
     gpud = wanted.setdefault("gpud", {})
@@ -207,7 +212,7 @@ def _upgrade(node: str) -> Over:
 
 
 def _change_policy(node: str) -> Over:
-    """Turn the command nvidia-smi in containers on; the second time, off."""
+    """Turn nvidia-smi in containers on; the second time, off."""
     del node
     policy = "gpupolicy/default"
     before = Cluster().get(policy)["spec"].get("nvidiaSmi", {}).get("enabled", False)
@@ -218,7 +223,7 @@ def _change_policy(node: str) -> Over:
 
 RESTARTS = {
     "agent deleted": Restart(_delete("node")),
-    # The kubelet kills it after 2 s: sooner than a status update lowers allocatable.
+    # The kubelet kills it after 2 s, before a status update lowers allocatable.
     "agent deleted with force": Restart(
         _delete("node", "--force", "--grace-period=0"), own=NO_PLUGIN
     ),
@@ -237,4 +242,4 @@ RESTARTS = {
     "gpud's roll-out": Restart(_roll_out("gpud"), lasts_s=30),
     "helm upgrade": Restart(_upgrade, lasts_s=60, soak_only=True),
 }
-"""By their names. What changes something changes it back the second time: restart an even number."""
+"""By name. A restart that changes a setting restores it the second time: use an even number."""

@@ -1,4 +1,4 @@
-"""ResourceClaims and pods that use them, as tests write them."""
+"""Builds ResourceClaims and pods that use them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ ALLOCATION = "tessera.dev/allocation"
 
 
 def claim(name: str, *requests: dict[str, Any], **devices: Any) -> dict[str, Any]:
-    """A ResourceClaim; more of ``spec.devices`` by name."""
+    """Return a ResourceClaim; ``devices`` are further fields of ``spec.devices``."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -18,14 +18,14 @@ def claim(name: str, *requests: dict[str, Any], **devices: Any) -> dict[str, Any
 
 
 def exactly(device_class: str, name: str = "gpu", **more: Any) -> dict[str, Any]:
-    """A request for devices of a class."""
+    """Return a request for devices of a class."""
     return {"name": name, "exactly": {"deviceClassName": device_class, **more}}
 
 
 def pod(
     name: str, *claims: str, arguments: tuple[str, ...] = (), node: str | None = None
 ) -> dict[str, Any]:
-    """A pod that runs the sample program on the devices of these claims."""
+    """Return a pod that runs the sample program on the devices of these claims."""
     container = {
         "name": "vectoradd",
         "image": SAMPLE_IMAGE,
@@ -45,7 +45,7 @@ def pod(
 
 
 def devices_of(claim_object: dict[str, Any]) -> list[str]:
-    """Return the devices that a claim was given, by pool and name."""
+    """Return the devices allocated to a claim, as pool/name."""
     allocation = claim_object.get("status", {}).get("allocation", {})
     results = allocation.get("devices", {}).get("results", [])
     return [f"{one['pool']}/{one['device']}" for one in results]

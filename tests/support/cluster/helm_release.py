@@ -1,4 +1,4 @@
-"""The release that ``deploy/install`` made, upgraded as its users upgrade it."""
+"""The release that ``deploy/install`` made, and its upgrades as users perform them."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ ENDS_S = 360  # the chart's own job waits 4 minutes for the new operator
 
 
 def values() -> dict[str, Any]:
-    """Return the values that the release was installed with."""
+    """Return the values with which the release was installed."""
     command = ["helm", "get", "values", RELEASE, "-n", SYSTEM, "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     found: dict[str, Any] = json.loads(done.stdout) or {}
@@ -21,7 +21,7 @@ def values() -> dict[str, Any]:
 
 
 def begin_upgrade(wanted: dict[str, Any], *changed: str) -> subprocess.Popen[str]:
-    """Begin an upgrade of the release to exactly these values, with some changed."""
+    """Begin an upgrade of the release to exactly these values, apart from those in ``changed``."""
     command = ["helm", "upgrade", RELEASE, str(CHART), "-n", SYSTEM, "--reset-values", "-f", "-"]
     running = subprocess.Popen(
         [*command, *(f"--set={one}" for one in changed)],
@@ -37,7 +37,7 @@ def begin_upgrade(wanted: dict[str, Any], *changed: str) -> subprocess.Popen[str
 
 
 def end_upgrade(running: subprocess.Popen[str]) -> None:
-    """Wait for an upgrade; raises AssertionError with helm's own message where it fails."""
+    """Wait for an upgrade. Raises AssertionError with helm's own message if it fails."""
     with running:
         assert running.stderr is not None
         said = running.stderr.read()
@@ -45,5 +45,5 @@ def end_upgrade(running: subprocess.Popen[str]) -> None:
 
 
 def upgrade(wanted: dict[str, Any], *changed: str) -> None:
-    """Upgrade the release to exactly these values, with some changed."""
+    """Upgrade the release to exactly these values, apart from those in ``changed``."""
     end_upgrade(begin_upgrade(wanted, *changed))

@@ -1,4 +1,4 @@
-"""The cluster as tests see it: kubectl, with JSON in and out, and waiting with a reason."""
+"""Access to the cluster for tests: kubectl, with JSON in and out, and waiting with a reason."""
 
 import contextlib
 import json
@@ -16,14 +16,14 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 SYSTEM = "tessera-system"
 SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
 DONE = ("Succeeded", "Failed")
-# The API server never saw such a request: a busy machine was slow to connect.
+# The request never reached the API server: a busy machine was slow to connect.
 NOT_SENT = ("TLS handshake timeout", "dial tcp", "connection refused")
 SENT_WITHIN_S = 60
 _FORWARDED = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 
 class Condition(NamedTuple):
-    """A condition of an object; all empty where it has none of that type."""
+    """A condition of an object; all fields are empty if it has none of that type."""
 
     status: str = ""
     reason: str = ""
@@ -37,9 +37,9 @@ class Cluster:
     namespace: str = "default"
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl; raises AssertionError with its own message where it fails.
+        """Run kubectl. Raises AssertionError with its own message if it fails.
 
-        What the API server has answered is final; what did not reach it is tried again.
+        An answer of the API server is final; a request that did not reach it is repeated.
         """
         command = ["kubectl", "-n", self.namespace, *arguments]
         end = time.monotonic() + SENT_WITHIN_S
@@ -53,11 +53,11 @@ class Cluster:
         return done.stdout
 
     def get(self, *arguments: str) -> Any:
-        """Return what ``kubectl get -o json`` prints; None where it prints nothing.
+        """Return the output of ``kubectl get -o json``; None if there is none.
 
-        Raises AssertionError with kubectl's message where there is no such object.
+        Raises AssertionError with kubectl's message if there is no such object.
         """
-        query = api_reader.parsed(self.namespace, arguments)
+        query = api_reader.parse(self.namespace, arguments)
         found = api_reader.read(query) if query else None
         if found is not None:
             return found
@@ -69,7 +69,7 @@ class Cluster:
         self.kubectl("apply", "-f", "-", stdin=json.dumps(items))
 
     def delete(self, *arguments: str) -> None:
-        """Delete objects, and wait for it; absent ones are fine."""
+        """Delete objects, and wait until they are gone; absent ones are ignored."""
         self.kubectl("delete", "--ignore-not-found", "--wait", *arguments)
 
     def wait_pod(self, name: str, *phases: str, timeout_s: float = 120) -> dict[str, Any]:
@@ -87,11 +87,11 @@ class Cluster:
             raise AssertionError(f"{name} is not {wanted} in {timeout_s} s\n{described}") from None
 
     def logs(self, name: str) -> str:
-        """Return what a pod's container has printed."""
+        """Return the output of a pod's container."""
         return self.kubectl("logs", name)
 
     def condition(self, what: str, wanted: str) -> Condition:
-        """Return a condition of an object (``kind/name``) that speaks of its present generation."""
+        """Return a condition of an object (``kind/name``) that refers to its current generation."""
         found = self.get(what)
         now = found["metadata"]["generation"]
         for one in found.get("status", {}).get("conditions", []):
@@ -100,7 +100,7 @@ class Cluster:
         return Condition()
 
     def slices(self) -> list[dict[str, Any]]:
-        """All slices in the cluster as the GPUs' status has them, each with its ``node``."""
+        """Return all slices in the cluster, from the GPUs' status, each with its ``node``."""
         return [
             {**item, "node": gpu["spec"]["nodeName"], "gpu": gpu["metadata"]["name"]}
             for gpu in self.get("gpus")["items"]
@@ -108,7 +108,9 @@ class Cluster:
         ]
 
     def offered_slices(self) -> list[dict[str, str]]:
-        """For each GPU node what its status lists: profile to count, 0 of what has gone."""
+        """Return the resources in the status of each GPU node: profile to count, 0 for removed
+        ones.
+        """
         nodes = self.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
         return [
             {
@@ -127,12 +129,14 @@ def gpu_nodes(cluster: Cluster) -> list[str]:
 
 
 def without_gone(nodes: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Leave out of each node's resources those that have gone, which the kubelet still lists as 0."""
+    """Remove from each node's resources the removed ones, which the kubelet still lists as 0."""
     return [{name: n for name, n in node.items() if n != "0"} for node in nodes]
 
 
 def layout_of(profile: str, count: int, name: str = "e2e", **rollout: Any) -> dict[str, Any]:
-    """Return a MIGLayout that gives each second GPU of the demo's pool so many of a profile."""
+    """Return a MIGLayout with ``count`` instances of a profile on each second GPU of the demo's
+    pool.
+    """
     return {
         "apiVersion": "gpu.tessera.dev/v1alpha1",
         "kind": "MIGLayout",
@@ -153,7 +157,7 @@ def in_node(node: str, *command: str) -> str:
 
 
 def pod_of(cluster: Cluster, component: str, node: str) -> str:
-    """Return the name of our pod of a component on a node."""
+    """Return the name of Tessera's pod of a component on a node."""
     pods = cluster.get("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/component={component}")
     (name,) = (
         one["metadata"]["name"] for one in pods["items"] if one["spec"].get("nodeName") == node
@@ -162,8 +166,8 @@ def pod_of(cluster: Cluster, component: str, node: str) -> str:
 
 
 @contextlib.contextmanager
-def forwarded(pod: str, port: int) -> Iterator[str]:
-    """Forward a local port to a pod of ours, as users do; yield the address of its metrics."""
+def forward_port(pod: str, port: int) -> Iterator[str]:
+    """Forward a local port to a pod of Tessera, as users do; yield the address of its metrics."""
     command = ["kubectl", "-n", SYSTEM, "port-forward", f"pod/{pod}", f":{port}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         try:
@@ -181,10 +185,10 @@ _PATIENCE = 2
 def until(
     check: Callable[[], Any], timeout_s: float, every_s: float = 0.3, *, promised: bool = False
 ) -> Any:
-    """Return the first result of ``check`` that is true; raises TimeoutError.
+    """Return the first true result of ``check``. Raises TimeoutError.
 
-    ``timeout_s`` is enough where the cluster has the machine to itself; a busy one has twice as
-    long, unless users are ``promised`` that time.
+    ``timeout_s`` suffices if nothing else uses the machine; a busy machine gets twice as long,
+    unless users are ``promised`` that time.
     """
     end = time.monotonic() + timeout_s * (1 if promised else _PATIENCE)
     while True:

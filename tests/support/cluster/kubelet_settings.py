@@ -1,4 +1,4 @@
-"""A kubelet's own configuration, changed for a while in a node of the kind cluster."""
+"""Temporary changes of a kubelet's own configuration, in a node of the kind cluster."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from support.cluster.cluster_restarts import settle
 from support.cluster.kubectl import Cluster, in_node, until
 
 DEFAULT = "0s"
-"""What a kubelet reads as its own default: it looks for changes of the node's status every 10 s."""
+"""The value for which a kubelet uses its own default: it checks the node's status every 10 s."""
 _CONFIG = "/var/lib/kubelet/config.yaml"
 _PERIOD = re.compile(r"^nodeStatusUpdateFrequency: .*$", re.MULTILINE)
 _RESTARTED_S = 60
@@ -18,7 +18,7 @@ _RESTARTED_S = 60
 
 @contextlib.contextmanager
 def default_status_period(node: str) -> Iterator[None]:
-    """Run a node's kubelet with the status period of an unconfigured one, then as it was.
+    """Run a node's kubelet with the default status period; restore its setting afterwards.
 
     ``deploy/kind/cluster.yaml`` sets a shorter one, so that tests wait less.
     """
@@ -34,13 +34,13 @@ def default_status_period(node: str) -> Iterator[None]:
 
 
 def status_period(node: str) -> str:
-    """Return how often the kubelet that runs on a node looks for changes of its status."""
+    """Return how often a node's running kubelet checks its status for changes."""
     found = json.loads(Cluster().kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz"))
     return str(found["kubeletconfig"]["nodeStatusUpdateFrequency"])
 
 
 def _configure(node: str, text: str) -> None:
-    """Write the configuration and restart the kubelet; returns once the node is as before."""
+    """Write the configuration and restart the kubelet; return once the node is as before."""
     write = ["docker", "exec", "-i", node, "sh", "-c", f"cat >{_CONFIG}"]
     subprocess.run(write, input=text, text=True, check=True, timeout=60)
     running = ("systemctl", "show", "--value", "--property=MainPID", "kubelet")
@@ -52,7 +52,7 @@ def _configure(node: str, text: str) -> None:
 
 
 def _answers(node: str) -> bool:
-    """Whether the kubelet answers the API server again."""
+    """Return whether the kubelet answers the API server again."""
     try:
         return bool(status_period(node))
     except AssertionError:

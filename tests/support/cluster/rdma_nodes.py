@@ -1,4 +1,4 @@
-"""Pods with HCAs on the cluster's nodes, and what hcad and the wire say of them."""
+"""Pods with HCAs on the cluster's nodes, and the state of hcad and the wires."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ SYSTEM = Cluster("tessera-system")
 
 
 def two_with_hcas(cluster: Cluster) -> tuple[str, str]:
-    """Two nodes with HCAs; skips the test where there are not."""
+    """Return two nodes with HCAs; skip the test if there are not two."""
     found = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     names = sorted(
         one["metadata"]["name"]
@@ -43,7 +43,7 @@ def two_with_hcas(cluster: Cluster) -> tuple[str, str]:
 
 
 def two_nodes(cluster: Cluster) -> tuple[str, str]:
-    """Two nodes with HCAs and wires; skips the test where there are not."""
+    """Return two nodes with HCAs and wires; skip the test if there are not two."""
     nodes = two_with_hcas(cluster)
     if not any(one["name"] == "netd" for one in hca_pod_of(nodes[0])["spec"]["containers"]):
         pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
@@ -51,7 +51,7 @@ def two_nodes(cluster: Cluster) -> tuple[str, str]:
 
 
 def pod_of(node: str, component: str) -> dict[str, Any]:
-    """Tessera's pod of a component on a node."""
+    """Return Tessera's pod of a component on a node."""
     label = f"app.kubernetes.io/component={component}"
     listed = ("-l", label, "--field-selector", f"spec.nodeName={node}")
     (pod,) = SYSTEM.get("pods", *listed)["items"]
@@ -59,29 +59,29 @@ def pod_of(node: str, component: str) -> dict[str, Any]:
 
 
 def agent_of(node: str) -> dict[str, Any]:
-    """The pod of the node agent and gpud."""
+    """Return the pod of the node agent and gpud."""
     return pod_of(node, "node")
 
 
 def hca_pod_of(node: str) -> dict[str, Any]:
-    """The pod of hcad and netd."""
+    """Return the pod of hcad and netd."""
     return pod_of(node, "hca")
 
 
 def policy_status(node: str) -> dict[str, Any]:
-    """What hcad on a node enforces, and its wires."""
+    """Return the policies that hcad on a node enforces, and its wires."""
     name = agent_of(node)["metadata"]["name"]
     said = SYSTEM.kubectl("exec", name, "-c", "agent", "--", "python", "-c", POLICY_STATUS)
     return dict(json.loads(said))
 
 
 def wire(node: str, ip: str) -> dict[str, Any]:
-    """The wire of an address; empty where there is none."""
+    """Return the wire of an address; empty if there is none."""
     return next((one for one in policy_status(node)["wire"]["wires"] if one["address"] == ip), {})
 
 
 def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
-    """A pod of Debian's programs with one HCA function."""
+    """Return a pod with Debian's programs and one HCA function."""
     container = {
         "name": "main",
         "image": IMAGE,
@@ -114,7 +114,7 @@ def serve(cluster: Cluster, command: str, node: str) -> str:
 
 
 def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tuple[str, str]:
-    """A server and a client that works on it, on two nodes; return their addresses."""
+    """Start a server and a client that uses it, on two nodes; return their addresses."""
     server = serve(cluster, command, nodes[0])
     cluster.apply(perftest("client", f"{command} {server}", nodes[1]))
     client = str(cluster.wait_pod("client", "Running")["status"]["podIP"])
@@ -123,7 +123,7 @@ def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tupl
 
 
 def deny_writes(cluster: Cluster) -> None:
-    """Apply the example, and wait until every node has acknowledged it."""
+    """Apply the example's policy, and wait until every node has acknowledged it."""
     cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
     wait_programmed(cluster, "deny-writes")
 
@@ -143,7 +143,7 @@ def wait_programmed(cluster: Cluster, policy: str) -> None:
 
 
 def node_process(node: str) -> str:
-    """The process of a kind node, which is a container of the host's Docker engine."""
+    """Return the PID of a kind node, which is a container of the host's Docker engine."""
     if shutil.which("nsenter") is None:
         pytest.skip("NOT RUN: no nsenter: apt-get install util-linux")
     show = ["docker", "inspect", "-f", "{{.State.Pid}}", node]
@@ -151,7 +151,7 @@ def node_process(node: str) -> str:
 
 
 def link_of(node: str, ip: str) -> str:
-    """The host's end of a pod's link: where the node's routes send its address."""
+    """Return the host's end of a pod's link: the interface to which the node routes its address."""
     route = ["nsenter", "-t", node_process(node), "-n", "ip", "-j", "route", "get", ip]
     done = subprocess.run(route, capture_output=True, text=True, check=True)
     return str(json.loads(done.stdout)[0]["dev"])
@@ -161,7 +161,7 @@ Seen = list[dict[str, Any]]
 
 
 class Capture:
-    """What is on UDP port 4791 of the host's end of a pod's link."""
+    """A capture of UDP port 4791 at the host's end of a pod's link."""
 
     def __init__(self, node: str, ip: str) -> None:
         entering = ["nsenter", "-t", node_process(node), "-n", "--"]
@@ -180,7 +180,7 @@ class Capture:
         self._process.communicate(timeout=60)
 
     def since(self) -> Seen:
-        """What has been there since the last time."""
+        """Return the packets seen since the previous call."""
         assert self._process.stdin is not None
         assert self._seen is not None
         self._process.stdin.write("\n")
@@ -189,7 +189,7 @@ class Capture:
 
 
 def writes(seen: Seen, source: str, destination: str) -> int:
-    """How many packets of RDMA WRITE one has sent to the other."""
+    """Return how many RDMA WRITE packets one address has sent to the other."""
     return sum(
         one["packets"]
         for one in seen

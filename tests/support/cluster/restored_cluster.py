@@ -1,14 +1,14 @@
-"""Put the cluster back into the state that ``deploy/install`` leaves, whatever an earlier run left.
+"""Restores the state of the cluster that ``deploy/install`` leaves, whatever an earlier run left.
 
-A run of the end-to-end tests that was killed leaves layouts, labels, claims and namespaces behind.
-They would make tests of the next run fail that have nothing to do with them.
+A killed run of the end-to-end tests leaves layouts, labels, claims and namespaces behind. They
+would make unrelated tests of the next run fail.
 """
 
 from typing import Any
 
 from support.cluster.kubectl import EXAMPLES, SYSTEM, Cluster, until, without_gone
 
-# What `deploy/install` makes of the kinds that users write.
+# The objects of user-written kinds that `deploy/install` creates.
 SAMPLES = {"gpupools.gpu.tessera.dev/demo", "miglayouts.gpu.tessera.dev/seven"}
 # Labels with which tests configure nodes.
 NODE_LABELS = (
@@ -26,7 +26,8 @@ OFFERED = {"1g.10gb": "7"}
 def restore_cluster(cluster: Cluster) -> None:
     """Delete what tests of an earlier run left; return once each node offers the samples' slices.
 
-    Raises TimeoutError where a node does not get there, and AssertionError where kubectl fails.
+    Raises TimeoutError if a node does not offer them in time, and AssertionError if kubectl
+    fails.
     """
     operator = Cluster(SYSTEM)
     operator.kubectl("scale", "deployment/tessera-operator", "--replicas=1")
@@ -47,7 +48,7 @@ def _delete_namespaces(cluster: Cluster) -> None:
 
 
 def _delete_objects(cluster: Cluster) -> None:
-    """Delete all objects of kinds that users write, but the samples and the chart's own."""
+    """Delete all objects of user-written kinds, except the samples' and the chart's own."""
     cluster.delete("-f", str(EXAMPLES / "deployment-tenants.yaml"))
     cluster.delete("pod", "vectoradd")
     for device_class in _names(cluster.get("deviceclasses")):

@@ -1,1 +1,1 @@
-"""The connection manager in this process, and a model checker of it."""
+"""A rig for the connection manager in this process, and a model checker of it."""

@@ -1,4 +1,6 @@
-"""Every state that actions of hostile and honest programs reach in a world of ``cm_model``."""
+"""Explore every state that actions of hostile and honest programs reach in a world of
+``cm_model``.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,41 +13,43 @@ from support.connections.cm_model import World
 
 @dataclass
 class Alphabet:
-    """What actors do in a world, hostile things included, after what they have done first."""
+    """The actions of the actors in a world, hostile ones included, after the actions ``first``."""
 
     actors: Mapping[str, tuple[int, ...]]
-    """Their queue pairs."""
-    asks: tuple[tuple[str, int, str], ...]
-    """Requests: an actor, the number that it names, and the server."""
+    """The queue pair numbers of each actor."""
+    requests: tuple[tuple[str, int, str], ...]
+    """Requests: the requesting actor, the queue pair number that it names, and the server."""
     answers: Mapping[str, tuple[int, ...]]
-    """The numbers that servers accept with."""
+    """The queue pair numbers with which each server may accept."""
     points: tuple[tuple[str, int, str, int], ...]
-    """Queue pairs that are set to others: an actor, its number, an actor, its number."""
+    """Queue pairs that are set to a peer: actor, its number, the peer's actor, the peer's
+    number.
+    """
     turns: tuple[tuple[str, int, str], ...] = ()
     others: frozenset[str] = frozenset()
-    """Kinds of further actions, of those in ``enabled``."""
+    """Further kinds of actions that are enabled; see ``enabled_actions``."""
     services: tuple[int, ...] = (ALLOWED, OTHER)
     attempts: int = 2
     holds_messages: bool = False
-    """Whether delivering the next message is an action of its own."""
+    """Whether the delivery of the next message is an action of its own."""
     first: tuple[Action, ...] = ()
-    wire_asks: tuple[int, ...] = ()
-    """The numbers that the stranger's requests name."""
+    wire_requests: tuple[int, ...] = ()
+    """The queue pair numbers in the stranger's requests."""
 
     def world(self, engine: Engine, policy: str) -> World:
-        """Return the world in which they act."""
-        more = {"holds_messages": self.holds_messages, "stranger": bool(self.wire_asks)}
+        """Return a world with these actors."""
+        more = {"holds_messages": self.holds_messages, "stranger": bool(self.wire_requests)}
         return World(engine, policy, self.actors, self.answers, **more)
 
-    def enabled(self, world: World) -> Iterator[Action]:
-        """Return the actions that make sense in a state."""
+    def enabled_actions(self, world: World) -> Iterator[Action]:
+        """Yield the actions that make sense in the world's present state."""
         if self.holds_messages and world.fabric.queue:
             yield ("deliver",)
         if len(world.attempts) < self.attempts:
-            for ask in self.asks:
+            for ask in self.requests:
                 for service in self.services:
                     yield ("ask", *ask, service)
-            for number in self.wire_asks:
+            for number in self.wire_requests:
                 for service in self.services:
                     yield ("wire_ask", number, service)
         for serial, attempt in enumerate(world.attempts):
@@ -64,7 +68,7 @@ class Alphabet:
             yield ("timeout",)
 
     def _of_attempt(self, serial: int, attempt: Attempt) -> Iterator[Action]:
-        asks, serves = attempt.handles
+        requests, serves = attempt.handles
         if attempt.asker == STRANGER:
             yield from (("wire_say", serial, kind) for kind in (Req, Rtu, Rej, Dreq))
         if serves and not attempt.over[1]:
@@ -73,7 +77,7 @@ class Alphabet:
                 yield from self._if("refuse", serial, 1)
             else:
                 yield from self._if("leave", serial, 1)
-        if asks and attempt.joined[0] and not attempt.over[0]:
+        if requests and attempt.joined[0] and not attempt.over[0]:
             yield from self._if("confirm", serial)
             yield from self._if("refuse", serial, 0)
             yield from self._if("leave", serial, 0)
@@ -88,18 +92,20 @@ class Alphabet:
 
 @dataclass
 class Explored:
-    """What an exploration came to."""
+    """The result of an exploration."""
 
     states: int = 0
     steps: int = 0
     writing: int = 0
-    """States in which a queue pair may write."""
+    """The number of states in which a queue pair may write."""
     breaches: dict[tuple[Action, ...], str] = field(default_factory=dict)
-    """Shortest ways into states that a rule does not allow; what lies behind them is not visited."""
+    """Shortest paths to states that violate a rule, with the reason; exploration stops at such
+    states.
+    """
 
 
 def explore(alphabet: Alphabet, world: World, depth: int) -> Explored:
-    """Visit every state that is reached in ``depth`` actions after the first, and check it."""
+    """Visit and check every state that at most ``depth`` actions after the first ones reach."""
     found, seen = Explored(), dict[object, int]()
     depth += len(alphabet.first)
     stack: list[tuple[Action, ...]] = [alphabet.first]
@@ -124,5 +130,5 @@ def explore(alphabet: Alphabet, world: World, depth: int) -> Explored:
         found.writing += key not in seen and bool(writing)
         seen[key] = len(path)
         if len(path) < depth:
-            stack += [(*path, action) for action in alphabet.enabled(world)]
+            stack += [(*path, action) for action in alphabet.enabled_actions(world)]
     return found

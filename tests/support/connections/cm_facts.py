@@ -1,4 +1,6 @@
-"""What a model of the connection manager starts from, and what its programs see of a connection."""
+"""Facts for a model of the connection manager: actors, policies, and connections as programs see
+them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +9,7 @@ from typing import Any
 from hca.contract.cm import CmPortSpace
 from hca.daemon.cm.messages import Req
 from hca.daemon.common.numbers import Numbers
-from rdma.judge import Judge
+from rdma.evaluator import Evaluator
 from rdma.tables import Flow, NodeTables, Verdict
 from support.rigs import rdma_lab
 from support.rigs.hca_rig import Qp
@@ -18,7 +20,7 @@ STRANGER = "stranger"
 """An actor on another node, whose messages come over a wire."""
 SPACE = CmPortSpace.TCP << 16
 ALLOWED, OTHER = 7000, 8000
-"""Services: a rule allows WRITE by the first."""
+"""Services; the policies' rule permits WRITE by the first."""
 BY_SERVICE = {"ports": [{"serviceID": ALLOWED}]}
 SERVERS = {"app": "server"}
 POLICIES: Mapping[str, Mapping[str, Any]] = {
@@ -36,32 +38,36 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
         ingress=[rdma_lab.allow("Write", "AtomicCAS", **BY_SERVICE)],
     ),
 }
-"""What the service opens. Without it nothing, or READ, and WRITE to a GPU's memory."""
+"""Policies that permit WRITE and atomics by the service. Otherwise the first permits READ, and
+WRITE to GPU memory; the second permits nothing.
+"""
 Action = tuple[Any, ...]
 Pair = Qp | tuple[str, int]
-"""A queue pair: the object, or a number of the stranger's."""
+"""A queue pair: its object, or the stranger's name and a number."""
 
 
 class Breach(AssertionError):
-    """A state in which a mask is not what a rule over the actual connection says."""
+    """A state in which the engine's rights differ from what the rule permits for the actual
+    connection.
+    """
 
 
-class Remembering(Judge):
-    """A judge that answers each question once: a replay asks the same again."""
+class Remembering(Evaluator):
+    """A policy evaluator that computes each verdict once, because replays repeat the same flows."""
 
     def __init__(self, tables: NodeTables) -> None:
         super().__init__(tables)
         self._known: dict[Flow, Verdict] = {}
 
-    def judge(self, flow: Flow) -> Verdict:
+    def evaluate(self, flow: Flow) -> Verdict:
         """Return the verdict on a flow."""
         if flow not in self._known:
-            self._known[flow] = super().judge(flow)
+            self._known[flow] = super().evaluate(flow)
         return self._known[flow]
 
 
 class ChosenNumbers(Numbers):
-    """Numbers of queue pairs that a test chooses, so that they are used again."""
+    """Allocates queue pair numbers that a test chooses, so that numbers are reused."""
 
     next = 0
 
@@ -73,23 +79,29 @@ class ChosenNumbers(Numbers):
 
 @dataclass(eq=False)
 class Attempt:
-    """A connection as its programs have seen it. Sides: 0 asks, 1 serves."""
+    """A connection as its programs have observed it. Index 0 is the requester's side, 1 the
+    listener's.
+    """
 
     asker: str
     server: str
     service: int
     handles: list[int]
     pairs: list[Pair | None]
-    """The queue pair objects that both sides have named; None: a number that is not theirs."""
+    """The queue pair objects that the sides named; None: a number that does not belong to the
+    side.
+    """
     named: list[int]
     joined: list[bool] = field(default_factory=lambda: [False, False])
-    """Whether a side has the other's number: its answer was sent, or has come."""
+    """Whether a side knows the other's number: the server has answered, the requester has the
+    answer.
+    """
     over: list[bool] = field(default_factory=lambda: [False, False])
     numbers: list[int] = field(default_factory=lambda: [0, 0])
-    """What messages call both sides."""
+    """The communication ids of both sides in messages."""
     request: Req | None = None
-    """The stranger's."""
+    """The REQ of a stranger's connection."""
 
     def side(self, place: int) -> str:
-        """Return the name of the actor of a side."""
+        """Return the name of the actor on a side."""
         return self.server if place else self.asker

@@ -1,8 +1,8 @@
-"""A model checker of the connection manager under policy: the classes that hcad uses, in process.
+"""A model checker of the connection manager under policy, with the classes of hcad in this process.
 
 A world has a few functions with a few queue pairs each, and the real ``Ids``, ``Manager``,
 ``Bindings``, ``Objects`` and ``Enforcer`` on a real engine. ``cm_explorer`` visits every state that
-actions reach. In each state the masks that the engine was given are compared with an oracle. The
+actions reach. In each state the rights that the engine was given are compared with an oracle. The
 oracle knows calls that succeeded, events that programs have read, and queue pairs as objects; it
 reads nothing of the connection manager's tables.
 """
@@ -44,7 +44,7 @@ _PATH = {"port": 1, "is_global": 1, "av_port": 1, "path_mtu": 3, "sgid_index": 1
 
 
 class Actor:
-    """A function: its verbs and its librdmacm."""
+    """A function with a program that uses verbs and one that uses librdmacm."""
 
     def __init__(self, world: "World", index: int, numbers: tuple[int, ...]) -> None:
         self.hca = Client(world.engine, world.numbers, index, world.enforcer)
@@ -53,14 +53,14 @@ class Actor:
         self.cm: CmClient
         self.qps: dict[int, Qp] = {}
         self.targets: dict[int, tuple[str, int]] = {}
-        """Where each queue pair was set to: an actor's name and a number."""
+        """The peer of each queue pair: an actor's name and a number."""
 
 
 class World:
-    """Actors, the queue pairs that they have, and what has become of their connections.
+    """Actors, their queue pairs, and the state of their connections.
 
-    ``servers`` have listeners. With ``holds_messages`` nothing is delivered but by an action. The
-    ``stranger`` is on another node, has every queue pair, and says what it likes.
+    ``servers`` have listeners. With ``holds_messages``, messages are delivered only by an action.
+    The ``stranger`` is on another node, has every queue pair number, and may send any message.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class World:
         self.engine, self.policy, self.servers = engine, policy, servers
         self.holds_messages = holds_messages
         self.numbers = ChosenNumbers()
-        self.enforcer = Enforcer(engine, Parties(), judge_of=Remembering)
+        self.enforcer = Enforcer(engine, Parties(), new_evaluator=Remembering)
         self.masks: dict[int, Any] = {}
         names = [*actors, *([STRANGER] if stranger else [])]
         self.gids = {name: gid(place) for place, name in enumerate(names)}
@@ -115,7 +115,7 @@ class World:
         return done
 
     def begin(self) -> None:
-        """Return to the first state: listeners, and queue pairs in INIT."""
+        """Set the first state: listeners, and queue pairs in INIT."""
         self.fabric = Fabric()
         self.fabric.manager.wire = lambda *_: None
         self.attempts: list[Attempt] = []
@@ -137,7 +137,7 @@ class World:
             actor.targets.clear()
 
     def replay(self, path: tuple[Action, ...]) -> None:
-        """Begin again, and take these actions."""
+        """Return to the first state and perform these actions."""
         self._end()
         self.begin()
         for action in path:
@@ -153,10 +153,10 @@ class World:
     def _initialise(qp: Qp) -> None:
         qp.modify(TO_INIT, state=State.INIT, port=1, access=hca_rig.QP_ACCESS)
 
-    # What programs do.
+    # Actions of programs.
 
     def do(self, action: Action) -> None:
-        """Let a program do something, deliver messages and read events."""
+        """Perform an action, deliver messages and read events."""
         kind, *values = action
         getattr(self, f"_{kind}")(*values)
         if not self.holds_messages:
@@ -166,7 +166,7 @@ class World:
 
     def _ask(self, name: str, number: int, server: str, service: int) -> None:
         actor = self.actors[name]
-        one = actor.cm.routed(self.gids[server], service)
+        one = actor.cm.new_routed_id(self.gids[server], service)
         serial = bytes([len(self.attempts)])
         pair = actor.qps.get(number)
         try:
@@ -217,7 +217,7 @@ class World:
         return True
 
     def _point(self, name: str, number: int, target: str, peer: int) -> None:
-        """INIT to RTS, towards a number of an actor."""
+        """Change a queue pair from INIT to RTS, with a number of an actor as its peer."""
         actor = self.actors[name]
         qp = actor.qps[number]
         path = {**_PATH, "dgid": self.gids[target], "dest_qpn": peer}
@@ -229,9 +229,10 @@ class World:
         qp.modify(TO_RTS, state=State.RTS)
 
     def _turn(self, name: str, number: int, target: str) -> None:
-        """RTS to SQD, another address, and back: the number of the peer stays.
+        """Change a queue pair from RTS to SQD, to another peer address with the same number, and
+        back.
 
-        After a refused change the queue pair is set to the peer that it had.
+        If policy refuses the change, the queue pair keeps its peer.
         """
         actor = self.actors[name]
         qp = actor.qps[number]
@@ -256,7 +257,7 @@ class World:
         actor.hca.objects.destroy_qp(number)
         self._make(name, number)
 
-    # What the stranger says to the victim.
+    # Messages of the stranger to the victim.
 
     def _wire_ask(self, number: int, service: int) -> None:
         serial, source, destination = len(self.attempts), self.gids[STRANGER], self.gids[VICTIM]
@@ -288,7 +289,7 @@ class World:
         self.fabric.queue.popleft()()
 
     def _timeout(self) -> None:
-        """Lose what is under way, and everything after it until deadlines have passed."""
+        """Lose all messages in flight, and all later ones until the deadlines have passed."""
         for _ in range(20):
             self.fabric.queue.clear()
             self.fabric.now += 20
@@ -317,7 +318,7 @@ class World:
     # The oracle.
 
     def may_write(self, name: str, number: int) -> bool:
-        """Return whether a connection by the service that allows it joins a pair and its peer."""
+        """Return whether a connection by the allowed service joins a queue pair and its peer."""
         target, peer_number = self.actors[name].targets[number]
         own: Pair = self.actors[name].qps[number]
         peer: Pair | None = (target, peer_number)
@@ -335,12 +336,14 @@ class World:
         )
 
     def check(self) -> int:
-        """Compare every queue pair with the oracle; return how many may write. Raises Breach."""
+        """Compare the rights of every queue pair with the oracle; return how many may write. Raises
+        Breach.
+        """
         writing = 0
         for name, actor in self.actors.items():
             for number, (target, _) in actor.targets.items():
                 if (name == VICTIM) == (target == VICTIM):
-                    continue  # to itself, or to an actor that no policy selects
+                    continue  # a peer in the same pod, or one that no policy selects
                 expected = self.may_write(name, number)
                 writing += expected
                 for what, allowed in self._given_to(name, number).items():
@@ -350,17 +353,19 @@ class World:
         return writing
 
     def _given_to(self, name: str, number: int) -> Mapping[str, bool]:
-        """Return what of a connection by the service the engine allows, at one end of it."""
+        """Return, for the rights that the service grants, whether the engine grants them to one
+        end.
+        """
         change = self.masks[self.actors[name].hca.objects._qps[number].engine]
         verbs = change.receives if name == VICTIM else change.sends
         given = {"atomics": bool(verbs & Verb.ATOMIC_CAS)}
-        if name == VICTIM:  # the responder alone judges memory
+        if name == VICTIM:  # only the responder checks memory access
             host = not change.device_only & VerbsAccess.REMOTE_WRITE
             given["writes to the host's memory"] = bool(verbs & Verb.WRITE) and host
         return given
 
     def key(self) -> object:
-        """Return what a state is, for whatever can follow from it."""
+        """Return a value that is equal for two states if the same can follow from both."""
         held = {id(qp): number for a in self.actors.values() for number, qp in a.qps.items()}
         attempts = tuple(
             (
@@ -379,7 +384,7 @@ class World:
 
     def _number(self, attempt: Attempt, side: int) -> None:
         ids = self.actors[attempt.side(side)].cm.ids
-        _, endpoint = ids.connected(attempt.handles[side])
+        _, endpoint = ids.get_connected(attempt.handles[side])
         attempt.numbers[side] = endpoint.connection.local_id
 
     def _connection(self, attempt: Attempt, side: int) -> object:

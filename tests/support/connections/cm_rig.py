@@ -1,4 +1,4 @@
-"""A fabric of connection managers' clients in this process, with a clock that tests turn."""
+"""Clients of the connection manager on one fabric in this process, with a clock that tests set."""
 
 import ctypes
 import itertools
@@ -16,12 +16,12 @@ LOOPBACK = bytes(10) + b"\xff\xff" + bytes((127, 0, 0, 1))
 
 
 def gid(index: int) -> bytes:
-    """The address of a function that connections use."""
+    """Return the GID that connections of the function at ``index`` use."""
     return address_of(index).gids[1]
 
 
 class Fabric:
-    """Functions on one fabric; what they send is delivered by ``run``."""
+    """Functions on one fabric; ``run`` delivers their messages."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -35,14 +35,14 @@ class Fabric:
             self.queue.popleft()()
 
     def later(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass, and deliver every message."""
         self.now += seconds
         self.manager.tick()
         self.run()
 
 
 class Client:
-    """A program of a function, with one channel."""
+    """A program of a function, with one event channel."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Client:
         self.channel, self.fd = self.new_channel()
 
     def new_channel(self) -> tuple[int, int]:
-        """Make a channel; return its handle and the reading end, which does not block."""
+        """Make a channel; return its handle and its reading end, which does not block."""
         made, fd = self.ids.create_channel()
         os.set_blocking(fd, False)
         return made.handle, fd
@@ -86,14 +86,14 @@ class Client:
         return one
 
     def resolve(self, one: int, address: bytes, port: int) -> CmEvent:
-        """Resolve an address; return the event."""
+        """Resolve an address; return the resulting event."""
         wanted = cm.CmBind(one)
         ctypes.memmove(wanted.destination.address, address, 16)
         wanted.destination.port = port
         self.ids.resolve_address(wanted)
         return self.event()
 
-    def routed(self, address: bytes, port: int, space: int = CmPortSpace.TCP) -> int:
+    def new_routed_id(self, address: bytes, port: int, space: int = CmPortSpace.TCP) -> int:
         """Make an id that is ready to connect."""
         one = self.id(space)
         assert self.resolve(one, address, port).type == Event.ADDR_RESOLVED
@@ -102,32 +102,34 @@ class Client:
         return one
 
     def queue_pair(self, numbers: Iterator[int]) -> int:
-        """Let the function have a queue pair with the next of these numbers; return it."""
+        """Register a queue pair with the next of these numbers for the function; return the
+        number.
+        """
         number = next(numbers)
         self.fabric.manager.bindings.add_queue_pair(number, self.gids, lambda: None)
         return number
 
     def connect(self, one: int, data: bytes = b"", qpn: int | None = None, **values: int) -> None:
-        """Ask for a connection of this queue pair; without one, of a new one."""
+        """Request a connection for queue pair ``qpn``; None: for a new one."""
         qpn = self.queue_pair(self.fabric.asking) if qpn is None else qpn
         self.ids.connect(parameters(one, data, qpn, **values))
         self.fabric.run()
 
     def accept(self, one: int, data: bytes = b"", qpn: int | None = None, **values: int) -> None:
-        """Accept one with this queue pair; without one, with a new one."""
+        """Accept a request with queue pair ``qpn``; None: with a new one."""
         qpn = self.queue_pair(self.fabric.answering) if qpn is None else qpn
         self.ids.accept(parameters(one, data, qpn, **values))
         self.fabric.run()
 
     def reject(self, one: int, data: bytes = b"") -> None:
-        """Reject one."""
+        """Reject a request."""
         no = cm.CmReject(one, len(data))
         ctypes.memmove(no.data, data, len(data))
         self.ids.reject(no)
         self.fabric.run()
 
     def events(self, fd: int = -1) -> list[CmEvent]:
-        """Read what there is."""
+        """Read and return all events."""
         found = []
         try:
             while raw := os.read(self.fd if fd < 0 else fd, ctypes.sizeof(CmEvent)):
@@ -137,23 +139,23 @@ class Client:
         return found
 
     def event(self, fd: int = -1) -> CmEvent:
-        """Read the one event that there is."""
+        """Read and return the only event."""
         (one,) = self.events(fd)
         return one
 
     def types(self) -> list[int]:
-        """Read the types of what there is."""
+        """Read all events; return their types."""
         return [event.type for event in self.events()]
 
     def close(self) -> None:
-        """Go away."""
+        """End the program."""
         self.ids.close()
         os.close(self.fd)
         self.fabric.run()
 
 
 def parameters(one: int, data: bytes = b"", qpn: int = 17, **values: int) -> cm.CmConnect:
-    """Parameters of a connection; private data may be longer than is allowed."""
+    """Return parameters of a connection; private data may be longer than permitted."""
     wanted = cm.CmConnect(one, qpn, data_bytes=len(data), **values)
     ctypes.memmove(wanted.data, data, min(len(data), cm.CM_MAX_DATA))
     return wanted

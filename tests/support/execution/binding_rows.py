@@ -1,4 +1,4 @@
-"""The binding's rows spelled out as PTX, and run over many operands on the interpreter."""
+"""The binding's rows spelled as PTX, and executed by the interpreter for many operands."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ RANDOM = random.Random(1997)
 
 
 def spellings(form: Form) -> Iterator[tuple[str, Words]]:
-    """Yield instructions without operands: all required words, each optional one by itself."""
+    """Yield instructions without operands: with all required words, and with each optional one."""
     required = [slot for slot in form.slots if not slot.optional]
     for words in itertools.product(*(sorted(slot.words) for slot in required)):
         base = dict(zip((slot.name for slot in required), words, strict=True))
@@ -29,7 +29,9 @@ def spellings(form: Form) -> Iterator[tuple[str, Words]]:
             chosen = {**base, **extra}
             ordered = {s.name: chosen[s.name] for s in form.slots if s.name in chosen}
             dotted = tuple(f".{word}" for word in ordered.values())
-            if grammar.arranged(form.opcode, dotted) is not None:  # not all of them are PTX
+            if (
+                grammar.arrange_modifiers(form.opcode, dotted) is not None
+            ):  # not all of them are PTX
                 yield ".".join((form.opcode, *ordered.values())), ordered
 
 
@@ -38,7 +40,7 @@ def forms(predicate: Callable[[Form], bool]) -> list[object]:
 
 
 def patterns(type_: str) -> list[int]:
-    """Return operands: the awkward ones, then random ones."""
+    """Return operands: special ones, then random ones."""
     bits = bits_of(type_)
     if type_[0] != "f":
         edges = [0, 1, 2, 31, 32, 33, (1 << bits) - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1]

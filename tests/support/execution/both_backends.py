@@ -24,12 +24,12 @@ def compiler() -> jit.Compiler:
 
 @functools.lru_cache(maxsize=8)
 def _loaded(module: Module, block: Shape, plan: jit.Plan | None) -> jit.Loaded:
-    """Native code of a module's first function; tests run it on several inputs."""
+    """Return native code of a module's first function; tests run it on several inputs."""
     return compiler().load(compiler().compile(module, module.functions[0], block, plan))
 
 
 def first_tier(module: Module, block: Shape) -> list[jit.Plan]:
-    """The plan that a first launch begins in, if there is one."""
+    """Return the plan with which a first launch begins, if there is one."""
     form = ssa.build(module.functions[0])
     plan, _ = tiers.first(form, block, llvm.vector_bits())
     return [] if plan is None else [plan]
@@ -50,7 +50,7 @@ class Bench:
         self.aperture.close()
 
     def begin_with(self, index: int, data: bytes) -> None:
-        """Have a buffer begin with other bytes: such as hold the addresses of buffers."""
+        """Overwrite the start of a buffer, for example with the addresses of buffers."""
         self._initial[index] = data
 
     def addresses(self) -> list[int]:
@@ -65,7 +65,7 @@ class Bench:
         segment: int = 0,
         dynamic: int = 0,
     ) -> list[bytes]:
-        """The buffers after the interpreter has run the kernel."""
+        """Return the buffers after the interpreter has run the kernel."""
         base = min(self.addresses())
         end = max(buffer.address + len(buffer.view) for buffer in self.buffers)
         data = bytearray(end - base)
@@ -73,8 +73,10 @@ class Bench:
             data[buffer.address - base : buffer.address - base + len(initial)] = initial
         memory = interp.BufferMemory(base, data)
         function = module.functions[0]
-        told = interp.Surroundings(native_launch.GRID_ID, native_launch.MULTIPROCESSORS)
-        interp.run(module, function, grid, block, parameters, memory, segment, dynamic, told)
+        surroundings = interp.Surroundings(native_launch.GRID_ID, native_launch.MULTIPROCESSORS)
+        interp.run(
+            module, function, grid, block, parameters, memory, segment, dynamic, surroundings
+        )
         return [
             bytes(data[b.address - base : b.address - base + len(b.view)]) for b in self.buffers
         ]
@@ -90,7 +92,7 @@ class Bench:
         ranges: Iterable[tuple[int, int]] | None = None,
         dynamic: int = 0,
     ) -> list[bytes]:
-        """The buffers after native code has run the kernel."""
+        """Return the buffers after native code has run the kernel."""
         for buffer, initial in zip(self.buffers, self._initial, strict=True):
             buffer.view[:] = np.frombuffer(initial, dtype=np.uint8)
         image = module.functions[0].parameter_image
@@ -118,9 +120,12 @@ def compare(
     dynamic: int = 0,
     agreed: Sequence[int] | None = None,
 ) -> list[bytes]:
-    """Assert bit equality of the buffers ``agreed`` (all) for every plan; parameters are their
-    addresses, then ``extra``. ``symbols`` is the buffer that holds the module's variables, ``dynamic`` the shared
-    memory that the launch asks for in bytes. Returns the buffers."""
+    """Assert bit equality of the buffers ``agreed`` (default: all) for every plan.
+
+    The kernel's parameters are the buffers' addresses, then ``extra``. ``symbols`` is the buffer
+    that holds the module's variables, ``dynamic`` the launch's dynamic shared memory in bytes.
+    Returns the buffers.
+    """
     bench = Bench(*buffers)
     try:
         function = module.functions[0]

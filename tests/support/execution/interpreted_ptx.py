@@ -16,14 +16,14 @@ CAPABILITY = (10, 0)
 BASE = address_map.APERTURE_BASES[0] + address_map.MODULE_OFFSET
 ALIGNMENT_BYTES = 512
 
-# Packed bytes, and saturated sums: no target of CAPABILITY has them.
+# Packed bytes and saturated sums, which no target of CAPABILITY has.
 _ONLY_120 = re.compile(r"\b(?:(?:add|sub|neg|min|max)[a-z0-9.]*8x4|add\.sat\.(?:u32|[us]16x2))")
 
 Argument = NDArray[np.generic] | np.generic
 
 
 def compile_verified(source: str | bytes, capability: tuple[int, int] = CAPABILITY) -> Module:
-    """Compile, and hold the result to the instruction set's own rules."""
+    """Compile, and verify the result against the rules of the instruction set."""
     if ".target sm_120a" in str(source):
         capability = (12, 0)
     module = compiler.compile_ptx(source, capability=capability)

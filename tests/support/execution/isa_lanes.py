@@ -10,7 +10,7 @@ from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa.asm import assemble
 
 LANES = 32
-GPU = address_map.APERTURE_BASES[0]  # where the window of the GPU begins that golden code runs on
+GPU = address_map.APERTURE_BASES[0]  # where the window of the GPU begins on which golden code runs
 REGISTER_BITS = (32, 32, 32, 64, 64, 64, 16, 16, 16)
 DESTINATION = {16: 6, 32: 0, 64: 3}
 
@@ -35,7 +35,7 @@ def evaluate(
 
 
 def prepare(*lines: str) -> interp.Warp:
-    """Return a warp before the given lines of code, with registers as ``REGISTER_BITS`` says."""
+    """Return a warp at the start of ``lines``, with the register widths of ``REGISTER_BITS``."""
     registers = "\n".join(f".registers r{i}-r{i} {bits}" for i, bits in enumerate(REGISTER_BITS))
     body = "\n".join(lines)
     text = f".isa 1\n.function f\n{registers}\n.predicates 4\n{{\n{body}\nRET\n}}\n"

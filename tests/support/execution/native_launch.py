@@ -1,6 +1,6 @@
-"""Runs JIT-compiled kernels in this process: an aperture of its own, the caller's structures.
+"""Runs JIT-compiled kernels in this process, in an aperture and with structures of its own.
 
-A stand-in for the native worker on the caller's side only: the generated code is the real one.
+It replaces only the native worker's caller side: the generated code is the product's.
 """
 
 import ctypes
@@ -40,10 +40,10 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class Aperture:
-    """The reserved range of addresses; memory appears in it page by page.
+    """The reserved address range, to which memory is mapped page by page.
 
-    It lies at the first of the product's bases that is free: what a generic address means depends
-    on its place in the aperture, so no other address will do. Two fit into a process.
+    It begins at the first free base address of the product: the meaning of a generic address
+    depends on its offset in the aperture, so no other address works. A process has room for two.
     """
 
     def __init__(self) -> None:
@@ -59,17 +59,19 @@ class Aperture:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE
         start = base - BEFORE_BYTES
         found = _libc.mmap(start, self._bytes, _PROT_NONE, flags, -1, 0)
-        if found not in (start, ctypes.c_void_p(-1).value):  # a kernel before 4.17 takes a hint
+        if found not in (start, ctypes.c_void_p(-1).value):  # Linux < 4.17: a hint
             _libc.munmap(found, self._bytes)
         return bool(found == start)
 
     def allocate(self, data: bytes | np.ndarray, *, gap_pages: int = 1) -> "Buffer":
-        """Memory that holds ``data``, ends where its last page ends, and is followed by a gap."""
+        """Map memory that holds ``data``, ends at the end of its last page, and is followed by a
+        gap.
+        """
         array = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
         size = max(array.nbytes, 1)
         pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         protection = mmap.PROT_READ | mmap.PROT_WRITE
-        # Shared, so that a forked child's stores are seen here.
+        # Shared, so that the parent sees a forked child's stores.
         flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | _MAP_FIXED
         assert _libc.mmap(self._next, pages, protection, flags, -1, 0) == self._next
         address = self._next + pages - size
@@ -94,12 +96,12 @@ class Buffer:
 
 _WORKER = build.RUNTIME
 _STATE_BYTES = 72
-ROOM = 4096  # blocks that may be begun while others wait
+ROOM = 4096  # blocks that may start while others wait
 
 
 @functools.cache
 def worker_code() -> ctypes.CDLL:
-    """The worker's own code for blocks that share memory or wait, as a library of its own."""
+    """Return the worker's code for blocks that share memory or wait, as a library of its own."""
     names = ("barriers.c", "cta.c", "local.c", "residents.c", "shared.c", "warps.c")
     sources = [_WORKER / "base" / "fiber.c", *(_WORKER / "blocks" / name for name in names)]
     sources.append(Path(__file__).parents[1] / "native" / "native_cta" / "caller.c")
@@ -119,7 +121,7 @@ def context(
     dynamic: int = 0,
     local_bytes: int = 0,
 ) -> bytes:
-    """A ``launch_context``; ``local_bytes`` are those of a thread."""
+    """Return a ``launch_context``; ``local_bytes`` is the size of a thread's local memory."""
     return struct.pack(
         "<QQQ3I3IQQIIQQQ",
         aperture.base,
@@ -139,7 +141,7 @@ def context(
 
 @functools.cache
 def watched_call() -> Any:
-    """``watched_call.c``, compiled for this process and its children."""
+    """Return ``watched_call.c``, compiled for this process and its children."""
     source = Path(__file__).parents[1] / "native" / "watched_call.c"
     with tempfile.TemporaryDirectory() as name:
         library = Path(name) / "watched_call.so"
@@ -152,14 +154,16 @@ def watched_call() -> Any:
 
 
 def prepare() -> None:
-    """Compile what ``run`` needs in this process, for all its children: gcc takes most of a second."""
+    """Compile what ``run`` needs in this process, for all its children: gcc needs most of a
+    second.
+    """
     worker_code()
     watched_call()
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a launch ended: its status, the last block begun, the signal (0: none) and its address."""
+    """The end of a launch: status, the last block started, the signal (0: none) and its address."""
 
     status: int
     block: int
@@ -174,7 +178,7 @@ def run(
     ranges: Iterable[tuple[int, int]],
     shared_bytes: int = 0,
 ) -> Ended:
-    """Call the code for each range of blocks, up to the first that does not end well."""
+    """Call the code for each range of blocks, up to the first that fails."""
     how = (loaded.groups, loaded.stack_bytes, loaded.counts, loaded.polls)
     code = struct.pack("<QIIIII4x", loaded.entry, *how, 0)
     code += bytes(len(code))  # no better code
@@ -198,7 +202,7 @@ def run(
 def fault_address(
     loaded: jit.Loaded, launch: bytes, parameters: bytes, ranges: Iterable[tuple[int, int]]
 ) -> int | None:
-    """``run``; returns the address of the memory fault that ends it, None if none does.
+    """Run as ``run`` does; return the address of the memory fault that ends it, None if none does.
 
     Raises:
         AssertionError: when it ends by another signal.
@@ -209,10 +213,10 @@ def fault_address(
 
 
 def in_child(test: Callable[[], None]) -> None:
-    """Run in a forked child what might overwrite this process.
+    """Run ``test`` in a forked child, because it might overwrite memory of this process.
 
     Raises:
-        AssertionError: when it raises or does not end by itself; the message says how.
+        AssertionError: when it raises or does not end by itself; the message states how it ended.
     """
     prepare()
     reader, writer = os.pipe()
@@ -232,7 +236,7 @@ def in_child(test: Callable[[], None]) -> None:
 
 
 def pack(function_parameters: Sequence[object], size: int, values: Sequence[int | bytes]) -> bytes:
-    """A parameter block: each value at its parameter's offset."""
+    """Return a parameter block with each value at its parameter's offset."""
     block = bytearray(size)
     for parameter, value in zip(function_parameters, values, strict=True):
         data = value if isinstance(value, bytes) else (value & (1 << 64) - 1).to_bytes(8, "little")

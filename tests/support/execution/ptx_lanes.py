@@ -1,4 +1,4 @@
-"""PTX instructions over as many lanes as one likes, on the interpreter: arrays in, an array out."""
+"""PTX instructions on any number of lanes, by the interpreter: arrays in, an array out."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ THREADS = 256
 
 
 def source(body: str, result_bits: int, operand_bits: Sequence[int]) -> str:
-    """Return a kernel that computes %d of %a, %b, %c, %e (of those widths), a thread a place.
+    """Return a kernel that computes %d from %a, %b, %c, %e (of those widths), one place per thread.
 
     ``body`` may use %t0 to %t3, %w0 to %w3, %x0 to %x3 (16, 32, 64 bits), %p, %q and %r, too.
-    Parameters are the result's array and the operands'.
+    Parameters are the arrays of the results and of the operands.
     """
     widths = dict(zip("dabce", (result_bits, *operand_bits), strict=False))
     lines = ["mov.u32 %i, %tid.x; mov.u32 %n, %ctaid.x; mad.lo.u32 %i, %n, 256, %i;"]

@@ -10,15 +10,15 @@ from vgpu_sim.isa import Module
 
 BLOCK = 64
 _BLOCKS = 2
-_PLANS = 4  # a share of the legal ones, beside the default and the first tier's
+_PLANS = 4  # the number of legal plans, besides the default and the first tier's
 
 
 def module(
     variables: str, body: str, words: int = 2, version: str = "8.0", sm: str = "80"
 ) -> Module:
-    """Return a kernel whose threads store ``%r0`` and following, after ``body``.
+    """Return a kernel whose threads store ``words`` registers from ``%r0`` on, after ``body``.
 
-    ``%t`` is the thread's number; there are ``%rd<9>``, ``%r<9>`` and ``%p`` beside.
+    ``%t`` is the thread's number; ``%rd<9>``, ``%r<9>`` and ``%p`` are declared as well.
     """
     stores = "".join(f"st.global.u32 [%out+{4 * n}], %r{n};\n" for n in range(words))
     return compile_ptx(
@@ -33,7 +33,7 @@ def module(
 
 
 def run(made: Module, words: int = 2, block: int = BLOCK) -> list[list[int]]:
-    """Return the words of each thread; they start with other bytes."""
+    """Return the words of each thread; before the launch the words have another value."""
     assert made.refused == ()
     function, shape = made.functions[0], (block, 1, 1)
     size = -(-max(made.segment_bytes, 1) // 4096) * 4096

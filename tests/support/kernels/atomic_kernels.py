@@ -1,4 +1,4 @@
-"""Kernels of one atomic instruction, and what it does, one thread after another."""
+"""Kernels of one atomic instruction, and a model of its effect, one thread after another."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,10 @@ from vgpu_sim.isa import Module
 
 CELLS = 8
 WHERE = {".global": "%a", ".shared": "%s", ".shared::cta": "%s", "": "%a", " ": "%g", "  ": "%e"}
-"""The space as it is written, and the address: of global or of shared memory, by its own or by a
-generic address; with two blanks the first 20 threads are at the one, the others at the other."""
+"""The spelling of the space, and the register of the address: an address in global or shared
+memory, of the space itself or generic. With two blanks, the first 20 threads access one of the
+two memories, the others the other one.
+"""
 _BITS = ("b32", "b64")
 _HALVES = {"f16": "F16", "bf16": "BF16", "f32": "F32", "f64": "F64"}
 OPERATIONS = {
@@ -31,7 +33,7 @@ SCALARS = [(op, type_) for op, types in OPERATIONS.items() for type_ in types]
 
 @dataclass(frozen=True)
 class Shape:
-    """How an operand's type is laid out: so many pieces of so many bits, of which kind."""
+    """The layout of an operand's type: number, width and kind of its pieces."""
 
     kind: str
     piece_bits: int
@@ -54,8 +56,10 @@ def shape_of(type_: str) -> Shape:
     return Shape(kind, bits, registers * pair, registers, bits * pair)
 
 
-def applied(op: str, kind: str, bits: int, m: int, operands: list[int], *, flushed: bool) -> int:
-    """What memory holds after one update of one piece."""
+def apply_update(
+    op: str, kind: str, bits: int, m: int, operands: list[int], *, flushed: bool
+) -> int:
+    """Return the content of memory after one update of one piece."""
     if op == "cas":
         return operands[1] if m == operands[0] else m
     (b,) = operands
@@ -98,12 +102,14 @@ def _float(op: str, format_: ieee_oracle.Format, m: int, b: int, *, flushed: boo
     return min(m, b, key=key) if op == "min" else max(m, b, key=key)
 
 
-def expected(
+def apply_updates(
     op: str, type_: str, cells: dict[int, list[int]], places: list[int], data: np.ndarray,
     shared: list[bool], second: int,
 ) -> list[list[int] | None]:  # fmt: skip
-    """Update ``cells`` thread by thread; return what each found. ``places``: -1 is a thread that
-    does not take part."""
+    """Update ``cells`` thread by thread; return the former value that each thread finds.
+
+    ``places`` is -1 for a thread that does not take part.
+    """
     shape = shape_of(type_)
     found: list[list[int] | None] = []
     for place, row, inside in zip(places, data.tolist(), shared, strict=True):
@@ -115,7 +121,7 @@ def expected(
         for piece in range(shape.pieces):
             operands = [row[piece], *([second] if op == "cas" else [])]
             flushed = shape.kind == "f32" and not inside
-            cell[piece] = applied(
+            cell[piece] = apply_update(
                 op, shape.kind, shape.piece_bits, cell[piece], operands, flushed=flushed
             )
     return found
@@ -124,10 +130,12 @@ def expected(
 def module(
     op: str, type_: str, where: str, *, red: bool, guard: str = "", words: str = ""
 ) -> Module:
-    """cells[index[t] % CELLS] op= data[t]; found[t] = what was there; then shared cells follow.
+    """Return a kernel that executes cells[index[t] % CELLS] op= data[t] and stores the old value in
+    found[t].
 
-    Parameters: cells in global memory, indices, data, what threads found, how many cells are used.
-    Threads under ``guard`` @%p are those whose cell is not number 3.
+    It updates cells in global memory, then cells in shared memory. Parameters: global cells,
+    indices, data, old values, number of cells in use. ``guard`` @%p excludes threads whose cell
+    is number 3.
     """
     shape = shape_of(type_)
     bits, count = shape.register_bits, shape.registers
@@ -178,7 +186,7 @@ def _list(names: list[str]) -> str:
 
 
 def _moves(opcode: str, bits: int, names: list[str], address: str) -> str:
-    """Loads or stores of so many registers, four at a time."""
+    """Return loads or stores of the registers ``names``, four at a time."""
     lines = []
     for begin in range(0, len(names), 4):
         part = names[begin : begin + 4]
@@ -192,7 +200,9 @@ def _moves(opcode: str, bits: int, names: list[str], address: str) -> str:
 
 
 def operands(type_: str, count: int, seed: int) -> np.ndarray:
-    """Patterns for ``count`` threads: awkward ones among random ones, few and small ones often."""
+    """Return patterns for ``count`` threads: special ones among random ones, often few and small
+    ones.
+    """
     shape, rng = shape_of(type_), np.random.default_rng(seed)
     bits = shape.piece_bits
     random = (

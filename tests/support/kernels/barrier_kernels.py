@@ -1,7 +1,7 @@
-"""Kernels of the instruction set whose threads meet, as text: each takes addresses, then numbers.
+"""Kernels of the instruction set with barriers, as text; parameters are addresses, then numbers.
 
-Threads are counted in linear order; r1 to r3 are tid, r4 the linear thread, r5 the linear block, r6
-the threads of a block. Numbers are small integers, so that float sums are exact in any order.
+Threads are counted in linear order; r1 to r3 are tid, r4 the linear thread, r5 the linear block,
+r6 the threads of a block. Numbers are small integers, so that float sums are exact in any order.
 """
 
 from vgpu_sim.isa import Module
@@ -81,7 +81,7 @@ end:
 def tiled_sgemm(tile: int) -> Module:
     """c = a * b, n by n floats, in tiles of shared memory; blocks of (tile, tile), n in tiles.
 
-    Between the barriers odd threads take another way to the same product.
+    Between the barriers, odd threads compute the same product on another path.
     """
     size = 4 * tile * tile
     steps = "\n".join(
@@ -141,9 +141,10 @@ even:
 
 
 def relay() -> Module:
-    """Threads end one after the other, in turns of a loop that meets; the rest go on.
+    """Threads end one after another, in different iterations of a loop with barriers.
 
-    out[block * threads + t] = what the others' marks add up to when t leaves after t % 5 turns.
+    Thread t ends in iteration t % 5; out[block * threads + t] is the sum of the values that
+    it has read from its neighbour by then.
     """
     return kernel(
         """
@@ -175,9 +176,10 @@ turn:
     )
 
 
-def parted() -> Module:
-    """The two halves of each pair of threads meet at different instructions, and under a guard
-    that holds for all."""
+def diverging_kernel() -> Module:
+    """The two threads of each pair wait at different barrier instructions, then under a guard that
+    is true for all.
+    """
     return kernel(
         """
     LD.PARAM.U64 d0, [0]
@@ -212,7 +214,7 @@ join:
     )
 
 
-def guarded() -> Module:
+def guarded_kernel() -> Module:
     """Threads beyond n end at once; the others exchange values through two barriers."""
     return kernel(
         """
@@ -245,8 +247,9 @@ def guarded() -> Module:
 def pipeline() -> Module:
     """The first half of the warps fills two buffers in turn, the other half empties them.
 
-    Each buffer has two barriers: 1 + i says that it is full, 3 + i that it is empty; who need not
-    wait only arrives. Blocks have 32 to 512 threads in each half; out[block * half + t] = the sum.
+    Each buffer has two barriers: 1 + i signals that it is full, 3 + i that it is empty; threads
+    that need not wait only arrive. Blocks have 32 to 512 threads in each half; out[block * half
+    + t] = the sum.
     """
     return kernel(
         """
@@ -302,7 +305,7 @@ last:
 
 
 def two_barriers() -> Module:
-    """All threads meet at barrier 0 and at barrier 1 in turn; every third ends in between."""
+    """All threads wait at barriers 0 and 1 alternately; every third ends in between."""
     return kernel(
         """
     LD.PARAM.U64 d0, [0]
@@ -332,7 +335,9 @@ def two_barriers() -> Module:
 
 
 def never() -> Module:
-    """The first warp waits at barrier 0 for all, the others at barrier 1: nobody goes on."""
+    """Return a deadlock: the first warp waits at barrier 0 for all threads, the others at barrier
+    1.
+    """
     return kernel(
         """
     LD.PARAM.U64 d0, [0]
@@ -345,6 +350,6 @@ def never() -> Module:
     )
 
 
-def miscounted(count: int) -> Module:
-    """Threads come to a barrier that counts ``count`` of them."""
+def miscounting_kernel(count: int) -> Module:
+    """Threads arrive at a barrier that expects ``count`` of them."""
     return kernel(f"    LD.PARAM.U64 d0, [0]\n    BAR_SYNC 2, {count}\n", 1)

@@ -1,4 +1,6 @@
-"""Generated kernels: what sampling and counters say, beside the whole grid in the interpreter."""
+"""Generated kernels: counts from samples and counters, compared with interpreting the whole
+grid.
+"""
 
 import struct
 from collections import Counter
@@ -20,7 +22,7 @@ from vgpu_sim.worker.modelling.sampler import Place, sample
 from vgpu_sim.worker.modelling.scaling import Sample, counts_of, later_blocks
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, slots_and_places
 from vgpu_sim.worker.modelling.weights import weigh
-from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan, counted
+from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan, instrument
 from vgpu_sim.worker.observing.tallies import Tally
 
 BASE = 0x2000_0000_0000
@@ -31,8 +33,10 @@ _ALL_WORDS = 1 << 40
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One kernel. ``wrong`` are counters that differ from the interpreter's visits, by name."""
+class Comparison:
+    """The comparison of one kernel. ``wrong``: counters that differ from the interpreter's counts,
+    by name.
+    """
 
     kernel: Generated
     found: Estimate
@@ -41,13 +45,16 @@ class Judged:
 
     @property
     def error(self) -> float:
-        """How far the time is from the one by exact counts, as a share of that; without what any
-        launch takes."""
+        """Return the relative error of the time against that from exact counts, without the launch
+        overhead.
+        """
         body = self.exact.us - self.exact.times.launch
         return abs(self.found.us - self.exact.us) / body
 
     def off(self, share: float) -> dict[str, tuple[float, float]]:
-        """Return the counts of which found and exact differ by more than a share of the greater."""
+        """Return the counts whose predicted and exact values differ by more than a share of the
+        greater.
+        """
         result = {}
         for name in (one.name for one in fields(Counts)):
             if name in ("sampled", "bound", *CHAIN):
@@ -58,8 +65,8 @@ class Judged:
         return result
 
 
-def judge(chip: Chip, kernel: Generated, most_words: int = MOST_WORDS) -> Judged:
-    """Predict a kernel as the product does, and by all of its blocks."""
+def compare(chip: Chip, kernel: Generated, most_words: int = MOST_WORDS) -> Comparison:
+    """Compare the product's prediction for a kernel with one from all of its blocks."""
     rig = _Rig(chip, kernel)
     plan, tally = rig.tally()
     seen = rig.sample(None, most_words)
@@ -71,7 +78,7 @@ def judge(chip: Chip, kernel: Generated, most_words: int = MOST_WORDS) -> Judged
         for first in range(0, rig.blocks, _BATCH)
     ]
     exact = _exact(chip, rig, parts, (plan, tally))
-    return Judged(
+    return Comparison(
         kernel, estimate(chip, found), estimate(chip, exact), tuple(_wrong(rig, parts, plan, tally))
     )
 
@@ -96,7 +103,7 @@ class _Rig:
 
     def tally(self) -> tuple[Plan, Tally]:
         """Run the kernel with counters, and read them."""
-        module, plans = counted(self.module, weigh)
+        module, plans = instrument(self.module, weigh)
         plan = plans[self.function.name]
         memory = bytearray(self._memory)
         function: Function = module.function(self.function.name)
@@ -116,14 +123,16 @@ class _Rig:
         return plan, Tally(counters, int(words[plan.counters]), words[plan.counters + 1 :])
 
     def sample(self, blocks: Sequence[int] | None, most_words: int) -> Sample:
-        """Sample some blocks."""
+        """Sample some blocks; None: those that the product chooses."""
         place = Place(BASE, self.chip.sms, self.extents)
         memory = BufferMemory(BASE, bytearray(self._memory))
         return sample(self.module, self.function, self.launch, place, memory, most_words, blocks)
 
 
 def _wrong(rig: _Rig, parts: list[Sample], plan: Plan, tally: Tally) -> list[str]:
-    """Name the words whose visits the counters have wrong, and blocks whose issues they have."""
+    """Return the instructions whose execution counts are wrong, and blocks whose issue counts
+    are.
+    """
     visits = sum(part.watch.present for part in parts)
     threads = rig.blocks * rig.kernel.block[0]
     wrong = []
@@ -140,7 +149,7 @@ def _wrong(rig: _Rig, parts: list[Sample], plan: Plan, tally: Tally) -> list[str
 
 
 def _exact(chip: Chip, rig: _Rig, parts: list[Sample], counted: tuple[Plan, Tally]) -> Counts:
-    """Count by all blocks: sums, unions of sectors, updates by address."""
+    """Return counts from all blocks: sums, unions of sectors, updates by address."""
     each = [counts_of(chip, _alone(part), None) for part in parts]
     weights = [len(part.places) / rig.blocks for part in parts]
     values = {
@@ -167,7 +176,7 @@ def _exact(chip: Chip, rig: _Rig, parts: list[Sample], counted: tuple[Plan, Tall
 
 
 def _alone(part: Sample) -> Sample:
-    """Take a part of a grid for a grid: nothing is scaled."""
+    """Treat a part of a grid as a grid of its own: nothing is scaled."""
     shape = part.launch
     grid = (len(part.places), 1, 1)
     return Sample(

@@ -1,7 +1,7 @@
 """Kernels by a seed: loops over data, imbalance, reuse distances, cache operators, and mixtures.
 
-Each is PTX of compute capability 8.0 with three buffers: ``data`` (32-bit numbers that decide how
-often loops run and what is gathered), ``source`` and ``target`` (a word for each thread).
+Each is PTX of compute capability 8.0 with three buffers: ``data`` (32-bit numbers that determine
+trip counts and gathered indices), ``source`` and ``target`` (a word for each thread).
 """
 
 import random
@@ -48,7 +48,7 @@ ret;
 
 @dataclass(frozen=True)
 class Generated:
-    """A kernel, what it is made of, how it is launched, and the words of ``data``."""
+    """A kernel with a name of its parts, its launch, and the words of ``data``."""
 
     name: str
     source: str
@@ -72,11 +72,11 @@ class _Body:
         return f"L{self.labels}"
 
     def rounds(self, most: int) -> int:
-        """Return how often a loop runs."""
+        """Draw a trip count."""
         return self.draws.randrange(2, most * (8 if self.long else 1))
 
     def loop(self, bound: str, inside: str) -> None:
-        """Run ``inside`` as often as a register or number says; it may be never."""
+        """Run ``inside`` ``bound`` times, a register or number that may be 0."""
         begin, end, predicate = self.label(), self.label(), self.labels % 39
         self.text += f"""mov.u32 %r10, 0;
 setp.ge.u32 %p{predicate}, %r10, {bound};
@@ -94,12 +94,12 @@ _FMA = "fma.rn.f32 %f0, %f0, %f1, %f1;\n"
 
 
 def _chain(body: _Body) -> None:
-    """Add dependent operations, as often as the argument says."""
+    """Add dependent operations in a loop whose trip count is the kernel's argument."""
     body.loop("%r9", _FMA * body.draws.randrange(1, 4))
 
 
 def _data_loop(body: _Body) -> None:
-    """Loop as often as memory says: by block, by warp or by thread."""
+    """Loop with a trip count from memory: per block, per warp or per thread."""
     shift = body.draws.choice((0, 5, 6))
     body.data[:] = np.random.default_rng(body.draws.randrange(1 << 30)).integers(
         0, body.rounds(12), WORDS
@@ -114,7 +114,7 @@ ld.global.u32 %r12, [%rd5];
 
 
 def _imbalance(body: _Body) -> None:
-    """Give one block, or those behind one, much more to do."""
+    """Give one block, or all blocks from one on, much more work."""
     which, end = body.draws.randrange(body.blocks), body.label()
     compare = body.draws.choice(("ne", "ne", "lt"))
     body.text += f"setp.{compare}.u32 %p0, %r1, {which};\n@%p0 bra {end};\n"
@@ -123,12 +123,12 @@ def _imbalance(body: _Body) -> None:
 
 
 def _triangle(body: _Body) -> None:
-    """Loop as often as the block's index says."""
+    """Loop with the block's index as trip count."""
     body.loop("%r1", _FMA)
 
 
 def _rotated(body: _Body) -> None:
-    """Let blocks read what blocks at some distance read."""
+    """Read the words that blocks at some distance read, too."""
     distance = body.draws.choice((1, 3, 5, 7, 11, 33)) * body.threads
     body.loop(
         str(body.rounds(12)),
@@ -142,7 +142,7 @@ add.u32 %r8, %r8, %r12;""",
 
 
 def _cached(body: _Body) -> None:
-    """Read the same words again and again, by some cache operator."""
+    """Read the same words repeatedly, with some cache operator."""
     operator = body.draws.choice((".ca", ".cg", ".cs", ".lu", ".cv", ""))
     stride = body.draws.choice((1, 1, 2, 8))
     body.loop(
@@ -181,7 +181,7 @@ add.u64 %rd5, %rd1, %rd5;
 
 
 def _diverging(body: _Body) -> None:
-    """Let lanes of a warp go two ways."""
+    """Make the lanes of a warp diverge onto two paths."""
     other, end = body.label(), body.label()
     body.text += f"""and.b32 %r11, %r0, {body.draws.choice((1, 3, 16))};
 setp.ne.u32 %p0, %r11, 0;
@@ -193,7 +193,7 @@ setp.ne.u32 %p0, %r11, 0;
 
 
 def _gathered(body: _Body) -> None:
-    """Load by indices that lie in memory."""
+    """Load by indices that are loaded from memory."""
     places = np.random.default_rng(body.draws.randrange(1 << 30)).integers(0, WORDS, WORDS)
     body.data[:] = places
     body.text += f"""and.b32 %r11, %r3, {WORDS - 1};
@@ -223,7 +223,7 @@ _ONE_OF = ("data", "gathered")  # both fill ``data``
 
 
 def generate(seed: int, *, long: bool = False) -> Generated:
-    """Return the kernel of a seed: of one part for the first seeds, then of up to three."""
+    """Return the kernel of a seed: of one part for the first seeds, then of up to three parts."""
     draws = random.Random(seed)
     names = [list(PARTS)[seed % len(PARTS)]]
     if seed >= len(PARTS):

@@ -1,4 +1,4 @@
-"""Every form of every instruction: all modifiers that the instruction set lets it have."""
+"""Every form of every instruction: all modifiers that the instruction set allows."""
 
 import functools
 import itertools
@@ -14,7 +14,7 @@ from vgpu_sim.isa.table import TABLE
 
 @functools.cache
 def forms(op: Op) -> tuple[Instruction, ...]:
-    """The legal forms of ``op``, without operands; numbers hold their defaults."""
+    """Return the legal forms of ``op``, without operands; numbers have their defaults."""
     spec = TABLE[op]
     modifiers = [modifier for modifier in spec.modifiers if modifier.codes]
     found = []
@@ -28,19 +28,21 @@ def forms(op: Op) -> tuple[Instruction, ...]:
 
 
 def source_bits(form: Instruction) -> list[int]:
-    """The width of each source; 1 means a predicate."""
+    """Return the width of each source; 1 means a predicate."""
     return [operand_bits(role, form) for role in source_roles(form, TABLE[form.op])]
 
 
 def destination_bits(form: Instruction) -> list[int]:
-    """The width of each destination; 1 means a predicate."""
+    """Return the width of each destination; 1 means a predicate."""
     return [operand_bits(role, form) for role in destination_roles(form, TABLE[form.op])]
 
 
 def emit(
     builder: KernelBuilder, form: Instruction, sources: Sequence[Operand]
 ) -> list[Register | Predicate]:
-    """Append ``form`` with new destinations, which it returns. A branch goes to the next word."""
+    """Append ``form`` with new destinations, and return these. A branch goes to the next
+    instruction.
+    """
     if form.op is Op.BRA:
         label = builder.label()
         builder.code.append((form, label))

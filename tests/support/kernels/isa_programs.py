@@ -1,7 +1,7 @@
 """Hypothesis strategies for valid instructions, functions and modules of every opcode.
 
-Written against the tables of the instruction set, so a new opcode is covered when it has its row.
-The programs are valid, not sensible: they are for encoders and printers.
+They are derived from the tables of the instruction set, so that a new opcode is covered as soon
+as it has its row. The programs are valid but not meaningful: they test encoders and printers.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ def _source(bits: int) -> st.SearchStrategy:
 
 @st.composite
 def instructions(draw: st.DrawFn, op: Op, words: int) -> Instruction:
-    """Any valid instruction of an opcode in a function of so many words."""
+    """Draw a valid instruction of an opcode, in a function of ``words`` instructions."""
     form = draw(st.sampled_from(instruction_forms.forms(op)))
     fields: dict[str, object] = {"guard": draw(_guards)}
     if TABLE[op].has("target"):
@@ -84,7 +84,7 @@ def _with_operands(draw: st.DrawFn, bare: Instruction) -> Instruction:
         choices = _predicates if bits == 1 else _registers(bits)
         if place > 0:
             choices = choices.filter(lambda choice: choice not in dsts)
-            if bare.op not in (Op.LD_ZFILL, Op.MMA):  # which have no sinks
+            if bare.op not in (Op.LD_ZFILL, Op.MMA):  # these have no sinks
                 choices = st.none() | choices
         dsts.append(draw(choices))
     srcs = [draw(_source(operand_bits(role, bare))) for role in source_roles(bare, spec)]
@@ -93,7 +93,7 @@ def _with_operands(draw: st.DrawFn, bare: Instruction) -> Instruction:
 
 @st.composite
 def functions(draw: st.DrawFn, name: str | None = None) -> Function:
-    """A function with up to a dozen random words and a RET."""
+    """Draw a function of up to a dozen random instructions and a RET."""
     ops = draw(st.lists(st.sampled_from(Op), max_size=12))
     words = len(ops) + 1
     code = [draw(instructions(op, words)) for op in ops]
@@ -130,7 +130,7 @@ _parameters = st.builds(
 
 
 def _relocations(size: int) -> st.SearchStrategy[tuple[Relocation, ...]]:
-    """Up to two addresses in a variable of ``size`` bytes."""
+    """Return a strategy for up to two addresses in a variable of ``size`` bytes."""
     sizes = [width for width in (1, 2, 4, 8) if width <= size]
     if not sizes:
         return st.just(())
@@ -150,7 +150,7 @@ def _relocations(size: int) -> st.SearchStrategy[tuple[Relocation, ...]]:
 
 @st.composite
 def modules(draw: st.DrawFn) -> Module:
-    """A module with up to three functions and three variables that they refer to."""
+    """Draw a module with up to three functions, and three variables to which they refer."""
     taken = set(VARIABLES)
     names = draw(st.lists(_names.filter(lambda n: n not in taken), unique=True, max_size=3))
     variables = []

@@ -46,7 +46,7 @@ class KernelBuilder:
         return Register(len(self._bits) - 1)
 
     def shared_window(self) -> Register:
-        """The generic address of shared memory."""
+        """Return the generic address of shared memory."""
         window = self.register(64)
         upper = self.special(SpecialRegister.SHARED_WINDOW)
         self.op(Op.CVT, D.U64, window, upper, source_type=D.U32)
@@ -94,7 +94,7 @@ class KernelBuilder:
         return result
 
     def linear_thread(self) -> Register:
-        """Block index and thread index as one number, x fastest."""
+        """Return block index and thread index as one number, x fastest."""
         s = SpecialRegister
         total = self.register(32)
         self.op(Op.MOV, D.B32, total, self.special(s.CTAID_Z))
@@ -140,7 +140,7 @@ class KernelBuilder:
         )
 
     def module(self, *variables: Variable) -> Module:
-        """Finish with RET."""
+        """Append a RET and return the module."""
         self.add(Instruction(Op.RET))
         code = []
         for entry in self.code:

@@ -21,8 +21,9 @@ POKE = (
 """
 )
 
-# widened(values): one block of 64; each 64-bit value v < 2**23 becomes 7, and for threads whose
-# number has no 4 in it 7 plus v times the bits of 0.5, which is v saturated (v is read as a float).
+# widened(values): one block of 64; each 64-bit value v < 2**23 becomes 7, or, in threads whose
+# index has bit 2 clear, 7 + v * (the bits of 0.5). These are the saturated sum of 0.5 and v read as
+# a float.
 WIDENED = (
     HEADER
     + """
@@ -48,7 +49,7 @@ OUT:
 """
 )
 
-# endless(flag): runs until `flag` is not 0.
+# endless(flag): runs until `flag` is non-zero.
 ENDLESS = (
     HEADER
     + """
@@ -91,7 +92,7 @@ LOOP:
 
 
 def straight(count: int) -> str:
-    """A kernel of that many additions, which takes its time to load."""
+    """Return a kernel of ``count`` additions, which takes long to load."""
     additions = "add.u32 %r0, %r0, 3;\n" * count
     return (
         HEADER
@@ -102,7 +103,7 @@ def straight(count: int) -> str:
     )
 
 
-# One polls memory for what another stream does, and stores what it saw; one does that.
+# One kernel polls memory that another stream writes, and stores what it reads; the other writes.
 FLAGS = (
     HEADER
     + """
@@ -128,7 +129,7 @@ LOOP:
 """
 )
 
-# Needs a block of at most 64 threads; needs a block of exactly 32x2.
+# One kernel needs a block of at most 64 threads, another a block of exactly 32x2.
 LIMITS = (
     HEADER
     + """
@@ -161,7 +162,7 @@ VARIABLES = (
 
 
 def nested_loops(depth: int) -> str:
-    """``nested()``: loops within each other; native code takes 256 of them."""
+    """Return ``nested()``: nested loops; native code supports a depth of 256."""
     begins = "".join(f"L{i}:\n  add.u32 %r1, %r1, {i};\n" for i in range(depth))
     ends = "".join(f"@%p bra L{i};\n" for i in reversed(range(depth)))
     count = "  mov.u32 %r0, %tid.x;\n  setp.gt.u32 %p, %r0, 99;\n"
@@ -170,7 +171,7 @@ def nested_loops(depth: int) -> str:
 
 
 def sum_of_parameters(count: int) -> str:
-    """``total(out, v0, ... v[count-1])``: stores the sum of 32-bit parameters."""
+    """Return ``total(out, v0, ... v[count-1])``, which stores the sum of 32-bit parameters."""
     names = ", ".join(f".param .u32 v{i}" for i in range(count))
     loads = "\n".join(
         f"  ld.param.u32 %r0, [v{i}];\n  add.u32 %r1, %r1, %r0;" for i in range(count)

@@ -1,8 +1,8 @@
-"""Kernels whose addresses come out of random arithmetic: what may confuse whoever bounds them.
+"""Kernels whose addresses come from random arithmetic that is hard to bound.
 
-Conversions of every type, float patterns moved to integers, sub-word and 32-bit wraps, products,
-shifts, selects, divergent joins, and loops that move pointers. They are compiled, not run: hostile
-addresses are what they are about. Every load's result is stored, so that none is dead.
+Conversions of every type, float patterns moved to integers, wraps of 16 and 32 bits, products,
+shifts, selects, divergent joins, and loops that move pointers. They are compiled, not run,
+because their addresses are hostile. Every load's result is stored, so that none is dead.
 """
 
 from random import Random
@@ -70,7 +70,9 @@ class _Maker:
         return self.pick(bits)
 
     def target(self, bits: int) -> Register:
-        """A register: fresh, or one that is there (its value then depends on the way taken)."""
+        """Return a register: a fresh one, or an existing one, whose value then depends on the
+        path.
+        """
         if self.random.random() < 0.25:
             return self.pick(bits)
         return self.builder.register(bits)
@@ -101,7 +103,7 @@ class _Maker:
                 self.integer()
 
     def address(self) -> None:
-        """The usual ways to an address, of unusual operands."""
+        """Compute an address in one of the usual ways, from unusual operands."""
         random = self.random
         kind = random.randrange(6)
         scale = Literal(random.choice(_SCALES))
@@ -148,7 +150,7 @@ class _Maker:
             self.put(op, type_, bits, self.pick(bits), self.operand(bits))
 
     def convert(self) -> None:
-        """From an integer to any type; a float's pattern goes on as an integer."""
+        """Convert an integer to any type; a float's pattern is used as an integer."""
         random = self.random
         source = random.choice(_INTEGERS)
         held = self.pick(max(16, source.bits))
@@ -181,7 +183,7 @@ class _Maker:
         b.place(over)
 
     def loop(self, depth: int) -> None:
-        """Counts down from a number that may be anything, by a step that may be."""
+        """Emit a loop that counts down from an arbitrary number, by an arbitrary step."""
         self._loop(depth, None)
 
     def moving_loop(self, depth: int) -> None:
@@ -220,7 +222,9 @@ class _Maker:
         self.pools[max(16, type_.bits)].append(loaded)
 
     def any_access(self, address: Register) -> None:
-        """Access shared memory or either, also volatile, atomic, or by a number of bytes."""
+        """Access shared memory, or either memory; also volatile, atomic, or a given number of
+        bytes.
+        """
         b, random = self.builder, self.random
         space = random.choice((Space.GENERIC, Space.GENERIC, Space.SHARED))
         place: Operand = self.pick(32) if space is Space.SHARED else address
@@ -258,5 +262,5 @@ class _Maker:
 
 
 def kernel(seed: int, *, shared: bool = False) -> Module:
-    """Return the kernel of a seed: the same one every time; ``shared``: with shared memory."""
+    """Return the kernel of a seed, always the same one; ``shared``: with shared memory."""
     return _Maker(Random(seed), shared=shared).make()

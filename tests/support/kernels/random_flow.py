@@ -1,8 +1,9 @@
-"""Kernels whose control flow is any graph at all: forward joins, gotos into loops, shared latches.
+"""Kernels whose control flow is an arbitrary graph: forward joins, gotos into loops, shared
+latches.
 
-A block does a little arithmetic and ends in a jump, a branch that all lanes take alike, a branch
-that each lane takes for itself, or the end of some threads. Branches backwards cost fuel, so that
-every kernel ends. Lanes store only to places of their own.
+A block does a little arithmetic and ends in a jump, a uniform branch, a divergent branch, or the
+exit of some threads. Backward branches consume fuel, so that every kernel ends. Lanes store only
+to their own locations.
 """
 
 import random
@@ -27,7 +28,7 @@ _ROW_BYTES = 4 * _MAX_THREADS
 _TREES, _NUMBERS = 6, 5
 OUT_BYTES = (
     _TREES * (_NUMBERS + 1) * _ROW_BYTES
-)  # a row of all threads for each number and the fuel
+)  # a row of all threads for each number, and one for the fuel
 _FUEL = 9
 
 
@@ -51,7 +52,7 @@ class _Writer:
             b.op(Op.MOV, D.B32, number, chance.choice([self._thread, self._lane, self._uniform]))
 
     def write(self, blocks: int) -> Module:
-        """Write that many blocks and what they end in."""
+        """Write ``blocks`` blocks and their terminators."""
         b = self.builder
         for place in range(blocks):
             b.place(f"B{place}")
@@ -70,7 +71,9 @@ class _Writer:
             self.builder.store(D.B32, self._out, number, row * _ROW_BYTES)
 
     def write_trees(self) -> Module:
-        """Write trees of branches, each with its rows, whose arms may leave for any end above."""
+        """Emit trees of branches, each with its own rows; an arm may leave to the exit of any outer
+        tree.
+        """
         for tree in range(_TREES):
             self._tree(0, [])
             self._store(tree * (_NUMBERS + 1))
@@ -97,7 +100,7 @@ class _Writer:
         return Guard(self._condition(), self._chance.random() < 0.5)
 
     def _compute(self) -> None:
-        """Change a number so that what every block did can be told from the others'."""
+        """Change a number so that the effect of every block is distinguishable."""
         b, chance = self.builder, self._chance
         target, source = chance.choice(self._numbers), chance.choice(self._numbers)
         flag = Guard(chance.choice(self._flags), chance.random() < 0.5)
@@ -113,13 +116,13 @@ class _Writer:
             b.op(Op.ADD, D.U32, target, target, constant, guard=guard)
 
     def _condition(self) -> Predicate:
-        """A predicate that all lanes share, that each has for itself, or that may be either."""
+        """Return a predicate that is uniform, differs between lanes, or may be either."""
         b, chance = self.builder, self._chance
         shared = chance.choice([self._uniform, self._uniform, self._block])
-        asked = [shared, shared, self._lane, self._lane, chance.choice(self._numbers)]
+        numbers = [shared, shared, self._lane, self._lane, chance.choice(self._numbers)]
         bit = Literal(1 << chance.randrange(4))
         flag = chance.choice(self._flags)
-        b.op(Op.AND, D.B32, self._scratch, chance.choice(asked), bit)
+        b.op(Op.AND, D.B32, self._scratch, chance.choice(numbers), bit)
         zero = (self._scratch, Literal(0))
         b.add(Instruction(Op.SETP, D.U32, (flag, None), zero, compare=Compare.NE))
         return flag
@@ -131,7 +134,7 @@ class _Writer:
         return "OUT" if later == blocks else f"B{later}"
 
     def _pay(self, place: int, target: str) -> None:
-        """A way back costs fuel; without any left a lane goes out."""
+        """Emit a backward branch, which consumes fuel; a lane without fuel leaves instead."""
         if target == "OUT" or int(target[1:]) > place:
             return
         b, empty = self.builder, self.builder.predicate()
@@ -145,7 +148,7 @@ class _Writer:
         kind = chance.randrange(20)
         if kind == 0:
             b.add(Instruction(Op.RET, guard=self._guard()))
-        if kind < 4:  # on into the next block
+        if kind < 4:  # falls through to the next block
             return
         target = self._target(place, blocks)
         if kind < 5:
@@ -153,7 +156,7 @@ class _Writer:
             b.branch(target)
             return
         flag = self._guard()
-        if kind < 8:  # neither way is the next block
+        if kind < 8:  # neither successor is the next block
             other = self._target(place, blocks)
             self._pay(place, other)
             self._pay(place, target)
@@ -165,7 +168,7 @@ class _Writer:
 
 
 def graph(seed: int, *, blocks: int, backwards: bool) -> Module:
-    """Write the graph of ``seed``: parameters are the rows' address and a number for all lanes.
+    """Return the graph of ``seed``; parameters are the rows' address and a number for all lanes.
 
     Without ``backwards`` it has no cycle.
     """
@@ -173,5 +176,5 @@ def graph(seed: int, *, blocks: int, backwards: bool) -> Module:
 
 
 def trees(seed: int) -> Module:
-    """Write some trees of branches, the one after the other; parameters as ``graph``'s."""
+    """Return some trees of branches, one after another; parameters as for ``graph``."""
     return _Writer(random.Random(seed), backwards=False).write_trees()

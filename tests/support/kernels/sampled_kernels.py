@@ -1,4 +1,4 @@
-"""Kernels as text, sampled without a worker: buffers are pages of a memory of their own."""
+"""Kernels as text, sampled without a worker: buffers are pages of a private memory."""
 
 import struct
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _PAGE = 4096
 Shape = tuple[int, int, int]
 
 
-def predicted(
+def predict(
     chip: Chip,
     source: str,
     buffers: Sequence[int],
@@ -27,8 +27,9 @@ def predicted(
     shared: int = 0,
     most_words: int = MOST_WORDS,
 ) -> Estimate:
-    """Predict the only kernel of a PTX file, which takes pointers to buffers of so many bytes, and
-    then 32-bit numbers."""
+    """Predict the only kernel of a PTX file. Its parameters are pointers to buffers of the given
+    sizes in bytes, then 32-bit numbers.
+    """
     module = compiler.compile_ptx(source, capability=(8, 0))
     (function,) = module.functions
     memory, addresses = bytearray(_PAGE), []

@@ -1,6 +1,6 @@
-"""Pairs of kernels of which every textbook says which is faster, as PTX, and why.
+"""Pairs of kernels as PTX, of which textbooks state which one is faster, and why.
 
-Each variant does the same work on the same bytes. Compute capability 8.0, no library.
+Both variants do the same work on the same bytes. Compute capability 8.0, no library.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _HEAD = ".version 8.5\n.target sm_80\n.address_size 64\n"
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel and how it is launched: ``buffers`` in bytes, then 32-bit ``numbers``."""
+    """A kernel and its launch: ``buffers`` in bytes, then 32-bit ``numbers``."""
 
     source: str
     buffers: tuple[int, ...]
@@ -41,7 +41,9 @@ COUNT = 1 << 20
 
 
 def copy(stride: int = 1, offset: int = 0, width: int = 1) -> Variant:
-    """Copy COUNT floats; neighbours are ``stride`` elements apart, ``width`` to a thread."""
+    """Copy COUNT floats; neighbouring threads are ``stride`` elements apart and copy ``width``
+    each.
+    """
     vector = {1: "", 2: ".v2", 4: ".v4"}[width]
     values = ", ".join(f"%f{i}" for i in range(width))
     values = f"{{{values}}}" if width > 1 else values
@@ -63,7 +65,9 @@ st.global{vector}.f32 [%rd5+{4 * offset}], {values};
 
 
 def gather(structure: bool) -> Variant:
-    """Read one of four fields: of an array of structures, or of a structure of arrays."""
+    """Read one of four fields, from a structure of arrays or (``structure``) an array of
+    structures.
+    """
     step = 16 if structure else 4
     body = f"""
 mul.wide.u32 %rd3, %r3, {step};
@@ -79,7 +83,9 @@ st.global.f32 [%rd6], %f0;
 
 
 def transpose(tile_row: int = 0) -> Variant:
-    """Transpose 1024 x 1024 floats: 0: without a tile, else a tile with rows of so many words."""
+    """Transpose 1024 x 1024 floats, with tiles whose rows have ``tile_row`` words; 0: without
+    tiles.
+    """
     load = """
 mov.u32 %r4, %tid.y;
 mov.u32 %r5, %ctaid.y;
@@ -116,7 +122,7 @@ add.u64 %rd4, %rd0, %rd3;
 
 
 def banks(stride: int) -> Variant:
-    """Read shared memory many times, neighbours ``stride`` words apart."""
+    """Read shared memory many times; neighbouring threads are ``stride`` words apart."""
     body = f"""
 mov.u32 %r4, tile;
 mul.lo.u32 %r5, %r0, {stride * 4};
@@ -139,7 +145,9 @@ st.global.f32 [%rd4], %f1;
 
 
 def branches(apart: bool) -> Variant:
-    """Half of the threads compute one way, half the other: lanes of a warp, or whole warps."""
+    """Make half of the threads take another branch: whole warps, or (``apart``) every other
+    lane.
+    """
     bit = 1 if apart else 32
     halves = "fma.rn.f32 %f0, %f0, %f0, %f1;\n" * 48
     others = "fma.rn.f32 %f0, %f0, %f1, %f0;\n" * 48
@@ -167,7 +175,7 @@ st.global.f32 [%rd4], %f0;
 
 
 def chains(independent: int) -> Variant:
-    """The same additions of floats, as so many chains, by few threads."""
+    """Compute the same additions of floats as ``independent`` chains, in few threads."""
     steps = 240 // independent
     body = "cvt.rn.f32.u32 %f0, %r3;\nmov.f32 %f40, 0f3F000000;\n"
     body += "".join(f"mov.f32 %f{i}, %f0;\n" for i in range(1, independent))
@@ -181,7 +189,9 @@ def chains(independent: int) -> Variant:
 
 
 def histogram(privately: bool) -> Variant:
-    """Count into one cell: atomically in global memory, or in shared memory and then once."""
+    """Count into one cell: atomically in global memory, or first in shared memory
+    (``privately``).
+    """
     where = "red.shared.add.u32 [tile], 1;" if privately else "red.global.add.u32 [%rd0], 1;"
     rest = (
         "bar.sync 0;\nsetp.ne.u32 %p1, %r0, 0;\n@%p1 bra END;\nld.shared.u32 %r5, [tile];\n"
@@ -196,8 +206,9 @@ def histogram(privately: bool) -> Variant:
 
 
 def product(wanted: str) -> Variant:
-    """C = A B of 1024 x 64 x 1024: "rows" (neighbours in different rows of A), "columns" (in
-    different columns of B), or "blocked" (as columns, four results to a thread)."""
+    """C = A B of 1024 x 64 x 1024. Neighbouring threads are in different rows of A ("rows") or in
+    different columns of B ("columns"); "blocked": columns, with four results per thread.
+    """
     n, depth, results = 1024, 64, 4 if wanted == "blocked" else 1
     across = wanted != "rows"
     x, y = ("%r0", "%r4") if across else ("%r4", "%r0")
@@ -223,7 +234,7 @@ def product(wanted: str) -> Variant:
 
 
 def doubles(wide: bool) -> Variant:
-    """The same chain of operations in binary64 or binary32."""
+    """Compute the same chain of operations in binary64 (``wide``) or binary32."""
     kind, register = ("f64", "%d") if wide else ("f32", "%f")
     body = f"cvt.rn.{kind}.u32 {register}0, %r3;\ncvt.rn.{kind}.u32 {register}1, %r0;\n"
     body += "mov.u32 %r6, 0;\nLOOP:\n"

@@ -1,7 +1,7 @@
-"""PTX kernels whose threads wait for what others write to memory, by polling it.
+"""PTX kernels whose threads poll memory for other threads' stores.
 
-All take addresses first. ``%r0`` is the thread in its block, ``%r1`` the block, ``%r2`` the threads
-of a block, ``%r3`` the thread in the grid, ``%r4`` the blocks.
+Parameters begin with addresses. ``%r0`` is the thread index in its block, ``%r1`` the block index,
+``%r2`` the threads of a block, ``%r3`` the thread index in the grid, ``%r4`` the number of blocks.
 """
 
 from support.execution.interpreted_ptx import compile_verified
@@ -73,8 +73,8 @@ BOTH:
 """
 
 
-def met(before: str, until: int) -> Module:
-    """Threads below ``until`` do something apart, meet in their warp, and store who is here."""
+def meeting_kernel(before: str, until: int) -> Module:
+    """Threads below ``until`` diverge, meet in their warp, and store the mask of active lanes."""
     return kernel(
         f"""
     setp.ge.u32 %p0, %r0, {until};
@@ -93,7 +93,7 @@ END:
 
 
 def met_elsewhere() -> Module:
-    """Even and odd threads meet at two barriers; odd ones wait for what even ones do then."""
+    """Even and odd threads meet at two barrier instructions; then odd ones await an even store."""
     return kernel(
         """
     and.b32 %r6, %r0, 1;
@@ -121,8 +121,10 @@ END:
 
 
 def company(behind: str, until: int) -> Module:
-    """Threads below ``until`` ask who is here, then come one by one through a lock in which they ask
-    again. Each stores the first answer, and whether it was in the second one itself."""
+    """Threads below ``until`` read ACTIVEMASK, then again one by one while they hold a lock.
+
+    Each stores the first mask, and whether the second one contains the thread itself.
+    """
     return kernel(
         f"""
     setp.ge.u32 %p0, %r0, {until};
@@ -149,10 +151,10 @@ END:
 
 
 def chain(backward: bool = False) -> Module:
-    """out[i] = in[0] + ... + in[i]: each thread waits for the one before it in the whole grid.
+    """out[i] = in[0] + ... + in[i]: each thread waits for the previous one in the whole grid.
 
-    ``backward``: for the one after it, so that the last block is needed by all others. a1: flags,
-    a2: sums, a3: numbers.
+    ``backward``: for the next one, so that all others need the last block. a1: flags, a2: sums,
+    a3: numbers.
     """
     first = "setp.eq.u32 %p0, %r3, 0; sub.u32 %r8, %r3, 1;"
     if backward:
@@ -188,10 +190,10 @@ OWN:
 
 
 def look_back() -> Module:
-    """Decoupled look-back: a block adds up its numbers, then thread 0 looks for what comes before.
+    """Decoupled look-back: a block sums its numbers, then thread 0 searches for the preceding sum.
 
-    a1: a status of 4 words each block (1: its own sum, 2: the sum so far; the two sums), a2: sums so
-    far of each block, a3: numbers. Blocks are taken in the order of their index.
+    a1: a status of 4 words per block (1: its own sum, 2: the prefix sum; the two sums), a2:
+    prefix sums of each block, a3: numbers. Blocks are claimed in the order of their index.
     """
     return kernel(
         """
@@ -258,10 +260,11 @@ JOIN:
 
 
 def grid_barrier(phases: int) -> Module:
-    """Each phase adds the values that the next thread of the grid had in the phase before.
+    """Each phase adds the values that the next thread of the grid had in the previous phase.
 
-    Blocks meet in memory: thread 0 of each says that it has come, that of block 0 waits for all and
-    opens the next phase. a1: arrivals of blocks, a2: the open phase, a3: values, one array a phase.
+    Blocks synchronize in memory: thread 0 of each signals its arrival; that of block 0 waits for
+    all and opens the next phase. a1: arrivals of blocks, a2: the open phase, a3: values, one
+    array per phase.
     """
     return kernel(
         f"""
@@ -317,9 +320,9 @@ MET:
 
 
 def queue(items: int) -> Module:
-    """Block 0 puts numbers into a ring of 4 places, block 1 takes them out; both by thread 0.
+    """Block 0 writes numbers to a ring of 4 places, block 1 reads them; both by thread 0.
 
-    a1: head, tail and the ring (6 words), a2: what came out.
+    a1: head, tail and the ring (6 words), a2: the numbers read.
     """
     return kernel(
         f"""
@@ -365,9 +368,9 @@ END:
 
 
 def warps() -> Module:
-    """Warps hand a token on through shared memory while the first warp waits at a barrier.
+    """Warps pass a token through shared memory while the first warp waits at a barrier.
 
-    a1: one word each thread, which says who had the token before.
+    a1: one word per thread, the previous owner of the token.
     """
     return kernel(
         """
@@ -401,10 +404,10 @@ MEET:
 
 
 def lock(ticket: bool = False, who: str = "all") -> Module:
-    """Threads add their number to a sum that a lock guards, one after the other.
+    """Threads add their number, one after another, to a sum that a lock guards.
 
-    ``who``: all threads, or the first one of each warp or block. ``ticket``: in the order in which
-    they came. a1: the lock (two words, apart), a2: the sum and how many have been in.
+    ``who``: all threads, or the first one of each warp or block. ``ticket``: in the order of their
+    arrival. a1: the lock (two words, apart), a2: the sum and the number of threads that held the lock.
     """
     chosen = {
         "all": "mov.u32 %r20, 0;",
@@ -447,7 +450,7 @@ END:
 
 
 def lock_within() -> Module:
-    """As ``lock``, but who has the lock gives it back in the same turn of the loop."""
+    """As ``lock``, but a thread that has acquired the lock releases it in the same iteration."""
     return kernel(
         """
     mov.u32 %r9, 0;
@@ -475,7 +478,7 @@ AGAIN:
 def swaps() -> Module:
     """Threads add to a sum by compare and swap, as compilers write updates that hardware lacks.
 
-    a1: the sum, a2: what each found there.
+    a1: the sum, a2: the value that each thread found.
     """
     return kernel(
         """
@@ -495,10 +498,10 @@ AGAIN:
 
 
 def persistent(items: int) -> Module:
-    """A few blocks take items from a common counter until there are none; the last one to end says
-    how many there were. Items wait for the item before them.
+    """A few blocks take items from a common counter until none are left; the last block to end
+    stores the total. Items wait for the previous item.
 
-    a1: counter, ends, total; a2: results, 1 more than the item before's.
+    a1: counter, ended blocks, total; a2: results, each 1 more than that of the previous item.
     """
     return kernel(
         f"""
@@ -544,9 +547,11 @@ END:
 
 
 def grid_sync(phases: int, *, workspace: bool = False) -> Module:
-    """``grid_barrier`` as nvcc writes cooperative groups' grid.sync(): one word, whose highest bit
-    turns when the last block has come. a1: that word (``workspace``: it is in the grid's workspace
-    instead), a2: values, one array a phase."""
+    """Return ``grid_barrier`` in nvcc's form of cooperative groups' grid.sync().
+
+    One word's highest bit flips when the last block has arrived. a1: that word (``workspace``:
+    it is in the grid's workspace instead), a2: values, one array per phase.
+    """
     where = "mov.u64 %d7, %d1;"
     if workspace:
         where = """
@@ -608,7 +613,7 @@ MET:
 
 
 def sleepers() -> Module:
-    """``chain`` with naps of different lengths in each turn, some of them under a guard."""
+    """``chain`` with sleeps of different lengths in each iteration, some of them under a guard."""
     return kernel(
         """
     mul.wide.u32 %d4, %r3, 4;
@@ -638,7 +643,9 @@ OWN:
 
 
 def naps(nanoseconds: int) -> Module:
-    """Threads sleep once, each eighth of them for shorter, and go on together. a1: their numbers."""
+    """Threads sleep once, every eighth one twice, first for half as long. a1: the threads'
+    numbers.
+    """
     return kernel(
         f"""
     mul.wide.u32 %d2, %r3, 4;
@@ -657,8 +664,8 @@ def naps(nanoseconds: int) -> Module:
 def mbarriers(rounds: int) -> Module:
     """The first warp fills two buffers in turn, the others empty them; all wait at mbarriers.
 
-    As templates of matrix products do: full barriers count the first warp, empty ones the others.
-    a1: the sum of what each thread of the others has found.
+    Templates of matrix products work like this: full barriers count the first warp, empty ones
+    the others. a1: the sum of the values that each thread of the other warps has read.
     """
     wait = """
 {label}:
@@ -724,8 +731,10 @@ END:
 
 
 def meet_and_poll(turn: str) -> Module:
-    """All blocks wait until the last one sets a flag; in each ``turn`` one lane reads it, and tells
-    the others of its block or of its warp by some means."""
+    """Return a kernel whose blocks wait for a flag that the last block sets.
+
+    In each ``turn`` one lane reads the flag, and informs the others of its block or of its warp.
+    """
     turns = {
         "barrier": "@!%p0 st.shared.u32 [tile], %r6; bar.sync 0; ld.shared.u32 %r6, [tile];"
         " bar.sync 0;",

@@ -1,4 +1,4 @@
-"""Kernels that execute one collective for each thread, in PTX, and what they give."""
+"""PTX kernels that execute one collective in each thread, and their expected results."""
 
 import random
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ ret;
 
 @dataclass(frozen=True)
 class Lane:
-    """What a thread brings: operands (a of 64 bits), the member mask, whether it is there."""
+    """A thread's operands (a has 64 bits), its member mask, and whether it takes part."""
 
     a: int
     b: int
@@ -58,7 +58,7 @@ class Lane:
     members: int
     there: int = 1
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         return b"".join(
             value.to_bytes(size, "little")
             for value, size in zip(
@@ -68,7 +68,7 @@ class Lane:
 
 
 def instruction(spelling: str, *, way: tuple[str, str] = ("%b", "%c"), members: str = "%m") -> str:
-    """Return the collective on the template's registers."""
+    """Return the collective with the template's registers as operands."""
     opcode = spelling.split(".")[0]
     match opcode:
         case "shfl":
@@ -86,12 +86,14 @@ def instruction(spelling: str, *, way: tuple[str, str] = ("%b", "%c"), members: 
 
 
 def text(body: str) -> str:
-    """Return a kernel of some instructions; %g says which threads are there, %d and %p come out."""
+    """Return a kernel that executes ``body``; %g is true in participating threads, %d and %p are
+    stored.
+    """
     return f"{_HEADER}{body}{_FOOTER}"
 
 
-def expected(spelling: str, warp: Sequence[Lane]) -> list[tuple[int, int]]:
-    """Return (d, p) of each lane of one warp; (0, 0) for one that is not there."""
+def evaluate(spelling: str, warp: Sequence[Lane]) -> list[tuple[int, int]]:
+    """Return (d, p) of each lane of one warp; (0, 0) for one that does not take part."""
     wide = spelling.endswith("b64")
     given = [(lane.a if wide else lane.a & THREADS_MASK, lane.b, lane.c) for lane in warp]
     results = []
@@ -107,7 +109,7 @@ def expected(spelling: str, warp: Sequence[Lane]) -> list[tuple[int, int]]:
 
 
 def lanes(dice: random.Random, count: int, *, kind: str, absent: bool = False) -> list[Lane]:
-    """Return the threads of a warp; ``kind`` says who names whom: all, tiles, classes, one."""
+    """Return the threads of a warp; ``kind`` of member masks: all, tiles, classes, one."""
     names = [0] * 32
     match kind:
         case "all":

@@ -1,5 +1,5 @@
-/* A test double of NVML's public functions, for the forms that nvidia-smi prints: fixed answers of
-   two GPUs, the first whole and at work, the second in MIG mode with two MIG devices.
+/* A test double of NVML's public functions, for the tables that nvidia-smi prints: fixed answers
+   for two GPUs, the first whole and busy, the second in MIG mode with two MIG devices.
    FAKE_NVML: no_driver, no_devices, lost, off_the_bus, one_off_the_bus, bare (no optional
    function), hostile (names). */
 #include <stdio.h>
@@ -203,7 +203,7 @@ API nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned words, unsigned long 
   return set[0] = 0x10f, NVML_SUCCESS;
 }
 
-/* MIG management: one row a profile of H100. */
+/* MIG management: one row per profile of an H100. */
 static const struct {
   unsigned index, id, slices, instances, sms, copy, decoders, jpegs, ofas, mib, size, starts;
   const char *name;

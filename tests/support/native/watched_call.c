@@ -1,4 +1,4 @@
-// Call a kernel's entry in this process and come back from whatever fault ends it.
+// Calls a kernel's entry in this process, and returns even if a fault ends the call.
 #include <fenv.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     siglongjmp(escape, 1);
 }
 
-// Returns the signal, or 0, and with it the address that it was about.
+// Returns the fault's signal, or 0; `address` receives the address that caused the fault.
 int watched_call(entry_function *entry, const void *launch, const void *parameters, uint64_t begin,
                  uint64_t end, void *state, uint64_t *address) {
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
@@ -26,7 +26,7 @@ int watched_call(entry_function *entry, const void *launch, const void *paramete
     fenv_t environment;
 
     caught = 0;
-    fegetenv(&environment);  // a fault leaves the kernel's rounding and flags behind
+    fegetenv(&environment);  // after a fault the kernel's rounding mode and flags would remain
     for (int i = 0; i < COUNT; i++) sigaction(numbers[i], &action, &before[i]);
     if (!sigsetjmp(escape, 1)) entry(launch, parameters, begin, end, state);
     for (int i = 0; i < COUNT; i++) sigaction(numbers[i], &before[i], 0);

@@ -1,1 +1,1 @@
-"""References of what is right, which import nothing of the product."""
+"""References for expected results; they import nothing of the product."""

@@ -1,4 +1,6 @@
-"""Runs a program of classic BPF on a system call, as the kernel does (linux/filter.h, seccomp(2))."""
+"""Interprets a classic BPF program for a system call, as the kernel does (linux/filter.h,
+seccomp(2)).
+"""
 
 import struct
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ _INSTRUCTION = struct.Struct("=HBBI")
 def decide(
     code: bytes, number: int, arguments: Sequence[int] = (), architecture: int = X86_64
 ) -> int:
-    """Return the value that a filter returns for a call: what to do, and an errno below it.
+    """Return the value that a filter returns for a call: the action, and an errno in the low bits.
 
     Raises:
         IndexError: the program runs past its end, which the kernel refuses to load.

@@ -1,10 +1,12 @@
-"""The stock scheduler's allocation of ResourceClaims, played by its rules (Kubernetes 1.36).
+"""The stock scheduler's allocation of ResourceClaims, by its rules (Kubernetes 1.36).
 
-A small part of its structured allocator: on one node, devices in the order of publication, the first
-that a request fits, back a step where the rest does not; a device once, or until its capacities
-are consumed where it allows multiple allocations, shared counters never exceeded, constraints kept. CEL as far as Python reads it alike: ``&&`` and ``||``, comparisons, and the
-functions of strings, quantities and versions that manifests here use. An attribute that a device does
-not have is an error, as it is there.
+This is a small part of its structured allocator, for one node: devices are tried in the order of
+publication and the first that fits a request is chosen, with backtracking if a later request
+does not fit. A device is allocated once, or until its capacities are consumed if it allows
+multiple allocations; shared counters are never exceeded, and constraints hold. CEL is supported
+as far as Python reads it alike: ``&&`` and ``||``, comparisons, and the functions of strings,
+quantities and versions that manifests here use. As in CEL, an attribute that a device lacks is
+an error.
 """
 
 import re
@@ -19,13 +21,15 @@ from kubernetes.utils import parse_quantity
 
 Document = dict[str, Any]
 Consumed = Mapping[str, Decimal]
-"""What a request consumes of the capacities of a device that allows multiple allocations."""
+"""The capacities that a request consumes of a device that allows multiple allocations."""
 Chosen = tuple[int, str, str, bool, Consumed | None]
-"""Claim, request, device, whether by admin access, and what of it; None: all, alone."""
+"""Claim, request, device, whether by admin access, and the consumed capacities; None: the device is
+allocated exclusively.
+"""
 
 
 class Text(str):
-    """A string with the functions that CEL has for it."""
+    """A string with CEL's string functions."""
 
     def lowerAscii(self) -> "Text":
         return Text(self.lower())
@@ -81,7 +85,7 @@ def _value(attribute: Document) -> Any:
 
 @dataclass
 class Scheduler:
-    """One node and what of it is allocated. ``classes`` are the expressions of DeviceClasses."""
+    """One node and its allocated devices. ``classes`` are the expressions of DeviceClasses."""
 
     slices: Mapping[str, Document]
     classes: dict[str, str]
@@ -99,7 +103,9 @@ class Scheduler:
         }
 
     def allocate(self, *claims: Document) -> list[list[str]] | None:
-        """Return the devices of each claim (``spec.devices``), or None: they are not to be had."""
+        """Return the devices of each claim (``spec.devices``), or None if they cannot be
+        allocated.
+        """
         requests = [(n, one) for n, claim in enumerate(claims) for one in claim["requests"]]
         found = next(self._filled(claims, requests, []), None)
         if found is None:
@@ -117,7 +123,7 @@ class Scheduler:
         requests: Sequence[tuple[int, Document]],
         chosen: list[Chosen],
     ) -> Iterator[list[Chosen]]:
-        """Yield every way to serve the requests, the scheduler's first."""
+        """Yield every way to serve the requests, the scheduler's choice first."""
         if not requests:
             yield chosen
             return
@@ -158,12 +164,14 @@ class Scheduler:
         return bool(self.devices[name].get("allowMultipleAllocations"))
 
     def _consumed(self, wanted: Document, name: str) -> Consumed | None:
-        """Return what a request consumes of each capacity of a device (GetConsumedCapacity...)."""
+        """Return the part of each capacity of a device that a request consumes
+        (GetConsumedCapacity...).
+        """
         if not self._shareable(name):
             return None
-        asked = (wanted.get("capacity") or {}).get("requests", {})
+        requested = (wanted.get("capacity") or {}).get("requests", {})
         return {
-            what: _consumption(asked.get(what), capacity)
+            what: _consumption(requested.get(what), capacity)
             for what, capacity in self.devices[name]["capacity"].items()
         }
 
@@ -182,12 +190,15 @@ class Scheduler:
         least = (wanted.get("capacity") or {}).get("requests", {})
         return all(holds(one, self.driver, device) for one in expressions) and all(
             parse_quantity(device["capacity"][what]["value"]) >= parse_quantity(much)
-            for what, much in least.items()  # also where it is consumed: so much must be there
+            for what, much in least.items()  # for a consumed capacity, too
         )
 
     def _fits(self, names: Iterable[str]) -> bool:
         used: dict[str, Counter[str]] = {name: Counter() for name in self.counters}
-        shared = [*self.shares, *filter(self._shareable, names)]  # counted once, whoever shares
+        shared = [
+            *self.shares,
+            *filter(self._shareable, names),
+        ]  # counted once, however many claims share it
         alone = [name for name in names if not self._shareable(name)]
         for name in (*self.taken, *alone, *dict.fromkeys(shared)):
             for one in self.devices[name]["consumesCounters"]:
@@ -213,12 +224,12 @@ class Scheduler:
         return True
 
 
-def _consumption(asked: str | None, capacity: Document) -> Decimal:
-    """Return what is consumed of a capacity, as calculateConsumedCapacity of Kubernetes 1.36."""
+def _consumption(requested: str | None, capacity: Document) -> Decimal:
+    """Return the consumption of a capacity, as calculateConsumedCapacity of Kubernetes 1.36."""
     policy = capacity.get("requestPolicy") or {}
-    if asked is None:
+    if requested is None:
         return Decimal(parse_quantity(policy.get("default", capacity["value"])))
-    wanted = Decimal(parse_quantity(asked))
+    wanted = Decimal(parse_quantity(requested))
     if "validRange" not in policy:
         return wanted
     least, step = (Decimal(parse_quantity(policy["validRange"][one])) for one in ("min", "step"))

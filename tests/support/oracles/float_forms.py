@@ -1,7 +1,7 @@
-"""What floating-point instructions of PTX give, by the manual's words, on rational numbers.
+"""The results of PTX floating-point instructions, by the manual's definitions, on rational numbers.
 
 Source: PTX ISA, "Floating Point Instructions", "Half Precision", "Mixed Precision" and "cvt". Built on
-``ieee_oracle``; it has nothing of the simulator's code.
+``ieee_oracle``; it shares no code with the simulator.
 """
 
 import math
@@ -28,7 +28,7 @@ OPCODES = frozenset((*_OPERATIONS, "neg", "abs", "min", "max"))
 
 
 def format_of(type_: str) -> Format:
-    """Return the format of a type, of a packed one that of its elements."""
+    """Return the format of a type; for a packed type, that of its elements."""
     return BY_NAME[type_.removesuffix("x2").upper()]
 
 
@@ -37,7 +37,7 @@ def is_float(type_: str) -> bool:
 
 
 def numbers(dice: random.Random, format_: Format, count: int) -> list[int]:
-    """Return corners, patterns all over, and numbers near one, whose sums cancel."""
+    """Return corner cases, random patterns, and numbers near one, whose sums cancel."""
     found = []
     one = format_.emax << (format_.precision - 1)
     for _ in range(count):
@@ -53,7 +53,7 @@ def numbers(dice: random.Random, format_: Format, count: int) -> list[int]:
 
 
 def nearest(value: float, format_: Format) -> int:
-    """Return a number as a format has it."""
+    """Return the pattern of the number of ``format_`` that is nearest to ``value``."""
     return ieee_oracle.encode(Fraction(value), format_) if value else 0
 
 
@@ -62,7 +62,7 @@ def is_nan(pattern: int, format_: Format) -> bool:
 
 
 def flush(pattern: int, format_: Format) -> int:
-    """Return a zero of its sign for a subnormal number."""
+    """Replace a subnormal number by a zero of its sign."""
     return pattern & format_.sign if pattern & format_.infinity == 0 else pattern
 
 
@@ -72,8 +72,8 @@ def saturate(pattern: int, format_: Format) -> int:
     return 0 if is_nan(pattern, format_) or pattern & format_.sign else min(pattern, one)
 
 
-def widened(pattern: int, format_: Format) -> int:
-    """Return a small number as one of binary32, which holds all of them."""
+def widen(pattern: int, format_: Format) -> int:
+    """Convert a number of a narrow format to binary32, which holds all of them."""
     single = BY_NAME["F32"]
     value = ieee_oracle.decode(pattern, format_)
     sign = single.sign if pattern & format_.sign else 0
@@ -83,7 +83,9 @@ def widened(pattern: int, format_: Format) -> int:
 
 
 def extremum(name: str, words: Sequence[str], format_: Format, operands: Sequence[int]) -> int:
-    """PTX ISA, "min": the semantics' own pseudo code, for two operands or three."""
+    """Return the minimum or maximum of two or three operands, by the pseudocode of PTX ISA,
+    "min".
+    """
     if "abs" in words and "xorsign" not in words:
         operands = [value & ~format_.sign for value in operands]
     first, *rest = operands
@@ -111,8 +113,8 @@ def _of_two(name: str, words: Sequence[str], format_: Format, a: int, b: int) ->
     return result & ~format_.sign | sign if "xorsign" in words else result
 
 
-def expected(spelling: str, format_: Format, operands: Sequence[int]) -> int:
-    """Return what one element of an arithmetic instruction gives."""
+def evaluate_form(spelling: str, format_: Format, operands: Sequence[int]) -> int:
+    """Return the result of an arithmetic instruction for one element."""
     name, *words = spelling.split(".")
     if "ftz" in words:
         operands = [flush(value, format_) for value in operands]
@@ -132,8 +134,8 @@ def expected(spelling: str, format_: Format, operands: Sequence[int]) -> int:
     return result
 
 
-def converted(spelling: str, to: str, source: str, pattern: int) -> int:
-    """Return what ``cvt`` between numbers of a register each gives; integers as 64 bits wide."""
+def convert_number(spelling: str, to: str, source: str, pattern: int) -> int:
+    """Return the result of ``cvt`` between numbers in one register each; integers have 64 bits."""
     words = spelling.split(".")
     value: Fraction | str
     if is_float(source):
@@ -166,7 +168,7 @@ def _limits(type_: str) -> tuple[int, int]:
 
 def _to_integer(value: Fraction | str, to: str, source: str, words: Sequence[str]) -> int:
     low, high = _limits(to)
-    if value == "nan":  # 0, but for what is wide the pattern with its top bit alone
+    if value == "nan":  # 0 if all types are narrow, else the pattern with only its top bit
         wide = source == "f64" or to.endswith("64")
         return _integer(1 << (int(to[1:]) - 1), to) if wide else 0
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""IEEE 754 arithmetic on rational numbers: slow, obvious, and independent of the executors.
+"""IEEE 754 arithmetic on rational numbers: slow, simple, and independent of the executors.
 
 A pattern is decoded to a ``Fraction`` or to one of "nan", "+inf", "-inf"; operations are done on
 fractions and rounded by the definition of each rounding direction.
@@ -34,7 +34,7 @@ class Format:
         return 1 << (self.bits - 1)
 
     def corners(self) -> list[int]:
-        """Patterns where things go wrong, both signs, three kinds of NaN included."""
+        """Return corner cases of both signs, including three kinds of NaN."""
         hidden = 1 << (self.precision - 1)
         one = self.emax * hidden
         positive = [
@@ -146,7 +146,9 @@ def operate(op: str, patterns: tuple[int, ...], format_: Format, rounding: str =
 def _special(
     op: str, values: list[Fraction | str], patterns: tuple[int, ...], format_: Format
 ) -> int | None:
-    """Results with NaN, infinity, a zero divisor or a negative root, by small stand-ins."""
+    """Return results with NaN, infinity, a zero divisor or a negative root; None for other
+    operands.
+    """
     by_zero = op == "FDIV" and values[1] == 0
     bad_root = op == "FSQRT" and isinstance(values[0], Fraction) and values[0] < 0
     if not by_zero and not bad_root and all(isinstance(value, Fraction) for value in values):
@@ -171,7 +173,9 @@ def _special(
 
 
 def _root(value: Fraction, format_: Format, rounding: str) -> int:
-    """The square root to far more digits than any format has, with an exactness mark."""
+    """Return the square root to far more digits than any format has, with a mark if it is
+    inexact.
+    """
     scale = 4 ** (2 * format_.precision + format_.emax)
     scaled = value * scale * scale
     root = math.isqrt(scaled.numerator // scaled.denominator)

@@ -1,6 +1,6 @@
-"""Fragments of mma as PTX ISA's formulas give them, and products of matrices in numpy.
+"""Fragments of mma by PTX ISA's formulas, and products of matrices in numpy.
 
-Written from "Matrix Fragments for mma...": nothing of the compiler's is used.
+Written from "Matrix Fragments for mma..."; it shares no code with the compiler.
 """
 
 import math
@@ -35,7 +35,7 @@ def bits_of(type_: str) -> int:
 
 
 def place_in_a(type_: str, rows: int, lane: int, i: int) -> tuple[int, int]:
-    """Row and column of element ``i`` of a lane's fragment of A."""
+    """Return row and column of element ``i`` of a lane's fragment of A."""
     group, thread = lane >> 2, lane % 4
     if bits_of(type_) >= 32:
         upper = rows == 16 and i % 2 == 1
@@ -47,19 +47,19 @@ def place_in_a(type_: str, rows: int, lane: int, i: int) -> tuple[int, int]:
 
 
 def place_in_b(type_: str, lane: int, i: int) -> tuple[int, int]:
-    """Row and column of element ``i`` of a lane's fragment of B."""
+    """Return row and column of element ``i`` of a lane's fragment of B."""
     each = max(1, 32 // bits_of(type_))
     register, inside = divmod(i, each)
     return (lane % 4) * each + inside + 4 * each * register, lane >> 2
 
 
 def place_in_c(lane: int, i: int) -> tuple[int, int]:
-    """Row and column of element ``i`` of a lane's accumulators."""
+    """Return row and column of element ``i`` of a lane's accumulators."""
     return (lane >> 2) + (8 if i >= 2 else 0), (lane % 4) * 2 + (i & 1)
 
 
 def fragment(matrix: Array, type_: str, place: Callable[[int, int], tuple[int, int]]) -> Array:
-    """The registers of each lane: (32, registers)."""
+    """Return the registers of each lane: (32, registers)."""
     bits = bits_of(type_)
     count = matrix.size // LANES
     own = np.array([[matrix[place(lane, i)] for i in range(count)] for lane in range(LANES)])
@@ -71,7 +71,7 @@ def fragment(matrix: Array, type_: str, place: Callable[[int, int], tuple[int, i
 
 
 def matrix_of(registers: Array, type_: str, shape: tuple[int, int]) -> Array:
-    """The accumulators of a warp as a matrix."""
+    """Return the accumulators of a warp as a matrix."""
     own = np.ascontiguousarray(registers).view(NUMPY[type_])
     found = np.zeros(shape, NUMPY[type_])
     for lane in range(LANES):
@@ -81,7 +81,7 @@ def matrix_of(registers: Array, type_: str, shape: tuple[int, int]) -> Array:
 
 
 def values(matrix: Array, type_: str) -> Array:
-    """The numbers of a matrix of patterns; TF32 has 10 bits of fraction."""
+    """Return the numbers of a matrix of patterns; TF32 has 10 bits of fraction."""
     if type_ == "tf32":
         return (matrix.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     if type_ == "bf16":
@@ -102,7 +102,7 @@ def values(matrix: Array, type_: str) -> Array:
 
 
 def _fused(x: Array, y: Array, addend: Array) -> Array:
-    """x * y + addend in binary32, rounded once; the product is exact in binary64."""
+    """Return x * y + addend in binary32, rounded once; the product is exact in binary64."""
     with np.errstate(all="ignore"):
         product, addend = x.astype(np.float64) * y.astype(np.float64), addend.astype(np.float64)
         total = product + addend
@@ -120,9 +120,9 @@ def _flushed(number: float) -> float:
 
 
 def _paired(x: float, y: float, total: float) -> float:
-    """x * y + total, one step of bf16: exact, rounded to 24 bits, then flushed."""
+    """Return x * y + total, one step of bf16: exact, rounded to 24 bits, then flushed."""
     x, y, total = map(_flushed, (x, y, total))
-    rough = x * y + total  # right where it is no finite number, or zero; its sign is right
+    rough = x * y + total  # correct if it is zero or not finite; its sign is correct
     if not all(map(math.isfinite, (x, y, total))):
         return rough
     exact = Fraction(x) * Fraction(y) + Fraction(total)
@@ -139,7 +139,7 @@ def _paired(x: float, y: float, total: float) -> float:
 
 
 def paired_product(a: Array, b: Array, c: Array) -> Array:
-    """a x b + c of bf16 factors: of each pair the second step before the first."""
+    """Return a x b + c of bf16 factors: the second step of each pair comes before the first."""
     found = np.zeros(c.shape, np.float32)
     for row, column in np.ndindex(c.shape):
         total = float(c[row, column])
@@ -150,7 +150,7 @@ def paired_product(a: Array, b: Array, c: Array) -> Array:
 
 
 def product(a: Array, b: Array, c: Array, kind: str, clamp: bool = False) -> Array:
-    """a x b + c, in order of depth; floats by fused steps in binary32, integers exactly."""
+    """Return a x b + c, in order of depth; floats by fused steps in binary32, integers exactly."""
     if kind == "s32":
         exact = a.astype(np.int64) @ b.astype(np.int64) + c.astype(np.int64)
         return (np.clip(exact, -(1 << 31), (1 << 31) - 1) if clamp else exact).astype(np.int32)
@@ -163,7 +163,7 @@ def product(a: Array, b: Array, c: Array, kind: str, clamp: bool = False) -> Arr
 
 
 def patterns(type_: str, shape: tuple[int, int], dice: np.random.Generator, tame: bool) -> Array:
-    """A matrix: ordinary numbers, or, not ``tame``, any patterns."""
+    """Return a matrix of ordinary numbers (``tame``) or of any patterns."""
     kind = np.dtype(NUMPY[type_])
     if type_ == "b1":
         return dice.integers(0, 2, shape, np.uint8)

@@ -1,6 +1,6 @@
-"""Bit patterns as Python numbers, and back.
+"""Conversion between bit patterns and Python numbers.
 
-Written from the definitions, with none of the simulator's code.
+Written from the definitions; it shares no code with the simulator.
 """
 
 import numpy as np
@@ -34,5 +34,5 @@ def float_pattern(value: float, type_: str) -> int:
 
 
 def flush(pattern: int) -> int:
-    """Subnormal binary32 to a zero of its sign."""
+    """Replace a subnormal binary32 number by a zero of its sign."""
     return pattern & 0x8000_0000 if pattern & 0x7F80_0000 == 0 else pattern

@@ -1,7 +1,8 @@
-"""Who may do what to whom, by nested loops over manifests: what compiler and judge must agree with.
+"""An oracle for RDMA policy: nested loops over manifests, with whose results compiler and evaluator
+must agree.
 
-Written from the words of NetworkPolicy's API and of docs/rdma.md. Knows nothing of ``rdma``: no
-identities, no sets, no numbers; it asks each policy about each pod, every time.
+Written from the specification of NetworkPolicy's API and docs/rdma.md. It imports nothing of
+``rdma``: no identities, sets or numbers; it evaluates each policy for each pod, every time.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class World:
 
 @dataclass
 class Try:
-    """A flow that is asked about."""
+    """A flow to evaluate."""
 
     source: str
     destination: str
@@ -48,8 +49,8 @@ class Try:
     traffic_class: int = 0
 
 
-def allowed(world: World, attempt: Try) -> tuple[set[str], set[str]]:
-    """Return the verbs that pass, and those of them that audits would have denied."""
+def allowed_verbs(world: World, attempt: Try) -> tuple[set[str], set[str]]:
+    """Return the allowed verbs, and those of them that policies in audit mode would have denied."""
     source, destination = owner(world, attempt.source), owner(world, attempt.destination)
     if source == "contested" or destination == "contested":
         return set(), set()
@@ -66,13 +67,14 @@ def allowed(world: World, attempt: Try) -> tuple[set[str], set[str]]:
 KINDS = ({"Write", "WriteImm"}, {"Read"}, {"AtomicCAS", "AtomicFAA"})
 
 
-def reached(world: World, attempt: Try) -> dict[str, str]:
-    """Return the verbs that pass, memory rules included, and the memory that each one reaches.
+def reachable_memory(world: World, attempt: Try) -> dict[str, str]:
+    """Return the allowed verbs, under memory rules too, and the memory that each one may access.
 
-    "all", "device", or "" for those that need no key. Engines ask for kinds of access: where one
-    verb of a kind reaches all memory, another that reaches a GPU's alone does not pass.
+    The memory is "all", "device", or "" for verbs that need no key. Engines check kinds of
+    access: if one verb of a kind may access all memory, another of that kind with GPU memory
+    alone is denied.
     """
-    passing, _ = allowed(world, attempt)
+    passing, _ = allowed_verbs(world, attempt)
     source, destination = owner(world, attempt.source), owner(world, attempt.destination)
     memory: dict[str, set[str]] = {verb: set() for verb in VERBS}
     isolated = False
@@ -110,7 +112,7 @@ def reached(world: World, attempt: Try) -> dict[str, str]:
 
 
 def qos_class(world: World, attempt: Try) -> str | None:
-    """Return the name of the class that what the source sends is in."""
+    """Return the name of the QoS class of the source's packets, or None."""
     classes: dict[str, Dict] = {}
     for network in sorted(world.networks, key=lambda one: one["metadata"]["name"]):
         for said in network["spec"].get("qosClasses", []):
@@ -140,7 +142,7 @@ def qos_class(world: World, attempt: Try) -> str | None:
 
 
 def owner(world: World, address: str) -> Dict | str | None:
-    """Return the pod that has an address, None outside, "contested" where two pods claim it."""
+    """Return the pod with an address: None if it is outside, "contested" if two pods claim it."""
     claims = []
     for pod in world.pods:
         if pod["spec"].get("hostNetwork") or pod["status"].get("phase") in ("Succeeded", "Failed"):
@@ -153,7 +155,7 @@ def owner(world: World, address: str) -> Dict | str | None:
     if len(claims) > 1:
         return "contested"
     if claims and namespace_labels(world, claims[0]) is None:
-        return "contested"  # of a namespace that is not known: denied just the same
+        return "contested"  # of an unknown namespace: denied as well
     return claims[0] if claims else None
 
 
@@ -192,7 +194,9 @@ def one_side(
     peer: Dict | str | None,
     attempt: Try,
 ) -> tuple[set[str], set[str]]:
-    """Return what a pod's policies of a direction let through, and what audits would leave of it."""
+    """Return the verbs that a pod's policies of one direction allow, and those that they would
+    allow with audited policies enforced.
+    """
     if not isinstance(pod, dict):
         return set(VERBS), set(VERBS)
     enforced = audited = False
@@ -295,7 +299,7 @@ def is_port(port: Dict, attempt: Try) -> bool:
 
 
 def level_of(world: World, partition: Dict, pod: Dict) -> str | None:
-    """Return Full, Limited or None: what a pod is in a partition."""
+    """Return a pod's membership in a partition: Full, Limited or None."""
     found = None
     for member in partition.get("members", []):
         labels = namespace_labels(world, pod)
@@ -314,7 +318,7 @@ def level_of(world: World, partition: Dict, pod: Dict) -> str | None:
 
 
 def levels(world: World, pod: Dict | str | None, pkey: int) -> dict[int, str]:
-    """Return the P_Keys that somebody has, and how."""
+    """Return the P_Keys of a peer, and its membership level for each."""
     if not isinstance(pod, dict):
         return {DEFAULT_PARTITION: "Full" if pkey >= 0x8000 else "Limited"}
     held: dict[int, str] = {}
@@ -327,7 +331,7 @@ def levels(world: World, pod: Dict | str | None, pkey: int) -> dict[int, str]:
             selected = True
             place = (network["metadata"]["name"], partition["name"])
             if place not in world.keys:
-                continue  # refused: it selects, and gives nothing
+                continue  # refused: it selects the pod but grants nothing
             assert partition.get("pkey") in (None, world.keys[place])
             held[world.keys[place]] = level
     return held if selected else {DEFAULT_PARTITION: "Full"}

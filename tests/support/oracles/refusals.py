@@ -1,4 +1,4 @@
-"""The errno by which a call is refused, by its name."""
+"""The name of the errno with which a call fails."""
 
 import errno
 from collections.abc import Callable

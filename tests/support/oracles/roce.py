@@ -1,4 +1,4 @@
-"""RoCEv2 packets in Python, written from the specification and apart from the engine's code."""
+"""RoCEv2 packets in Python, written from the specification, independently of the engine's code."""
 
 import ipaddress
 import struct
@@ -18,7 +18,7 @@ RNR, NAK = 0x20, 0x60
 
 
 def icrc(source: str, sport: int, destination: str, data: bytes, identification: int = 0) -> bytes:
-    """Return the checksum of what is sent from ``source`` to PORT of ``destination``."""
+    """Return the checksum of a packet from ``source`` to PORT of ``destination``."""
     udp = struct.pack("!HHHH", sport, PORT, 8 + len(data) + 4, 0xFFFF)
     first, second = ipaddress.ip_address(source), ipaddress.ip_address(destination)
     if first.version == 4:
@@ -36,7 +36,7 @@ def icrc(source: str, sport: int, destination: str, data: bytes, identification:
 
 @dataclass(frozen=True)
 class Packet:
-    """A BTH, what follows it, and the payload."""
+    """A packet: BTH, further headers, and the payload."""
 
     opcode: int
     qpn: int
@@ -49,7 +49,7 @@ class Packet:
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Read what came, without its checksum's being looked at."""
+        """Parse a received packet; its checksum is not checked."""
         opcode, flags, pkey, qpn, psn = struct.unpack_from("!BBHII", data)
         size = 12 + header_bytes(opcode)
         end = len(data) - 4 - (flags >> 4 & 3)
@@ -60,7 +60,7 @@ class Packet:
         )
 
     def encode(self) -> bytes:
-        """Return it from BTH on, padded, without a checksum."""
+        """Return the packet from BTH on, padded, without a checksum."""
         padding = -len(self.payload) % 4
         bth = struct.pack(
             "!BBHII",
@@ -69,23 +69,23 @@ class Packet:
         )
         return bth + self.headers + self.payload + bytes(padding)
 
-    def sealed(self, source: str, destination: str, sport: int = PORT) -> bytes:
-        """Return it with its checksum."""
+    def seal(self, source: str, destination: str, sport: int = PORT) -> bytes:
+        """Return the packet with its checksum."""
         data = self.encode()
         return data + icrc(source, sport, destination, data)
 
     def but(self, **changes: object) -> "Packet":
-        """Return it with other fields."""
+        """Return a copy with other fields."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
     @property
     def syndrome(self) -> int:
-        """The first byte of an AETH."""
+        """Return the first byte of an AETH."""
         return self.headers[0]
 
 
 def header_bytes(opcode: int) -> int:
-    """Return how many bytes lie between BTH and payload."""
+    """Return the number of bytes between BTH and payload."""
     transport, opcode = opcode >> 5 << 5, opcode & 31
     immediate = opcode in (SEND_LAST_IMM, SEND_ONLY_IMM, WRITE_LAST_IMM, WRITE_ONLY_IMM)
     invalidate = opcode in (SEND_LAST_INV, SEND_ONLY_INV)

@@ -1,8 +1,8 @@
-"""Which of a scheduler's reasons speak against a pod on a node: resources, labels, taints, classes.
+"""A scheduler's reasons against a pod on a node: resources, labels, taints, classes.
 
-A small part of what kube-scheduler and admission do, enough to say whether a manifest that was
-written for NVIDIA's names fits a node that has ours. Manifests are found in any kind of object, as
-pod templates are: wherever a mapping has containers.
+A small part of kube-scheduler and admission, enough to decide whether a manifest that was
+written for NVIDIA's names fits a Tessera node. Pod templates are found in any kind of object:
+wherever a mapping has containers.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ CORPUS_PREFIX = "nvidia.com/"
 
 @dataclass(frozen=True)
 class Node:
-    """What the scheduler knows of a node."""
+    """The properties of a node that the scheduler uses."""
 
     labels: Mapping[str, str]
     allocatable: Mapping[str, int]
@@ -25,7 +25,7 @@ class Node:
 
 
 def pod_specs(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every pod's specification in a manifest, however deep it lies."""
+    """Yield every pod's specification in a manifest, at any depth."""
     if isinstance(document, dict):
         if isinstance(document.get("containers"), list):
             yield document
@@ -65,8 +65,10 @@ def _strings(document: Any) -> Iterator[str]:
             yield from _strings(value)
 
 
-def wanted(spec: Mapping[str, Any]) -> Counter[str]:
-    """Return the devices that a pod needs: its containers' together, or one init container's."""
+def requested_devices(spec: Mapping[str, Any]) -> Counter[str]:
+    """Return the devices that a pod needs: the sum of its containers', or more for an init
+    container.
+    """
     running: Counter[str] = Counter()
     for container in spec["containers"]:
         running.update(_limits(container))
@@ -87,10 +89,10 @@ def _limits(container: Mapping[str, Any]) -> dict[str, int]:
 
 
 def problems(spec: Mapping[str, Any], node: Node) -> list[str]:
-    """Return why a pod does not fit an empty node; empty: it does."""
+    """Return the reasons why a pod does not fit an empty node; an empty list if it fits."""
     found = [
         f"Insufficient {name}: {count} of {node.allocatable.get(name, 0)}"
-        for name, count in wanted(spec).items()
+        for name, count in requested_devices(spec).items()
         if count > node.allocatable.get(name, 0)
     ]
     for name, value in spec.get("nodeSelector", {}).items():

@@ -1,6 +1,6 @@
-"""Collectives of a warp by their definition in PTX, a lane at a time on Python integers.
+"""Collectives of a warp by their definition in PTX, one lane at a time, on Python integers.
 
-Nothing here is shared with compiler or executors.
+It shares no code with compiler or executors.
 """
 
 import math
@@ -15,9 +15,10 @@ Result = tuple[int, int]
 
 
 def result(words: Sequence[str], lane: int, mates: set[int], given: Sequence[Given]) -> Result:
-    """Return what ``lane`` gets as (d, p) of ``opcode.modifiers...``, spelled without ``sync``.
+    """Return the result (d, p) of ``opcode.modifiers...``, spelled without ``sync``, in ``lane``.
 
-    ``mates`` take part with it, itself among them; ``given`` has operands a, b and c of each lane.
+    ``mates`` are the participating lanes, itself included; ``given`` has operands a, b and c of each
+    lane.
     """
     opcode, *modifiers = (word for word in words if word != "sync")
     if opcode == "shfl":

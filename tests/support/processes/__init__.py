@@ -1,1 +1,1 @@
-"""The product's processes as tests start them, and stand-ins for what is not ours."""
+"""The product's processes as tests start them, and stand-ins for third-party ones."""

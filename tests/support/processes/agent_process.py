@@ -1,4 +1,6 @@
-"""The real node agent in a process of its own, on a gpud, a stand-in kubelet and API server."""
+"""The real node agent as a separate process, with a gpud and stand-ins for the kubelet and the API
+server.
+"""
 
 import contextlib
 import json
@@ -33,7 +35,7 @@ LISTED_WITHIN_S = 60.0
 
 
 class AgentProcess:
-    """``root`` is the node's file system as far as the agent sees it."""
+    """A node agent; ``root`` is the node's file system as the agent sees it."""
 
     def __init__(self, root: Path, run_dir: Path, kubelet: FakeKubelet, api: ApiServer) -> None:
         self.root = root
@@ -42,7 +44,7 @@ class AgentProcess:
         self._port = _free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.more: dict[str, str] = {}
-        """Settings beyond those that every agent has."""
+        """Settings in addition to those of every agent."""
         (root / "kubeconfig").write_text(json.dumps(api.kubeconfig()))
 
     @property
@@ -69,7 +71,7 @@ class AgentProcess:
             "TESSERA_HEALTH_PORT": str(self._port),
             LISTED_WITHIN: os.environ.get(LISTED_WITHIN, str(LISTED_WITHIN_S)),
             "TESSERA_LEAVE_SECONDS": "2",
-            "TMPDIR": str(self.root),  # killed, it leaves its directory behind
+            "TMPDIR": str(self.root),  # a killed agent leaves its directory behind
         }
 
     def start(self) -> None:
@@ -83,7 +85,7 @@ class AgentProcess:
         wait_until(lambda: self.probe("/healthz") == 200)
 
     def probe(self, path: str) -> int:
-        """Return a probe's HTTP status; 0: nobody answers."""
+        """Return a probe's HTTP status; 0: no answer."""
         assert self.process is not None
         assert self.process.poll() is None, self.log
         try:
@@ -103,7 +105,7 @@ class AgentProcess:
         return self.process.wait(60)
 
     def child(self, name: str) -> int:
-        """Return the process ID of one of its two processes; 0 while it is not there."""
+        """Return the process ID of one of its two processes; 0 while that does not run."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         for pid in children.read_text().split():
@@ -117,21 +119,23 @@ class AgentProcess:
         return sorted(p.name for p in (self.kubelet.dir / "plugins_registry").glob("*.sock"))
 
     def devices(self, profile: str) -> dict[str, str]:
-        """Return device ids and health of a resource, as a kubelet that has just connected."""
+        """Return the devices of a resource and their health, as a kubelet that connects now
+        receives them.
+        """
         with self._channel(profile) as channel:
             stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
             return {device.ID: device.health for device in next(stream).devices}
 
     @contextlib.contextmanager
     def following(self, profile: str) -> Iterator[Iterator[dict[str, str]]]:
-        """Follow a resource's list as the kubelet does: device ids and health at each change."""
+        """Follow a resource's list as the kubelet does: devices and their health at each change."""
         with self._channel(profile) as channel:
             stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
             yield ({device.ID: device.health for device in each.devices} for each in stream)
             stream.cancel()
 
     def answers(self, profile: str) -> bool:
-        """Whether a resource is served."""
+        """Return whether a resource is served."""
         try:
             return bool(self.devices(profile))
         except (grpc.RpcError, ValueError):
@@ -146,7 +150,7 @@ class AgentProcess:
         return [d.name for d in response.container_responses[0].cdi_devices]
 
     def prepare(self, name: str, uid: str) -> dra.NodePrepareResourceResponse:
-        """Have a claim of the namespace ``team`` prepared, as the kubelet does."""
+        """Prepare a claim of the namespace ``team``, as the kubelet does."""
         claim = dra.Claim(namespace="team", name=name, uid=uid)
         with self.driver() as channel:
             response = dra_grpc.DRAPluginStub(channel).NodePrepareResources(
@@ -155,7 +159,7 @@ class AgentProcess:
         return response.claims[uid]
 
     def unprepare(self, name: str, uid: str) -> str:
-        """Have a claim unprepared; return the error, if any."""
+        """Unprepare a claim; return the error, if any."""
         claim = dra.Claim(namespace="team", name=name, uid=uid)
         with self.driver() as channel:
             response = dra_grpc.DRAPluginStub(channel).NodeUnprepareResources(
@@ -164,7 +168,7 @@ class AgentProcess:
         return str(response.claims[uid].error)
 
     def driver(self) -> grpc.Channel:
-        """Return a channel to the DRA driver: where its registration says that it is."""
+        """Return a channel to the DRA driver, at the address that its registration states."""
         registry = self.kubelet.dir / "plugins_registry"
         (path,) = registry.glob("gpu.tessera.dev-*-reg.sock")
         with grpc.insecure_channel(f"unix:{path}") as channel:

@@ -1,8 +1,7 @@
-"""A tiny Kubernetes API server for the node agent: GPUs, their status, events, slices, its node.
+"""A small Kubernetes API server for the node agent: GPUs, their status, events, slices, its node.
 
-It speaks the few verbs that the agent may use (list, watch, apply of status, events), keeps objects
-in memory and counts writes. It is not ours, so a stand-in is fair; what it holds is what kubectl
-would show.
+It implements the few verbs that the agent may use (list, watch, apply of status, events), keeps
+objects in memory and counts writes. Its contents are what kubectl would show.
 """
 
 import contextlib
@@ -25,7 +24,9 @@ NODE = "node-1"
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    """Hangs up at its end: a client keeps its connection for the next request."""
+    """Closes all connections when it ends, because clients keep theirs open for further
+    requests.
+    """
 
     def __init__(self, *args: Any) -> None:
         self._open: set[socket.socket] = set()
@@ -60,10 +61,10 @@ class ApiServer:
         self.lists = 0
         self.node_reads = 0
         self.refused = 0
-        """Reads while it was broken."""
+        """Reads while ``broken`` was set."""
         self.watches = 0
         self.forgotten = 0
-        """Watches from a version before this one are answered with 410 Gone."""
+        """Watches from an older version than this are answered with 410 Gone."""
         self._version = 0
         self._history: list[tuple[int, str, dict[str, Any]]] = []
         self.slices: dict[str, dict[str, Any]] = {}
@@ -79,7 +80,7 @@ class ApiServer:
     def __exit__(self, *error: object) -> None:
         for client in self._clients:
             client.close()
-        self.over = True  # watches end
+        self.over = True  # ends the watches
         self._server.shutdown()
         self._server.hang_up()
         self._server.server_close()
@@ -94,7 +95,7 @@ class ApiServer:
         return made
 
     def kubeconfig(self) -> dict[str, Any]:
-        """A configuration file for a client in another process."""
+        """Return a configuration file for a client in another process."""
         return {
             "clusters": [{"name": "c", "cluster": {"server": self.url}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -126,7 +127,9 @@ class ApiServer:
             self._bump(gone, "DELETED")
 
     def put_claim(self, name: str, uid: str, *devices: str, **result: Any) -> None:
-        """Create a ResourceClaim of the namespace ``team`` to which these were allocated."""
+        """Create a ResourceClaim of the namespace ``team`` to which these devices were
+        allocated.
+        """
         results = [
             {
                 "request": f"r{number}",
@@ -173,7 +176,7 @@ class ApiServer:
         return self._version
 
     def since(self, version: int, path: str = GPUS) -> list[tuple[int, str, dict[str, Any]]]:
-        """Return what happened after a version: version, type of event, object."""
+        """Return the changes after a version: version, type of event, object."""
         with self._changed:
             history = self._slice_history if path == SLICES else self._history
             return [entry for entry in history if entry[0] > version]
@@ -329,7 +332,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
 
 
 def wait_for(api: ApiServer, condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
-    """Return the condition's first true value; look again at every change."""
+    """Return the condition's first true value; evaluate it again at every change."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         assert time.monotonic() < deadline, f"timed out; GPUs: {json.dumps(api.gpus, indent=1)}"

@@ -1,4 +1,4 @@
-"""What a product runs without end, run beside a test and ended with it."""
+"""Runs an endless function of the product beside a test, and ends it with the test."""
 
 import contextlib
 import ctypes
@@ -10,16 +10,17 @@ _PATIENCE_S = 60
 
 
 class _Over(BaseException):
-    """Ends a body: nothing that a product catches."""
+    """Ends the function: the product does not catch this exception."""
 
 
 @contextlib.contextmanager
 def endless(
     body: Callable[..., object], *args: Any, wake: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
-    """Run a body in a thread during the block; then end it where it is in Python.
+    """Run a function in a thread during the block; then end it by an exception.
 
-    What waits outside of Python, for a queue or a peer, does so until ``wake``.
+    Python raises the exception only while the thread runs Python code: ``wake`` must end a wait
+    for a queue or a peer.
     """
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""A real gpud of a node, and clients that speak to its slice sockets directly."""
+"""A real gpud of a node, and clients that communicate with its slice sockets directly."""
 
 import contextlib
 import ctypes
@@ -28,7 +28,7 @@ _LOG_SHOWN = 4000  # characters
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    """Return the condition's first true value; fail when there is none in time."""
+    """Return the condition's first true value; fail if there is none in time."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -55,7 +55,7 @@ class Gpud:
         return (self.root / "log").read_text(errors="replace")
 
     def start(self) -> "Gpud":
-        """Start it and wait until it serves."""
+        """Start gpud and wait until it serves."""
         arguments = python_process.module_command(
             "vgpu_sim.gpud",
             *("--run-dir", str(self.run_dir), "--state-dir", str(self.root / "state")),
@@ -85,7 +85,7 @@ class Gpud:
             return admin.call(method, **params)
 
     def make_slice(self, profile: str = "1g.10gb", start: int = 0) -> dict[str, Any]:
-        """Make an instance, on one H100 that is made if there is none."""
+        """Create an instance, on the first H100, which is created if there is none."""
         gpus = self.call("inventory")["gpus"]
         if not gpus:
             gpus = [{"uuid": new_gpu_uuid(), "index": 0, "board": "h100-80gb"}]
@@ -101,7 +101,7 @@ class Gpud:
         raise AssertionError(f"no instance {uuid}")
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and return the exit status."""
+        """Send a signal to gpud and return its exit status."""
         assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(TIMEOUT_S)
@@ -109,7 +109,9 @@ class Gpud:
 
 @contextlib.contextmanager
 def gpud(*options: str, token: bytes | None = None) -> Iterator[Gpud]:
-    """Run a gpud in a new directory (of a short name: sockets live there); clean up afterwards."""
+    """Run a gpud in a new directory (its name is short, because sockets are in it); clean up
+    afterwards.
+    """
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
         root = Path(name)
         if token is not None:
@@ -131,12 +133,12 @@ def _running(made: Gpud) -> Iterator[Gpud]:
                         for context in instance["contexts"]:
                             os.kill(context["pid"], signal.SIGKILL)
             made.end()
-        print(made.log[-_LOG_SHOWN:], file=sys.stderr)  # pytest shows it of tests that failed
+        print(made.log[-_LOG_SHOWN:], file=sys.stderr)  # pytest shows it for failed tests
 
 
 @dataclass
 class RawClient:
-    """What the client library's transport does, without the rest."""
+    """A client that speaks the client library's protocol, without the rest of the library."""
 
     socket_dir: str
     token: bytes = bytes(messages.TOKEN_BYTES)
@@ -145,25 +147,25 @@ class RawClient:
     sock: socket.socket | None = None
 
     def open(self, base: int = APERTURE_BASES[0], context_index: int = 0) -> "RawClient":
-        """Ask for a context and wait for the answer."""
+        """Connect, request a context and wait for the answer."""
         return self.connect().hello(base, context_index)
 
     def connect(self) -> "RawClient":
-        """Only connect."""
+        """Connect without sending anything."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(TIMEOUT_S)
         self.sock.connect(f"{self.socket_dir}/s.sock")
         return self
 
     def hello(self, base: int = APERTURE_BASES[0], context_index: int = 0) -> "RawClient":
-        """Say hello on the connection and wait for the answer."""
+        """Send HELLO on the connection and wait for the answer."""
         assert self.sock is not None
         self.sock.send(hello_message(MessageType.HELLO_CONTEXT, 7, self.token, context_index, base))
         self.status = self._reply(MessageType.CONTEXT_READY)
         return self
 
     def allocate(self, size: int, number: int = 0) -> int:
-        """Ask for a device chunk; return the status."""
+        """Request a device chunk; return the status."""
         assert self.sock is not None
         chunk = Chunk(DEVICE_OFFSET + (number << 34), size, 0, 0)
         header = Header(
@@ -178,7 +180,7 @@ class RawClient:
         self.sock.send(bytes(header) + bytes(chunk))
         return self._reply(MessageType.CHUNK_ALLOCATED)
 
-    def closed(self) -> bool:
+    def wait_closed(self) -> bool:
         """Wait for the other side to hang up."""
         assert self.sock is not None
         try:
@@ -187,7 +189,7 @@ class RawClient:
             return True
 
     def error(self) -> int:
-        """Return the CUresult that the worker has left in the page it shares with its client."""
+        """Return the CUresult in the page that the worker shares with its client."""
         for descriptor in self.descriptors:
             if "worker-page" in os.readlink(f"/proc/self/fd/{descriptor}"):
                 data = os.pread(descriptor, ctypes.sizeof(abi.WorkerPage), 0)
@@ -195,7 +197,7 @@ class RawClient:
         raise AssertionError("the worker shared no page")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self.sock is not None:
             self.sock.close()
         for descriptor in self.descriptors:
@@ -213,7 +215,7 @@ class RawClient:
 
 @contextlib.contextmanager
 def raw_client(socket_dir: str, token: bytes = bytes(messages.TOKEN_BYTES)) -> Iterator[RawClient]:
-    """A client that hangs up afterwards."""
+    """A client whose connection is closed afterwards."""
     client = RawClient(socket_dir, token)
     try:
         yield client
@@ -229,14 +231,16 @@ print(client.status, flush=True)
 if client.status == 0 and client.allocate(int(sys.argv[2])) == 0:
     print("allocated", flush=True)
 for line in sys.stdin:
-    print("closed" if client.closed() else "open", flush=True)
+    print("closed" if client.wait_closed() else "open", flush=True)
 """
 
 
 def client_process(
     socket_dir: str, before: Callable[[], None], chunk_bytes: int = 4 << 20
 ) -> subprocess.Popen[str]:
-    """Start a client in a process of its own that calls ``before`` first (joins a pod's group)."""
+    """Start a client in a separate process that first calls ``before`` (which joins a pod's
+    group).
+    """
     environment = python_process.module_environment()
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT_PROGRAM, socket_dir, str(chunk_bytes)],
@@ -249,9 +253,10 @@ def client_process(
 
 
 def status_of_passed_on_socket(client: RawClient, before: Callable[[], None], exits: bool) -> int:
-    """Connect in one process, say hello in its child; return the status that the child got.
+    """Connect in one process, send HELLO in its child; return the status that the child received.
 
-    The child calls ``before`` first. ``exits``: the process that connected ends before the hello.
+    The child calls ``before`` first. ``exits``: the process that connected ends before the
+    HELLO.
     """
     reader, writer = os.pipe()
     connector = os.fork()

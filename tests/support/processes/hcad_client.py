@@ -1,4 +1,6 @@
-"""A program of a real hcad process, with its rings: ``hca_rig``'s client, over hcad's socket."""
+"""A client of a real hcad process, with its rings: like ``hca_rig``'s client, over hcad's
+socket.
+"""
 
 import ctypes
 import mmap
@@ -17,7 +19,9 @@ _Made = TypeVar("_Made", bound=ctypes.Structure)
 
 
 class _Objects:
-    """What ``hca_rig`` asks of a client's objects, asked of the process. Raises OSError."""
+    """The operations on a client's objects that ``hca_rig`` needs, sent to the process. Raises
+    OSError.
+    """
 
     def __init__(self, connection: Connection, doorbell_fd: int) -> None:
         self._connection = connection
@@ -60,7 +64,7 @@ class _Objects:
 
 
 class ProcessClient(hca_rig.Client):
-    """A program of the fabric in ``directory``, and the member that it is of."""
+    """A program of the fabric in ``directory``, and the member to which it belongs."""
 
     def __init__(self, directory: Path, token: bytes) -> None:
         self._member = hcad_process.member(directory, token)
@@ -76,17 +80,17 @@ class ProcessClient(hca_rig.Client):
         self.pd = self.objects.create_pd().handle
 
     def index_of(self, like: bytes) -> int:
-        """Return the place of the GID that is of the same family."""
+        """Return the index of the GID of the same address family."""
         gids = [bytes(self.device.gids)[at : at + 16] for at in range(0, 16 * hca.HCA_GIDS, 16)]
         return next(place for place, gid in enumerate(gids) if is_ipv4(gid) == is_ipv4(like))
 
     def close(self) -> None:
-        """Hang up; the fabric may end with it."""
+        """Close the connections; the fabric may end with them."""
         os.close(self.objects.doorbell_fd)
         self._connection.close()
         self._member.close()
 
 
 def membership(qpn: int, group: bytes) -> hca_objects.HcaMcast:
-    """Return what asks to be in a group."""
+    """Return the request to join a group."""
     return hca_objects.HcaMcast(qpn, 0, (ctypes.c_uint8 * 16)(*group))

@@ -1,4 +1,4 @@
-"""A real hcad process, and clients that speak its protocol over its socket."""
+"""A real hcad process, and clients that use its protocol over its socket."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ ANSWER_SECONDS = 60.0
 def start(
     directory: Path, *options: str, memory: int = 1 << 30, within: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start hcad and wait until it serves; ``within`` is a command that begins before it."""
+    """Start hcad and wait until it serves; ``within`` is a command line that runs hcad's."""
     reading, writing = os.pipe()
     try:
         process = subprocess.Popen(
@@ -49,7 +49,7 @@ def start(
 
 @contextmanager
 def running(directory: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start hcad; end it by its pid."""
+    """Run hcad during the block; end it by its pid."""
     process = start(directory, *options)
     try:
         yield process
@@ -59,7 +59,7 @@ def running(directory: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 class Connection:
-    """A connection to hcad's socket; the caller says what goes over it."""
+    """A connection to hcad's socket; the caller chooses the messages."""
 
     def __init__(self, directory: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -70,7 +70,7 @@ class Connection:
     def ask(
         self, kind: int, payload: ctypes.Structure | None = None
     ) -> tuple[int, bytes, list[int]]:
-        """Send a request; return its status, and what came with the answer."""
+        """Send a request; return the status, payload and descriptors of the reply."""
         self.send(kind, payload)
         data, fds, _flags, _address = socket.recv_fds(self.socket, 1 << 16, 8)
         assert data, "hcad has hung up"
@@ -79,14 +79,14 @@ class Connection:
         return header.status, data[ctypes.sizeof(Header) :], fds
 
     def send(self, kind: int, payload: ctypes.Structure | None = None) -> None:
-        """Send a request and do not wait."""
+        """Send a request without waiting for the reply."""
         self.request += 1
         body = bytes(payload) if payload is not None else b""
         start_of = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, self.request, 0, len(body))
         self.socket.send(bytes(Header(*start_of)) + body)
 
-    def made(self, kind: int, payload: ctypes.Structure | None = None) -> int:
-        """Ask for an object; return its handle, and close what came with it."""
+    def create(self, kind: int, payload: ctypes.Structure | None = None) -> int:
+        """Request an object; return its handle, and close the descriptors of the reply."""
         status, body, fds = self.ask(kind, payload)
         for fd in fds:
             os.close(fd)
@@ -95,18 +95,18 @@ class Connection:
         return hca.HcaHandle.from_buffer_copy(body).handle if body else 0
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         with suppress(OSError):
             self.socket.close()
 
 
 def hello(token: bytes) -> HcaHello:
-    """Return the first message of whoever knows a token."""
+    """Return the first message of a client with this token."""
     return HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * messages.TOKEN_BYTES)(*token))
 
 
 def member(directory: Path, token: bytes) -> Connection:
-    """Join the fabric."""
+    """Join the fabric; return the member's connection."""
     connection = Connection(directory)
     status, _body, _fds = connection.ask(HcaMessage.JOIN, hello(token))
     assert status == 0, os.strerror(status)
@@ -114,7 +114,7 @@ def member(directory: Path, token: bytes) -> Connection:
 
 
 def program(directory: Path, token: bytes) -> Connection:
-    """Open a member's function. Raises OSError."""
+    """Open a member's function; return the connection. Raises OSError."""
     connection = Connection(directory)
     try:
         status, _body, fds = connection.ask(HcaMessage.OPEN, hello(token))
@@ -130,16 +130,16 @@ def program(directory: Path, token: bytes) -> Connection:
 
 
 def queue_pair(connection: Connection, depth: int = 1, entries: int = 1) -> Callable[[], int]:
-    """Return what makes one more queue pair."""
-    pd = connection.made(HcaMessage.PD_CREATE)
-    cq = connection.made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(entries, 0))
+    """Return a function that creates one more queue pair at each call."""
+    pd = connection.create(HcaMessage.PD_CREATE)
+    cq = connection.create(HcaMessage.CQ_CREATE, hca.HcaCqCreate(entries, 0))
     wanted = hca.HcaQpCreate(pd, cq, cq, VerbsQpType.RC, depth, depth, 0, 0)
-    return lambda: connection.made(HcaMessage.QP_CREATE, wanted)
+    return lambda: connection.create(HcaMessage.QP_CREATE, wanted)
 
 
 def region(connection: Connection) -> Callable[[], int]:
-    """Return what registers one more page."""
-    pd = connection.made(HcaMessage.PD_CREATE)
+    """Return a function that registers one more page at each call."""
+    pd = connection.create(HcaMessage.PD_CREATE)
 
     def make() -> int:
         wanted = hca.HcaSegmentCreate(hca.HCA_PAGE_BYTES)
@@ -151,6 +151,6 @@ def region(connection: Connection) -> Callable[[], int]:
         request = hca.HcaMrCreate(pd, 1, 0x1000, hca.HCA_PAGE_BYTES, 1)
         handle = hca.HcaHandle.from_buffer_copy(body).handle
         request.pieces[0] = hca.HcaPiece(handle, 0, 0, hca.HCA_PAGE_BYTES)
-        return connection.made(HcaMessage.MR_CREATE, request)
+        return connection.create(HcaMessage.MR_CREATE, request)
 
     return make

@@ -1,4 +1,4 @@
-"""Objects as a tenant that has taken its worker over would leave them in the object cache."""
+"""Objects that a tenant which has taken over its worker could leave in the object cache."""
 
 from pathlib import Path
 
@@ -39,20 +39,24 @@ def object_of(text: str) -> bytes:
 
 
 def kernel_with_initialiser(marker: Path) -> bytes:
-    """A kernel and a function that LLJIT calls when it links: it creates ``marker``."""
+    """Return an object with a kernel and a function that LLJIT calls when it links: it creates
+    ``marker``.
+    """
     path = str(marker)
     name = "__orc_init_func.attack"
     return object_of(_KERNEL + _CREATE.format(path=path, length=len(path) + 1, name=name))
 
 
 def kernel_that_creates(marker: Path) -> bytes:
-    """An object that nothing but its code betrays: the kernel itself creates ``marker``."""
+    """Return an object that only its code reveals as hostile: the kernel itself creates
+    ``marker``.
+    """
     path = str(marker)
     return object_of(_CREATE.format(path=path, length=len(path) + 1, name=ENTRY))
 
 
 def warm_up_key() -> str:
-    """Return the name that the warm-up's entry has had."""
+    """Return the name that the warm-up's entry once had."""
     module = warm_up_module()
     return content_key(module, module.function(KERNEL), WARM_UP_BLOCK, None)
 
@@ -64,6 +68,6 @@ def store(directory: Path, key: str, object_code: bytes) -> None:
 
 
 def plant(directory: Path, object_code: bytes) -> None:
-    """Put an object in the place of the warm-up's and of all that are there."""
+    """Put an object in the place of the warm-up's entry and of all existing entries."""
     for key in {warm_up_key(), *(entry.stem for entry in directory.glob("*.object"))}:
         store(directory, key, object_code)

@@ -1,4 +1,4 @@
-"""An HTTP server on the loopback whose answers a test writes: what stands in for the API server."""
+"""An HTTP server on the loopback interface with a test's answers: a stand-in for the API server."""
 
 import http.server
 import json
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it was on the wire; ``body`` is what its JSON says."""
+    """One received request; ``body`` is its decoded JSON."""
 
     method: str
     path: str
@@ -22,7 +22,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status with a JSON document, or with a text of another kind."""
+    """A status with a JSON document, or with a text of another type."""
 
     status: int = 200
     document: Any = None
@@ -30,7 +30,7 @@ class Answer:
 
 
 class HttpStub:
-    """Answers each request with ``answer``; ``requests`` are all that came, in order."""
+    """Answers each request with ``answer``; ``requests`` are all requests received, in order."""
 
     def __init__(self, answer: Callable[[Request], Answer]) -> None:
         self.requests: list[Request] = []
@@ -56,7 +56,7 @@ class HttpStub:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            wbufsize = -1  # an answer in one segment: two wait for each other's acknowledgement
+            wbufsize = -1  # one segment per answer: two would wait for the acknowledgement
 
             def handle_any(self) -> None:
                 url = urlsplit(self.path)

@@ -11,9 +11,9 @@ from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as
 
 
 class FakeKubelet(pb_grpc.PodResourcesListerServicer):
-    """``pods`` is what List answers: (namespace, name, device ids by resource).
+    """``pods`` is List's answer: (namespace, name, device ids by resource).
 
-    ``claims`` has the CDI devices that a pod, by its name, got by ResourceClaims.
+    ``claims`` maps a pod's name to the CDI devices that it received through ResourceClaims.
     """
 
     def __init__(self, root: Path) -> None:
@@ -23,7 +23,9 @@ class FakeKubelet(pb_grpc.PodResourcesListerServicer):
         self.pods: list[tuple[str, str, dict[str, list[str]]]] = []
         self.claims: dict[str, list[str]] = {}
         self.allocatable: dict[str, list[str]] = {}
-        """Healthy devices by resource, as their plugins' lists are: what GetAllocatableResources answers."""
+        """Healthy devices by resource, as in their plugins' lists: GetAllocatableResources's
+        answer.
+        """
         self.driver = "gpu.tessera.dev"
         self.refuse = False
         self.lists = 0

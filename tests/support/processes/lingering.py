@@ -1,4 +1,4 @@
-"""Descriptors that take their last closer seconds: TCP sockets that still have data to send."""
+"""Descriptors whose last close takes seconds: TCP sockets that still have data to send."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ LINGER_SECONDS = 60
 def lingering_socket(seconds: int = LINGER_SECONDS) -> Iterator[socket.socket]:
     """A connected socket whose last close waits; pass it on, then close it here.
 
-    The context's end lets whoever waits go on.
+    Leaving this context releases waiting callers.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = socket.create_connection(server.getsockname())
@@ -26,5 +26,5 @@ def lingering_socket(seconds: int = LINGER_SECONDS) -> Iterator[socket.socket]:
             yield ours
         finally:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            theirs.close()  # a reset: nothing is left to wait for
+            theirs.close()  # a reset, which ends the wait
             ours.close()

@@ -1,4 +1,6 @@
-"""A host with three pods, each in a network namespace behind a link: raw packets out of the first."""
+"""A host with three pods, each in a network namespace behind a link; the first sends raw
+packets.
+"""
 
 import json
 import os
@@ -18,7 +20,7 @@ from rdma.second_layer import TABLE, Interface
 A, B, APART = "10.91.1.2", "10.91.2.2", "10.91.3.2"
 READ_REQUEST, READ_RESPONSE, WRITE_ONLY, ACKNOWLEDGE = 0x0C, 0x10, 0x0A, 0x11
 
-# Runs inside a namespace: sends what it reads from stdin as JSON, one packet a line.
+# Runs inside a namespace: sends the packets that it reads from stdin, as JSON, one batch per line.
 _SENDER = """
 import json, socket, sys
 for line in sys.stdin:
@@ -39,8 +41,8 @@ for line in sys.stdin:
             s.sendto(bytes.fromhex(how["data"][0]), (how["to"], how["port"]))
     print("sent", flush=True)
 """
-# Prints the first 16 bytes and the length of each datagram that has come to a port when the mark
-# comes to another: links keep the order.
+# When the mark arrives at port 4792, prints the first 16 bytes, the length and the source of each
+# datagram that has arrived at the given port: links preserve the order.
 _RECEIVER = """
 import socket, sys
 with (
@@ -60,7 +62,7 @@ with (
             break
         print(data[:16].hex(), len(data), who[0].removeprefix("::ffff:"), flush=True)
 """
-# Listens for one connection and sends what comes back; the other end connects to it.
+# Accepts one connection and echoes the received data; ``_CONNECT`` is the other end.
 _ECHO = """
 import socket, sys
 with socket.create_server(("::", 4794), family=socket.AF_INET6, dualstack_ipv6=True) as server:
@@ -79,7 +81,7 @@ with socket.create_connection((sys.argv[1], 4794), timeout=60) as client:
 
 
 def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16), qpn: int = 0x1234) -> bytes:
-    """Return a packet from the base transport header on; the tests do not check the rest."""
+    """Return a packet that begins with a base transport header; the tests do not check the rest."""
     return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
 
 
@@ -134,7 +136,7 @@ class Net:
         return ["ip", "netns", "exec", f"{self.name}{place}", *command]
 
     def interfaces(self) -> list[Interface]:
-        """The host's ends of the pods' links."""
+        """Return the host's ends of the pods' links."""
         state = json.loads(
             subprocess.run(
                 ["ip", "-n", f"{self.name}h", "-j", "link"], check=True, capture_output=True
@@ -147,19 +149,19 @@ class Net:
         ]
 
     def hardware(self, place: str, link: str) -> bytes:
-        """The Ethernet address of a link."""
+        """Return the Ethernet address of a link."""
         command = ["ip", "-n", f"{self.name}{place}", "-j", "link", "show", link]
         (found,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         return bytes.fromhex(found["address"].replace(":", ""))
 
     def frame(self, packet: bytes, *, to_all: bool = False) -> bytes:
-        """Return a packet as pod 1 sends it to the host."""
+        """Return a packet in the Ethernet frame in which pod 1 sends it to the host."""
         there = b"\xff" * 6 if to_all else self.hardware("h", "pod1")
         kind = 0x86DD if packet[0] >> 4 == 6 else 0x0800
         return there + self.hardware("1", "eth0") + struct.pack(">H", kind) + packet
 
     def connects(self, to: str, place: str) -> None:
-        """Have pod 1 connect to an address by TCP, with no neighbour known before."""
+        """Connect from pod 1 to an address by TCP, with empty neighbour tables."""
         for one in ("h", "1", place):
             for family in ("-4", "-6"):
                 flush = ["ip", family, "-n", f"{self.name}{one}", "neigh", "flush", "all"]
@@ -178,12 +180,12 @@ class Net:
     def load(self, text: str) -> None:
         subprocess.run(self.at("h", "nft", "-f", "-"), input=text, text=True, check=True)
 
-    def counted(self, name: str, family: str = "netdev") -> int:
+    def read_counter(self, name: str, family: str = "netdev") -> int:
         command = self.at("h", "nft", "-j", "list", "counter", family, TABLE, name)
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return int(json.loads(done.stdout)["nftables"][1]["counter"]["packets"])
 
-    def arrived(
+    def send_and_receive(
         self,
         *packets: bytes,
         to: str = B,
@@ -194,7 +196,9 @@ class Net:
         frame: bool = False,
         place: str = "",
     ) -> list[str]:
-        """Send packets out of pod 1, then a mark to ``to``; return what came before it."""
+        """Send packets from pod 1, then a mark to ``to``; return the lines for the packets received
+        before the mark.
+        """
         place = place or to.split(".")[2]
         receiver = subprocess.Popen(
             self.at(place, sys.executable, "-c", _RECEIVER, str(port)),
@@ -236,8 +240,10 @@ class Net:
 
 @contextmanager
 def linked_pods() -> Iterator[Net]:
-    """Make the namespaces and links, and take them away. Skips where this process may not."""
-    net = Net(f"tsr-{os.getpid()}-")  # another run may be on this machine
+    """Create the namespaces and links, and delete them afterwards. Skips the test if this process
+    lacks the permission.
+    """
+    net = Net(f"tsr-{os.getpid()}-")  # another run may use this machine
     tools = all(map(shutil.which, ("ip", "nft", "tc")))
     host = ["ip", "netns", "add", f"{net.name}h"]
     if not tools or subprocess.run(host, check=False).returncode:

@@ -1,4 +1,4 @@
-"""Calls of NVML as pynvml and as C make them: handles, versioned structures, codes of refusals."""
+"""Calls of NVML by pynvml and by C: handles, versioned structures, error codes."""
 
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ from support.processes.nvml_reports import Report
 
 
 def layout(kind: type, number: int, **fields: int) -> Any:
-    """Return a structure that says which version of its layout it has."""
+    """Return a structure with the version number of its layout set."""
     made = kind()
     made.version = sizeof(kind) | number << 24
     for name, value in fields.items():
@@ -36,7 +36,7 @@ def of_mig(index: int, inner: int) -> c_void_p:
 
 
 def code(call: Callable[..., object], *arguments: object) -> int:
-    """Return the code with which a call of pynvml is refused."""
+    """Return the error code of a pynvml call, which must fail."""
     with pytest.raises(NVMLError) as refused:
         call(*arguments)
     return int(refused.value.value)
@@ -44,8 +44,13 @@ def code(call: Callable[..., object], *arguments: object) -> int:
 
 @contextlib.contextmanager
 def of_distinct_figures(libraries: Path, folder: Path) -> Iterator[Report]:
-    """Have NVML read a report in which no two figures are equal, from a socket in ``folder``."""
+    """Load NVML with a report in which no two figures are equal, served from a socket in
+    ``folder``.
+    """
     made = nvml_reports.distinct()
     path = folder / "management.sock"
-    with nvml_reports.serve(path, made), nvml_views.seen(libraries, MANAGEMENT_SOCKET=str(path)):
+    with (
+        nvml_reports.serve(path, made),
+        nvml_views.load_nvml(libraries, MANAGEMENT_SOCKET=str(path)),
+    ):
         yield made

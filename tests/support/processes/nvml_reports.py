@@ -1,4 +1,4 @@
-"""A gpud that answers REPORTs with records of a test's choosing, well-formed or hostile."""
+"""A gpud that answers REPORTs with a test's records, well-formed or hostile."""
 
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ _LARGEST_REQUEST = 4096
 
 @dataclass
 class Report:
-    """What is answered next; a test changes the lists between two calls."""
+    """The next report; a test changes the lists between two calls."""
 
     gpus: Sequence[GpuRecord]
     instances: Sequence[InstanceRecord] = ()
@@ -45,7 +45,7 @@ class Report:
 
 
 def gpu(number: int, *, uuid: int | None = None, visible: int = 1, lost: int = 0) -> GpuRecord:
-    """Return a divided GPU of an index; its UUID is made of the index unless given."""
+    """Return a divided GPU; its UUID is derived from ``number`` unless given."""
     own = number if uuid is None else uuid
     return GpuRecord(
         uuid=(ctypes.c_uint8 * 16)(*bytes([0xA0 + own] * 16)),
@@ -61,7 +61,9 @@ def gpu(number: int, *, uuid: int | None = None, visible: int = 1, lost: int = 0
 
 
 def instance(number: int, of: int, start: int, ids: tuple[int, int]) -> InstanceRecord:
-    """Return an instance of the GpuRecord number ``of``; ``ids`` of GPU and compute instance."""
+    """Return an instance of the GpuRecord number ``of``; ``ids`` are those of GPU and compute
+    instance.
+    """
     return InstanceRecord(
         uuid=(ctypes.c_uint8 * 16)(*bytes([number + 1] * 16)),
         name=b"1g.10gb",
@@ -77,7 +79,7 @@ def instance(number: int, of: int, start: int, ids: tuple[int, int]) -> Instance
 
 
 def whole(of: int, gpu_record: GpuRecord) -> InstanceRecord:
-    """Return the instance that is all of a GPU with MIG off, and turn MIG off in the record."""
+    """Return the instance that spans a GPU with MIG off, and set MIG off in the GPU's record."""
     gpu_record.mig_mode = MigMode.DISABLED
     return InstanceRecord(
         uuid=gpu_record.uuid, gpu=of, gpu_instance_id=NO_RECORD, compute_id=NO_RECORD, whole=1
@@ -85,7 +87,9 @@ def whole(of: int, gpu_record: GpuRecord) -> InstanceRecord:
 
 
 def numbered_profile(number: int) -> ProfileRecord:
-    """Return a profile of two compute instance profiles; all its figures hang on a number."""
+    """Return a profile with two compute instance profiles; all its figures derive from
+    ``number``.
+    """
     record = ProfileRecord(
         name=f"{number}g.x".encode(),
         profile=100 + number,
@@ -100,7 +104,7 @@ def numbered_profile(number: int) -> ProfileRecord:
     )
     record.engines[:] = range(60 + 10 * number, 65 + 10 * number)
     record.starts[:2] = (number, 4 + number)
-    for place, one in enumerate((number, 8)):  # the narrower one, and all of it, which is the last
+    for place, one in enumerate((number, 8)):  # the narrower one, then the one of full width
         inner = record.computes[place]
         inner.compute_enum, inner.start_count = one, 1 + place
         inner.compute_slices = record.compute_slices if place else 2
@@ -110,7 +114,9 @@ def numbered_profile(number: int) -> ProfileRecord:
 
 
 def _divided() -> list[InstanceRecord]:
-    """GPU 0: instance 5 of two devices, instance 6 of none; GPU 1: 5 again, of another profile."""
+    """GPU 0: instance 5 with two devices, instance 6 with none; GPU 1: instance 5, of another
+    profile.
+    """
     found = [
         instance(0, 0, 0, (5, 0)),
         instance(1, 0, 0, (5, 2)),
@@ -124,7 +130,9 @@ def _divided() -> list[InstanceRecord]:
 
 
 def distinct() -> Report:
-    """Return a report in which no two figures are equal: two GPUs, of profiles 1 and 17, and 2."""
+    """Return a report in which no two figures are equal: two GPUs, with profiles 1 and 17, and
+    2.
+    """
     gpus = [gpu(0), gpu(1)]
     gpus[0].first_profile, gpus[0].profile_count = 0, 2
     gpus[1].first_profile, gpus[1].profile_count = 2, 1
@@ -133,7 +141,7 @@ def distinct() -> Report:
 
 @contextlib.contextmanager
 def serve(path: Path, report: Report) -> Iterator[Report]:
-    """Answer every connection to a socket with the report as it is at that time."""
+    """Answer every connection to a socket with the report's current contents."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen(16)
@@ -147,7 +155,7 @@ def serve(path: Path, report: Report) -> Iterator[Report]:
                         return
                     request = connection.recv(_LARGEST_REQUEST)
                     number = Header.from_buffer_copy(request).request
-                    report.served += 1  # before the client goes on and looks
+                    report.served += 1  # before the client continues and checks it
                     connection.sendall(report.packet(number))
 
         thread = threading.Thread(target=answer)

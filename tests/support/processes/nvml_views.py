@@ -1,4 +1,6 @@
-"""A gpud with a divided GPU and a whole one, and NVML in this process seeing parts of it."""
+"""A gpud with a divided GPU and a whole one, and views of parts of it through NVML in this
+process.
+"""
 
 import contextlib
 import ctypes
@@ -29,8 +31,8 @@ class Rig:
     """Instances' UUIDs by profile."""
 
     def inventory(self) -> admin.Inventory:
-        with self.node.admin() as asked:
-            return asked.inventory()
+        with self.node.admin() as client:
+            return client.inventory()
 
     def gpu(self, uuid: str) -> admin.Gpu:
         return next(one for one in self.inventory().gpus if one.uuid == uuid)
@@ -39,11 +41,11 @@ class Rig:
         return next(i for g in self.inventory().gpus for i in g.instances if i.uuid == uuid)
 
     def call(self, method: str, **params: object) -> None:
-        with self.node.admin() as asked:
-            asked.call(method, **params)
+        with self.node.admin() as client:
+            client.call(method, **params)
 
-    def mounted(self, directory: Path, *uuids: str) -> Path:
-        """Return a folder with these slices alone, as a container has them."""
+    def mount(self, directory: Path, *uuids: str) -> Path:
+        """Return a folder with only these slices, as a container has them."""
         directory.mkdir()
         for uuid in uuids:
             (directory / uuid).symlink_to(self.node.slices_dir / uuid)
@@ -52,26 +54,28 @@ class Rig:
 
 @contextlib.contextmanager
 def rig(directory: Path) -> Iterator[Rig]:
-    """A gpud of a test module's own."""
+    """A gpud for one test module."""
     divided, whole = new_gpu_uuid(), new_gpu_uuid()
     options = StandaloneOptions(backend="interp", threads=2)
-    with StandaloneNode([directory], options) as node, node.admin() as asked:
+    with StandaloneNode([directory], options) as node, node.admin() as client:
         gpus = [
             {"uuid": uuid, "index": i, "board": BOARD} for i, uuid in enumerate((divided, whole))
         ]
-        asked.call("configure", gpus=gpus, budget_bytes=0)
+        client.call("configure", gpus=gpus, budget_bytes=0)
         slices = {}
         for profile, start in (("1g.10gb", 0), ("2g.20gb", 2), ("3g.40gb", 4)):
-            made = asked.call("create_instance", gpu_uuid=divided, profile=profile, start=start)
+            made = client.call("create_instance", gpu_uuid=divided, profile=profile, start=start)
             slices[profile] = made["uuid"]
-        asked.call("create_instance", gpu_uuid=whole, profile="whole", start=0)
+        client.call("create_instance", gpu_uuid=whole, profile="whole", start=0)
         yield Rig(node, divided, whole, slices)
 
 
 @contextlib.contextmanager
-def seen(libraries: Path, **variables: str) -> Iterator[None]:
-    """NVML, initialised, in a process whose environment has these variables (without TESSERA_)."""
-    # Loaded first: whoever asks for the soname afterwards gets this one.
+def load_nvml(libraries: Path, **variables: str) -> Iterator[None]:
+    """Initialise NVML in this process, with these environment variables (names without
+    TESSERA_).
+    """
+    # Loaded first: later requests for the soname then get this library.
     ctypes.CDLL(str(libraries / "libnvidia-ml.so.1"), mode=ctypes.RTLD_GLOBAL)
     before = {name: os.environ.pop(name, None) for name in _VARIABLES}
     os.environ.update({f"TESSERA_{name}": value for name, value in variables.items()})
@@ -89,10 +93,10 @@ def seen(libraries: Path, **variables: str) -> Iterator[None]:
 
 
 def node_view(libraries: Path, of: Rig) -> contextlib.AbstractContextManager[None]:
-    """NVML as the node's administrator has it."""
-    return seen(libraries, MANAGEMENT_SOCKET=str(of.node.run_dir / MANAGEMENT_SOCKET_NAME))
+    """NVML as the node's administrator sees it."""
+    return load_nvml(libraries, MANAGEMENT_SOCKET=str(of.node.run_dir / MANAGEMENT_SOCKET_NAME))
 
 
 def slice_view(libraries: Path, mounted: Path) -> contextlib.AbstractContextManager[None]:
-    """NVML as a container with the slices in a folder has it."""
-    return seen(libraries, SLICES_DIR=str(mounted), WAIT_S="0")
+    """NVML as a container with the slices in a folder sees it."""
+    return load_nvml(libraries, SLICES_DIR=str(mounted), WAIT_S="0")

@@ -1,8 +1,8 @@
-"""perftest with ``-D``: its clock is SIGALRM, and here the test's own hand moves it.
+"""Controls perftest with ``-D``: its clock is SIGALRM, which the test sends.
 
-A program that measures for some seconds is over, on a slow machine, before a test has done to it
-what it came for. Told to measure for an hour, it gets its alarms from the test instead: the first
-begins what is measured, the second ends that, and the third ends the program.
+A program that measures for some seconds may end on a slow machine before the test has finished
+its work. With a duration of an hour it gets its alarms from the test instead: the first begins
+the measurement, the second ends it, and the third ends the program.
 """
 
 import os
@@ -33,7 +33,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _signals(pid: int, which: str) -> int:
-    """A set of signals of a process, as /proc/PID/status has it; none once it has ended."""
+    """Return a set of signals of a process, from /proc/PID/status; empty once it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -42,7 +42,7 @@ def _signals(pid: int, which: str) -> int:
 
 
 def measuring(run: "subprocess.Popen[str] | subprocess.Popen[bytes]", tool: str) -> int:
-    """Wait until the tool below a run counts what it moves; return its process."""
+    """Wait until the tool below a run counts its transfers; return its pid."""
 
     def find() -> int:
         assert run.poll() is None, "it has ended"
@@ -59,7 +59,7 @@ def measuring(run: "subprocess.Popen[str] | subprocess.Popen[bytes]", tool: str)
 
 
 def strike(*programs: int) -> None:
-    """Give each its next alarm, and wait until it is taken."""
+    """Send each process its next alarm, and wait until it is delivered."""
     for pid in programs:
         os.kill(pid, signal.SIGALRM)
         wait_until(partial(_has_taken, pid))
@@ -70,6 +70,6 @@ def _has_taken(pid: int) -> bool:
 
 
 def finish(*programs: int) -> None:
-    """Have programs that were not struck yet measure for a moment, and end."""
+    """Let programs that have had no alarm yet measure for a moment, and end."""
     for _ in range(3):
         strike(*programs)

@@ -25,14 +25,14 @@ class Pod:
         (self.group / "cgroup.procs").write_text(str(os.getpid()))
 
     def holder(self, *claims: str) -> dict[str, Any]:
-        """The pod as ``set_holders`` names it."""
+        """Return the pod in the form of ``set_holders``."""
         row: dict[str, Any] = {"pod_uid": self.uid, "namespace": "team", "name": "train"}
         return row | ({"claims": list(claims)} if claims else {})
 
 
 @contextmanager
 def played_pods(count: int) -> Iterator[list[Pod]]:
-    """So many pods, each with a container; the test is skipped where there can be none."""
+    """Create ``count`` pods, each with a container; skip the test if that is impossible here."""
     parent = HIERARCHY / f"tessera-pods-{os.getpid()}"
     try:
         parent.mkdir()

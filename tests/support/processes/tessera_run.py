@@ -1,4 +1,4 @@
-"""``tessera run`` as a user starts it: a process of its own, from a directory that is not ours."""
+"""``tessera run`` as a user starts it: a separate process, in a directory outside the checkout."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ EXAMPLES = REPOSITORY / "examples"
 LIBCUDA = REPOSITORY / "vgpu_sim" / "native" / "lib" / "libcuda.so.1"
 _STARTS_WITHIN_S = 120  # on a slow and busy machine
 # Launches kernels until its standard input ends, then verifies.
-COMPUTES = (sys.executable, str(Path(__file__).parents[1] / "scripts" / "compute_until_told.py"))
+COMPUTES = (sys.executable, str(Path(__file__).parents[1] / "scripts" / "compute_until_signal.py"))
 
 
 def tessera(*arguments: str) -> list[str]:
@@ -29,7 +29,9 @@ def tessera(*arguments: str) -> list[str]:
 def to_its_end(
     temporary: Path, *arguments: str, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run the ``tessera`` command, in a directory that is not ours, and take what it prints."""
+    """Run the ``tessera`` command to its end, in a directory outside the checkout; return its
+    output.
+    """
     return subprocess.run(
         tessera(*arguments),
         env=environment(temporary),
@@ -62,14 +64,14 @@ def environment(temporary: Path) -> dict[str, str]:
         "TMPDIR": str(temporary),
         "XDG_CACHE_HOME": str(temporary / "cache"),
         "PYTHONPATH": str(REPOSITORY),
-        "PYTHONUNBUFFERED": "1",  # tests wait for what a program prints
+        "PYTHONUNBUFFERED": "1",  # so that tests see each line at once
     }
 
 
 def run(
     temporary: Path, *command: str, timeout_s: float = 60, **kind: object
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command on a slice to its end; it may import what the tests share."""
+    """Run a command on a slice to its end; it can import the tests' shared modules."""
     paths = f"{REPOSITORY}:{REPOSITORY / 'tests'}"
     return subprocess.run(
         run_command(*command, **kind),  # type: ignore[arg-type]
@@ -83,7 +85,7 @@ def run(
 
 
 def start(temporary: Path, *command: str) -> subprocess.Popen[str]:
-    """Begin to run a command on a slice; ``communicate`` ends its standard input."""
+    """Start a command on a slice; ``communicate`` ends its standard input."""
     return subprocess.Popen(
         run_command(*command),
         env=environment(temporary) | {"PYTHONPATH": f"{REPOSITORY}:{EXAMPLES}"},
@@ -109,9 +111,9 @@ class Parts:
 
 
 def parts_when_computing(temporary: Path, running: subprocess.Popen[str]) -> Parts:
-    """Wait until the run below a directory has launched kernels, and name its processes.
+    """Wait until the run below a directory has launched kernels; return its processes.
 
-    gpud hears of launches once a second, so the program must go on until it is told to end.
+    gpud receives launch counts once a second, so the program must run until it gets a signal.
     """
 
     def contexts() -> list[dict[str, Any]]:
@@ -135,7 +137,9 @@ def parts_when_computing(temporary: Path, running: subprocess.Popen[str]) -> Par
 
 
 def processes_naming(text: str) -> list[tuple[int, str]]:
-    """Return (pid, command line) of all processes whose command line or environment has a text."""
+    """Return (pid, command line) of all processes whose command line or environment contains a
+    text.
+    """
     needle, found = text.encode(), []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():

@@ -1,6 +1,6 @@
-"""A test client in Python: speaks the real messages and rings to a real worker.
+"""A test client in Python that sends real messages and ring slots to a real worker.
 
-It is hostile on demand: slots and messages can be written raw.
+A test can also write slots and messages raw, as a hostile client would.
 """
 
 import array
@@ -74,7 +74,7 @@ class Gpud:
         self.connection.send(spawn.encode({"type": "fence", "reason": reason}))
 
     def event(self, name: str, timeout_s: float = 60, **fields: object) -> dict[str, Any]:
-        """Wait for an event of that name with those fields."""
+        """Wait for an event with this name and these fields."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             for message in self.events:
@@ -87,7 +87,9 @@ class Gpud:
 
 
 class Zygote:
-    """The real zygote process; ``start`` is how Python is told to be one."""
+    """The real zygote process; ``start`` is the part of the command line that makes Python run
+    it.
+    """
 
     def __init__(self, start: tuple[str, str] = ("-m", "vgpu_sim.zygote")) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -101,7 +103,7 @@ class Zygote:
         theirs.close()
         ready = json.loads(ours.recv(65536))
         assert ready["type"] == "ready"
-        self.walls: dict[str, bool] = ready["sandbox"]
+        self.restrictions: dict[str, bool] = ready["sandbox"]
         self._requests = 0
         self.exits: dict[int, int] = {}
 
@@ -161,11 +163,11 @@ class LoadedModule:
     functions: dict[str, messages.FunctionRecord]
     parameters: list[tuple[int, int]]
     variables: dict[str, tuple[int, int]]
-    refused: dict[str, str]  # the log of each
+    refused: dict[str, str]  # their logs
 
 
 class Client:
-    """One context. Streams are rings that this class fills as the client library would."""
+    """One context. This class fills its streams' rings as the client library would."""
 
     def __init__(self, zygote: Zygote, config: spawn.WorkerConfig, budget_bytes: int) -> None:
         self.config = config
@@ -203,7 +205,7 @@ class Client:
 
     @property
     def page(self) -> abi.WorkerPage:
-        """A copy of the worker's page as it is now."""
+        """Return a copy of the worker's page in its current state."""
         return abi.WorkerPage.from_buffer_copy(self._page_map)
 
     # Messages.
@@ -297,7 +299,7 @@ class Client:
         _futex_wake(ctypes.addressof(self.area) + abi.ClientArea.bell.offset)
 
     def slot(self, stream: int, opcode: int, waits: tuple[tuple[int, int], ...] = ()) -> abi.Slot:
-        """Make the next slot of a stream, its body empty."""
+        """Return the next slot of a stream, with an empty body."""
         self.values[stream] += 1
         slot = abi.Slot(
             opcode=opcode,
@@ -366,7 +368,7 @@ class Client:
     def wait(self, stream: int, value: int, timeout_s: float = 60) -> None:
         """Wait until a stream has reached a value.
 
-        Raises RuntimeError when the context dies, TimeoutError when nothing happens.
+        Raises RuntimeError if the context dies, TimeoutError if nothing happens.
         """
         deadline = time.monotonic() + timeout_s
         while self.page.timeline[stream] < value:
@@ -441,7 +443,7 @@ def _futex_wake(address: int) -> None:
 
 
 def worker_config(**changes: Any) -> spawn.WorkerConfig:
-    """A worker's configuration for tests."""
+    """Return a worker's configuration for tests."""
     config = spawn.WorkerConfig(
         request=1,
         instance_uuid="MIG-00000000-0000-0000-0000-000000000001",
@@ -459,7 +461,7 @@ def worker_config(**changes: Any) -> spawn.WorkerConfig:
 
 @contextmanager
 def running_zygote(*start: str) -> Iterator[Zygote]:
-    """A zygote for a test module."""
+    """Run a zygote for a test module."""
     zygote = Zygote(*([(start[0], start[1])] if start else []))
     try:
         yield zygote
@@ -471,7 +473,7 @@ def running_zygote(*start: str) -> Iterator[Zygote]:
 def running_client(
     zygote: Zygote, budget_bytes: int = 256 * MIB, **changes: Any
 ) -> Iterator[Client]:
-    """A context on a fresh worker."""
+    """Open a context on a fresh worker."""
     client = Client(zygote, worker_config(**changes), budget_bytes)
     try:
         yield client

@@ -1,1 +1,1 @@
-"""Programs that are clients of the product: C, Go, CUDA, and those of others."""
+"""Programs that are clients of the product: C, Go, CUDA, and third-party ones."""

@@ -19,6 +19,8 @@ def compile_program(directory: Path, name: str, *flags: str) -> Path:
 
 
 def linked_with_lcuda(directory: Path, name: str) -> Path:
-    """Compile a program against a freshly built library's link name, as its author would."""
+    """Compile a program and link it with a freshly built library by ``-lcuda``, as its author
+    would.
+    """
     build.build_all(only=("libcuda.so.1",))
     return compile_program(directory, name, f"-L{build.LIBRARIES}", "-lcuda")

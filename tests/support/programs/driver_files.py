@@ -1,8 +1,8 @@
-"""What a kernel module would show of a gpud's GPUs, for NVIDIA's own programs that read it.
+"""The files of a kernel module that describe a gpud's GPUs, for NVIDIA's programs that read them.
 
-``/proc/modules``, ``/proc/driver/nvidia-caps/mig-minors`` and the GPUs below ``/sys/bus/pci/devices``: files
-in a mount namespace of one program. The product makes none of them (docs/compatibility.md says why);
-ids and numbers are those that NVML, and so gpud, has.
+``/proc/modules``, ``/proc/driver/nvidia-caps/mig-minors`` and the GPUs below
+``/sys/bus/pci/devices`` are files in a mount namespace of one program. The product has none of them
+(docs/compatibility.md has the reasons); ids and numbers are those that NVML, and so gpud, reports.
 """
 
 import shlex
@@ -13,7 +13,7 @@ from vgpu_sim.hal.management import admin
 
 _FIRST_MINOR = 3  # 1 and 2 are the capabilities to configure and to monitor MIG
 
-# A directory of links to everything that was there, with room for more.
+# Replaces a directory by a writable one with links to all its entries.
 _ENTER = """
 set -eu
 again() { # directory copy: what was in it, as links, on a file system that can be written
@@ -32,7 +32,9 @@ exec "$@"
 def command(
     room: Path, gpus: Sequence[admin.Gpu], pci_device: str, line: Sequence[str]
 ) -> list[str]:
-    """Return how to run a program where these files are; ``pci_device`` is the GPUs' PCI id."""
+    """Return the command line that runs a program with these files; ``pci_device`` is the GPUs' PCI
+    id.
+    """
     room.mkdir(exist_ok=True)
     (room / "modules").write_text("nvidia 1 0 - Live 0x0000000000000000\n")
     (room / "mig-minors").write_text("".join(_minors(gpus)))
@@ -54,7 +56,7 @@ def command(
 
 
 def shell(room: Path, gpus: Sequence[admin.Gpu], pci_device: str, line: Sequence[str]) -> str:
-    """Return the same as a line for the shell."""
+    """Return the same command as a line for the shell."""
     return f"exec {shlex.join(command(room, gpus, pci_device, line))}"
 
 

@@ -1,4 +1,6 @@
-"""A program whose calls of the system fail where a test says so, and the hcad in this process that serves it."""
+"""A program whose system calls fail where a test specifies, and the hcad in this process that
+serves it.
+"""
 
 import asyncio
 import os
@@ -24,18 +26,18 @@ ANSWER_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What the program says of a call, and what it has afterwards."""
+    """The program's report of a call, and its objects afterwards."""
 
     error: int
     failed: bool
-    """Whether a call of the system was made to fail."""
+    """Whether a system call was made to fail."""
     descriptors: int
     mappings: int
     works: bool
-    """Whether requests complete on what was there before, and memory has its content."""
+    """Whether requests complete on the earlier objects, and memory has its content."""
 
 
-def compiled(directory: Path) -> Path:
+def compile_faulty_program(directory: Path) -> Path:
     """Compile the program against freshly built libraries, and return its path."""
     build.build_all(only=("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so"))
     libraries = build.LIBRARIES / build.RDMA
@@ -47,7 +49,7 @@ def compiled(directory: Path) -> Path:
 
 
 class FaultyProgram:
-    """One running program; all of it is driven by one event loop."""
+    """A running program; one event loop drives all of it."""
 
     def __init__(self, engine: Engine, memory_bytes: int = MEMORY_BYTES) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="f-", dir="/tmp")
@@ -73,24 +75,26 @@ class FaultyProgram:
         assert await self._line() == b"ready\n"
 
     async def close(self) -> None:
-        """End the program by the end of its input, and the server."""
+        """End the program by closing its input, then the server."""
         if self._process is not None:
-            await self._process.communicate(b"")  # without any its input stays open
+            await self._process.communicate(b"")  # without input, communicate() would not close it
         if self._member is not None:
             self._member.close()
         await self._server.close()
         self._folder.cleanup()
 
     async def make(self, kind: str, place: int = -1) -> Answer:
-        """Let it make an object while one of its calls fails; -1: none does."""
+        """Make the program create an object while its system call number ``place`` fails; -1: none
+        fails.
+        """
         return await self._ask(f"make {kind} {place}")
 
     async def drop(self, kind: str) -> Answer:
-        """Let it remove what it has made last."""
+        """Make the program remove the object that it created last."""
         return await self._ask(f"drop {kind} -1")
 
     def footprint(self) -> tuple[Any, ...]:
-        """Return all that hcad has of the function, and has charged it for."""
+        """Return all objects that hcad holds for the function, and what it has charged it for."""
         (function,) = self._server._functions.values()
         party = function.party
         objects = [

@@ -1,7 +1,8 @@
-"""Programs of others, built from Go modules once into a cache: judges of ours, never part of it.
+"""Third-party programs, built from Go modules into a cache: references for tests, never part of the
+product.
 
-``python -m support.programs.go_programs`` (``make judge``) builds what is missing. Tests only use what is there: a
-build takes minutes, and would hold up all that runs beside it.
+``python -m support.programs.go_programs`` (``make references``) builds missing programs. Tests only
+use existing ones, because a build takes minutes and would delay everything that runs concurrently.
 """
 
 import hashlib
@@ -19,15 +20,17 @@ BUILD_S = 1500
 
 
 def program(module: str, name: str) -> Path:
-    """Return a program of ``go_programs/<module>``; skip, and say so, where it is not built."""
+    """Return a program of ``go_programs/<module>``; skip the test with a message if it is not
+    built.
+    """
     built = _room(MODULES / module) / name
     if not built.exists():
-        pytest.skip(f"NOT RUN: {name} is not built: make judge, with Go and its module proxy")
+        pytest.skip(f"NOT RUN: {name} is not built: make references, with Go and its module proxy")
     return built
 
 
 def build_missing() -> None:
-    """Build all that is not in the cache; say of what cannot be built why."""
+    """Build the programs that are not in the cache; print why any cannot be built."""
     go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
     for source in sorted(each.parent for each in MODULES.glob("*/go.mod")):
         for package in _tools(source):
@@ -37,11 +40,11 @@ def build_missing() -> None:
             print(f"  building {package}", flush=True)
             why = _build(go, source, package, built) if go else "there is no Go"
             if why:
-                print(f"NOT BUILT, and not judged by it: {package}: {why}", file=sys.stderr)
+                print(f"NOT BUILT, so its checks are skipped: {package}: {why}", file=sys.stderr)
 
 
 def _build(go: str, source: Path, package: str, built: Path) -> str:
-    """Build a package; return why not, if not."""
+    """Build a package; return why that failed, or an empty string."""
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent) as place:
         made = Path(place) / built.name
@@ -60,12 +63,12 @@ def _build(go: str, source: Path, package: str, built: Path) -> str:
             return f"it took longer than {BUILD_S} s"
         if done.returncode:
             return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        made.rename(built)  # at once: another may be building it, too
+        made.rename(built)  # atomic, because another process may build it too
     return ""
 
 
 def _tools(source: Path) -> list[str]:
-    """Return the packages of a module's ``tool`` lines, alone or in a block."""
+    """Return the packages in a module's ``tool`` lines and blocks."""
     lines = [line.split() for line in (source / "go.mod").read_text().splitlines()]
     found = [words[1] for words in lines if len(words) == 2 and words[0] == "tool"]
     block = False
@@ -80,7 +83,7 @@ def _tools(source: Path) -> list[str]:
 
 
 def _room(source: Path) -> Path:
-    """Return the folder of a module's programs, of just these versions."""
+    """Return the folder of a module's programs, for its exact pinned versions."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     pinned = b"".join((source / file).read_bytes() for file in ("go.mod", "go.sum"))
     name = f"{source.name}-{hashlib.sha256(pinned).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it; skips tests loudly where there is no Helm."""
+"""The chart as Helm renders it; tests are skipped with a message if there is no Helm."""
 
 import os
 import subprocess
@@ -18,13 +18,13 @@ Manifests = dict[str, dict[str, dict[str, Any]]]
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the Helm of the kind cluster, or the machine's."""
+    """Run the kind cluster's Helm, or the machine's."""
     command = [str(_SHELL), "helm", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def require_helm() -> None:
-    """Skip the test where Helm cannot be run; in continuous integration that is a failure."""
+    """Skip the test if Helm cannot be run; in continuous integration, fail it."""
     try:
         version = helm("version", "--short")
         reason = version.stderr.strip() if version.returncode else ""
@@ -37,7 +37,7 @@ def require_helm() -> None:
 
 @cache
 def render(*settings: str, api: bool = True) -> Manifests:
-    """Manifests by kind and name, with an image of the chart's own name."""
+    """Return the manifests by kind and name, with an image of the chart's own name."""
     arguments = [f"--set={s}" for s in ("image.repository=tessera", *settings)]
     if api:
         arguments.append("--api-versions=admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")
@@ -51,7 +51,7 @@ def render(*settings: str, api: bool = True) -> Manifests:
 
 
 def rules(found: Manifests, kind: str, name: str) -> set[tuple[str, str, str]]:
-    """Group, resource and verb of everything that a role allows."""
+    """Return group, resource and verb of everything that a role permits."""
     return {
         (group, resource, verb)
         for rule in found[kind][name]["rules"]

@@ -1,4 +1,4 @@
-"""NVIDIA's own programs of the Kubernetes stack, run on our NVML and a gpud."""
+"""NVIDIA's own programs for Kubernetes, run on Tessera's NVML and a gpud."""
 
 import os
 import subprocess
@@ -25,20 +25,20 @@ class Programs:
         self._runs = 0
 
     def line(self, *command: str) -> list[str]:
-        """Return a command with the files around it that a kernel module would show."""
+        """Return a command line that also provides the files of a kernel module."""
         self._runs += 1
         room = self._root / f"driver-{self._runs}"
         return driver_files.command(room, self._rig.inventory().gpus, H100, command)
 
     def environment(self) -> dict[str, str]:
-        """Return what leads to our NVML, and to gpud."""
+        """Return an environment that locates Tessera's NVML and gpud."""
         return {
             "LD_LIBRARY_PATH": str(build.LIBRARIES),
             "TESSERA_MANAGEMENT_SOCKET": str(self._rig.node.run_dir / MANAGEMENT_SOCKET_NAME),
         }
 
     def run(self, *command: str, status: int = 0) -> str:
-        """Return what a program prints."""
+        """Return the output of a program."""
         done = subprocess.run(
             self.line(*command),
             env=os.environ | self.environment(),
@@ -59,6 +59,6 @@ class Programs:
         assert all(name.startswith("nvidia.com/") for name, _, _ in labels)
         return {name.removeprefix("nvidia.com/"): value for name, _, value in labels}
 
-    def parted(self, *arguments: str, status: int = 0) -> str:
-        """Run mig-parted; return what it prints."""
+    def run_mig_parted(self, *arguments: str, status: int = 0) -> str:
+        """Run mig-parted; return its output."""
         return self.run(str(program("migparted", "nvidia-mig-parted")), *arguments, status=status)

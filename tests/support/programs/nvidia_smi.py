@@ -1,4 +1,4 @@
-"""Runs our nvidia-smi on a test double of NVML, whose answers never change.
+"""Runs Tessera's nvidia-smi on a test double of NVML, whose answers never change.
 
 ``python -m support.programs.nvidia_smi`` rewrites the transcripts in ``tests/golden/nvidia_smi``.
 """
@@ -21,7 +21,7 @@ _STAMP = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}")
 
 @dataclass(frozen=True)
 class Answer:
-    """What one run printed, with every time of day replaced, and its exit status."""
+    """The output of one run, with every time of day replaced, and its exit status."""
 
     text: str
     status: int
@@ -29,7 +29,7 @@ class Answer:
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory:
-    """Compile the double once a process; the folder goes when the process does."""
+    """Compile the double, once per process; the folder is deleted when the process ends."""
     folder = tempfile.TemporaryDirectory(prefix="fake-nvml-")
     source = Path(__file__).parents[1] / "native" / "fake_nvml.c"
     command = [build.compiler(), "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
@@ -39,13 +39,15 @@ def _folder() -> tempfile.TemporaryDirectory:
 
 
 def program() -> Path:
-    """Return the path of the command, compiled from what is in the tree."""
+    """Return the path of the command, compiled from the checkout's sources."""
     (path,) = build.build_all(only=("nvidia-smi",))
     return path
 
 
 def environment(double: str = "") -> dict[str, str]:
-    """Return one in which programs find the command, and the double in one of its moods."""
+    """Return an environment with the command and the double; ``double`` selects the double's
+    variant.
+    """
     return os.environ | {
         "LD_LIBRARY_PATH": _folder().name,
         "PATH": f"{program().parent}:{os.environ['PATH']}",
@@ -70,7 +72,9 @@ def run(*arguments: str, double: str = "") -> Answer:
 
 
 def transcript(line: str) -> str:
-    """Run a command line, ``[FAKE_NVML=MOOD] nvidia-smi ARGUMENTS``, and write down what is seen."""
+    """Return a command line, ``[FAKE_NVML=MOOD] nvidia-smi ARGUMENTS``, with its output and
+    status.
+    """
     words = shlex.split(line)
     double = words.pop(0).partition("=")[2] if "=" in words[0] else ""
     answer = run(*words[1:], double=double)

@@ -1,4 +1,4 @@
-"""Prometheus and its own judge; tests that want them are skipped loudly where they are not."""
+"""Prometheus and promtool; tests that need them are skipped with a message if they are missing."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ _INSTALL = "Debian: apt-get install prometheus"
 
 
 def _find(program: str) -> str:
-    """Return the program that TESSERA_<PROGRAM> names, or the one on PATH."""
+    """Return the path in TESSERA_<PROGRAM>, or that of the program on PATH."""
     found = os.environ.get(f"TESSERA_{program.upper()}") or shutil.which(program)
     if not found:
         pytest.skip(f"NOT RUN: no {program} ({_INSTALL})")
@@ -35,10 +35,10 @@ def promtool(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
 
 @contextlib.contextmanager
 def prometheus(directory: Path, scrapes: list[dict[str, Any]]) -> Iterator[Callable[[str], Any]]:
-    """Run Prometheus on ``scrape_configs``; yield what asks it for the result of an expression."""
+    """Run Prometheus on ``scrape_configs``; yield a function that evaluates an expression."""
     program = _find("prometheus")
     config = {"global": {"scrape_interval": "1s"}, "scrape_configs": scrapes}
-    (directory / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+    (directory / "prometheus.yml").write_text(json.dumps(config))  # JSON is also YAML
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     command = [

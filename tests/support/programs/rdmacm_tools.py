@@ -1,4 +1,4 @@
-"""Debian's unmodified programs of rdma_cm, two by two on one fabric."""
+"""Debian's unmodified programs for rdma_cm, in pairs on one fabric."""
 
 import shutil
 import subprocess
@@ -15,22 +15,22 @@ from support.programs.verbs_tools import run_hca
 INSTALL = "apt-get install rdmacm-utils perftest"
 
 
-def needed(program: str) -> pytest.MarkDecorator:
-    """Skip, and say so, where a program is not installed."""
+def skip_without(program: str) -> pytest.MarkDecorator:
+    """Skip the test with a message if a program is not installed."""
     missing = shutil.which(program) is None
     return pytest.mark.skipif(missing, reason=f"NOT RUN: no {program}: {INSTALL}")
 
 
 @dataclass
 class Ended:
-    """What a program printed, and its status."""
+    """A program's output and exit status."""
 
     status: int
     said: str
 
 
 class Serving:
-    """A program that serves, in a run of its own, once it has made the call that is awaited."""
+    """A server in a separate run; the constructor returns once it has made the call ``awaited``."""
 
     def __init__(
         self, temporary: Path, fabric: str, *command: str, awaited: str = "rdma_listen"
@@ -86,49 +86,50 @@ class Serving:
         return self.trace.with_suffix(".asking")
 
     def end(self, seconds: float = 60) -> Ended:
-        """Wait for its end."""
+        """Wait for the server's end."""
         said, _ = self.process.communicate(timeout=seconds)
         return Ended(self.process.returncode, said)
 
 
 def calls(trace: Path, function: str) -> list[tuple[float, float]]:
-    """When a program called a function and when it returned, in seconds; a line for each call."""
+    """Return when a program called a function and when it returned, in seconds, for each call."""
     lines = (line.split() for line in trace.read_text().splitlines())
     made = [line for line in lines if line[2].startswith(f"{function}(")]
     return [(float(line[0]), float(line[0]) + int(line[-2]) / 1e9) for line in made]
 
 
-def raced(served: Path, asking: Path) -> bool:
-    """Tell whether perftest's client asked a second time before its server listened again.
+def has_raced(served: Path, asking: Path) -> bool:
+    """Return whether perftest's client connected a second time before its server listened again.
 
-    With ``-R`` both connect, agree on parameters by that connection, and connect again; but the
-    server agrees first, and listens then. Who is rejected meanwhile uses what it has freed
-    (4.5-0.17: ``rdma_cm_client_connection``), with hardware, too. This is no failure of ours.
+    With ``-R`` both connect, agree on parameters over that connection, and connect again; but
+    the server negotiates first, and listens afterwards. A client that is rejected meanwhile uses
+    freed memory (4.5-0.17: ``rdma_cm_client_connection``), on real hardware too. This is not a
+    defect of Tessera.
     """
-    listened, asked = calls(served, "rdma_listen"), calls(asking, "rdma_connect")
-    return len(asked) > 1 and (len(listened) < 2 or asked[1][0] < listened[1][1])
+    listened, connected = calls(served, "rdma_listen"), calls(asking, "rdma_connect")
+    return len(connected) > 1 and (len(listened) < 2 or connected[1][0] < listened[1][1])
 
 
 def perftest(temporary: Path, command: tuple[str, ...], tries: int = 6) -> str:
-    """Run a program of perftest with ``-R`` against itself; return what its client said."""
+    """Run a program of perftest with ``-R`` as server and client; return the client's output."""
     for one in range(tries):
         with Serving(temporary, f"cm{one}", *command) as serving:
-            asked = serving.client(*command, "localhost")
-            if asked.status != 0 and raced(serving.trace, serving.asking):
+            client_run = serving.client(*command, "localhost")
+            if client_run.status != 0 and has_raced(serving.trace, serving.asking):
                 continue
-            assert asked.status == 0, asked.said
+            assert client_run.status == 0, client_run.said
             served = serving.end()
             assert served.status == 0, served.said
-            return asked.said
+            return client_run.said
     raise AssertionError(f"perftest's server has listened too late {tries} times")
 
 
 def both(temporary: Path, server: tuple[str, ...], client: tuple[str, ...]) -> tuple[str, str]:
-    """Run two programs against each other; both must end with status 0."""
+    """Run a server and a client; both must end with status 0."""
     with Serving(temporary, "cm", *server) as serving:
-        asked = serving.client(*client)
-        served = serving.end() if asked.status == 0 else None
-    assert asked.status == 0, asked.said
+        client_run = serving.client(*client)
+        served = serving.end() if client_run.status == 0 else None
+    assert client_run.status == 0, client_run.said
     assert served is not None
     assert served.status == 0, served.said
-    return served.said, asked.said
+    return served.said, client_run.said

@@ -1,4 +1,4 @@
-"""Debian's unmodified RDMA programs, and how ``tessera run --hca`` starts them."""
+"""Debian's unmodified RDMA programs, and the ``tessera run --hca`` commands that start them."""
 
 import secrets
 import shutil
@@ -15,12 +15,14 @@ from support.programs import c_programs
 from vgpu_sim.native import build
 
 WITH_ITS_RUN = ("setpriv", "--pdeathsig", "KILL")
-"""Before a program: it ends with the run that a test kills, and polls no CPU away from the others."""
+"""Prefix of a command: the program ends with its run, so that it does not keep polling when a test
+kills the run.
+"""
 INSTALL = "apt-get install ibverbs-utils infiniband-diags perftest rdma-core"
 
 
-def needed(program: str) -> pytest.MarkDecorator:
-    """Skip, and say so, where a program is not installed."""
+def skip_without(program: str) -> pytest.MarkDecorator:
+    """Skip the test with a message if a program is not installed."""
     missing = shutil.which(program) is None
     return pytest.mark.skipif(missing, reason=f"NOT RUN: no {program}: {INSTALL}")
 
@@ -32,7 +34,7 @@ def run_hca(temporary: Path, *command: str, fabric: str | None = None) -> list[s
 
 
 def alone(temporary: Path, *command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run a program on a fabric of its own to its end."""
+    """Run a program on a separate fabric to its end."""
     return subprocess.run(
         run_hca(temporary, *command),
         env=environment(temporary),
@@ -45,7 +47,7 @@ def alone(temporary: Path, *command: str, seconds: float = 60) -> subprocess.Com
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody has, and that the kernel gives nobody who asks for any."""
+    """Return a free TCP port outside the range that the kernel assigns."""
     least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = 10_000 + secrets.randbelow(max(least - 10_000, 10_000))
@@ -55,7 +57,9 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Tell whether somebody listens; connecting would be taken for the peer."""
+    """Return whether a process listens on a port; a test connection would be mistaken for the
+    peer's.
+    """
     lines = [
         line.split()
         for table in ("/proc/net/tcp", "/proc/net/tcp6")
@@ -65,7 +69,7 @@ def listens(port: int) -> bool:
 
 
 def two_runs(temporary: Path, *command: str, seconds: float = 90) -> tuple[str, str]:
-    """Run a program against itself, in two runs on one fabric; return what both have printed.
+    """Run a program as server and client, in two runs on one fabric; return the outputs of both.
 
     Both must end with status 0.
     """
@@ -83,7 +87,7 @@ def two_runs(temporary: Path, *command: str, seconds: float = 90) -> tuple[str, 
     try:
         end = time.monotonic() + seconds
         while not listens(port) and server.poll() is None:
-            assert time.monotonic() < end, "nobody listens"
+            assert time.monotonic() < end, "no process listens"
             time.sleep(0.02)
         client = subprocess.run(
             run_hca(temporary, *full, "127.0.0.1", fabric=fabric),
@@ -104,14 +108,16 @@ def two_runs(temporary: Path, *command: str, seconds: float = 90) -> tuple[str, 
 
 
 def hcad_of(temporary: Path) -> int:
-    """The process that serves the one fabric below a folder; never 0, which kills whoever asks."""
+    """Return the process that serves the only fabric below a folder; never 0, which would signal
+    the caller.
+    """
     found = find_hcad(temporary)
     assert found, "no hcad serves there"
     return found
 
 
 def find_hcad(temporary: Path) -> int:
-    """The process that serves the one fabric below a folder, or 0."""
+    """Return the process that serves the only fabric below a folder, or 0."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

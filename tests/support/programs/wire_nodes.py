@@ -1,4 +1,4 @@
-"""Two nodes: network namespaces with a veth between them, of a user namespace where that is allowed."""
+"""Two nodes: network namespaces connected by a veth, in a user namespace if that is permitted."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ PORT = 18515
 
 
 def missing() -> str:
-    """Say what is not there that namespaces need; "" where all is."""
+    """Return why namespaces cannot be used here; empty if they can."""
     for tool in ("unshare", "nsenter", "ip"):
         if shutil.which(tool) is None:
             return f"no {tool}: apt-get install util-linux iproute2"
@@ -32,10 +32,12 @@ needs_namespaces = pytest.mark.skipif(bool(missing()), reason=f"NOT RUN: {missin
 
 
 class Nodes:
-    """The namespaces, from ``__enter__`` to ``__exit__``; their interfaces have ``mtu`` bytes.
+    """The namespaces, from ``__enter__`` to ``__exit__``; their interfaces have an MTU of ``mtu``
+    bytes.
 
-    Their homes have short paths: where a fabric's socket has no room for its name below its node's
-    home, it lies in a folder that all nodes share, and one node finds the other's fabric.
+    The nodes' homes have short paths: if a fabric's socket path did not fit below its node's
+    home, it would be in a folder that all nodes share, and one node would find the other's
+    fabric.
     """
 
     def __init__(self, mtu: int = 9000) -> None:
@@ -58,7 +60,7 @@ class Nodes:
         return self
 
     def _join(self) -> None:
-        """Lay a cable between the two."""
+        """Connect the two nodes."""
         holder = str(self._holders[1].pid)
         pair = ("ip", "link", "add", NAMES[0], "mtu", str(self._mtu), "type", "veth")
         self._do(0, *pair, "peer", "name", NAMES[1], "mtu", str(self._mtu), "netns", holder)
@@ -70,7 +72,7 @@ class Nodes:
         self._folder.cleanup()
 
     def inside(self, node: int) -> list[str]:
-        """Return what runs a command in a node's network namespace."""
+        """Return the command prefix that runs a command in a node's network namespace."""
         pid = str(self._holders[node].pid)
         return ["nsenter", "--preserve-credentials", "-U", "-n", "-t", pid]
 
@@ -82,7 +84,7 @@ class Nodes:
     def play(
         self, *command: str, options: Sequence[str] = (), seconds: float = 90
     ) -> tuple[str, str]:
-        """Run a program against itself across the nodes; return what both printed.
+        """Run a program as server and client on the two nodes; return the outputs of both.
 
         Both must end with status 0.
         """
@@ -120,16 +122,16 @@ class Nodes:
     def until_listening(
         self, server: "subprocess.Popen[str]", seconds: float, port: int = PORT
     ) -> None:
-        """Wait until somebody listens on node 1 for the exchange of addresses."""
+        """Wait until a process on node 1 listens for the exchange of addresses."""
         end = time.monotonic() + seconds
         table = Path(f"/proc/{self._holders[1].pid}/net")
         while server.poll() is None and time.monotonic() < end:
             text = (table / "tcp").read_text() + (table / "tcp6").read_text()
             rows = [line.split() for line in text.splitlines()]
             if any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows):
-                return  # others are connections of a program before
+                return  # other states are connections of an earlier program
             time.sleep(0.02)
-        raise AssertionError(f"nobody listens: {server.poll()}")
+        raise AssertionError(f"no process listens: {server.poll()}")
 
     def _hold(self, how: Sequence[str]) -> None:
         holder = subprocess.Popen(
@@ -144,7 +146,7 @@ class Nodes:
 
 
 class BridgedNodes(Nodes):
-    """The same, joined by a bridge that stands in a namespace of its own, as between machines."""
+    """Two nodes joined by a bridge in a separate namespace, as between machines."""
 
     def _join(self) -> None:
         self._hold([*self.inside(0), "unshare", "-n"])

@@ -1,1 +1,1 @@
-"""What is read and proved from compiled text and objects."""
+"""Analyses and proofs of compiled text and objects."""

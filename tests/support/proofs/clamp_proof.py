@@ -1,18 +1,25 @@
-"""Shows of generated LLVM IR text that no access can leave the aperture and the zones around it.
+"""A proof, from generated LLVM IR text, that no access leaves the aperture and its guard zones.
 
-It shares nothing with the JIT's own analysis: it reads the text alone. Every 64-bit value becomes a
-sum of symbols (what was loaded, what is not understood) and an interval; an access is safe where
-its pointer is the aperture's base plus an interval within the zones, or within their image, where
-misaligned accesses are moved; or the base of the block's shared memory, which is in the caller's
-state, plus an interval within what is reserved around that; or the base of the group's local memory
-plus less than a group may have of it, there or in an image; or in the function's own table. Only ``umin`` with the limit
-can turn a symbol into an interval that large, so a proof is a proof of the clamp. A pointer that
-moves in a loop is followed through as many trips as ``trip_proof`` shows.
+It shares nothing with the JIT's own analysis: it reads the text alone. Every 64-bit value
+becomes a sum of symbols (loaded values, and those that it cannot interpret) and an interval. An
+access is safe if its pointer is one of these:
 
-Code that no lane needs is jumped over, and its results are zeros then. So what is known where an
-access stands (which branches led there, that a mask has a lane) says which ways into a phi count.
-One thing is taken as given: what lanes hold when they leave a loop is collected trip by trip, from
-zeros on, and a lane that goes on behind the loop has left it in one of its trips.
+- the aperture's base plus an interval within the zones, or within their image, to which misaligned
+  accesses are redirected;
+- the base of the block's shared memory, which is in the caller's state, plus an interval within
+  the reservation around it;
+- the base of the group's local memory plus less than a group's maximum, there or in an image;
+- an address in the function's own table.
+
+Only ``umin`` with the limit can turn a symbol into an interval that large, so a proof is a proof
+of the clamp. A pointer that moves in a loop is followed through as many trips as ``trip_proof``
+proves.
+
+Code that no lane needs is skipped, and its results are zeros then. Therefore the facts at an
+access (which branches led to it, that a mask has a lane) determine which edges into a phi are
+possible. One thing is assumed: the values that lanes hold when they leave a loop are collected
+trip by trip, starting from zeros, and a lane that continues after the loop has left it in one of
+its trips.
 """
 
 import re
@@ -36,14 +43,15 @@ _ARGUMENT_BYTES = 1 << 16
 
 
 class NotShown(AssertionError):
-    """An access whose address is not shown to stay where it must."""
+    """An access whose address is not proved to be confined."""
 
 
 class FunctionProof(TripProof):
     """The proof for one function of the text.
 
-    A function of products is ``called``: ``needs`` is how many bytes it asks behind each pointer
-    that it gets, and its callers are checked to hand over as many of their own stack.
+    A function of matrix products is ``called``: ``needs`` is the number of bytes that it
+    accesses from each pointer argument on, and the proof checks that its callers pass as many of
+    their own stack.
     """
 
     def __init__(self, name: str, lines: list[str], parameters: tuple[str, ...] = ()) -> None:
@@ -55,10 +63,10 @@ class FunctionProof(TripProof):
         self.scratch = {found[1]: int(found[2] or 4) for found in stacked if found}
 
     def check_calls(self, called: "dict[str, FunctionProof]") -> None:
-        """Check what functions of products are given.
+        """Check the pointers that are passed to functions of products.
 
         Raises:
-            NotShown: for a pointer to less than they need, or to something else.
+            NotShown: for a pointer to fewer bytes than they need, or to anything but the stack.
         """
         for block in self.blocks.values():
             for line in block.lines:
@@ -76,10 +84,10 @@ class FunctionProof(TripProof):
                         raise NotShown(f"{self.name}: {line.text}: {given} for {name}")
 
     def prove(self) -> int:
-        """Check every access; return how many reach the aperture.
+        """Check every access; return how many are to the aperture.
 
         Raises:
-            NotShown: for the first access that is not shown to be safe.
+            NotShown: for the first access that is not proved to be safe.
         """
         count = 0
         for block in self.blocks.values():
@@ -96,14 +104,14 @@ class FunctionProof(TripProof):
         facts = self._facts_at(line.block)
         if line.op == STOP:
             if self.called and pointer in self.parameters:
-                return 0  # whoever calls this function hands over what "stop" is
+                return 0  # callers of this function pass the value of "stop"
             if self.sum(pointer, facts) != symbol_of("stop"):
                 raise NotShown(f"{self.name}: {line.text}: not a call of the worker's")
             return 0
         if line.op.startswith("@llvm.masked."):
             facts |= {(line.operands[MASKED[line.op.split(".")[2]][1]], True)}
         if any(self._settled(name, {}, {}) is (not truth) for name, truth in facts):
-            return 0  # no lane comes here
+            return 0  # no lane reaches this
         for place in self._places(pointer, facts):
             terms = dict(place.terms)
             if any(terms == {argument: 1} for argument in _ARGUMENTS):
@@ -115,7 +123,7 @@ class FunctionProof(TripProof):
                     and place.high - image + size <= SHARED_REACH_BYTES
                     for image in (0, SHARED_IMAGE_BYTES)
                 )
-            elif terms == {"%table": 1}:  # sums that wait, on the stack
+            elif terms == {"%table": 1}:  # delayed sums, on the stack
                 inside = place.low >= 0 and place.high + size <= TABLE_BYTES
             elif terms == {"local": 1}:
                 reached = 1
@@ -143,7 +151,9 @@ class FunctionProof(TripProof):
         return reached
 
     def _places(self, pointer: str, facts: Facts) -> list[Sum]:
-        """The places that a pointer may name; a select may lead to the caller's state instead."""
+        """Return the places to which a pointer may refer; a select may lead to the caller's state
+        instead.
+        """
         line = self.lines.get(pointer)
         if line is not None and line.op == "select" and line.type == "i1":
             condition, yes, no = line.operands
@@ -160,7 +170,7 @@ class FunctionProof(TripProof):
         return [self.expand(self.sum(pointer, facts), facts)]
 
     def _steps(self, operand: str, facts: Facts) -> list[Sum]:
-        """The distances that an operand may be: a choice of two numbers is two."""
+        """Return the possible distances of an operand: two if it selects between two numbers."""
         line = self.lines.get(operand)
         if line is not None and line.op == "select" and all(map(constants, line.operands[1:])):
             return [self.sum(one, facts) for one in line.operands[1:]]
@@ -168,10 +178,10 @@ class FunctionProof(TripProof):
 
 
 def prove(text: str) -> int:
-    """Prove every access of a module's text; return how many reach the aperture.
+    """Prove every access of a module's text; return how many are to the aperture.
 
     Raises:
-        NotShown: for an access that is not shown to be safe.
+        NotShown: for an access that is not proved to be safe.
     """
     functions = re.findall(
         r"^define [^@]*@([\w.]+)\((.*?)\) .*?\{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE

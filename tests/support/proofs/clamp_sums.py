@@ -36,7 +36,7 @@ def number(low: int, high: int | None = None) -> Sum:
 
 
 def constant(operand: str) -> Sum | None:
-    """Return what a constant may be in any of its lanes; None: it is none."""
+    """Return the range of a constant over its lanes; None if the operand is not a constant."""
     numbers = constants(operand)
     return None if numbers is None else number(min(numbers), max(numbers))
 
@@ -104,7 +104,7 @@ class Sums(Flow):
             return self._selected(line, facts)
         if op == "extractelement":
             lanes = self.sum(operands[0], facts)
-            # What all lanes have in common is in any of them.
+            # A symbol that is common to all lanes holds for any of them.
             return lanes if {symbol for symbol, _ in lanes.terms} <= OF_ALL_LANES else None
         if op == "shufflevector" and operands[2] == "zeroinitializer":
             first = self.lines.get(operands[0])
@@ -113,7 +113,9 @@ class Sums(Flow):
         return None
 
     def _linear(self, line: Line, facts: Facts) -> Sum:
-        """Return a sum of what its parts are, each asked once, however often it is in there."""
+        """Return a sum of the facts about its parts, each computed once, however often it
+        occurs.
+        """
         parts = self._parts(line.name)
         found = number(parts.low, parts.high)
         for symbol, count in parts.terms:
@@ -121,9 +123,9 @@ class Sums(Flow):
         return found
 
     def _parts(self, operand: str) -> Sum:
-        """Return ``operand`` as a sum of values that are no sums themselves, by their names.
+        """Return ``operand`` as a sum of values that are not sums themselves, by their names.
 
-        What is there with both signs is nothing, also where it may be any of many numbers.
+        A value that occurs with both signs cancels, even if its range has several numbers.
         """
         if operand not in self._split:
             self._split[operand] = self._divided(operand)
@@ -143,9 +145,9 @@ class Sums(Flow):
 
     def _selected(self, line: Line, facts: Facts) -> Sum | None:
         condition, yes, no = line.operands
-        asked = self.lines.get(condition)
-        if asked is not None and asked.op == "icmp ugt":
-            a, b = (constants(operand) for operand in asked.operands)
+        comparison = self.lines.get(condition)
+        if comparison is not None and comparison.op == "icmp ugt":
+            a, b = (constants(operand) for operand in comparison.operands)
             if a and b and len(a) == len(b) == 1 and min(*a, *b) >= 0:
                 return self.sum(yes if a[0] > b[0] else no, facts)
         first = self.sum(yes, facts | {(condition, True)})
@@ -181,7 +183,7 @@ class Sums(Flow):
         return number(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
     def _shifted(self, line: Line, facts: Facts) -> Sum | None:
-        """Return what is left of any number whose lowest bits are shifted out, with its sign."""
+        """Return a number shifted right arithmetically."""
         match, count = TYPE.match(line.type), self.sum(line.operands[1], facts)
         assert match
         bits = bits_of(match[1])
@@ -247,7 +249,7 @@ class Sums(Flow):
         return self._one_of(ways) or symbol_of(line.name)
 
     def expand(self, found: Sum, facts: Facts) -> Sum:
-        """Replace the phis of loops by where they begin and how far they get."""
+        """Replace the phis of loops by their initial values and the distances that they move."""
         result = Sum(frozenset(), found.low, found.high)
         for symbol, count in found.terms:
             line = self.lines.get(symbol)
@@ -281,7 +283,7 @@ class Sums(Flow):
         finally:
             self._open.remove(line.name)
         if not steps:
-            return start  # control never goes round
+            return start  # control never takes a back edge
         if any(step.terms for step in steps):
             return None
         low, high = min(s.low for s in steps), max(s.high for s in steps)

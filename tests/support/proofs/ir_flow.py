@@ -1,6 +1,6 @@
-"""How control flows through a function of the JIT's text, and what is known where.
+"""The control flow of a function in the JIT's text, and the facts known at each block.
 
-A fact is a (value, truth) pair; of a vector it says that some lane has this truth.
+A fact is a (value, truth) pair; for a vector it means that some lane has this truth.
 """
 
 import functools
@@ -20,7 +20,7 @@ _TARGET = re.compile(r"label %([\w.]+)")
 
 
 def _cut(lines: list[str]) -> dict[str, list[str]]:
-    """The lines of each block; a function's first may have no label."""
+    """Return the lines of each block; a function's first block may have no label."""
     label = ""
     blocks: dict[str, list[str]] = {}
     for raw in lines:
@@ -33,7 +33,7 @@ def _cut(lines: list[str]) -> dict[str, list[str]]:
 
 
 def _reached(blocks: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Those blocks that a function can come to; of what never runs nothing has to be shown."""
+    """Return the reachable blocks of a function; unreachable code needs no proof."""
     found = {next(iter(blocks))}
     pending = list(found)
     while pending:
@@ -74,7 +74,7 @@ class Flow:
         if not line.name:
             return
         if line.type.endswith("i1") or line.type.endswith("i1>"):
-            # Masks are computed again where they are needed: one name for one value.
+            # Masks are recomputed where they are needed: give equal values one name.
             line.operands[:] = [self._first_name.get(one, one) for one in line.operands]
             if line.op != "phi":
                 key = (line.op, line.type, *line.operands)
@@ -97,7 +97,7 @@ class Flow:
 
     @functools.cache  # noqa: B019 - a proof lives as long as its test
     def _facts_at(self, label: str) -> Facts:
-        """The conditions of the branches that every way to a block takes."""
+        """Return the conditions of the branches that are on every path to a block."""
         found = set()
         for above in self._dominators[label] - {self._order[0]}:
             if len(self.predecessors[above]) == 1:
@@ -108,7 +108,7 @@ class Flow:
         return frozenset(found)
 
     def _facts_on(self, source: str, target: str) -> Facts:
-        """What is known when control goes from ``source`` to its successor ``target``."""
+        """Return the facts known on the edge from ``source`` to its successor ``target``."""
         block = self.blocks[source]
         if not block.condition or len(set(block.successors)) != 2:
             return self._facts_at(source)
@@ -116,7 +116,7 @@ class Flow:
 
     @functools.cache  # noqa: B019
     def _closed(self, facts: Facts) -> Facts:
-        """``facts`` and what follows from them."""
+        """Return ``facts`` and what follows from them."""
         known: set[tuple[str, bool]] = set()
         pending = list(facts)
         while pending:
@@ -157,7 +157,7 @@ class Flow:
         return ()
 
     def _led(self, name: str, known: set[Fact]) -> list[Fact]:
-        """What is known of the way into blocks whose phis a condition is made of."""
+        """Return what is known of the path into blocks whose phis a condition depends on."""
         facts: list[Fact] = []
         for label in self._joins(name):
             ways = [one for one in self.predecessors[label] if not self._refuted(one, label, known)]
@@ -167,7 +167,7 @@ class Flow:
 
     @functools.cache  # noqa: B019
     def _joins(self, name: str) -> frozenset[str]:
-        """The blocks of the phis, but for those of loops, that a condition is made of."""
+        """Return the blocks of the phis, except those of loops, on which a condition depends."""
         line = self.lines.get(name)
         if line is None or not line.type.endswith(("i1", "i1>")):
             return frozenset()
@@ -176,7 +176,9 @@ class Flow:
         return frozenset().union(*map(self._joins, line.operands))
 
     def _follows(self, name: str, truth: bool, known: set[tuple[str, bool]]) -> bool:
-        """Whether a condition is ``truth`` (of a vector: in some lane) by what is known."""
+        """Return whether ``known`` implies that a condition is ``truth`` (for a vector: in some
+        lane).
+        """
         if (name, truth) in known:
             return True
         line = self.lines.get(name)
@@ -197,13 +199,13 @@ class Flow:
         return any(label in self._dominators[source] for source in self.predecessors[label])
 
     def _open_ways(self, line: Line, known: Iterable[Fact]) -> list[tuple[str, str]]:
-        """The ways into a phi that what is known leaves open."""
+        """Return the incoming edges of a phi that ``known`` does not exclude."""
         facts = set(known)
         ways = []
         for value, source in ways_of(line):
             block = self.blocks.get(source)
             if block is None:
-                continue  # nobody comes from there
+                continue  # there is no such edge
             taken = line.block == block.successors[0]
             if block.condition and self._follows(block.condition, not taken, facts):
                 continue
@@ -212,7 +214,7 @@ class Flow:
         return ways
 
     def _refuted(self, source: str, target: str, facts: Iterable[Fact]) -> bool:
-        """Whether ``facts`` contradict that control came to ``target`` from ``source``."""
+        """Return whether ``facts`` contradict that control reached ``target`` from ``source``."""
         phis = [line for line in self.blocks[target].lines if line.op == "phi"]
         came = {phi.name: dict(map(reversed, ways_of(phi)))[source] for phi in phis}
         block = self.blocks[source]
@@ -225,7 +227,9 @@ class Flow:
         )
 
     def _cases(self, name: str, truth: bool) -> list[Settled]:
-        """What conditions and whole masks are if ``name`` is ``truth``, case by case."""
+        """Return the cases in which ``name`` is ``truth``, with the conditions and whole masks of
+        each.
+        """
         if self._settled(name, {}, {}) is (not truth):
             return []
         found: Settled = {name: truth}
@@ -247,9 +251,9 @@ class Flow:
         return cases
 
     def _settled(self, name: str, known: Settled, came: dict[str, str]) -> bool | None:
-        """The constant that a condition, or a whole mask, is; None if that does not follow.
+        """Return the constant value of a condition, or of a whole mask; None if it is not implied.
 
-        ``came`` has the values of phis. What is found is added to ``known``.
+        ``came`` has the values of phis. Results are added to ``known``.
         """
         if name not in known:
             known[name] = None
@@ -296,7 +300,7 @@ class Flow:
         return frozenset(body)
 
     def _steady(self, operand: str, header: str, depth: int = 20) -> bool:
-        """Whether a value is the same in all trips of a loop."""
+        """Return whether a value is the same in all trips of a loop."""
         line = self.lines.get(operand)
         if line is None or line.block not in self._body(header):
             return True
@@ -304,7 +308,9 @@ class Flow:
         return depth > 0 and pure and all(self._steady(o, header, depth - 1) for o in line.operands)
 
     def _lasting(self, facts: Facts, header: str) -> Facts:
-        """Return those facts that hold in all trips of a loop, and are the same in each."""
+        """Return those facts that hold in all trips of a loop, and concern values that do not
+        change.
+        """
         body, before = self._body(header), self._dominators[header] - {header}
         return frozenset(
             (name, truth)

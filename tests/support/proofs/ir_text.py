@@ -9,7 +9,7 @@ _OPAQUE_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 
 
 class NotRead(AssertionError):
-    """Text that is not known here."""
+    """Text that this reader does not support."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ def parse_line(raw: str, block: str) -> Line:
     if op in ("load", "store"):
         rest = rest.removeprefix("volatile ")
     if op == "atomicrmw":
-        rest = rest.partition(" ")[2]  # what it computes
+        rest = rest.partition(" ")[2]  # the type of its result
     if op in ("icmp", "fcmp"):
         how, _, rest = rest.partition(" ")
         op = f"{op} {how}"
@@ -94,7 +94,7 @@ def parse_line(raw: str, block: str) -> Line:
 
 
 def _bare(operand: str) -> str:
-    """An operand without its type."""
+    """Return an operand without its type."""
     match = re.match(r"(?:<\d+ x \w+>|\w+) (.*)", operand, re.DOTALL)
     return match[1] if match else operand
 
@@ -110,7 +110,7 @@ def bytes_of(kind: str) -> int:
 
 
 def constants(operand: str) -> list[int] | None:
-    """The integers of a constant operand, scalar or vector."""
+    """Return the integers of a constant operand, scalar or vector; None if it is not one."""
     if operand in ("zeroinitializer", "false"):
         return [0]
     if operand == "true":
@@ -124,7 +124,7 @@ def constants(operand: str) -> list[int] | None:
 
 
 def ways_of(line: Line) -> list[tuple[str, str]]:
-    """The values of a phi, each with the block it comes from."""
+    """Return the values of a phi, each with its predecessor block."""
     ways = []
     for part in line.operands:
         value, _, label = part.strip("[] ").rpartition(", %")
@@ -133,7 +133,7 @@ def ways_of(line: Line) -> list[tuple[str, str]]:
 
 
 TABLE_CALLS = ("@combine.enter", "@combine.settle")
-"""Functions of the text that are given the caller's own table, and nothing else to write to."""
+"""Functions of the text that receive the caller's own table, and no other memory to write."""
 
 
 _CONTROL_WORD = ("@llvm.x86.sse.stmxcsr", "@llvm.x86.sse.ldmxcsr")
@@ -141,7 +141,7 @@ _OF_POINTERS = re.compile(r"\bptr\b")
 
 
 def access_of(line: Line) -> tuple[str | None, int]:
-    """The pointer operand of an access, and its size."""
+    """Return the pointer operand of an access, and its size."""
     if line.op in ("load", "atomicrmw", "cmpxchg"):
         return line.operands[0], bytes_of(line.type)
     if line.op == "store":
@@ -150,7 +150,7 @@ def access_of(line: Line) -> tuple[str | None, int]:
         how = line.op.split(".")[2]
         value = re.findall(r"<\d+ x \w+>", line.text)[0]
         size = -(-bits_of(value) // 8) if how in ("gather", "scatter") else bytes_of(value)
-        return line.operands[MASKED[how][0]], size  # of a vector of pointers, what each reaches
+        return line.operands[MASKED[how][0]], size  # for a vector of pointers, the size at each
     if line.op == STOP:
         return line.operands[0], 0
     if line.op in _CONTROL_WORD:
@@ -165,7 +165,7 @@ def access_of(line: Line) -> tuple[str | None, int]:
         "@exact_version",
         "@partial_version",
         *TABLE_CALLS,
-        *("@product.", "@directed."),  # of the text, and looked at themselves
+        *("@product.", "@directed."),  # defined in the text, and checked themselves
     )
     if line.op.startswith("@") and not line.op.startswith(known):
         raise NotRead(f"a call that is not known: {line.text}")

@@ -1,4 +1,6 @@
-"""Which C file of a library uses which other one, by calls or by data, read from their objects."""
+"""The dependencies between the C files of a library, by calls or by data, read from object
+files.
+"""
 
 import subprocess
 from collections import defaultdict
@@ -14,7 +16,7 @@ CALLS = {"EM_X86_64": {4}, "EM_AARCH64": {282, 283}}
 
 
 def name_of(source: Path) -> str:
-    """Return what a source is called here: its path below the root."""
+    """Return the name of a source in the results: its path below the root."""
     return str(source.relative_to(build.ROOT))
 
 
@@ -35,7 +37,9 @@ _DATA = {"STT_OBJECT", "STT_TLS", "STT_COMMON"}
 
 
 def _read(path: Path) -> tuple[dict[str, str], set[str], set[str]]:
-    """Return what an object defines for others, with its type; what it calls; all that it refers to."""
+    """Return an object's global definitions with their types, its calls, and all of its
+    references.
+    """
     with path.open("rb") as stream:
         elf = ELFFile(stream)
         symbols = elf.get_section_by_name(".symtab")
@@ -89,7 +93,7 @@ def _between(objects: Mapping[str, Path], *, data: bool) -> dict[str, set[str]]:
 
 
 def circles(calls: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Return every set of files that use each other in a circle (Tarjan's components)."""
+    """Return every set of files with circular dependencies (Tarjan's components)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

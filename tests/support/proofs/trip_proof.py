@@ -1,9 +1,10 @@
-"""Upper bounds of the trips of loops in the JIT's text, shown by induction over a 32-bit counter.
+"""Upper bounds of the trips of loops in the JIT's text, proved by induction over a 32-bit counter.
 
 Nothing comes from the JIT's own analysis. A counter that changes by the same step in every trip
-visits, within 2^32 / g trips, all numbers that equal its first one modulo g, the largest power of
-two in the step. A condition that holds on every way back to the loop's header, and that compares the
-counter with a limit that stays the same, bounds the trips if it fails for one of these numbers.
+takes, within 2^32 / g trips, all numbers that are congruent to its first one modulo g, the
+largest power of two that divides the step. A condition that holds on every path back to the
+loop's header, and that compares the counter with an invariant limit, bounds the trips if it
+fails for one of these numbers.
 """
 
 import math
@@ -26,20 +27,20 @@ class TripProof(Sums):
         self._trips: dict[tuple[str, Facts], int | None] = {}
 
     def trips(self, header: str, facts: Facts) -> int | None:
-        """Return for how many trips a loop goes on at most, or None.
+        """Return the maximum trip count of a loop, or None.
 
         ``facts`` are about values from before the loop.
         """
         key = (header, facts)
         if key not in self._trips:
-            self._trips[key] = None  # the answer where finding it leads back to the question
+            self._trips[key] = None  # returned if the search for a bound needs that same bound
             conditions = self._on_all_ways_back(header, facts)
             found = [self._while(header, facts, *condition) for condition in conditions]
             self._trips[key] = min((trips for trips in found if trips is not None), default=None)
         return self._trips[key]
 
     def _on_all_ways_back(self, header: str, facts: Facts) -> Facts:
-        """Return the scalar conditions that hold whenever control goes back to the header."""
+        """Return the scalar conditions that hold whenever control returns to the header."""
         body = self._body(header)
         latches = [p for p in self.predecessors[header] if p in body]
         known = [
@@ -59,7 +60,9 @@ class TripProof(Sums):
         return frozenset(found)
 
     def _passed(self, latch: str, header: str, facts: Facts) -> Facts:
-        """Return ``facts``, and what follows where only one way into a block agrees with them."""
+        """Return ``facts``, and those that follow if only one edge into a block agrees with
+        them.
+        """
         body, known = self._body(header), self._closed(facts)
         pending, seen = {latch}, {header}
         while pending:
@@ -73,9 +76,9 @@ class TripProof(Sums):
         return known
 
     def _while(self, header: str, facts: Facts, condition: str, holds: bool) -> int | None:
-        """Return for how many trips ``condition`` can be ``holds`` in each of them.
+        """Return the maximum number of consecutive trips in which ``condition`` is ``holds``.
 
-        Of a mask it is about one lane, which is the same in all trips.
+        A fact about a mask concerns one lane, the same in all trips.
         """
         line = self.lines.get(condition)
         if line is None:
@@ -102,10 +105,10 @@ class TripProof(Sums):
         return None
 
     def _while_any(self, header: str, facts: Facts, mask: str) -> int | None:
-        """Return for how many trips ``mask`` has a lane.
+        """Return the maximum number of trips in which ``mask`` has a lane.
 
-        That is bounded only if lanes leave it for good: of two masks each may have what the other
-        lacks, in turn. A lane that is in such a mask was in it in all trips before.
+        It is bounded only if lanes never return to the mask: else two masks could exchange their
+        lanes forever. If they never return, a lane of the mask was in it in all previous trips.
         """
         line = self.lines.get(mask)
         if line is not None and line.op == "or":
@@ -115,7 +118,7 @@ class TripProof(Sums):
         return self._while(header, facts, mask, True) if self._lasts(header, mask) else None
 
     def _lasts(self, header: str, mask: str) -> bool:
-        """Whether a lane that is not in ``mask`` never comes back to it."""
+        """Return whether a lane that is not in ``mask`` never returns to it."""
         for phi in self.blocks[header].lines:
             if phi.op == "phi" and self._within(mask, phi.name):
                 around = self._arguments(phi, NOTHING, around=True)
@@ -124,7 +127,7 @@ class TripProof(Sums):
         return False
 
     def _within(self, mask: str, other: str, depth: int = _DEPTH) -> bool:
-        """Whether the lanes of ``mask`` are lanes of ``other``."""
+        """Return whether the lanes of ``mask`` are a subset of those of ``other``."""
         if mask == other:
             return True
         line = self.lines.get(mask)
@@ -140,7 +143,9 @@ class TripProof(Sums):
         return False
 
     def _counted(self, header: str, facts: Facts, line: Line, holds: bool) -> int | None:
-        """Return for how many trips a comparison of a counter with a limit can be ``holds``."""
+        """Return the maximum number of trips in which a comparison of a counter and a limit is
+        ``holds``.
+        """
         how = line.op.split(" ")[1]
         for (counter, limit), swapped in ((line.operands, False), (line.operands[::-1], True)):
             moving = self.sum(counter, NOTHING)
@@ -160,7 +165,7 @@ class TripProof(Sums):
         return None
 
     def _step(self, phi: Line, facts: Facts) -> int | None:
-        """Return what a phi of a loop's header changes by in every trip, modulo 2^32."""
+        """Return the step of a phi of a loop's header in every trip, modulo 2^32."""
         steps = set()
         for value, source in self._arguments(phi, facts, around=True):
             known = facts | self._facts_on(source, phi.block)
@@ -169,7 +174,7 @@ class TripProof(Sums):
         return None if step is None or step.terms or step.low != step.high else step.low % _ALL
 
     def _moves_alone(self, operand: str, header: str, depth: int = _DEPTH) -> bool:
-        """Whether phis of the header are all that differs from trip to trip in a sum."""
+        """Return whether only phis of the header change a sum from trip to trip."""
         if self._of_header(operand, header) or self._steady(operand, header):
             return True
         line = self.lines.get(operand)
@@ -178,7 +183,7 @@ class TripProof(Sums):
         return linear and depth > 0 and all(self._moves_alone(o, header, depth - 1) for o in parts)
 
     def _apart(self, phi: Line, counter: Sum, limit: Sum, grain: int) -> bool:
-        """Whether the counter starts a multiple of ``grain`` away from the limit."""
+        """Return whether the counter's start differs from the limit by a multiple of ``grain``."""
         ways = self._arguments(phi, NOTHING, around=False)
         starts = [self.sum(value, self._facts_at(source)) for value, source in ways]
         return all(
@@ -195,7 +200,7 @@ class TripProof(Sums):
         )
 
     def _zeros(self, operand: str, depth: int) -> int:
-        """A power of two that divides ``operand``."""
+        """Return a power of two that divides ``operand``."""
         numbers = constants(operand)
         if numbers is not None:
             return min(n & -n if n else _ALL for n in numbers)
@@ -219,7 +224,9 @@ class TripProof(Sums):
 
 
 def _meets(how: str, holds: bool, swapped: bool, limit: str, grain: int, apart: bool) -> bool:
-    """Whether a counter in steps of ``grain`` comes to a number for which the comparison fails."""
+    """Return whether a counter in steps of ``grain`` takes a value for which the comparison
+    fails.
+    """
     is_signed, plain = how[0] == "s" and how != "eq", how if how in ("eq", "ne") else how[1:]
     if swapped:
         plain = _MIRRORED[plain]

@@ -1,1 +1,1 @@
-"""Parts of the simulated device in this process, under a test's control."""
+"""Rigs: parts of the simulated devices in this process, under a test's control."""

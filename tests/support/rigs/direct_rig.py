@@ -1,4 +1,4 @@
-"""A gpud that lends device memory as it is told, and whoever borrows from it."""
+"""A fake gpud that exports device memory as a test specifies, and a client that imports it."""
 
 import asyncio
 import errno
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hca.daemon.objects.providers import Lent, Providers
+from hca.daemon.objects.providers import ImportedMemory, Providers
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
@@ -21,7 +21,7 @@ Worker = Callable[[socket.socket, ExportRequest], None]
 
 
 def lend(size: int = SIZE, offset: int = 4096, status: int = 0) -> Worker:
-    def answer(end: socket.socket, asked: ExportRequest) -> None:
+    def answer(end: socket.socket, request: ExportRequest) -> None:
         memory = create_populated("test", SIZE)
         os.pwrite(memory, b"moin", 4096)
         socket.send_fds(end, [bytes(DirectGrant(status, 0, offset, size))], [memory])
@@ -30,20 +30,20 @@ def lend(size: int = SIZE, offset: int = 4096, status: int = 0) -> Worker:
     return answer
 
 
-def refuse(end: socket.socket, asked: ExportRequest) -> None:
+def refuse(end: socket.socket, request: ExportRequest) -> None:
     end.send(bytes(DirectGrant(errno.ENOENT)))
 
 
-def vanish(end: socket.socket, asked: ExportRequest) -> None:
+def vanish(end: socket.socket, request: ExportRequest) -> None:
     return
 
 
 class FakeGpud:
-    """Connects and answers with the contexts that it is given, one worker each."""
+    """Connects as a gpud and answers requests with one fake worker for each of its contexts."""
 
     def __init__(self, place: Path, *workers: Worker, token: bytes = NODE) -> None:
         self.workers = list(workers)
-        self.asked: list[ExportRequest] = []
+        self.requests: list[ExportRequest] = []
         self.ends: list[socket.socket] = []
         self.link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.connect(str(place))
@@ -57,21 +57,21 @@ class FakeGpud:
             data = self.link.recv(512)
             if not data:
                 return
-            asked = ExportRequest.decode(data)
-            self.asked.append(asked)
-            if asked.skip >= len(self.workers):
-                self.link.send(direct.encode_answer(asked.request, errno.ESRCH))
+            request = ExportRequest.decode(data)
+            self.requests.append(request)
+            if request.skip >= len(self.workers):
+                self.link.send(direct.encode_answer(request.request, errno.ESRCH))
                 continue
             its, end = seqpacket.pair()
-            answer = direct.encode_answer(asked.request, 0)
+            answer = direct.encode_answer(request.request, 0)
             socket.send_fds(self.link, [answer], [its.fileno()])
             its.close()
-            worker = self.workers[asked.skip]
+            worker = self.workers[request.skip]
             if worker is vanish:
                 self.workers.remove(worker)
                 end.close()
                 continue
-            worker(end, asked)
+            worker(end, request)
             self.ends.append(end)
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def run(
     tmp_path: Path, body: Callable[[Providers, FakeGpud], Awaitable[None]], *workers: Worker
 ) -> None:
-    """Run a test beside Providers to which a gpud with these workers has connected."""
+    """Run ``body`` with Providers to which a fake gpud with these workers has connected."""
 
     async def main() -> None:
         async with serving(tmp_path) as served:
@@ -113,6 +113,6 @@ def run(
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-async def borrow(served: Providers, size: int = 4096) -> Lent:
-    """Borrow memory of a context of the gpud's."""
-    return await served.borrow(bytes([7]) * TOKEN_BYTES, 1234, 0x1000, size)
+async def borrow(served: Providers, size: int = 4096) -> ImportedMemory:
+    """Import memory of a context of the fake gpud."""
+    return await served.import_memory(bytes([7]) * TOKEN_BYTES, 1234, 0x1000, size)

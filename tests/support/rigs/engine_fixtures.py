@@ -25,7 +25,7 @@ def fresh_engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[list[Engine]]:
-    """Two engines of the HCA: two nodes of a wire."""
+    """Two engines of the HCA, as two nodes on a wire."""
     with ExitStack() as stack:
         yield [stack.enter_context(hca_rig.running_engine()) for _ in range(2)]
 

@@ -1,6 +1,7 @@
-"""A program that keeps the HCA's engine as busy as its quota allows, and a neighbour beside it.
+"""A program that keeps the HCA's engine as busy as its quota permits, and a neighbour to measure.
 
-Loads are pure data: which moves, how many objects. ``Attacker`` carries them out without waiting.
+Loads are pure data: kinds of work and numbers of objects. ``Attacker`` executes them without
+waiting for completions.
 """
 
 import mmap
@@ -17,41 +18,42 @@ from hca.daemon.common.numbers import Numbers
 from support.rigs.hca_rig import ALL_ACCESS, BASE, Client, Cq, Pair, Qp, Srq
 
 QUANTUM = 256 << 10
-"""What a function has carried out in a turn, in units of work (HCA_QUANTUM)."""
+"""Work that the engine does for one function per turn, in units of work (HCA_QUANTUM)."""
 
 TURN = QUANTUM + (160 << 10)
-"""The most that a turn comes to: a quantum, the last queue pair's turn, a walk's last word of bits
-and what is done at once, like a datagram to all members of a function."""
+"""Maximum of one turn: a quantum, the last queue pair's turn, the last word of bits in a walk,
+and indivisible work, like a datagram to all members of a function.
+"""
 
 PASS = 2 * TURN
-"""The most between two looks for work: a turn that ends short of a quantum, and another."""
+"""Maximum between two looks for work: a turn that ends just before a quantum, and another turn."""
 
 EVERY_BIT = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class Load:
-    """What an attacker does in each round."""
+    """An attacker's work in each round."""
 
     clients: int = 1
     pairs: int = 8  # queue pairs of each client, each connected to itself
-    writes: int = 1  # posted on each
+    writes: int = 1  # requests posted on each
     size: int = 8
-    elements: int = 1  # of each request's list
-    pieces: int = 1  # of the region
+    elements: int = 1  # elements of each request's list
+    pieces: int = 1  # pieces of the region
     waiting: int = 0  # queue pairs of each client that wait for a shared receive queue
-    shared: int = 1  # of these queues
+    shared: int = 1  # shared receive queues for these
     armed: int = 0  # completion queues with an entry, which are armed
     storms: int = 0  # how often all bits of all pages are set
     flushed: int = 0  # receive requests of a queue pair that fails
 
 
 MOST = Load(4, 32, 16, 1 << 20, 16, 128, 32, 32, 64, 16, 512)
-"""As far as a search goes for each part."""
+"""The largest value of each part in a search."""
 
 
-def mutated(load: Load, choose: random.Random) -> Load:
-    """Return a load that differs in one part or two."""
+def mutate(load: Load, choose: random.Random) -> Load:
+    """Return a load that differs in one or two parts."""
     for name in choose.sample(list(Load.__dataclass_fields__), choose.choice((1, 2))):
         most = getattr(MOST, name)
         least = 0 if getattr(Load(), name) == 0 else 1
@@ -60,7 +62,7 @@ def mutated(load: Load, choose: random.Random) -> Load:
 
 
 class Attacker:
-    """All programs of one function, whose address is ``index``."""
+    """All programs of one function, at the address of ``index``."""
 
     def __init__(self, engine: Engine, load: Load, numbers: Numbers, index: int = 20) -> None:
         self.load = load
@@ -100,11 +102,11 @@ class Attacker:
             cq = client.cq(1, channel.handle)
             qp = client.qp(cq, cq, kind=VerbsQpType.UD)
             qp.listen()
-            qp.send(Op.SEND, address_handle=12345)  # there is none: it fails with a completion
+            qp.send(Op.SEND, address_handle=12345)  # no such handle: it fails with a completion
             self.armed.append(cq)
 
     def attack(self) -> None:
-        """Write a round's requests into the rings, and all bits into the pages."""
+        """Write a round's requests into the rings, and set all bits in the pages."""
         load = self.load
         for qp, key in self.pairs:
             sges = [(BASE, load.size // load.elements, key)] * load.elements
@@ -153,8 +155,8 @@ def _pieces(client: Client, size: int, count: int) -> int:
     return client.objects.create_region(wanted).handle
 
 
-def suffered(engine: Engine, load: Load, writes: int = 8) -> HcaWorkCounts:
-    """Carry out a load beside a neighbour that writes 8 bytes now and then; return its counts."""
+def measure(engine: Engine, load: Load, writes: int = 8) -> HcaWorkCounts:
+    """Execute a load while a neighbour writes 8 bytes repeatedly; return the neighbour's counts."""
     neighbour = Pair(engine, first=2)
     attacker = Attacker(engine, load, neighbour.numbers)
     engine.restart_work()

@@ -1,4 +1,6 @@
-"""Parts of the HCA's engine, compiled alone: a test sets their clock and their kernel's answers."""
+"""Parts of the HCA's engine, compiled separately: a test sets the clock and the kernel's
+answers.
+"""
 
 import ctypes
 import subprocess
@@ -11,7 +13,7 @@ from vgpu_sim.native import build
 
 SOURCES = (
     *("base/rates.c", "packets/crc.c", "packets/icrc.c", "packets/packet.c"),
-    *("wire/pace.c", "wire/rate.c", "wire/send.c", "wire/ways.c"),
+    *("wire/pace.c", "wire/rate.c", "wire/send.c", "wire/routes.c"),
 )
 
 
@@ -66,7 +68,7 @@ class _Call(ctypes.Structure):
 
 
 class Message(ctypes.Structure):
-    """A message that the engine handed to its kernel; -1 stands for what it left out."""
+    """A message that the engine passed to the kernel; -1 marks a missing part."""
 
     _fields_ = tuple(
         (name, c_int)
@@ -78,7 +80,7 @@ class Message(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Call:
-    """One call of sendmmsg(): its socket, its messages and what the kernel answered."""
+    """One call of sendmmsg(): its socket, its messages and the kernel's answer."""
 
     fd: int
     answer: int
@@ -86,7 +88,7 @@ class Call:
 
     @property
     def packets(self) -> list[int]:
-        """The numbers of the first packet of each message."""
+        """Return the number of the first packet in each message."""
         return [one.first for one in self.messages]
 
 
@@ -120,7 +122,7 @@ class Parts:
             ("parts_icrc", c_uint32),
             ("parts_make", c_uint64),
             ("parts_sealed", c_uint32),
-            ("wire_pace_asks", c_bool),
+            ("wire_pace_must_wait", c_bool),
             ("wire_pace_end", c_bool),
             ("wire_tos", c_uint8),
             ("wire_congestion_wait_ns", c_uint64),
@@ -132,7 +134,7 @@ class Parts:
         self.begin()
 
     def begin(self, segments: bool = False) -> None:
-        """Forget everything; time begins at a second."""
+        """Reset everything; time begins at one second."""
         self.set_clock(1_000_000_000)
         self.library.parts_begin(c_bool(segments))
 
@@ -148,7 +150,7 @@ class Parts:
 
     @property
     def engine(self) -> c_void_p:
-        """The engine, for calls of its functions."""
+        """Return the engine, for calls of its functions."""
         return c_void_p(self.library.parts_engine())
 
     def wire(self, number: int = 0) -> c_void_p:
@@ -160,25 +162,27 @@ class Parts:
         return c_void_p(self.library.parts_qp(wire, number))
 
     def set_classes(self, *classes: HcaQosClass) -> int:
-        """Set the QoS classes; return an errno."""
+        """Set the QoS classes; return an errno value."""
         given = (HcaQosClass * len(classes))(*classes)
         return int(self.library.hca_qos_classes_set(self.engine, given, len(classes)))
 
     def put(
         self, number: int, size: int = 64, wire: int = 0, opcode: int = 6, tos: int = 2
     ) -> None:
-        """Make a packet of a queue pair ready to be sent; the first is number 1."""
+        """Make a packet of a queue pair ready to be sent; packets are numbered from 1."""
         self.library.parts_put(wire, number, size, c_uint8(opcode), c_uint8(tos))
 
     def flush(self, *answers: int) -> int:
-        """Send what is ready to a kernel with these answers, which takes all after them."""
+        """Send the ready packets to a kernel that gives these answers, and then accepts
+        everything.
+        """
         for answer in answers:
             self.library.parts_answer(answer)
         return int(self.library.wire_flush(self.engine))
 
     @property
     def calls(self) -> list[Call]:
-        """The calls of sendmmsg() since the beginning."""
+        """Return the calls of sendmmsg() since ``begin``."""
         calls, messages = POINTER(_Call)(), POINTER(Message)()
         count = self.library.parts_calls(ctypes.byref(calls))
         message_count = self.library.parts_messages(ctypes.byref(messages))

@@ -1,4 +1,4 @@
-"""Clients of the HCA's engine in this process, which may write into their rings what they like."""
+"""Clients of the HCA's engine in this process, which can write anything into their rings."""
 
 import ctypes
 import mmap
@@ -38,10 +38,12 @@ ALL_ACCESS = (
 )
 QP_ACCESS = ALL_ACCESS & ~VerbsAccess.MW_BIND
 LIBRARY_VARIABLE = "HCA_ENGINE"
-"""Names an engine that was built otherwise, with sanitizers."""
+"""Environment variable with the path of another build of the engine, such as one with
+sanitizers.
+"""
 
 BASE = 0x10000
-"""Where regions begin for their owners, unless a test says otherwise."""
+"""The address at which regions begin for their owners by default."""
 
 TO_INIT = Mask.STATE | Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS
 TO_RTR = (
@@ -79,7 +81,7 @@ MASKS = {
 
 
 def until(happens: Callable[[], bool], seconds: float = 60.0) -> bool:
-    """Wait for something; tell whether it came."""
+    """Wait for a condition; return whether it became true in time."""
     end = time.monotonic() + seconds
     while not happens():
         if time.monotonic() > end:
@@ -89,7 +91,7 @@ def until(happens: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 
 def sleeps_on(engine: Engine) -> bool:
-    """Tell whether the engine takes no turns for a while."""
+    """Return whether the engine makes no iteration for a while."""
     turns = engine.counters()[1]
     time.sleep(0.005)
     return engine.counters()[1] == turns
@@ -103,12 +105,12 @@ OPCODES = {
     "AtomicCAS": VerbsOpcode.ATOMIC_CMP_AND_SWP,
     "AtomicFAA": VerbsOpcode.ATOMIC_FETCH_AND_ADD,
 }
-"""What a request queue has for the verbs of policies."""
+"""Request opcodes by the verbs of policies."""
 
 
 @dataclass
 class Region:
-    """Registered memory as its owner sees it."""
+    """Registered memory from its owner's view."""
 
     key: int
     view: mmap.mmap
@@ -116,7 +118,7 @@ class Region:
 
 
 class Cq:
-    """A completion queue as its owner sees it."""
+    """A completion queue from its owner's view."""
 
     def __init__(self, made: hca.HcaCreated, fd: int) -> None:
         self.handle, self.count = made.handle, made.first_count
@@ -127,7 +129,7 @@ class Cq:
         self.tail = 0
 
     def poll(self, seconds: float = 60.0) -> hca.HcaCqe:
-        """Take the next completion; fail where none comes."""
+        """Return the next completion; fail if none arrives in time."""
         assert until(lambda: self.page.head != self.tail, seconds), "no completion came"
         taken = hca.HcaCqe.from_buffer_copy(self.entries[self.tail % self.count])
         self.tail += 1
@@ -135,12 +137,12 @@ class Cq:
         return taken
 
     def statuses(self, count: int) -> list[int]:
-        """Take some completions; return their statuses."""
+        """Wait for some completions; return their statuses."""
         return [self.poll().status for _ in range(count)]
 
 
 class Qp:
-    """A queue pair as its owner sees it."""
+    """A queue pair from its owner's view."""
 
     def __init__(
         self, client: "Client", made: hca.HcaCreated, fd: int, kind: VerbsQpType = VerbsQpType.RC
@@ -167,7 +169,9 @@ class Qp:
         return self.client.objects.modify_qp(hca.HcaQpModify(self.number, mask, wanted))
 
     def connect(self, peer: "Qp", *, last: VerbsState = VerbsState.RTS, **other: int) -> None:
-        """Go to RTS, or to ``last``, towards a queue pair; ``other`` replaces attributes."""
+        """Change to RTS, or to ``last``, with a queue pair as peer; ``other`` replaces
+        attributes.
+        """
         values: dict[str, object] = {
             "access": QP_ACCESS,
             "port": 1,
@@ -190,13 +194,13 @@ class Qp:
             self.modify(mask, **{**values, "state": state})
 
     def listen(self, qkey: int = 0x1234, pkey_index: int = 0) -> None:
-        """Go to RTS as a datagram queue pair."""
+        """Change to RTS as a datagram queue pair."""
         for state, mask in enumerate(MASKS[VerbsQpType.UD], 1):
             self.modify(mask, state=state, port=1, qkey=qkey, pkey_index=pkey_index, sq_psn=1)
 
     @property
     def state(self) -> VerbsState:
-        """The state, as ibv_query_qp shows it."""
+        """Return the state as ibv_query_qp shows it."""
         return VerbsState(self.client.objects.query_qp(self.number).state)
 
     def send(
@@ -235,13 +239,13 @@ class Qp:
         self.ring()
 
     def ring(self) -> None:
-        """Tell the engine, always by the doorbell: Python has no atomic operations."""
+        """Notify the engine, always by the doorbell, as Python has no atomic operations."""
         self.client.page.dirty[self.index // 64] |= 1 << self.index % 64
         os.write(self.client.objects.doorbell_fd, b"x")
 
 
 class Srq:
-    """A shared receive queue as its owner sees it."""
+    """A shared receive queue from its owner's view."""
 
     def __init__(self, client: "Client", entries: int = 16, limit: int = 0) -> None:
         self.client = client
@@ -266,7 +270,7 @@ class Srq:
         self.ring()
 
     def ring(self) -> None:
-        """Tell the engine."""
+        """Notify the engine."""
         self.client.page.dirty_srqs[self.index // 64] |= 1 << self.index % 64
         os.write(self.client.objects.doorbell_fd, b"x")
 
@@ -283,7 +287,7 @@ class Client:
         address: Address | None = None,
         share: Share | None = None,
     ) -> None:
-        """``share``: what its function has of hcad; None: as much as it likes."""
+        """``share``: the quota of its function; None: unlimited."""
         self.engine = engine
         address = address or address_of(index)
         self.gid, self.link_local = address.gids[1], address.gids[0]
@@ -320,7 +324,7 @@ class Client:
         return Qp(self, *self.objects.create_qp(wanted), kind)
 
     def ah(self, gid: bytes, pd: int | None = None, **values: int) -> int:
-        """Make an address handle towards a GID."""
+        """Make an address handle for a GID."""
         wanted = hca_objects.HcaAhCreate(
             pd=self.pd if pd is None else pd,
             **{"is_global": 1, "port": 1, "sgid_index": 1, **values},
@@ -331,7 +335,7 @@ class Client:
     def region(
         self, size: int = 8192, access: int = ALL_ACCESS, pd: int | None = None, iova: int = BASE
     ) -> Region:
-        """Register fresh memory of zeros."""
+        """Register new, zeroed memory."""
         handle, fd = self.objects.create_segment(hca.HcaSegmentCreate(-(-size // 4096) * 4096))
         view = mmap.mmap(fd, -(-size // 4096) * 4096)
         os.close(fd)
@@ -341,9 +345,9 @@ class Client:
         return Region(self.objects.create_region(wanted).handle, view, handle.handle)
 
     def events(self) -> list[tuple[int, int]]:
-        """Return the asynchronous events that are there: type and object."""
+        """Return the pending asynchronous events: type and object."""
         found = []
-        os.set_blocking(self.objects.async_fd, False)  # as programs may do with theirs
+        os.set_blocking(self.objects.async_fd, False)  # as programs may do with their own ends
         try:
             while True:
                 raw = os.read(self.objects.async_fd, ctypes.sizeof(hca.HcaEvent))
@@ -390,7 +394,7 @@ def write(
     remote_key: int | None = None,
     opcode: int = VerbsOpcode.RDMA_WRITE,
 ) -> None:
-    """Post a write, or what ``opcode`` says, from the pair's first region to its second."""
+    """Post a write, or another ``opcode``, from the pair's first region to its second."""
     pair.qa.send(
         *(opcode, [(BASE + local, size, pair.here.key if key is None else key)]),
         remote_address=remote,

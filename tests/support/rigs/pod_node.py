@@ -1,4 +1,4 @@
-"""A node's hcad for tests: clients of this process are taken for programs of a pod."""
+"""A node's hcad for tests, which treats clients in this process as programs of a pod."""
 
 import asyncio
 import ipaddress
@@ -22,7 +22,7 @@ B = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f11"
 
 
 class Node:
-    """A server whose clients, all of this process, are taken for programs of ``pod``."""
+    """A server that treats all clients, which are in this process, as programs of ``pod``."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Node:
         self.directory = directory
         keeper = Doorkeeper(lambda _: self.pod, lambda _: frozenset({ip}), wait_seconds=0.05)
         self.server = NodeServer(directory, engine, 1 << 20, keeper, netd=netd)
-        self.server.enforcer.managed = False  # of tables test_hcad_policy_admin.py tells
+        self.server.enforcer.managed = False  # test_hcad_policy_admin.py covers tables
 
     def connect(self, name: str) -> socket.socket:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -46,17 +46,17 @@ class Node:
     async def open(self, name: str, version: int = hca.HCA_VERSION) -> tuple[socket.socket, bytes]:
         client = self.connect(name)
         say_hello(client, version)
-        return client, await received(client)
+        return client, await receive(client)
 
 
 def say_hello(client: socket.socket, version: int = hca.HCA_VERSION) -> None:
-    """Ask for the function, as a program that opens its device does first."""
+    """Request the function, as a program does first when it opens its device."""
     hello = bytes(HcaHello(version))
     header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0, len(hello), 0)
     client.send(bytes(header) + hello)
 
 
-async def received(client: socket.socket) -> bytes:
+async def receive(client: socket.socket) -> bytes:
     return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), 10)
 
 

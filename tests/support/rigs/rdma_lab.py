@@ -1,4 +1,4 @@
-"""A fabric of pods at the rig's addresses, and tables that the compiler makes for it."""
+"""A fabric of pods at the rig's addresses, and the tables that the compiler makes for it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ NODE = "here"
 def policy(
     selector: Mapping[str, str], name: str = "p", namespace: str = "default", **spec: Any
 ) -> Mapping[str, Any]:
-    """An RDMANetworkPolicy for pods with these labels."""
+    """Return an RDMANetworkPolicy for pods with these labels."""
     return {
         "apiVersion": "rdma.tessera.dev/v1alpha1",
         "kind": "RDMANetworkPolicy",
@@ -25,12 +25,12 @@ def policy(
 
 
 def allow(*verbs: str, **more: Any) -> Mapping[str, Any]:
-    """One rule: from or to anybody, these verbs (none: all)."""
+    """Return a rule without peers, for these verbs (none: all)."""
     return {**({"verbs": list(verbs)} if verbs else {}), **more}
 
 
 def pod(index: int, namespace: str = "default", name: str = "", **labels: str) -> PodFacts:
-    """The pod at the rig's address of that index."""
+    """Return the pod at the rig's address ``index``."""
     return PodFacts(
         uid=f"uid-{index}",
         namespace=namespace,
@@ -47,7 +47,7 @@ def tables(
     policies: Sequence[Mapping[str, Any]] = (),
     networks: Sequence[Mapping[str, Any]] = (),
 ) -> NodeTables:
-    """Compile."""
+    """Compile the tables of the node."""
     compiler = Compiler()
     for namespace in {one.namespace for one in pods}:
         compiler.upsert_namespace(NamespaceFacts(namespace))

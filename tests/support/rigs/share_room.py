@@ -1,4 +1,6 @@
-"""How much a function may still take of what hcad has, found by taking: no look inside a share."""
+"""Measure how much a function may still take of hcad's resources, without reading a share's
+fields.
+"""
 
 import os
 from collections.abc import Callable
@@ -9,7 +11,7 @@ KINDS = ("descriptors", "bytes of rings", "bytes of objects")
 
 
 def most_of(share: Share, kind: int) -> int:
-    """Return the greatest amount of a kind that the function may take at once."""
+    """Return the greatest amount of a resource that the function may take at once."""
 
     def fits(amount: int) -> bool:
         wanted = [0, 0, 0]
@@ -25,12 +27,12 @@ def most_of(share: Share, kind: int) -> int:
 
 
 def room(share: Share) -> tuple[int, ...]:
-    """Return what the function may still take of each kind; it is less by all that it holds."""
+    """Return the amount of each resource that the function may still take."""
     return tuple(most_of(share, kind) for kind in range(len(KINDS)))
 
 
 def open_descriptors() -> int:
-    """Return how many descriptors this process has."""
+    """Return the number of descriptors that this process has open."""
     return len(os.listdir("/proc/self/fd"))
 
 

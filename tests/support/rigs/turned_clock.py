@@ -1,4 +1,4 @@
-"""A clock that stands still until a test turns it."""
+"""A clock that only a test advances."""
 
 
 class Clock:

@@ -1,1 +1,1 @@
-"""Programs that a test starts by their path; each stands alone."""
+"""Programs that a test starts by their path, independent of each other."""

@@ -1,10 +1,11 @@
-"""Forge a WRITE on a live queue pair, with raw sockets: to be run behind ``roce.py``, in a pod.
+"""Forges a WRITE on a live queue pair, through raw sockets: run in a pod, appended to ``roce.py``.
 
-``sniff PROGRAM SOURCE DESTINATION``: stop PROGRAM of this pod's, and print the queue pair and the last
-sequence number of what it has sent there. ``write SOURCE DESTINATION ADDRESS KEY TEXT QPN PSN``: send
-WRITEs with this sequence number and those behind it, and print how many.
+``sniff PROGRAM SOURCE DESTINATION``: stop PROGRAM in this pod, and print the queue pair and the
+last sequence number of the packets that it has sent to DESTINATION. ``write SOURCE DESTINATION
+ADDRESS KEY TEXT QPN PSN``: send WRITEs with this and the following sequence numbers, and print how
+many.
 """
-# ruff: noqa: F821 # what roce.py has
+# ruff: noqa: F821 # names from roce.py
 
 import os
 import signal
@@ -14,12 +15,12 @@ import sys
 from pathlib import Path
 
 SILENT_S = 1.0
-BEHIND = 80  # more than a READ of 65536 bytes takes
+BEHIND = 80  # more packets than a READ of 65536 bytes takes
 SOURCE_PORT = 0xD000
 
 
 def sniff(program, source, destination):
-    """Print what is learnt from packets of this pod's own."""
+    """Print the header fields of this pod's own packets."""
     ends = socket.inet_aton(source) + socket.inet_aton(destination)
     found = None
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as link:
@@ -43,21 +44,21 @@ def sniff(program, source, destination):
 
 
 def stop(program):
-    """Let a program do nothing more."""
+    """Stop all processes of a program (SIGSTOP)."""
     for process in Path("/proc").glob("[0-9]*"):
         if (process / "comm").read_text().strip() == program:
             os.kill(int(process.name), signal.SIGSTOP)
 
 
 def write(source, destination, address, key, text, qpn, psn):
-    """Send what the HCA would send, if it were let."""
+    """Send WRITEs that look like those of the HCA."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
         for behind in range(BEHIND):
             payload = text.encode()
             headers = reth(int(address, 0), int(key, 0), len(payload))
             number = (int(psn) + behind) % PSNS
             packet = Packet(WRITE_ONLY, int(qpn), number, headers, payload)
-            data = packet.sealed(source, destination, SOURCE_PORT)
+            data = packet.seal(source, destination, SOURCE_PORT)
             ends = socket.inet_aton(source), socket.inet_aton(destination)
             length = 20 + 8 + len(data)
             ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, 64, 17, 0, *ends)

@@ -1,4 +1,4 @@
-"""Run as a program: enters hcad's walls and reports what can still be done, as JSON.
+"""A program that enters hcad's sandbox and prints the remaining permissions, as JSON.
 
 ``python hcad_probe.py FOLDER OUTSIDE_FILE [node]``: a name → outcome table, "ok" or an errno's name.
 """
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from hca.daemon.serving import walls
+from hca.daemon.serving import sandbox
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PTRACE_ATTACH, _PIDFD_OPEN, _PROCESS_VM_READV, _PTRACE = 16, 434, 310, 101
@@ -43,8 +43,8 @@ def _write(path: Path) -> Callable[[], None]:
 def main() -> None:
     folder, outside = Path(sys.argv[1]), Path(sys.argv[2])
     parent = os.getppid()
-    walls.limit()
-    (walls.enter_on_node if sys.argv[3:] == ["node"] else walls.enter)(folder)
+    sandbox.limit()
+    (sandbox.enter_on_node if sys.argv[3:] == ["node"] else sandbox.enter)(folder)
     attempts: dict[str, Callable[[], object]] = {
         "file in its folder": _write(folder / "mine"),
         "folder in its folder": (folder / "deep").mkdir,
@@ -92,7 +92,7 @@ def main() -> None:
         try:
             attempt()
             outcomes[name] = "ok"
-        except ValueError:  # what Python makes of EPERM of setrlimit(2)
+        except ValueError:  # Python's exception for EPERM of setrlimit(2)
             outcomes[name] = "EPERM"
         except OSError as err:
             outcomes[name] = errno.errorcode.get(err.errno or 0, str(err))

@@ -21,7 +21,7 @@ from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 def running_helper(
     emit: Callable[[bytes], bytes], warm_up: Callable[[], Iterator[None]] = lambda: iter(())
 ) -> Iterator[CompileHelper]:
-    """A helper in a process of its own; it keeps the descriptors that trials share with it."""
+    """Run a helper in a separate process that keeps the descriptors which trials share with it."""
     os.closerange = lambda first, last: None
     helper = CompileHelper(emit, warm_up)
     pid = os.fork()
@@ -30,7 +30,7 @@ def running_helper(
             helper.serve(lambda: calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL))
         finally:
             os._exit(1)
-    helper.started()
+    helper.connect()
     assert helper.pid() == pid
     yield helper
     helper.close()
@@ -47,7 +47,9 @@ def too_much() -> None:
 
 
 def side_by_side() -> None:
-    """Each of two answers only when the other has begun; one of them says that it can wait."""
+    """Two requests run concurrently: each answers only when the other has begun; one is at
+    leisure.
+    """
     os.sched_getaffinity = lambda pid: {0, 1}
     reader, writer = os.pipe()
     other_reader, other_writer = os.pipe()
@@ -66,7 +68,9 @@ def side_by_side() -> None:
 
 
 def kept_ready() -> None:
-    """A request that waits gets a process that was there before; then there is another one."""
+    """A request for which a launch waits gets the child that is kept ready; then another is
+    made.
+    """
     reader, writer = os.pipe()
 
     def warm_up() -> Iterator[None]:
@@ -89,7 +93,7 @@ def kept_ready() -> None:
 
 
 def left_off() -> None:
-    """A request does not wait for the end of the warming up."""
+    """A request does not wait until its child has finished warming up."""
     reader, writer = os.pipe()
 
     def warm_up() -> Iterator[None]:
@@ -105,7 +109,7 @@ def left_off() -> None:
 
 
 def ended_early() -> None:
-    """What was made ready and has ended is waited for once the helper is in its control group."""
+    """A prepared child that has ended is reaped once the helper is in its control group."""
     with running_helper(lambda _: str(os.getpid()).encode()) as helper:
         _, child = helper.prepare()
         os.kill(child, signal.SIGKILL)
@@ -119,7 +123,7 @@ def ended_early() -> None:
 
 
 def no_memory() -> None:
-    """A process that could not be given its request ends, and nothing of that reaches the next."""
+    """A child that cannot receive its request ends, without an effect on the next request."""
     write_all = memory.write_all
 
     def write(descriptor: int, data: bytes, offset: int) -> None:
@@ -131,14 +135,14 @@ def no_memory() -> None:
     memory.write_all = write
     with running_helper(bytes) as helper:
         helper.get_ready()
-        for _ in range(2):  # by the one that is kept ready, once it is, and by a new one
+        for _ in range(2):  # with the child that is kept ready, if any, and with a new one
             error = helper.ask(b"long").exception(30)
             assert isinstance(error, EmitError)
             assert error.killed
             assert helper.ask(b"a").result(30) == b"a"
             time.sleep(0.5)
         left = Path(f"/proc/{helper.pid()}/task/{helper.pid()}/children").read_text().split()
-        assert len(left) <= 1, left  # the one that is kept ready
+        assert len(left) <= 1, left  # the child that is kept ready
 
 
 TRIALS = {

@@ -1,8 +1,8 @@
-"""``python link_capture.py INTERFACE``: count RoCEv2 packets until standard input ends.
+"""``python link_capture.py INTERFACE``: counts RoCEv2 packets until standard input ends.
 
-Prints "ready" when it sees packets, and for each line that it is given, and at the end, a JSON list
-of who sent how many of which opcode since the one before: by the kernel's time of each packet, as
-there may be many that have not been looked at yet.
+Prints "ready" when it captures packets; then for each line of input, and at the end, a JSON list
+of the packets since the previous list, by source, destination and opcode. The kernel's time of
+each packet decides to which list it belongs, because many packets may not have been read yet.
 """
 
 import errno
@@ -24,7 +24,7 @@ Counts = Counter[tuple[str, str, int]]
 
 
 class Link:
-    """An interface, and what has been counted on it."""
+    """An interface, and the packets counted on it."""
 
     def __init__(self, name: str) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -35,17 +35,17 @@ class Link:
         self._counts: Counts = Counter()
 
     def fileno(self) -> int:
-        """Return what can be waited for."""
+        """Return the descriptor to wait for."""
         return self._socket.fileno()
 
     def take(self, counts: Counts) -> int:
-        """Count one packet; return when it was there, in ns, or 0 if there is none."""
+        """Count one packet; return its time in ns, or 0 if there is none."""
         try:
             frame, ancillary, _, _ = self._socket.recvmsg(256, 64)
         except BlockingIOError:
             return 0
         except OSError as err:
-            if err.errno != errno.ENETDOWN:  # its pod has ended: told once
+            if err.errno != errno.ENETDOWN:  # its pod has ended: reported once
                 raise
             return 0
         seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
@@ -59,7 +59,7 @@ class Link:
         self.take(self._counts)
 
     def tell(self) -> None:
-        """Print what was there up to now."""
+        """Print the packets up to now."""
         now = time.time_ns()
         later: Counts = Counter()
         while True:
@@ -77,7 +77,7 @@ class Link:
 
 
 def main() -> None:
-    """Count."""
+    """Count packets and print lists until standard input ends."""
     link = Link(sys.argv[1])
     print("ready", flush=True)
     while True:

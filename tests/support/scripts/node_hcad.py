@@ -1,6 +1,6 @@
-"""Run as a program: a node's hcad that takes every client for a program of the pod POD_UID at ADDRESS.
+"""A program: a node's hcad that treats every client as a program of the pod POD_UID at ADDRESS.
 
-What it asks of ``/proc`` it really asks; only the answers are replaced, as no client is in a pod.
+It really reads ``/proc``; only the results are replaced, because no client is in a pod.
 """
 
 import ipaddress
@@ -17,13 +17,13 @@ ADDRESS: Final = str(address_of(0).ip)
 
 
 def pod_of(pid: int) -> PodUid:
-    """Tell the pod of a client, if its control group can be read."""
+    """Return the pod of a client, if its control group can be read."""
     assert Path(f"/proc/{pid}/cgroup").read_bytes()
     return PodUid(POD_UID)
 
 
 def addresses_of(pid: int) -> frozenset[IpAddress]:
-    """Tell its addresses, if those of its namespace can be read."""
+    """Return the addresses of a client, if those of its namespace can be read."""
     assert addresses_of_process(pid)
     return frozenset({ipaddress.ip_address(ADDRESS)})
 

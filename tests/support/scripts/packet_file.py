@@ -1,6 +1,6 @@
-"""``python packet_file.py INTERFACE FILE``: write RoCEv2 packets to a file until standard input ends.
+"""``python packet_file.py INTERFACE FILE``: writes RoCEv2 packets to a file until stdin ends.
 
-Prints "ready" when it sees packets.
+Prints "ready" when it captures packets.
 """
 
 import select
@@ -14,7 +14,7 @@ ETHERNET = 1
 
 
 def main() -> None:
-    """Write."""
+    """Write the captured packets."""
     with (
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as link,
         open(sys.argv[2], "wb") as capture,

@@ -1,7 +1,8 @@
-"""Runs rdma-core's own tests (pyverbs) with the distribution's Python: ``FOLDER RESULTS MODULE...``.
+"""Runs rdma-core's own tests (pyverbs) with the distribution's Python: ``FOLDER RESULTS
+MODULE...``.
 
-It is started inside of ``tessera run --hca``; ``RESULTS`` gets a line of JSON for each test: its
-name, how it ended, and why it was skipped or failed. Nothing of this repository is imported.
+It is started by ``tessera run --hca``; ``RESULTS`` gets a line of JSON for each test: its name,
+its outcome, and the reason of a skip or failure. Nothing of this repository is imported.
 """
 
 import json
@@ -14,7 +15,7 @@ DEVICE = ["--dev", "tessera_0", "--port", "1", "--gid", "1"]
 
 
 class Recorder(unittest.TestResult):
-    """Writes each outcome down at once: what comes after a crash is missing, what was before is not."""
+    """Writes each outcome at once, so that the outcomes before a crash are kept."""
 
     def __init__(self, results):
         super().__init__()
@@ -39,10 +40,10 @@ class Recorder(unittest.TestResult):
 
 
 def tell_address(case):
-    """Have the tests of rdma_cm use the function's address.
+    """Make the tests of rdma_cm use the function's address.
 
-    They look for the network interface that belongs to the device, and for its address. This device
-    has an address, and no interface.
+    They look for the network interface that belongs to the device, and for its address. This
+    device has an address, and no interface.
     """
 
     def take_from_environment(self, device, port, index):
@@ -52,7 +53,7 @@ def tell_address(case):
 
 
 def main(folder, results, *modules):
-    """Run the modules of that folder."""
+    """Run the modules in that folder."""
     sys.path[:0] = [folder, f"{folder}/tests"]
     sys.argv[1:] = DEVICE
     from args_parser import parser

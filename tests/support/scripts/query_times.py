@@ -1,10 +1,11 @@
-"""Asks a slice's socket again and again, and says what gpud itself took: ``FOLDER COUNT``.
+"""Queries a slice's socket repeatedly, and prints gpud's own share of the time: ``FOLDER COUNT``.
 
-A program, so that it also runs where only the product is. It prints a JSON list of [wall, own,
-cpu] in ms, one for each query. Of the wall time, ``own`` leaves out what gpud or this program
-stood ready and got no CPU (run delay in /proc/PID/task/TID/schedstat): on a busy machine that is
-others' doing. Of gpud's other threads the one that waited longest counts, which may have kept the
-interpreter from the loop. ``cpu`` is what gpud's loop computed meanwhile, for whomever.
+A program, so that it also runs where only the product is installed. It prints a JSON list of
+[wall, own, cpu] in ms, one for each query. Of the wall time, ``own`` excludes the time in which
+gpud or this program was runnable without a CPU (run delay in /proc/PID/task/TID/schedstat),
+which other processes cause on a busy machine. Of gpud's other threads the one with the longest
+run delay counts, since it may have held the interpreter lock. ``cpu`` is the CPU time of gpud's
+loop meanwhile, for all clients.
 """
 
 import json
@@ -22,7 +23,7 @@ PAUSE_S = 0.005
 
 
 def gpud_of(folder: Path) -> int:
-    """Return the pid of who listens at a slice's socket."""
+    """Return the pid of the process that listens at a slice's socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.connect(str(folder / slices.SOCKET_NAME))
         pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -30,7 +31,7 @@ def gpud_of(folder: Path) -> int:
 
 
 def clocks(pid: int) -> dict[int, tuple[int, int]]:
-    """Return (ns on a CPU, ns ready for one) of each thread of a process."""
+    """Return (ns on a CPU, ns runnable without one) of each thread of a process."""
     found = {}
     for entry in os.listdir(f"/proc/{pid}/task"):
         with suppress(OSError):
@@ -40,7 +41,7 @@ def clocks(pid: int) -> dict[int, tuple[int, int]]:
 
 
 def query(folder: Path, gpud: int) -> tuple[float, float, float]:
-    """Ask once; return (wall, own, cpu) in ms."""
+    """Send one query; return (wall, own, cpu) in ms."""
     gpud_before, own_before = clocks(gpud), clocks(os.getpid())[os.getpid()]
     begin = time.monotonic_ns()
     slices.query(folder)

@@ -1,4 +1,6 @@
-"""Print what comes to UDP port 4791 of this pod until a mark comes to port 4792, as JSON lines."""
+"""Prints the datagrams to UDP port 4791 of this pod until a mark arrives at port 4792, as JSON
+lines.
+"""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Run as a program: enters a worker's sandbox and reports what can still be done, as JSON.
+"""A program that enters a worker's sandbox and prints the remaining permissions, as JSON.
 
 ``python sandbox_probe.py CONFIG OUTSIDE_FILE``; the level and a name → outcome table go to
 standard output, where an outcome is "ok" or an errno's name.
@@ -65,7 +65,7 @@ def _thread() -> None:
     thread = threading.Thread(target=lambda: None)
     try:
         thread.start()
-    except RuntimeError as err:  # what Python makes of every error there
+    except RuntimeError as err:  # Python's exception for all of its errors
         raise PermissionError(errno.EPERM, str(err)) from err
     thread.join()
 
@@ -122,7 +122,7 @@ def main() -> None:
         "move_memory": _raw(279, parent, 0, 0, 0, 0, 0),
         "socket_option": _raw(54, socket_fd, 1, 83, 0, 0),
         "name_itself": _raw(157, PR_SET_NAME, ctypes.addressof(_NAME), 0, 0, 0),
-        "ptrace": _raw(101, 16, 1 << 23),  # of nobody: where it is allowed it must do no harm
+        "ptrace": _raw(101, 16, 1 << 23),  # of user nobody: harmless if the kernel permits it
         "unshare": _raw(272, 0x1000_0000),
         "shared_memory": _raw(29, 0x7E55E7A, 4096, 0o600),
         "bpf": _raw(321, 0),
@@ -138,7 +138,7 @@ def main() -> None:
         "cache_replace": lambda: inside.replace(inside.with_suffix(".new")),
         "cache_list": lambda: os.listdir(inside.parent),
     }
-    saved = os.dup(1)  # the sandbox takes standard error away, not this
+    saved = os.dup(1)  # the sandbox detaches standard error, but not this descriptor
     level = sandbox.enter(config)
     outcomes = {}
     for name, attempt in attempts.items():

@@ -1,8 +1,8 @@
-"""Storms a slice's socket until killed: ``SOCKET HELLO``. Standard library only, for any pod.
+"""Floods a slice's socket until killed: ``SOCKET HELLO``. Standard library only, for any pod.
 
-Without a HELLO, in hexadecimal, it connects and hangs up; with one it asks for contexts, hangs up
-when it is answered, lets 48 wait for that, and hangs up on the others at once. As fast as it can;
-it writes a line after each hundred that it has done, with the time of CLOCK_MONOTONIC.
+Without a HELLO, in hexadecimal, it connects and disconnects; with one it requests contexts,
+disconnects after the reply, leaves 48 requests waiting, and drops the others at once, as fast as
+it can. It prints a line after each hundred requests, with the time of CLOCK_MONOTONIC.
 """
 
 import select
@@ -15,7 +15,7 @@ EVERY = 100
 
 
 def attempt(path: str, hello: bytes) -> socket.socket | None:
-    """Connect, and say hello; None where too many wait already."""
+    """Connect, and send HELLO; return None if too many connections are pending already."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.setblocking(False)
     try:

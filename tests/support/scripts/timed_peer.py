@@ -1,6 +1,6 @@
 """Times a copy between two GPUs of a run by CUDA events: a program for ``tessera run --count 2``.
 
-Prints JSON: ``event_us``, and ``right``, whether the bytes arrived.
+Prints JSON: ``event_us``, and ``right``: whether the bytes arrived.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ def buffer_on(device: int) -> tuple[ctypes.c_void_p, ctypes.c_uint64]:
 
 
 def main() -> None:
-    """Time it and print."""
+    """Time the copy and print the result."""
     call("cuInit", 0)
     _, target = buffer_on(1)
     _, source = buffer_on(0)

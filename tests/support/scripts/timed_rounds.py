@@ -1,7 +1,8 @@
-"""Times launches of a kernel whose rounds memory, an argument and the block decide, by CUDA events.
+"""Times launches of a kernel whose iterations depend on memory, an argument and the block, by CUDA
+events.
 
-usage: timed_rounds.py ROUNDS.PTX. Prints JSON: microseconds of launches by argument, by what memory
-holds, and with one slow block. It needs libcuda.so.1 and nothing else.
+usage: timed_rounds.py ROUNDS.PTX. Prints JSON: microseconds of launches by argument, by memory
+contents, and with one slow block. It needs only libcuda.so.1.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ def call(name: str, *arguments: object) -> None:
 
 
 def main() -> None:
-    """Launch and print."""
+    """Time the launches and print the results."""
     device, context, module, kernel = ctypes.c_int(), *(ctypes.c_void_p() for _ in range(3))
     call("cuInit", 0)
     call("cuDeviceGet", ctypes.byref(device), 0)

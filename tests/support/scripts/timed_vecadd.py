@@ -1,8 +1,8 @@
 """Times copies and launches of vecadd by CUDA events: a program for ``tessera run``, and for pods.
 
-usage: timed_vecadd.py VECADD.PTX. Prints JSON: ``events_us``, what events say of a copy from
-page-locked memory, one from ordinary memory and two launches; and ``wall_us``, what a third launch
-takes by the clock of the machine. It needs libcuda.so.1 and nothing else.
+usage: timed_vecadd.py VECADD.PTX. Prints JSON: ``events_us``, the times between events around a
+copy from page-locked memory, one from ordinary memory and two launches; and ``wall_us``, the
+machine's wall-clock time of a third launch. It needs only libcuda.so.1.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ def launch(kernel: ctypes.c_void_p, buffers: list[ctypes.c_uint64]) -> None:
 
 
 def main() -> None:
-    """Time it and print."""
+    """Time copies and launches, and print the results."""
     kernel = kernel_of(Path(sys.argv[1]).read_bytes())
     buffers = [ctypes.c_uint64() for _ in range(3)]
     for one in buffers:

@@ -1,1 +1,1 @@
-"""Programs for people: what ``make`` and the documentation run with ``-m``."""
+"""Command line tools, which ``make`` and the documentation run with ``-m``."""

@@ -1,8 +1,8 @@
 """``python tests/support/tools/cache_kills.py ROUNDS [SEED]``: kill -9 while the caches are used.
 
-In each round processes that share one owner's caches load, compile and store until they are killed,
-whatever they are at; a third trims meanwhile. What anybody then loads is nothing, or what was
-stored under that name, whole. Prints what happened; exits 1 after a wrong load.
+In each round processes that share one owner's caches load, compile and store until they are
+killed at a random moment; a third trims meanwhile. A later load must return nothing, or the
+whole entry stored under that name. Prints the outcome; exits 1 after a wrong load.
 """
 
 import os
@@ -51,12 +51,12 @@ def _ptx(number: int) -> str:
 
 
 def _blob(number: int) -> bytes:
-    """A body as large as a big kernel's, so that kills hit writes."""
+    """Return a body as large as that of a big kernel, so that kills interrupt writes."""
     return (b"%d " % number) * (60_000 * (number + 1))
 
 
 class Rounds:
-    """Rounds in one directory; ``outcomes`` counts what loads gave."""
+    """Rounds in one directory; ``outcomes`` counts the results of loads."""
 
     def __init__(self, root: Path, seed: int = 1) -> None:
         self._random = Random(seed)
@@ -75,7 +75,7 @@ class Rounds:
             self.round()
 
     def round(self) -> None:
-        """Start two users and one that trims, kill them, and look at what is left."""
+        """Start two users and one process that trims, kill them, and check the directory."""
         works = (self._use, self._use, self._trim)
         children = [self._child(work, self._random.getrandbits(32)) for work in works]
         time.sleep(self._random.random() ** 2 * 0.06)
@@ -87,7 +87,7 @@ class Rounds:
                 self.wrong.append(f"a child ended with {status}")
         self._look()
 
-    def held(self) -> tuple[int, int]:
+    def trim(self) -> tuple[int, int]:
         """Trim; return the bytes and the number of files that remain."""
         OwnerCaches(self.directory.parent, False, MAX_BYTES, MAX_ENTRIES).trim(_OWNER)
         sizes = [path.stat().st_size for path in self.directory.iterdir()]
@@ -159,7 +159,7 @@ def main(rounds: int, seed: int) -> int:
     with tempfile.TemporaryDirectory(prefix="cache-kills-") as root:
         made = Rounds(Path(root), seed)
         made.run(rounds)
-        held, files = made.held()
+        held, files = made.trim()
         left = sum(1 for path in made.directory.iterdir() if path.suffix == ".new")
     print(f"{rounds} rounds, {3 * rounds} processes killed: {dict(made.outcomes)}")
     print(f"{held} bytes in {files} files remain after a trim, {left} of them unfinished")

@@ -1,4 +1,6 @@
-"""Who is judged by kubelet_conformance, each on what it needs: ours, NVIDIA's plugin, Intel's."""
+"""The plugins that kubelet_conformance checks, with their requirements: Tessera's, NVIDIA's,
+Intel's.
+"""
 
 import contextlib
 import json
@@ -30,18 +32,18 @@ _TESSERA = str(Path(sys.executable).with_name("tessera"))
 
 @dataclass(frozen=True)
 class Subject:
-    """What pytest is told of one plugin, and the environment of its command."""
+    """The pytest options for one plugin, and the environment of its command."""
 
     plugin: str = ""
     driver: str = ""
     resources: str = ""
     breaks: str = ""
-    mends: str = ""
+    recovery: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def _agent(root: Path, run_dir: Path) -> dict[str, str]:
-    """Return settings of our node agent whose part of the node's files is below ``root``."""
+    """Return settings of Tessera's node agent whose files of the node are below ``root``."""
     return {
         "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'operator'}",
         "POD_NAME": "conformance",
@@ -56,7 +58,7 @@ def _agent(root: Path, run_dir: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def ours(root: Path) -> Iterator[Subject]:
-    """Our node agent, on a gpud with two slices of one profile and one of another."""
+    """Yield our node agent, on a gpud with two slices of one profile and one of another."""
     with gpud("--health-seconds", "2", "2", "2") as daemon, ApiServer() as api:
         places = [("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2)]
         spec = {"nodeName": NODE, "index": 0, "board": "h100-80gb", "uuid": new_gpu_uuid()}
@@ -70,14 +72,16 @@ def ours(root: Path) -> Iterator[Subject]:
             plugin=f"exec {shlex.quote(sys.executable)} -m device_plugin.app",
             resources="gpu.tessera.dev/mig-1g.10gb,gpu.tessera.dev/mig-2g.20gb",
             breaks=shlex.join([*fault, "--gpu", "0", "--run-dir", str(daemon.run_dir)]),
-            mends="true",  # it recovers when nothing happens any more
+            recovery="true",  # it recovers once faults stop
             environment=_agent(root, daemon.run_dir) | here,
         )
 
 
 @contextlib.contextmanager
 def nvidia(root: Path) -> Iterator[Subject]:
-    """NVIDIA's device plugin, on our NVML and a gpud with two GPUs, one of them divided."""
+    """Yield NVIDIA's device plugin, on our NVML and a gpud with two GPUs, one of them
+    partitioned.
+    """
     command = program("nvidia", "nvidia-device-plugin")
     build.build_all(only=("libnvidia-ml.so.1",))
     with nvml_views.rig(root) as rig:
@@ -86,7 +90,7 @@ def nvidia(root: Path) -> Iterator[Subject]:
             plugin=f"exec {command} --mig-strategy=none",
             resources="nvidia.com/gpu",
             breaks=shlex.join([*fault, "--gpu", "1", "--run-dir", str(rig.node.run_dir)]),
-            mends="true",
+            recovery="true",
             environment={
                 "LD_LIBRARY_PATH": str(build.LIBRARIES),
                 "TESSERA_MANAGEMENT_SOCKET": str(rig.node.run_dir / MANAGEMENT_SOCKET_NAME),
@@ -96,7 +100,7 @@ def nvidia(root: Path) -> Iterator[Subject]:
 
 @contextlib.contextmanager
 def intel(root: Path) -> Iterator[Subject]:
-    """Intel's GPU plugin, on files in the place of two cards' sysfs entries and device nodes."""
+    """Yield Intel's GPU plugin, on files that replace two cards' sysfs entries and device nodes."""
     command = program("intel", "gpu_plugin")
     for card, render in (("card0", "renderD128"), ("card1", "renderD129")):
         device = root / "sys/class/drm" / card / "device"
@@ -114,7 +118,7 @@ def intel(root: Path) -> Iterator[Subject]:
 
 @contextlib.contextmanager
 def our_driver(root: Path) -> Iterator[Subject]:
-    """Our node agent with DRA on, for one GPU that claims divide."""
+    """Yield our node agent with DRA enabled, for one GPU that claims partition."""
     with gpud() as daemon:
         spec = {"nodeName": "conformance", "index": 0, "board": "h100-80gb", "pool": "demo"}
         gpu = {
@@ -134,7 +138,7 @@ def our_driver(root: Path) -> Iterator[Subject]:
 
 @contextlib.contextmanager
 def example_driver(root: Path) -> Iterator[Subject]:
-    """The example driver of Kubernetes' SIG Node: GPUs that exist on paper only."""
+    """Yield the example driver of Kubernetes SIG Node, whose GPUs do not exist."""
     command = program("dra", "dra-example-kubeletplugin")
     yield Subject(driver=f"exec {command} --cdi-root {root / 'cdi'} --num-devices 4")
 
@@ -148,8 +152,12 @@ SUBJECTS: Mapping[str, Callable[[Path], AbstractContextManager[Subject]]] = {
 }
 
 
-def judged(name: str, timeout_s: float = 60.0, mend: bool = True) -> list[dict[str, str]]:
-    """Return the results of a subject's checks; AssertionError with pytest's words if it ran none."""
+def check_subject(name: str, timeout_s: float = 60.0, recover: bool = True) -> list[dict[str, str]]:
+    """Return the results of a subject's checks.
+
+    Raises:
+        AssertionError: no check ran; the message is pytest's output.
+    """
     with tempfile.TemporaryDirectory(prefix="cs-", dir="/tmp") as room:
         root = Path(room)
         with SUBJECTS[name](root) as subject:
@@ -159,7 +167,7 @@ def judged(name: str, timeout_s: float = 60.0, mend: bool = True) -> list[dict[s
                 "driver": subject.driver,
                 "resource": subject.resources,
                 "break": subject.breaks,
-                "mend": subject.mends if mend else "",
+                "mend": subject.recovery if recover else "",
                 "timeout": str(timeout_s),
                 "report": str(report),
             }
@@ -182,11 +190,11 @@ def judged(name: str, timeout_s: float = 60.0, mend: bool = True) -> list[dict[s
 
 
 def main() -> None:
-    """Judge everybody and write the table into docs/conformance.md."""
+    """Check all subjects and write the table into docs/conformance.md."""
     document = REPOSITORY / "docs/conformance.md"
     begin, end = "<!-- results -->\n", "<!-- end of results -->"
     head, _, rest = document.read_text().partition(begin)
-    reports = {name: judged(name) for name in SUBJECTS}
+    reports = {name: check_subject(name) for name in SUBJECTS}
     document.write_text(head + begin + matrix.table(reports) + end + rest.partition(end)[2])
 
 

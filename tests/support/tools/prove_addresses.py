@@ -1,11 +1,11 @@
-"""``make fuzz proofs=1``: prove the clamp of random address computations, from where it stopped.
+"""``make fuzz proofs=1``: prove the clamp of random address computations; resume the last run.
 
-    make fuzz proofs=1 n=1000 minutes=10     what ends first; state is in .fuzz/proofs.json
+    make fuzz proofs=1 n=1000 minutes=10     stops at the first limit; state: .fuzz/proofs.json
 
-Five kinds, one after the other: instructions of the ISA that compute addresses, the same with shared
-memory, PTX that reaches for every address in every form (atomics, cp.async, ldmatrix and mma,
-generic, local, calls), loops that move pointers, and the kernels that run in ``make fuzz``. Prints each that is not shown to be safe; ends with 1 when
-there was one, in any run.
+Five kinds in turn: instructions of the ISA that compute addresses; the same with shared memory;
+PTX that accesses memory in every form (atomics, cp.async, ldmatrix and mma, generic, local,
+calls); loops that move pointers; and the kernels of ``make fuzz``. Prints each kernel that was
+not proved safe; exits with 1 if there was one, in any run.
 """
 
 import json
@@ -43,10 +43,10 @@ _SAVED_EVERY = 20
 
 
 def prove(seed: int, *, shared: bool = False) -> int:
-    """Prove one seed's kernel of the ISA; return how many accesses it has.
+    """Prove one seed's kernel of the ISA; return its number of accesses.
 
     Raises:
-        clamp_proof.NotShown: for an access that is not shown to be safe.
+        clamp_proof.NotShown: an access was not proved safe.
     """
     module = random_addresses.kernel(seed, shared=shared)
     block, plan = _CASES[seed % len(_CASES)]
@@ -54,14 +54,14 @@ def prove(seed: int, *, shared: bool = False) -> int:
 
 
 def prove_ptx(kernel: Kernel) -> int:
-    """Prove a kernel of PTX under a plan that goes by its seed. Returns and raises as ``prove``."""
+    """Prove a PTX kernel under a plan chosen by its seed. Returns and raises as ``prove``."""
     module = compile_ptx(kernel.text, capability=_CAPABILITY)
     (plan,) = trial.choose_plans(kernel, module, 0)
     return clamp_proof.prove(_text(kernel.seed, module, kernel.block, plan))
 
 
 def _text(seed: int, module: Module, block: Block, plan: jit.Plan | None) -> str:
-    """Write the kernel for this machine, or for a CPU that says some things in other words."""
+    """Return the kernel's LLVM IR for this machine, or for a CPU with other instructions."""
     cpu = _CPUS[seed % len(_CPUS)]
     with llvm.generating_for(cpu) if cpu else nullcontext():
         return jit.Compiler().emit_llvm(module, module.functions[0], block, plan)
@@ -78,18 +78,18 @@ KINDS: dict[str, Callable[[int], int]] = {
 
 @dataclass
 class State:
-    """What was done in all runs together."""
+    """The totals of all runs."""
 
     done: int = 0
     accesses: int = 0
     failed: list[str] = field(default_factory=list)
 
     def step(self) -> None:
-        """Prove the next one."""
+        """Prove the next kernel."""
         kind, seed = list(KINDS)[self.done % len(KINDS)], self.done // len(KINDS)
         try:
             self.accesses += KINDS[kind](seed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was shown
+        except Exception as error:  # noqa: BLE001 - after any error nothing is proved
             self.failed.append(f"{kind}, seed {seed}: {type(error).__name__}: {error}"[:400])
             print(self.failed[-1])
         self.done += 1
@@ -108,10 +108,10 @@ class State:
 
 
 def main(arguments: list[str]) -> int:
-    """Prove what ``name=value`` arguments say; empty values are the defaults."""
+    """Prove kernels according to ``name=value`` arguments; empty values select the defaults."""
     names = ("minutes", "folder")
     defaults = {"n": str(GOAL), **{name: command.DEFAULTS[name] for name in names}}
-    chosen = command.chosen(arguments, defaults)
+    chosen = command.parse_arguments(arguments, defaults)
     if chosen is None:
         return 2
     path = Path(chosen["folder"]) / "proofs.json"
@@ -124,12 +124,12 @@ def main(arguments: list[str]) -> int:
             if state.done % _SAVED_EVERY == 0:
                 state.save(path)
     except KeyboardInterrupt:
-        print("stopped; the next run goes on from here")
+        print("stopped; the next run continues from here")
     state.save(path)
     print(state.summary())
     return 1 if state.failed else 0
 
 
 if __name__ == "__main__":
-    command.stop_when_told()
+    command.stop_on_signal()
     sys.exit(main(sys.argv[1:]))

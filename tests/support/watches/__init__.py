@@ -1,1 +1,1 @@
-"""Plugins that watch what each test costs and leaves behind."""
+"""Plugins that measure the cost of each test and detect its leftovers."""

@@ -1,9 +1,9 @@
-"""What tests cost: CPU seconds of each test file and room, and the budgets that rooms have.
+"""Measures the cost of tests: CPU seconds of each test file and room, compared with rooms' budgets.
 
-A run of all tests keeps its figures in pytest's cache; ``make test-cost`` prints them. A room is a
-folder of test files. ``tests/budget.toml`` gives each a budget of CPU seconds: those of the test
-process and of the children that it waited for. A run names the rooms that are over their budget,
-and fails where one was over by more than a fifth in the run before as well.
+A run of all tests keeps its figures in pytest's cache; ``make test-cost`` prints them. A room is
+a folder of test files. ``tests/budget.toml`` gives each a budget of CPU seconds: those of the
+test process and of the children that it waited for. A run names the rooms that are over their
+budget, and fails if a room is over by more than a fifth twice in a row.
 """
 
 import json
@@ -26,7 +26,7 @@ _SENT = "tessera_cost"
 
 
 class Cost(NamedTuple):
-    """What a file's tests took, in seconds, and how many there are."""
+    """The time that a file's tests took, in seconds, and their number."""
 
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -47,7 +47,7 @@ class Meter:
         self.costs: dict[str, Cost] = {}
 
     def add(self, file: str, cost: Cost) -> None:
-        """Count one more test of a file, or what another process measured."""
+        """Count one more test of a file, or the figures that another process measured."""
         self.costs[file] = self.costs.get(file, Cost()).plus(cost)
 
     @pytest.hookimpl(wrapper=True)
@@ -68,7 +68,7 @@ class Meter:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Add what a worker measured; a worker that crashed has sent nothing."""
+        """Add the figures of a worker; a worker that crashed has sent none."""
         for file, cost in getattr(node, "workeroutput", {}).get(_SENT, {}).items():
             self.add(file, Cost(*cost))
 
@@ -97,7 +97,9 @@ def budgets() -> dict[str, float]:
 
 
 def over_budget(costs: Costs, allowed: Mapping[str, float]) -> dict[str, float]:
-    """Return the rooms over their budget, with spent over allowed; one without budget has 0."""
+    """Return the rooms over their budget, as the ratio of spent to allowed; infinite without a
+    budget.
+    """
     spent = {room: cost.cpu_s for room, cost in by_room(costs).items()}
     return {
         room: cpu_s / allowed[room] if allowed.get(room) else float("inf")
@@ -107,7 +109,9 @@ def over_budget(costs: Costs, allowed: Mapping[str, float]) -> dict[str, float]:
 
 
 def compare(config: pytest.Config, costs: Costs) -> tuple[list[str], bool]:
-    """Keep the figures of a run of all tests; return what to print, and whether it failed."""
+    """Store the figures of a run of all tests; return the lines to print, and whether the run
+    fails.
+    """
     assert config.cache is not None
     config.cache.set(f"{KEY}/{_kind(config)}", costs)
     if config.getoption("--with-e2e"):
@@ -122,9 +126,10 @@ def compare(config: pytest.Config, costs: Costs) -> tuple[list[str], bool]:
 
 
 def _replace_record(far: list[str]) -> list[str]:
-    """Record which rooms are far over their budget; return those of this machine's run before.
+    """Record which rooms are far over their budget; return those recorded by this machine's
+    previous run.
 
-    The record outlives a checkout: continuous integration makes a new one for each run.
+    The record outlives a checkout, because continuous integration makes a new one for each run.
     """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tessera"
     file = folder / f"over-budget-{platform.node()}.json"
@@ -135,7 +140,7 @@ def _replace_record(far: list[str]) -> list[str]:
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Return whether a run has all tests of its kind, so that its figures can be compared."""
+    """Return whether a run includes all tests of its kind, so that its figures can be compared."""
     if config.getoption("--with-e2e"):
         return config.args == ["tests/e2e"]
     option = config.option
@@ -148,7 +153,9 @@ def _kind(config: pytest.Config) -> str:
 
 
 def table(kind: str, costs: Costs, allowed: Mapping[str, float], files: int) -> str:
-    """Return the rooms, dearest first, and the dearest ``files``, as lines of text."""
+    """Return the rooms, and the ``files`` most expensive files, by descending cost, as lines of
+    text.
+    """
 
     def line(name: str, cost: Cost, budget: str = "") -> str:
         return f"{cost.cpu_s:9.1f} {budget:>9} {cost.wall_s:9.1f} {cost.tests:7d}  {name}"
@@ -168,7 +175,7 @@ def table(kind: str, costs: Costs, allowed: Mapping[str, float], files: int) -> 
 
 
 def main() -> int:
-    """Print what the last runs kept; 1 where there was none (``make test-cost``)."""
+    """Print the figures of the last runs; return 1 if there are none (``make test-cost``)."""
     kept = BUDGETS.parents[1] / ".pytest_cache/v" / KEY
     found = sorted(kept.glob("*")) if kept.is_dir() else []
     if not found:

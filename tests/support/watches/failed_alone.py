@@ -1,9 +1,9 @@
-"""What failed beside many others runs once more, alone, before a gate closes.
+"""Repeats the failed tests of a concurrent run alone, before a gate fails.
 
-Tests of whole processes share the machine with each other, and a machine's pause can break a limit
-that no defect broke. ``--failed-alone`` runs those that failed in the run before, one after the
-other, and names them. It refuses what a busy machine does not explain: a test without processes, a
-crash of the test process itself, and more failures than a few.
+Tests of whole processes share the machine with each other, and a pause of the machine can exceed
+a limit without any defect. ``--failed-alone`` runs the tests that failed in the previous run,
+one after the other, and names them. It refuses failures that a busy machine does not explain: a
+test without processes, a crash of the test process itself, and too many failures.
 """
 
 import re
@@ -13,49 +13,55 @@ from pathlib import Path
 import pytest
 
 KEY = "tessera/failed"
-# Of processes as such; the second line starts engines with threads through C.
+# Tests that start processes; those on the second line start engines with threads through C.
 OF_PROCESSES = (
     *("tests/abi/", "tests/integration/"),
     *("tests/unit/hca/engine", "tests/unit/hca/cm/"),
 )
-# What a unit test, or a module of these folders that it uses, imports to start a process or a thread.
+# What a test, or a module of these folders that it imports, imports to start a process or a thread.
 STARTS = {"asyncio", "multiprocessing", "subprocess", "threading"}
 RIGS = ("tests/support", "tests")
 _IMPORT = re.compile(r"^(?:import|from) ([\w.]+)", re.MULTILINE)
 CRASH = "crash: "
-LEFT = "left by another test: "  # a process, a file; the other test is blamed by its own failure
-LATE = "too late: "  # pytest-timeout ended it: what hangs hangs alone as well
+LEFT = "left by another test: "  # a process, a file; the other test fails by itself
+LATE = "too late: "  # pytest-timeout ended it; a real hang recurs when the test runs alone
 EXCUSED = (LEFT, LATE)
-MOST = 20  # more of them are no accident: a machine four times slower than usual broke fourteen
+MOST = 20  # a machine four times slower than usual broke fourteen
 
 
 def record(config: pytest.Config, failed: Iterable[tuple[str, str]]) -> None:
-    """Keep (node id, report) of what failed; a crash under a name that nothing forgives."""
+    """Store (node id, report) of each failed test; a crash is stored under a name that is never
+    excused.
+    """
     if (cache := getattr(config, "cache", None)) is None:
-        return  # a run inside a test's (-p no:cacheprovider): what called it fails by name
+        return  # a run within a test (-p no:cacheprovider): the outer test fails
     names = {_kind(report) + name for name, report in failed}
     cache.set(KEY, sorted(names))
 
 
 def _kind(report: str) -> str:
-    """Return what is said before the name of a test that failed with this report."""
+    """Return the prefix of the name of a test that failed with this report."""
     if "crashed while running" in report:
         return CRASH
-    # pytest raises what it finds when an object is collected, in whatever test runs then.
+    # pytest raises such an error when it collects the object, in whatever test runs then.
     if "PytestUnraisableExceptionWarning" in report:
         return LEFT
     return LATE if "from pytest-timeout" in report else ""
 
 
 def may_lose(name: str, root: Path) -> bool:
-    """Return whether a busy machine can break a test: it has processes or threads, or came too late."""
+    """Return whether a busy machine can make a test fail: it has processes or threads, or timed
+    out.
+    """
     if name.startswith((*EXCUSED, *OF_PROCESSES)):
         return True
     return _starts(root / name.partition("::")[0], root, set())
 
 
 def _starts(file: Path, root: Path, seen: set[Path]) -> bool:
-    """Return whether a file, or a rig that it imports, imports what starts processes or threads."""
+    """Return whether a file, or a support module that it imports, imports what starts processes or
+    threads.
+    """
     if file in seen or not file.is_file():
         return False
     seen.add(file)
@@ -70,11 +76,11 @@ def _starts(file: Path, root: Path, seen: set[Path]) -> bool:
     )
 
 
-def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
+def select_failed(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the tests to run again.
 
     Raises:
-        pytest.UsageError: nothing failed that could be run again, or something that must not be.
+        pytest.UsageError: there is no failed test to run again, or a failure is not excused.
     """
     assert config.cache is not None
     failed: list[str] = config.cache.get(KEY, [])

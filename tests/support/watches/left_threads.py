@@ -1,8 +1,8 @@
-"""A test's threads end with it: one that goes on meets others, minutes later and elsewhere.
+"""Fails a test whose threads outlive it, because they could disturb later tests.
 
-A watch whose server had gone, tried again without a pause, once flooded whatever ran in its process
-until a test failed that knew nothing of it. So a test fails that leaves product code at work; what
-waits to be asked, idle threads of pools, and fixtures that live longer than a test do no harm.
+A watch whose server had ended, and which retried without a pause, once starved its process until
+an unrelated test failed. So a test fails if product code still runs in its threads; threads that
+wait for requests, idle threads of pools, and fixtures that live longer than a test are allowed.
 """
 
 import sys
@@ -18,7 +18,7 @@ import pytest
 
 PRODUCT = frozenset({"device_plugin", "facts", "gpu_operator", "hca", "mig", "rdma", "vgpu_sim"})
 GRACE_S = 5.0
-IDLE_S = 2.0  # longer than the pause between any two tries
+IDLE_S = 2.0  # longer than the pause between any two retries
 _BEFORE = pytest.StashKey[set[threading.Thread]]()
 _shared: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 """Threads of fixtures that serve more than one test."""
@@ -26,7 +26,7 @@ _shared: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-    """Excuse what a fixture of a wider scope starts."""
+    """Exempt the threads that a fixture of a wider scope starts."""
     before = set(threading.enumerate())
     try:
         return (yield)
@@ -37,17 +37,17 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note what runs before a test begins."""
+    """Record the threads that run before a test begins."""
     item.stash[_BEFORE] = set(threading.enumerate())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail a test whose threads are still at work in product code a moment after its teardown."""
+    """Fail a test whose threads still execute product code a moment after its teardown."""
     result = yield
     began = time.monotonic()
     before = item.stash[_BEFORE]
-    del item.stash[_BEFORE]  # or it would keep what threads hold, for as long as there are tests
+    del item.stash[_BEFORE]  # the stash would keep the threads and their objects alive
     woken = {thread: (_switches(thread), began) for thread in _left(before)}
     while left := _left(before):
         now = time.monotonic()
@@ -66,7 +66,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def _left(before: set[threading.Thread]) -> dict[threading.Thread, str]:
-    """Return new threads in product code, each with where it is."""
+    """Return new threads in product code, each with its current function."""
     new = set(threading.enumerate()) - before - set(_shared) - {threading.current_thread()}
     if not new:
         return {}
@@ -76,11 +76,11 @@ def _left(before: set[threading.Thread]) -> dict[threading.Thread, str]:
 
 
 def _switches(thread: threading.Thread) -> str:
-    """Return what a thread's waiting and being interrupted adds to."""
+    """Return a thread's numbers of context switches, which change whenever it has run."""
     try:
         status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
     except OSError:
-        return ""  # it has ended
+        return ""  # the thread has ended
     return status[status.index("voluntary_ctxt_switches") :]
 
 

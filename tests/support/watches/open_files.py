@@ -1,8 +1,8 @@
-"""A test that leaves hundreds of descriptors open fails by its own name.
+"""Fails a test that leaves hundreds of descriptors open, under its own name.
 
-One that leaves a few is not noticed, and after a thousand of them ``select()`` refuses the numbers
-that a stranger's test gets. What lies in reference cycles is closed by a full collection, which a
-process of many tests hardly ever makes by itself: so it is made before anybody is blamed.
+A few do no harm, but after a thousand ``select()`` rejects the numbers that another test gets. A
+full collection closes objects in reference cycles, and a process of many tests rarely runs one
+by itself, so one runs before a test is failed.
 """
 
 import gc
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-MOST = 900  # ``select()`` knows 1,024, and a fixture of one module has 600
+MOST = 900  # ``select()`` is limited to 1,024, and a fixture of one module has 600
 
 
 @pytest.hookimpl(wrapper=True)
@@ -27,7 +27,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def _named(descriptors: list[str]) -> str:
-    """Return what most of them lead to."""
+    """Return the most frequent targets of these descriptors."""
     found: Counter[str] = Counter()
     for descriptor in descriptors:
         try:

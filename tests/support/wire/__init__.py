@@ -1,1 +1,1 @@
-"""Two engines on one wire, their peers, captures and a fuzzer of packets."""
+"""Two engines on one wire, their peers, packet captures and a fuzzer of packets."""

@@ -1,8 +1,10 @@
-"""``python -m support.wire.wire_capture FILE``: every opcode of every transport, captured from the kernel.
+"""``python -m support.wire.wire_capture FILE``: capture every opcode of every transport.
 
-Last come packets that are marked as congested, and the notifications that these bring.
+The packets are captured from the kernel. The last ones are marked as congested, followed by the
+resulting notifications.
 
-To be run in a network namespace of its own, whose loopback interface it sets up: over IPv4 and IPv6.
+Run it in a separate network namespace; it sets up the loopback interface, and uses IPv4 and
+IPv6.
 """
 
 import socket
@@ -46,7 +48,7 @@ def main() -> None:
             _invalidate(End(first, here), End(second, there))
             _play(End(first, here, kind=Type.UC), End(second, there, kind=Type.UC))
             _datagrams(Node(first, here), Node(second, there))
-        wire_sockets._ECN_CAPABLE = MARKED  # as if routers had marked all that is sent from now on
+        wire_sockets._ECN_CAPABLE = MARKED  # as if routers had marked all packets from now on
         for here, there in PAIRS:
             _congest(End(first, here), End(second, there))
     watching.setblocking(False)
@@ -57,7 +59,7 @@ def main() -> None:
                 data, address = watching.recvfrom(1 << 16)
             except BlockingIOError:
                 return
-            if address[2] == socket.PACKET_OUTGOING:  # the loopback interface shows all twice
+            if address[2] == socket.PACKET_OUTGOING:  # lo captures each packet twice
                 continue
             now = int(time.time())
             capture.write(struct.pack("<IIII", now, 0, len(data), len(data)) + data)
@@ -99,7 +101,7 @@ def _play(a: End, b: End) -> None:
 
 
 def _invalidate(a: End, b: End) -> None:
-    """SENDs that invalidate a window, of one packet and of three."""
+    """Send SENDs that invalidate a window, with one packet and with three."""
     a.connect(b.ip, b.qp.number, path_mtu=1)
     b.connect(a.ip, a.qp.number, path_mtu=1)
     here, there = a.region(), b.region()

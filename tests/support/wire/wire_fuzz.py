@@ -2,12 +2,13 @@
 
 usage: python -m support.wire.wire_fuzz SEED SECONDS.
 
-Packets look valid and have a right checksum. They come from the peer's address and from others', to
-RC, UC and UD queue pairs, some with a shared receive queue, while queue pairs are made and removed,
-policies, QoS classes and ceilings switch, and the engine hands everything over to another one.
+Packets look valid and have a correct checksum. They come from the peer's address and from
+others, to RC, UC and UD queue pairs, some with a shared receive queue. Meanwhile queue pairs are
+created and destroyed, policies, QoS classes and rate limits change, and the engine hands
+everything over to another engine.
 
-Every payload says by its bytes which packet it was in. So whoever looks at memory knows what has
-written it, and whether the policy of that time let it. Each queue pair has memory of its own.
+Every payload encodes its packet. So the contents of memory show which packet has written it, and
+whether the policy at that time permitted it. Each queue pair has its own memory.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from hca.binding.engine import Engine, EngineAh, EngineFlow, EngineLimit
 from hca.contract.hca import HcaQpAttributes, HcaQpModify
 from hca.contract.hca_engine import HcaPolicyChange, HcaQosClass
 from hca.contract.verbs import VerbsMask as Mask, VerbsOpcode as Op, VerbsQpType as Type, VerbsState
-from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.handover_state import HandoverState
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.client_objects import AdoptedObjects
 from rdma.verbs import ALL, NONE, Verb
@@ -36,8 +37,8 @@ from support.wire import wire_rig
 
 PEER_QPN, QKEY, MTU = 0x123456, 0x1234, 256
 HALF, SIZE = 16384, 65536
-# A region's parts: what WRITEs are for, what atomics are for, where messages are received, and what
-# is the owner's own: sent from, and read into.
+# Parts of a region: for WRITEs, for atomics, for received messages, and for the owner's own use: it
+# sends from there and READs into it.
 WRITES, COMPARES, ADDS, RECEIVES, OWN = 0, HALF, HALF + 4096, 2 * HALF, 3 * HALF
 SEND_TAG, WRITE_TAG, UD_TAG, FORGED = 0x20, 0x40, 0x60, 0xF1
 SWAPPED = 0xCACACACACACACACA
@@ -53,11 +54,11 @@ POLICIES = (ALL, ALL, ALL, NONE, Verb.WRITE_IMM, Verb.WRITE, Verb.READ, Verb.SEN
 
 
 class Violation(AssertionError):
-    """Memory says that something was carried out that policy denies."""
+    """Memory shows that an operation was executed that policy denies."""
 
 
-def permitted(mask: Verb) -> set[int]:
-    """Return the bytes that packets may leave behind where ``mask`` is what the peer may do."""
+def permitted_bytes(mask: Verb) -> set[int]:
+    """Return the bytes that packets may leave in memory if the peer may use the verbs ``mask``."""
     tags = {WRITE_TAG + opcode for opcode, verb in WRITTEN.items() if verb & mask}
     for opcode in SENT:
         verbs = Verb.SEND | (Verb.INVALIDATE if opcode in INVALIDATING else NONE)
@@ -68,7 +69,7 @@ def permitted(mask: Verb) -> set[int]:
 
 @dataclass
 class Target:
-    """A queue pair, its memory, what its peer may do, and what its memory held then."""
+    """A queue pair, its memory, its peer's rights, and the memory's content at the last check."""
 
     qp: Qp
     region: Region
@@ -81,12 +82,12 @@ class Target:
 
     @property
     def kind(self) -> Type:
-        """What connection it is of."""
+        """Return the queue pair's type."""
         return Type(self.qp.kind)
 
 
 class Peer(socket.socket):
-    """An address elsewhere."""
+    """The socket of another node."""
 
     def __init__(self, ip: str = "") -> None:
         super().__init__(socket.AF_INET, socket.SOCK_DGRAM)
@@ -97,7 +98,9 @@ class Peer(socket.socket):
 
 
 class Fuzz:
-    """One engine that serves, one that is held until it takes over, and everything beside them."""
+    """An engine that serves, another that is held until it takes over, peers, and a program's
+    objects.
+    """
 
     def __init__(self, engines: tuple[Engine, Engine], seed: int) -> None:
         self.random = random.Random(seed)
@@ -125,7 +128,7 @@ class Fuzz:
     # Queue pairs
 
     def add(self, kind: Type, shared: bool) -> None:
-        """Make a queue pair of its own protection domain, and connect it."""
+        """Make a queue pair with a protection domain of its own, and connect it."""
         client = self.end.client
         pd = client.objects.create_pd().handle
         cq = client.cq(4096)
@@ -140,9 +143,9 @@ class Fuzz:
         self.connect(target)
 
     def connect(self, target: Target) -> None:
-        """Go to RTS, and give it a policy."""
+        """Change a queue pair to RTS, and set a policy for it."""
         self.check(target)
-        target.mask = ALL  # nobody has judged it yet
+        target.mask = ALL  # not evaluated yet
         target.past.append("connects")
         if target.kind == Type.UD:
             target.qp.listen(QKEY)
@@ -155,10 +158,10 @@ class Fuzz:
                    "rq_psn": psn, "sq_psn": self.random.randrange(roce.PSNS)},
             )  # fmt: skip
         target.qp.page.send_head = target.qp.page.recv_head = 0
-        self.judge(target)
+        self.evaluate(target)
 
     def renew(self, target: Target) -> None:
-        """Begin again with one, or with another one in its place."""
+        """Reset a queue pair, or replace it by a new one, and connect it."""
         self.check(target)
         if self.random.random() < 0.5:
             with contextlib.suppress(OSError):
@@ -175,20 +178,20 @@ class Fuzz:
 
     # Policy
 
-    def judge(self, target: Target) -> None:
-        """Let its peer do something else from now on; until now it was what was said before."""
+    def evaluate(self, target: Target) -> None:
+        """Change the rights of a queue pair's peer."""
         mask = self.random.choice(POLICIES)
         target.qos_class = self.random.randrange(3)
         target.limited = self.random.random() < 0.2
         self.engine.set_policies([self.change(target, NONE)])
-        self.check(target)  # by the mask before: nothing moves any more
-        self.drain()  # what was answered before
+        self.check(target)  # by the rights before; nothing moves now
+        self.drain()  # drop earlier answers
         target.mask = mask
-        target.past.append(f"judged {mask!r}")
+        target.past.append(f"evaluated {mask!r}")
         self.engine.set_policies([self.change(target, mask)])
 
     def change(self, target: Target, mask: Verb) -> HcaPolicyChange:
-        """Return what the engine is told."""
+        """Return the policy change for the engine."""
         own = self.end.client.objects._qps[target.qp.number].engine
         out, in_, _ = self.limits[id(self.engine)] if target.limited else (0, 0, 0)
         sends = self.random.choice(POLICIES)
@@ -197,12 +200,12 @@ class Fuzz:
         return change
 
     def check(self, target: Target) -> None:
-        """Compare its memory with what it held, and with what may have come since."""
+        """Compare the memory with its last content; changes must be by permitted packets only."""
         now = target.region.view[:]
         before, target.seen = target.seen or now, now
         if now == before:
             return
-        tags = permitted(target.mask)
+        tags = permitted_bytes(target.mask)
         if target.kind == Type.UD:
             tags = {UD_TAG}
         for at, (one, other) in enumerate(zip(before, now, strict=True)):
@@ -227,10 +230,10 @@ class Fuzz:
         made = [HcaQosClass(rate, 0, 1, 40, 96), HcaQosClass(0, rate, 9, 80, 96)]
         self.engine.set_qos_classes(made[: self.random.randrange(3)])
 
-    def judge_sources(self) -> None:
-        """Answer what the engine asks about who sends datagrams, or forget somebody."""
-        for asked in self.engine.asked():
-            gid = bytes(asked.source)
+    def evaluate_sources(self) -> None:
+        """Set verdicts for senders of datagrams that the engine reports, or remove one sender."""
+        for request in self.engine.pending_sources():
+            gid = bytes(request.source)
             if gid in self.sources or self.random.random() < 0.2:
                 self.engine.drop_source(self.end.wire, gid)
                 continue
@@ -239,7 +242,7 @@ class Fuzz:
             known = gid == wire_rig.gid_of(self.peer.ip)
             change = HcaPolicyChange(receives=mask if known else NONE, address_handle=source)
             self.engine.set_policies([change])
-            self.engine.take_source(source)
+            self.engine.process_source(source)
             self.sources[gid] = source, mask
         if self.sources and self.random.random() < 0.2:
             self.engine.remove_source(self.sources.pop(self.random.choice(list(self.sources)))[0])
@@ -247,24 +250,24 @@ class Fuzz:
     # Packets
 
     def drain(self) -> None:
-        """Forget what the engine has sent so far."""
+        """Receive and drop what the engine has sent so far."""
         for one in (self.peer, self.other, *self.crowd):
             with contextlib.suppress(BlockingIOError):
                 while True:
                     one.recv(65536)
 
     def look(self) -> None:
-        """Read what the engine sends; nobody may be told what he may not read."""
+        """Check the engine's packets: none may reveal memory that its receiver may not read."""
         may = any(one.kind == Type.RC and one.mask & Verb.READ for one in self.targets)
         with contextlib.suppress(BlockingIOError):
             for _ in range(256):
                 packet = Packet.parse(self.peer.recv(65536))
                 answers = roce.RESPONSE_FIRST <= packet.opcode <= roce.RESPONSE_ONLY
                 if answers and not may:
-                    raise Violation(f"answered to READ, which nobody may: {packet}")
+                    raise Violation(f"answered to READ, which is denied to all: {packet}")
 
     def packet(self, target: Target) -> Packet:
-        """Make a packet that might be the next one."""
+        """Make a packet that looks like the next one of a connection."""
         chosen = self.random
         saved = self.engine.save_qp(self.end.client.objects._qps[target.qp.number].engine).wire
         transport = {Type.RC: 0, Type.UC: roce.UC, Type.UD: roce.UD}[target.kind]
@@ -320,7 +323,7 @@ class Fuzz:
         )
 
     def send(self) -> None:
-        """Send some packets to one queue pair, together or apart."""
+        """Send some packets to one queue pair, together or separately."""
         target = self.random.choice(self.targets)
         for _ in range(self.random.choice([1, 2, 6])):
             packet = self.packet(target)
@@ -328,14 +331,14 @@ class Fuzz:
             if at < 0.08:
                 stranger = self.random.choice([self.other, *self.crowd])
                 forged = packet.but(payload=bytes([FORGED]) * len(packet.payload))
-                self.put(stranger, forged.sealed(stranger.ip, self.end.ip))
+                self.put(stranger, forged.seal(stranger.ip, self.end.ip))
             elif at < 0.1:
                 forged = packet.but(payload=bytes([FORGED]) * len(packet.payload), pkey=0x8001)
-                self.put(self.peer, forged.sealed(self.peer.ip, self.end.ip))
+                self.put(self.peer, forged.seal(self.peer.ip, self.end.ip))
             elif at < 0.12:
                 data = packet.but(payload=bytes([FORGED]) * len(packet.payload)).encode()
                 self.put(self.peer, data + b"nope")
-            elif at < 0.15:  # several in one buffer, as the kernel joins them
+            elif at < 0.15:  # several in one buffer, as the kernel merges them
                 parts = [packet.encode()] * 3
                 joined = b"".join(
                     part + roce.icrc(self.peer.ip, roce.PORT, self.end.ip, part, place)
@@ -345,17 +348,17 @@ class Fuzz:
                 self.put(self.peer, joined)
                 self.peer.setsockopt(socket.IPPROTO_UDP, 103, 0)
             else:
-                data = bytearray(packet.sealed(self.peer.ip, self.end.ip))
+                data = bytearray(packet.seal(self.peer.ip, self.end.ip))
                 self.put(self.peer, bytes(data))
 
     def put(self, sender: Peer, data: bytes) -> None:
-        """Send bytes to the engine's address; some of them are marked on their way."""
+        """Send bytes to the engine's address, sometimes with a congestion mark."""
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 3 if self.random.random() < 0.2 else 2)
         with contextlib.suppress(BlockingIOError, OSError):
             sender.sendto(data, (self.end.ip, roce.PORT))
 
     def notify(self) -> None:
-        """A flood of congestion notifications, right and wrong."""
+        """Send a flood of valid and invalid congestion notifications."""
         target = self.random.choice(self.targets)
         for _ in range(20):
             bth = struct.pack(
@@ -366,23 +369,23 @@ class Fuzz:
             self.put(self.peer, data + roce.icrc(self.peer.ip, roce.PORT, self.end.ip, data))
 
     def manage(self) -> None:
-        """Management datagrams: more than hcad's pipe holds, and some of no use."""
+        """Send management datagrams: more than hcad's pipe holds, some of them invalid."""
         size = self.random.choice([256, 256, 256, 255, 0])
         packet = Packet(
             *(roce.UD | self.random.choice([4, 4, 5]), 1, 0, deth(0x80010000, 1)),
             bytes(size),
         )
         for _ in range(self.random.choice([1, 400])):
-            self.put(self.peer, packet.sealed(self.peer.ip, self.end.ip))
+            self.put(self.peer, packet.seal(self.peer.ip, self.end.ip))
         if self.random.random() < 0.3:
             os.set_blocking(self.reading, False)
             with contextlib.suppress(BlockingIOError):
                 os.read(self.reading, 1 << 20)
 
-    # Its own programs
+    # The engine's own program
 
     def post(self) -> None:
-        """Let a program ask for something, and receive something."""
+        """Post requests of the program: receives and one send."""
         target = self.random.choice(self.targets)
         key, chosen = target.region.key, self.random
         for _ in range(chosen.randrange(4)):
@@ -407,7 +410,7 @@ class Fuzz:
         return int(self.end.client.objects._qps[target.qp.number].pd)
 
     def change_state(self) -> None:
-        """Drain, go on, or change what may be changed meanwhile."""
+        """Drain or resume a queue pair, or change an attribute of a drained one."""
         target = self.random.choice(self.targets)
         own = self.end.client.objects
         wanted = HcaQpAttributes(state=self.random.choice([3, 4, 4, 6]))
@@ -419,21 +422,21 @@ class Fuzz:
             own.modify_qp(HcaQpModify(target.qp.number, mask, wanted))
 
     def heal(self) -> None:
-        """Take completions, and begin again with what has failed."""
+        """Renew failed queue pairs, and read the client's events."""
         for target in list(self.targets):
             if target.qp.state in (VerbsState.ERR, VerbsState.SQE):
                 self.renew(target)
         self.end.client.events()
 
     def hand_over(self) -> None:
-        """Let the other engine serve from now on."""
+        """Hand everything over to the other engine."""
         end, engine = self.end, self.spare
         end.engine.hold()
         for target in self.targets:
             self.check(target)
-        luggage = Luggage()
-        saved = json.loads(json.dumps(end.client.objects.save(luggage)))
-        arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+        handover_state = HandoverState()
+        saved = json.loads(json.dumps(end.client.objects.save(handover_state)))
+        arrived = HandoverState([os.dup(descriptor) for descriptor in handover_state.descriptors])
         wire = engine.add_wire(end.sockets.structure())
         engine.receive_mads(wire, self._writing)
         handles = arrived.take_all(saved["descriptors"])
@@ -454,24 +457,24 @@ class Fuzz:
         engine.release()
 
     def forget_sources(self) -> None:
-        """Forget whoever has sent datagrams."""
+        """Remove all known senders of datagrams."""
         for source, _ in self.sources.values():
             self.engine.remove_source(source)
         self.sources.clear()
 
     def unplug(self) -> None:
-        """Remove the wire with all that is on its way, and put it there again."""
+        """Remove the wire with everything in flight, and add it again."""
         self.forget_sources()
         self.engine.remove_wire(self.end.wire)
         self.end.wire = self.engine.add_wire(self.end.sockets.structure())
         self.engine.receive_mads(self.end.wire, self._writing)
 
-    # All of it
+    # Everything together
 
     def step(self) -> None:
-        """Do one thing."""
+        """Do one random action."""
         (what,) = self.random.choices(
-            [self.send, self.post, self.judge_one, self.judge_sources, self.look, self.notify,
+            [self.send, self.post, self.evaluate_one, self.evaluate_sources, self.look, self.notify,
              self.manage, self.classes, self.change_state, self.heal, self.hand_over,
              self.unplug, self.renew_one],
             [300, 80, 30, 20, 20, 4, 2, 4, 8, 12, 3, 1, 6],
@@ -479,16 +482,16 @@ class Fuzz:
         self.done[what.__name__] = self.done.get(what.__name__, 0) + 1
         what()
 
-    def judge_one(self) -> None:
-        """Switch one queue pair's policy."""
-        self.judge(self.random.choice(self.targets))
+    def evaluate_one(self) -> None:
+        """Change one queue pair's policy."""
+        self.evaluate(self.random.choice(self.targets))
 
     def renew_one(self) -> None:
-        """Begin again with one queue pair."""
+        """Renew one queue pair."""
         self.renew(self.random.choice(self.targets))
 
     def close(self) -> None:
-        """Remove everything; the engines are as they were."""
+        """Remove everything; the engines are then as before."""
         for target in self.targets:
             self.check(target)
         self.forget_sources()
@@ -509,7 +512,7 @@ class Fuzz:
 
 
 def run(engines: tuple[Engine, Engine], seed: int, steps: int) -> dict[str, int]:
-    """Do so many random things; return how many of each, and what became of packets.
+    """Do ``steps`` random actions; return how often each was done, and the wire's counters.
 
     Raises Violation.
     """
@@ -524,7 +527,7 @@ def run(engines: tuple[Engine, Engine], seed: int, steps: int) -> dict[str, int]
 
 
 def main() -> None:
-    """Take seeds one after another, for so many seconds."""
+    """Run with one seed after another for the given seconds."""
     seed, seconds = int(sys.argv[1]), float(sys.argv[2])
     end = time.monotonic() + seconds
     with hca_rig.running_engine() as first, hca_rig.running_engine() as second:

@@ -1,4 +1,6 @@
-"""Ends of a wire whose hcad judges: an enforcer each, and a loop that answers what the engine asks."""
+"""Ends of a wire with policy: each has an enforcer, and a loop that answers the engine's
+requests.
+"""
 
 import asyncio
 import contextlib
@@ -62,7 +64,7 @@ class Node:
         self.qp = self.client.qp(self.send_cq, self.recv_cq, depth=depth, kind=kind)
 
     def do(self, work: Callable[[], Any]) -> Any:
-        """Call something in the loop, as hcad does; return what it returns."""
+        """Call a function in the event loop, as hcad does; return its result."""
 
         async def called() -> Any:
             return work()
@@ -70,24 +72,24 @@ class Node:
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(10)
 
     def enter(self, group: bytes, qp: Qp | None = None) -> None:
-        """Enter a multicast group, as hcad has its clients do it. Raises OSError."""
+        """Attach to a multicast group, as hcad does for its clients. Raises OSError."""
         number = (qp or self.qp).number
         wanted = hca_objects.HcaMcast(number, 0, (ctypes.c_uint8 * 16)(*group))
 
         async def entered() -> None:
-            async with self.wire_groups.entered(self.client.objects.gids, group):
+            async with self.wire_groups.join(self.client.objects.gids, group):
                 self.client.objects.attach(wanted)
 
         asyncio.run_coroutine_threadsafe(entered(), self._loop).result(60)
 
     def leave(self, group: bytes) -> None:
-        """Leave a group. Raises OSError."""
+        """Detach from a group. Raises OSError."""
         wanted = hca_objects.HcaMcast(self.qp.number, 0, (ctypes.c_uint8 * 16)(*group))
         self.client.objects.detach(wanted)
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """Let the loop answer nobody meanwhile."""
+        """Prevent the event loop from answering while the context lasts."""
         done = threading.Event()
         self._loop.call_soon_threadsafe(done.wait, 60)
         try:
@@ -105,11 +107,11 @@ class Node:
 
     @property
     def counts(self) -> HcaWireCounts:
-        """The wire's counters."""
+        """Return the wire's counters."""
         return self.engine.wire_counts(self.wire)
 
     def rules(self) -> list[Mapping[str, Any]]:
-        """Return what each rule has let pass."""
+        """Return the operations that each rule has permitted."""
 
         def gathered() -> list[Mapping[str, Any]]:
             self.enforcer.flows.gather()
@@ -118,7 +120,7 @@ class Node:
         return list(self.do(gathered))
 
     def close(self) -> None:
-        """Remove it from its engine."""
+        """Remove the node from its engine."""
         self.client.objects.close()
         self.wire_groups.remove_wire(self.wire)
         self.do(lambda: self.sources.remove_wire(self.wire))
@@ -130,7 +132,7 @@ class Node:
 
 
 def pods_of(*ips: str, labels: Sequence[str] = ("client", "server")) -> tuple[PodFacts, ...]:
-    """Return pods at these addresses, with a label app each."""
+    """Return pods at these addresses, each with a label ``app``."""
     return tuple(
         PodFacts(f"uid-{app}", "default", app, rdma_lab.NODE, {"app": app}, (ip,))
         for ip, app in zip(ips, labels, strict=True)
@@ -139,7 +141,7 @@ def pods_of(*ips: str, labels: Sequence[str] = ("client", "server")) -> tuple[Po
 
 @contextlib.contextmanager
 def nodes(first: Engine, second: Engine, **values: Any) -> Iterator[tuple[Node, Node]]:
-    """Two of them."""
+    """Yield two nodes with connected queue pairs."""
     with contextlib.ExitStack() as stack:
         a = Node(first, **values)
         stack.callback(a.close)
@@ -150,7 +152,7 @@ def nodes(first: Engine, second: Engine, **values: Any) -> Iterator[tuple[Node, 
 
 @contextlib.contextmanager
 def listening(first: Engine, second: Engine) -> Iterator[tuple[Node, Node]]:
-    """Two of them, whose queue pairs take datagrams."""
+    """Yield two nodes whose queue pairs receive datagrams."""
     with nodes(first, second) as made:
         for node in made:
             node.qp.listen(QKEY)
@@ -158,7 +160,9 @@ def listening(first: Engine, second: Engine) -> Iterator[tuple[Node, Node]]:
 
 
 def writes_alone(side: str) -> Any:
-    """Return a policy by which the client, "source", or the server lets writes pass and no more."""
+    """Return a policy that permits only writes, on the client's side ("source") or on the
+    server's.
+    """
     if side == "source":
         return rdma_lab.policy(
             {"app": "client"}, policyTypes=["Egress"], egress=[rdma_lab.allow("Write")]

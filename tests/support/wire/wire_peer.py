@@ -1,4 +1,6 @@
-"""A peer of a queue pair on a wire, made of a socket: it sends what a test likes."""
+"""A queue pair's peer on a wire, simulated by a socket: it sends any packet that a test
+specifies.
+"""
 
 import contextlib
 import socket
@@ -8,7 +10,7 @@ from support.oracles.roce import Packet
 from support.wire.wire_rig import End
 
 QPN = 0x123456
-"""The number of its queue pair."""
+"""The number of the peer's queue pair."""
 
 
 class Peer:
@@ -21,15 +23,15 @@ class Peer:
         self.socket.settimeout(60)
 
     def send(self, end: End, packet: Packet) -> None:
-        """Send a packet with a right checksum."""
-        self.raw(end, packet.sealed(self.ip, end.ip))
+        """Send a packet with a correct checksum."""
+        self.raw(end, packet.seal(self.ip, end.ip))
 
     def raw(self, end: End, data: bytes) -> None:
-        """Send bytes."""
+        """Send bytes as they are."""
         self.socket.sendto(data, (end.ip, roce.PORT))
 
     def drain(self) -> None:
-        """Forget what has come."""
+        """Receive and drop all packets so far."""
         self.socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -37,7 +39,7 @@ class Peer:
         self.socket.settimeout(60)
 
     def receive(self) -> Packet:
-        """Return the next packet that comes."""
+        """Wait for the next packet, and return it."""
         data, (ip, port) = self.socket.recvfrom(65536)
         assert data[-4:] == roce.icrc(ip, port, self.ip, data[:-4])
         return Packet.parse(data)

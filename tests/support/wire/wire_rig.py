@@ -1,4 +1,6 @@
-"""Two engines that reach each other over UDP, on the loopback interface, or through a bad network."""
+"""Two engines that reach each other over UDP on the loopback interface, perhaps by a bad
+network.
+"""
 
 import contextlib
 import ipaddress
@@ -20,13 +22,13 @@ from hca.daemon.policy.enforcement import Enforcer
 from support.oracles import roce
 from support.rigs.hca_rig import Client, Cq, Qp, Region
 
-# Seconds may pass before a thread has its turn on a busy machine: nothing is lost meanwhile.
+# On a busy machine a thread may wait for seconds: nothing is lost meanwhile.
 RELIABLE = {"timeout": 18, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,
             "max_dest_rd_atomic": 16, "min_rnr_timer": 12}  # fmt: skip
 
 
 def fresh_address() -> str:
-    """Return an address of the loopback interface that nobody else is likely to have."""
+    """Return an address of the loopback interface that is unlikely to be in use."""
     return ".".join(["127", *(str(1 + secrets.randbelow(253)) for _ in range(3))])
 
 
@@ -61,7 +63,7 @@ class End:
         self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64, kind=kind)
 
     def connect(self, ip: str, qpn: int, **values: object) -> None:
-        """Go to RTS towards a queue pair elsewhere."""
+        """Change to RTS, with a queue pair elsewhere as peer."""
         self.qp.connect(self.qp, **{**RELIABLE, "sgid_index": 1, "dgid": gid_of(ip),
                                     "dest_qpn": qpn, **values})  # type: ignore[arg-type]  # fmt: skip
 
@@ -71,18 +73,20 @@ class End:
 
     @property
     def counts(self) -> HcaWireCounts:
-        """The wire's counters."""
+        """Return the wire's counters."""
         return self.engine.wire_counts(self.wire)
 
     def close(self) -> None:
-        """Remove it from its engine."""
+        """Remove the end from its engine."""
         self.client.objects.close()
         self.engine.remove_wire(self.wire)
         self.sockets.close()
 
 
 class BadNetwork:
-    """Stands between two ends, at an address towards each, and does harm as a seed says."""
+    """A proxy between two ends that drops, repeats, delays and corrupts packets, by a random
+    seed.
+    """
 
     def __init__(self, seed: int, **chances: float) -> None:
         self.towards = [fresh_address(), fresh_address()]
@@ -102,12 +106,12 @@ class BadNetwork:
         self._thread = threading.Thread(target=self._run)
 
     def start(self, first: str, second: str) -> None:
-        """Pass packets on between two addresses."""
+        """Begin to pass packets between two addresses."""
         self._ends = [first, second]
         self._thread.start()
 
     def close(self) -> None:
-        """End it."""
+        """Stop passing packets."""
         self._ending.set()
         self._thread.join()
         for bound in self._sockets:
@@ -164,7 +168,7 @@ class BadNetwork:
 
 
 class Ends:
-    """Two engines, connected; ``a`` asks and ``b`` answers, mostly."""
+    """Two connected engines; ``a`` usually requests and ``b`` responds."""
 
     def __init__(self, first: Engine, second: Engine, network: BadNetwork | None = None,
                  segments: bool = False, kind: VerbsQpType = VerbsQpType.RC,
@@ -172,7 +176,7 @@ class Ends:
         self.a, self.b = (End(one, segments=segments, kind=kind) for one in (first, second))
         towards = network.towards if network else [self.b.ip, self.a.ip]
         if network:
-            values = {"timeout": 14, **values}  # what is lost is soon sent again
+            values = {"timeout": 14, **values}  # lost packets are soon sent again
             network.start(self.a.ip, self.b.ip)
         self.a.connect(towards[0], self.b.qp.number, **values)
         self.b.connect(towards[1], self.a.qp.number, **values)
@@ -186,7 +190,7 @@ class Ends:
 
 @contextlib.contextmanager
 def ends(first: Engine, second: Engine, **values: object) -> Iterator[Ends]:
-    """Two connected ends without a network between them that does harm."""
+    """Yield two connected ends without a bad network between them."""
     made = Ends(first, second, **values)  # type: ignore[arg-type]
     try:
         yield made

@@ -1,26 +1,28 @@
-"""Handing one end of a wire over from engine to engine."""
+"""Hand one end of a wire over from engine to engine."""
 
 import json
 import os
 import threading
 
 from hca.binding.engine import Engine
-from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.handover_state import HandoverState
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.client_objects import AdoptedObjects
 from support.wire.wire_rig import End
 
 POSTING = threading.Lock()
-"""A program's own doorbell outlives its hcad; here it is hcad's, so no program rings meanwhile."""
+"""Excludes posts during a handover: a program's own doorbell outlives its hcad, but here hcad's is
+used.
+"""
 
 
 def hand_over(end: End, engine: Engine) -> None:
-    """Have another engine serve an end from now on; it is held until everything is there."""
+    """Hand an end over to another engine, which is held until everything is restored."""
     end.engine.hold()
     engine.hold()
-    luggage = Luggage()
-    saved = json.loads(json.dumps(end.client.objects.save(luggage)))
-    arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+    handover_state = HandoverState()
+    saved = json.loads(json.dumps(end.client.objects.save(handover_state)))
+    arrived = HandoverState([os.dup(descriptor) for descriptor in handover_state.descriptors])
     wire = engine.add_wire(end.sockets.structure())
     handles = arrived.take_all(saved["descriptors"])
     objects = AdoptedObjects(engine, Numbers(), end.gids, 1 << 30, handles)

@@ -1,4 +1,4 @@
-"""A peer made of a socket that sees how packets are marked, and may send marked ones."""
+"""A peer, simulated by a socket, that sees how packets are marked and can send marked ones."""
 
 import socket
 
@@ -12,7 +12,7 @@ ECT_0, MARKED = 2, 3
 
 
 class Watcher:
-    """A peer made of a socket that sees the traffic class of what comes."""
+    """A socket as a peer that reads the traffic class of received packets."""
 
     def __init__(self) -> None:
         self.ip = wire_rig.fresh_address()
@@ -30,14 +30,14 @@ class Watcher:
         return tos, data
 
     def send(self, end: End, data: bytes, tos: int = 0) -> None:
-        """Send a packet without its checksum, marked as is said."""
+        """Send a packet, given without its checksum, with this TOS."""
         self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
         sealed = data + roce.icrc(self.ip, roce.PORT, end.ip, data)
         self.socket.sendto(sealed, (end.ip, roce.PORT))
 
 
 def notification(qpn: int, **changes: object) -> bytes:
-    """Return a CNP as IBTA annex A17 has it: BECN, 16 bytes of zeros."""
+    """Return a CNP in the form of IBTA annex A17: BECN, 16 bytes of zeros."""
     data = bytearray(Packet(CNP, qpn, 0, payload=bytes(16), ack=False).encode())
     data[4] = 0x40
     for place, value in changes.items():

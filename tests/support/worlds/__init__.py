@@ -1,1 +1,1 @@
-"""Clusters and nodes in memory, as the operator and the agent see them."""
+"""Clusters and nodes in memory, as the operator and the agent observe them."""

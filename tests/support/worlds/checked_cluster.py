@@ -1,4 +1,4 @@
-"""A cluster in memory on which `helm test` finds an installation that works, and pods that end."""
+"""A cluster in memory on which `helm test` finds a working installation, and pods that end."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def furnish(cluster: FakeCluster, deployment: str) -> None:
 
 
 def end_pods(cluster: FakeCluster, phase: str = "Succeeded", message: str = "") -> None:
-    """Let every pod end as soon as it is made."""
+    """Make every pod end as soon as it is created."""
     add = cluster.add
 
     def adding(kind: str, name: str, spec: Any = None, **metadata: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The operator's real worker, driven by full resyncs instead of watches, and what users do."""
+"""The operator's real worker, driven by full resyncs instead of watches, and actions of users."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ class Operator:
             raise errors.NotLeader("lost")
 
     def round(self) -> int:
-        """Look at everything once; return how many objects were written."""
+        """Reconcile every object once; return the number of written objects."""
         before = self.cluster.writes
         asyncio.run(self._round())
         return self.cluster.writes - before
@@ -48,7 +48,7 @@ class Operator:
             await self.worker.work(key)
 
     def settle(self, *nodes: str, rounds: int = 40) -> None:
-        """Let operator and agents run until nothing is written any more."""
+        """Run operator and agents until the operator writes nothing more."""
         for _ in range(rounds):
             written = self.round()
             self.cluster.run_agents(*nodes)

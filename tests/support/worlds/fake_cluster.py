@@ -1,8 +1,8 @@
-"""An API server in memory, and node agents, for the operator's own loop to run against.
+"""An API server in memory, with node agents, on which the operator's own loop runs.
 
-It knows what the operator relies on: server-side apply by field manager, uid preconditions,
-finalizers, generations, status as a subresource. Agents do what the real one does, through
-``GPU.spec`` and ``GPU.status`` alone.
+It implements the features on which the operator relies: server-side apply by field manager, uid
+preconditions, finalizers, generations, status as a subresource. Like the real agents, these
+agents use only ``GPU.spec`` and ``GPU.status``.
 """
 
 import copy
@@ -36,16 +36,16 @@ class FakeCluster:
         self.events: list[Record] = []
         self.protected: set[str] = set()  # UIDs of pods that a PodDisruptionBudget protects
         self.holders: dict[tuple[str, str, int], list[str]] = {}  # GPU, profile, start → pods
-        # node and index → the UUID and the slices that the node itself knows
+        # node and index → the UUID and the slices that the node has
         self.devices: dict[tuple[str, int], tuple[str, set[tuple[str, int]]]] = {}
-        self.terminating: set[str] = set()  # kinds of which nothing can be created any more
+        self.terminating: set[str] = set()  # kinds whose objects can no longer be created
         self.kubelets_run = True
         self.controllers_run = True
         self.writes = 0
         self._fields: dict[tuple[str, str, str, bool], Document] = {}
         self._numbers = itertools.count(1)
 
-    # what tests do
+    # actions of tests
 
     def add(self, kind: str, name: str, spec: Document | None = None, **metadata: Any) -> Document:
         """Create an object as a user would."""
@@ -66,7 +66,7 @@ class FakeCluster:
         return document
 
     def edit(self, kind: str, name: str, **spec: Any) -> None:
-        """Change a spec as a user would, who owns what was changed from now on."""
+        """Change a spec as a user would, who then owns the changed fields."""
         document = self.objects[kind][name]
         for (of_kind, of_name, _, _), owned in self._fields.items():
             if (of_kind, of_name) == (kind, name):
@@ -77,7 +77,7 @@ class FakeCluster:
         self._touch(document)
 
     def remove(self, kind: str, name: str) -> None:
-        """Delete an object as a user would: finalizers hold it."""
+        """Delete an object as a user would: it stays while it has finalizers."""
         document = self.objects.get(kind, {}).get(name)
         if document is None:
             return
@@ -90,29 +90,29 @@ class FakeCluster:
             self._drop(kind, name)
 
     def disown(self, kind: str, name: str) -> None:
-        """Let everything in an object be somebody else's: our managers own nothing of it."""
+        """Remove the operator's ownership of all fields of an object."""
         for key in [k for k in self._fields if k[:2] == (kind, name)]:
             del self._fields[key]
 
     def run_agents(self, *nodes: str) -> None:
-        """Let the agents of these nodes make one pass, and the kubelets bring it to the nodes."""
+        """Run one pass of these nodes' agents; then the kubelets update the nodes."""
         there = [g for g in self.objects.get("GPU", {}).values() if g["spec"]["nodeName"] in nodes]
         for gpu in there:
             self._run_agent(gpu)
         named = {(gpu["spec"]["nodeName"], gpu["spec"]["index"]) for gpu in there}
         for at, (uuid, places) in list(self.devices.items()):
-            if at[0] in nodes and at not in named:  # what no object speaks of goes, unless in use
+            if at[0] in nodes and at not in named:  # unused slices without an object are deleted
                 self.devices[at] = (uuid, {p for p in places if self._is_held(at, p)})
         for node in nodes if self.kubelets_run else ():
             self._run_kubelet(node)
 
     def condition(self, kind: str, name: str, wanted: str) -> tuple[str, str, str]:
-        """Status, reason and message of a condition."""
+        """Return status, reason and message of a condition."""
         conditions = self.objects[kind][name].get("status", {}).get("conditions", [])
         found = next((c for c in conditions if c["type"] == wanted), None)
         return (found["status"], found["reason"], found["message"]) if found else ("", "", "")
 
-    # the port
+    # the ``Kube`` port
 
     async def perform(self, action: Action) -> Document | None:
         match action:
@@ -170,7 +170,7 @@ class FakeCluster:
     async def close(self) -> None:
         pass
 
-    # how it works
+    # implementation
 
     def _apply(self, action: Apply) -> Document:
         document = action.document
@@ -200,7 +200,7 @@ class FakeCluster:
         if known != before:
             self.writes += 1
             self._touch(known)
-        if kind == "DaemonSet" and self.controllers_run:  # its own rolls it out in no time
+        if kind == "DaemonSet" and self.controllers_run:  # rolled out at once
             known["status"] = {"observedGeneration": known["metadata"]["generation"]}
         return copy.deepcopy(known)
 
@@ -308,7 +308,9 @@ class FakeCluster:
             self._touch(gpu)
 
     def _run_kubelet(self, name: str) -> None:
-        """Let the node's status say how many slices its agent offers; what is gone stays as 0."""
+        """Report in the node's status how many slices its agent offers; 0 for resources no longer
+        offered.
+        """
         offered = Counter(
             s["resource"]
             for gpu in self.objects.get("GPU", {}).values()
@@ -357,7 +359,7 @@ def _condition(kind: str, value: bool, reason: str) -> Document:
 
 def _merge(target: Document, wanted: Document) -> None:
     for key, value in wanted.items():
-        if key == "finalizers":  # a set: what others own stays
+        if key == "finalizers":  # a set: entries of other owners stay
             present = target.setdefault(key, [])
             present += [item for item in value if item not in present]
         elif isinstance(value, dict):
@@ -367,7 +369,7 @@ def _merge(target: Document, wanted: Document) -> None:
 
 
 def _give_up(target: Document, owned: Document, wanted: Document) -> None:
-    """Remove what a manager applied before and does not any more."""
+    """Remove the fields that a manager applied before and no longer applies."""
     for key, value in owned.items():
         if key not in wanted:
             target.pop(key, None)

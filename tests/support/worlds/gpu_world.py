@@ -1,4 +1,6 @@
-"""Builders of what the operator sees: nodes, pools, GPUs and layouts, with defaults that fit."""
+"""Builders of the objects that the operator observes: nodes, pools, GPUs and layouts, with
+consistent defaults.
+"""
 
 import datetime
 from collections import Counter
@@ -37,7 +39,7 @@ PREFIX = "gpu.tessera.dev"
 GPU_NODE = {"gpu": "yes"}
 
 
-def named(items: Sequence[Any]) -> dict[str, Any]:
+def by_name(items: Sequence[Any]) -> dict[str, Any]:
     return {item.name: item for item in items}
 
 
@@ -56,12 +58,12 @@ def pool(name: str = "p", *, created: str = "2026-01-01T00:00:00Z", **changes: A
 
 
 def instances(*texts: str) -> tuple[PlacedInstance, ...]:
-    """Read "3g.40gb@4", "1c.3g.40gb@4.1"."""
-    return tuple(map(PlacedInstance.at, mig_spec.parse_places(",".join(texts))))
+    """Parse texts such as "3g.40gb@4" and "1c.3g.40gb@4.1"."""
+    return tuple(map(PlacedInstance.from_place, mig_spec.parse_places(",".join(texts))))
 
 
 def mig_slice(text: str, *pods: str, withdrawing: bool = False) -> Slice:
-    """A slice "3g.40gb@4" that these pods ("namespace/name") hold."""
+    """Return a slice "3g.40gb@4" that these pods ("namespace/name") hold."""
     (instance,) = instances(text)
     placed = geometry.board(BOARD).instance(*instance.place)
     profile = placed.profile
@@ -96,7 +98,7 @@ def gpu(
     conditions: Sequence[Condition] | None = None,
     **meta: Any,
 ) -> Gpu:
-    """A GPU whose agent has reported, unless ``reported`` is false."""
+    """Return a GPU whose agent has reported, unless ``reported`` is false."""
     fields: dict[str, Any] = {
         "kind": "GPU",
         "name": gpu_render.name_of(on, index),
@@ -130,8 +132,10 @@ def gpu(
     return Resource(Meta(**fields | meta), spec, status)
 
 
-def claimed(place: str, claim: str = "job", share_bytes: int = 0) -> ClaimedSlice:
-    """A slice that was made for a ResourceClaim of the namespace ``team``, or a share of one."""
+def claimed_slice(place: str, claim: str = "job", share_bytes: int = 0) -> ClaimedSlice:
+    """Return a slice that was created for a ResourceClaim of the namespace ``team``, or a share of
+    one.
+    """
     profile, _, start = place.partition("@")
     return ClaimedSlice(
         uuid=f"MIG-{place}",
@@ -150,7 +154,7 @@ def agent_conditions(
     degraded: str = "",
     progressing_since: str = "",
 ) -> tuple[Condition, ...]:
-    """What a node agent reports; ``degraded`` is "Reason: message"."""
+    """Return the conditions that a node agent reports; ``degraded`` is "Reason: message"."""
     reason, _, message = degraded.partition(": ")
     values = {
         ConditionType.ACCEPTED: ("True", "Accepted", ""),
@@ -178,7 +182,7 @@ def layout(
     rollout: dict[str, Any] | None = None,
     **meta: Any,
 ) -> Layout:
-    """A layout of "7x1g.10gb" or "3g.40gb@4"."""
+    """Return a layout of requests such as "7x1g.10gb" or "3g.40gb@4"."""
     wanted = []
     for text in requests:
         count, _, rest = text.rpartition("x")
@@ -201,16 +205,16 @@ def layout(
 
 
 def world(*items: Any, **changes: Any) -> World:
-    """A world of these nodes, pools, GPUs and layouts. Kubelets that nothing is said of are quick:
-    their nodes offer all slices that are active.
+    """Return a world of these nodes, pools, GPUs and layouts. Unless specified otherwise, kubelets
+    are up to date: their nodes offer all active slices.
     """
     gpus = [i for i in items if _is(i, "GPU")]
     return World(
-        nodes=named([_offering(i, gpus) for i in items if isinstance(i, Node)]),
-        pools=named([i for i in items if _is(i, "GPUPool")]),
-        gpus=named([i for i in items if _is(i, "GPU")]),
-        layouts=named([i for i in items if _is(i, "MIGLayout")]),
-        policies=named([i for i in items if _is(i, "GPUPolicy")]),
+        nodes=by_name([_offering(i, gpus) for i in items if isinstance(i, Node)]),
+        pools=by_name([i for i in items if _is(i, "GPUPool")]),
+        gpus=by_name([i for i in items if _is(i, "GPU")]),
+        layouts=by_name([i for i in items if _is(i, "MIGLayout")]),
+        policies=by_name([i for i in items if _is(i, "GPUPolicy")]),
         **changes,
     )
 
@@ -233,12 +237,14 @@ def _is(item: Any, kind: str) -> bool:
 
 
 def condition(actions: Sequence[Action], kind: str) -> tuple[str, str, str]:
-    """Status, reason and message of a condition in the one status write among the actions."""
+    """Return status, reason and message of a condition in the only status write among the
+    actions.
+    """
     (write,) = (a for a in actions if isinstance(a, Apply) and a.manager is Manager.STATUS)
     found = next(c for c in write.document["status"]["conditions"] if c["type"] == kind)
     return found["status"], found["reason"], found["message"]
 
 
-def applied(actions: Sequence[Action], manager: Manager) -> list[dict[str, Any]]:
-    """Documents that a manager applies."""
+def applied_documents(actions: Sequence[Action], manager: Manager) -> list[dict[str, Any]]:
+    """Return the documents that a manager applies."""
     return [dict(a.document) for a in actions if isinstance(a, Apply) and a.manager is manager]

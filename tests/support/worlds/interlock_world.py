@@ -1,9 +1,9 @@
-"""A node on which everybody wants the same GPUs: layouts, the device plugin, claims; and crashes.
+"""A node for whose GPUs layouts, the device plugin and claims compete, with crashes.
 
-gpud's inventory with its journal, the agent's loop, the kubelet's side and the driver of claims are
-the real ones; pods, scheduler, kubelet and API server are these few lines. One thread: whenever
-somebody calls gpud anybody else may come in between, and the call may be the caller's last, before
-or after it has had its effect.
+gpud's inventory with its journal, the agent's loop, the kubelet's side and the driver of claims
+are real; pods, scheduler, kubelet and API server are simulated here. There is one thread: at
+every call to gpud, another actor may run first, and the caller may crash before or after the
+call takes effect.
 """
 
 import random
@@ -38,7 +38,7 @@ from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
 from vgpu_sim.system.admin_socket import errors
 
 NODE, OWN_POD = "node-1", "agent"
-BOARD = geometry.board("a30")  # four units: collisions are many
+BOARD = geometry.board("a30")  # only four units, so that collisions are frequent
 GIB = 1 << 30
 PLACES = [
     geometry.Instance(profile, start, inner)
@@ -58,12 +58,14 @@ UUIDS = tuple(GpuUuid(f"GPU-{i}1111111-1111-4111-8111-111111111111") for i in ra
 
 
 class Crash(BaseException):
-    """The process that made the call is gone."""
+    """The process that made the call has crashed."""
 
 
 @dataclass
 class PluginPod:
-    """A pod that the kubelet has admitted with a slice; ``listed`` in its pod resources."""
+    """A pod that the kubelet has admitted with a slice; ``listed``: in the kubelet's pod
+    resources.
+    """
 
     uuid: str
     listed: bool = False
@@ -71,9 +73,10 @@ class PluginPod:
 
 @dataclass
 class WorldClaim:
-    """A ResourceClaim; ``prepared`` as far as the kubelet knows, ``listed`` in its pod resources.
+    """A ResourceClaim; ``prepared``: devices, as far as the kubelet knows; ``listed``: in its pod
+    resources.
 
-    ``memory_bytes`` is its share of each device; 0: it was given whole devices.
+    ``memory_bytes`` is its share of each device; 0 if it was given whole devices.
     """
 
     ref: ClaimRef
@@ -82,12 +85,12 @@ class WorldClaim:
     exists: bool = True
     prepared: tuple[Prepared, ...] = ()
     listed: bool = False
-    forgotten: bool = False  # by the kubelet: nobody will unprepare it
+    forgotten: bool = False  # by the kubelet: no actor will unprepare it
 
 
 @dataclass
 class World:
-    """See the module; ``random`` decides everything."""
+    """The simulated node; ``random`` makes all choices."""
 
     directory: Path
     random: random.Random
@@ -109,7 +112,7 @@ class World:
         self.start_kubelet_side()
         self.start_agent()
 
-    # The processes
+    # Processes
 
     def start_kubelet_side(self) -> None:
         self.allocations = Allocations(clock=lambda: self.now)
@@ -118,7 +121,7 @@ class World:
         )
 
     def start_agent(self) -> None:
-        self.allocations.spare_all()
+        self.allocations.allow_all()
         quiet: Any = SimpleNamespace(
             **{n: lambda *a, **k: True for n in ("post", "post_gpu", "post_claim")}
         )
@@ -141,23 +144,23 @@ class World:
             clock=clock,
         )
 
-    # What the agent asks of the kubelet's side (dp.kubelet_side.KubeletSide)
+    # The interface of the kubelet's side that the agent uses (dp.kubelet_side.KubeletSide)
 
     def update(self, offers: dict[str, Offer]) -> None:
         self.offers = offers
 
-    def connected(self) -> frozenset[str]:
+    def connected_resources(self) -> frozenset[str]:
         return frozenset(self.offers)
 
-    def claimed(self, healths: Any) -> None:
+    def report_claim_health(self, healths: Any) -> None:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("listed", "keep_only", "condemn", "spare", "pending", "all_ours"):
+        if name in ("confirm_listed", "keep_only", "forbid", "allow", "has_pending", "all_ours"):
             return getattr(self.allocations, name)
         raise AttributeError(name)
 
-    # What the API server and the kubelet say
+    # Answers of the API server and the kubelet
 
     def objects(self) -> list[GpuObject]:
         return [
@@ -173,7 +176,7 @@ class World:
                     uuid=uuid,
                     pool="p",
                     instances=tuple(
-                        PlacedInstance.at(planner.place_of(i)) for i in self.wanted[uuid]
+                        PlacedInstance.from_place(planner.place_of(i)) for i in self.wanted[uuid]
                     ),
                 ),
                 GPUStatus(),
@@ -194,10 +197,10 @@ class World:
                     holders[f"{slice_of(device)}::{uid}/team/{name}"] = (pod,)
         return Listing(holders, {}, frozenset({OWN_POD}))
 
-    # What may happen
+    # Events
 
     def happen(self) -> None:
-        """Let one thing happen, and see that nobody has what another one has."""
+        """Perform one random event, and check that no unit has two owners."""
         actions: list[Callable[[], None]] = [
             *(self.agent_passes, self.agent_passes, self.time_passes, self.layout_changes),
             *(self.pod_comes, self.pod_comes, self.pod_goes, self.orphans_are_looked_for),
@@ -212,7 +215,7 @@ class World:
         self.check()
 
     def between(self) -> None:
-        """Let others come in between, if they do."""
+        """Run another random event at this point, with some probability."""
         if not self.calm and self.depth < 2 and self.random.random() < 0.2:
             self.depth += 1
             try:
@@ -222,7 +225,7 @@ class World:
 
     @contextmanager
     def process(self, restart: Callable[[], None]) -> Iterator[None]:
-        """Run a process that may crash."""
+        """Run the block as a process; restart the process if it crashes."""
         try:
             yield
         except Crash:
@@ -252,7 +255,7 @@ class World:
         self.generation += 1
 
     def pod_comes(self) -> None:
-        """As the kubelet does: from its list, what no pod has."""
+        """Admit a pod as the kubelet does: with a listed device that no pod has."""
         taken = {pod.uuid for pod in self.pods.values()}
         free = [
             one.ID
@@ -264,14 +267,14 @@ class World:
             return
         uuid, chosen_at = self.random.choice(free), self.now
         self.between_lists()
-        # A choice is called at once, or given up, and the kubelet admits one pod at a time.
+        # The kubelet uses a choice at once or drops it, and admits one pod at a time.
         in_time = self.now - chosen_at < listing.SETTLE_S
         in_time = in_time and uuid not in {pod.uuid for pod in self.pods.values()}
         if in_time and self.allocations.allocate([uuid]) is None:
             self.pods[f"pod-{self.now}-{len(self.pods)}-{self.random.random()}"] = PluginPod(uuid)
 
     def between_lists(self) -> None:
-        """Between the kubelet's choice and its call lies a moment."""
+        """Insert a pause between the kubelet's choice and its call."""
         if self.random.random() < 0.3:
             self.between()
 
@@ -281,7 +284,7 @@ class World:
             del self.pods[self.random.choice(listed)]
 
     def claim_comes(self) -> None:
-        """The scheduler may be wrong: it may be late in hearing of everything."""
+        """Allocate random devices to a new claim: the scheduler's information may be outdated."""
         number = len(self.claims)
         uid = f"{number:08x}-3333-4333-8333-333333333333"
         devices = [
@@ -294,7 +297,7 @@ class World:
         share = self.random.choice((0, 2 * GIB, 4 * GIB))  # a 1g.6gb has 5.8 GiB
         there = [c.devices for c in self.claims.values() if c.prepared and c.memory_bytes]
         if share and there and self.random.random() < 0.7:
-            chosen = self.random.choice(there)  # the first that fits is one that is shared already
+            chosen = self.random.choice(there)  # it prefers shared devices
         self.claims[uid] = WorldClaim(ClaimRef("team", f"claim-{number}", uid), chosen, share)
 
     def claim_is_prepared(self) -> None:
@@ -320,7 +323,9 @@ class World:
     most_sharers: int = 0
 
     def claim_s_pod_is_listed(self) -> None:
-        """It may take long: images are pulled, and a shared claim's next pod may not be there."""
+        """Update which claims are listed. Listing may take long: images are pulled, and the next
+        pod of a shared claim may not exist yet.
+        """
         for claim in self.claims.values():
             claim.listed = bool(claim.prepared) and self.random.random() < 0.5
 
@@ -329,7 +334,7 @@ class World:
         if not known:
             return
         claim = self.random.choice(known)
-        claim.prepared = ()  # its containers have ended
+        claim.prepared = ()  # the pod's containers have ended
         self.busy.add(claim.ref.uid)
         with self.process(self.start_kubelet_side):
             try:
@@ -341,14 +346,16 @@ class World:
         self.busy.discard(claim.ref.uid)
 
     def claim_goes(self) -> None:
-        """Deleted before it was ever prepared, as far as the kubelet knows."""
+        """Delete a claim that was never prepared, as far as the kubelet knows."""
         free = [c for u, c in self.claims.items() if not c.prepared and u not in self.busy]
         if free:
             claim = self.random.choice(free)
             claim.exists, claim.forgotten = False, True
 
     def pod_is_forced_away(self) -> None:
-        """The kubelet has lost its checkpoint: the pod is gone, nobody unprepares its claim."""
+        """Simulate a kubelet that has lost its checkpoint: the pod is gone, and its claim is never
+        unprepared.
+        """
         there = [c for u, c in self.claims.items() if c.prepared and u not in self.busy]
         if there and self.random.random() < 0.2:
             claim = self.random.choice(there)
@@ -365,10 +372,10 @@ class World:
     def gpud_restarts(self) -> None:
         self.inventory = Inventory(self.directory)
 
-    # What must hold
+    # Invariants
 
     def check(self) -> None:
-        """No unit of a GPU is in two hands, and what somebody has is there and theirs."""
+        """Check that no unit of a GPU has two owners, and that every owner's instance exists."""
         there = {one.uuid: one for one in self.inventory.instances}
         hands: list[MigInstance] = []
         for name, pod in self.pods.items():
@@ -405,7 +412,7 @@ class World:
                 assert mine or (one is not None and one.profile.is_whole)
 
     def end(self) -> None:
-        """All pods and claims end; then all is as the layouts want it."""
+        """End all pods and claims; check that the node then matches the layouts."""
         self.calm = True
         self.pods.clear()
         for claim in self.claims.values():
@@ -447,7 +454,7 @@ class _Api:
 
 
 class _Gpud:
-    """gpud's administration socket, at which callers die and connections are lost."""
+    """gpud's administration socket, at which callers crash and connections are lost."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -492,7 +499,7 @@ class _Gpud:
         if fate < 0.04:
             raise Crash
         if fate < 0.08:
-            raise GpudUnreachable("lost before it was heard")
+            raise GpudUnreachable("lost before gpud received it")
         try:
             act()
         except errors.RequestError as err:

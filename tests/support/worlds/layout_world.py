@@ -1,4 +1,4 @@
-"""Layouts in a world of one node: decisions about them, and GPUs on their way somewhere."""
+"""Layouts in a world of one node: decisions about them, and GPUs that are changing."""
 
 import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from gpu_operator.api.v1alpha1.gpu import PlacedInstance
 from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.controllers.layouts import layouts
 from gpu_operator.kube.actions import Apply, Manager
-from support.worlds.gpu_world import NOW, applied, gpu, node, pool, world
+from support.worlds.gpu_world import NOW, applied_documents, gpu, node, pool, world
 
 SEVEN = [f"1g.10gb@{i}" for i in range(7)]
 HALVES = ["3g.40gb@0", "3g.40gb@4"]
@@ -18,12 +18,12 @@ def decide(seen: World, name: str = "l") -> Outcome:
     return layouts.reconcile(seen, name, NOW)
 
 
-def written(outcome: Outcome) -> dict[str, list[str]]:
+def written_instances(outcome: Outcome) -> dict[str, list[str]]:
     return {
         d["metadata"]["name"]: [
             str(PlacedInstance.model_validate(i).place) for i in d["spec"]["instances"]
         ]
-        for d in applied(outcome.actions, Manager.LAYOUT)
+        for d in applied_documents(outcome.actions, Manager.LAYOUT)
     }
 
 
@@ -40,7 +40,7 @@ def everything(*items: Any, **changes: Any) -> World:
 def changing(
     *slices: Any, want: list[str], before: list[str], since_s: float = 10, **changes: Any
 ) -> Any:
-    """A GPU on its way to ``want`` for a while."""
+    """Return a GPU that has been changing to ``want`` for ``since_s`` seconds."""
     began = NOW - datetime.timedelta(seconds=since_s)
     annotations = {CHANGED_AT: began.isoformat(), LAST_APPLIED: ",".join(before)}
     return gpu(want=want, layout="l", have=slices, annotations=annotations, **changes)

@@ -1,4 +1,6 @@
-"""Specs that pass a definition's schema and that nobody would write: limits, extremes, odd text."""
+"""Specs that a definition's schema accepts but no user would write: limits, extremes, unusual
+text.
+"""
 
 import random
 import re
@@ -38,11 +40,11 @@ _TEXTS = (
     "1b",
     "ff",
 )
-_MOST = 1 << 53  # as large as JSON's numbers are exact
+_MOST = 1 << 53  # the largest exact integer in JSON
 
 
 def odd(schema: dict[str, Any], chance: random.Random) -> Any:
-    """Return a value that the schema lets through; ``x-kubernetes-validations`` are not asked."""
+    """Return a value that the schema accepts; ``x-kubernetes-validations`` are ignored."""
     if schema.get("x-kubernetes-int-or-string"):  # rollout.maxUnavailable
         return chance.choice([1, 2, _MOST, "1%", "100%"])
     if "enum" in schema:

@@ -1,6 +1,7 @@
-"""An API server in memory, nodes whose hcad believes what it is handed, and the operator's policies.
+"""An API server in memory, nodes whose hcad trusts its input, and the operator's policies.
 
-What a node enforces is kept apart from what it says, so that a test can compare the two.
+The policy that a node enforces is stored separately from the one that it reports, so that a test
+can compare the two.
 """
 
 import copy
@@ -20,7 +21,7 @@ OWNER = {"apiVersion": "v1", "kind": "ClusterRole", "name": "r", "uid": "u"}
 
 
 class RdmaWorld:
-    """Users write by ``put`` and ``remove``; ``step`` lets the operator work."""
+    """The cluster: users write by ``put`` and ``remove``; ``step`` runs the operator."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Document] = {}
@@ -28,7 +29,7 @@ class RdmaWorld:
         self.written: list[Action] = []
         self.enforced: dict[str, NodeTables] = {}
         self.seconds = 1000.0
-        self.wall = 0.0  # added to the clock on the wall
+        self.wall = 0.0  # added to the wall clock
         self._numbers = iter(range(1, 1 << 30))
         self._feed: list[Change] = []
         self.restart()
@@ -43,10 +44,10 @@ class RdmaWorld:
         began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         return Now(self.seconds, began + datetime.timedelta(seconds=self.seconds + self.wall))
 
-    # users and nodes
+    # Users and nodes
 
     def put(self, kind: str, key: str, spec: Document, **more: Any) -> Document:
-        """Create or edit an object; an other spec is another generation."""
+        """Create or edit an object; a different spec increments the generation."""
         namespace, _, name = key.rpartition("/")
         known = self.objects.get((kind, key))
         metadata = {"name": name, "uid": f"{key}-{next(self._numbers)}", "generation": 1}
@@ -54,7 +55,7 @@ class RdmaWorld:
         if namespace:
             metadata["namespace"] = namespace
         if known is not None:
-            metadata = dict(known["metadata"])  # somebody may be reading it yet
+            metadata = dict(known["metadata"])  # a reader may still use the old one
             metadata["generation"] += known["spec"] != spec
         metadata["labels"] = more.pop("labels", metadata.get("labels", {}))
         kept = {"status": known["status"]} if known is not None and "status" in known else {}
@@ -67,7 +68,7 @@ class RdmaWorld:
         self._feed.append((kind, key, None))
 
     def lose(self, kind: str, key: str) -> None:
-        """Delete an object, which no watch reports: the next of its name is the first that is seen."""
+        """Delete an object without a watch event; the next one of that name is the first event."""
         del self.objects[kind, key]
 
     def node(self, name: str, hcas: int = 1) -> None:
@@ -79,7 +80,7 @@ class RdmaWorld:
         self.put("Namespace", name, {}, labels=labels)
 
     def pod(self, key: str, node: str, ip: str, hca: bool = True, **labels: str) -> None:
-        """Add a pod that runs."""
+        """Add a running pod."""
         limits = {HCA_RESOURCE: "1"} if hca else {}
         spec = {"nodeName": node, "containers": [{"resources": {"limits": limits}}]}
         status = {"phase": "Running", "podIPs": [{"ip": ip}]}
@@ -94,7 +95,7 @@ class RdmaWorld:
         self.put(NETWORK_KIND, name, spec)
 
     def agent(self, node: str, **said: Any) -> None:
-        """Let a node's agent hand its tables to hcad and acknowledge them, or say something."""
+        """Pass a node's tables to hcad and acknowledge them, or report ``said`` instead."""
         found = self.objects.get((TABLES_KIND, node))
         if found is None:
             return
@@ -105,20 +106,22 @@ class RdmaWorld:
         self._store(TABLES_KIND, node, {**found, "status": status})
 
     def beat(self, *nodes: str) -> None:
-        """Let agents renew their Leases."""
+        """Renew the Leases of the nodes' agents."""
         for node in nodes:
             renewed = {"renewTime": f"t{next(self._numbers)}"}
             self.put("Lease", f"ns/tessera-rdma-{node}", renewed)
 
-    # the operator
+    # The operator
 
     def step(self, *agents: str, rounds: int = 1) -> int:
-        """Let the operator see and do everything, then these agents; return the writes."""
+        """Process all changes in the operator, then run these agents; return the number of
+        writes.
+        """
         before = len(self.written)
         for _ in range(rounds):
-            for decide in (self.operator.tables, self.operator.reports):
+            for decide in (self.operator.plan_tables, self.operator.plan_reports):
                 feed, self._feed = self._feed, []
-                self.operator.take(feed, self.now)
+                self.operator.apply(feed, self.now)
                 for action in decide(self.now):
                     self.perform(action)
             for node in agents:
@@ -126,14 +129,14 @@ class RdmaWorld:
         return len(self.written) - before
 
     def settle(self, *agents: str) -> None:
-        """Let everybody work until the operator writes nothing any more."""
+        """Run all actors until the operator writes nothing more."""
         for _ in range(10):
             if not self.step(*agents) and not self.step():
                 return
         raise AssertionError("still writing: it does not converge")
 
     def perform(self, action: Action) -> None:
-        """Do what the operator asks the API server for."""
+        """Perform the operator's API request."""
         if isinstance(action, Record):
             self.events.append(action)
             return
@@ -154,10 +157,10 @@ class RdmaWorld:
         assert metadata["ownerReferences"] == [OWNER]
         self.put(kind, key, document["spec"])
 
-    # what tests look at
+    # Inspection
 
     def tables(self, node: str) -> NodeTables:
-        """Return the tables that are written for a node."""
+        """Return the tables that the operator has written for a node."""
         spec = self.objects[TABLES_KIND, node]["spec"]
         return codec.decode(packing.unpack(spec["encoding"], spec["tables"]))
 
@@ -168,8 +171,8 @@ class RdmaWorld:
                 return one["status"], one["reason"], one["message"]
         return "", "", ""
 
-    def programmed(self, key: str) -> tuple[str, str, str]:
-        """Return Programmed of a policy."""
+    def programmed_condition(self, key: str) -> tuple[str, str, str]:
+        """Return the Programmed condition of a policy."""
         return self.condition(POLICY_KIND, key, "Programmed")
 
     def status(self, key: str) -> Document:

@@ -1,4 +1,4 @@
-"""Pools in a world: decisions about them, and the DaemonSets that serve them."""
+"""Pools in a world: decisions about them, and their DaemonSets."""
 
 from typing import Any
 
@@ -29,7 +29,9 @@ def decide(seen: World, name: str = "p") -> Outcome:
 
 
 def agent_set(wanted: Pool | None = None, **changes: Any) -> dict[str, AgentSet]:
-    """The DaemonSets that were rendered from this pool, rolled out unless ``changes`` say else."""
+    """Return the DaemonSets rendered from this pool, rolled out unless ``changes`` state
+    otherwise.
+    """
     meant = (wanted or pool()).spec
     documents = (
         gpud.daemon_set("p", meant, CONFIG, "tessera-system"),
@@ -37,6 +39,8 @@ def agent_set(wanted: Pool | None = None, **changes: Any) -> dict[str, AgentSet]
     )
     state = {"observed": True, "pods": 1, "updated": 1, **changes}
     return {
-        one["metadata"]["name"]: AgentSet("p", **{"rendered": daemonset.rendered(one), **state})
+        one["metadata"]["name"]: AgentSet(
+            "p", **{"rendered": daemonset.rendered_digest(one), **state}
+        )
         for one in documents
     }

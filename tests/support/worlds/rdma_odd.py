@@ -1,4 +1,4 @@
-"""Odd worlds: pods, networks and policies of all that the API server's schemas let pass, by a seed."""
+"""Random worlds: pods, networks and policies that the API server's schemas accept, from a seed."""
 
 import random
 from typing import Any
@@ -110,7 +110,7 @@ class Odd:
         if direction == "ingress" and self.maybe(0.7):
             found["memory"] = self.choice(MEMORIES)
             if "maxAccess" in found["memory"] and found.get("verbs"):
-                found["verbs"].append("Read")  # else nothing is left of it, which is refused
+                found["verbs"].append("Read")  # otherwise no verb remains, and the rule is refused
         return found
 
     def spec(self) -> Dict:
@@ -138,13 +138,13 @@ class Odd:
         return network(partitions, name, qosClasses=[one for one in classes if self.maybe()])
 
     def world(self) -> World:
-        """Return the nine pods, some changed, under what was drawn."""
+        """Return the nine pods, some of them changed, with random networks and policies."""
         world = nine()
         for at, pod in enumerate(world.pods):
             if self.maybe(0.2):
                 pod["status"]["podIPs"].append({"ip": f"fd00:0:0:{at % 3 + 1}::{at}"})
             if self.maybe(0.05):
-                pod["status"]["podIPs"] = [{"ip": "10.0.1.1"}]  # another's
+                pod["status"]["podIPs"] = [{"ip": "10.0.1.1"}]  # another pod's address
             if self.maybe(0.1):
                 pod["metadata"]["labels"] = {}
             if self.maybe(0.05):

@@ -1,15 +1,17 @@
-"""Manifests of pods x, y and z in namespaces a, b and c, and a pairwise choice of policies for them."""
+"""Manifests of pods x, y and z in namespaces a, b and c, and pairwise combinations of policies for
+them.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any
 
 from rdma.compiling.compiler import Compiler
-from rdma.judge import Judge
+from rdma.evaluator import Evaluator
 from rdma.reading import manifests
 from rdma.tables import Flow
 from rdma.verbs import NAMES, Verb
-from support.oracles.rdma_oracle import Try, World, allowed, qos_class
+from support.oracles.rdma_oracle import Try, World, allowed_verbs, qos_class
 
 Dict = dict[str, Any]
 OUTSIDE = "192.0.2.7"
@@ -81,7 +83,7 @@ TARGETS = (
     {"matchExpressions": [{"key": "pod", "operator": "In", "values": ["x", "y"]}]},
     {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]},
     {"matchExpressions": [{"key": "pod", "operator": "Exists"}]},
-    {"matchLabels": {"pod": "nobody"}},
+    {"matchLabels": {"pod": "none"}},
 )
 NO_RULE = "no rule at all"
 PEERS: tuple[Any, ...] = (
@@ -141,7 +143,10 @@ TRAIN = network(
 
 
 def pairwise(dimensions: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Return rows so that any two values of two dimensions meet in one; greedy, always the same."""
+    """Return rows such that any two values of two dimensions occur together in one of them.
+
+    The choice is greedy and deterministic.
+    """
     pairs = {
         ((i, a), (j, b))
         for i, j in combinations(range(len(dimensions)), 2)
@@ -158,7 +163,7 @@ def pairwise(dimensions: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def rules_of(peers: Any, verbs: Any, ports: Any, direction: str) -> list[Dict]:
-    """Return the rules of a direction that say this."""
+    """Return the rules with these peers, verbs and ports for a direction."""
     if peers == NO_RULE:
         return []
     rule: Dict = {}
@@ -172,7 +177,9 @@ def rules_of(peers: Any, verbs: Any, ports: Any, direction: str) -> list[Dict]:
 
 
 def pairwise_specs() -> list[Dict]:
-    """Return the specs of every row: its rule in one direction, the other open, or in both."""
+    """Return the specs of every row: its rule in one direction with the other one open, or in
+    both.
+    """
     specs = []
     for types, target, *said in pairwise((TYPES, TARGETS, PEERS, VERBS, PORTS)):
         sides = [("ingress",), ("egress",), ("ingress", "egress")]
@@ -188,7 +195,7 @@ def pairwise_specs() -> list[Dict]:
 
 
 def load(compiler: Compiler, world: World) -> Compiler:
-    """Put all of a world into a compiler."""
+    """Add all objects of a world to a compiler."""
     for one in world.pods:
         compiler.upsert_pod(manifests.pod(one))
     for one in world.namespaces:
@@ -206,7 +213,7 @@ def names(verbs: Verb) -> set[str]:
 
 
 def addresses(world: World) -> list[str]:
-    """Return every pod's address, each once, and one outside."""
+    """Return every pod's address once, and one address outside the cluster."""
     own = [entry["ip"] for one in world.pods for entry in one["status"].get("podIPs", [])]
     return [*dict.fromkeys(own), OUTSIDE]
 
@@ -217,15 +224,17 @@ def differences(
     tries: Sequence[Dict] = ({},),
     pkeys: Sequence[int] = (0xFFFF,),
 ) -> list[str]:
-    """Return where compiler and judge say another thing than the oracle, over all pairs and verbs."""
-    judge = Judge(compiler.tables("node-x"))
+    """Return all differences between the compiler's tables, as evaluated, and the oracle, over all
+    pairs.
+    """
+    evaluator = Evaluator(compiler.tables("node-x"))
     world.keys = dict(compiler.pkeys)
     found = []
     for source, destination in product(addresses(world), repeat=2):
         for more, pkey in product(tries, pkeys):
             attempt = Try(source, destination, pkey, **more)
-            passing, audited = allowed(world, attempt)
-            verdict = judge.judge(
+            passing, audited = allowed_verbs(world, attempt)
+            verdict = evaluator.evaluate(
                 Flow(
                     source,
                     destination,
@@ -237,8 +246,8 @@ def differences(
                 )
             )
             if (names(verdict.verbs), names(verdict.audited)) != (passing, audited):
-                found.append(f"{attempt}: oracle {sorted(passing)}, judge {verdict}")
+                found.append(f"{attempt}: oracle {sorted(passing)}, evaluator {verdict}")
             chosen = verdict.qos_class.name if verdict.qos_class is not None else None
             if chosen != qos_class(world, attempt):
-                found.append(f"{attempt}: class {qos_class(world, attempt)}, judge {chosen}")
+                found.append(f"{attempt}: class {qos_class(world, attempt)}, evaluator {chosen}")
     return found

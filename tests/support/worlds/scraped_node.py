@@ -1,4 +1,6 @@
-"""A node's inventory with a sliced and a whole GPU, and what an exporter makes of it."""
+"""A node's inventory with a sliced and a whole GPU, and the metrics that an exporter derives from
+it.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +68,7 @@ NODE = admin.Inventory(
 
 
 class Fixed(Source):
-    """A source that has already been told."""
+    """A source with a fixed inventory; None: gpud is unreachable."""
 
     def __init__(self, node: admin.Inventory | None) -> None:
         super().__init__(Path("/nowhere"))

@@ -1,4 +1,4 @@
-"""What an operator would answer that knows a pool, a layout and a GPU."""
+"""The metrics of an operator that has a pool, a layout and a GPU."""
 
 from dataclasses import replace
 from functools import cache
@@ -30,9 +30,9 @@ def operator_scrape() -> str:
     )
     registry = CollectorRegistry()
     registry.register(ObjectCollector(lambda: seen))
-    with metrics.reconciling("GPU") as ended:
+    with metrics.measure_reconciliation("GPU") as ended:
         ended(True)
-    with metrics.reconciling("GPU"):
+    with metrics.measure_reconciliation("GPU"):
         pass
     metrics.REQUESTS.labels("get", "200").inc()
     metrics.QUEUE_DEPTH.labels("main").set(0)

@@ -1,4 +1,4 @@
-"""ResourceSlices at an API server that keeps them in memory, with the faults of a real one."""
+"""An API server for ResourceSlices in memory, with the faults of a real one."""
 
 import copy
 import queue
@@ -9,10 +9,10 @@ from device_plugin.errors import ClusterError
 
 
 class SliceApi:
-    """What ``SliceKube`` does. ``calls`` are all writes, in order.
+    """A stand-in for ``SliceKube``. ``calls`` are all writes, in order.
 
-    ``fails`` makes that many writes fail; ``drops`` are fields of a device or slice that a cluster
-    without a feature leaves out. An event None ends the watch.
+    The next ``fails`` writes fail; ``drops`` are the fields of a device or slice that a cluster
+    without a feature leaves out. The event None ends the watch.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class SliceApi:
             self.lose(name)
 
     def lose(self, name: str) -> None:
-        """Somebody deletes a slice, such as a kubelet that restarts."""
+        """Delete a slice, as a restarting kubelet does."""
         self._version += 1
         gone = self.slices.pop(name)
         gone["metadata"]["resourceVersion"] = str(self._version)

@@ -1,4 +1,4 @@
-"""GPUs that claims may have, claims that want some or have some, and pods that wait for those."""
+"""GPUs available to claims, claims with and without devices, and pods that wait for claims."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,22 +15,24 @@ THREE = "mig-3g.40gb.tessera.dev"
 
 
 def class_document(name: str, *expressions: str) -> dict[str, Any]:
-    """A DeviceClass with these selectors."""
+    """Return a DeviceClass with these selectors."""
     selectors = [{"cel": {"expression": one}} for one in expressions]
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"selectors": selectors}}
 
 
 CLASS_DOCUMENTS = tuple(class_document(c["name"], c["expression"]) for c in classes.classes())
-"""The chart's."""
+"""The chart's DeviceClasses."""
 CLASSES: dict[str, Facts] = {
-    one["metadata"]["name"]: reading.device_class(one) for one in CLASS_DOCUMENTS
+    one["metadata"]["name"]: reading.read_device_class(one) for one in CLASS_DOCUMENTS
 }
 
 
-def offered(
+def offered_gpu(
     node: str, index: int = 0, allocation: Allocation = Allocation.DRA, **facts: Any
 ) -> Gpu:
-    """A GPU of a node whose GPUs are given by claims, unless said otherwise."""
+    """Return a GPU of a node whose GPUs are allocated through claims, unless specified
+    otherwise.
+    """
     health = facts.pop("health", "Healthy")
     board = facts.pop("board", "h100-80gb")
     shared = facts.pop("shared", False)
@@ -41,7 +43,7 @@ def offered(
 
 
 def exactly(device_class: str, name: str = "gpu", **more: Any) -> dict[str, Any]:
-    """A request for devices of a class."""
+    """Return a request for devices of a class."""
     return {"name": name, "exactly": {"deviceClassName": device_class, **more}}
 
 
@@ -52,7 +54,9 @@ def claim_document(
     namespace: str = "team",
     consumed: str = "",
 ) -> dict[str, Any]:
-    """A ResourceClaim. ``held`` are devices "node/device" that it was given, or shares of them."""
+    """Return a ResourceClaim. ``held`` are its allocated devices "node/device", or shares of
+    them.
+    """
     document: dict[str, Any] = {
         "metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}"},
         "spec": {"devices": {"requests": list(requests or (exactly(THREE),))}},
@@ -71,7 +75,7 @@ def claim_document(
 def pod_document(
     name: str, *claims: str, reason: str = "Unschedulable", namespace: str = "team"
 ) -> dict[str, Any]:
-    """A pod of which the scheduler says this; the last of its claims is of a template."""
+    """Return a pod that the scheduler marks with ``reason``; its last claim is from a template."""
     condition = {"type": "PodScheduled", "status": "False", "reason": reason}
     *direct, made = claims
     wanted = [{"name": one, "resourceClaimName": one} for one in direct]

@@ -1,4 +1,4 @@
-"""What the speed table measures beside races: made-up kernels, counts, and races of plans."""
+"""Other figures of the speed table: generated kernels, counts, and races of plans."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from vgpu_sim.exec import jit
 
 
 @pytest.mark.parametrize("make", [long_kernels.straight, long_kernels.branchy])
-def test_made_up_kernels_have_their_length_and_run(make) -> None:
+def test_generated_kernels_have_their_length_and_run(make) -> None:
     text = make(200)
     module = compile_ptx(text, capability=(8, 0))
     body = text.split("ld.param", 1)[1]
@@ -36,7 +36,7 @@ def test_a_race_of_plans_finds_the_chosen_one_among_them() -> None:
         found = plans.race(bench, launch, [jit.Plan(1, 1), jit.Plan(16, 1)], rounds=1)
     finally:
         bench.close()
-    (chosen,) = ((t.plan.width, t.plan.strips) for t in found if t.chosen)
-    assert {(t.plan.width, t.plan.strips) for t in found} == {(16, 1), (1, 1), chosen}
+    (chosen,) = ((t.plan.width, t.plan.vectors) for t in found if t.chosen)
+    assert {(t.plan.width, t.plan.vectors) for t in found} == {(16, 1), (1, 1), chosen}
     assert len(found) == 3
     assert found[0].seconds <= found[-1].seconds

@@ -1,4 +1,4 @@
-"""Every kernel that is raced loads, computes right and is what clang makes of its source."""
+"""Every benchmark kernel loads, computes correctly and matches clang's output for its source."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import on_slice
-from benchmarks.exec import unclamped
+from benchmarks.exec import no_address_clamp
 from benchmarks.exec.catalogue import CONTESTS
 from benchmarks.exec.contest import KERNELS, NATIVE, OURS, POCL, UNCLAMPED
 from benchmarks.exec.ptx import CLANG, compile_cuda
@@ -22,16 +22,16 @@ C_COMPILER = shutil.which("cc") is not None
 
 
 @pytest.fixture(scope="module")
-def checked() -> dict[str, dict[str, dict[str, str] | list[str]]]:
-    """What each contest's contenders computed at the tiny size, in one slice for all."""
+def check_results() -> dict[str, dict[str, dict[str, str] | list[str]]]:
+    """Return the results of each contest's contenders at the tiny size, in one slice."""
     return json.loads(on_slice.run([sys.executable, "-m", "benchmarks.exec.check"]))
 
 
 @pytest.mark.parametrize("name", CONTESTS)
 def test_contenders_compute_right(
-    name: str, checked: dict[str, dict[str, dict[str, str] | list[str]]]
+    name: str, check_results: dict[str, dict[str, dict[str, str] | list[str]]]
 ) -> None:
-    outcome = checked[name]
+    outcome = check_results[name]
     assert outcome["wrong"] == {}
     if CONTESTS[name].source.startswith("$") and OURS in outcome["missing"]:
         pytest.skip(outcome["missing"][OURS])
@@ -59,11 +59,11 @@ def test_ptx_is_what_clang_makes_of_the_source(name: str, tmp_path: Path) -> Non
     assert (tmp_path / "made.ptx").read_text() == (KERNELS / f"{name}.ptx").read_text()
 
 
-def test_the_build_without_clamp_is_another_one_only_where_it_is_asked_for() -> None:
+def test_the_build_without_clamp_differs_only_on_request() -> None:
     command = [sys.executable, "-m", "vgpu_sim.cli.main", "ptx", "explain", "--stage", "ir"]
     program = [*command[:1], "-c", "from vgpu_sim.cli.main import main; main()", *command[3:]]
     bounds = []
-    with unclamped.environment() as variables:
+    with no_address_clamp.environment() as variables:
         for changed in ({"PYTHONPATH": on_slice.PYTHONPATH}, variables):
             done = subprocess.run(
                 [*program, str(KERNELS / "vecadd.ptx")],
@@ -93,5 +93,5 @@ def test_ratios_and_what_was_not_measured_become_rows() -> None:
     assert rows["PoCL / Tessera"].missing == "no PoCL: apt-get"
     (total,) = summary([contest], {contest.name: lonely})
     assert total.rows[0].verdict == "NOT MEASURED"
-    nobody = section(contest, Outcome(missing={OURS: "WRONG RESULT: c"}), clamp=True)
-    assert nobody.skipped == "WRONG RESULT: c"
+    absent = section(contest, Outcome(missing={OURS: "WRONG RESULT: c"}), clamp=True)
+    assert absent.skipped == "WRONG RESULT: c"

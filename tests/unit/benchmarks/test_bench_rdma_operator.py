@@ -1,4 +1,4 @@
-"""The benchmark of the operator's loop measures what it says, at a size that tests have time for."""
+"""The benchmark of the operator's loop, at a size suitable for tests."""
 
 import pytest
 
@@ -11,14 +11,14 @@ def test_all_nodes_tables_and_statuses_are_written(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(rdma_policy, name, size)
     monkeypatch.setattr(operator_loop, "ONE_BY_ONE", 3)
     apis: list[operator_loop.Api] = []
-    filled = operator_loop.filled
+    filled = operator_loop.make_cluster
 
-    def kept() -> tuple[rdma_policy.Cluster, operator_loop.Api]:
+    def make_and_keep() -> tuple[rdma_policy.Cluster, operator_loop.Api]:
         made = filled()
         apis.append(made[1])
         return made
 
-    monkeypatch.setattr(operator_loop, "filled", kept)
+    monkeypatch.setattr(operator_loop, "make_cluster", make_and_keep)
     rows = operator_loop.measure().rows
     assert "60 pods, 20 policies, 6 nodes" in rows[0].name
     assert all(row.measured > 0 for row in rows)

@@ -1,4 +1,4 @@
-"""Verdicts, the table and what the latency client prints; and that the opponents compute."""
+"""Verdicts, the table, the latency client's output, and the opponents' results."""
 
 import ctypes
 import json
@@ -24,18 +24,18 @@ def test_a_goal_has_a_direction() -> None:
 def test_table_and_json_name_misses_and_what_was_not_run() -> None:
     sections = [
         Section("one", (Row("one", "sgemm / OpenBLAS", 0.5, "x", 1, at_least=True),)),
-        Section("two", skipped="no cluster: nobody answers"),
+        Section("two", skipped="no cluster: no answer"),
     ]
     text = table(sections)
     assert "MISSED" in text
     assert ">= 1 x" in text
-    assert "NOT RUN, no cluster: nobody answers" in text
+    assert "NOT RUN, no cluster: no answer" in text
     read = json.loads(document(sections))["sections"]
     assert read[0]["rows"][0]["verdict"] == "MISSED"
     assert read[1]["skipped"]
 
 
-def test_first_loads_of_processes_are_told_from_the_one_that_filled_the_cache() -> None:
+def test_first_loads_of_processes_exclude_the_one_that_filled_the_cache() -> None:
     output = "".join(
         f"context 9000 0 0 1\nfirst_load {us} 0 0 1\n" for us in (20000, 400, 300, 500)
     )

@@ -1,15 +1,15 @@
-"""What the benchmark of sampling makes of the times that programs print."""
+"""The sampling benchmark: its figures from the programs' times."""
 
 import json
 
 import pytest
 
 from benchmarks import on_slice, sampling
-from vgpu_sim.hal.observe.modelled import WALL
+from vgpu_sim.hal.observe.modelled_report import WALL
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, wall_s: list[float], modelled_s: list[float]) -> None:
-    """Let programs print these times of a hundred launches, one after the other."""
+    """Make programs print these times of a hundred launches, one after the other."""
     left = {True: list(wall_s), False: list(modelled_s)}
 
     def run(command: list[str], *, clock: str) -> str:
@@ -20,7 +20,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, wall_s: list[float], modelled_s: li
     monkeypatch.setattr(on_slice, "run", run)
 
 
-def test_the_part_that_the_clock_takes_is_of_the_best_runs(
+def test_the_share_of_the_clock_is_computed_from_the_best_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers(monkeypatch, [3.0, 2.0], [2.5, 4.0])
@@ -34,7 +34,7 @@ def test_the_part_that_the_clock_takes_is_of_the_best_runs(
     assert sampling.measure(100, 1024, 32, 1).rows[2].verdict == "met"
 
 
-def test_of_a_short_kernel_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_kernel_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     answers(monkeypatch, [0.9], [1.0])
     rows = sampling.measure(100, 1024, 32, 1).rows
     assert {row.verdict for row in rows} == {"", "NOT MEASURED"}

@@ -1,6 +1,6 @@
-"""A board that does not exist is one more file in ``boards``, and every reader has it then.
+"""A new board is one more file in ``boards``: every reader then has it.
 
-The file is ``x900.py``, copied beside a copy of the boards; programs import that folder first.
+The file is ``x900.py``, copied into a copy of the boards; programs import that folder first.
 """
 
 import csv
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """Run Python with the copy of the boards in place of ours; return what it prints."""
+    """Run Python with the copy of the boards instead of the original; return its output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -79,7 +79,7 @@ def test_it_is_predicted_from_its_own_data_sheet(folder: Path) -> None:
         tessera(folder, "perf", "predict", "gemm", "--board", f"{KEY},h100-80gb", *shape)
     )
     mine, siblings = rows
-    # Weights of 128 MiB: the rate of DRAM bounds both, and it is 1,000 GB/s beside 3,350.
+    # Weights of 128 MiB: DRAM limits both boards, at 1,000 GB/s here and 3,350 GB/s there.
     assert mine["us"] > 2 * 8192 * 8192 / 1000e3
     assert 2 < mine["us"] / siblings["us"] < 4
     assert "those of h100-80gb" in mine["note"]
@@ -101,7 +101,7 @@ def test_nvidia_smi_shows_its_sensors_and_clocks(folder: Path) -> None:
 
 
 def test_the_charts_generated_files_have_it(folder: Path) -> None:
-    """The generators that CONTRIBUTING lists, as they are called there."""
+    """Run the generators that CONTRIBUTING lists, with the same commands."""
     run(folder, "-m", "gpu_operator.api.migparted_defaults", "mig-config.yaml")
     run(folder, "-m", "gpu_operator.api.v1alpha1.crd", "crds")
     run(folder, "-m", "device_plugin.dra.classes", "device-classes.yaml")

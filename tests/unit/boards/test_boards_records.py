@@ -1,4 +1,4 @@
-"""Every board's record is complete, and what reads records has every board."""
+"""Every board's record is complete, and every reader of records has every board."""
 
 import importlib
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_board_has_figures_and_a_source_of_each(key: str) -> None:
     figures += [known.dram_gb, known.link_gb_per_s, known.pcie_gb_per_s, known.vector_tflops]
     assert all(number(one) > 0 for one in (*figures, *known.tensor_tflops.values()))
     assert {"bf16", "fp16", "tf32"} <= set(known.tensor_tflops)
-    # Nothing is lost where whole numbers are read.
+    # The rounded properties lose nothing.
     assert record.sm_count == number(record.sms)
     assert record.l2_bytes == number(record.l2_mb) * 2**20
     assert record.limit_w == number(record.power_w)
@@ -55,7 +55,7 @@ def test_a_board_has_figures_and_a_source_of_each(key: str) -> None:
 
 @EACH
 def test_a_board_has_parameters_of_its_own_or_of_another(key: str) -> None:
-    """Without any no prediction for it is possible; a name that is misspelt lends nothing."""
+    """A board without parameters has no predictions; a misspelt donor must not pass."""
     known = RECORDS[key].performance
     assert {known.sibling or key, *known.lenders.values()} <= set(RECORDS)
     assert parameters.nearest("stream", key, "elementwise", "vllm").values
@@ -73,7 +73,7 @@ def test_a_simulated_board_has_clocks_and_power_in_their_order(key: str) -> None
     record = RECORDS[key]
     device = record.device
     assert device is not None
-    # Two clocks: the largest one, and the one that the data sheet's rates hold at.
+    # Two clocks: the largest one, and the one that the data sheet's rates assume.
     assert device.silicon.max_clock_khz >= number(record.performance.boost_ghz) * 1e6
     assert 0 < device.sensors.idle_clock_mhz * 1000 < device.silicon.max_clock_khz
     assert (device.sensors.idle_memory_clock_mhz or 0) * 1000 < device.silicon.memory_clock_khz
@@ -100,4 +100,6 @@ def test_a_simulated_board_is_divided_into_no_more_than_it_has(key: str) -> None
 def test_boards_have_numbers_of_their_own_on_the_bus() -> None:
     numbers = [board.pci_device_id for board in geometry.BOARDS.values()]
     assert len(set(numbers)) == len(numbers)
-    assert max(numbers) < 1 << 15  # with the vendor's it must fit a signed attribute
+    assert (
+        max(numbers) < 1 << 15
+    )  # together with the vendor's number it must fit a signed attribute

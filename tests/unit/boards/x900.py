@@ -1,4 +1,4 @@
-"""X900 32 GB, which does not exist: a test adds it to a copy of the boards."""
+"""X900 32 GB, an invented board that a test adds to a copy of the boards."""
 
 from boards.record import (
     BoardRecord,

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it: names, values, privileges; mistakes are refused by the schema."""
+"""The chart as Helm renders it: names, values and privileges; the schema rejects mistakes."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpu_operator import config
-from gpu_operator.api import migparted, migparted_defaults
+from gpu_operator.api import mig_parted, migparted_defaults
 from gpu_operator.api.v1alpha1 import rdma
 from gpu_operator.app import cleanup
 from support.programs.helm_chart import CHART, Manifests, helm, render, require_helm, rules
@@ -20,7 +20,7 @@ def helm_is_there() -> None:
     require_helm()
 
 
-def refused(*settings: str) -> str:
+def render_refusal(*settings: str) -> str:
     named = ("image.repository=tessera", *settings)
     done = helm("template", "tessera", str(CHART), *[f"--set={s}" for s in named])
     assert done.returncode != 0, "this should have been refused"
@@ -40,7 +40,7 @@ def test_lint() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_operator_understands_the_file_that_the_chart_writes(tmp_path: Path) -> None:
+def test_the_operator_parses_the_chart_s_configuration(tmp_path: Path) -> None:
     loaded = operator_config(render(), tmp_path)
     assert loaded.node.image == "tessera:0.1.0"
     assert loaded.node.service_account == "tessera-node"
@@ -61,14 +61,14 @@ def test_the_operator_understands_the_file_that_the_chart_writes(tmp_path: Path)
     assert loaded.owner_cluster_role in render()["ClusterRole"]
 
 
-def test_without_an_image_it_says_how_to_make_one() -> None:
+def test_without_an_image_the_error_explains_how_to_build_one() -> None:
     done = helm("template", "tessera", str(CHART))
     assert done.returncode != 0
     assert "deploy/images/build --push" in done.stderr
     assert "docs/install.md" in done.stderr
 
 
-def test_every_value_reaches_its_place(tmp_path: Path) -> None:
+def test_every_value_is_rendered(tmp_path: Path) -> None:
     found = render(
         "image.repository=r/t",
         "image.tag=x",
@@ -116,13 +116,13 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
     assert found["ClusterRoleBinding"]["tessera-node"]["subjects"][0]["name"] == "mine"
 
 
-def test_configurations_of_mig_are_the_charts_or_the_users(tmp_path: Path) -> None:
+def test_mig_configurations_come_from_the_chart_or_the_user(tmp_path: Path) -> None:
     found = render()
     default = "tessera-default-mig-parted-config"
     assert operator_config(found, tmp_path).mig_manager == config.MigManagerConfig()
-    shipped = migparted.of_config_map(found["ConfigMap"][default])
+    shipped = mig_parted.read_config_map(found["ConfigMap"][default])
     assert shipped is not None
-    assert shipped == migparted.Configs(migparted.read(migparted_defaults.text()))
+    assert shipped == mig_parted.Configs(mig_parted.read(migparted_defaults.text()))
     made = "migManager.config.create=true,migManager.config.name=mine,migManager.onInUse=Evict"
     found = render(
         made, "migManager.config.default=all-disabled", r"migManager.config.data.config\.yaml=x"
@@ -131,7 +131,7 @@ def test_configurations_of_mig_are_the_charts_or_the_users(tmp_path: Path) -> No
     assert (chosen.config_map, chosen.default) == ("mine", "all-disabled")
     assert chosen.on_in_use == "Evict"
     assert found["ConfigMap"]["mine"]["data"] == {"config.yaml": "x"}
-    assert "migManager.config.data" in refused(
+    assert "migManager.config.data" in render_refusal(
         "migManager.config.create=true,migManager.config.name=x"
     )
     off = render("migManager.enabled=false")
@@ -177,12 +177,12 @@ def test_configurations_of_mig_are_the_charts_or_the_users(tmp_path: Path) -> No
         ),
     ],
 )
-def test_mistakes_are_refused_by_name(setting: str, word: str) -> None:
-    assert word in refused(setting)
+def test_errors_name_the_value(setting: str, word: str) -> None:
+    assert word in render_refusal(setting)
 
 
 @pytest.mark.parametrize("words", ["48", r"48\, 63", "all", "xids", ""])
-def test_xids_are_a_number_or_a_list(words: str, tmp_path: Path) -> None:
+def test_xids_may_be_a_number_or_a_list(words: str, tmp_path: Path) -> None:
     found = render(f"gpud.healthChecks.disabled={words}")
     checks = operator_config(found, tmp_path).node.gpud.health_checks
     assert checks.disabled == words.replace("\\", "")
@@ -197,7 +197,7 @@ def test_xids_are_a_number_or_a_list(words: str, tmp_path: Path) -> None:
         (("runtimeClass.create=true",), True),
     ],
 )
-def test_the_runtime_class_comes_with_nvidias_names_or_when_it_is_wanted(
+def test_the_runtime_class_is_created_with_nvidias_prefix_or_on_request(
     settings: tuple[str, ...], made: bool
 ) -> None:
     classes = render(*settings).get("RuntimeClass", {})
@@ -206,15 +206,15 @@ def test_the_runtime_class_comes_with_nvidias_names_or_when_it_is_wanted(
         assert classes["nvidia"]["handler"] == "runc"
 
 
-def test_the_runtime_class_has_the_name_and_handler_that_are_given() -> None:
+def test_the_runtime_class_has_the_given_name_and_handler() -> None:
     found = render(
         "runtimeClass.create=true", "runtimeClass.name=gpu", "runtimeClass.handler=crun"
     )["RuntimeClass"]
     assert found["gpu"]["handler"] == "crun"
 
 
-def test_null_takes_a_default_away_and_numbers_are_names(tmp_path: Path) -> None:
-    """``key: null`` is how Helm's users say: not even the default."""
+def test_null_removes_a_default_and_numbers_can_be_names(tmp_path: Path) -> None:
+    """In Helm ``key: null`` removes even the default value."""
     found = render(
         "tolerations=null",
         "affinity=null",
@@ -241,7 +241,9 @@ def test_the_schema_describes_every_value_and_no_other() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     def compare(value: Any, node: dict[str, Any], path: str) -> None:
-        if "properties" not in node or path == "values.sharing":  # empty; test_values_schema has it
+        if (
+            "properties" not in node or path == "values.sharing"
+        ):  # must be empty; test_values_schema covers this
             return
         assert node["additionalProperties"] is False, path
         assert set(value) == set(node["properties"]) - {"global"}, path
@@ -263,7 +265,7 @@ def test_every_value_is_used_by_a_template_and_every_used_one_exists() -> None:
     assert leaves(yaml.safe_load((CHART / "values.yaml").read_text()), "") == used
 
 
-def test_crds_are_those_of_the_files_and_kept_if_wanted() -> None:
+def test_crds_match_the_files_and_can_be_kept() -> None:
     kept = render()["CustomResourceDefinition"]
     files = {p.stem: yaml.safe_load(p.read_text()) for p in (CHART / "files/crds").iterdir()}
     assert {d["spec"]["names"]["plural"]: d["spec"] for d in kept.values()} == {
@@ -277,7 +279,7 @@ def test_crds_are_those_of_the_files_and_kept_if_wanted() -> None:
 
 
 def test_no_custom_resource_is_in_the_release() -> None:
-    """Helm looks kinds up before it installs the CRDs: a fresh cluster would refuse the release."""
+    """Helm looks kinds up before it installs the CRDs: a new cluster would reject the release."""
     kinds = {d["spec"]["names"]["kind"] for d in render()["CustomResourceDefinition"].values()}
     assert not kinds & render().keys()
 
@@ -307,7 +309,7 @@ def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
 
 
 def test_linkd_has_two_capabilities_and_no_token() -> None:
-    """It alone is on the nodes' network; off, nothing of it is left."""
+    """linkd alone is on the host network; when it is off, none of its objects is left."""
     spec = render()["DaemonSet"]["tessera-links"]["spec"]["template"]["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert not {"hostPID", "hostIPC"} & spec.keys()
@@ -322,7 +324,7 @@ def test_linkd_has_two_capabilities_and_no_token() -> None:
         assert "tessera-links" not in render(off)["DaemonSet"]
 
 
-def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> None:
+def test_the_node_agent_may_read_gpus_and_write_their_status_and_events() -> None:
     group = "gpu.tessera.dev"
     without_rdma = {
         *((group, "gpus", verb) for verb in ("list", "watch")),
@@ -332,7 +334,7 @@ def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> No
     }
     off = render("rdma.enabled=false")
     assert rules(off, "ClusterRole", "tessera-node") == without_rdma
-    # By name, and by name only: it cannot list what runs elsewhere.
+    # By name only: it must not list the pods of other nodes.
     assert rules(render(), "ClusterRole", "tessera-node") == without_rdma | {("", "pods", "get")}
     bound: dict[str, set[str]] = {}
     for kind in ("RoleBinding", "ClusterRoleBinding"):
@@ -350,7 +352,7 @@ def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> No
     }
 
 
-def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
+def test_the_operator_has_exactly_the_rights_of_its_client() -> None:
     cluster = rules(render("dra.enabled=false"), "ClusterRole", "tessera-operator")
     assert not any("*" in rule for rule in cluster)
     assert not any(resource == "secrets" for _, resource, _ in cluster)
@@ -363,7 +365,7 @@ def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
     assert {r for r in cluster if r[2] == "delete"} == {(*gpus, "delete"), (*tables, "delete")}
     assert {r[1] for r in without if r[2] == "create"} == {"gpus", "gpupolicies", "pods/eviction"}
     assert {r[1] for r in without if r[2] == "patch" and not r[0]} == {"nodes", "nodes/status"}
-    assert ("", "pods", "list") not in without  # only in its own namespace
+    assert ("", "pods", "list") not in without  # only in the operator's namespace
     added = {r for r in cluster - without if r[0] != "rdma.tessera.dev"}
     assert added == {
         *(
@@ -386,7 +388,7 @@ def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
     assert off["Role"]["tessera-operator-events"]["metadata"]["namespace"] == "default"
 
 
-def test_a_node_agent_is_held_to_its_own_node() -> None:
+def test_a_node_agent_may_write_only_its_own_node() -> None:
     found = render()
     (rule,) = found["ValidatingAdmissionPolicy"]["tessera-node"]["spec"]["validations"]
     assert "object.spec.nodeName == variables.nodeName" in rule["expression"]
@@ -396,7 +398,7 @@ def test_a_node_agent_is_held_to_its_own_node() -> None:
     assert "system:serviceaccount:ns:tessera-node" in condition["expression"]
 
 
-def test_a_node_agent_acknowledges_and_beats_for_its_own_node_only() -> None:
+def test_a_node_agent_acknowledges_only_for_its_own_node() -> None:
     found = render()
     spec = found["ValidatingAdmissionPolicy"]["tessera-node-rdma"]["spec"]
     (rule,) = spec["validations"]
@@ -407,7 +409,7 @@ def test_a_node_agent_acknowledges_and_beats_for_its_own_node_only() -> None:
     assert f'"{rdma.LEASE_PREFIX}" + variables.nodeName' in prefix
 
 
-def test_users_of_a_namespace_get_its_policies_and_no_networks() -> None:
+def test_namespace_users_get_rights_on_policies_but_not_on_networks() -> None:
     found = render()
     edit, view = (found["ClusterRole"][f"tessera-rdma-{name}"] for name in ("edit", "view"))
     for role, verb in ((edit, "create"), (view, "list")):
@@ -419,13 +421,13 @@ def test_users_of_a_namespace_get_its_policies_and_no_networks() -> None:
         assert view["metadata"]["labels"][label.format(name)] == "true"
 
 
-def test_every_service_account_is_made_by_the_chart() -> None:
+def test_every_service_account_is_created_by_the_chart() -> None:
     found = render()
     for name, spec in pods(found).items():
         assert spec["serviceAccountName"] in found["ServiceAccount"], name
 
 
-def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
+def test_the_cleanup_hook_can_be_turned_off() -> None:
     found = render("uninstall.onInUse=Wait", "uninstall.timeoutSeconds=20")
     job = found["Job"]["tessera-cleanup"]
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
@@ -443,8 +445,8 @@ def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
     assert "--retire-resources" in job["template"]["spec"]["containers"][0]["args"]
 
 
-def test_no_job_of_a_hook_stays_for_good() -> None:
-    """Helm removes those that succeed; it may be ended before that, and leaves those that fail."""
+def test_hook_jobs_do_not_stay_forever() -> None:
+    """Helm deletes Jobs that succeed. It leaves those that fail, or all if its process is ended."""
     jobs = render()["Job"]
     assert len(jobs) == 2
     for job in jobs.values():
@@ -455,7 +457,7 @@ def test_no_job_of_a_hook_stays_for_good() -> None:
 
 def test_names_follow_the_release() -> None:
     found = render("fullnameOverride=gpus")
-    common = ("CustomResourceDefinition", "DeviceClass")  # by these names manifests know them
+    common = ("CustomResourceDefinition", "DeviceClass")  # the names that manifests use
     names = {n for kind in found for n in found[kind] if kind not in common}
     assert all(name.startswith("gpus") for name in names), names
 

@@ -1,4 +1,6 @@
-"""DRA in the chart: DeviceClasses, the rights of node agents, and where there is none of it."""
+"""DRA in the chart: DeviceClasses and the rights of node agents, and no trace of them when it is
+off.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,7 @@ import pytest
 import yaml
 
 from device_plugin.dra import classes
-from gpu_operator.controllers.claims import nudging
+from gpu_operator.controllers.claims import kubelet_triggers
 from mig import geometry
 from support.programs.helm_chart import CHART, helm, render, require_helm, rules
 
@@ -32,17 +34,19 @@ def test_the_chart_has_the_classes_of_all_boards() -> None:
             assert "extendedResourceName" not in spec
 
 
-def test_classes_serve_extended_resources_where_that_is_wanted() -> None:
+def test_classes_serve_extended_resources_if_enabled() -> None:
     wanted = (ON, "dra.extendedResources.enabled=true", "resourcePrefix=nvidia.com")
     found = render(*wanted)["DeviceClass"]
     names = {name: one["spec"].get("extendedResourceName") for name, one in found.items()}
     assert names["gpu.tessera.dev"] == "nvidia.com/gpu"
     assert names["mig-1g.10gb.me.tessera.dev"] == "nvidia.com/mig-1g.10gb.me"
     assert names.pop("mig.tessera.dev") is None
-    assert len(set(names.values())) == len(names)  # of two classes the younger would serve
+    assert len(set(names.values())) == len(
+        names
+    )  # of two classes for a resource the newer one serves it
 
 
-def test_an_agent_may_write_its_own_node_s_slices_of_its_own_driver() -> None:
+def test_an_agent_may_write_only_its_node_s_slices_of_its_driver() -> None:
     found = render(ON)
     verbs = ("list", "watch", "create", "patch", "delete")
     granted = rules(found, "ClusterRole", "tessera-node-dra")
@@ -64,7 +68,7 @@ def config(*settings: str) -> dict[str, Any]:
     return found
 
 
-def test_without_dra_there_is_nothing_of_it() -> None:
+def test_without_dra_no_object_for_it_is_rendered() -> None:
     off = render("dra.enabled=false")
     assert "DeviceClass" not in off
     assert "tessera-node-dra" not in off["ClusterRole"]
@@ -73,9 +77,9 @@ def test_without_dra_there_is_nothing_of_it() -> None:
     assert config(ON) == {"enabled": True, **rest}
 
 
-def test_who_nudges_pods_may_change_one_annotation_and_nothing_else() -> None:
-    nudge, patch = "dra.nudgePods.enabled=true", ("", "pods", "patch")
-    found = render(ON, nudge)
+def test_with_triggers_the_operator_may_change_one_annotation_only() -> None:
+    trigger, patch = "dra.nudgePods.enabled=true", ("", "pods", "patch")
+    found = render(ON, trigger)
     assert patch in rules(found, "ClusterRole", "tessera-operator")
     policy = found["ValidatingAdmissionPolicy"]["tessera-operator-pods"]["spec"]
     assert policy["failurePolicy"] == "Fail"
@@ -85,7 +89,7 @@ def test_who_nudges_pods_may_change_one_annotation_and_nothing_else() -> None:
     assert user.endswith('"system:serviceaccount:ns:tessera-operator"')
     (rule,) = policy["validations"]
     assert "object.spec == oldObject.spec" in rule["expression"]
-    assert nudging.NUDGED in rule["expression"]
+    assert kubelet_triggers.TRIGGERED in rule["expression"]
 
 
 @pytest.mark.parametrize("settings", [(ON,), ("dra.enabled=false", "dra.nudgePods.enabled=true")])
@@ -96,7 +100,7 @@ def test_otherwise_the_operator_may_not_patch_pods(settings: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize(("version", "there"), [("v1.35.9", False), ("v1.36.0", True)])
-def test_a_cluster_that_has_the_api_gets_it(version: str, there: bool) -> None:
+def test_dra_is_enabled_on_clusters_with_the_api(version: str, there: bool) -> None:
     image = "--set=image.repository=tessera"
     done = helm("template", "tessera", str(CHART), "--kube-version", version, image)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""Dashboards and alerts ask for nothing that is not there when Prometheus has scraped everybody."""
+"""Dashboards and alerts use only metrics and labels that Prometheus gets from Tessera's
+exporters.
+"""
 
 import json
 import re
@@ -21,8 +23,8 @@ from support.worlds.scraped_operator import operator_scrape
 
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 RULES = CHART / "files" / "rules.yaml"
-NOT_OURS = re.compile("kube_")  # of kube-state-metrics, which the rule says
-# What dashboard 12239 of dcgm-exporter asks for.
+NOT_OURS = re.compile("kube_")  # a metric of kube-state-metrics, as the rule states
+# Metrics that dashboard 12239 of dcgm-exporter uses.
 PANELS = {
     "GPU Temperature": "DCGM_FI_DEV_GPU_TEMP",
     "GPU Avg. Temp": "DCGM_FI_DEV_GPU_TEMP",
@@ -37,7 +39,7 @@ PANELS = {
 
 @cache
 def samples() -> dict[str, list[dict[str, str]]]:
-    """Names and labels of everything that a Prometheus finds."""
+    """Names and labels of all samples that a Prometheus scrapes."""
     agent = generate_latest(AgentMetrics()).decode()
     found: dict[str, list[dict[str, str]]] = {}
     for text in (scrape(), operator_scrape(), agent):
@@ -50,14 +52,14 @@ def samples() -> dict[str, list[dict[str, str]]]:
 
 
 def selectors(expression: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each metric that an expression names, with the labels that it must have."""
+    """Yield each metric in an expression, with the labels that it must have."""
     pattern = r"\b((?:DCGM|tessera|controller|workqueue|rest|leader|kube)_\w+)(?:\{([^}]*)\})?"
     for name, labels in re.findall(pattern, expression):
         yield name, dict(re.findall(r'(\w+)=~?"([^"]*)"', labels))
 
 
 def missing(expression: str) -> list[str]:
-    """Return the metrics of an expression of which no sample fits."""
+    """Return the metrics in an expression that no sample matches."""
     problems = []
     for name, wanted in selectors(expression):
         if NOT_OURS.match(name):
@@ -79,15 +81,15 @@ def panels(path: Path) -> list[dict[str, Any]]:
     return read
 
 
-def test_what_is_not_there_is_found_missing() -> None:
+def test_a_missing_metric_is_detected() -> None:
     assert missing('sum(tessera_gpu_slices{held="maybe"})')
     assert missing("DCGM_FI_DEV_NO_SUCH_FIELD")
-    assert missing('DCGM_FI_DEV_GPU_TEMP{gpu=~"$gpu", GPU_I_ID=~"9"}')  # one a GPU
+    assert missing('DCGM_FI_DEV_GPU_TEMP{gpu=~"$gpu", GPU_I_ID=~"9"}')  # one per GPU
     assert not missing('DCGM_FI_DEV_GPU_TEMP{gpu=~"$gpu"}')
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_no_panel_stays_empty(path: Path) -> None:
+def test_every_panel_has_data(path: Path) -> None:
     shown = panels(path)
     assert len({one["id"] for one in shown}) == len(shown)
     for panel in shown:
@@ -107,13 +109,13 @@ def test_the_variables_of_a_dashboard_have_values() -> None:
                 assert missing(variable["query"]) == []
 
 
-def test_every_panel_of_dashboard_12239_is_there() -> None:
+def test_every_panel_of_dashboard_12239_exists() -> None:
     shown = {one["title"]: one for one in panels(CHART / "files/dashboards/gpus.json")}
     for title, metric in PANELS.items():
         assert metric in shown[title]["targets"][0]["expr"]
 
 
-def test_alerts_name_metrics_and_labels_that_there_are() -> None:
+def test_alerts_use_existing_metrics_and_labels() -> None:
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) > 5
@@ -122,9 +124,9 @@ def test_alerts_name_metrics_and_labels_that_there_are() -> None:
         if NOT_OURS.search(rule["expr"]):
             continue
         name, _ = next(selectors(rule["expr"]))
-        told = " ".join(rule["annotations"].values())
-        for label in re.findall(r"\$labels\.(\w+)", told):
-            if label != "instance":  # every target's
+        reported = " ".join(rule["annotations"].values())
+        for label in re.findall(r"\$labels\.(\w+)", reported):
+            if label != "instance":  # on every target
                 assert any(label in labels for labels in samples()[name]), (rule["alert"], label)
 
 
@@ -134,7 +136,7 @@ def test_promtool_accepts_the_rules() -> None:
 
 
 @pytest.mark.parametrize("who", ["exporter", "operator", "agent"])
-def test_promtool_accepts_what_is_scraped(who: str) -> None:
+def test_promtool_accepts_the_exposition(who: str) -> None:
     text = {
         "exporter": scrape,
         "operator": operator_scrape,
@@ -142,7 +144,7 @@ def test_promtool_accepts_what_is_scraped(who: str) -> None:
     }[who]()
     done = promtool("check", "metrics", stdin=text)
     assert "error while linting" not in done.stderr, done.stderr
-    # Names that are dcgm-exporter's are not ours to choose: its metrics, and labels as modelName.
+    # Names from dcgm-exporter are fixed: its metrics, and labels such as modelName.
     theirs = re.compile(r"DCGM_|.*label names should be written in 'snake_case'")
     assert [line for line in done.stderr.splitlines() if not theirs.match(line)] == []
 
@@ -154,12 +156,12 @@ def helm_is_there() -> None:
 
 @pytest.mark.usefixtures("helm_is_there")
 class TestRendered:
-    def test_nothing_of_monitoring_coreos_com_unless_it_is_asked_for(self) -> None:
+    def test_prometheus_operator_objects_are_opt_in(self) -> None:
         found = render()
         assert not {"ServiceMonitor", "PodMonitor", "PrometheusRule"} & set(found)
         assert not [name for name in found["ConfigMap"] if "dashboard" in name]
 
-    def test_the_exporter_has_no_right_that_it_does_not_need(self) -> None:
+    def test_the_exporter_has_minimal_rights(self) -> None:
         pod = render()["DaemonSet"]["tessera-exporter"]["spec"]["template"]["spec"]
         assert pod["automountServiceAccountToken"] is False
         assert not {"hostPID", "hostNetwork", "hostIPC"} & set(pod)
@@ -173,24 +175,24 @@ class TestRendered:
         (mount,) = container["volumeMounts"]
         (volume,) = pod["volumes"]
         assert mount["readOnly"] is True
-        # A folder of its own: gpud's administration socket lies in the one above.
+        # A separate directory: its parent contains gpud's administration socket.
         assert volume["hostPath"]["path"] == mount["mountPath"] == "/run/tessera/telemetry"
 
-    def test_no_variable_of_a_service_is_taken_for_the_exporters_own(self) -> None:
-        """A Service called tessera-exporter makes TESSERA_EXPORTER_PORT in the pods beside it."""
+    def test_service_variables_do_not_override_the_exporter_s(self) -> None:
+        """A Service named tessera-exporter sets TESSERA_EXPORTER_PORT in pods of its namespace."""
         pod = render()["DaemonSet"]["tessera-exporter"]["spec"]["template"]["spec"]
         assert pod["enableServiceLinks"] is False
 
-    def test_the_exporter_is_the_user_whom_gpud_answers(self) -> None:
+    def test_gpud_serves_the_exporter_s_user(self) -> None:
         pod = render()["DaemonSet"]["tessera-exporter"]["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsUser"] == daemonset.EXPORTER_USER
 
-    def test_off_means_nothing(self) -> None:
+    def test_nothing_is_rendered_when_the_exporter_is_off(self) -> None:
         found = render("exporter.enabled=false", "exporter.serviceMonitor.enabled=true")
         assert "tessera-exporter" not in found["DaemonSet"] | found["Service"]
         assert "ServiceMonitor" not in found
 
-    def test_monitors_choose_what_is_there(self) -> None:
+    def test_monitors_select_existing_targets(self) -> None:
         found = render(
             "exporter.serviceMonitor.enabled=true",
             "exporter.serviceMonitor.additionalLabels.release=prometheus",
@@ -211,7 +213,7 @@ class TestRendered:
         ports = [one["name"] for one in operator["spec"]["containers"][0]["ports"]]
         assert monitor["podMetricsEndpoints"][0]["port"] in ports
 
-    def test_rules_and_dashboards_arrive_as_they_are(self) -> None:
+    def test_rules_and_dashboards_are_rendered_unchanged(self) -> None:
         found = render("prometheusRule.enabled=true", "dashboards.enabled=true")
         rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
         assert found["PrometheusRule"]["tessera"]["spec"] == rules

@@ -1,7 +1,7 @@
-"""Rights: what the operator and the hooks ask the API server for is what the chart grants.
+"""Rights: the chart grants exactly what the operator and the hooks request from the API server.
 
-The requests are not a list kept by hand: a life of the operator is played against the cluster in
-memory, and what it does there is sent through the real client, whose requests are counted.
+The requests are not a fixed list: the test runs a whole life of the operator against a cluster
+in memory, sends its actions through the real client as well, and collects the client's requests.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def helm_is_there() -> None:
 
 
 class Watched(FakeCluster):
-    """Sends everything that is asked of it through the real client too, and keeps the requests."""
+    """Sends all its requests through the real client as well, and records them."""
 
     def __init__(self, client: KubernetesCluster, rights: set[Right]) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ async def watched_cluster() -> AsyncIterator[Watched]:
 
 
 def right_of(method: str, path: str) -> Right:
-    """Read a request as the API server's authorizer does."""
+    """Return the right that the API server's authorizer requires for a request."""
     parts = path.strip("/").split("/")
     group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     namespace = ""
@@ -139,8 +139,8 @@ def right_of(method: str, path: str) -> Right:
     return namespace, group, resource, verb
 
 
-def granted(found: Manifests, account: str) -> set[Right]:
-    """Everything that the chart's bindings give to a service account."""
+def granted_rights(found: Manifests, account: str) -> set[Right]:
+    """Return all rights that the chart's bindings grant to a service account."""
     rights: set[Right] = set()
     for kind, bindings in (("Role", "RoleBinding"), ("ClusterRole", "ClusterRoleBinding")):
         for binding in found.get(bindings, {}).values():
@@ -153,17 +153,21 @@ def granted(found: Manifests, account: str) -> set[Right]:
     return rights
 
 
-def asked(rights: set[Right], cluster_wide: set[Right]) -> set[Right]:
-    """Requests as rights: one in some namespace may be allowed in all."""
+def normalize_rights(rights: set[Right], cluster_wide: set[Right]) -> set[Right]:
+    """Return requests as rights; a request in a namespace may be covered by a cluster-wide
+    right.
+    """
     return {("", *right[1:]) if ("", *right[1:]) in cluster_wide else right for right in rights}
 
 
 async def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pools, layouts, evictions, retired resources, deletions: all that the operator ever does."""
+    """Run pools, layouts, evictions, retired resources and deletions: all actions of the
+    operator.
+    """
     monkeypatch.setattr(execution, "SETTLE_S", 0.0)
     monkeypatch.setattr(extended_resources, "RETIRE_AFTER_S", 0.0)
     cluster.add("ClusterRole", "tessera-operator")
-    owners = await serve._owners(CONFIG, cluster)
+    owners = await serve._find_owners(CONFIG, cluster)
     elector = Elector(cluster, "tessera-operator", NAMESPACE, "me", owners=owners)
     store = Store(ChartPolicy(GPUPolicySpec(), owners))
     worker = Worker(cluster, store, WorkQueue(), CONFIG, NAMESPACE, elector.fence)
@@ -217,7 +221,7 @@ async def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def policies_live(cluster: Watched) -> None:
-    """Policies of RDMA: tables for a node that comes and goes, statuses, events."""
+    """Run RDMA policies: tables for a node that appears and disappears, statuses, events."""
     world = RdmaWorld()
     world.node("n")
     world.namespace("ml")
@@ -228,20 +232,20 @@ async def policies_live(cluster: Watched) -> None:
     world.settle()
     for action in (*world.written, *world.events):
         if isinstance(action, Apply) and not action.status:
-            await cluster._client.create(dict(action.document))  # where it is new
+            await cluster._client.create(dict(action.document))  # to create a new object
         await cluster._client.perform(action)
 
 
-def watched() -> set[Right]:
-    """What kopf and the reflectors list and watch."""
-    handlers = watch.registry(Store(), lambda kind, name: None)
+def watched_rights() -> set[Right]:
+    """Return the rights for everything that kopf and the reflectors list and watch."""
+    handlers = watch.make_registry(Store(), lambda kind, name: None)
     rights: set[Right] = set()
     for kind in (one for one in kinds.KINDS if one.reflected):
-        where = rdma_loop.chosen(kind.name, NAMESPACE).namespace
+        where = rdma_loop.choose_objects(kind.name, NAMESPACE).namespace
         rights |= {(where, kind.group, kind.plural, verb) for verb in ("list", "watch")}
-    source: Any = None  # nothing is followed here
-    for one in watch.reflectors(source, Store(), lambda kind, name: None, NAMESPACE):
-        kind = kinds.named(one._kind)
+    source: Any = None  # nothing is read from it here
+    for one in watch.make_reflectors(source, Store(), lambda kind, name: None, NAMESPACE):
+        kind = kinds.find_kind(one._kind)
         where = one._chosen.namespace
         rights |= {(where, kind.group, kind.plural, verb) for verb in ("list", "watch")}
     for handler in handlers._watching.get_all_handlers():
@@ -254,7 +258,7 @@ def watched() -> set[Right]:
     return rights
 
 
-def test_the_operator_has_the_rights_that_it_uses_and_no_other(
+def test_the_operator_has_exactly_the_rights_that_it_uses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def live() -> set[Right]:
@@ -263,17 +267,17 @@ def test_the_operator_has_the_rights_that_it_uses_and_no_other(
             await policies_live(cluster)
             return cluster.rights
 
-    given = granted(render("dra.enabled=true"), "tessera-operator")
-    used = asked(asyncio.run(live()) | watched(), given)
+    given = granted_rights(render("dra.enabled=true"), "tessera-operator")
+    used = normalize_rights(asyncio.run(live()) | watched_rights(), given)
     assert used - given == set(), "used and not granted"
     assert given - used == set(), "granted and not used"
 
 
 @pytest.mark.parametrize("rdma", [True, False])
 @pytest.mark.parametrize("dra", [True, False])
-def test_the_operator_looks_beyond_its_namespace_only_for_what_is_on(rdma: bool, dra: bool) -> None:
+def test_cluster_wide_rights_depend_on_enabled_features(rdma: bool, dra: bool) -> None:
     settings = (f"rdma.enabled={str(rdma).lower()}", f"dra.enabled={str(dra).lower()}")
-    given = granted(render(*settings), "tessera-operator")
+    given = granted_rights(render(*settings), "tessera-operator")
     assert (("", "resource.k8s.io", "resourceclaims", "watch") in given) == dra
     for resource, verb, own in (("pods", "watch", NAMESPACE), ("events", "create", "default")):
         assert (("", "", resource, verb) in given) == (rdma or dra)
@@ -281,14 +285,14 @@ def test_the_operator_looks_beyond_its_namespace_only_for_what_is_on(rdma: bool,
     assert not any(right[2:] == ("resourceclaims", "patch") for right in given)
 
 
-def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
+def test_the_node_agent_has_exactly_the_rights_that_it_uses() -> None:
     rights: set[Right] = set()
 
     def answer(request: Request) -> Answer:
         namespace, group, resource, verb = right_of(request.method, request.path)
         verb = "watch" if "watch" in request.query else verb
         rights.add((namespace, group, resource, verb))
-        # An event is known already, so that it is counted; a watch ends at once.
+        # The event exists already, so its patch is counted; a watch ends at once.
         code = {"create": 409, "watch": 403}.get(verb, 200)
         reply = {"kind": "Status", "code": code, "message": "no"} if code > 200 else {}
         return Answer(code, reply or {"metadata": {"name": "x", "uid": "u"}, "items": []})
@@ -307,23 +311,23 @@ def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
             next(tables.tables())
         tables.acknowledge("u", RDMANodeTablesStatus())
         tables.beat(())
-        rights.add((NAMESPACE, "coordination.k8s.io", "leases", "create"))  # where it is new
+        rights.add((NAMESPACE, "coordination.k8s.io", "leases", "create"))  # to create a new object
         slices = SliceKube("n", DRIVER, client)
         slices.list()
         with pytest.raises(ClusterError):
             next(slices.watch("", lambda: None))
         slices.apply({"metadata": {"name": "n-gpu.tessera.dev-0"}})
         slices.delete("n-gpu.tessera.dev-0")
-        rights.add(("", "resource.k8s.io", "resourceslices", "create"))  # where it is new
+        rights.add(("", "resource.k8s.io", "resourceslices", "create"))  # to create a new object
         with pytest.raises(
             ClusterError, match="claim default/c has no"
-        ):  # what is answered is none
+        ):  # the response is not a valid object
             ClaimsKube("n", client).claim("default", "c")
-    given = granted(render("dra.enabled=true"), "tessera-node")
-    assert asked(rights, given) == given
+    given = granted_rights(render("dra.enabled=true"), "tessera-node")
+    assert normalize_rights(rights, given) == given
 
 
-def test_the_hook_has_the_rights_that_it_uses_and_no_other(
+def test_the_hook_has_exactly_the_rights_that_it_uses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cleanup, "_EVERY_S", 0.0)
@@ -350,11 +354,11 @@ def test_the_hook_has_the_rights_that_it_uses_and_no_other(
             return cluster.rights
 
     rights = asyncio.run(clean())
-    given = granted(render(), "tessera-cleanup")
-    assert asked(rights, given) == given
+    given = granted_rights(render(), "tessera-cleanup")
+    assert normalize_rights(rights, given) == given
 
 
-def test_the_check_has_the_rights_that_it_uses_and_no_other() -> None:
+def test_the_check_has_exactly_the_rights_that_it_uses() -> None:
     async def look() -> set[Right]:
         async with watched_cluster() as cluster:
             furnish(cluster, "tessera-operator")
@@ -368,11 +372,11 @@ def test_the_check_has_the_rights_that_it_uses_and_no_other() -> None:
             return cluster.rights
 
     rights = asyncio.run(look())
-    given = granted(render(), "tessera-check")
-    assert asked(rights, given) == given
+    given = granted_rights(render(), "tessera-check")
+    assert normalize_rights(rights, given) == given
 
 
-def test_requests_are_read_as_the_api_server_reads_them() -> None:
+def test_requests_are_classified_as_by_the_api_server() -> None:
     group = "/apis/gpu.tessera.dev/v1alpha1"
     assert right_of("PATCH", f"{group}/gpus/g") == ("", "gpu.tessera.dev", "gpus", "patch")
     assert right_of("GET", "/api/v1/nodes") == ("", "", "nodes", "list")
@@ -383,8 +387,10 @@ def test_requests_are_read_as_the_api_server_reads_them() -> None:
         right_of("BREW", "/api/v1/pods")
 
 
-def test_nobody_is_given_faults_to_write() -> None:
-    """Cluster administrators have them by their own role; the chart hands them to no user."""
+def test_the_chart_grants_no_right_to_write_faults() -> None:
+    """Cluster administrators have the right through their own role; the chart grants it to no
+    user.
+    """
     found = render()
     writers = {
         (kind, name)

@@ -1,4 +1,4 @@
-"""The chart's values: what the schema admits is what the pages and the definitions say."""
+"""The chart's values: the schema accepts what the documentation and the CRDs specify."""
 
 import json
 import re
@@ -11,7 +11,9 @@ from support.programs.helm_chart import CHART
 
 
 def theirs() -> list[tuple[str, bool]]:
-    """Every value of NVIDIA's charts that the page names, and whether it says "the same"."""
+    """Return every value of NVIDIA's charts on the documentation page, and whether it is "the
+    same".
+    """
     page = (CHART.parents[1] / "docs" / "compatibility.md").read_text()
     table = page.partition("## Chart values\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \| (.*?) \|$", table, re.MULTILINE)
@@ -21,18 +23,18 @@ def theirs() -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize(("value", "same"), [one for one in theirs() if one[0] != "sharing"])
-def test_values_of_nvidias_charts_are_as_the_page_says(value: str, same: bool) -> None:
-    def known(schema: dict[str, Any], path: list[str]) -> bool:
+def test_values_of_nvidias_charts_match_the_documentation(value: str, same: bool) -> None:
+    def is_known(schema: dict[str, Any], path: list[str]) -> bool:
         if not path or "properties" not in schema:
             return True
-        return path[0] in schema["properties"] and known(schema["properties"][path[0]], path[1:])
+        return path[0] in schema["properties"] and is_known(schema["properties"][path[0]], path[1:])
 
     schema = json.loads((CHART / "values.schema.json").read_text())
-    assert known(schema, value.split(".")) is same
+    assert is_known(schema, value.split(".")) is same
 
 
-def test_what_is_not_known_is_refused_wherever_it_is() -> None:
-    """So the schema decides; nothing below it takes what it has no name for."""
+def test_unknown_values_are_refused_at_every_level() -> None:
+    """The schema rejects unknown values at every level."""
 
     def open_ones(schema: dict[str, Any], path: str) -> list[str]:
         inner = [
@@ -47,8 +49,8 @@ def test_what_is_not_known_is_refused_wherever_it_is() -> None:
     assert open_ones(schema, "") == []
 
 
-def test_sharing_is_refused_by_helm_as_the_api_server_would_refuse_it() -> None:
-    """Else the mistake would show in a log of the operator only."""
+def test_helm_refuses_the_same_sharing_as_the_api_server() -> None:
+    """Otherwise the error would appear only in a log of the operator."""
 
     def bare(schema: dict[str, Any]) -> dict[str, Any]:
         kept = {

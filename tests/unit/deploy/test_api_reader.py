@@ -1,8 +1,8 @@
-"""The end-to-end tests' reader takes the same arguments as ``kubectl get``, or leaves them to it."""
+"""The end-to-end tests' reader supports the same arguments as ``kubectl get``, or runs kubectl."""
 
 import pytest
 
-from support.cluster.api_reader import Query, parsed
+from support.cluster.api_reader import Query, parse
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from support.cluster.api_reader import Query, parsed
     ],
 )
 def test_arguments_of_kubectl_get_are_one_query(arguments: str, query: Query) -> None:
-    assert parsed("mine", tuple(arguments.split())) == query
+    assert parse("mine", tuple(arguments.split())) == query
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_arguments_of_kubectl_get_are_one_query(arguments: str, query: Query) ->
         "",
     ],
 )
-def test_what_it_does_not_understand_is_left_to_kubectl(arguments: str) -> None:
-    assert parsed("mine", tuple(arguments.split())) is None
+def test_unsupported_arguments_are_passed_to_kubectl(arguments: str) -> None:
+    assert parse("mine", tuple(arguments.split())) is None

@@ -1,4 +1,4 @@
-"""The lock under which end-to-end tests of two processes share the cluster."""
+"""The lock with which end-to-end tests in two processes share the cluster."""
 
 import threading
 import time
@@ -13,12 +13,12 @@ WAIT_S = 30
 
 @pytest.fixture(autouse=True)
 def own_run(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    """Locks of this test, in a folder of its own."""
+    """Give this test its own directory for locks."""
     monkeypatch.setattr(cluster_lock, "_folder", lambda: tmp_path)
 
 
 def locked_soon(lock: ClusterLock, *, alone: bool) -> threading.Event:
-    """Lock in a thread of its own; return the event of having it."""
+    """Lock in a thread; return an event that is set once the lock is held."""
     has = threading.Event()
 
     def wait() -> None:
@@ -29,7 +29,7 @@ def locked_soon(lock: ClusterLock, *, alone: bool) -> threading.Event:
     return has
 
 
-def test_tests_share_the_cluster_and_one_that_needs_it_alone_waits() -> None:
+def test_an_exclusive_test_waits_for_tests_that_share_the_cluster() -> None:
     one, two, alone = ClusterLock(), ClusterLock(), ClusterLock()
     one.lock(alone=False)
     two.lock(alone=False)
@@ -46,11 +46,11 @@ def test_tests_share_the_cluster_and_one_that_needs_it_alone_waits() -> None:
     assert not any(lock.locked for lock in (one, two, alone))
 
 
-def test_one_that_waits_to_be_alone_comes_before_those_that_share_later() -> None:
+def test_a_waiting_exclusive_test_precedes_later_shared_ones() -> None:
     first, alone, later = ClusterLock(), ClusterLock(), ClusterLock()
     first.lock(alone=False)
     has = locked_soon(alone, alone=True)
-    time.sleep(0.1)  # it waits now
+    time.sleep(0.1)  # it is waiting now
     has_later = locked_soon(later, alone=False)
     assert not has_later.wait(0.1)
     first.unlock()
@@ -61,7 +61,7 @@ def test_one_that_waits_to_be_alone_comes_before_those_that_share_later() -> Non
     later.unlock()
 
 
-def test_an_action_is_done_once_and_again_where_it_failed() -> None:
+def test_an_action_runs_once_and_again_after_a_failure() -> None:
     done: list[int] = []
 
     def fail() -> None:

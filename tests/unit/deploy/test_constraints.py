@@ -1,4 +1,4 @@
-"""Every direct dependency is pinned to a version that pyproject.toml allows, and by name alone."""
+"""Every direct dependency is pinned, by name only, to a version that pyproject.toml allows."""
 
 import tomllib
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_pin_satisfies_pyproject(text: str) -> None:
     assert wanted.specifier.contains(pins()[canonicalize_name(wanted.name)])
 
 
-def test_nothing_but_names_and_versions() -> None:
+def test_constraints_contain_only_names_and_versions() -> None:
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         if not line.startswith("#"):
             assert str(Requirement(line)) == line

@@ -1,4 +1,4 @@
-"""The samples are legal: their specs pass the resources' own models, their slices fit the board."""
+"""The examples are valid: their specs match the resources' models, their slices fit the board."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def test_spec_passes_the_model(name: str) -> None:
     MODELS[OURS[name]["kind"]].model_validate(OURS[name]["spec"])
 
 
-def test_the_layout_of_compute_instances_takes_the_place_of_the_mixed_one() -> None:
+def test_the_compute_instance_layout_replaces_the_mixed_one() -> None:
     text = (EXAMPLES / "compute-instances" / "layout.yaml").read_text()
     layout = MIGLayoutSpec.model_validate(yaml.safe_load(text)["spec"])
     mixed = MIGLayoutSpec.model_validate(OURS["layout-h100-mixed.yaml"]["spec"])
@@ -49,7 +49,7 @@ def test_pool_selects_the_nodes_that_the_bring_up_labels() -> None:
 
 
 @pytest.mark.parametrize("name", ["pod-vectoradd.yaml", "deployment-tenants.yaml"])
-def test_pods_ask_for_one_slice_and_set_no_variable(name: str) -> None:
+def test_pods_request_one_slice_and_set_no_variable(name: str) -> None:
     manifest = manifests()[name]
     template = manifest["spec"].get("template", manifest)
     (container,) = template["spec"]["containers"]

@@ -1,4 +1,4 @@
-"""The committed PTX is what the open compiler makes of the source beside it, or says that it is not."""
+"""The committed PTX is what clang makes of the source file, or its header states that it is not."""
 
 import shutil
 import subprocess

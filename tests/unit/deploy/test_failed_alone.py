@@ -1,4 +1,4 @@
-"""What may be run again alone, and what a busy machine does not excuse."""
+"""Which failed tests may be rerun alone, and which failures a busy machine does not excuse."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from support.watches import failed_alone
 
 
 class Cache:
-    """pytest's cache, as far as it is used."""
+    """The parts of pytest's cache that are used."""
 
     def __init__(self) -> None:
         self.kept: dict[str, object] = {}
@@ -30,19 +30,19 @@ def after(*failed: tuple[str, str]) -> SimpleNamespace:
 ITEMS = [SimpleNamespace(nodeid=f"tests/integration/test_a.py::test_{i}") for i in range(30)]
 
 
-def test_a_test_of_processes_runs_again_and_nothing_else():
+def test_only_a_test_of_processes_is_rerun():
     config = after((ITEMS[3].nodeid, "timed out"), (ITEMS[3].nodeid, "error at teardown"))
-    assert failed_alone.selected(config, ITEMS) == [ITEMS[3]]
+    assert failed_alone.select_failed(config, ITEMS) == [ITEMS[3]]
 
 
-def test_so_does_a_unit_test_that_starts_processes():
+def test_a_unit_test_that_starts_processes_is_rerun():
     item = SimpleNamespace(
         nodeid="tests/unit/vgpu_sim/worker_process/test_worker_native.py::test_one"
     )
-    assert failed_alone.selected(after((item.nodeid, "slow")), [item]) == [item]
+    assert failed_alone.select_failed(after((item.nodeid, "slow")), [item]) == [item]
 
 
-def test_so_does_one_that_starts_them_through_a_rig(tmp_path):
+def test_a_test_that_starts_processes_through_a_rig_is_rerun(tmp_path):
     (tmp_path / "tests/support").mkdir(parents=True)
     (tmp_path / "tests/support/rig.py").write_text("import deeper\n")
     (tmp_path / "tests/support/deeper.py").write_text("from subprocess import Popen\nimport rig\n")
@@ -52,18 +52,18 @@ def test_so_does_one_that_starts_them_through_a_rig(tmp_path):
     assert not failed_alone.may_lose("tests/test_b.py::test_one", tmp_path)
 
 
-def test_so_does_what_was_ended_for_its_time():
+def test_a_test_that_timed_out_is_rerun():
     item = SimpleNamespace(nodeid="tests/unit/deploy/test_failed_alone.py::test_one")
     report = "Failed: Timeout (>300.0s) from pytest-timeout."
-    assert failed_alone.selected(after((item.nodeid, report)), [item]) == [item]
+    assert failed_alone.select_failed(after((item.nodeid, report)), [item]) == [item]
 
 
-def test_what_another_test_left_behind_is_not_blamed_on_the_one_that_ran():
+def test_leftovers_of_another_test_do_not_fail_the_current_one():
     item = SimpleNamespace(nodeid="tests/unit/mig/test_a.py::test_one")
     report = "PytestUnraisableExceptionWarning: ... subprocess 7 is still running"
-    assert failed_alone.selected(after((item.nodeid, report)), [item]) == [item]
+    assert failed_alone.select_failed(after((item.nodeid, report)), [item]) == [item]
     with pytest.raises(pytest.UsageError, match="not excused"):
-        failed_alone.selected(after((item.nodeid, report), (item.nodeid, "wrong")), [item])
+        failed_alone.select_failed(after((item.nodeid, report), (item.nodeid, "wrong")), [item])
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,6 @@ def test_what_another_test_left_behind_is_not_blamed_on_the_one_that_ran():
         ([("tests/integration/test_b.py", "cannot be imported")], "not found again"),
     ],
 )
-def test_what_has_no_second_try(failed, words):
+def test_failures_that_are_not_rerun(failed, words):
     with pytest.raises(pytest.UsageError, match=words):
-        failed_alone.selected(after(*failed), ITEMS)
+        failed_alone.select_failed(after(*failed), ITEMS)

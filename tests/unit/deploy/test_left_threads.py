@@ -1,4 +1,4 @@
-"""A test that leaves product code at work fails by its own name."""
+"""A test that leaves threads of the product running fails itself."""
 
 import subprocess
 import sys
@@ -8,17 +8,17 @@ ROOT = Path(__file__).parents[3]
 TESTS = """
 import queue, threading
 from device_plugin.errors import ClusterError
-from device_plugin.kube.followed import Followed
+from device_plugin.kube.informer import Informer
 from vgpu_sim.system.foreign import ForeignSockets
 
 class Away:
-    def list(self): raise ClusterError("nobody answers")
+    def list(self): raise ClusterError("no response")
 
 def test_tries_again_and_again():
-    followed = Followed(Away(), print)
+    followed = Informer(Away(), print)
     threading.Thread(target=followed.run, args=(lambda err: None,), daemon=True).start()
 
-def test_waits_to_be_asked():
+def test_waits_for_a_request():
     ForeignSockets("slice", refusing=False).start()
 
 def test_ends():
@@ -26,7 +26,7 @@ def test_ends():
 """
 
 
-def test_what_goes_on_fails_and_what_waits_does_not(tmp_path: Path) -> None:
+def test_a_running_thread_fails_the_test_and_a_waiting_one_does_not(tmp_path: Path) -> None:
     (tmp_path / "test_three.py").write_text(TESTS)
     paths = [ROOT, ROOT / "operator", ROOT / "tests"]
     hooks = ["-p", "support.watches.left_threads", "-p", "no:cacheprovider"]

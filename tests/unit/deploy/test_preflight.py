@@ -1,4 +1,4 @@
-"""Preflight says everything that is missing at once; a bring-up that fails says where to look."""
+"""Preflight reports everything that is missing at once; a failed bring-up names its logs."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ SYSTEM = (
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A directory that is all of PATH: the system's plain tools, and an ordinary user's id."""
+    """Make a directory for PATH with the system's basic tools and a regular user's id."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in SYSTEM.split():
@@ -37,14 +37,14 @@ def run(script: str, programs: Path, **variables: str) -> subprocess.CompletedPr
     return subprocess.run([KIND / script], env=environment, capture_output=True, text=True)
 
 
-def test_without_docker_an_ordinary_user_is_told_so(machine: Path) -> None:
+def test_without_docker_a_regular_user_gets_an_error(machine: Path) -> None:
     done = run("preflight", machine)
     assert done.returncode == 1
     assert "a Docker engine that answers this user" in done.stderr
 
 
-def test_where_images_can_be_pulled_missing_tools_are_named_together(machine: Path) -> None:
-    install(machine, "docker", "[ $1 != image ]")  # answers, and pulls whatever is asked
+def test_if_images_can_be_pulled_missing_tools_are_listed_together(machine: Path) -> None:
+    install(machine, "docker", "[ $1 != image ]")  # a Docker engine that can pull any image
     install(machine, "kubectl", "true")
     done = run("preflight", machine)
     assert done.returncode == 1
@@ -57,9 +57,7 @@ def test_where_images_can_be_pulled_missing_tools_are_named_together(machine: Pa
 
 
 @pytest.mark.parametrize("variables", [{}, {"FROM_SOURCE": "1"}], ids=["no registry", "forced"])
-def test_building_from_source_names_go_when_it_is_missing(
-    machine: Path, variables: dict[str, str]
-) -> None:
+def test_building_from_source_reports_missing_go(machine: Path, variables: dict[str, str]) -> None:
     install(machine, "docker", "[ $1 = info ] || " + ("true" if variables else "false"))
     done = run("preflight", machine, **variables)
     assert done.returncode == 1
@@ -67,7 +65,7 @@ def test_building_from_source_names_go_when_it_is_missing(
     assert "Go 1.26, to build Kubernetes" in done.stderr
 
 
-def test_where_everything_is_there_it_says_what_it_takes(machine: Path) -> None:
+def test_if_nothing_is_missing_the_requirements_are_printed(machine: Path) -> None:
     install(machine, "docker", "[ $1 != image ]")
     for name in ("kind", "kubectl", "helm"):
         install(machine, name, "true")
@@ -77,7 +75,7 @@ def test_where_everything_is_there_it_says_what_it_takes(machine: Path) -> None:
     assert os.listdir(machine.parent / ".cache") == ["tessera-cluster"]
 
 
-def test_a_bring_up_that_fails_ends_with_what_to_look_at(machine: Path) -> None:
+def test_a_failed_bring_up_prints_where_to_look(machine: Path) -> None:
     install(machine, "docker", "[ $1 != image ]")
     install(machine, "kubectl", "true")
     install(machine, "helm", "true")

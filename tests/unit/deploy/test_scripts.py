@@ -1,4 +1,4 @@
-"""The bring-up's scripts: they parse, name no registry, and keep their hands off the user's files."""
+"""The bring-up scripts are valid, name no registry, and do not change the user's files."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def settings(home: Path, *, expression: str) -> str:
     return done.stdout.strip()
 
 
-def test_kubeconfig_is_our_own(tmp_path: Path) -> None:
+def test_the_user_s_kubeconfig_is_not_used(tmp_path: Path) -> None:
     kubeconfig = settings(tmp_path, expression="$KUBECONFIG")
     assert kubeconfig == str(tmp_path / ".cache/tessera-cluster/tessera.kubeconfig")
     assert not (tmp_path / ".kube").exists()
@@ -73,12 +73,12 @@ def test_a_failing_step_stops_at_its_first_error_and_shows_the_log(tmp_path: Pat
         ("false | true", "exit 7", 3),
     ],
 )
-def test_beside_reports_which_command_failed(first: str, second: str, status: int) -> None:
+def test_concurrent_commands_report_which_one_failed(first: str, second: str, status: int) -> None:
     assert subprocess.run([BESIDE, "a", first, "b", second], check=False).returncode == status
 
 
-def test_commands_run_beside_each_other_and_their_lines_are_named(tmp_path: Path) -> None:
-    """Each command waits for a file that the other makes."""
+def test_commands_run_concurrently_and_prefix_their_lines(tmp_path: Path) -> None:
+    """Each command waits for a file that the other one creates."""
     os.mkfifo(tmp_path / "pipe")
     commands = ("a", "echo 1 > pipe; echo done", "b", "cat pipe; echo late >&2")
     done = subprocess.run([BESIDE, *commands], cwd=tmp_path, capture_output=True, timeout=60)

@@ -1,4 +1,4 @@
-"""The document of facts by itself: its declarations, and what is refused of it."""
+"""The document of facts by itself: its declarations, and the values that it refuses."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""The checks in which a side starts again: what keeps each rule passes, what breaks one does not."""
+"""The checks of restarts: a subject that keeps a rule passes, and one that breaks it fails."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from kubelet_conformance.suite import test_dra as dra_checks, test_restarts as c
 
 
 class Lives:
-    """A plugin and a kubelet, each up or down; ``breaks`` is the one rule that is broken."""
+    """A plugin and a kubelet, each up or down; ``breaks`` names the only broken rule."""
 
     timeout_s = 1.0
     starts, log, age_s = 1, "", 100.0
@@ -43,7 +43,7 @@ class Lives:
 
     @property
     def ended(self) -> bool:
-        """Whether the plugin's stream has ended."""
+        """Return whether the plugin's stream has ended."""
         return "plugin" not in self.up and self.breaks != "stream stays"
 
     def drivers(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_resources_without_devices_are_none(socket: Any) -> None:
 
 
 class Published:
-    """A DRA driver with one device, in such a life."""
+    """A DRA driver with one device, and the kubelet and restarts of ``Lives``."""
 
     api = None
 
@@ -136,7 +136,7 @@ class Published:
         return {one.uid: dra_pb2.NodePrepareResourceResponse(devices=[device]) for one in claims}
 
     def unprepare(self, driver: Any, *claims: Claim) -> dict[str, Any]:
-        error = "never heard of it" if self.setting.breaks == "keeps" else ""
+        error = "unknown claim" if self.setting.breaks == "keeps" else ""
         return {one.uid: dra_pb2.NodeUnprepareResourceResponse(error=error) for one in claims}
 
 
@@ -147,7 +147,7 @@ DRIVER = {
 }
 
 
-def judge(monkeypatch: pytest.MonkeyPatch, name: str, published: Any) -> None:
+def run_check(monkeypatch: pytest.MonkeyPatch, name: str, published: Any) -> None:
     freed: list[Claim] = []
     monkeypatch.setattr(dra_checks.dra, "allocate", lambda *_: Claim("c", "u"))
     monkeypatch.setattr(dra_checks.dra, "free", lambda _, claim: freed.append(claim))
@@ -162,7 +162,7 @@ def test_a_driver_that_comes_back_as_it_was_passes(
     monkeypatch: pytest.MonkeyPatch, name: str, socket: Any
 ) -> None:
     published = Published(socket)
-    judge(monkeypatch, name, published)
+    run_check(monkeypatch, name, published)
     assert published.setting.done == DRIVER[name]
 
 
@@ -179,7 +179,7 @@ def test_a_driver_that_does_not_is_refused(
     monkeypatch: pytest.MonkeyPatch, name: str, breaks: str, socket: Any
 ) -> None:
     with pytest.raises(AssertionError):
-        judge(monkeypatch, name, Published(socket, breaks))
+        run_check(monkeypatch, name, Published(socket, breaks))
 
 
 def test_a_driver_that_is_young_is_not_ended_yet(
@@ -190,12 +190,12 @@ def test_a_driver_that_is_young_is_not_ended_yet(
         published = Published(socket)
         published.setting.age_s = age_s
         published.setting.wait = lambda condition: waited.append(condition()) or True
-        judge(monkeypatch, "terminated", published)
+        run_check(monkeypatch, "terminated", published)
     assert waited == [False, False, True]
 
 
 def publication(**device: Any) -> Any:
-    """Return what one driver publishes: a device as ``device`` says, and what goes with it."""
+    """Return the publication of one driver; ``device`` has the fields of its devices."""
     versions = device.pop("versions", ["v1.DRAPlugin"])
     names = device.pop("names", [("node", "gpu-0"), ("other", "gpu-0"), ("node", "gpu-1")])
     slices = [

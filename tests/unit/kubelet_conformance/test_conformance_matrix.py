@@ -1,4 +1,4 @@
-"""The table of results, and what is read from it again; names that a kubelet takes."""
+"""The table of results, written and read again, and the resource names that a kubelet accepts."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def result(check: str, outcome: str, reason: str = "") -> dict[str, str]:
     return {"check": check, "outcome": outcome, "reason": reason}
 
 
-def test_the_table_says_who_does_what_and_why_not() -> None:
+def test_the_table_has_results_and_reasons_by_plugin() -> None:
     reports = {
         "one": [result("test_registers", "passed"), result("test_list", "failed", "a < b | c")],
         "two": [result("test_registers", "skipped", "not tried")],

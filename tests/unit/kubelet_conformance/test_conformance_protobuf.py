@@ -1,4 +1,4 @@
-"""ResourceSlices in Kubernetes' protobuf: read as JSON has them, or refused by name."""
+"""ResourceSlices in Kubernetes' protobuf: decoded to their JSON form, or refused by name."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_a_slice_is_read_as_json_has_it() -> None:
 
 
 def spec_of(raw: bytes) -> Any:
-    """Return a slice's spec; the slice has a time of creation, too, which is the server's."""
+    """Return a decoded slice's spec; its creation time, which the server sets, must be dropped."""
     meta = field(1, field(1, "n") + field(8, field(1, 12)))
     found = protobuf.decode(body(meta + field(2, raw)))
     assert found["metadata"] == {"name": "n"}
@@ -96,7 +96,7 @@ def test_a_number_of_ten_bytes_keeps_64_bits() -> None:
 def test_lists_maps_and_empty_values_are_kept_as_they_are() -> None:
     attributes = [("b", field(3, 0)), ("c", field(3, 1)), ("l", field(7, 1) + field(7, 0))]
     device = b"".join(field(2, field(1, name) + field(2, one)) for name, one in attributes)
-    device += field(2, field(2, field(4, "")))  # a key that is empty, and a text
+    device += field(2, field(2, field(4, "")))  # an empty key with an empty text
     device += field(3, field(1, "none"))  # a capacity without a value
     device += field(3, field(1, "q") + field(2, field(1, b"")))
     device += field(10, "first") + field(10, "second") + field(12, 0)
@@ -155,6 +155,6 @@ def test_empty_names_of_the_server_s_are_left_out_and_others_kept() -> None:
         (MAGIC + b"\x0d\x00\x00\x00\x00", "wire type 5"),
     ],
 )
-def test_what_cannot_be_read_is_named(text: bytes, message: str) -> None:
+def test_an_unreadable_field_is_named(text: bytes, message: str) -> None:
     with pytest.raises(NotReadable, match=message):
         protobuf.decode(text)

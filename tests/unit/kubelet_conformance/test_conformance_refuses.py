@@ -1,4 +1,4 @@
-"""Each check passes what keeps its rule and refuses what breaks that rule alone."""
+"""Each check passes a subject that keeps its rule, and fails one that breaks only that rule."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ NVIDIA = "example.com/gpu="
 
 
 class Plugin:
-    """One resource of a device plugin that keeps every rule, as the suite sees it."""
+    """One resource of a plugin that keeps every rule, with the methods that the suite calls."""
 
     name, ended = "example.com/gpu", False
 
@@ -56,7 +56,7 @@ class Plugin:
         return [*must, *rest][:size]
 
 
-def changed(**fields: Any) -> Any:
+def make_changed_plugin(**fields: Any) -> Any:
     """Return a plugin whose answers to Allocate have other fields."""
 
     class Changed(Plugin):
@@ -106,19 +106,30 @@ BREAKS = {
         "allocate",
         with_method("allocate", lambda self, *ids: [self.answer("gpu-0")] * 2),
     ),
-    "nothing comes": ("allocate", changed(envs={}, mounts=[], devices=[], cdi_devices=[])),
-    "a relative mount": ("allocate", changed(mounts=[pb.Mount(container_path="a", host_path="/")])),
+    "nothing comes": (
+        "allocate",
+        make_changed_plugin(envs={}, mounts=[], devices=[], cdi_devices=[]),
+    ),
+    "a relative mount": (
+        "allocate",
+        make_changed_plugin(mounts=[pb.Mount(container_path="a", host_path="/")]),
+    ),
     "a relative source": (
         "allocate",
-        changed(mounts=[pb.Mount(container_path="/a", host_path="b")]),
+        make_changed_plugin(mounts=[pb.Mount(container_path="/a", host_path="b")]),
     ),
     "a relative device": (
         "allocate",
-        changed(devices=[pb.DeviceSpec(**{**ROOT, "host_path": "dev/g"}, permissions="r")]),
+        make_changed_plugin(
+            devices=[pb.DeviceSpec(**{**ROOT, "host_path": "dev/g"}, permissions="r")]
+        ),
     ),
-    "no permissions": ("allocate", changed(devices=[pb.DeviceSpec(**ROOT)])),
-    "other permissions": ("allocate", changed(devices=[pb.DeviceSpec(**ROOT, permissions="rx")])),
-    "no CDI name": ("allocate", changed(cdi_devices=[pb.CDIDevice(name="gpu-0")])),
+    "no permissions": ("allocate", make_changed_plugin(devices=[pb.DeviceSpec(**ROOT)])),
+    "other permissions": (
+        "allocate",
+        make_changed_plugin(devices=[pb.DeviceSpec(**ROOT, permissions="rx")]),
+    ),
+    "no CDI name": ("allocate", make_changed_plugin(cdi_devices=[pb.CDIDevice(name="gpu-0")])),
     "one answer for two": (
         "allocate_containers",
         with_method("allocate", lambda self, *ids: [self.answer(ids[0][0])]),
@@ -138,8 +149,8 @@ BREAKS = {
 }
 
 
-class Followed(Plugin):
-    """A plugin whose lists a test makes, and which keeps what it is asked."""
+class FollowedResource(Plugin):
+    """A plugin whose lists are set by a test, and which records its calls."""
 
     def __init__(self, lists: tuple[dict[str, str], ...] = ({"a": "Healthy"},)) -> None:
         super().__init__()
@@ -162,8 +173,8 @@ class Followed(Plugin):
         self.started.append(ids)
 
 
-class Judged:
-    """A setting with such plugins; its commands and its waiting are functions of a test."""
+class FakeSetting:
+    """A setting with fake plugins; a test provides its commands."""
 
     timeout_s = 1.0
 
@@ -184,55 +195,55 @@ class Judged:
         return bool(condition())
 
 
-def judge(name: str, judged: Judged) -> None:
-    getattr(plugin_checks, f"test_{name}")(judged)
+def run_check(name: str, subject: FakeSetting) -> None:
+    getattr(plugin_checks, f"test_{name}")(subject)
 
 
-def refused_by(name: str, judged: Judged) -> None:
+def refused_by(name: str, subject: FakeSetting) -> None:
     with pytest.raises(AssertionError):
-        judge(name, judged)
+        run_check(name, subject)
 
 
-def test_what_nothing_registered_for_or_was_refused_does_not_register() -> None:
-    judge("registers", Judged(Plugin()))
-    refused_by("registers", Judged())
-    judged = Judged(Plugin())
-    judged.kubelet.refused.append("version v2")
-    refused_by("registers", judged)
+def test_registers_fails_without_a_registration_or_after_a_refused_one() -> None:
+    run_check("registers", FakeSetting(Plugin()))
+    refused_by("registers", FakeSetting())
+    subject = FakeSetting(Plugin())
+    subject.kubelet.refused.append("version v2")
+    refused_by("registers", subject)
 
 
 def test_options_are_compared_where_register_had_some() -> None:
     found, silent = Plugin(), Plugin()
     silent.registered_options = None
-    judge("options", Judged(found, silent))
+    run_check("options", FakeSetting(found, silent))
     with pytest.raises(pytest.skip.Exception):
-        judge("options", Judged(silent))
+        run_check("options", FakeSetting(silent))
 
 
-def test_a_start_is_announced_to_those_that_ask_for_it() -> None:
-    asks, does_not = Followed(), Followed()
+def test_pre_start_is_called_only_if_requested() -> None:
+    requesting, does_not = FollowedResource(), FollowedResource()
     does_not.options.pre_start_required = False
-    judge("pre_start", Judged(asks, does_not))
-    assert (asks.started, does_not.started) == ([["a"]], [])
+    run_check("pre_start", FakeSetting(requesting, does_not))
+    assert (requesting.started, does_not.started) == ([["a"]], [])
     with pytest.raises(pytest.skip.Exception):
-        judge("pre_start", Judged(does_not))
+        run_check("pre_start", FakeSetting(does_not))
 
 
 @pytest.mark.parametrize("name", ["preferred", "allocate_containers"])
-def test_what_is_not_offered_is_not_tried(name: str) -> None:
-    one = Followed()
+def test_an_option_that_is_not_offered_is_skipped(name: str) -> None:
+    one = FollowedResource()
     one.options.get_preferred_allocation_available = False
     with pytest.raises(pytest.skip.Exception):
-        judge(name, Judged(one))
+        run_check(name, FakeSetting(one))
 
 
 def test_sixteen_devices_of_a_resource_are_tried() -> None:
     ids = [f"g{number:02}" for number in range(20)]
-    plugin = Followed((dict.fromkeys(ids, "Healthy"),))
-    asked: list[Any] = []
-    plugin.allocate = lambda *given: [asked.append(given), plugin.answer("g")][1:]
-    judge("allocate", Judged(plugin))
-    assert asked == [([name],) for name in ids[:16]]
+    plugin = FollowedResource((dict.fromkeys(ids, "Healthy"),))
+    requested: list[Any] = []
+    plugin.allocate = lambda *given: [requested.append(given), plugin.answer("g")][1:]
+    run_check("allocate", FakeSetting(plugin))
+    assert requested == [([name],) for name in ids[:16]]
     sizes: list[int] = []
 
     def prefer(there: list[str], must: list[str], size: int) -> list[str]:
@@ -240,27 +251,27 @@ def test_sixteen_devices_of_a_resource_are_tried() -> None:
         return [*must, *(name for name in there if name not in must)][:size]
 
     plugin.prefer = prefer
-    judge("preferred", Judged(plugin))
+    run_check("preferred", FakeSetting(plugin))
     assert sorted(set(sizes)) == list(range(1, 17))
 
 
 def test_a_held_device_stays_listed_also_while_the_kubelet_refuses_lists() -> None:
     for leaves, passes in ((False, True), (True, False)):
-        plugin = Followed(({"a": "Healthy", "b": "Healthy"},))
-        judged = Judged(plugin)
+        plugin = FollowedResource(({"a": "Healthy", "b": "Healthy"},))
+        subject = FakeSetting(plugin)
         seen: list[Any] = []
 
-        def again(within_s: float, judged=judged, seen=seen, leaves=leaves) -> dict[str, str]:
-            seen.append((judged.kubelet.refuse_lists, judged.kubelet.held))
+        def again(within_s: float, subject=subject, seen=seen, leaves=leaves) -> dict[str, str]:
+            seen.append((subject.kubelet.refuse_lists, subject.kubelet.held))
             return {"b": "Healthy"} if leaves else {"a": "Healthy", "b": "Healthy"}
 
         plugin.first_list_again = again
         if passes:
-            judge("pod_resources", judged)
+            run_check("pod_resources", subject)
         else:
-            refused_by("pod_resources", judged)
+            refused_by("pod_resources", subject)
         assert seen == [(True, {"example.com/gpu": ["a"]})]
-        assert (judged.kubelet.refuse_lists, judged.kubelet.held) == (False, {})
+        assert (subject.kubelet.refuse_lists, subject.kubelet.held) == (False, {})
 
 
 WELL, SICK = {"a": "Healthy", "b": "Healthy"}, {"a": "Unhealthy", "b": "Healthy"}
@@ -280,23 +291,25 @@ WELL, SICK = {"a": "Healthy", "b": "Healthy"}, {"a": "Unhealthy", "b": "Healthy"
 def test_a_device_that_breaks_is_sent_as_unhealthy(
     sent: list[dict[str, str]], passes: bool
 ) -> None:
-    plugin = Followed((SICK, WELL))  # it was sick before: that is no answer
+    plugin = FollowedResource(
+        (SICK, WELL)
+    )  # it was unhealthy before the command, which does not count
     plugin.name = "one"
-    judged = Judged(plugin, Followed(), **{"break": lambda: plugin.sent.extend(sent)})
+    subject = FakeSetting(plugin, FollowedResource(), **{"break": lambda: plugin.sent.extend(sent)})
     if passes:
-        judge("health", judged)
+        run_check("health", subject)
     else:
-        refused_by("health", judged)
+        refused_by("health", subject)
 
 
-def test_a_device_that_mends_is_sent_as_healthy() -> None:
-    plugin = Followed((SICK,))
-    judge("health_mended", Judged(plugin, mend=lambda: plugin.sent.append(WELL)))
-    refused_by("health_mended", Judged(plugin, mend=lambda: plugin.sent.append(SICK)))
-    refused_by("health_mended", Judged(Followed(), plugin, mend=lambda: None))
-    for name in ("health", "health_mended"):
+def test_a_recovered_device_is_sent_as_healthy() -> None:
+    plugin = FollowedResource((SICK,))
+    run_check("health_recovered", FakeSetting(plugin, mend=lambda: plugin.sent.append(WELL)))
+    refused_by("health_recovered", FakeSetting(plugin, mend=lambda: plugin.sent.append(SICK)))
+    refused_by("health_recovered", FakeSetting(FollowedResource(), plugin, mend=lambda: None))
+    for name in ("health", "health_recovered"):
         with pytest.raises(pytest.skip.Exception):
-            judge(name, Judged(plugin))
+            run_check(name, FakeSetting(plugin))
 
 
 def check(name: str, resource: Any) -> None:
@@ -317,7 +330,7 @@ def test_a_plugin_that_breaks_one_rule_is_refused(name: str, plugin: Any) -> Non
 
 
 class Driver:
-    """A DRA driver that keeps every rule; ``dra`` of the suite calls it directly."""
+    """A DRA driver that keeps every rule; the suite's ``dra`` module calls it directly."""
 
     def __init__(self, **breaks: bool) -> None:
         self.breaks, self.ready, self.claims = breaks, {}, {}

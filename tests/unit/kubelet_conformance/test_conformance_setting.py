@@ -1,4 +1,4 @@
-"""What checks are given: waiting, the report's lines, and a DRA driver's pools and claims."""
+"""The setting of the checks: waits, the report's lines, and a DRA driver's pools and claims."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from kubelet_conformance.resource import Refusal
 
 
 class Config:
-    """pytest's, as far as the plugin reads it."""
+    """The part of pytest's config that the plugin reads."""
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -92,7 +92,7 @@ def test_waiting_keeps_the_process_alive_until_it_comes_true_or_time_is_up(
     assert 10 <= len(pauses) <= 11
 
 
-def test_what_did_not_come_once_is_not_waited_for_again() -> None:
+def test_a_failed_wait_is_not_repeated() -> None:
     setting = setting_of()
     setting.expect(lambda: True, lambda: "never said")
     with pytest.raises(AssertionError, match=r"^no list \(refused: \['a reason'\]\)"):
@@ -104,7 +104,7 @@ def test_what_did_not_come_once_is_not_waited_for_again() -> None:
     assert len(setting.failures) == 1
 
 
-def test_a_line_of_the_user_s_is_run_where_there_is_one(tmp_path: Path) -> None:
+def test_a_user_s_command_is_run_if_there_is_one(tmp_path: Path) -> None:
     assert not setting_of().ask("break")
     setting = setting_of(**{"break": f"echo x > {tmp_path}/broken && true", "mend": "false"})
     assert setting.ask("break")
@@ -125,7 +125,7 @@ def test_a_line_of_the_user_s_is_run_where_there_is_one(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_checks_of_what_is_judged_are_run(
+def test_the_checks_for_the_given_option_run(
     options: dict[str, str], files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin, "_CONFIG", [])
@@ -180,7 +180,7 @@ def test_the_report_has_each_check_once_with_its_reason(
     ]
 
 
-def test_no_report_is_written_where_none_is_asked_for(
+def test_no_report_is_written_unless_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin, "_CONFIG", [])
@@ -219,7 +219,7 @@ def test_pools_are_complete_when_each_has_all_of_its_newest_generation(
     assert dra.complete(found) is is_complete
 
 
-def test_a_claim_may_be_given_what_has_no_taint() -> None:
+def test_a_claim_can_be_allocated_devices_without_taints() -> None:
     found = [
         part("a", 1, 1, "x", "y"),
         part("b", 1, 1, "z", taints=[{"key": "sick"}]),
@@ -240,8 +240,8 @@ def test_a_claim_is_allocated_in_full_and_freed() -> None:
         assert made["metadata"]["uid"] == first.uid
         result = {"request": "one", "driver": "d", "pool": "pool", "device": "dev"}
         assert made["status"]["allocation"] == {"devices": {"results": [result]}}
-        (asked,) = made["spec"]["devices"]["requests"]
-        assert (asked["name"], asked["exactly"]["count"]) == (first.request, 1)
+        (requested,) = made["spec"]["devices"]["requests"]
+        assert (requested["name"], requested["exactly"]["count"]) == (first.request, 1)
         (pod,) = made["status"]["reservedFor"]
         assert (pod["resource"], pod["name"]) == ("pods", "conformance")
         message = first.message()
@@ -262,10 +262,10 @@ def test_slices_are_of_one_driver() -> None:
 
 
 def test_a_driver_answers_when_it_does_and_has_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def prepare(driver: Any, *claims: Claim) -> dict[str, Any]:
-        asked.append(driver)
+        requested.append(driver)
         if driver == "refuses":
             raise Refusal("UNAVAILABLE", "not yet")
         return {}
@@ -276,16 +276,16 @@ def test_a_driver_answers_when_it_does_and_has_devices(monkeypatch: pytest.Monke
     with ApiServer() as api:
         drivers: dict[str, str] = {}
         setting.kubelet.drivers = lambda: drivers
-        judged = DraSetting(setting, api)
-        assert judged.wait_until_answers() is False
+        subject = DraSetting(setting, api)
+        assert subject.wait_until_answers() is False
         drivers["d"] = "refuses"
-        assert judged.wait_until_answers() is False
+        assert subject.wait_until_answers() is False
         drivers["d"] = "answers"
-        assert judged.wait_until_answers() is False, "no devices"
+        assert subject.wait_until_answers() is False, "no devices"
         api.put(dra.SLICES, {"metadata": {"name": "a"}, **part("p", 1, 2, "x")})
-        assert judged.places() == []
-        assert judged.wait_until_answers() is False, "half of the devices"
+        assert subject.places() == []
+        assert subject.wait_until_answers() is False, "half of the devices"
         api.put(dra.SLICES, {"metadata": {"name": "b"}, **part("p", 1, 2, "y")})
-        assert judged.places() == [Place("p", "x"), Place("p", "y")]
-        assert judged.wait_until_answers() is True
-    assert asked == ["refuses", *["answers"] * 3]
+        assert subject.places() == [Place("p", "x"), Place("p", "y")]
+        assert subject.wait_until_answers() is True
+    assert requested == ["refuses", *["answers"] * 3]

@@ -4,8 +4,8 @@ import pytest
 
 from kubelet_conformance.protobuf import _TABLE
 
-# Of k8s.io/api/resource/v1, core/v1 and k8s.io/apimachinery (meta/v1, runtime, resource): each
-# message's fields with their numbers. "*": repeated, "%": a map by name; types as the table's.
+# From k8s.io/api/resource/v1, core/v1 and k8s.io/apimachinery (meta/v1, runtime, resource): each
+# message's fields with their numbers. "*": repeated, "%": a map by name; types as in the table.
 PROTO = """
 Unknown: 1 typeMeta TypeMeta, 2 raw bytes, 3 contentEncoding string, 4 contentType string
 TypeMeta: 1 apiVersion string, 2 kind string

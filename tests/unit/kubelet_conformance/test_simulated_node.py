@@ -1,4 +1,4 @@
-"""The simulated kubelet and API server: what they accept, forget, and answer."""
+"""The simulated kubelet and API server: the calls that they accept, forget and answer."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ class Registration(reg_grpc.RegistrationServicer):
         return reg.RegistrationStatusResponse()
 
     def end(self) -> None:
-        self._server.stop(SOON).wait()  # the answer to the last call is sent
+        self._server.stop(SOON).wait()  # after the answer to the last call is sent
         self._path.unlink(missing_ok=True)
 
 
@@ -59,7 +59,7 @@ def kubelet(tmp_path: Path) -> Iterator[SimulatedKubelet]:
 def test_a_driver_is_known_while_its_socket_is_there(kubelet: SimulatedKubelet) -> None:
     path = kubelet.registry / "a.sock"
     other = Registration(kubelet.registry / "b.sock", "DRAPlugin", "b.example.com")
-    for _ in range(2):  # a second time after it was gone
+    for _ in range(2):  # the second time after the socket was removed
         plugin = Registration(path, "DRAPlugin", "a.example.com")
         assert kubelet.wait(lambda it: len(it.drivers()) == 2, SOON)
         found = kubelet.drivers()["a.example.com"]
@@ -108,7 +108,7 @@ def test_names_of_extended_resources(name: str, is_one: bool) -> None:
 
 
 def call(api: ApiServer, method: str, path: str, body: Any = None, kind: str = "") -> Any:
-    """Return the status and the body of an answer."""
+    """Send a request; return the status and the body of the answer."""
     request = urllib.request.Request(
         f"{api.url}{path}",
         method=method,
@@ -138,7 +138,7 @@ def test_an_object_is_made_replaced_merged_and_deleted() -> None:
         status, put = call(api, "PUT", one, {"metadata": {"name": "a"}, "spec": {"x": 2}})
         assert (status, put["spec"], put["metadata"]["generation"]) == (200, {"x": 2}, 2)
         assert put["metadata"]["uid"] == made["metadata"]["uid"]
-        # A status by itself changes neither the spec nor the generation, whatever else is sent.
+        # A write of the status changes neither the spec nor the generation, whatever its body has.
         status, put = call(api, "PUT", f"{one}/status", {"spec": {"x": 9}, "status": {"s": 1}})
         assert (status, put["spec"], put["status"]) == (200, {"x": 2}, {"s": 1})
         assert put["metadata"]["generation"] == 2
@@ -153,7 +153,7 @@ def test_an_object_is_made_replaced_merged_and_deleted() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("part", ["", "/status"])
-def test_what_is_not_there_is_not_made_by_the_way(method: str, part: str) -> None:
+def test_a_missing_object_is_not_created_by_other_requests(method: str, part: str) -> None:
     body = None if method in ("GET", "DELETE") else {"metadata": {"name": "a"}, "status": {}}
     with ApiServer() as api:
         assert call(api, method, f"{CLAIMS}/a{part}", body)[0] == 404
@@ -210,7 +210,7 @@ def test_a_watch_yields_each_later_change_of_its_kind_and_namespace_once() -> No
         assert next(watch)["object"]["metadata"]["name"] == "late"
 
 
-def test_the_server_names_dates_and_numbers_what_is_written() -> None:
+def test_the_server_sets_names_dates_and_versions() -> None:
     kind = "resource.k8s.io/v1/resourceslices"
     with ApiServer() as api:
         assert api.version() == 1

@@ -1,4 +1,4 @@
-"""Device plugins that the simulated kubelet takes, follows, calls, refuses and forgets."""
+"""Device plugins that the simulated kubelet accepts, follows, calls, refuses and forgets."""
 
 import socket
 import threading
@@ -27,12 +27,12 @@ NAME, OTHER = "example.com/gpu", "example.com/nic"
 
 
 class Plugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
-    """A device plugin at a socket, which a test makes send lists; it keeps what it is asked."""
+    """A device plugin at a socket, whose lists a test sends; it records its calls."""
 
     def __init__(self, path: Path, **info: Any) -> None:
         self.path = path
         self.info = reg.PluginInfo(**info)
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.problems: list[tuple[bool, str]] = []
         self.notified = threading.Event()
         self._lists: list[dict[str, str] | None] = [{"b": "Healthy", "a": "Healthy"}]
@@ -74,22 +74,22 @@ class Plugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
             )
 
     def Allocate(self, request: dp.AllocateRequest, context: Any) -> dp.AllocateResponse:
-        asked = [list(one.devices_ids) for one in request.container_requests]
-        if ["none"] in asked:
+        requested = [list(one.devices_ids) for one in request.container_requests]
+        if ["none"] in requested:
             context.abort(grpc.StatusCode.NOT_FOUND, "no such device")
-        answers = [dp.ContainerAllocateResponse(envs={"ids": ",".join(ids)}) for ids in asked]
+        answers = [dp.ContainerAllocateResponse(envs={"ids": ",".join(ids)}) for ids in requested]
         return dp.AllocateResponse(container_responses=answers)
 
     def GetPreferredAllocation(self, request: Any, context: Any) -> dp.PreferredAllocationResponse:
         (one,) = request.container_requests
-        self.asked.append(
+        self.requested.append(
             (list(one.available_deviceIDs), list(one.must_include_deviceIDs), one.allocation_size)
         )
         answer = dp.ContainerPreferredAllocationResponse(deviceIDs=["b", "a"])
         return dp.PreferredAllocationResponse(container_responses=[answer])
 
     def PreStartContainer(self, request: Any, context: Any) -> dp.PreStartContainerResponse:
-        self.asked.append(list(request.devices_ids))
+        self.requested.append(list(request.devices_ids))
         return dp.PreStartContainerResponse()
 
     def GetInfo(self, request: Any, context: Any) -> reg.PluginInfo:
@@ -134,7 +134,7 @@ def register(kubelet: SimulatedKubelet, **fields: Any) -> str:
     return ""
 
 
-def registered(kubelet: SimulatedKubelet, **fields: Any) -> Resource:
+def register_and_wait(kubelet: SimulatedKubelet, **fields: Any) -> Resource:
     """Register, and wait for the first list."""
     assert register(kubelet, **fields) == ""
     found = kubelet.resources()[fields.get("resource_name", NAME)]
@@ -147,7 +147,7 @@ def test_a_registered_plugin_is_followed_until_its_stream_ends(
 ) -> None:
     plugin = start()
     options = dp.DevicePluginOptions(get_preferred_allocation_available=True)
-    resource = registered(kubelet, options=options)
+    resource = register_and_wait(kubelet, options=options)
     assert (resource.name, resource.endpoint) == (NAME, kubelet.device_plugins / "p.sock")
     assert resource.registered_options == resource.options == options
     assert resource.devices() == {"b": "Healthy", "a": "Healthy"}
@@ -169,7 +169,7 @@ def test_the_kubelet_s_calls_arrive_as_they_were_made(
     kubelet: SimulatedKubelet, start: Callable[..., Plugin]
 ) -> None:
     plugin = start()
-    resource = registered(kubelet)
+    resource = register_and_wait(kubelet)
     assert resource.registered_options is None
     answers = resource.allocate(["a", "b"], ["c"])
     assert [one.envs["ids"] for one in answers] == ["a,b", "c"]
@@ -177,7 +177,7 @@ def test_the_kubelet_s_calls_arrive_as_they_were_made(
         resource.allocate(["none"])
     assert resource.prefer(["a", "b", "c"], ["b"], 2) == ["b", "a"]
     resource.pre_start(["a"])
-    assert plugin.asked == [(["a", "b", "c"], ["b"], 2), ["a"]]
+    assert plugin.requested == [(["a", "b", "c"], ["b"], 2), ["a"]]
     resource.close()
     assert resource.wait(lambda one: one.ended, SOON)
 
@@ -192,7 +192,7 @@ def test_the_kubelet_s_calls_arrive_as_they_were_made(
         ({"endpoint": "q.sock"}, "example.com/gpu: GetDevicePluginOptions: UNAVAILABLE"),
     ],
 )
-def test_what_no_kubelet_takes_is_refused_with_the_reason(
+def test_an_invalid_registration_is_refused_with_the_reason(
     kubelet: SimulatedKubelet, start: Callable[..., Plugin], fields: dict[str, str], problem: str
 ) -> None:
     start()
@@ -202,13 +202,13 @@ def test_what_no_kubelet_takes_is_refused_with_the_reason(
     assert kubelet.resources() == {}
 
 
-def test_who_registers_again_replaces_itself_and_no_other(
+def test_a_second_registration_replaces_only_the_first(
     kubelet: SimulatedKubelet, start: Callable[..., Plugin]
 ) -> None:
     start()
-    first = registered(kubelet)
-    other = registered(kubelet, resource_name=OTHER)
-    again = registered(kubelet)
+    first = register_and_wait(kubelet)
+    other = register_and_wait(kubelet, resource_name=OTHER)
+    again = register_and_wait(kubelet)
     assert first.wait(lambda one: one.ended, SOON)
     assert kubelet.resources() == {NAME: again, OTHER: other}
     kubelet.stop()
@@ -221,7 +221,7 @@ def test_a_restart_empties_the_directory_and_serves_again(
     kubelet: SimulatedKubelet, start: Callable[..., Plugin]
 ) -> None:
     plugin = start()
-    registered(kubelet)
+    register_and_wait(kubelet)
     kept = kubelet.device_plugins / "directory"
     kept.mkdir()
     (kubelet.device_plugins / "file").touch()
@@ -232,14 +232,14 @@ def test_a_restart_empties_the_directory_and_serves_again(
     assert kubelet.resources() == {}
     plugin.end()
     start()
-    assert registered(kubelet).healthy() == ["a", "b"]
+    assert register_and_wait(kubelet).healthy() == ["a", "b"]
 
 
-def test_the_pod_resources_api_tells_what_is_held_and_what_is_healthy(
+def test_the_pod_resources_api_lists_held_and_healthy_devices(
     kubelet: SimulatedKubelet, start: Callable[..., Plugin]
 ) -> None:
     plugin = start()
-    resource = registered(kubelet)
+    resource = register_and_wait(kubelet)
     plugin.send({"a": "Healthy", "b": "Unhealthy"})
     assert resource.wait(lambda one: len(one.lists) == 2, SOON)
     with grpc.insecure_channel(f"unix:{kubelet.pod_resources}/kubelet.sock") as channel:
@@ -305,7 +305,7 @@ def test_a_socket_s_plugin_that_no_kubelet_takes_is_refused(
     assert kubelet.resources() == {}
 
 
-def test_a_driver_s_service_is_where_it_says_for_a_kubelet(
+def test_a_driver_s_endpoint_is_translated_to_the_simulated_directory(
     kubelet: SimulatedKubelet, start: Callable[..., Plugin]
 ) -> None:
     for name, endpoint in (("a", "/var/lib/kubelet/plugins/a/d.sock"), ("b", "/run/b.sock")):
@@ -316,12 +316,12 @@ def test_a_driver_s_service_is_where_it_says_for_a_kubelet(
     assert found == {"a": kubelet.plugins / "a" / "d.sock", "b": Path("/run/b.sock")}
 
 
-def test_what_is_no_plugin_s_socket_is_not_asked(
+def test_files_that_are_not_plugin_sockets_are_not_queried(
     kubelet: SimulatedKubelet,
     start: Callable[..., Plugin],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A hidden one, one without a listener, and a file; one that does not answer is named."""
+    """Files and sockets that are hidden or have no listener are ignored; silence is reported."""
     monkeypatch.setattr(kubelet_module, "_INFO_S", 0.2)
     start(kubelet.registry / ".hidden.sock", **FOUND)
     (kubelet.registry / "file.sock").touch()
@@ -337,6 +337,6 @@ def test_what_is_no_plugin_s_socket_is_not_asked(
     assert kubelet.wait(lambda it: NAME in it.resources(), SOON), "it looks on"
 
 
-def test_waiting_says_whether_it_came_true(kubelet: SimulatedKubelet) -> None:
+def test_wait_returns_whether_the_condition_became_true(kubelet: SimulatedKubelet) -> None:
     assert kubelet.wait(lambda _: True, 0.0)
     assert not kubelet.wait(lambda _: False, 0.01)

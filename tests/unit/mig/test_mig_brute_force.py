@@ -1,4 +1,4 @@
-"""The planner against an oracle that shares nothing with it: every placement is simply tried."""
+"""The planner agrees with an oracle that tries every placement and shares no code with it."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from mig.geometry import BOARDS, Instance
 
 
 def is_legal(board, instances):
-    """The hardware's rules, written down a second time."""
+    """Evaluate the hardware's rules, independently of the planner."""
     units = [u for i in instances for u in range(i.start, i.start + i.profile.size)]
     counts = Counter(i.profile.name for i in instances)
     columns = zip(*(i.profile.engines.counts() for i in instances), strict=True)
@@ -35,15 +35,15 @@ def every_way(board, have, want):
 
 
 @st.composite
-def situations(draw, wishes=4):
-    """A board, legal instances on it and a wish, which may be impossible."""
+def situations(draw, requests=4):
+    """Draw a board, legal instances on it, and a request, which may be impossible."""
     board = BOARDS[draw(st.sampled_from(sorted(BOARDS)))]
     every = [Instance(p, start) for p in board.profiles for start in p.starts]
     have = ()
     for instance in draw(st.lists(st.sampled_from(every), max_size=7)):
         if is_legal(board, (*have, instance)):
             have = (*have, instance)
-    want = draw(st.lists(st.sampled_from(board.profiles), min_size=1, max_size=wishes))
+    want = draw(st.lists(st.sampled_from(board.profiles), min_size=1, max_size=requests))
     return board, have, tuple(want)
 
 
@@ -63,7 +63,7 @@ def test_a_plan_is_legal_and_a_refusal_is_right(situation):
 
 @given(situations(), st.randoms(use_true_random=False))
 @settings(max_examples=400, deadline=None)
-def test_a_diff_keeps_what_is_in_use_and_as_much_else_as_it_can(situation, rng):
+def test_a_diff_keeps_slices_in_use_and_as_many_others_as_possible(situation, rng):
     board, have, want = situation
     in_use = [instance for instance in have if rng.random() < 0.4]
     left = Counter(want) - Counter(i.profile for i in in_use)
@@ -88,7 +88,7 @@ def test_a_diff_keeps_what_is_in_use_and_as_much_else_as_it_can(situation, rng):
 
 
 @pytest.mark.parametrize("key", ["a30", "h100-80gb", "rtx-pro-6000"])
-def test_the_list_of_states_is_what_trying_everything_finds(key):
+def test_the_list_of_states_equals_brute_force(key):
     board = BOARDS[key]
     plain = [Instance(p, s) for p in board.profiles if p.is_plain for s in p.starts]
     found = {frozenset()}

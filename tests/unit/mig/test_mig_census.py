@@ -1,4 +1,4 @@
-"""The state space: published counts, and agreement with a second, naive enumeration."""
+"""The state space: published counts, and agreement with a naive enumeration."""
 
 from collections import Counter
 from functools import cache
@@ -35,7 +35,7 @@ CLASSIC_MULTISETS = [
 
 
 def legal(board, instances):
-    """The rules once more, without bits: the oracle for the packed search."""
+    """Evaluate the rules without packed integers: the oracle for the planner's search."""
     units = [u for i in instances for u in range(i.start, i.start + i.profile.size)]
     engines = [
         sum(column) for column in zip(*(i.profile.engines.counts() for i in instances), strict=True)
@@ -54,7 +54,7 @@ def legal(board, instances):
 
 @cache
 def naive_states(key):
-    """Every legal set of instances of all profiles, by adding to sets until nothing is new."""
+    """Return every legal set of instances of all profiles, extending sets until none is new."""
     board = BOARDS[key]
     atoms = [Instance(p, start) for p in board.profiles for start in p.starts]
     found = {frozenset()}
@@ -179,7 +179,7 @@ class TestMediaEngines:
         together = self.instances("2g.48gb+me.all@0", "1g.24gb-me@6", "1g.24gb-me@9")
         assert planner.violations(self.board, together) == ()
 
-    def test_messages_say_who_owns_what(self):
+    def test_messages_name_the_owners_of_engines(self):
         broken = planner.violations(self.board, self.instances("1g.24gb+me.all@0", "2g.48gb@6"))
         assert broken[0].message == (
             "6 decoders (1g.24gb+me.all@0 4, 2g.48gb@6 2), the board has 4"

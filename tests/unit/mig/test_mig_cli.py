@@ -49,7 +49,7 @@ def test_profiles_json_holds_the_table(key):
         assert tuple(row["engines"].values()) == profile.engines.counts()
 
 
-def test_a_plan_can_be_fed_back_as_what_exists():
+def test_a_plan_can_be_fed_back_as_existing_instances():
     first = run("plan", "--board", "h200", "--want", "3g.71gb,1g.18gb", "--json")
     layout = ",".join(json.loads(first.stdout)["layout"])
     second = run("plan", "--board", "h200", "--have", layout, "--want", "1g.18gb", "--json")

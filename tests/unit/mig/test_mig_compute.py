@@ -31,7 +31,7 @@ def places(device: DeviceProfile) -> Iterator[Instance]:
 
 
 def is_legal(board: Board, instances: tuple[Instance, ...]) -> bool:
-    """The rules, written down a second time: GPU instances by counting, their parts by slices."""
+    """Evaluate the rules, independently of the planner."""
     inside: dict[tuple[str, int], list[int]] = {}
     for one in instances:
         place = one.compute
@@ -64,7 +64,7 @@ def every_way(
             yield from every_way(board, (*have, one), want[1:])
 
 
-def used(instances: tuple[Instance, ...]) -> Counter[str]:
+def gpu_instance_counts(instances: tuple[Instance, ...]) -> Counter[str]:
     return Counter(one.profile.name for one in {i.gpu_instance for i in instances})
 
 
@@ -95,8 +95,8 @@ def test_a_plan_is_legal_takes_the_fewest_gpu_instances_and_a_refusal_is_right(
     assert not planner.violations(board, made.layout)
     assert set(have) <= set(made.layout)
     assert [one.device for one in made.placed] == list(want)
-    fewest = min(used(way).total() for way in every_way(board, have, want))
-    assert used(made.layout).total() == fewest
+    fewest = min(gpu_instance_counts(way).total() for way in every_way(board, have, want))
+    assert gpu_instance_counts(made.layout).total() == fewest
 
 
 @pytest.mark.parametrize("board", SMALL, ids=str)
@@ -113,19 +113,19 @@ def test_rules_accept_exactly_the_divisions_of_a_gpu_instance_that_do_not_overla
 
 def test_narrow_devices_are_packed_into_as_few_gpu_instances_as_hold_them() -> None:
     made = planner.plan(H100, (), devices("3x1c.3g.40gb,1c.2g.20gb,1c.2g.20gb"))
-    assert used(made.placed) == {"3g.40gb": 1, "2g.20gb": 1}
+    assert gpu_instance_counts(made.placed) == {"3g.40gb": 1, "2g.20gb": 1}
     more = planner.plan(H100, (), devices("4x1c.3g.40gb"))
-    assert used(more.placed) == {"3g.40gb": 2}
+    assert gpu_instance_counts(more.placed) == {"3g.40gb": 2}
     assert names(planner.plan(H100, made.placed[:1], devices("2c.3g.40gb")).placed) != []
 
 
-def test_free_compute_slices_of_what_is_divided_are_used_first() -> None:
+def test_free_compute_slices_of_divided_gpu_instances_are_used_first() -> None:
     have = spec.parse_instances(H100, "1c.3g.40gb@4.2,1g.10gb@0")
     assert names(planner.plan(H100, have, devices("2c.3g.40gb")).placed) == ["2c.3g.40gb@4.0"]
     assert names(planner.plan(H100, have[:1], devices("1c.3g.40gb")).placed) == ["1c.3g.40gb@4.0"]
 
 
-def test_a_relayout_keeps_what_can_stay_in_its_gpu_instance() -> None:
+def test_a_relayout_keeps_devices_that_can_stay_in_their_gpu_instance() -> None:
     have = spec.parse_instances(H100, "1c.3g.40gb@4.0,1c.3g.40gb@4.2,2g.20gb@0")
     made = planner.relayout(H100, have, devices("3x1c.3g.40gb,1g.10gb"))
     assert names(made.keep) == ["1c.3g.40gb@4.0", "1c.3g.40gb@4.2"]
@@ -157,9 +157,9 @@ def test_room_counts_a_gpu_instance_of_which_a_part_is_held_once() -> None:
     assert planner.room_in_divided(parts, devices("2c.3g.40gb")[0]) == 0
 
 
-def test_preferred_gives_what_shares_a_gpu_instance_with_what_is_in_use() -> None:
+def test_preferred_allocation_fills_gpu_instances_that_are_in_use() -> None:
     have = spec.parse_instances(H100, "1c.3g.40gb@0.0,1c.3g.40gb@4.0,1c.3g.40gb@4.1")
-    chosen = planner.preferred(H100, have, have[:2], (), 1)
+    chosen = planner.choose_preferred(H100, have, have[:2], (), 1)
     assert names(chosen) == ["1c.3g.40gb@4.0"]
 
 

@@ -1,4 +1,4 @@
-"""Compute instances narrower than their GPU instance: names, places, what can exist together."""
+"""Compute instances narrower than their GPU instance: names, places, and which can coexist."""
 
 from itertools import combinations
 
@@ -20,7 +20,7 @@ EVERY_PROFILE = [
 
 
 def by_brute_force(gi_slices: int) -> set[frozenset[tuple[int, int]]]:
-    """Every set of (slices, start) of which no two have a compute slice in common."""
+    """Return every set of (slices, start) whose compute slices do not overlap."""
     places = [(width, start) for width, starts in _STARTS[gi_slices].items() for start in starts]
     slices = {place: frozenset(range(place[1], sum(place))) for place in places}
     found, last = {frozenset[tuple[int, int]]()}, [frozenset[tuple[int, int]]()]
@@ -35,8 +35,8 @@ def by_brute_force(gi_slices: int) -> set[frozenset[tuple[int, int]]]:
     return found
 
 
-def accepted(board: Board, profile: Profile) -> set[frozenset[tuple[int, int]]]:
-    """Every set of compute instances in one GPU instance that the rules let exist."""
+def accepted_layouts(board: Board, profile: Profile) -> set[frozenset[tuple[int, int]]]:
+    """Return every set of compute instances in one GPU instance that the rules accept."""
     start = profile.starts[-1]
     every = [
         Instance(profile, start, None if one.is_full else ComputePlace(one, inner))
@@ -60,10 +60,10 @@ def accepted(board: Board, profile: Profile) -> set[frozenset[tuple[int, int]]]:
 
 @pytest.mark.parametrize(("board", "profile"), EVERY_PROFILE)
 def test_the_layouts_that_are_accepted_are_those_by_brute_force(board, profile):
-    assert accepted(board, profile) == by_brute_force(profile.compute_slices)
+    assert accepted_layouts(board, profile) == by_brute_force(profile.compute_slices)
 
 
-def test_brute_force_counts_what_can_be_counted_by_hand():
+def test_brute_force_agrees_with_a_manual_count():
     """3g: nothing; 3c alone; 2c@0 with or without 1c@2; any of three 1c."""
     assert len(by_brute_force(3)) == 1 + 1 + 2 + 7
 
@@ -84,7 +84,7 @@ def test_every_device_is_found_by_its_name_and_at_its_place(board, profile):
             assert str(named) == spec.format_places([named]) == str(place)
 
 
-def test_what_a_device_is_called_and_has():
+def test_names_and_resources_of_a_device():
     device = H100.device_profile("1c.3g.40gb")
     assert (device.name, device.resource_name) == ("1c.3g.40gb", "mig-1c.3g.40gb")
     assert (device.compute_slices, device.sm_count) == (1, 16)
@@ -109,7 +109,7 @@ def test_what_a_device_is_called_and_has():
         ("1c.9g.90gb", "1g.10gb, "),
     ],
 )
-def test_what_lcip_does_not_list_is_no_device(name, legal):
+def test_a_profile_that_lcip_does_not_list_is_no_device(name, legal):
     with pytest.raises(UnknownProfileError, match=f"'{name}'; legal profiles: {legal}"):
         H100.device_profile(name)
 
@@ -137,15 +137,15 @@ def test_a_place_that_is_none_is_refused_by_name(text, says):
     assert says in str(refused.value)
 
 
-def test_parts_are_asked_for_as_gpu_instances_are():
+def test_narrow_devices_are_requested_like_gpu_instances():
     text = "2x1c.3g.40gb,1g.10gb"
     devices = spec.parse_requests(H100, text)
     assert [device.sm_count for device in devices] == [16, 16, H100.profile("1g.10gb").sm_count]
     assert spec.format_requests(devices) == text
 
 
-def test_what_is_in_one_gpu_instance_counts_as_that_one():
-    """Its compute slices, engines and maximum count are given out once."""
+def test_devices_in_one_gpu_instance_count_once():
+    """The GPU instance's compute slices, engines and maximum count are used once."""
     seven = H100.device_profile("1c.7g.80gb").places
     assert not rules.violations(H100, seven)
     four, others = H100.device_profile("2c.4g.40gb").places, H100.device_profile("1c.3g.40gb")

@@ -1,4 +1,4 @@
-"""From what exists to what is desired: keep the most, never touch a slice in use."""
+"""Steps to a desired layout keep the most instances, and never touch a slice in use."""
 
 import random
 from collections import Counter
@@ -35,7 +35,9 @@ def all_states(key):
 
 
 def assert_steps_lead(have, steps):
-    """The steps are legal one by one: destroy what is there, then create what fits."""
+    """Assert that every existing instance is kept or destroyed, and that the layout is the
+    result.
+    """
     assert set(steps.keep) | set(steps.destroy) == set(have)
     assert not set(steps.create) & set(have)
     assert set(steps.layout) == set(steps.keep) | set(steps.create)
@@ -78,14 +80,14 @@ def test_named_entries_keep_as_many_as_any_state_could(key):
         have, target = rng.choice(every), rng.choice(every)
         steps = planner.diff(board, have, [instance.profile for instance in target])
         assert_steps_lead(have, steps)
-        wish = Counter(instance.profile for instance in target)
-        assert Counter(instance.profile for instance in steps.layout) == wish
-        possible = by_profiles[frozenset(wish.items())]
+        request = Counter(instance.profile for instance in target)
+        assert Counter(instance.profile for instance in steps.layout) == request
+        possible = by_profiles[frozenset(request.items())]
         assert len(steps.keep) == max(len(set(have) & set(state)) for state in possible)
 
 
 @pytest.mark.parametrize("key", BOARDS)
-def test_an_unchanged_wish_changes_nothing(key):
+def test_an_unchanged_request_changes_nothing(key):
     board = BOARDS[key]
     for state in all_states(key)[::7]:
         steps = planner.diff(board, state, [i.profile for i in state], in_use=state)
@@ -93,7 +95,7 @@ def test_an_unchanged_wish_changes_nothing(key):
         assert steps.keep == state
 
 
-def test_a_mixed_wish():
+def test_a_mixed_request():
     steps = planner.diff(
         H100, instances("1g.10gb@0,1g.10gb@5,2g.20gb@2"), entries("3g.40gb@4,2g.20gb,1g.10gb")
     )
@@ -103,7 +105,7 @@ def test_a_mixed_wish():
 
 
 def test_an_instance_in_use_fills_a_named_entry():
-    """Without the use, keeping either 1g would do; the one in use must be the one."""
+    """Without instances in use, either 1g could be kept; the one in use must be kept."""
     for used in ("1g.10gb@0", "1g.10gb@6"):
         steps = planner.diff(
             H100, instances("1g.10gb@0,1g.10gb@6"), entries("1g.10gb"), instances(used)
@@ -191,7 +193,7 @@ def test_media_of_a_slice_in_use_and_of_a_placed_entry_are_checked_together():
 
 
 def test_in_use_must_exist():
-    with pytest.raises(MigError, match=r"1g.10gb@3 is said to be in use but does not exist"):
+    with pytest.raises(MigError, match=r"1g.10gb@3 is listed as in use but does not exist"):
         planner.diff(H100, (), entries("1g.10gb"), in_use=instances("1g.10gb@3"))
 
 
@@ -200,8 +202,8 @@ def test_an_instance_listed_twice_as_in_use_counts_once():
     assert planner.diff(H100, used, entries("1g.10gb"), in_use=(*used, *used)).keep == used
 
 
-def test_all_slices_in_use_survive_any_wish():
-    """Whatever is desired: either an error, or every instance in use is kept."""
+def test_all_slices_in_use_survive_any_request():
+    """Any desired layout either causes an error or keeps every instance in use."""
     rng = random.Random(9)
     every = all_states("h100-80gb")
     kept = refused = 0

@@ -79,7 +79,7 @@ def test_names_follow_from_bytes(key):
 
 
 @pytest.mark.parametrize("key", NAMES)
-def test_memory_is_what_the_driver_prints(key):
+def test_memory_equals_the_driver_s_output(key):
     printed = [f"{p.memory_bytes / geometry.GIB:.2f}" for p in BOARDS[key].profiles]
     assert printed == PRINTED_GIB[key].split()
 
@@ -274,9 +274,9 @@ def test_a_record_without_the_whole_gpu_is_refused():
         build(a30.RECORD, replace(geometry, rows=geometry.rows[:-1]))
 
 
-# Board totals in MiB and the names' figures for 1, 2, 4 and 8 eighths as the vendor writes them.
-# Only the total's whole GiB matter; where no exact total is known (GH200, early GB200) any will do.
-# Most of these products are not boards here: the rule alone must give their names.
+# Board totals in MiB, and the names' figures for 1, 2, 4 and 8 eighths as the vendor writes them.
+# Only the total's whole GiB matter, so an estimate suffices where no exact total is known (GH200,
+# early GB200). Most of these products are not simulated: only the naming rule is tested.
 NAME_ZOO = [
     ("GH200 96GB", 97871, "12 24 48 96"),
     ("GH200 144GB", 147112, "18 36 72 144"),
@@ -326,7 +326,7 @@ def test_name_grammar(name, parts):
     "name",
     ["", "1g", "g.5gb", "0g.5gb", "4c.3g.40gb", "1g.05gb", "1g.5gb+me-me", "1g.5gb ", "١g.5gb"],
 )
-def test_what_is_no_name(name):
+def test_invalid_names(name):
     assert naming.parse_name(name) is None
 
 

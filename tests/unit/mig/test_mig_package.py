@@ -1,4 +1,4 @@
-"""The package's face: only the standard library below it, and public names that exist."""
+"""The package imports only the standard library, and its public names exist."""
 
 import importlib
 import subprocess

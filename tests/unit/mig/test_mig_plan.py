@@ -1,4 +1,4 @@
-"""Plans: every legal state can be planned, choices are optimal, refusals are exact."""
+"""Plans: every legal state can be planned, choices are optimal, and refusals are exact."""
 
 import dataclasses
 import random
@@ -48,13 +48,13 @@ def refuse(have, want, board=H100):
 @pytest.mark.parametrize("key", BOARDS)
 def test_every_legal_state_can_be_planned_from_empty(key):
     board = BOARDS[key]
-    wishes = {
+    wanted = {
         tuple(sorted((instance.profile for instance in state), key=board.profiles.index))
         for state in all_states(key)
     }
-    for wish in wishes:
-        made = planner.plan(board, (), wish)
-        assert tuple(instance.profile for instance in made.placed) == wish
+    for request in wanted:
+        made = planner.plan(board, (), request)
+        assert tuple(instance.profile for instance in made.placed) == request
         planner.check(board, made.placed)
 
 
@@ -74,7 +74,7 @@ def test_every_legal_state_can_be_completed_beside_a_part_of_itself(key):
 
 @pytest.mark.parametrize("key", ["a30", "b200", "rtx-pro-6000"])
 def test_plans_and_refusals_agree_with_the_state_list(key):
-    """For random wishes: a plan is the best state above ``have``; no plan means no such state."""
+    """A plan is the best state with the request beside ``have``; a refusal means there is none."""
     board = BOARDS[key]
     rng = random.Random(11)
     every = all_states(key)
@@ -87,8 +87,8 @@ def test_plans_and_refusals_agree_with_the_state_list(key):
     for _ in range(150):
         have = rng.choice(every if rng.random() < 0.3 else plain)
         want = rng.choices(board.profiles, k=rng.randint(1, 3))
-        wish = profile_counts(have) + Counter(want)
-        above = [s for s in every if have <= s and profile_counts(s) == wish]
+        request = profile_counts(have) + Counter(want)
+        above = [s for s in every if have <= s and profile_counts(s) == request]
         try:
             made = planner.plan(board, tuple(have), want)
         except PlanError as err:
@@ -112,8 +112,8 @@ def assert_minimal(every, have, want, err):
     list allows.
     """
     by_name = {str(instance): instance.profile for instance in have}
-    wish = profile_counts(have) + Counter(want)
-    moved = [have - s for s in every if profile_counts(s) == wish]
+    request = profile_counts(have) + Counter(want)
+    moved = [have - s for s in every if profile_counts(s) == request]
     if moved:
         assert err.evictions == ()
         proposed = [by_name[move.source] for move in err.moves]
@@ -122,7 +122,7 @@ def assert_minimal(every, have, want, err):
         )
         return
     assert err.moves == ()
-    # A state that holds the wish and, for the rest, slices that stay where they are.
+    # States that contain the request; their other slices stay at their placements.
     before = len(have) + len(want), units(i.profile for i in have) + units(want)
     evictions = [
         (before[0] - len(s), before[1] - units(i.profile for i in s))
@@ -156,7 +156,7 @@ def test_big_placements_are_kept_free(want, placed):
     assert made.headroom.largest is H100.profile("4g.40gb")
 
 
-def test_placements_are_in_the_order_of_the_wish():
+def test_placements_are_in_the_order_of_the_request():
     made = planner.plan(H100, (), requests("1g.10gb,3g.40gb,1g.20gb"))
     assert [i.profile.name for i in made.placed] == ["1g.10gb", "3g.40gb", "1g.20gb"]
 
@@ -169,12 +169,12 @@ def test_the_search_yields_each_set_of_placements_once(key):
         found = [frozenset(placed) for placed, _ in placements(board, Occupancy(), want)]
         assert found
         assert len(set(found)) == len(found)
-        wish = Counter(want)
-        assert set(found) == {s for s in all_states(key) if profile_counts(s) == wish}
+        request = Counter(want)
+        assert set(found) == {s for s in all_states(key) if profile_counts(s) == request}
 
 
 def test_a_maximum_count_binds_where_nothing_else_does():
-    """No real board needs this rule beside the others; a board whose 1g exists once does."""
+    """On real boards the other rules imply it, so this board has at most one 1g."""
     once = dataclasses.replace(H100.profile("1g.10gb"), max_count=1)
     board = dataclasses.replace(
         H100, key="once", profiles=(dataclasses.replace(once, board_key="once"),)
@@ -193,8 +193,8 @@ def test_nothing_wanted_is_a_plan():
 
 
 def test_plans_are_deterministic():
-    wish = requests("1g.10gb,2g.20gb,1g.20gb")
-    assert planner.plan(H100, (), wish) == planner.plan(H100, (), wish)
+    request = requests("1g.10gb,2g.20gb,1g.20gb")
+    assert planner.plan(H100, (), request) == planner.plan(H100, (), request)
 
 
 def test_an_illegal_start_is_not_planned_from():
@@ -202,7 +202,7 @@ def test_an_illegal_start_is_not_planned_from():
         planner.plan(H100, instances("1g.10gb@1,2g.20gb@0"), requests("1g.10gb"))
 
 
-def test_a_blocked_profile_names_who_blocks_it_and_the_move():
+def test_a_blocked_profile_names_its_blockers_and_the_move():
     err = refuse("1g.10gb@2", "4g.40gb")
     assert str(err) == (
         "4g.40gb does not fit h100-80gb beside 1g.10gb@2\n"
@@ -214,7 +214,7 @@ def test_a_blocked_profile_names_who_blocks_it_and_the_move():
 
 
 def test_the_cheaper_of_two_moves_is_proposed():
-    """Moving 2g.20gb@0 to 4 would do as well, but moves twice the memory."""
+    """Moving 2g.20gb@0 to 4 would help as well, but moves twice the memory."""
     err = refuse("2g.20gb@0,1g.10gb@6", "3g.40gb")
     assert [(move.source, move.target) for move in err.moves] == [("1g.10gb@6", "1g.10gb@2")]
 
@@ -232,7 +232,7 @@ def test_budgets_are_named_with_wanted_and_free():
 
 
 def test_memory_alone_can_be_short():
-    """3g + 3g strands a compute slice: no unit is left for it."""
+    """3g + 3g leave a compute slice free, but no memory unit for it."""
     err = refuse("3g.40gb@0,3g.40gb@4", "1g.10gb")
     assert [obstacle.kind for obstacle in err.obstacles] == [
         ObstacleKind.MEMORY,
@@ -240,7 +240,7 @@ def test_memory_alone_can_be_short():
     ]
 
 
-def test_a_wish_larger_than_the_board_proposes_nothing():
+def test_a_request_larger_than_the_board_proposes_nothing():
     err = refuse("1g.10gb@0", "8x1g.10gb")
     assert err.summary == "8x1g.10gb does not fit h100-80gb, even when empty"
     assert ObstacleKind.MAX_COUNT in {obstacle.kind for obstacle in err.obstacles}
@@ -302,36 +302,36 @@ def test_the_hardest_refusals_take_a_moment_only():
 
 
 class TestPreferred:
-    def test_what_is_left_has_the_largest_hole(self):
+    def test_the_remaining_room_has_the_largest_hole(self):
         free = instances("1g.10gb@0,1g.10gb@1,1g.10gb@4,1g.10gb@5")
-        chosen = planner.preferred(H100, free, free, (), 2)
+        chosen = planner.choose_preferred(H100, free, free, (), 2)
         assert texts(chosen) == ["1g.10gb@4", "1g.10gb@5"]
 
     def test_slices_in_use_count(self):
         have = instances("1g.10gb@2,1g.10gb@5,1g.10gb@6")
-        chosen = planner.preferred(H100, have, instances("1g.10gb@2,1g.10gb@5"), (), 1)
+        chosen = planner.choose_preferred(H100, have, instances("1g.10gb@2,1g.10gb@5"), (), 1)
         assert texts(chosen) == ["1g.10gb@5"]
 
     def test_must_include_is_included(self):
         free = instances("1g.10gb@0,1g.10gb@1,1g.10gb@4,1g.10gb@5")
-        chosen = planner.preferred(H100, free, free, instances("1g.10gb@1"), 2)
+        chosen = planner.choose_preferred(H100, free, free, instances("1g.10gb@1"), 2)
         assert texts(chosen) == ["1g.10gb@0", "1g.10gb@1"]
 
     def test_all_and_none(self):
         free = instances("1g.10gb@0,1g.10gb@1")
-        assert planner.preferred(H100, free, free, (), 2) == free
-        assert planner.preferred(H100, free, free, (), 0) == ()
+        assert planner.choose_preferred(H100, free, free, (), 2) == free
+        assert planner.choose_preferred(H100, free, free, (), 0) == ()
 
     @pytest.mark.parametrize(("must", "n"), [("", 3), ("1g.10gb@0,1g.10gb@1", 1), ("", -1)])
     def test_numbers_that_do_not_go_together(self, must, n):
         free = instances("1g.10gb@0,1g.10gb@1")
         with pytest.raises(MigError, match=f"cannot choose {n} of 2 available"):
-            planner.preferred(H100, free, free, instances(must), n)
+            planner.choose_preferred(H100, free, free, instances(must), n)
 
     def test_must_include_has_to_be_available(self):
         free = instances("1g.10gb@0")
         with pytest.raises(MigError, match=r"1g.10gb@3 must be included but is not available"):
-            planner.preferred(H100, free, free, instances("1g.10gb@3"), 1)
+            planner.choose_preferred(H100, free, free, instances("1g.10gb@3"), 1)
 
     def test_the_choice_is_the_best_of_all(self):
         rng = random.Random(5)
@@ -340,7 +340,7 @@ class TestPreferred:
             free = tuple(i for i in full if rng.random() < 0.6)
             used = [i for i in full if i not in free and rng.random() < 0.5]
             n = rng.randint(0, len(free))
-            chosen = planner.preferred(H100, [*used, *free], free, (), n)
+            chosen = planner.choose_preferred(H100, [*used, *free], free, (), n)
             assert len(chosen) == n
             best = planner.headroom(H100, [*used, *chosen])
             for _ in range(20):

@@ -1,5 +1,5 @@
-"""The fewest changes between two layouts: against a search that knows nothing of the planner's, and
-a proof that stands by itself.
+"""Relayouts make the fewest changes, as an independent search finds, and their proofs are
+complete.
 """
 
 import random
@@ -24,9 +24,9 @@ def places(text: str, key: str = "h100-80gb") -> tuple[Instance, ...]:
     return tuple(Instance(board(key).profile(name), int(start)) for name, _, start in found)
 
 
-def most_kept(on: Board, have: tuple[Instance, ...], wish: list[geometry.Profile]) -> int:
-    """Look at every legal state of the board, and at each that is what is wanted."""
-    wanted = Counter(wish)
+def most_kept(on: Board, have: tuple[Instance, ...], request: list[geometry.Profile]) -> int:
+    """Return how many existing instances the best legal state with the requested slices keeps."""
+    wanted = Counter(request)
     return max(
         len(set(have) & set(state))
         for state in planner.states(on)
@@ -42,24 +42,24 @@ def cases(key: str, count: int) -> list[tuple[tuple[Instance, ...], list[geometr
 
 
 @pytest.mark.parametrize("key", BOARDS)
-def test_no_plan_destroys_fewer_and_the_result_is_what_is_wanted(key: str) -> None:
+def test_no_plan_destroys_fewer_and_the_result_has_the_wanted_slices(key: str) -> None:
     on = board(key)
-    for have, wish in cases(key, 60):
-        made = planner.relayout(on, have, wish)
+    for have, request in cases(key, 60):
+        made = planner.relayout(on, have, request)
         assert not planner.violations(on, made.layout)
-        assert Counter(i.profile for i in made.layout) == Counter(wish)
+        assert Counter(i.profile for i in made.layout) == Counter(request)
         assert {*made.keep, *made.destroy} == set(have)
-        assert len(made.keep) == most_kept(on, have, wish)
+        assert len(made.keep) == most_kept(on, have, request)
         assert made.proof.bound == len(made.destroy)
 
 
 @pytest.mark.parametrize("key", BOARDS)
 def test_the_proof_alone_implies_its_bound(key: str) -> None:
-    """Whatever stays has no more of a profile than are wanted, and contains no conflict."""
+    """Any larger set of instances to keep has too many of a profile, or contains a conflict."""
     on = board(key)
-    for have, wish in cases(key, 60):
-        proof = planner.relayout(on, have, wish).proof
-        wanted = Counter(wish)
+    for have, request in cases(key, 60):
+        proof = planner.relayout(on, have, request).proof
+        wanted = Counter(request)
         for stays in combinations(have, len(have) - proof.bound + 1):
             too_many = Counter(i.profile for i in stays) - wanted
             assert too_many or any(set(core) <= set(stays) for core in proof.conflicts)
@@ -69,10 +69,10 @@ def test_the_proof_alone_implies_its_bound(key: str) -> None:
 
 def test_each_conflict_is_real_and_none_of_it_can_be_left_out() -> None:
     on = board()
-    for have, wish in cases("h100-80gb", 40):
-        for core in planner.relayout(on, have, wish).proof.conflicts:
+    for have, request in cases("h100-80gb", 40):
+        for core in planner.relayout(on, have, request).proof.conflicts:
             for some, fits in ((core, False), *((set(core) - {one}, True) for one in core)):
-                rest = list((Counter(wish) - Counter(i.profile for i in some)).elements())
+                rest = list((Counter(request) - Counter(i.profile for i in some)).elements())
                 try:
                     planner.plan(on, tuple(some), rest)
                 except PlanError:
@@ -81,17 +81,17 @@ def test_each_conflict_is_real_and_none_of_it_can_be_left_out() -> None:
                     assert fits
 
 
-def test_what_is_pinned_stays_and_what_is_held_comes_before_what_is_not() -> None:
+def test_pinned_slices_stay_and_held_slices_are_preferred() -> None:
     have = places("1g.10gb@0,1g.10gb@4")
-    wish = [board().profile("3g.40gb"), board().profile("1g.10gb")]
+    request = [board().profile("3g.40gb"), board().profile("1g.10gb")]
     for kept in have:
-        assert planner.relayout(board(), have, wish, pinned=[kept]).keep == (kept,)
-        assert planner.relayout(board(), have, wish, held=[kept]).keep == (kept,)
+        assert planner.relayout(board(), have, request, pinned=[kept]).keep == (kept,)
+        assert planner.relayout(board(), have, request, held=[kept]).keep == (kept,)
     with pytest.raises(InUseError, match=r"1g.10gb@0"):
-        planner.relayout(board(), have, wish, pinned=have)
+        planner.relayout(board(), have, request, pinned=have)
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_errors_name_the_problem() -> None:
     have = places("1g.10gb@0")
     with pytest.raises(MigError, match="pinned but does not exist"):
         planner.relayout(board(), have, [], pinned=places("1g.10gb@1"))

@@ -1,4 +1,4 @@
-"""Room beside slices in use, fragmentation, and which slices stand in the way."""
+"""Room beside slices in use, fragmentation, and which slices to move for more room."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ def places(text: str) -> tuple[Instance, ...]:
 
 
 def by_states(on: Board, held: tuple[Instance, ...], profile: Profile, packed: bool) -> int:
-    """Count as the list of all legal states has it."""
+    """Count the devices that fit by searching all legal states."""
     there = Counter(i.profile for i in held)
     most = 0
     for state in planner.states(on):
@@ -34,7 +34,7 @@ def by_states(on: Board, held: tuple[Instance, ...], profile: Profile, packed: b
 
 
 @pytest.mark.parametrize("key", ["h100-80gb", "a30"])
-def test_room_is_what_the_list_of_states_says(key: str) -> None:
+def test_room_equals_that_in_the_list_of_states(key: str) -> None:
     on = geometry.board(key)
     for held in planner.states(on)[:: 1 if key == "a30" else 45]:
         for profile, one in planner.room(on, held).items():
@@ -46,7 +46,7 @@ def test_room_is_what_the_list_of_states_says(key: str) -> None:
 @pytest.mark.parametrize(
     ("held", "lost"), [("", 0.0), ("1g.10gb@6", 0.0), ("1g.10gb@0,1g.10gb@4", 0.2)]
 )
-def test_fragmentation_is_what_moving_would_win(held: str, lost: float) -> None:
+def test_fragmentation_is_the_room_that_moves_would_free(held: str, lost: float) -> None:
     rooms = planner.room(BOARD, places(held))
     assert planner.fragmentation(rooms) >= lost
     assert (planner.fragmentation(rooms) > 0) == (lost > 0)
@@ -98,10 +98,10 @@ def advise(document: Any, *arguments: str) -> Any:
 
 def test_it_names_the_pods_to_move_and_prefers_moving_to_ending() -> None:
     found = advise({"items": [DENSE, SCATTERED]}, "--want", "3x3g.40gb", "--json")
-    told = json.loads(found.output)
-    assert (told["room"]["3g.40gb"], told["divided"]) == ({"now": 0, "packed": 1}, 2)
-    assert 0 < told["fragmentation"] <= 1
-    (advice,) = told["advice"]
+    reported = json.loads(found.output)
+    assert (reported["room"]["3g.40gb"], reported["divided"]) == ({"now": 0, "packed": 1}, 2)
+    assert 0 < reported["fragmentation"] <= 1
+    (advice,) = reported["advice"]
     moved, ended = advice["moves"]
     assert (moved["gpu"], len(moved["to"]), len(ended["to"])) == ("n1-gpu-0", 1, 0)
     assert {pod for one in moved["slices"] for pod in one["pods"]} < {"team/a", "team/b"}
@@ -111,11 +111,11 @@ def test_it_names_the_pods_to_move_and_prefers_moving_to_ending() -> None:
     assert "move team/b (1g.10gb@5 of n1-gpu-0) to 1g.10gb@" in text
 
 
-def test_parts_have_room_in_what_is_divided_and_move_with_their_gpu_instance() -> None:
+def test_narrow_devices_have_room_in_divided_gpu_instances_and_move_with_them() -> None:
     divided = gpu("n1-gpu-0")
     divided["status"]["slices"] = [part(0, 0, "a"), part(0, 1, "b"), part(4, 0, "")]
-    told = json.loads(advise({"items": [divided]}, "--want", "5x1c.3g.40gb", "--json").output)
-    (advice,) = told["advice"]
+    reported = json.loads(advise({"items": [divided]}, "--want", "5x1c.3g.40gb", "--json").output)
+    (advice,) = reported["advice"]
     assert (advice["now"], advice["possible"]) == (1 + 3, True)  # beside a and b, and at 4
     assert {pod for move in advice["moves"] for one in move["slices"] for pod in one["pods"]} == {
         "team/a",
@@ -124,18 +124,18 @@ def test_parts_have_room_in_what_is_divided_and_move_with_their_gpu_instance() -
     cost = json.loads(
         advise({"items": [divided]}, "--layout", "2x1c.3g.40gb,4g.40gb", "--json").output
     )["layout"]
-    assert cost["pods"] == ["team/a", "team/b"]  # 4g.40gb has but one place
+    assert cost["pods"] == ["team/a", "team/b"]  # 4g.40gb has only one place
     kept = advise({"items": [divided]}, "--layout", "3x1c.3g.40gb,3g.40gb", "--json").output
     assert json.loads(kept)["layout"]["pods"] == []
 
 
-def test_a_new_layout_costs_what_it_takes_away_and_from_whom() -> None:
-    told = json.loads(
+def test_the_cost_of_a_layout_lists_destroyed_slices_and_their_pods() -> None:
+    reported = json.loads(
         advise({"items": [DENSE, SCATTERED]}, "--layout", "3g.40gb,2x1g.10gb", "--json").output
     )["layout"]
-    assert told["as_it_is"] == 0
-    assert len(told["pods"]) >= 5
-    assert "team/a" not in told["pods"] or "team/b" not in told["pods"]
+    assert reported["as_it_is"] == 0
+    assert len(reported["pods"]) >= 5
+    assert "team/a" not in reported["pods"] or "team/b" not in reported["pods"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_new_layout_costs_what_it_takes_away_and_from_whom() -> None:
         ({"items": [gpu("g", ("1g.10gb", 0, ""), ("3g.40gb", 0, ""))]}, "overlap"),
     ],
 )
-def test_what_is_no_gpu_is_refused_with_its_place(document: Any, word: str) -> None:
+def test_an_invalid_gpu_document_is_refused_with_its_position(document: Any, word: str) -> None:
     found = advise(document)
     assert found.exit_code == 2
     assert word in found.output + found.stderr
@@ -162,9 +162,9 @@ def test_eight_thousand_gpus_are_worked_out_kind_by_kind(monkeypatch: pytest.Mon
         pools.GpuState(f"g{i}", "p", BOARD, (), dict.fromkeys(states[i % 200], ("team/x",)))
         for i in range(8000)
     ]
-    asked: list[object] = []
+    requested: list[object] = []
     room = planner.room
-    monkeypatch.setattr(planner, "room", lambda *kind: asked.append(kind) or room(*kind))
+    monkeypatch.setattr(planner, "room", lambda *kind: requested.append(kind) or room(*kind))
     total = pools.room(gpus)
-    assert len(asked) == 200
+    assert len(requested) == 200
     assert total[BOARD.profile("1g.10gb")].packed >= total[BOARD.profile("1g.10gb")].now

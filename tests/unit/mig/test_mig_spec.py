@@ -1,4 +1,4 @@
-"""The notation: round trips, and errors that say where and what to do."""
+"""The notation: round trips, and errors that name the position and the remedy."""
 
 import contextlib
 import re
@@ -61,7 +61,7 @@ def test_aliases_and_kubernetes_spelling_are_read():
 
 
 def test_an_older_driver_s_name_of_the_whole_board_is_read():
-    """Manifests written for an A100 name it so, whatever the board."""
+    """Manifests written for an A100 use this name on any board."""
     assert spec.parse_instance(H100, "7g.79gb@0") == spec.parse_instance(H100, "7g.80gb@0")
     assert spec.format_instances(spec.parse_instances(H100, "7g.79gb@0")) == "7g.80gb@0"
 
@@ -73,7 +73,7 @@ def test_places_are_read_back_without_a_board():
 
 
 @pytest.mark.parametrize("text", ["nonsense", "1g.10gb", "2x1g.10gb@0", "1g.10gb@-1", "1g.10gb@0,"])
-def test_what_is_no_place_is_refused_by_its_position(text):
+def test_an_invalid_place_is_refused_with_its_position(text):
     with pytest.raises(SpecError, match=r"item [12]: cannot read '.*'; write 3g.40gb@4"):
         spec.parse_places(text)
 
@@ -100,9 +100,9 @@ FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance 
         ("-1x1g.10gb", f"item 1: board h100-80gb has no profile '-1x1g.10gb'; {LEGAL}"),
         (
             "3g.40gb@4",
-            "item 1: '3g.40gb@4' names a placement; ask for 3g.40gb and let the planner place it",
+            "item 1: '3g.40gb@4' names a placement; request 3g.40gb and let the planner place it",
         ),
-        ("64x1g.10gb,1g.10gb", "item 2: more than 64 slices wanted; ask for fewer"),
+        ("64x1g.10gb,1g.10gb", "item 2: more than 64 slices wanted; request fewer"),
         ("1g.10gb," * 600, "text: 4800 characters; at most 4096 are read"),
         ("1" * 50, f"item 1: board h100-80gb has no profile '{'1' * 40}'...; {LEGAL}"),
     ],

@@ -1,4 +1,4 @@
-"""A whole GPU in plans: one more shape, which has every unit of the board to itself."""
+"""A whole GPU in plans: one more profile, whose instance occupies every unit of the board."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_it_goes_for_slices_and_slices_go_for_it(board: Board) -> None:
 
 
 @EVERY_BOARD
-def test_what_is_in_use_is_not_taken_for_it(board: Board) -> None:
+def test_slices_in_use_are_not_destroyed_for_a_whole_gpu(board: Board) -> None:
     whole, slice_ = Instance(board.whole, 0), Instance(board.profiles[0], 0)
     with pytest.raises(InUseError, match="whole@0"):
         planner.diff(board, [whole], [board.profiles[0]], in_use=[whole])
@@ -41,7 +41,7 @@ def test_nothing_is_beside_it(board: Board) -> None:
             planner.plan(board, [], [board.whole, profile])
         for start in profile.starts:
             assert planner.violations(board, [whole, Instance(profile, start)])
-    assert planner.preferred(board, [whole], [whole], [], 1) == (whole,)
+    assert planner.choose_preferred(board, [whole], [whole], [], 1) == (whole,)
 
 
 def test_its_name_is_read_where_profiles_are() -> None:
@@ -50,7 +50,7 @@ def test_its_name_is_read_where_profiles_are() -> None:
     assert spec.parse_requests(board, "whole") == (board.device_profile("whole"),)
 
 
-def test_the_states_of_mig_are_what_they_were() -> None:
+def test_the_mig_states_do_not_include_the_whole_gpu() -> None:
     board = BOARDS["h100-80gb"]
     assert planner.census(board).states == 723
     assert not any(i.profile.is_whole for state in planner.states(board) for i in state)

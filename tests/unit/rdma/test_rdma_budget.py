@@ -1,4 +1,4 @@
-"""What one namespace's policies take of the tables: which are refused, and that others stay."""
+"""The budget of one namespace in the tables: which policies are refused, and which stay."""
 
 import random
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from rdma.compiling import budget
 from rdma.compiling.budget import ALL_BYTES, NAMESPACE_BYTES, Charge, choose
 from rdma.compiling.compiler import Compiler
 from rdma.errors import OverBudgetError
-from rdma.judge import Judge
+from rdma.evaluator import Evaluator
 from rdma.reading import manifests
 from rdma.tables import (
     Block,
@@ -32,13 +32,13 @@ from support.worlds.rdma_world import Dict, load, namespace, nine, pod, policy
 RANDOM = random.Random(23)
 
 
-def packed(compiler: Compiler) -> int:
+def packed_bytes(compiler: Compiler) -> int:
     """Return the bytes of the object that holds a node's tables."""
     return len(Packer().pack(compiler.tables("node-x")).text)
 
 
-def refused(compiler: Compiler) -> set[str]:
-    """Return the policies that have no room."""
+def refused_policies(compiler: Compiler) -> set[str]:
+    """Return the policies that the budget refuses."""
     return {
         key
         for (_, key), errors in compiler.problems().items()
@@ -51,7 +51,7 @@ def address() -> str:
 
 
 def blocks(count: int, excepted: int = 0) -> Dict:
-    """Return a spec of one rule that selects all pods of the namespace, with random blocks."""
+    """Return the spec of one rule for all pods of the namespace, with random blocks."""
     peers = [
         {"ipBlock": {"cidr": "::/0", "except": [address() for _ in range(excepted)]}}
         if excepted
@@ -62,7 +62,7 @@ def blocks(count: int, excepted: int = 0) -> Dict:
 
 
 def names(spec: Dict) -> Dict:
-    """Return a policy's spec, of which the names of regions are random."""
+    """Return a policy's spec with random names of regions."""
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
     regions = ["".join(RANDOM.choices(letters, k=60)) for _ in range(200)]
     return {**spec, "ingress": [{"memory": {"scope": "Named", "regions": regions}}]}
@@ -77,8 +77,8 @@ def limits(spec: Dict) -> Dict:
     return {**spec, "ingress": [{"limits": said, "ports": ports} for _ in range(50)]}
 
 
-def selected(spec: Dict) -> Dict:
-    """Return rules whose peers are odd subsets of all pods."""
+def subset_rules(spec: Dict) -> Dict:
+    """Return rules whose peers are irregular subsets of all pods."""
 
     def peers() -> Dict:
         values = [f"v{RANDOM.randrange(40)}" for _ in range(RANDOM.randrange(1, 30))]
@@ -104,7 +104,7 @@ HEAVY: dict[str, Callable[[], Dict]] = {
     "exceptions": lambda: blocks(10, 40),
     "names of regions": lambda: names({"podSelector": {}}),
     "numbers": lambda: limits({"podSelector": {}}),
-    "subsets of pods": lambda: selected({"podSelector": {}}),
+    "subsets of pods": lambda: subset_rules({"podSelector": {}}),
     "rules of many kinds of pods": lambda: odd_subjects({}),
     "empty rules": lambda: {"podSelector": {}, "ingress": [{}] * 400},
     "no rules": lambda: {"podSelector": {}},
@@ -112,7 +112,7 @@ HEAVY: dict[str, Callable[[], Dict]] = {
 
 
 def many_kinds(count: int) -> Compiler:
-    """Return a compiler with so many pods of a namespace, each of its own labels."""
+    """Return a compiler with ``count`` pods in two namespaces, each with its own labels."""
     compiler = Compiler()
     for space in "ab":
         compiler.upsert_namespace(manifests.namespace(namespace(space)))
@@ -130,23 +130,25 @@ def many_kinds(count: int) -> Compiler:
 def test_tables_grow_by_no_more_than_what_is_charged(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a policy is large by. The rest of the object is for pods: 10 bytes of each kind."""
+    """For every property that can make a policy large; identities may take 10 bytes each in
+    addition.
+    """
     for name in ("NAMESPACE_BYTES", "ALL_BYTES"):
         monkeypatch.setattr(budget, name, 1 << 40)
     charged: list[int] = []
 
-    def noted(charges: Any, choose: Any = choose) -> Any:
+    def record_charges(charges: Any, choose: Any = choose) -> Any:
         charged[:] = [sum(one.size for listed in charges.values() for one in listed)]
         return choose(charges)
 
-    monkeypatch.setattr(budget, "choose", noted)
+    monkeypatch.setattr(budget, "choose", record_charges)
     compiler = many_kinds(300)
     monkeypatch.setattr("gpu_operator.api.v1alpha1.rdma.packing.PLAIN_BYTES", 0)
-    before, charged_before = packed(compiler), charged[0]
+    before, charged_before = packed_bytes(compiler), charged[0]
     for number in range(12):
         name = f"p{number}-{RANDOM.getrandbits(200):x}"
         compiler.upsert_policy(manifests.policy(policy(HEAVY[kind](), name)))
-    grown = packed(compiler) - before
+    grown = packed_bytes(compiler) - before
     assert 0 < grown <= charged[0] - charged_before + 10 * 300
 
 
@@ -155,22 +157,22 @@ def test_tables_grow_by_no_more_than_what_is_charged(
     [lambda: blocks(128, 128), lambda: blocks(1000), lambda: {"ingress": [{}] * 1000}],
     ids=["128x128", "1000", "empty rules"],
 )
-def test_rules_that_no_pod_is_judged_by_do_not_travel(spec: Callable[[], Dict]) -> None:
+def test_rules_that_no_identity_uses_are_not_in_the_tables(spec: Callable[[], Dict]) -> None:
     compiler = load(Compiler(), nine())
-    before = packed(compiler)
+    before = packed_bytes(compiler)
     for space, selector in (("a", {"matchLabels": {"gone": "yes"}}), ("empty", {})):
         said = {**spec(), "podSelector": selector}
         compiler.upsert_policy(manifests.policy(policy(said, "p", space)))
-    assert packed(compiler) == before
+    assert packed_bytes(compiler) == before
     assert compiler.tables("").rules == ()
-    assert refused(compiler) == set()
+    assert refused_policies(compiler) == set()
     late = policy({"podSelector": {"matchLabels": {"gone": "yes"}}, "ingress": [{}]}, "late")
     compiler.upsert_policy(manifests.policy(late))
     compiler.upsert_pod(manifests.pod(pod("a", "late", "10.0.9.9", {"gone": "yes"})))
     assert [rule.policy for rule in compiler.tables("").rules if rule.policy] != []
 
 
-def referred(tables: NodeTables) -> set[int]:
+def referenced_rules(tables: NodeTables) -> set[int]:
     return {
         place
         for identity in tables.identities
@@ -194,7 +196,7 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(Heal
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have budgets that three small policies exceed."""
+    """Set budgets that three small policies exceed."""
     monkeypatch.setattr(budget, "NAMESPACE_BYTES", 600)
     monkeypatch.setattr(budget, "ALL_BYTES", 900)
 
@@ -204,12 +206,12 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_whatever_order_policies_come_the_same_ones_are_refused(
     narrow: None, steps: list[Any], order: list[int], waits: int
 ) -> None:
-    """Step by step, with tables made in between, and with other pods there for a while."""
+    """Policies come one by one, with tables compiled between, and other pods exist temporarily."""
     one_by_one = load(Compiler(), nine())
     said: dict[tuple[str, str], Dict] = {}
     extra = manifests.pod(pod("a", "extra", "10.0.9.9", {"app": "new", "pod": "extra"}))
     for at, (space, name, size, selects, removed) in enumerate(steps):
-        selector = {} if selects else {"matchLabels": {"pod": "nobody"}}
+        selector = {} if selects else {"matchLabels": {"pod": "none"}}
         rules = [{"from": [{"namespaceSelector": {}}], "verbs": ["Read"]}] * size
         made = policy({"podSelector": selector, "ingress": rules}, name, space)
         made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{order[at] % 4:02}Z"
@@ -225,17 +227,17 @@ def test_in_whatever_order_policies_come_the_same_ones_are_refused(
     at_once = load(Compiler(), nine())
     for made in sorted(said.values(), key=lambda one: str(one["metadata"]), reverse=True):
         at_once.upsert_policy(manifests.policy(made))
-    assert refused(one_by_one) == refused(at_once)
+    assert refused_policies(one_by_one) == refused_policies(at_once)
     for compiler in (one_by_one, at_once):
         tables = compiler.tables("")
-        assert travelling(tables) == referred(tables)
+        assert travelling(tables) == referenced_rules(tables)
     assert verdicts(one_by_one) == verdicts(at_once)
 
 
 def verdicts(compiler: Compiler) -> dict[tuple[str, str], int]:
-    judge = Judge(compiler.tables(""))
+    evaluator = Evaluator(compiler.tables(""))
     ends = [f"10.0.{i}.{j}" for i in (1, 2, 3) for j in (1, 2, 3)] + ["192.0.2.7"]
-    return {(a, b): int(judge.judge(Flow(a, b)).verbs) for a in ends for b in ends}
+    return {(a, b): int(evaluator.evaluate(Flow(a, b)).verbs) for a in ends for b in ends}
 
 
 SPECS = st.fixed_dictionaries(
@@ -261,17 +263,17 @@ SPECS = st.fixed_dictionaries(
 def test_verdicts_of_other_namespaces_stay_whatever_one_writes(
     narrow: None, others: list[Dict], size: int, selects: bool
 ) -> None:
-    """Between pods of all namespaces but the one that writes too much."""
+    """Checked between pods of all namespaces except the one with too many policies."""
     compiler = load(Compiler(), nine())
     for number, spec in enumerate(others):
         compiler.upsert_policy(manifests.policy(policy(spec, f"p{number}", "b")))
     before = verdicts(compiler)
     for number in range(3):
         said = {**blocks(size * 4), "policyTypes": ["Ingress", "Egress"]}
-        said["podSelector"] = {} if selects else {"matchLabels": {"pod": "nobody"}}
+        said["podSelector"] = {} if selects else {"matchLabels": {"pod": "none"}}
         compiler.upsert_policy(manifests.policy(policy(said, f"q{number}")))
     after = verdicts(compiler)
-    assert not any(key.startswith("b/") for key in refused(compiler))
+    assert not any(key.startswith("b/") for key in refused_policies(compiler))
     for (one, other), verbs in before.items():
         if "10.0.1." not in one + other:
             assert after[one, other] == verbs
@@ -282,12 +284,12 @@ def test_verdicts_of_other_namespaces_stay_whatever_one_writes(
 def test_without_room_a_policy_isolates_and_allows_nothing(
     narrow: None, specs: list[Dict], size: int
 ) -> None:
-    """So nothing passes that did not with it, or that would not if it had no rules."""
+    """Verdicts are the same as if the refused policies had no rules."""
     compiler, without_rules = load(Compiler(), nine()), load(Compiler(), nine())
     for number, spec in enumerate(specs):
         large = {**spec, "ingress": [*spec["ingress"], *blocks(size * 2)["ingress"]]}
         compiler.upsert_policy(manifests.policy(policy(large, f"p{number}")))
-    refusals = refused(compiler)
+    refusals = refused_policies(compiler)
     for number, spec in enumerate(specs):
         kept = f"a/p{number}" not in refusals
         rules = compiler_rules(compiler, f"a/p{number}")
@@ -329,7 +331,7 @@ def test_the_largest_namespaces_give_way_when_all_together_have_no_room() -> Non
 
 
 def test_a_rule_is_charged_as_on_paper() -> None:
-    """8, and for text 2 with a byte a character (1 more) or three quarters of digits."""
+    """8 for the rule; for text 2 and a byte per character (1 more), or 3/4 byte per digit."""
     plain = Rule("a/p", Direction.INGRESS, 0, Verb.READ)
     verbs = len(str(Verb.READ.value)) * 3 // 4 + 1
     name, scope = len("a/p") + 3, len("Pod") + 3
@@ -351,19 +353,19 @@ def test_a_rule_is_charged_as_on_paper() -> None:
 
 
 def test_peers_are_charged_as_on_paper() -> None:
-    """By the entropy of so many of so many: none and all are free, a half is dearest."""
+    """By the entropy of so many of so many: none and all are free, half is the most expensive."""
     assert budget.peers_bytes(0, 0) == budget.peers_bytes(0, 255) == 16
     assert budget.peers_bytes(256, 256) == budget.peers_bytes(0, 256) == 17
-    # 100 of 200: 200 bits are 25 bytes, in base64 33.3; a fifth more, and 0.4 for each: no more
-    # than a fifth of a byte for each of the 200.
+    # 100 of 200: 200 bits are 25 bytes, 33.3 in base64; a fifth is added, and 0.4 for each of the
+    # 100; the maximum is a fifth of a byte for each of the 200.
     assert budget.peers_bytes(100, 200) == 16 + 40
-    # 10 of 200: 57.3 bits, 7.2 bytes, 9.5 in base64; 11.5 with a fifth more, and 4.
+    # 10 of 200: 57.3 bits are 7.2 bytes, 9.5 in base64; 11.5 with a fifth added, and 4 for the 10.
     assert budget.peers_bytes(10, 200) == budget.peers_bytes(190, 200) == 16 + 15
     assert budget.peers_bytes(1, 200) == 16 + 2
 
 
 def test_the_documentation_has_the_budgets() -> None:
-    """Tenants plan with them, and a larger object would change them."""
+    """Tenants plan with the budgets, and a larger object would change them."""
     text = (Path(__file__).parents[3] / "docs" / "rdma-policies.md").read_text()
     assert f"| the policies of one namespace | {NAMESPACE_BYTES:,} at most" in text
     assert f"| the policies of all namespaces | {ALL_BYTES:,} at most" in text

@@ -1,4 +1,6 @@
-"""Tables as text: what was written is read, and whatever else is refused as a whole, by its place."""
+"""Tables as text: encoded tables are decoded; any other text is refused, with the place of the
+error.
+"""
 
 import json
 from typing import Any
@@ -124,7 +126,7 @@ def test_what_is_wrong_is_named_by_its_place(path: tuple[Any, ...], value: Any, 
 
 MOST = (1 << 63) - 1
 ADDRESSES = [f"fd00::{number:x}" for number in range(1, 66)]
-# A place of a document, and what is the least and the greatest there.
+# A place in the document, with its minimum and maximum.
 RANGES = [
     (("version",), 1, 1),
     (("generation",), 0, MOST),
@@ -168,7 +170,7 @@ def test_a_pod_has_at_most_64_addresses() -> None:
         codec.decode(json.dumps(document))
 
 
-# A list of a document, the limit of its length, and how many that is.
+# A list in the document, the name of its limit, and the limit.
 LISTS = [
     (("rules",), "MAX_RULES", 1 << 20),
     (("isolations",), "MAX_ISOLATIONS", 1 << 18),
@@ -188,7 +190,7 @@ LISTS = [
 def test_a_list_as_long_as_its_limit_is_read_and_no_longer_one(
     monkeypatch: pytest.MonkeyPatch, path: tuple[Any, ...], limit: str, value: int
 ) -> None:
-    """Tried with a limit of nine or ten, of which there are as many identities and endpoints."""
+    """Tried with a limit of nine or more, which equals the length to which the list is filled."""
     assert getattr(codec, limit) == value
     document = json.loads(TEXT)
     there = document
@@ -199,7 +201,7 @@ def test_a_list_as_long_as_its_limit_is_read_and_no_longer_one(
     there += there[:1] * (most - len(there))
     codec.decode(json.dumps(document))
     there += there[:1]
-    with pytest.raises(TablesError, match=f"no list of at most {most}$") as caught:
+    with pytest.raises(TablesError, match=f"not a list of at most {most}$") as caught:
         codec.decode(json.dumps(document))
     assert str(caught.value).startswith(f"tables.{path[0]}")
 
@@ -236,7 +238,7 @@ def test_what_is_too_long_is_refused_before_it_is_read(monkeypatch: pytest.Monke
 
 
 def test_as_much_as_is_written_is_read() -> None:
-    """One pod's rules, policies and partitions, as many as the compiler gives it."""
+    """A pod with as many rules, policies and partitions as the compiler permits."""
     rule = Rule("a/p", Direction.INGRESS, 0)
     places = tuple(range(MAX_RULES_OF_A_POD))
     names = tuple(f"a/p{number}" for number in range(MAX_POLICIES_OF_A_POD))
@@ -247,7 +249,7 @@ def test_as_much_as_is_written_is_read() -> None:
     assert codec.decode(codec.encode(made)) == made
 
 
-def test_an_empty_place_of_a_rule_is_named_by_nobody() -> None:
+def test_no_isolation_may_name_an_unused_place() -> None:
     world = nine()
     world.policies = [policy({"podSelector": {}, "ingress": [{}]})]
     compiler = load(Compiler(), world)
@@ -257,7 +259,7 @@ def test_an_empty_place_of_a_rule_is_named_by_nobody() -> None:
     assert codec.decode(codec.encode(tables)) == tables
     document = json.loads(codec.encode(tables))
     document["isolations"][0] = [[0], True, False, [], [], []]
-    with pytest.raises(TablesError, match="empty place"):
+    with pytest.raises(TablesError, match="empty position"):
         codec.decode(json.dumps(document))
 
 
@@ -293,7 +295,7 @@ def test_whatever_is_put_anywhere_it_is_read_or_refused(changes: list[tuple[Any,
         try:
             set_in(document, path, value)
         except (TypeError, KeyError, IndexError):
-            continue  # an earlier change has taken the place away
+            continue  # an earlier change has removed the place
     try:
         tables = codec.decode(json.dumps(document))
     except TablesError:

@@ -1,4 +1,4 @@
-"""The manifests of docs/rdma-policies.md are what the reader takes."""
+"""The reader accepts the manifests of docs/rdma-policies.md."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -13,8 +13,8 @@ from rdma.verbs import NAMES
 ROOT = Path(__file__).parents[3]
 
 
-def documented() -> list[dict[str, object]]:
-    """Return the objects of the indented blocks that begin with apiVersion."""
+def documented_objects() -> list[dict[str, object]]:
+    """Return the objects in indented blocks that begin with apiVersion."""
     text = (ROOT / "docs" / "rdma-policies.md").read_text(encoding="utf-8")
     blocks, block = [], ""
     for line in [*text.splitlines(), ""]:
@@ -27,7 +27,7 @@ def documented() -> list[dict[str, object]]:
 
 
 def test_they_are_read_and_nothing_in_them_is_missing() -> None:
-    policy, network = documented()
+    policy, network = documented_objects()
     compiler = Compiler()
     compiler.upsert_policy(manifests.policy(policy))
     compiler.upsert_network(manifests.network(network))

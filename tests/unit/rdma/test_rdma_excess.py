@@ -1,13 +1,15 @@
-"""More policies or rules of a pod than are judged: at the limit and one beyond, of each direction, of
-policies that enforce and of those that only audit."""
+"""More policies or rules of a pod than hcad can evaluate in time.
+
+At the limit and one beyond, for each direction, for enforcing and for auditing policies.
+"""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rdma.compiling import compiled, excess
-from rdma.compiling.compiled import CompiledPolicy, isolation
+from rdma.compiling import compiled_policy, excess
+from rdma.compiling.compiled_policy import CompiledPolicy, isolation
 from rdma.tables import Direction
 
 IN, OUT = Direction.INGRESS, Direction.EGRESS
@@ -17,11 +19,11 @@ IN, OUT = Direction.INGRESS, Direction.EGRESS
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(excess, "MAX_RULES_OF_A_POD", 6)
     monkeypatch.setattr(excess, "MAX_POLICIES_OF_A_POD", 3)
-    monkeypatch.setattr(compiled, "MAX_POLICIES_OF_A_POD", 3)
+    monkeypatch.setattr(compiled_policy, "MAX_POLICIES_OF_A_POD", 3)
 
 
 class Noted:
-    """A rule that remembers whether isolations refer to it."""
+    """A rule that records whether isolations refer to it."""
 
     def __init__(self, direction: Direction, place: int) -> None:
         self.direction, self.place, self.is_used = direction, place, False
@@ -34,7 +36,7 @@ class Noted:
 def policy(
     name: str, rules: int, direction: Direction = IN, *, audit: bool = False, bits: int = 1
 ) -> Any:
-    """A policy with so many rules of one direction, which selects these identities."""
+    """Return a policy for the identities ``bits``, with ``rules`` rules of one direction."""
     made = [Noted(direction, 10 * ord(name[-1]) + n) for n in range(rules)]
     said = {IN: (), OUT: ()} | {direction: tuple(made)}
     facts = SimpleNamespace(
@@ -64,7 +66,7 @@ def policy(
 def test_an_isolation_at_its_limits(
     direction: Direction, audit: bool, rules: list[int], allows: bool
 ) -> None:
-    """Beside policies of the other kind, which are not counted with them."""
+    """Policies of the other kind also exist, and are not counted with them."""
     mine = [policy(f"p{n}", count, direction, audit=audit) for n, count in enumerate(rules)]
     others = [policy(f"q{n}", 2, direction, audit=not audit) for n in range(3)]
     found = isolation([*mine, *others], direction)
@@ -80,26 +82,26 @@ def test_an_isolation_at_its_limits(
     assert found.enforced
     assert found.audited
     assert isolation(mine, OUT if direction is IN else IN) is None
-    crowded = excess.crowded([*mine, *others])
+    crowded = excess.crowded_identities([*mine, *others])
     assert crowded == ({} if allows else {(direction, audit): 1})
     said = [key for key, _ in excess.problems([*mine, *others])]
     assert said == ([] if allows else [one.policy.key for one in mine])
 
 
 def test_rules_of_crowded_identities_alone_are_used_by_none() -> None:
-    """Of two identities that a policy selects one is crowded; then both are."""
+    """First one of a policy's two identities is crowded, then both."""
     alone, both = policy("p", 2, IN, bits=0b01), policy("q", 2, IN, bits=0b11)
     audits, out = policy("r", 1, IN, audit=True, bits=0b01), policy("s", 1, OUT, bits=0b01)
 
-    def used(crowded: dict[tuple[Direction, bool], int]) -> list[bool]:
+    def use_each(crowded: dict[tuple[Direction, bool], int]) -> list[bool]:
         for one in (alone, both, audits, out):
             one.use(crowded)
         return [all(rule.is_used for rule in one.rules) for one in (alone, both, audits, out)]
 
-    assert used({}) == [True] * 4
-    assert used({(IN, False): 0b01}) == [False, True, True, True]
-    assert used({(IN, False): 0b11}) == [False, False, True, True]
-    assert used({(IN, True): 0b01, (OUT, False): 0b01}) == [True, True, False, False]
+    assert use_each({}) == [True] * 4
+    assert use_each({(IN, False): 0b01}) == [False, True, True, True]
+    assert use_each({(IN, False): 0b11}) == [False, False, True, True]
+    assert use_each({(IN, True): 0b01, (OUT, False): 0b01}) == [True, True, False, False]
 
 
 def test_a_policy_without_room_isolates_and_the_first_of_each_kind_is_named_last() -> None:

@@ -1,4 +1,4 @@
-"""What is explained is what holds: the halves and the partition add up to the answer, always."""
+"""Explanations are consistent: the halves and the partition always determine the answer."""
 
 from itertools import product
 from typing import Any
@@ -10,7 +10,7 @@ from rdma.explain import NO_MEMORY, Explanation, Question, QuestionError, _parti
 from rdma.reading import manifests
 from rdma.tables import Identity, Membership
 from rdma.verbs import NAMES
-from support.oracles.rdma_oracle import Try, World, reached
+from support.oracles.rdma_oracle import Try, World, reachable_memory
 from support.worlds.rdma_world import (
     OUTSIDE,
     TRAIN,
@@ -28,8 +28,8 @@ GROUP = "239.1.2.3"
 NOBODYS = ("127.0.0.1", "0.0.0.0", "169.254.0.1")
 
 
-class Asked:
-    """A world that is asked again and again."""
+class Explainer:
+    """Answers many questions about one set of objects."""
 
     def __init__(self, world: World) -> None:
         self.compiler = load(Compiler(), world)
@@ -43,7 +43,7 @@ class Asked:
 
 
 def adds_up(answer: Explanation) -> bool:
-    """Return whether what is said of both sides, partition and memory leaves the answer only."""
+    """Return whether both halves, the partition and the memory determine the answer."""
     reasons = [half.allowed for half in answer.halves]
     return answer.allowed is (
         all(reasons) and answer.partition_shared and answer.memory != NO_MEMORY
@@ -52,24 +52,26 @@ def adds_up(answer: Explanation) -> bool:
 
 @pytest.mark.parametrize("networks", [(), (TRAIN,)])
 def test_each_side_that_denies_is_named_and_none_that_does_not(networks: tuple[Dict, ...]) -> None:
-    """Over the matrix's policies, every third; between pods, with strangers, and with oneself."""
+    """For a third of the matrix's policies; between pods, with outside peers, and of a pod with
+    itself.
+    """
     pairs = list(product(("10.0.1.1", "10.0.1.3", "10.0.2.2", OUTSIDE), repeat=2))
     for spec in pairwise_specs()[::3]:
         world = nine()
         world.networks = list(networks)
         world.policies = [policy(spec)]
-        ask = Asked(world)
+        ask = Explainer(world)
         world.keys = dict(ask.compiler.pkeys)
         for at, (source, destination) in enumerate(pairs):
             verb = list(NAMES)[at % len(NAMES)]
             answer = ask(source, destination, verb)
-            wanted = verb in reached(world, Try(source, destination, answer.pkey))
+            wanted = verb in reachable_memory(world, Try(source, destination, answer.pkey))
             assert answer.allowed is wanted, answer.lines()
 
 
 @pytest.mark.parametrize("address", NOBODYS)
-def test_an_address_that_nobody_has_is_denied_by_its_side(address: str) -> None:
-    ask = Asked(nine())
+def test_an_address_without_a_pod_is_denied_by_its_side(address: str) -> None:
+    ask = Explainer(nine())
     egress, ingress = ask("a/x", address, "Send").halves
     assert (egress.allowed, ingress.allowed) == (True, False)
     egress, ingress = ask(address, "a/x", "Send").halves
@@ -77,7 +79,7 @@ def test_an_address_that_nobody_has_is_denied_by_its_side(address: str) -> None:
 
 
 def test_a_group_takes_datagrams_and_sends_none() -> None:
-    ask = Asked(nine())
+    ask = Explainer(nine())
     answer = ask("a/x", GROUP, "UD")
     assert answer.allowed
     assert "each member" in "\n".join(answer.lines())
@@ -90,7 +92,7 @@ def test_who_is_not_certain_does_not_even_reach_itself() -> None:
     world = nine()
     world.namespaces = [namespace("b")]
     world.pods.append(pod("b", "twin", "10.0.2.1"))
-    ask = Asked(world)
+    ask = Explainer(world)
     for who, words in (("a/x", "nothing is known of its namespace"), ("b/x", "two pods claim")):
         answer = ask(who, who, "Read")
         assert not answer.allowed
@@ -119,15 +121,15 @@ def rule(memory: Dict | None, verbs: list[str]) -> Dict:
 
 
 def test_memory_that_rules_open_is_what_is_said() -> None:
-    """All pairs of two rules: what each verb reaches is the oracle's say."""
+    """For all pairs of two rules: the oracle determines the memory that each verb reaches."""
     choices = [rule(memory, verbs) for memory, verbs in product(MEMORIES, SETS)]
     pods = [one for one in nine_pods() if one["metadata"]["name"] == "x"]
     seen = set()
     for pair in product(choices, repeat=2):
         world = World(pods, nine().namespaces)
         world.policies = [policy({"podSelector": {}, "ingress": list(pair)})]
-        ask = Asked(world)
-        wanted = reached(world, Try("10.0.2.1", "10.0.1.1"))
+        ask = Explainer(world)
+        wanted = reachable_memory(world, Try("10.0.2.1", "10.0.1.1"))
         for verb in ("Send", "Write", "WriteImm", "Read", "AtomicFAA"):
             answer = ask("b/x", "a/x", verb)
             said = {"": "all", "a GPU's alone": "device"}.get(answer.memory, "")
@@ -142,7 +144,7 @@ def test_limits_of_what_passes_are_said() -> None:
     spec = {"podSelector": {}, "ingress": [{"limits": {"bandwidth": "1Ki", "maxQPs": 3}}]}
     world = nine()
     world.policies = [policy(spec)]
-    assert "  limits: 1024 bytes/s, 3 queue pairs" in Asked(world)("b/x", "a/x", "Send").lines()
+    assert "  limits: 1024 bytes/s, 3 queue pairs" in Explainer(world)("b/x", "a/x", "Send").lines()
 
 
 @pytest.mark.parametrize(

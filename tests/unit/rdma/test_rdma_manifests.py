@@ -1,4 +1,4 @@
-"""Manifests are read strictly: what is wrong is named by its field."""
+"""Manifests are read strictly: errors name the field."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_directions_default_as_in_networkpolicy(more: Dict, types: set[str]) -> 
     assert manifests.policy_of("ns", "p", {"podSelector": {}, **more}).types == types
 
 
-def refused(spec: Any) -> str:
+def refusal_of(spec: Any) -> str:
     with pytest.raises(PolicyError) as caught:
         manifests.policy_of("ns", "p", spec)
     assert caught.value.remedy
@@ -168,7 +168,7 @@ def ingress(**rule: Any) -> Dict:
     ],
 )
 def test_what_is_wrong_is_named_by_its_field(spec: Any, field: str) -> None:
-    assert refused(spec) == field
+    assert refusal_of(spec) == field
 
 
 def test_values_in_messages_are_short_whatever_they_are() -> None:
@@ -187,12 +187,12 @@ def test_read_only_memory_grants_nothing_that_writes() -> None:
 
 def test_what_cannot_be_read_closes_whom_it_selects() -> None:
     spec = {"podSelector": {"matchLabels": {"app": "x"}}, "ingress": "all"}
-    closed = manifests.closed("ns", "p", spec)
+    closed = manifests.closed_policy("ns", "p", spec)
     assert closed.pod_selector.matches({"app": "x"})
     assert not closed.pod_selector.matches({})
     assert closed.types == frozenset(Direction)
     assert not closed.rules(Direction.INGRESS)
-    assert manifests.closed("ns", "p", {"podSelector": 5}).pod_selector.matches({})
+    assert manifests.closed_policy("ns", "p", {"podSelector": 5}).pod_selector.matches({})
 
 
 def test_every_field_of_a_network() -> None:
@@ -285,7 +285,7 @@ def test_quantities(text: Any, number: int) -> None:
         pytest.param(10**5000, id="huge"),
     ],
 )
-def test_what_is_no_quantity(text: Any) -> None:
+def test_invalid_quantities(text: Any) -> None:
     with pytest.raises(ValueError):
         quantity.parse(text)
 

@@ -1,4 +1,4 @@
-"""Rows of operations: each has what its shape needs, and no two are the same anywhere."""
+"""Rows of operations: each has the fields that its shape needs, and no two share a code."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ MESSAGES = (Shape.SEND, Shape.WRITE)
 @pytest.mark.parametrize("operation", VerbsOpcode)
 def test_an_operation_has_every_column_that_its_shape_needs(operation: VerbsOpcode) -> None:
     row = operation.row
-    assert operation < 64  # C has sets of them in 64 bits
+    assert operation < 64  # C has sets of opcodes in 64 bits
     assert Service.RC in row.services
     assert row.over_wire in row.services
     assert (row.codes is None) == (row.over_wire == NOWHERE)

@@ -1,4 +1,4 @@
-"""P_Keys: fixed ones are kept or refused, others drawn once, and none is there twice."""
+"""P_Keys: fixed ones are kept or refused, others are allocated once, and all are unique."""
 
 from hypothesis import given, settings, strategies as st
 
@@ -32,7 +32,7 @@ def test_a_fixed_key_that_is_doubled_is_refused_where_it_came_later() -> None:
 
 
 def test_a_fixed_key_does_not_take_one_that_is_in_use() -> None:
-    """Whose queue pairs have it keep it: a new object breaks nobody's connections."""
+    """The partition whose queue pairs use the key keeps it: a new object breaks no connection."""
     drawn = net("lab", Partition("a"))
     fixed = net("late", Partition("x", 0x55))
     keys, refused = allocate([drawn, fixed], {("lab", "a"): 0x55})

@@ -1,4 +1,7 @@
-"""What holds of any objects in any order: step by step is the same as at once, and more allows more."""
+"""Properties for any objects in any order.
+
+Compiling step by step has the same result as at once, and objects that allow more deny no more.
+"""
 
 from typing import Any
 
@@ -8,9 +11,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from rdma import codec
 from rdma.bits import numbers
 from rdma.compiling.compiler import Compiler
-from rdma.judge import Judge
+from rdma.evaluator import Evaluator
 from rdma.reading import manifests
-from rdma.tables import NOBODY, Flow, Isolation
+from rdma.tables import UNIDENTIFIED, Flow, Isolation
 from support.oracles.rdma_oracle import World
 from support.worlds.rdma_world import Dict, differences, load, namespace, network, nine, pod, policy
 
@@ -127,7 +130,7 @@ STEPS = st.one_of(
 
 
 class Both:
-    """A compiler that is told each step, and the manifests that are then there."""
+    """A compiler that receives each change, and the manifests that result."""
 
     def __init__(self) -> None:
         self.compiler = Compiler()
@@ -179,14 +182,16 @@ class Both:
 
 
 def meaning(compiler: Compiler) -> Any:
-    """Return what tables say without the numbers that they say it with."""
+    """Return the content of tables without numbers of identities and rules."""
     tables = compiler.tables("node-x")
     pods = [one for node in compiler.nodes() for one in compiler.tables(node).pods]
     of_identity: dict[int, frozenset[str]] = {
         identity.number: frozenset(one.uid for one in pods if one.identity == identity.number)
         for identity in tables.identities
     }
-    assert all(uids or number == NOBODY for number, uids in of_identity.items()), "a dead identity"
+    assert all(uids or number == UNIDENTIFIED for number, uids in of_identity.items()), (
+        "a dead identity"
+    )
 
     def uids(peers: int | None) -> Any:
         return (
@@ -261,7 +266,7 @@ def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(
     steps: list[Any],
     waits: int,
 ) -> None:
-    """Tables are made after each step, but where a bit of ``waits`` lets some gather."""
+    """Tables are compiled after each step, except where a bit of ``waits`` postpones that."""
     both = Both()
     for step in (*pods, *policies, ("network", "lab", partitions, classes), ("look",)):
         both.do(step)
@@ -281,7 +286,7 @@ def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(
 
 
 def test_a_world_of_many_identities_is_the_same_step_by_step() -> None:
-    """Enough of them that numbers are used again, and sets are longer than a word."""
+    """There are so many that numbers are reused, and sets are longer than a machine word."""
     both = Both()
     for space in "abc":
         both.do(("namespace", space, "u"))
@@ -319,15 +324,15 @@ def test_a_world_of_many_identities_is_the_same_step_by_step() -> None:
         put(number, f"new{number}")
     assert meaning(both.compiler) == meaning(load(Compiler(), both.world()))
     both.do(("no policy", "a", "p"))
-    assert len(both.compiler.tables("").identities) == 4, "labels that nobody names are pruned"
+    assert len(both.compiler.tables("").identities) == 4, "labels that no selector names are pruned"
     assert max(one.number for one in both.compiler.tables("").identities) < 201 + 3
 
 
 def everything_passing(compiler: Compiler) -> dict[tuple[str, str], int]:
-    judge = Judge(compiler.tables("node-x"))
+    evaluator = Evaluator(compiler.tables("node-x"))
     addresses = [f"10.0.{i}.{j}" for i in (1, 2, 3) for j in (1, 2, 3)] + ["192.0.2.7"]
     return {
-        (one, other): int(judge.judge(Flow(one, other)).verbs)
+        (one, other): int(evaluator.evaluate(Flow(one, other)).verbs)
         for one in addresses
         for other in addresses
     }
@@ -363,7 +368,7 @@ def test_the_order_of_policies_means_nothing(first: Dict, second: Dict) -> None:
 
 
 @pytest.mark.parametrize("direction", ["Ingress", "Egress"])
-def test_whom_a_policy_without_rules_selects_is_reached_by_nobody(direction: str) -> None:
+def test_no_peer_reaches_pods_that_a_policy_without_rules_selects(direction: str) -> None:
     world = nine()
     world.policies = [
         policy({"podSelector": {}, "policyTypes": [direction]}, space=s) for s in "abc"
@@ -385,7 +390,7 @@ def test_compiling_nothing_anew_makes_nothing_anew() -> None:
 
 
 def test_a_pod_of_known_facts_leaves_rules_and_identities_as_they_are() -> None:
-    """What nodes share is encoded once as long as it is the same object."""
+    """The part that nodes share is encoded once, as long as it is the same object."""
     world = nine()
     world.policies = [policy({"podSelector": {}, "ingress": [{}]})]
     compiler = load(Compiler(), world)

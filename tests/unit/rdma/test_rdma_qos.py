@@ -1,4 +1,4 @@
-"""Which QoS class a flow is in, against nested loops over the manifests, and in plain cases."""
+"""The QoS class of a flow, compared with nested loops over the manifests, and in plain cases."""
 
 import pytest
 
@@ -30,14 +30,14 @@ def egress(*rules, **more):
 
 
 CASES = {
-    "nobody says anything": ([], 0, None),
+    "no rule names a class": ([], 0, None),
     "by its traffic class, whatever its ECN bits": ([], 10 << 2 | 1, "bulk"),
     "of two with that DSCP the first by name": ([], 26 << 2, "aside"),
     "a DSCP that no class has": ([], 11 << 2, None),
     "by a rule": ([egress({"qosClassName": "bulk"})], 0, "bulk"),
     "a class without DSCP, by name alone": ([egress({"qosClassName": "plain"})], 0, "plain"),
     "a rule before the traffic class": ([egress({"qosClassName": "bulk"})], 26 << 2, "bulk"),
-    "a rule that asks for the traffic class": (
+    "a rule for a traffic class": (
         [egress({"ports": [{"trafficClass": 104}], "qosClassName": "soon"}, {})],
         104,
         "soon",
@@ -67,7 +67,7 @@ CASES = {
         0,
         None,
     ),
-    "a class that nobody has": ([egress({"qosClassName": "unknown"})], 10 << 2, "bulk"),
+    "an unknown class": ([egress({"qosClassName": "unknown"})], 10 << 2, "bulk"),
 }
 
 

@@ -1,9 +1,9 @@
-"""The reachability matrix: compiler and judge against nested loops over the manifests."""
+"""The reachability matrix: compiler and evaluator against nested loops over the manifests."""
 
 import pytest
 
 from rdma.compiling.compiler import Compiler
-from support.oracles.rdma_oracle import Try, allowed
+from support.oracles.rdma_oracle import Try, allowed_verbs
 from support.worlds.rdma_world import (
     PEERS,
     TRAIN,
@@ -35,8 +35,8 @@ def test_there_are_enough_cases() -> None:
     assert len({str(spec) for spec in SPECS}) * len(WAYS) >= 150
 
 
-# Each in one namespace, in all of them, and audited beside one that is enforced: pairs of addresses,
-# 9 verbs, 4 kinds of flow.
+# Each policy in one namespace, in all, and auditing while another enforces: for pairs of addresses,
+# 9 verbs, and 4 kinds of flow.
 WAYS = ("a", "abc", "audited")
 BASE = {
     "podSelector": {"matchLabels": {"app": "web"}},
@@ -62,7 +62,7 @@ def test_pairwise_policies(way: str) -> None:
     assert wrong == []
 
 
-# What NetworkPolicy's end-to-end tests ask for, by their names there.
+# The cases of NetworkPolicy's end-to-end tests, by their names there.
 DENY_INGRESS: Dict = {"podSelector": {}}
 DENY_EGRESS: Dict = {"podSelector": {}, "policyTypes": ["Egress"]}
 DENY_ALL: Dict = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
@@ -212,7 +212,7 @@ def test_what_networkpolicy_is_tested_with(specs: list[Dict], spaces: str) -> No
 
 
 def test_partitions_full_and_limited() -> None:
-    """Two limited members do not reach each other; who is in a partition is not in the default one."""
+    """Two limited members do not reach each other; members are not in the default partition."""
     web, db = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
     world = nine()
     world.networks = [
@@ -242,7 +242,7 @@ def test_partitions_full_and_limited() -> None:
         for source in ("10.0.1.1", "10.0.2.1", "10.0.1.3", "10.0.3.3")
         for destination in ("10.0.1.2", "10.0.2.3")
         for pkey in (0x8005, 0xFFFF)
-        if allowed(world, Try(source, destination, pkey))[0]
+        if allowed_verbs(world, Try(source, destination, pkey))[0]
     }
     assert reached == {
         ("10.0.1.3", "10.0.1.2", 0x8005),
@@ -252,12 +252,12 @@ def test_partitions_full_and_limited() -> None:
     }
 
 
-def test_who_is_both_full_and_limited_is_full_and_a_refused_partition_opens_nobody() -> None:
-    everybody = {"podSelector": {}}
+def test_full_membership_beats_limited_and_a_refused_partition_connects_no_pods() -> None:
+    all_pods = {"podSelector": {}}
     both = {
         "name": "both",
         "pkey": 5,
-        "members": [everybody, {**everybody, "membership": "Limited"}],
+        "members": [all_pods, {**all_pods, "membership": "Limited"}],
     }
     world = nine()
     world.networks = [network([both])]
@@ -271,7 +271,7 @@ def test_who_is_both_full_and_limited_is_full_and_a_refused_partition_opens_nobo
     assert differences(world, compiler, pkeys=(0xFFFF, 0x8005)) == []
     assert list(compiler.problems()) == [("RDMANetwork", "lab")]
     reached = [
-        bool(allowed(world, Try("10.0.1.2", other, pkey))[0])
+        bool(allowed_verbs(world, Try("10.0.1.2", other, pkey))[0])
         for other in ("10.0.2.2", "10.0.1.3", "10.0.1.1")
         for pkey in (0xFFFF, 0x8005)
     ]
@@ -336,7 +336,7 @@ def test_a_key_that_is_absent_is_not_in_anything(operator: str, labels: Dict) ->
         policy({"podSelector": {}, "ingress": [{"from": [{"podSelector": wanted}]}]}, "q", "b"),
     ]
     assert differences(world, load(Compiler(), world)) == []
-    reached = bool(allowed(world, Try("10.0.3.1", "10.0.1.1"))[0])
+    reached = bool(allowed_verbs(world, Try("10.0.3.1", "10.0.1.1"))[0])
     matching = {"In": [{"k": "v"}], "Exists": [{"k": "v"}, {"k": "w"}]}
     matching["NotIn"] = [{}, {"k": "w"}, {"other": "v"}]
     matching["DoesNotExist"] = [{}, {"other": "v"}]
@@ -359,14 +359,14 @@ def test_an_address_is_used_again_and_denied_while_two_claim_it() -> None:
     successor = pod("c", "new", "10.0.1.2", {"pod": "y"})
     world.pods.append(successor)
     assert differences(world, load(compiler, world)) == []
-    assert allowed(world, Try("10.0.1.2", "10.0.1.1")) == (set(), set())
+    assert allowed_verbs(world, Try("10.0.1.2", "10.0.1.1")) == (set(), set())
     assert compiler.tables("node-new").pods[0].addresses == ()
     compiler.delete_pod(world.pods.pop(1)["metadata"]["uid"])
     assert differences(world, compiler) == []
     assert compiler.tables("node-new").pods[0].addresses == ("10.0.1.2",)
 
 
-def test_pods_that_ended_or_have_no_hca_are_nobody_of_the_cluster() -> None:
+def test_pods_that_ended_or_have_no_hca_are_outside_of_the_cluster() -> None:
     world, compiler = nine(), Compiler()
     world.policies = [
         policy({"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": {}}]}]})
@@ -381,11 +381,11 @@ def test_pods_that_ended_or_have_no_hca_are_nobody_of_the_cluster() -> None:
 
 
 def test_pods_of_an_unknown_namespace_are_denied_everything() -> None:
-    """What its labels say is not known: to take it for unlabelled would match NotIn."""
+    """Its labels are not known: if it counted as unlabelled, NotIn would match."""
     world, compiler = nine(), Compiler()
     gone = world.namespaces.pop()
     assert differences(world, load(compiler, world)) == []
-    assert allowed(world, Try("10.0.3.1", "10.0.1.1")) == (set(), set())
+    assert allowed_verbs(world, Try("10.0.3.1", "10.0.1.1")) == (set(), set())
     world.namespaces.append(gone)
     assert differences(world, load(compiler, world)) == []
     world.namespaces.pop()
@@ -394,15 +394,15 @@ def test_pods_of_an_unknown_namespace_are_denied_everything() -> None:
 
 
 def test_every_kind_of_peer_allows_and_denies_something() -> None:
-    """Else the matrix would agree about nothing."""
+    """Otherwise the matrix would compare nothing."""
     for peers in PEERS[2:]:
         world = nine()
         world.networks = [TRAIN]
         world.keys = {("lab", "train"): 0x7FFF}
         world.policies = [policy({"podSelector": {}, "ingress": [{"from": peers}]})]
         passing = {
-            source: bool(allowed(world, Try(source, "10.0.1.1"))[0])
+            source: bool(allowed_verbs(world, Try(source, "10.0.1.1"))[0])
             for source in ("10.0.1.2", "10.0.1.3", "10.0.2.2", "10.0.2.3", "10.0.3.1", "192.0.2.7")
         }
-        if peers != PEERS[8]:  # limited members are x, and to x they are limited, too
+        if peers != PEERS[8]:  # limited members: pods x, which do not reach each other
             assert set(passing.values()) == {True, False}, peers

@@ -1,16 +1,16 @@
-"""The text of the second layer, and what of a flow it looks at."""
+"""The text of the second layer, and the properties of flows that it checks."""
 
 import re
 
 import pytest
 from hypothesis import given, strategies as st
 
-from rdma.judge import Judge
-from rdma.opcodes import allowed, allowed_where
+from rdma.evaluator import Evaluator
+from rdma.opcodes import allowed_opcodes, allowed_opcodes_by_place
 from rdma.reach import EVERY_QPN, Reach
 from rdma.second_layer import TOTALS, Interface, removal, ruleset
 from rdma.tables import (
-    NOBODY,
+    UNIDENTIFIED,
     Block,
     Direction,
     Endpoint,
@@ -47,13 +47,13 @@ def _chain(text: str, name: str) -> list[str]:
         (NONE, NONE, set()),
         (Verb.READ, NONE, {0x0C, 0x81}),
         (NONE, Verb.READ, {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x81}),
-        (NONE, Verb.UD, {0x81}),  # nobody answers a datagram
+        (NONE, Verb.UD, {0x81}),  # datagrams have no answer
         (Verb.WRITE, NONE, {0x06, 0x07, 0x08, 0x0A, 0x26, 0x27, 0x28, 0x2A, 0x81}),
         (Verb.ATOMIC_CAS, Verb.ATOMIC_FAA, {0x11, 0x12, 0x13, 0x81}),
     ],
 )
 def test_opcodes_of_requests_and_of_answers(forward: Verb, back: Verb, codes: set[int]) -> None:
-    assert allowed(forward, back) == codes
+    assert allowed_opcodes(forward, back) == codes
 
 
 def test_reach_is_both_sides_and_partitions() -> None:
@@ -69,7 +69,7 @@ def test_reach_is_both_sides_and_partitions() -> None:
     assert reach.most(limited, limited) == NONE
 
 
-def test_a_block_may_hold_whoever_has_no_endpoint() -> None:
+def test_a_block_may_hold_an_address_without_an_endpoint() -> None:
     outside = Rule("a/p", Direction.INGRESS, 0, Verb.SEND, 0, (Block("192.0.2.0/24"),))
     assert Reach(_tables(outside)).most(None, READABLE) == Verb.SEND
 
@@ -100,7 +100,7 @@ _SIDES = st.tuples(_ISOLATIONS, _ISOLATIONS, _PARTITIONS)
     pkey=st.sampled_from([0xFFFF, 0x8011, 0x7FFF]),
     qpn=st.sampled_from([None, 17]),
 )
-def test_what_the_judge_lets_pass_reach_does(
+def test_reach_permits_what_the_evaluator_permits(
     rules: tuple[Rule, ...],
     sides: tuple[tuple[Isolation | None, Isolation | None, tuple[Membership, ...]], ...],
     ends: list[str],
@@ -111,7 +111,7 @@ def test_what_the_judge_lets_pass_reach_does(
     tables = _tables(*rules, identities=kinds)
     whose = {"10.0.0.1": kinds[0], "10.0.0.2": kinds[1], "192.0.2.1": None}
     flow = Flow(ends[0], ends[1], pkey, destination_qpn=qpn, traffic_class=8)
-    passing = Judge(tables).judge(flow).verbs
+    passing = Evaluator(tables).evaluate(flow).verbs
     assert passing & ~Reach(tables).most(whose[ends[0]], whose[ends[1]]) == NONE
     ranges = Reach(tables).ranges(whose[ends[0]], whose[ends[1]])
     for verb in passing & ~Verb.CM:
@@ -127,11 +127,11 @@ def test_ranges_are_what_both_sides_let_and_cm_is_for_queue_pair_1() -> None:
     assert reach.ranges(one, other) == {Verb.READ: ((11, 12),)}
     assert reach.ranges(other, one)[Verb.CM] == ((1, 1),)
     assert reach.ranges(other, one)[Verb.UD] == EVERY_QPN
-    assert reach.ranges(other, other) == {Verb.READ: ((11, 20),)}  # and no CM: not its queue pair
+    assert reach.ranges(other, other) == {Verb.READ: ((11, 20),)}  # no CM, which needs queue pair 1
 
 
 def test_requests_go_where_rules_say_and_answers_anywhere() -> None:
-    found = allowed_where({Verb.READ: ((7, 7),)}, Verb.READ, EVERY_QPN)
+    found = allowed_opcodes_by_place({Verb.READ: ((7, 7),)}, Verb.READ, EVERY_QPN)
     assert found == {
         ((7, 7),): {0x0C},
         EVERY_QPN: {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x81},
@@ -151,7 +151,7 @@ def test_a_pod_is_let_do_to_a_peer_what_both_allow() -> None:
     assert operations.startswith("@th,64,8 { 0x0c, ")
     assert " 0x0a" not in operations
     assert partition == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition return"
-    # It may not connect, and is connected to: what it answers goes to queue pair 1 alone.
+    # It may not connect, but the peer may: its answers go to queue pair 1 only.
     assert answers == "@th,64,8 { 0x64, 0x65 } @th,104,24 { 1 } accept"
     assert rest == "counter name operation return"
 
@@ -161,9 +161,9 @@ def test_nothing_of_rdma_passes_a_pod_of_whom_nothing_is_known() -> None:
         text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), identity)])
         for place in ("from", "to"):
             denied = f"counter name link_1_{place}_denied drop"
-            assert _chain(text, f"judge_{place}_1")[-2:] == ["counter name peer", denied]
-    nobody = _tables(identities=(Identity(NOBODY, Isolation(), Isolation()),))
-    text = ruleset(nobody, [Interface("veth1", ("10.0.0.1",), NOBODY)])
+            assert _chain(text, f"check_{place}_1")[-2:] == ["counter name peer", denied]
+    unidentified = _tables(identities=(Identity(UNIDENTIFIED, Isolation(), Isolation()),))
+    text = ruleset(unidentified, [Interface("veth1", ("10.0.0.1",), UNIDENTIFIED)])
     assert _chain(text, "leaving_0") == [
         "ip daddr @identity_1_v4 counter name peer return",
         "ip daddr @identity_2_v4 counter name peer return",
@@ -172,9 +172,9 @@ def test_nothing_of_rdma_passes_a_pod_of_whom_nothing_is_known() -> None:
 
 
 def test_sources_of_what_leaves_are_checked_whatever_the_port() -> None:
-    """The kernel's verdict is `tests/integration/rdma/test_second_layer_sources.py`'s."""
+    """tests/integration/rdma/test_second_layer_sources.py checks the effect in the kernel."""
     text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1", "fd00::1"), 1)], others=())
-    leaving, coming = _chain(text, "judge_from_1"), _chain(text, "judge_to_1")
+    leaving, coming = _chain(text, "check_from_1"), _chain(text, "check_to_1")
     before = leaving[: leaving.index("udp dport != 4791 accept")]
     assert before[0].startswith("ip saddr != { 0.0.0.0, 10.0.0.1 } counter name spoofed")
     assert before[1].startswith("ip6 saddr != { fd00::1, fe80::/10 } counter name spoofed")
@@ -191,7 +191,7 @@ def test_text_that_is_no_address_is_refused(address: str) -> None:
 
 @pytest.mark.parametrize("name", ['a" accept', "a/b", "", "a\nb", "a b", "\\"])
 def test_text_that_is_no_name_of_a_link_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="no name of a link"):
+    with pytest.raises(ValueError, match="not the name of a link"):
         ruleset(_tables(), [Interface(name, ("10.0.0.1",), 1)])
 
 
@@ -205,7 +205,7 @@ def test_each_table_declares_the_counters_and_sets_of_its_rules_once(
     links: int, others: tuple[str, ...] | None
 ) -> None:
     """nft refuses a table that uses an undeclared name, and an unused one never counts."""
-    identities = (1, 2, NOBODY)
+    identities = (1, 2, UNIDENTIFIED)
     interfaces = [
         Interface(f"veth{n}", (f"10.0.0.{n + 1}", f"fd00::{n + 1}"), identities[n])
         for n in range(links)

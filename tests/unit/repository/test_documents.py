@@ -1,4 +1,4 @@
-"""What the documents say can be done: links lead somewhere, commands of the README work."""
+"""The documentation holds: links and paths exist, and the README's commands work."""
 
 import os
 import re
@@ -15,11 +15,14 @@ from vgpu_sim.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy" / "README.md"]
-DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
+DOCUMENTS += [ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+GENERATED = {f"{name}.md" for name in ("isa", "binding", "cuda-support", "nvml-support")}
+GENERATED |= {"rdma-support.md", "rdmacm-support.md"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_and_paths_lead_somewhere(document: Path) -> None:
+def test_links_and_paths_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [link for link in links if not (document.parent / link).exists()] == []
@@ -30,8 +33,46 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
     ] == []
 
 
-def test_kinds_that_are_waited_for_are_one_argument() -> None:
-    """With ``--all`` kubectl takes a second word for a name: ``kubectl wait --all a,b``."""
+def find_anchors(document: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub derives them."""
+    text = document.read_text(encoding="utf-8")
+    text = re.sub(r"(?ms)^```.*?^```", "", text)
+    titles = re.findall(r"^#+ +(.*?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_name_existing_headings(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text)
+    missing = [
+        f"{link}#{anchor}"
+        for link, anchor in links
+        if anchor not in find_anchors(document.parent / link if link else document)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_a_page_begins_with_its_readers_and_is_in_the_index(page: Path) -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    if page.name != "README.md":
+        assert f"]({page.name})" in index
+    if page.name not in GENERATED | {"README.md"}:
+        _, _, first, *_ = page.read_text(encoding="utf-8").splitlines()
+        assert first.startswith("For "), first
+
+
+def test_the_readme_answers_on_its_first_screen() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 160
+    screen = "\n".join(lines[:40])
+    for answer in ("does my program run", "tessera run", "make demo", "I want to"):
+        assert answer in screen
+
+
+def test_kubectl_wait_gets_all_kinds_as_one_argument() -> None:
+    """With ``--all`` kubectl parses a second word as a name: ``kubectl wait --all a,b``."""
     notes = ROOT / "charts" / "tessera" / "templates" / "NOTES.txt"
     found = [
         line.strip()
@@ -51,21 +92,21 @@ def test_the_command_that_removes_the_definitions_names_each_of_them() -> None:
     assert set(found[1].split()) == names
 
 
-# In place of this process, or with its streams.
+# They replace this process, or use its streams.
 _RUNS = ("tessera run", "tessera smi", "tessera ptx run", "tessera perf run")
-_OF_A_CLUSTER = ("tessera rdma explain",)
+_NEED_A_CLUSTER = ("tessera rdma explain",)
 
 
-def commands() -> list[str]:
-    """Every `tessera` command of the README on a line of its own, but for runs and clusters."""
+def read_commands() -> list[str]:
+    """Return the README's `tessera` commands, except those for runs and clusters."""
     lines = re.findall(
         r"^    (tessera .*?)(?:  +#.*)?$", (ROOT / "README.md").read_text(), re.MULTILINE
     )
-    return [line for line in lines if not line.startswith(_RUNS + _OF_A_CLUSTER)]
+    return [line for line in lines if not line.startswith(_RUNS + _NEED_A_CLUSTER)]
 
 
-def test_the_readme_shows_commands_of_every_kind() -> None:
-    assert {command.split()[1] for command in commands()} == {
+def test_the_readme_shows_each_group_of_commands() -> None:
+    assert {command.split()[1] for command in read_commands()} == {
         "mig",
         "ptx",
         "isa",
@@ -75,13 +116,11 @@ def test_the_readme_shows_commands_of_every_kind() -> None:
     }
 
 
-def test_the_commands_of_the_readme_work_as_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One after the other, as somebody types them who has only the checkout."""
+def test_the_readmes_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run them in order, as a user with only the checkout does."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    for command in commands():
+    for command in read_commands():
         done = CliRunner().invoke(main, shlex.split(command)[1:], prog_name="tessera")
         assert done.exit_code == 0, (command, done.output)
 
@@ -92,7 +131,7 @@ GENERATORS = re.findall(
 
 
 @pytest.mark.parametrize("module", [*GENERATORS, "vgpu_sim.compiler.binding"])
-def test_a_generator_that_is_asked_for_help_writes_nothing(module: str, tmp_path: Path) -> None:
+def test_a_generator_writes_nothing_for_help(module: str, tmp_path: Path) -> None:
     paths = [str(ROOT), str(ROOT / "operator"), *filter(None, sys.path)]
     before = {path: path.stat().st_mtime_ns for path in ROOT.glob("docs/*.md")}
     done = subprocess.run(
@@ -109,7 +148,7 @@ def test_a_generator_that_is_asked_for_help_writes_nothing(module: str, tmp_path
     assert before == {path: path.stat().st_mtime_ns for path in ROOT.glob("docs/*.md")}
 
 
-def test_the_first_page_for_authors_has_every_variable() -> None:
+def test_the_first_kernel_page_lists_every_variable() -> None:
     text = (ROOT / "docs" / "first-kernel.md").read_text(encoding="utf-8")
     first = "".join(re.findall(r"^\| `[^|]* \|", text, re.MULTILINE))
     rows = set(re.findall(r"`([A-Z_]{3,})`", first))

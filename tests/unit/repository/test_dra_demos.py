@@ -9,11 +9,11 @@ import yaml
 
 from device_plugin.dra import classes
 from device_plugin.dra.devices import Node
-from device_plugin.dra.slices import Offered, resource_slices
+from device_plugin.dra.slices import OfferedGpu, resource_slices
 from device_plugin.inventory.model import Gpu
 from gpu_operator.api.claim_devices import DRIVER
 from gpu_operator.controllers.claims import reading
-from gpu_operator.controllers.claims.wanting import wish
+from gpu_operator.controllers.claims.request_resolution import resolve_claim
 from mig import geometry
 from support.oracles.claim_scheduler import Scheduler
 
@@ -41,7 +41,7 @@ SERVED: dict[str, list[list[list[str]]]] = {
 def scheduler(shared: bool = False) -> Scheduler:
     """One node with two empty GPUs, of a pool whose devices are for several claims or not."""
     gpus = [
-        Offered(Gpu(f"GPU-{index}", index, H100, "Healthy", ()), shared=shared)
+        OfferedGpu(Gpu(f"GPU-{index}", index, H100, "Healthy", ()), shared=shared)
         for index in range(2)
     ]
     return Scheduler(resource_slices(Node("n", "580.0.1", "13.0"), gpus), dict(CLASSES))
@@ -60,7 +60,7 @@ def pods(file: Path) -> Iterator[dict[str, Any]]:
             yield from [one["spec"]["template"]["spec"]] * one["spec"]["replicas"]
 
 
-def allocated(file: Path, on: Scheduler) -> list[list[list[str]] | None]:
+def allocate(file: Path, on: Scheduler) -> list[list[list[str]] | None]:
     """Have the scheduler place the pods of a file one after the other."""
     for one in documents(file):
         if one["kind"] == "DeviceClass":
@@ -95,7 +95,7 @@ def allocated(file: Path, on: Scheduler) -> list[list[list[str]] | None]:
     return found
 
 
-def test_every_demo_is_played_and_told_of() -> None:
+def test_every_demo_is_run_and_documented() -> None:
     names = {file.stem for file in DEMOS.glob("*.yaml")}
     assert names == SERVED.keys() | {"slices-of-one-gpu-each"}
     text = (ROOT / "docs" / "dra.md").read_text(encoding="utf-8")
@@ -104,12 +104,12 @@ def test_every_demo_is_played_and_told_of() -> None:
 
 @pytest.mark.parametrize("name", SERVED)
 def test_a_demo_is_allocated_as_the_scheduler_does(name: str) -> None:
-    assert allocated(DEMOS / f"{name}.yaml", scheduler()) == SERVED[name]
+    assert allocate(DEMOS / f"{name}.yaml", scheduler()) == SERVED[name]
 
 
 def test_slices_of_a_pod_are_on_one_gpu_and_fill_it() -> None:
     on = scheduler()
-    found = allocated(DEMOS / "slices-of-one-gpu-each.yaml", on)
+    found = allocate(DEMOS / "slices-of-one-gpu-each.yaml", on)
     assert len(found) == 2
     for index, claims in enumerate(found):
         assert claims is not None
@@ -117,14 +117,14 @@ def test_slices_of_a_pod_are_on_one_gpu_and_fill_it() -> None:
         profiles = sorted(device.split("-")[3] for device in devices)
         assert profiles == ["1g10gb", "1g10gb", "2g20gb", "3g40gb"]
         assert {device.partition("-mig-")[0] for device in devices} == {f"gpu-{index}"}
-    assert allocated(DEMOS / "memory.yaml", on) == [None, None]
+    assert allocate(DEMOS / "memory.yaml", on) == [None, None]
 
 
 def test_what_has_no_room_is_not_allocated() -> None:
     on = scheduler()
-    assert allocated(DEMOS / "count.yaml", on) == [[["gpu-0", "gpu-1"]]]
+    assert allocate(DEMOS / "count.yaml", on) == [[["gpu-0", "gpu-1"]]]
     for name in ("gpu-per-pod", "alternatives", "memory", "slices-of-one-gpu-each"):
-        assert set(map(str, allocated(DEMOS / f"{name}.yaml", on))) == {"None"}
+        assert set(map(str, allocate(DEMOS / f"{name}.yaml", on))) == {"None"}
 
 
 @pytest.mark.parametrize("file", sorted(DEMOS.glob("*.yaml")), ids=lambda file: file.stem)
@@ -149,16 +149,16 @@ def test_a_demo_is_what_the_api_server_takes(file: Path) -> None:
         assert {one["request"] for one in used if "request" in one} <= requests
 
 
-def test_a_class_that_a_user_writes_is_allocated_and_told_of_as_ours_are() -> None:
-    """Nothing but the scheduler knows of classes; what a claim wants is told if it waits."""
+def test_a_users_device_class_is_allocated_and_reported_like_tesseras() -> None:
+    """Only the scheduler evaluates classes; the reason is reported if a claim waits."""
     file = DEMOS.parent / "own-class.yaml"
     on = scheduler()
-    assert allocated(file, on) == [[["gpu-0-mig-2g20gb-4"]]]
+    assert allocate(file, on) == [[["gpu-0-mig-2g20gb-4"]]]
     (written, template, _) = documents(file)
-    classes = {written["metadata"]["name"]: reading.device_class(written)}
-    claim = reading.claim({**template["spec"], "metadata": metadata("c")})
+    classes = {written["metadata"]["name"]: reading.read_device_class(written)}
+    claim = reading.read_claim({**template["spec"], "metadata": metadata("c")})
     assert claim is not None
-    wanted = wish(claim, classes)
+    wanted = resolve_claim(claim, classes)
     assert wanted is not None
     assert [one.resource for one in wanted.requests[0].alternatives] == ["mig-2g.20gb"]
 
@@ -171,7 +171,7 @@ def metadata(name: str) -> dict[str, str]:
     "name", ["mig", "whole", "shared", "one-gpu", "selectors", "prioritized", "own-class"]
 )
 def test_the_driver_s_own_examples_are_allocated_side_by_side(name: str) -> None:
-    assert None not in allocated(DEMOS.parent / f"{name}.yaml", scheduler())
+    assert None not in allocate(DEMOS.parent / f"{name}.yaml", scheduler())
 
 
 def test_admin_access_sees_every_gpu_and_takes_none() -> None:
@@ -179,7 +179,7 @@ def test_admin_access_sees_every_gpu_and_takes_none() -> None:
     _, template, *_ = documents(DEMOS.parent / "admin.yaml")
     everything = [["gpu-0", "gpu-1"]]
     assert on.allocate(template["spec"]["spec"]["devices"]) == everything
-    assert allocated(DEMOS / "count.yaml", on) == [everything]
+    assert allocate(DEMOS / "count.yaml", on) == [everything]
 
 
 def test_only_the_demo_that_says_so_has_parameters_for_the_driver() -> None:
@@ -195,18 +195,18 @@ def test_only_the_demo_that_says_so_has_parameters_for_the_driver() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SERVED.keys() - {"memory"}))
-def test_where_devices_can_be_shared_who_asks_for_no_part_has_one_alone(name: str) -> None:
-    assert allocated(DEMOS / f"{name}.yaml", scheduler(shared=True)) == SERVED[name]
+def test_a_claim_without_a_share_has_a_shareable_device_alone(name: str) -> None:
+    assert allocate(DEMOS / f"{name}.yaml", scheduler(shared=True)) == SERVED[name]
 
 
 @pytest.mark.parametrize("file", ["demos/memory.yaml", "shares.yaml"])
 def test_claims_for_parts_of_the_memory_share_a_slice_if_the_pool_says_so(file: str) -> None:
     on = scheduler(shared=True)
     shared = "gpu-0-mig-1g10gb-6"
-    assert allocated(DEMOS.parent / file, on) == [[[shared]], [[shared]]]
+    assert allocate(DEMOS.parent / file, on) == [[[shared]], [[shared]]]
     # 9.6 GiB have no third part of 4; what wants a slice for itself finds it beside.
-    (third, _) = allocated(DEMOS.parent / file, on)
+    (third, _) = allocate(DEMOS.parent / file, on)
     assert third == [["gpu-0-mig-1g10gb-4"]]
-    alone = allocated(DEMOS.parent / "mig.yaml", on)
+    alone = allocate(DEMOS.parent / "mig.yaml", on)
     assert alone == [[["gpu-0-mig-1g10gb-5"]]]
-    assert allocated(DEMOS.parent / file, scheduler()) == [[[shared]], [["gpu-0-mig-1g10gb-4"]]]
+    assert allocate(DEMOS.parent / file, scheduler()) == [[[shared]], [["gpu-0-mig-1g10gb-4"]]]

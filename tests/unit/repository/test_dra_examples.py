@@ -11,7 +11,7 @@ import yaml
 
 from device_plugin.dra import classes
 from device_plugin.dra.devices import UNHEALTHY, Node
-from device_plugin.dra.slices import Offered, resource_slices
+from device_plugin.dra.slices import OfferedGpu, resource_slices
 from device_plugin.inventory.model import Gpu
 from gpu_operator.api.claim_devices import DRIVER
 from mig import geometry
@@ -49,8 +49,8 @@ def own_classes(file: Path) -> dict[str, list[str]]:
     }
 
 
-def known() -> set[str]:
-    gpu = Offered(Gpu("GPU-0", 0, BOARD, "Healthy", ()))
+def published_attributes() -> set[str]:
+    gpu = OfferedGpu(Gpu("GPU-0", 0, BOARD, "Healthy", ()))
     names = set()
     for spec in resource_slices(Node("n", "580.0.1", "13.0"), [gpu]).values():
         for device in spec.get("devices", ()):
@@ -65,7 +65,7 @@ def test_claims_fit_the_driver(file: Path) -> None:
     assert list(claims(file))
     own = own_classes(file)
     for expression in chain.from_iterable(own.values()):
-        assert set(ATTRIBUTE.findall(expression)) <= known()
+        assert set(ATTRIBUTE.findall(expression)) <= published_attributes()
         assert f'device.driver == "{DRIVER}"' in expression
     for request in requests(file):
         assert request["deviceClassName"] in CLASSES & (profiles | common) | own.keys()
@@ -74,12 +74,12 @@ def test_claims_fit_the_driver(file: Path) -> None:
         for selector in request.get("selectors", ()):
             used = ATTRIBUTE.findall(selector["cel"]["expression"])
             assert used
-            assert set(used) <= known()
+            assert set(used) <= published_attributes()
     for claim in claims(file):
         for constraint in claim.get("constraints", ()):
             domain, _, name = constraint["matchAttribute"].partition("/")
             assert domain == DRIVER
-            assert name in known()
+            assert name in published_attributes()
             assert set(constraint["requests"]) <= {one["name"] for one in claim["requests"]}
 
 

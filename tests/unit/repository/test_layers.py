@@ -23,7 +23,7 @@ PLANTED = {
         "operator/gpu_operator/config.py",
         "import grpc",
     ),
-    "The judge of plugins knows the kubelet's APIs, and nothing of ours": (
+    "The conformance suite imports the kubelet's APIs, and nothing of Tessera": (
         "kubelet_conformance/kubelet.py",
         "import device_plugin.dp",
     ),
@@ -47,7 +47,7 @@ PLANTED = {
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
     "Inside the hardware abstraction layer": (
         "vgpu_sim/hal/compute/limits.py",
-        "import vgpu_sim.hal.observe.modelled",
+        "import vgpu_sim.hal.observe.modelled_report",
     ),
     "Inside gpud": ("vgpu_sim/gpud/devices/silicon.py", "import vgpu_sim.gpud.slices"),
     "Inside RDMA": ("hca/contract/verbs.py", "import hca.binding"),
@@ -59,7 +59,7 @@ PLANTED = {
         "import vgpu_sim.exec.jit.values.launch",
     ),
     "No other room knows how the JIT writes code": (
-        "vgpu_sim/worker/placing.py",
+        "vgpu_sim/worker/address_randomization.py",
         "import vgpu_sim.exec.jit.memory.loads",
     ),
     "LLVM's library only where text becomes objects": (

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
-from gpu_operator.api.v1alpha1.sharing import Sharing, resolve
+from gpu_operator.api.v1alpha1.sharing import Sharing, resolve_sharing
 from gpu_operator.render import features
 from mig import geometry
 from support.oracles.schedulable import Node, device_names, pod_specs, problems
@@ -28,12 +28,12 @@ WHOLE = features.Device(BOARD.key, False, ("whole",))
 
 def node_of(strategy: Strategy, *devices: features.Device, sharing: Sharing | None = None) -> Node:
     """Return a node with these GPUs as operator and agents make the scheduler see it."""
-    shared = {one.name: one for one in resolve(sharing, 0, "")}
-    told = {
+    shared = {one.name: one for one in resolve_sharing(sharing, 0, "")}
+    extra_labels = {
         name: features.Sharing(one.replicas, one.kind.value, one.offered_as != name)
         for name, one in shared.items()
     }
-    found = features.labels(devices, strategy.value, SOFTWARE, told)
+    found = features.labels(devices, strategy.value, SOFTWARE, extra_labels)
     counts: Counter[str] = Counter()
     for device in devices:
         for profile in device.profiles:
@@ -89,10 +89,12 @@ def test_every_device_that_is_named_is_one_of_ours(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_label_that_is_asked_for_is_one_of_ours(path: Path) -> None:
-    asked = set(re.findall(r"nvidia\.com/([a-z0-9.-]+\.[a-z.-]*[a-z])\b", path.read_text("utf-8")))
+def test_every_label_in_a_manifest_is_one_of_tesseras(path: Path) -> None:
+    selected = set(
+        re.findall(r"nvidia\.com/([a-z0-9.-]+\.[a-z.-]*[a-z])\b", path.read_text("utf-8"))
+    )
     devices = {name.removeprefix("nvidia.com/") for name in device_names(documents(path))}
-    assert all(features.is_ours(name) for name in asked - devices), asked
+    assert all(features.is_ours(name) for name in selected - devices), selected
 
 
 def test_the_checker_sees_what_does_not_fit() -> None:

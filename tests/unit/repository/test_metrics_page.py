@@ -1,4 +1,4 @@
-"""docs/metrics-reference.md has what the programs export, and nothing else."""
+"""docs/metrics-reference.md lists exactly the metrics that the programs export."""
 
 import dataclasses
 import re
@@ -25,14 +25,14 @@ EXPORTED = {
 }
 
 
-def test_the_page_is_what_the_declarations_say() -> None:
+def test_the_page_matches_the_declarations() -> None:
     rendered = runpy.run_path(str(ROOT / "docs" / "metrics_page.py"))["render"]()
     assert PAGE.read_text(encoding="utf-8") == rendered, (
         "run: python docs/metrics_page.py > docs/metrics-reference.md"
     )
 
 
-def _listed(section: str) -> dict[str, str]:
+def _list_metrics(section: str) -> dict[str, str]:
     """Return the types of the metrics that a section of the page lists, by name."""
     (text,) = re.findall(
         rf"^## {section}$(.*?)(?=^## |\Z)",
@@ -50,22 +50,22 @@ def _listed(section: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("program", EXPORTED)
-def test_every_metric_that_a_program_exports_is_on_the_page_and_no_other(program: str) -> None:
+def test_the_page_lists_exactly_the_exported_metrics(program: str) -> None:
     exported: dict[str, str] = {}
     for family in parsed(EXPORTED[program]()):
         if family.name.endswith("_created"):
-            continue  # when a counter began: the client library's own
+            continue  # a counter's start time, added by the client library
         total = family.type == "counter" and not family.name.startswith("DCGM_")
         exported[family.name + ("_total" if total else "")] = family.type
-    listed = _listed(program)
+    listed = _list_metrics(program)
     if program == "The operator":
-        listed |= _listed("The operator's process")
+        listed |= _list_metrics("The operator's process")
     assert exported == listed
 
 
-def test_labels_are_those_that_are_declared() -> None:
-    assert object_metrics.ObjectCollector, "importing it declares what it collects"
-    declared = {one.name: set(one.labels) for one in metrics.declared()}
+def test_exported_labels_are_declared() -> None:
+    assert object_metrics.ObjectCollector, "importing the module declares its metrics"
+    declared = {one.name: set(one.labels) for one in metrics.declarations()}
     declared |= {one.name: set(one.values) for one in COUNTERS}
     text = operator_scrape() + generate_latest(AgentMetrics()).decode()
     seen = {
@@ -79,7 +79,7 @@ def test_labels_are_those_that_are_declared() -> None:
 
 
 def test_every_declaration_has_a_unit_and_a_help_text() -> None:
-    rows = (*OF_NODE, *OF_GPU, *OF_INSTANCE, *COUNTERS, *metrics.declared())
+    rows = (*OF_NODE, *OF_GPU, *OF_INSTANCE, *COUNTERS, *metrics.declarations())
     assert len({one.name for one in rows}) == len(rows)
     for one in rows:
         assert dataclasses.is_dataclass(one)

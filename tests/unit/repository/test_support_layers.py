@@ -19,7 +19,7 @@ PLANTED = {
         "support/rigs/hca_rig.py",
         "import support.rigs.hca_load",
     ),
-    "Oracles share no code with what they judge": ("support/oracles/roce.py", "import rdma"),
+    "Oracles share no code with the product": ("support/oracles/roce.py", "import rdma"),
     "The proof of the clamp shares no code with the JIT": (
         "support/proofs/ir_text.py",
         "import llvmlite",

@@ -1,4 +1,4 @@
-"""Every wall of the threat model names tests that exist: a renamed test must not leave it bare."""
+"""Every defence in the threat model names tests that exist, also after a test was renamed."""
 
 import ast
 import re
@@ -10,14 +10,16 @@ ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
 
 
-def walls() -> list[list[str]]:
-    section = TEXT.split("## Walls", 1)[1].split("\n## ", 1)[0]
+def list_defences() -> list[list[str]]:
+    """Return the cells of each row below "Defences", without the tables' headers."""
+    section = TEXT.split("## Defences", 1)[1].split("\n## ", 1)[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return [row for row in cells if row != ["attack", "defence", "test"] and row[0].strip("-")]
 
 
-def named(cell: str) -> list[tuple[str, str]]:
-    """Return (file, test or "") of a cell; ``::test`` alone is of the file before it."""
+def list_tests(cell: str) -> list[tuple[str, str]]:
+    """Return (file, test or "") for each name; ``::test`` without a file uses the previous one."""
     found, file = [], ""
     for name in re.findall(r"`([^`]+)`", cell):
         path, _, test = name.partition("::")
@@ -26,25 +28,26 @@ def named(cell: str) -> list[tuple[str, str]]:
     return found
 
 
-def functions(path: Path) -> set[str]:
+def list_functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_there_are_walls_and_each_names_a_test() -> None:
-    assert len(walls()) >= 20
-    for attack, wall, tests in walls():
+def test_each_defence_names_a_test() -> None:
+    assert len(list_defences()) >= 160
+    for attack, defence, tests in list_defences():
         assert attack
-        assert wall
-        assert named(tests), f"no test holds: {attack}"
+        assert defence
+        assert list_tests(tests), f"no test shows the defence against: {attack}"
 
 
 @pytest.mark.parametrize(
-    ("file", "test"), sorted({name for _, _, tests in walls() for name in named(tests)})
+    ("file", "test"),
+    sorted({name for _, _, tests in list_defences() for name in list_tests(tests)}),
 )
-def test_the_named_test_exists(file: str, test: str) -> None:
+def test_each_named_test_exists(file: str, test: str) -> None:
     path = ROOT / file
     assert path.is_file(), f"no file {file}"
     assert file.startswith("tests/")
-    names = functions(path)
+    names = list_functions(path)
     assert test in names if test else any(name.startswith("test_") for name in names)

@@ -1,4 +1,4 @@
-"""What several files of tests share here."""
+"""Fixtures that several test files here share."""
 
 from collections.abc import Iterator
 

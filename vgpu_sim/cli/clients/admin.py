@@ -1,4 +1,4 @@
-"""A blocking client of the administration socket, for the command line and tests."""
+"""A blocking client for gpud's administration socket, for the command line and tests."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class AdminRefused(GpudError):
-    """gpud refused a request; ``code`` is the wire's."""
+    """gpud refused a request; ``code`` is the protocol's error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -24,7 +24,9 @@ class AdminRefused(GpudError):
 
 
 class AdminClient:
-    """A connection to a gpud's ``gpud.sock``, or a like one. Raises OSError without a daemon."""
+    """A connection to a gpud's ``gpud.sock``. The constructor raises OSError if no daemon
+    listens.
+    """
 
     def __init__(
         self, run_dir: Path, timeout_seconds: float = 30.0, name: str = SOCKET_NAME
@@ -52,15 +54,15 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Make one request.
+        """Make one request and return its result.
 
         Raises:
-            AdminRefused: gpud's own error.
-            OSError: gpud hung up, does not answer, or sent what is no reply.
+            AdminRefused: gpud answered with an error.
+            OSError: gpud closed the connection, did not answer, or sent an invalid reply.
         """
         self._number += 1
         request = {"id": self._number, "method": method, "params": params}
@@ -70,38 +72,40 @@ class AdminClient:
             if "event" in reply:
                 self._events.append(reply)
                 continue
-            reply = self._understood(check_reply, reply)
+            reply = self._decode(check_reply, reply)
             if "error" in reply:
                 raise AdminRefused(reply["error"]["code"], reply["error"]["message"])
             result: dict[str, Any] = reply["result"]
             return result
 
     def inventory(self) -> Inventory:
-        """Ask for a picture of the node.
+        """Request the inventory of the node's GPUs and slices.
 
         Raises:
             DocumentError: gpud is of another version.
-            OSError: gpud hung up or does not answer.
+            OSError: gpud closed the connection or does not answer.
         """
         return Inventory.from_json(self.call("inventory"))
 
     def next_event(self) -> dict[str, Any]:
-        """Return the next event after ``subscribe``. Raises OSError (TimeoutError when none)."""
+        """Return the next event after a ``subscribe`` request. Raises OSError (TimeoutError if none
+        arrives).
+        """
         return self._events.pop(0) if self._events else self._read()
 
     def queued_events(self) -> list[dict[str, Any]]:
-        """Return the events that came before the answer of the last call."""
+        """Return the events that arrived before the reply to the last request, and remove them."""
         events, self._events = self._events, []
         return events
 
     def _read(self) -> dict[str, Any]:
-        line = self._understood(next, self._lines, None)
+        line = self._decode(next, self._lines, None)
         if line is None:
             raise ConnectionResetError("gpud closed the administration socket")
-        return self._understood(decode_object, line)
+        return self._decode(decode_object, line)
 
-    def _understood(self, read: Callable[..., _T], *arguments: Any) -> _T:
-        """Read from the daemon; what is no message of the protocol ends the connection."""
+    def _decode(self, read: Callable[..., _T], *arguments: Any) -> _T:
+        """Decode a message from the daemon; an invalid message closes the connection."""
         try:
             return read(*arguments)
         except ValueError as err:

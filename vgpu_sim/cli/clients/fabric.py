@@ -1,7 +1,9 @@
-"""A run's place on a fabric: it joins one that there is, or starts hcad, which ends by itself.
+"""Membership of a run in a fabric. The run joins the fabric's hcad, or starts an hcad that ends by
+itself.
 
-A fabric is a folder of this user with hcad's socket. Who joins or starts holds the lock in it; hcad
-takes the same lock when it ends, and then removes the folder.
+A fabric is a folder of this user that contains hcad's socket. A process that joins the fabric or
+starts hcad holds the lock in the folder; hcad takes the same lock when it ends, and then removes
+the folder.
 """
 
 import ctypes
@@ -38,11 +40,11 @@ _FOLDER: Final = "tessera-fabrics-"
 
 
 class FabricFailed(Exception):
-    """There is no HCA; the message says why."""
+    """The HCA is unavailable; the message states why."""
 
 
 class FabricMember:
-    """Membership of a fabric, from ``__enter__`` to ``__exit__``."""
+    """Membership of a run in a fabric, from ``__enter__`` to ``__exit__``."""
 
     def __init__(
         self,
@@ -56,7 +58,9 @@ class FabricMember:
         segment: bool = False,
         bytes_per_second: int = 0,
     ) -> None:
-        """``labels`` are what policies know it by; ``policies`` are put on the fabric."""
+        """Describe a member, which joins in ``__enter__``. ``labels`` identify the member to
+        policies; ``policies`` are applied to the fabric.
+        """
         self._wire = wire
         self._segment = segment
         self._bytes_per_second = bytes_per_second
@@ -69,19 +73,23 @@ class FabricMember:
         self._link: socket.socket | None = None
         self.directory = Path()
         self.sysfs = Path()
-        """The folder of the device below it is what tools look for in /sys/class/infiniband."""
+        """The folder for tools in place of /sys/class/infiniband, where they look for a folder
+        named after the device.
+        """
         self.address = ""
-        """The function's, by which rdma_cm reaches it: that of its last GID."""
+        """The address of the member's function, by which rdma_cm reaches the member: its last
+        GID.
+        """
 
     @property
     def socket_path(self) -> Path:
-        """Return where programs of this member find hcad."""
+        """Return the path of hcad's socket for programs of this member."""
         return self.directory / SOCKET_NAME
 
     def __enter__(self) -> Self:
-        """Join. Raises FabricFailed, PolicyError, AdminRefused, OSError."""
+        """Join the fabric. Raises FabricFailed, PolicyError, AdminRefused, OSError."""
         self.directory = _folder(self._parents) / self._name
-        lock = _locked(self.directory)
+        lock = _lock(self.directory)
         try:
             device = self._join()
             if device is None:
@@ -115,14 +123,14 @@ class FabricMember:
             self._link.close()
 
     def _introduce(self, device: HcaDevice) -> None:
-        """Have the fabric's policies hold for this member, before its programs run."""
+        """Apply the fabric's policies to this member, before its programs run."""
         address = str(ipaddress.IPv6Address(bytes(device.gids[1])).ipv4_mapped)
         name = f"run-{address.replace('.', '-')}"
         member = fabric_policy.Member(name, self._labels or {})
         fabric_policy.change(self.directory, self._policies, introduced={address: member})
 
     def _join(self) -> HcaDevice | None:
-        """Say hello to who serves there, if anybody does."""
+        """Connect to the fabric's hcad; return None if no hcad listens."""
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             link.settimeout(JOIN_TIMEOUT_SECONDS)
@@ -132,7 +140,7 @@ class FabricMember:
         except TimeoutError:
             link.close()
             raise FabricFailed(f"hcad did not answer within {JOIN_TIMEOUT_SECONDS:.0f} s") from None
-        except OSError:  # nobody listens, or it was about to end
+        except OSError:  # no process listens, or hcad was about to end
             link.close()
             return None
         if not reply:
@@ -150,14 +158,14 @@ class FabricMember:
         return ("--wire", named, *(("--segment",) if self._segment else ()), *rate)
 
     def _check_wire(self, device: HcaDevice) -> None:
-        """A fabric has one wire, its first member's. Raises FabricFailed."""
+        """Check that the fabric uses this run's wire, which the fabric's first member chose. Raises
+        FabricFailed.
+        """
         gids = [bytes(gid) for gid in device.gids]
         for address in self._wire.addresses if self._wire is not None else ():
             if address.gid not in gids:
                 self.__exit__(None, None, None)
-                raise FabricFailed(
-                    f"fabric {self._name} is there, and not on the wire {address.ip}"
-                )
+                raise FabricFailed(f"fabric {self._name} exists, but not on the wire {address.ip}")
 
     def _start(self) -> None:
         """Start hcad and wait until it serves. Raises FabricFailed, OSError."""
@@ -174,7 +182,7 @@ class FabricMember:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
                 pass_fds=(writing,),
-                start_new_session=True,  # it serves whoever is on the fabric, not this run alone
+                start_new_session=True,  # hcad serves all members of the fabric, not this run alone
             )
         except BaseException:
             os.close(reading)
@@ -191,19 +199,21 @@ class FabricMember:
 
 
 def direct_socket(parents: Iterable[Path], name: str) -> Path:
-    """Return where a gpud finds a fabric's hcad, there or not yet. Raises OSError."""
+    """Return the path at which gpud finds a fabric's hcad, which may not exist yet. Raises
+    OSError.
+    """
     return _folder(parents) / name / direct.SOCKET_NAME
 
 
 @contextmanager
 def existing(parents: Iterable[Path], name: str) -> Iterator[Path]:
-    """Lock a fabric that somebody is on, and return its folder. Raises FabricFailed, OSError."""
+    """Lock a fabric that has members, and yield its folder. Raises FabricFailed, OSError."""
     directory = _folder(parents) / name
     if not (directory / SOCKET_NAME).exists():
         raise FabricFailed(
-            f"nobody is on a fabric {name!r}: `tessera run --hca --fabric {name}` puts a run on it"
+            f"fabric {name!r} has no members: `tessera run --hca --fabric {name}` puts a run on it"
         )
-    lock = _locked(directory)
+    lock = _lock(directory)
     try:
         yield directory
     finally:
@@ -211,7 +221,7 @@ def existing(parents: Iterable[Path], name: str) -> Iterator[Path]:
 
 
 def _folder(parents: Iterable[Path]) -> Path:
-    """Return this user's folder of fabrics; make it where there is none. Raises OSError."""
+    """Return this user's folder of fabrics; create it if missing. Raises OSError."""
     for parent in parents:
         folder = parent / f"{_FOLDER}{os.geteuid()}"
         longest = folder / ("n" * 32) / ADMIN_NAME
@@ -227,13 +237,13 @@ def _folder(parents: Iterable[Path]) -> Path:
     raise OSError(f"no usable folder among {', '.join(map(str, parents))}")
 
 
-def _locked(directory: Path) -> int:
-    """Make a fabric's folder, and lock it; return the descriptor that holds the lock."""
+def _lock(directory: Path) -> int:
+    """Create a fabric's folder and lock it; return the descriptor that holds the lock."""
     while True:
         directory.mkdir(mode=0o700, exist_ok=True)
         try:
             lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:  # a fabric that ends takes its folder with it
+        except FileNotFoundError:  # a fabric that ends removes its folder
             continue
         fcntl.flock(lock, fcntl.LOCK_EX)
         with suppress(OSError):

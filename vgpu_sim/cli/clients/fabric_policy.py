@@ -1,8 +1,9 @@
-"""Policy of a fabric without a cluster: its members' labels, its policies, and who compiles them.
+"""Policies of a fabric without a cluster: stores the members' labels and the policies, and compiles
+both.
 
-Members and policies lie in a file of the fabric's folder. Whoever changes it holds the fabric's
-lock, compiles both as the operator does for a node, and hands the tables to hcad; the file is what
-hcad has acknowledged.
+Members and policies are stored in a file in the fabric's folder. A process that changes the file
+holds the fabric's lock, compiles members and policies as the operator does for a node, and sends
+the tables to hcad. The file contains what hcad has acknowledged.
 """
 
 import json
@@ -30,7 +31,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a run says of itself: a pod's name and labels."""
+    """A run as policies see it: with the name and labels that a pod would have."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +39,9 @@ class Member:
 
 @dataclass(slots=True)
 class FabricPolicy:
-    """A fabric's members by address, and its objects by kind and key. Generation 0: no tables."""
+    """The state of a fabric: its members by address, and its policies and networks by kind and key.
+    In generation 0, hcad has no tables.
+    """
 
     generation: int = 0
     members: dict[str, Member] = field(default_factory=dict)
@@ -46,7 +49,9 @@ class FabricPolicy:
 
     @classmethod
     def read(cls, directory: Path) -> "FabricPolicy":
-        """Return what a fabric's folder says; nothing where there is no file. Raises OSError."""
+        """Read the state from the file in a fabric's folder; the state is empty if there is no
+        file. Raises OSError.
+        """
         try:
             text = (directory / POLICY_NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -56,7 +61,7 @@ class FabricPolicy:
         return cls(said["generation"], members, said["objects"])
 
     def write(self, directory: Path) -> None:
-        """Replace a fabric's file. Raises OSError."""
+        """Replace the file in a fabric's folder by this state. Raises OSError."""
         said = {
             "generation": self.generation,
             "members": {address: asdict(one) for address, one in self.members.items()},
@@ -67,7 +72,9 @@ class FabricPolicy:
         os.replace(scratch, directory / POLICY_NAME)
 
     def put(self, documents: Iterable[Document]) -> None:
-        """Add policies and networks, each in place of the one of its name. Raises PolicyError."""
+        """Add policies and networks; each replaces the object of the same kind and name. Raises
+        PolicyError.
+        """
         for document in documents:
             self.objects[key_of(document)] = document
 
@@ -89,7 +96,7 @@ class FabricPolicy:
 
 
 def key_of(document: Document) -> str:
-    """Return the kind and name of a policy or a network that can be read. Raises PolicyError."""
+    """Return the kind and name of a valid policy or network. Raises PolicyError."""
     kind = document.get("kind")
     if kind == POLICY_KIND:
         return f"{kind} {manifests.policy(document).key}"
@@ -105,14 +112,14 @@ def change(
     removed: Sequence[str] = (),
     introduced: Mapping[str, Member] | None = None,
 ) -> Mapping[str, Any]:
-    """Change what a fabric's folder says and have hcad enforce it; return hcad's answer.
+    """Change a fabric's policies or members and have hcad enforce them; return hcad's answer.
 
-    The caller holds the fabric's lock. A fabric that has no policy and never had one stays open to
-    everybody: hcad is told nothing, and the answer is empty.
+    The caller holds the fabric's lock. A fabric that never had a policy stays open to all
+    members: hcad gets no tables, and the answer is empty.
 
     Raises:
-        PolicyError: an object says nothing that can be enforced; everything stays as it was.
-        AdminRefused, OSError: hcad does not take the tables.
+        PolicyError: an object is not enforceable; nothing changes.
+        AdminRefused, OSError: hcad refuses the tables.
     """
     said = FabricPolicy.read(directory)
     said.put(documents)

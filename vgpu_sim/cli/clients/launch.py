@@ -1,6 +1,8 @@
-"""The program that ``tessera ptx run`` runs: loads a file, launches one kernel, prints its buffers.
+"""The program that ``tessera ptx run`` runs: it loads a file, launches one kernel, and prints the
+kernel's buffers.
 
-A client of the driver API like any other; what it is to do is JSON in its one argument.
+It is an ordinary client of the driver API. Its only argument is a JSON document that describes
+the launch.
 """
 
 import array
@@ -27,7 +29,7 @@ TYPES = tuple(_CODES)
 
 
 class DriverError(Exception):
-    """A call that failed, with its CUDA error's name."""
+    """A driver call failed; the message has the CUDA error's name."""
 
 
 class _Driver:
@@ -43,7 +45,9 @@ class _Driver:
 
 
 def _data(type_: str, count: int, value: str) -> "array.array[Any]":
-    """Return ``count`` elements: all the value, or with "iota" 0, 1, 2, ..."""
+    """Return an array of ``count`` elements: all equal to ``value``, or 0, 1, 2, ... if that is
+    "iota".
+    """
     code = _CODES[type_]
     read = float if type_.startswith("f") else lambda text: int(str(text), 0)
     if value == "iota":
@@ -52,9 +56,11 @@ def _data(type_: str, count: int, value: str) -> "array.array[Any]":
 
 
 def _load(driver: _Driver, image: bytes) -> ctypes.c_void_p:
-    """Load a module. Raises DriverError, with the driver's log behind it on standard error."""
+    """Load a module from an image. Raises DriverError, after printing the driver's log to standard
+    error.
+    """
     module, log = ctypes.c_void_p(), ctypes.create_string_buffer(1 << 16)
-    options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER, and its size in bytes
+    options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER, and the buffer's size in bytes
     values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
     try:
         driver.call("cuModuleLoadDataEx", ctypes.byref(module), image, 2, options, values)
@@ -65,10 +71,10 @@ def _load(driver: _Driver, image: bytes) -> ctypes.c_void_p:
 
 
 def run(what: dict[str, Any]) -> None:
-    """Do what ``tessera ptx run`` was asked for.
+    """Perform the launch that ``tessera ptx run`` describes, and print the buffers.
 
     Raises:
-        DriverError: for the first call that fails.
+        DriverError: a driver call failed.
         OSError: the file cannot be read, or there is no driver.
     """
     with open(what["file"], "rb") as file:
@@ -110,7 +116,9 @@ def run(what: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run; 1 and one line on stderr when that fails."""
+    """Run the launch that the arguments describe; if it fails, print one line on stderr and return
+    1.
+    """
     try:
         run(json.loads(arguments[0]))
     except (DriverError, OSError) as error:

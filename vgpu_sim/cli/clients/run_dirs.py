@@ -1,7 +1,8 @@
-"""Private directories of runs: made, held while anybody of the run lives, removed when nobody does.
+"""Private directories of runs. A directory exists while a process of its run lives, and is removed
+afterwards.
 
-A run's command and its gpud share a lock on a file in the directory. Whoever takes that lock knows
-that both have ended without removing it, and may do so.
+A run's command and its gpud share a lock on a file in the directory. If another process obtains
+the lock, both have ended without removing the directory, and that process may remove it.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ LOCK_NAME = "owner.lock"
 
 
 def make(parents: Iterable[Path]) -> Path:
-    """Make a private directory where slice sockets' paths are short enough.
+    """Create a private directory whose path is short enough for slice sockets.
 
     Raises:
         OSError: none of the parents can be used.
@@ -40,8 +41,11 @@ def make(parents: Iterable[Path]) -> Path:
 
 
 def hold(directory: Path) -> int:
-    """Lock a run's directory; return the descriptor whose last copy, anywhere, holds it."""
-    unfinished = directory / f"{LOCK_NAME}.new"  # nobody looks at it before it is locked
+    """Lock a run's directory and return the lock's descriptor. The lock lasts until the last copy
+    of that descriptor is closed.
+    """
+    unfinished = directory / f"{LOCK_NAME}.new"
+    # No other process uses the directory before it is locked.
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     unfinished.rename(directory / LOCK_NAME)
@@ -49,7 +53,7 @@ def hold(directory: Path) -> int:
 
 
 def sweep(parents: Iterable[Path]) -> None:
-    """Remove what runs of this user have left behind that were killed, gpud and all."""
+    """Remove directories of this user's runs that were killed together with their gpud."""
     for parent in parents:
         with suppress(OSError):
             for directory in list(parent.glob(f"{PREFIX}*")):
@@ -63,7 +67,7 @@ def _remove_if_abandoned(directory: Path) -> None:
         return
     descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: it is alive
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the run is alive
         shutil.rmtree(directory, ignore_errors=True)
     finally:
         os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Asks a slice socket what device it serves: what ``tessera smi`` does where there is no gpud.sock.
+"""Queries a slice socket for its device, as ``tessera smi`` does without gpud.sock.
 
-The same one round trip as the client library's.
+The query is the same single round trip as the client library's.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class NotAnswered(GpudError):
-    """A slice socket whose gpud is not there, or that answers something else."""
+    """A slice socket did not answer: its gpud is gone, or sent an invalid reply."""
 
 
 def hello_message(
@@ -26,7 +26,7 @@ def hello_message(
     context_index: int = 0,
     aperture_base: int = 0,
 ) -> bytes:
-    """Return a HELLO of this protocol version."""
+    """Return a HELLO message in this version of the protocol."""
     hello = Hello(
         messages.PROTOCOL_OLDEST, messages.PROTOCOL_VERSION, context_index, aperture_base, 0, 0
     )
@@ -38,7 +38,7 @@ def hello_message(
 
 
 def query(slice_dir: Path) -> DeviceInfo:
-    """Return what the slice socket in this directory serves. Raises NotAnswered."""
+    """Query the device of the slice socket in this directory. Raises NotAnswered."""
     expected = ctypes.sizeof(Header) + ctypes.sizeof(DeviceInfo)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(_TIMEOUT_SECONDS)
@@ -49,7 +49,7 @@ def query(slice_dir: Path) -> DeviceInfo:
         except OSError as err:
             raise NotAnswered(f"{slice_dir / SOCKET_NAME}: {err.strerror or err}") from err
     if len(data) < ctypes.sizeof(Header):
-        raise NotAnswered(f"{slice_dir / SOCKET_NAME}: hung up without an answer")
+        raise NotAnswered(f"{slice_dir / SOCKET_NAME}: closed without an answer")
     header = Header.from_buffer_copy(data)
     if header.status != 0 or len(data) != expected or header.type != MessageType.DEVICE_INFO:
         raise NotAnswered(f"{slice_dir / SOCKET_NAME}: refused with status {header.status}")
@@ -57,9 +57,10 @@ def query(slice_dir: Path) -> DeviceInfo:
 
 
 def query_all(slices_dir: Path) -> list[DeviceInfo]:
-    """Return all slices and whole GPUs below a directory, by name.
+    """Query all slices and whole GPUs below a directory, ordered by name.
 
-    Raises NotAnswered for one that is silent.
+    Raises:
+        NotAnswered: a slice socket does not answer.
     """
     try:
         named = [*slices_dir.glob("MIG-*"), *slices_dir.glob("GPU-*")]

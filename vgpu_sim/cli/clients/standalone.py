@@ -1,4 +1,5 @@
-"""One user's private gpud: started for a command, gone with it, whatever happens to either.
+"""A private gpud of one user. It is started for one command, and ends with the command even if
+either crashes.
 
 This is the owner's side of the link that ``vgpu_sim.gpud.owner`` describes.
 """
@@ -21,7 +22,7 @@ from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud import owner
 from vgpu_sim.gpud.errors import GpudError
 from vgpu_sim.hal.messages import TOKEN_BYTES
-from vgpu_sim.options import option, words
+from vgpu_sim.options import option, to_arguments
 from vgpu_sim.system import python_process
 
 GPUD_MODULE = "vgpu_sim.gpud"
@@ -31,12 +32,12 @@ _TOKEN_FILE = "token"
 
 
 class StartFailed(GpudError):
-    """The private gpud did not come up; it said why on standard error."""
+    """The private gpud did not start; it printed the reason on standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneOptions:
-    """The options of gpud that a private one is started with; None is gpud's own default."""
+    """Options with which a private gpud is started; None selects gpud's default."""
 
     backend: str | None = option(default=None)
     capability: str | None = option("--cc", default=None)
@@ -49,12 +50,12 @@ class StandaloneOptions:
     clock: str | None = option(default=None)
 
     def arguments(self) -> list[str]:
-        """Return gpud's command line options."""
-        return words(self)
+        """Return these options as gpud's command line arguments."""
+        return to_arguments(self)
 
 
 class StandaloneNode:
-    """A private gpud in a private directory, from ``__enter__`` to ``__exit__``."""
+    """A private gpud with a directory of its own. It runs from ``__enter__`` to ``__exit__``."""
 
     def __init__(self, parents: Iterable[Path], options: StandaloneOptions) -> None:
         self._parents = tuple(parents)
@@ -67,16 +68,16 @@ class StandaloneNode:
 
     @property
     def slices_dir(self) -> Path:
-        """Return where its slice sockets are."""
+        """Return the directory of this gpud's slice sockets."""
         return self.run_dir / "slices"
 
     @property
     def pid(self) -> int:
-        """gpud's pid, 0 before it was started."""
+        """gpud's pid; 0 before it was started."""
         return self._process.pid if self._process is not None else 0
 
     def __enter__(self) -> Self:
-        """Start it and wait until it serves. Raises StartFailed, OSError."""
+        """Start gpud and wait until it serves. Raises StartFailed, OSError."""
         run_dirs.sweep(self._parents)
         self.run_dir = run_dirs.make(self._parents)
         try:
@@ -96,11 +97,11 @@ class StandaloneNode:
         self.close()
 
     def admin(self) -> AdminClient:
-        """Connect to it. Raises OSError."""
+        """Connect to gpud's administration socket. Raises OSError."""
         return AdminClient(self.run_dir)
 
     def close(self) -> None:
-        """End it and remove its directory."""
+        """End gpud and remove its directory."""
         if self._link is not None:
             with suppress(OSError):
                 self._link.send(owner.DONE)
@@ -111,7 +112,7 @@ class StandaloneNode:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        if self.run_dir != Path():  # before there is one, that is the working directory
+        if self.run_dir != Path():  # until the directory exists, this is the working directory
             shutil.rmtree(self.run_dir, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -135,7 +136,7 @@ class StandaloneNode:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
                 pass_fds=(its.fileno(), self._lock),
-                start_new_session=True,  # a terminal's Ctrl-C is the program's, not gpud's
+                start_new_session=True,  # Ctrl-C in a terminal must reach the program, not gpud
             )
         self._link.settimeout(START_TIMEOUT_SECONDS)
         try:

@@ -1,6 +1,7 @@
-"""``tessera mig advise``: how scattered a pool's slices are, and what would make room.
+"""``tessera mig advise``: how fragmented a pool's slices are, and which moves would make room.
 
-It reads GPU objects as ``kubectl get gpus -o json`` prints them, so it needs no right of its own.
+The command reads GPU objects as ``kubectl get gpus -o json`` prints them, so it needs no access
+rights of its own.
 """
 
 import json
@@ -14,7 +15,7 @@ from mig.errors import MigError, SpecError
 from mig.pools import GpuState
 from vgpu_sim.cli.mig.relayout import read_slices
 
-_TOLD = 5
+_MOST_PODS = 5
 _NOT_READ = 2
 
 
@@ -28,15 +29,15 @@ _NOT_READ = 2
     show_default=True,
     help="Output of `kubectl get gpus -o json`; - is standard input.",
 )
-@click.option("--pool", default=None, metavar="NAME", help="Only GPUs of this GPUPool.")
+@click.option("--pool", default=None, metavar="NAME", help="Consider only GPUs of this GPUPool.")
 @click.option(
-    "--want", default="", metavar="REQUESTS", help="What room is wanted for: 2x3g.40gb,1g.10gb."
+    "--want", default="", metavar="REQUESTS", help="Slices to make room for: 2x3g.40gb,1g.10gb."
 )
 @click.option(
     "--layout",
     default=None,
     metavar="SLICES",
-    help="What it would cost to give every GPU these slices: 3g.40gb,4x1g.10gb.",
+    help="Slices for every GPU, to compute what changing to them costs: 3g.40gb,4x1g.10gb.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -48,10 +49,10 @@ def advise(
     layout: str | None,
     as_json: bool,
 ) -> None:
-    """Say how much room pods leave on a pool's GPUs, which to move for more, what a layout costs.
+    """Report the room on a pool's GPUs, which pods to move for more, and what a layout costs.
 
-    Fragmentation is the part of the room that is lost by where slices in use stand: 0 when moving
-    none of them would help. Slices that no pod holds are counted as room.
+    Fragmentation is the part of the room that is lost to the placement of slices in use: 0 when
+    moving none of them would help. Slices that no pod holds are counted as room.
     """
     try:
         gpus = [gpu for gpu in pools.read(json.load(file)) if pool in (None, gpu.pool)]
@@ -131,12 +132,12 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         for name, one in found["room"].items():
             yield f"{name:<14}{one['now']:>10}{one['packed']:>11}"
     for advice in found["advice"]:
-        yield from _told(advice)
+        yield from _advice_lines(advice)
     if "layout" in found:
         yield from _cost(found["layout"])
 
 
-def _told(advice: Mapping[str, Any]) -> Iterator[str]:
+def _advice_lines(advice: Mapping[str, Any]) -> Iterator[str]:
     wanted = f"{advice['wanted']}x{advice['profile']}"
     if advice["now"] >= advice["wanted"]:
         yield f"{wanted}: there is room for {advice['now']}, nothing has to move"
@@ -159,7 +160,7 @@ def _cost(layout: Mapping[str, Any]) -> Iterator[str]:
     )
     pods = layout["pods"]
     if pods:
-        more = f" and {len(pods) - _TOLD} more" if len(pods) > _TOLD else ""
-        yield f"  {', '.join(pods[:_TOLD])}{more}"
+        more = f" and {len(pods) - _MOST_PODS} more" if len(pods) > _MOST_PODS else ""
+        yield f"  {', '.join(pods[:_MOST_PODS])}{more}"
     for board, why in layout["impossible"].items():
         yield f"  not on {board}: {' '.join(why.split())}"

@@ -1,6 +1,7 @@
 """``tessera mig``: boards, profiles, placements, the state space and plans, as tables or JSON.
 
-Exit status: 0 done, 1 the plan is impossible (and why), 2 the input cannot be read.
+The exit status is 0 on success, 1 if the plan is impossible (the reason is printed), and 2 if
+the input is invalid.
 """
 
 import json
@@ -21,10 +22,10 @@ _CANNOT = 1
 
 
 def _complete_list(ctx: click.Context, incomplete: str, *, placed: bool) -> list[CompletionItem]:
-    """Complete the last item of a comma-separated list for the board given, or for all boards."""
+    """Complete the last item of a comma-separated list, for the given board or for all boards."""
     before, comma, last = incomplete.rpartition(",")
     words: dict[str, None] = {}
-    for profile in (profile for board in boards.chosen(ctx) for profile in board.profiles):
+    for profile in (profile for board in boards.select_boards(ctx) for profile in board.profiles):
         if placed:
             words.update((str(Instance(profile, start)), None) for start in profile.starts)
         else:
@@ -143,7 +144,9 @@ def placements(board: Board, as_json: bool) -> None:
 
 @command.command()
 @boards.option
-@click.option("--maximal", is_flag=True, help="List the states that nothing can be added to.")
+@click.option(
+    "--maximal", is_flag=True, help="List only the states to which no instance can be added."
+)
 @_json_option
 def states(board: Board, maximal: bool, as_json: bool) -> None:
     """Count the legal states of a board's plain profiles.
@@ -178,7 +181,7 @@ def states(board: Board, maximal: bool, as_json: bool) -> None:
     default="",
     metavar="INSTANCES",
     shell_complete=_complete_placed,
-    help="Slices in use, which stay: 3g.40gb@4,1g.10gb@0.",
+    help="Slices in use, which keep their places: 3g.40gb@4,1g.10gb@0.",
 )
 @click.option(
     "--want",
@@ -193,7 +196,7 @@ def states(board: Board, maximal: bool, as_json: bool) -> None:
     default=None,
     metavar="INSTANCES",
     shell_complete=_complete_placed,
-    help="All slices of the GPU as they are, to be changed to those of --to.",
+    help="All slices that the GPU has now.",
 )
 @click.option(
     "--to",
@@ -201,14 +204,14 @@ def states(board: Board, maximal: bool, as_json: bool) -> None:
     default=None,
     metavar="SLICES",
     shell_complete=_complete_requests,
-    help="All slices that it is to have, with places or without: 3g.40gb@4,2x1g.10gb.",
+    help="All slices that the GPU should have, with or without places: 3g.40gb@4,2x1g.10gb.",
 )
 @click.option(
     "--pin",
     default="",
     metavar="INSTANCES",
     shell_complete=_complete_placed,
-    help="Slices of --from that have to stay.",
+    help="Slices of --from that must keep their places.",
 )
 @_json_option
 @click.pass_context
@@ -222,19 +225,20 @@ def plan(
     pin: str,
     as_json: bool,
 ) -> None:
-    """Place slices beside those in use, or say why that cannot be done.
+    """Place slices next to those in use, or report why that is impossible.
 
-    With --from and --to: the fewest changes from one layout to another, and why fewer do not do.
+    With --from and --to: print the fewest changes from one layout to the other, and why fewer
+    changes are not enough.
     """
     if before is not None or after is not None:
         if before is None or after is None or have or want is not None:
             raise click.UsageError(
-                "--from and --to go together, and without --have and --want", ctx
+                "--from and --to need each other, and exclude --have and --want", ctx
             )
         relayout.command(ctx, board, before, after, pin, as_json)
         return
     if pin:
-        raise click.UsageError("--pin goes with --from and --to", ctx)
+        raise click.UsageError("--pin needs --from and --to", ctx)
     if want is None:
         raise click.UsageError("Missing option '--want'.", ctx)
     try:
@@ -380,7 +384,9 @@ def _echo_json(value: object) -> None:
 
 
 def _echo_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print columns: numbers to the right, text to the left, two blanks between."""
+    """Print a table whose columns are separated by two spaces; numbers are right-aligned, text is
+    left-aligned.
+    """
     cells = [tuple(map(str, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     numeric = [

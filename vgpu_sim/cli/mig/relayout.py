@@ -10,15 +10,15 @@ from mig.errors import IllegalLayoutError, InUseError, MigError, PlanError, Spec
 from mig.geometry import Board, DeviceProfile, Instance
 
 _CANNOT = 1
-_TOLD = 8  # conflicts that are written out
+_MOST_CONFLICTS = 8  # most conflicts printed
 
 
 def command(
     ctx: click.Context, board: Board, before: str, after: str, pin: str, as_json: bool
 ) -> None:
-    """Print the plan; exit with 1 where there is none."""
-    have = _placed(ctx, board, before, "--from")
-    pinned = _placed(ctx, board, pin, "--pin")
+    """Print the plan; exit with 1 where none exists."""
+    have = _parse_placed(ctx, board, before, "--from")
+    pinned = _parse_placed(ctx, board, pin, "--pin")
     try:
         wanted = read_slices(board, after)
     except SpecError as err:
@@ -42,7 +42,9 @@ def command(
 
 
 def read_slices(board: Board, text: str) -> tuple[Instance | DeviceProfile, ...]:
-    """Read slices with places or without: 3g.40gb@4,2x1c.2g.20gb. Raises SpecError."""
+    """Parse a list of slices with or without placements, such as 3g.40gb@4,2x1c.2g.20gb. Raises
+    SpecError.
+    """
     found: list[Instance | DeviceProfile] = []
     for part in filter(None, (word.strip() for word in text.split(","))):
         read = spec.parse_instances if "@" in part else spec.parse_requests
@@ -50,7 +52,7 @@ def read_slices(board: Board, text: str) -> tuple[Instance | DeviceProfile, ...]
     return tuple(found)
 
 
-def _placed(ctx: click.Context, board: Board, text: str, hint: str) -> tuple[Instance, ...]:
+def _parse_placed(ctx: click.Context, board: Board, text: str, hint: str) -> tuple[Instance, ...]:
     try:
         return tuple(spec.parse_instances(board, text))
     except SpecError as err:
@@ -82,13 +84,13 @@ def _proof(board: Board, have: tuple[Instance, ...], made: planner.Relayout) -> 
     yield f"Fewer than {proof.bound} is impossible:"
     for profile, more in proof.surplus:
         yield f"  {more} of {profile.name} are more than wanted: as many have to go"
-    for conflict in proof.conflicts[:_TOLD]:
+    for conflict in proof.conflicts[:_MOST_CONFLICTS]:
         names = ", ".join(map(str, conflict))
         if len(conflict) == 1:
             yield f"  {names} cannot stay: beside it there is no room for the rest"
         else:
             yield f"  of {names} one has to go: beside all of them there is no room for the rest"
-    left = len(proof.conflicts) - _TOLD
+    left = len(proof.conflicts) - _MOST_CONFLICTS
     if left > 0:
         yield f"  and of {left} more such sets one each"
     yield (

@@ -1,4 +1,6 @@
-"""``tessera perf validate`` and ``fit``: predictions beside measurements of real boards."""
+"""``tessera perf validate`` and ``fit`` compare predictions with measurements of real boards, and
+fit parameters to these.
+"""
 
 import json
 import sys
@@ -10,21 +12,21 @@ from vgpu_sim.cli.perf.group import completes, new_file, refuse
 from vgpu_sim.perf import parameters, plots
 from vgpu_sim.perf.boards import BOARDS, board_named
 from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel
-from vgpu_sim.perf.judge import families, page, serving, unseen
-from vgpu_sim.perf.judge.families import FAMILIES, Verdict
-from vgpu_sim.perf.models.served import FILE as SERVED
+from vgpu_sim.perf.models.serving_intervals import FILE as SERVED
+from vgpu_sim.perf.validation import families, page, serving, unseen
+from vgpu_sim.perf.validation.families import FAMILIES, Verdict
 
 _boards = click.option(
     "--board",
     "boards",
     multiple=True,
     metavar="NAME",
-    help="These alone.",
+    help="Only this board; may be repeated.",
     shell_complete=completes(BOARDS),
 )
-_family = click.option("--family", type=click.Choice(list(FAMILIES)), help="This alone.")
+_family = click.option("--family", type=click.Choice(list(FAMILIES)), help="Only this family.")
 _HEAD = (
-    "table                                  fitted  judged   MAPE  median    p90   bias"
+    "table                                  fitted  tested   MAPE  median    p90   bias"
     "  log-corr  in 90 %  goal   +res  in 90 %  goal   roof   5-NN    RBF"
 )
 _SERVED = (
@@ -33,13 +35,15 @@ _SERVED = (
 )
 
 _UNSEEN = (
-    "board         from                             fitted  judged   MAPE  median    p90   bias"
+    "board         from                             fitted  tested   MAPE  median    p90   bias"
     "  in 90 %  goal"
 )
 
 
 def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The tables that are asked for. Raises UnknownBoard."""
+    """Return the tables of measurements that the options select, as (family, table). Raises
+    UnknownBoard.
+    """
     for board in boards:
         board_named(board)
     return [
@@ -50,33 +54,35 @@ def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
     ]
 
 
-@click.command(help="Compare predictions with what was measured on real boards.")
+@click.command(help="Compare predictions with measurements of real boards.")
 @_boards
 @_family
-@click.option("--rows", type=click.IntRange(min=1), help="At most so many rows of each, evenly.")
-@click.option("--worst", is_flag=True, help="Name each table's 20 worst shapes.")
+@click.option(
+    "--rows", type=click.IntRange(min=1), help="Use at most N rows of each table, spread evenly."
+)
+@click.option("--worst", is_flag=True, help="Print each table's 20 worst shapes.")
 @click.option(
     "--donor",
     metavar="NAME",
     shell_complete=completes(BOARDS),
-    help="Predict with this board's parameters, as for boards that nobody has measured.",
+    help="Predict with this board's parameters, as for a board without measurements.",
 )
 @click.option(
     "--unseen",
     "blind",
     is_flag=True,
-    help="Predict GEMM by fits of other boards' rows alone, chosen before (ADR 69).",
+    help="Predict GEMM only from fits to other boards' rows, chosen in advance (ADR 69).",
 )
 @click.option(
     "--served",
     is_flag=True,
-    help="Compare whole models alone, with measured serving runs.",
+    help="Compare only whole models, with measured serving runs.",
 )
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     callback=new_file,
-    help="Also write a page with plots and the worst shapes.",
+    help="Also write an HTML page with plots and the worst shapes.",
 )
 def validate(
     boards: tuple[str, ...],
@@ -88,7 +94,7 @@ def validate(
     served: bool,
     html: Path | None,
 ) -> None:
-    """Print a table of errors; none of its rows was fitted."""
+    """Print a table of errors; no row in it was used for fitting."""
     if served:
         _alone("--served", unseen=blind, family=family, worst=worst, donor=donor, html=html)
         _validate_served(boards, rows)
@@ -116,11 +122,11 @@ def _validate_tables(
         if donor is not None:
             board_named(donor)
         if not keys:
-            raise NoData(f"nothing of {family or 'any family'} was measured on {', '.join(boards)}")
+            raise NoData(f"no measurements of {family or 'any family'} on {', '.join(boards)}")
         if html is not None:
             plots.require()
         for name, key in keys:
-            verdicts.append(families.judge(FAMILIES[name], key, rows, donor))
+            verdicts.append(families.validate(FAMILIES[name], key, rows, donor))
             if len(verdicts) == 1:
                 click.echo(_HEAD)
             click.echo(_line(verdicts[-1]))
@@ -138,7 +144,7 @@ def _validate_tables(
 
 
 def _alone(option: str, **others: object) -> None:
-    """Refuse options that one of another kind would not look at."""
+    """Refuse other options that have no effect together with ``option``."""
     given = [f"--{name}" for name, value in others.items() if value]
     if given:
         raise click.UsageError(f"{option} does not take {' or '.join(given)}")
@@ -154,7 +160,7 @@ def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
             except UnknownModel as err:
                 missing = err
                 continue
-            found = unseen.judge(target, fitted, rows)
+            found = unseen.validate(target, fitted, rows)
             missed = "" if round(found.mape, 1) <= unseen.GOALS[target] else "  MISSED"
             click.echo(
                 f"{target:14}{' + '.join(unseen.DONORS[target]):32}{fitted.rows:7}{found.rows:8}"
@@ -168,12 +174,12 @@ def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
 
 
 def _targets(boards: tuple[str, ...]) -> list[str]:
-    """The boards that are asked for, of those with donors. Raises NoData."""
+    """Return the selected boards that have donors. Raises NoData."""
     for board in boards:
         board_named(board)
     targets = [name for name in unseen.DONORS if not boards or name in boards]
     if not targets:
-        raise NoData(f"no donors were chosen for {', '.join(boards)}")
+        raise NoData(f"no donor boards are defined for {', '.join(boards)}")
     return targets
 
 
@@ -182,7 +188,7 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
         for board in boards:
             board_named(board)
         points, excluded = serving.points(most)
-        rows = serving.judge(points)
+        rows = serving.validate(points)
     except PerfError as err:
         refuse(err)
     click.echo(_SERVED)
@@ -195,9 +201,9 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
             f"{row.ratio:20.2f}{row.inside_operators:15.1f}{inside:>19}"
         )
     for time in serving.TIMES:
-        judged = [(row.points, row.inside) for row in rows if row.time == time]
-        count = sum(number for number, _ in judged)
-        found = [number * share for number, share in judged if share is not None]
+        compared = [(row.points, row.inside) for row in rows if row.time == time]
+        count = sum(number for number, _ in compared)
+        found = [number * share for number, share in compared if share is not None]
         if found:
             share = sum(found) / count
             click.echo(f"{time.upper()}: {share:.1f} % of {count} inside the interval printed")
@@ -206,7 +212,7 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
 
 
 def _echo_wins(verdicts: list[Verdict]) -> None:
-    """Name the tables where a baseline without a mechanism is nearer to the measurements."""
+    """Print the tables for which a baseline without a mechanism is closer to the measurements."""
     for one in verdicts:
         if one.better_baselines:
             names = ", ".join(
@@ -220,16 +226,16 @@ def _line(verdict: Verdict) -> str:
     found = verdict.accuracy
     goal = "-" if verdict.goal is None else f"{verdict.goal:.1f}"
     missed = "  MISSED" if verdict.met is False else ""
-    learned = _learned(verdict)
+    corrected = _corrected_columns(verdict)
     return (
         f"{verdict.family.name + '/' + verdict.key:38}{verdict.fitted.rows:7}{found.rows:8}"
         f"{found.mape:7.1f}{found.median:8.1f}{found.p90:7.1f}{found.bias:+7.1f}"
-        f"{found.log_correlation:10.4f}{found.inside:9.1f}{goal:>6}{learned}"
+        f"{found.log_correlation:10.4f}{found.inside:9.1f}{goal:>6}{corrected}"
         f"{''.join(f'{verdict.baselines[name]:7.1f}' for name in verdict.baselines)}{missed}"
     )
 
 
-def _learned(verdict: Verdict) -> str:
+def _corrected_columns(verdict: Verdict) -> str:
     if verdict.corrected is None:
         return f"{'-':>7}{'-':>9}{'-':>6}"
     goal = "-" if verdict.corrected_goal is None else f"{verdict.corrected_goal:.1f}"
@@ -245,18 +251,19 @@ def _name_worst(verdict: Verdict) -> None:
         )
 
 
-@click.command(help="Fit the models' parameters again, and write them into a directory.")
+@click.command(help="Fit the models' parameters again, and write them to a directory.")
 @_boards
 @_family
 @click.option(
     "--into",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Where FAMILY.json goes: vgpu_sim/perf/fitted in a checkout. What is not fitted stays.",
+    help="Directory of the FAMILY.json files: vgpu_sim/perf/fitted in a checkout. Other entries"
+    " stay.",
 )
-@click.option("--residual", is_flag=True, help="Keep the parameters; learn the residual again.")
+@click.option("--residual", is_flag=True, help="Keep the parameters; fit only the residual again.")
 @click.option("--unseen", "blind", is_flag=True, help="Fit other boards' rows instead (ADR 69).")
-@click.option("--served", is_flag=True, help="Fit the intervals of whole models alone.")
+@click.option("--served", is_flag=True, help="Fit only the intervals of whole models.")
 def fit(
     boards: tuple[str, ...],
     family: str | None,
@@ -265,7 +272,7 @@ def fit(
     blind: bool,
     served: bool,
 ) -> None:
-    """Write what was fitted."""
+    """Write the fitted parameters."""
     if served:
         _alone("--served", unseen=blind, family=family, residual=residual, board=boards)
         _fit_served(into)
@@ -280,7 +287,7 @@ def fit(
             for target in _targets(boards):
                 click.echo(f"{unseen.FAMILY}/{target}", err=True)
                 known[unseen.key(target)] = unseen.fit(target)
-                file.write_text(parameters.written(known))
+                file.write_text(parameters.render(known))
             return
         for name, key in _keys(family, boards):
             click.echo(f"{name}/{key}", err=True)
@@ -288,7 +295,7 @@ def fit(
             known = parameters.read(file.read_text()) if file.exists() else {}
             one = FAMILIES[name]
             known[key] = one.learn(key, known[key]) if residual and key in known else one.fit(key)
-            file.write_text(parameters.written(known))
+            file.write_text(parameters.render(known))
     except PerfError as err:
         refuse(err)
 

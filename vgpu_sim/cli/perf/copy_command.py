@@ -1,4 +1,6 @@
-"""``tessera perf predict copy``: on a board, or between places of a node, several at once too."""
+"""``tessera perf predict copy`` predicts copies on a board, or between devices of a node, also
+several at once.
+"""
 
 import click
 
@@ -21,28 +23,30 @@ def _pair(
     return pairs
 
 
-@click.command(help="A copy on the board, from or to the host, or between places of a node.")
+@click.command(help="A copy on the board, from or to the host, or between devices of a node.")
 @board_option
 @click.option(
     "--direction",
     type=click.Choice(["d2d", "h2d", "d2h"]),
     help="On the board (default), or from or to pinned memory.",
 )
-@bytes_option("Of each copy")
+@bytes_option("Size of each copy")
 @click.option(
     "--from",
     "source",
     metavar="PLACE",
-    help="gpu0, numa1 (its memory), hca0, wire0 (behind hca0), nvme0 or cxl0 of the topology.",
+    help="Source: gpu0, numa1 (its memory), hca0, wire0 (the network behind hca0), nvme0 or cxl0"
+    " of the"
+    " topology.",
 )
-@click.option("--to", "target", metavar="PLACE", help="Where to, likewise.")
+@click.option("--to", "target", metavar="PLACE", help="Destination, in the same form.")
 @click.option(
     "--with",
     "others",
     multiple=True,
     callback=_pair,
     metavar="PLACE:PLACE",
-    help="Another copy of as many bytes that begins at the same time; may be repeated.",
+    help="Another copy of the same size that begins at the same time; may be repeated.",
 )
 @topologies.between
 @with_json
@@ -66,7 +70,7 @@ def copy(
         )
         return
     if source is None or target is None or direction is not None:
-        raise click.UsageError("--from and --to belong together, and take --direction's place")
+        raise click.UsageError("--from and --to need each other, and exclude --direction")
     ends = [(source, target), *others]
     node = topology or FLAT
     beside = f" and {len(others)} more" if others else ""

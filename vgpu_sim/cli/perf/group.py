@@ -1,4 +1,4 @@
-"""``tessera perf``: what operations would take on real boards, with the error beside it."""
+"""``tessera perf``: predicted times of operations on real boards, with the expected error."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -14,12 +14,14 @@ from vgpu_sim.perf.errors import PerfError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _UNREADABLE = 2
-# What is more than any memory holds is refused there; this keeps numbers within a machine's words.
+# An operation too large for any memory is refused elsewhere; this bound prevents overflow.
 SIZE: Final = click.IntRange(min=1, max=10**15)
 
 
 def bytes_option(what: str) -> Callable[[_F], _F]:
-    """Return the option --bytes: a number, or as Kubernetes writes sizes."""
+    """Return a decorator that adds the option --bytes, whose value is a number or a size as
+    Kubernetes writes it.
+    """
     return click.option(
         "--bytes",
         "size",
@@ -33,7 +35,9 @@ def bytes_option(what: str) -> Callable[[_F], _F]:
 def new_file(
     _context: click.Context, _parameter: click.Parameter, value: Path | None
 ) -> Path | None:
-    """Return a file to be written at the end; without a folder for it nothing is begun."""
+    """Return the path of a file that is written at the end. Refuse it before any work if its folder
+    is missing.
+    """
     if value is not None and not value.parent.is_dir():
         raise click.BadParameter(f"{value.parent} is not a directory")
     return value
@@ -43,7 +47,9 @@ _Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def completes(names: Iterable[str]) -> _Complete:
-    """Return what completes one of ``names``; of several with commas between them, the last."""
+    """Return a shell completion for ``names``. In a comma-separated list, it completes the last
+    item.
+    """
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")
@@ -61,12 +67,14 @@ board_option = click.option(
 )
 
 
-@click.group(help="Predict what operations take on real boards (modelled, with its error).")
+@click.group(
+    help="Predict what operations take on real boards (modelled, with the expected error)."
+)
 def command() -> None:
-    """Group the verbs."""
+    """Group the subcommands."""
 
 
 def refuse(err: PerfError) -> NoReturn:
-    """End with a line that names what cannot be answered and why."""
+    """End the command with the error in one line."""
     click.echo(f"error: {err}", err=True)
     sys.exit(_UNREADABLE)

@@ -1,4 +1,4 @@
-"""``tessera perf model``: what serving a batch of a whole model takes."""
+"""``tessera perf model``: the time that serving one batch of a whole model takes."""
 
 import json
 
@@ -9,11 +9,11 @@ from vgpu_sim.cli.perf.group import SIZE, board_option, completes, refuse
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, serve
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS
-from vgpu_sim.perf.models.served import bands
 from vgpu_sim.perf.models.serving import Pass
+from vgpu_sim.perf.models.serving_intervals import bands
 
 _NAMES = (*ARCHITECTURES, diffusion.NAME)
-# Options that one kind of model alone has, by parameter.
+# Options that only one kind of model has, by parameter.
 _OF_DECODERS = {"given": "--in", "made": "--out"} | {
     name: f"--{name}" for name in ("tp", "pp", "dp", "ep", "dtype")
 }
@@ -23,33 +23,51 @@ _OF_DENOISERS = {"side": "--side", "steps": "--steps"}
 @click.command(help=f"Predict one batch of MODEL: one of {', '.join(_NAMES)}.")
 @click.argument("model", shell_complete=completes(_NAMES))
 @board_option
-@click.option("--tp", type=SIZE, default=1, show_default=True, help="Ranks: tensor parallelism.")
-@click.option("--pp", type=SIZE, default=1, show_default=True, help="Stages: pipeline parallelism.")
-@click.option("--dp", type=SIZE, default=1, show_default=True, help="Replicas of attention.")
-@click.option("--ep", type=SIZE, default=1, show_default=True, help="Ranks that share experts.")
-@click.option("--batch", type=SIZE, default=1, show_default=True, help="Sequences at a time.")
+@click.option("--tp", type=SIZE, default=1, show_default=True, help="Tensor-parallel ranks.")
+@click.option("--pp", type=SIZE, default=1, show_default=True, help="Pipeline-parallel stages.")
+@click.option(
+    "--dp", type=SIZE, default=1, show_default=True, help="Data-parallel replicas of attention."
+)
+@click.option(
+    "--ep", type=SIZE, default=1, show_default=True, help="Ranks among which experts are divided."
+)
+@click.option("--batch", type=SIZE, default=1, show_default=True, help="Sequences in the batch.")
 @click.option(
     "--dtype",
     type=click.Choice(list(WEIGHTS)),
     default=DTYPE,
     show_default=True,
-    help="Of the layers' weights.",
+    help="Type of the layers' weights.",
 )
-@click.option("--in", "given", type=SIZE, default=1024, show_default=True, help="Tokens in.")
-@click.option("--out", "made", type=SIZE, default=256, show_default=True, help="Tokens out.")
-@click.option("--side", type=SIZE, default=1024, show_default=True, help="Pixels (sdxl).")
-@click.option("--steps", type=SIZE, default=50, show_default=True, help="Of denoising (sdxl).")
+@click.option(
+    "--in",
+    "given",
+    type=SIZE,
+    default=1024,
+    show_default=True,
+    help="Prompt tokens of each sequence.",
+)
+@click.option(
+    "--out",
+    "made",
+    type=SIZE,
+    default=256,
+    show_default=True,
+    help="Generated tokens of each sequence.",
+)
+@click.option(
+    "--side", type=SIZE, default=1024, show_default=True, help="Width and height in pixels (sdxl)."
+)
+@click.option("--steps", type=SIZE, default=50, show_default=True, help="Denoising steps (sdxl).")
 @click.option(
     "--cuda-graphs/--no-cuda-graphs",
     "graphs",
     default=True,
     show_default=True,
-    help="Without, the host launches each operator, and the device may wait for it.",
+    help="Without CUDA graphs the host launches each operator, and the device may wait for it.",
 )
-@click.option("--mechanistic", is_flag=True, help="Leave out the learned residuals.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, every operator's causes with it."
-)
+@click.option("--mechanistic", is_flag=True, help="Leave out the fitted residuals.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every operator's causes.")
 def model(
     model: str,
     board: str,
@@ -67,15 +85,15 @@ def model(
     mechanistic: bool,
     as_json: bool,
 ) -> None:
-    """Print a report; of several boards (A,B) a table of them."""
+    """Print a report; for several boards (A,B) a table of them."""
     _check_options(model)
     reports: list[Report] = []
     drawings: list[Drawing] = []
     try:
         for name in board.split(","):
             if model == diffusion.NAME:
-                asked = diffusion.Asked(batch, side, steps, graphs=graphs)
-                drawings.append(diffusion.draw(name, asked, mechanistic=mechanistic))
+                request = diffusion.Request(batch, side, steps, graphs=graphs)
+                drawings.append(diffusion.predict_drawing(name, request, mechanistic=mechanistic))
                 continue
             question = Serving(model, name, tp, batch, given, made, pp, dp, ep, graphs, dtype)
             reports.append(serve(question, mechanistic=mechanistic))
@@ -96,10 +114,10 @@ def model(
 
 
 def _check_options(model: str) -> None:
-    """Refuse options that a model of this kind does not look at."""
+    """Refuse options that do not apply to this kind of model."""
     context = click.get_current_context()
     if model not in _NAMES:
-        return  # who looks it up says more
+        return  # looking up the model gives a better error
     others = _OF_DECODERS if model == diffusion.NAME else _OF_DENOISERS
     given = [
         option
@@ -111,10 +129,11 @@ def _check_options(model: str) -> None:
 
 
 def _report(found: Report) -> None:
-    asked, need = found.question, found.memory
+    request, need = found.question, found.memory
     click.echo(
-        f"{asked.model} in {asked.dtype} on {asked.layout.gpus} x {asked.board} ({asked.layout}), "
-        f"{asked.batch} sequences, {asked.given} tokens in, {asked.made} out (modelled)"
+        f"{request.model} in {request.dtype} on {request.layout.gpus} x {request.board} "
+        f"({request.layout}), {request.batch} sequences, {request.given} tokens in, "
+        f"{request.made} out (modelled)"
     )
     served = bands()
     for name, one, what, (low, high) in (
@@ -170,11 +189,11 @@ def _title(name: str, one: Pass) -> str:
 
 
 def _beside(reports: list[Report]) -> None:
-    """Where the time goes on each board."""
-    asked = reports[0].question
+    """Print the causes of the time on each board, side by side."""
+    request = reports[0].question
     click.echo(
-        f"{asked.model} in {asked.dtype}, {asked.layout}, {asked.batch} sequences, "
-        f"{asked.given} tokens in, {asked.made} out (modelled)"
+        f"{request.model} in {request.dtype}, {request.layout}, {request.batch} sequences, "
+        f"{request.given} tokens in, {request.made} out (modelled)"
     )
     click.echo(" " * 30 + "".join(f"{one.question.board:>16}" for one in reports))
     for title, values in (

@@ -24,25 +24,25 @@ def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def with_json(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all operations end with."""
+    """Return a command function with the options that all operations share."""
     mechanistic = click.option(
         "--mechanistic",
         is_flag=True,
         expose_value=False,
         callback=_remember,
-        help="Leave out the learned residual.",
+        help="Leave out the fitted residual.",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     return mechanistic(as_json(function))
 
 
-@click.group(help="Predict one operation: its time, the causes that add to it, and an interval.")
+@click.group(help="Predict one operation: its time, the causes that add up to it, and an interval.")
 def predict() -> None:
     """Group the operations."""
 
 
 def answer(board: str, ask: Callable[[str], Prediction], title: str, as_json: bool) -> None:
-    """Print a prediction for a board, or a table of several (A,B), or say why there is none."""
+    """Print the prediction for a board, a table for several boards (A,B), or the error."""
     try:
         every = [ask(name) for name in board.split(",")]
         if click.get_current_context().meta.get(_MECHANISTIC):
@@ -59,7 +59,7 @@ def answer(board: str, ask: Callable[[str], Prediction], title: str, as_json: bo
 
 
 def _beside(every: list[Prediction], title: str) -> None:
-    """Where the time goes on each board."""
+    """Print the causes of the time on each board, side by side."""
     click.echo(f"{title} (modelled)")
     click.echo(" " * 30 + "".join(f"{found.board.name:>16}" for found in every))
     rows = {"time (us)": [found.us for found in every]}
@@ -92,12 +92,18 @@ def _print(found: Prediction, title: str) -> None:
         click.echo(f"note: {found.fitted.note}")
 
 
-@predict.command(help="C[m, n] = A[m, k] B[k, n], by a library's best kernel.")
+@predict.command(help="C[m, n] = A[m, k] B[k, n], with a library's best kernel.")
 @board_option
 @click.option("--dtype", default="bf16", show_default=True, type=click.Choice(list(DTYPES)))
 @click.option("-m", "m", type=SIZE, required=True, help="Rows of A: tokens.")
 @click.option("-n", "n", type=SIZE, required=True, help="Columns of B: features.")
-@click.option("-k", "k", type=SIZE, required=True, help="What is summed over.")
+@click.option(
+    "-k",
+    "k",
+    type=SIZE,
+    required=True,
+    help="Columns of A and rows of B, the dimension of the sum.",
+)
 @with_json
 def gemm(board: str, dtype: str, m: int, n: int, k: int, as_json: bool) -> None:
     """Predict a product of matrices."""
@@ -107,15 +113,17 @@ def gemm(board: str, dtype: str, m: int, n: int, k: int, as_json: bool) -> None:
     answer(board, lambda name: ask(name, dtype, m, n, k), title, as_json)
 
 
-@predict.command(help="Causal attention in bf16, with the write of the KV cache.")
+@predict.command(help="Causal attention in bf16, including the write of the KV cache.")
 @board_option
 @click.option("--batch", type=SIZE, default=1, show_default=True, help="Sequences.")
-@click.option("--query", type=SIZE, help="New tokens a sequence: 1, or (default) the context.")
-@click.option("--context", type=SIZE, required=True, help="Tokens that they look at.")
+@click.option(
+    "--query", type=SIZE, help="New tokens of each sequence: 1, or (default) the context."
+)
+@click.option("--context", type=SIZE, required=True, help="Tokens that each new token attends to.")
 @click.option("--heads", type=SIZE, required=True, help="Query heads.")
-@click.option("--kv-heads", type=SIZE, help="Heads of keys and values; default: as many.")
+@click.option("--kv-heads", type=SIZE, help="Key and value heads; default: as many as query heads.")
 @click.option("--head-dim", type=SIZE, default=128, show_default=True)
-@click.option("--window", type=_WINDOW, default=0, help="Tokens looked back at; 0: all.")
+@click.option("--window", type=_WINDOW, default=0, help="Sliding window in tokens; 0: unlimited.")
 @with_json
 def attention(
     board: str,
@@ -128,7 +136,7 @@ def attention(
     window: int,
     as_json: bool,
 ) -> None:
-    """Predict attention of prompts or of single tokens."""
+    """Predict attention for prompts or for single tokens."""
     from vgpu_sim.perf.attention.predict import predict as ask
 
     new, keys = query or context, kv_heads or heads
@@ -150,12 +158,16 @@ def attention(
     )
 
 
-@predict.command(help="DeepSeek's latent attention in bf16, without the products around it.")
+@predict.command(help="DeepSeek's latent attention in bf16, without the matrix products around it.")
 @board_option
 @click.option("--batch", type=SIZE, default=1, show_default=True, help="Sequences.")
-@click.option("--query", type=SIZE, help="New tokens a sequence: 1, or (default) the context.")
-@click.option("--context", type=SIZE, required=True, help="Tokens that they look at.")
-@click.option("--heads", type=SIZE, default=128, show_default=True, help="Of the rank.")
+@click.option(
+    "--query", type=SIZE, help="New tokens of each sequence: 1, or (default) the context."
+)
+@click.option("--context", type=SIZE, required=True, help="Tokens that each new token attends to.")
+@click.option(
+    "--heads", type=SIZE, default=128, show_default=True, help="Query heads of this rank."
+)
 @with_json
 def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_json: bool) -> None:
     """Predict multi-head latent attention."""
@@ -177,10 +189,22 @@ def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_
 @click.option("--tokens", type=SIZE, required=True)
 @click.option("--hidden", type=SIZE, required=True, help="Width of the model.")
 @click.option("--inner", type=SIZE, required=True, help="Width of an expert on this rank.")
-@click.option("--experts", type=SIZE, required=True, help="Of all ranks.")
-@click.option("--topk", type=SIZE, required=True, help="Experts a token.")
-@click.option("--ep", "ranks", type=SIZE, default=1, show_default=True, help="Ranks that share.")
-@click.option("--load", default="power_law_1.01", show_default=True, help="Or balanced.")
+@click.option("--experts", type=SIZE, required=True, help="Experts of all ranks together.")
+@click.option("--topk", type=SIZE, required=True, help="Experts for each token.")
+@click.option(
+    "--ep",
+    "ranks",
+    type=SIZE,
+    default=1,
+    show_default=True,
+    help="Ranks among which experts are divided.",
+)
+@click.option(
+    "--load",
+    default="power_law_1.01",
+    show_default=True,
+    help="Distribution of tokens over experts: a power law, or balanced.",
+)
 @with_json
 def moe(
     board: str,
@@ -216,12 +240,12 @@ def moe(
     )
 
 
-@predict.command(help="A collective of NCCL's among the GPUs of one node.")
+@predict.command(help="An NCCL collective among the GPUs of one node.")
 @board_option
 @click.option("--op", type=click.Choice(OPS), default="all_reduce", show_default=True)
 @click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
 @click.option("--gpus", type=SIZE, required=True)
-@bytes_option("Of a rank's buffer")
+@bytes_option("Size of each rank's buffer")
 @topologies.between
 @with_json
 def allreduce(
@@ -241,14 +265,14 @@ def _collective(
     answer(board, lambda name: ask(name, op, dtype, gpus, size, topology), title, as_json)
 
 
-def _named(name: str, op: str) -> None:
-    """Add a collective under a name of its own."""
+def _add_collective(name: str, op: str) -> None:
+    """Add the subcommand that predicts one collective."""
 
     @predict.command(name, help=f"The same as allreduce --op {op}.")
     @board_option
     @click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
     @click.option("--gpus", type=SIZE, required=True)
-    @bytes_option("Of a rank's buffer")
+    @bytes_option("Size of each rank's buffer")
     @topologies.between
     @with_json
     def command(
@@ -257,9 +281,9 @@ def _named(name: str, op: str) -> None:
         _collective(board, op, dtype, gpus, size, topology, as_json)
 
 
-_named("allgather", "all_gather")
-_named("reducescatter", "reduce_scatter")
-_named("alltoall", "alltoall")
+_add_collective("allgather", "all_gather")
+_add_collective("reducescatter", "reduce_scatter")
+_add_collective("alltoall", "alltoall")
 
 
 def _stream(
@@ -271,16 +295,24 @@ def _stream(
 
 
 _rows = click.option("--rows", type=SIZE, required=True, help="Tokens.")
-_columns = click.option("--columns", type=SIZE, required=True, help="Elements of a row.")
+_columns = click.option("--columns", type=SIZE, required=True, help="Elements in a row.")
 _read = click.option(
-    "--read", type=click.FloatRange(min=0), default=2, show_default=True, help="Bytes an element."
+    "--read",
+    type=click.FloatRange(min=0),
+    default=2,
+    show_default=True,
+    help="Bytes read for each element.",
 )
 _written = click.option(
-    "--written", type=click.FloatRange(min=0), default=2, show_default=True, help="The same."
+    "--written",
+    type=click.FloatRange(min=0),
+    default=2,
+    show_default=True,
+    help="Bytes written for each element.",
 )
 
 
-@predict.command(help="A kernel that reads, computes a little and writes, element by element.")
+@predict.command(help="A kernel that reads, computes and writes element by element.")
 @board_option
 @_rows
 @_columns
@@ -300,7 +332,7 @@ def elementwise(
     )
 
 
-@predict.command(help="A normalisation of rows: each is read once and written once.")
+@predict.command(help="A normalisation of rows: each row is read once and written once.")
 @board_option
 @_rows
 @_columns
@@ -312,7 +344,9 @@ def norm(board: str, rows: int, columns: int, as_json: bool) -> None:
 
 
 def _rowwise(name: str, what: str) -> None:
-    """Add an operation on rows that has an entry of its own in the model of streams."""
+    """Add a subcommand for an operation on rows that has its own function in the model of streaming
+    kernels.
+    """
 
     @predict.command(name, help=what)
     @board_option
@@ -328,11 +362,11 @@ def _rowwise(name: str, what: str) -> None:
 
 _rowwise("softmax", "A softmax of rows in bf16.")
 _rowwise("quantize", "Scaling of rows from bf16 to fp8.")
-_rowwise("embedding", "A row of a table in bf16 for each token.")
+_rowwise("embedding", "An embedding: one bf16 row of a table for each token.")
 _rowwise("sampling", "The most likely token of each row of logits in bf16.")
 
 
-@click.group(help="Predict the same operation on several boards, beside one another.")
+@click.group(help="Predict the same operation on several boards, side by side.")
 @click.option(
     "--boards",
     required=True,
@@ -347,7 +381,7 @@ def compare(context: click.Context, boards: str) -> None:
 
 
 def add_to_compare(command: click.Command) -> None:
-    """Let ``compare`` ask a command that has an option ``--board``."""
+    """Add a command with the option ``--board`` to ``compare``."""
 
     @click.pass_obj
     def on_boards(boards: str, /, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""``tessera perf run``: a program on a simulated board, and what it would take on a real one."""
+"""``tessera perf run`` runs a program on a simulated board and predicts its time on a real one."""
 
 import json
 import signal
@@ -17,8 +17,8 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, S
 from vgpu_sim.cli.clocks import check_modelled
 from vgpu_sim.cli.perf.group import new_file, refuse
 from vgpu_sim.cli.perf.run_report import (
-    Heard,
     Report,
+    RunEvents,
     details,
     document_of,
     lines,
@@ -27,7 +27,7 @@ from vgpu_sim.cli.perf.run_report import (
 )
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run.command import EXIT_FAILED, run_program
-from vgpu_sim.hal.observe.modelled import MODELLED
+from vgpu_sim.hal.observe.modelled_report import MODELLED
 from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import chip_of
@@ -41,10 +41,17 @@ _LAST_WORDS_SECONDS = 10.0
     help="Run COMMAND, and print what each kernel, copy and gap would take on BOARD (modelled).",
 )
 @boards.option
-@click.option("--slice", "profile_name", metavar="PROFILE", help="MIG profile; default: whole.")
-@click.option("--group", is_flag=True, help="One line for all launches of a kernel with one shape.")
 @click.option(
-    "--details", "detailed", is_flag=True, help="Causes and metrics of each kind of launch as well."
+    "--slice", "profile_name", metavar="PROFILE", help="MIG profile; default: the whole GPU."
+)
+@click.option(
+    "--group", is_flag=True, help="Print one line for all launches of a kernel with the same shape."
+)
+@click.option(
+    "--details",
+    "detailed",
+    is_flag=True,
+    help="Also print the causes and metrics of each kind of launch.",
 )
 @click.option(
     "--json",
@@ -52,14 +59,15 @@ _LAST_WORDS_SECONDS = 10.0
     type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
     callback=new_file,
     metavar="FILE",
-    help="Write all of it, metrics by Nsight Compute's names, as JSON to FILE (-: stdout).",
+    help="Write the complete report as JSON to FILE (-: stdout), with Nsight Compute's metric"
+    " names.",
 )
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     callback=new_file,
     metavar="FILE",
-    help="Write a page: kernels below the board's roofs, and the causes of their times.",
+    help="Write an HTML page: kernels in a roofline plot, and the causes of their times.",
 )
 @click.argument(
     "command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND..."
@@ -73,13 +81,15 @@ def run(
     html: Path | None,
     command_line: tuple[str, ...],
 ) -> None:
-    """Exit as the command does; the report goes to stderr."""
+    """Exit with the command's status; the report goes to stderr."""
     if html is not None:
         try:
             plots.require()
         except PerfError as err:
             refuse(err)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # some parents ignore SIGCHLD, and exit statuses would be lost
     device = _device(board, profile_name or WHOLE)
     check_modelled(board, device, MODELLED)
     share = board.placement_units if device.profile.is_whole else device.profile.size
@@ -87,7 +97,7 @@ def run(
     options = StandaloneOptions(
         cache_dir=config.user_cache_dir(), report_usage=True, clock=MODELLED
     )
-    heard = Heard()
+    events = RunEvents()
     try:
         with StandaloneNode(config.private_dir_parents(), options) as node:
             with node.admin() as admin:
@@ -98,11 +108,11 @@ def run(
             with AdminClient(node.run_dir, _LAST_WORDS_SECONDS) as admin:
                 admin.call("subscribe")
                 status = run_program(command_line, environment)
-                _listen(admin, heard)
+                _listen(admin, events)
     except (StartFailed, AdminRefused, OSError, ValueError) as err:
         click.echo(f"tessera perf run: {err}", err=True)
         sys.exit(EXIT_FAILED)
-    report = report_of(chip, heard)
+    report = report_of(chip, events)
     _tell(report, grouped=group, detailed=detailed, json_file=json_file)
     if html is not None:
         html.write_text(page_of(report, grouped=group), encoding="utf-8")
@@ -116,27 +126,29 @@ def _device(board: Board, name: str) -> DeviceProfile:
         raise click.BadParameter(str(err), param_hint="--slice") from err
 
 
-def _listen(admin: AdminClient, heard: Heard) -> None:
-    """Take events until no context lives, or those that do say nothing any more."""
+def _listen(admin: AdminClient, events: RunEvents) -> None:
+    """Receive events until no context is alive, or until those that are alive send no more
+    events.
+    """
     while True:
         gpus = admin.call("inventory")["gpus"]
         live = any(one["contexts"] for gpu in gpus for one in gpu["instances"])
         for event in admin.queued_events():
-            heard.take(event)
+            events.take(event)
         if not live:
             return
         try:
-            heard.take(admin.next_event())
+            events.take(admin.next_event())
         except TimeoutError:
             return
 
 
 def _tell(report: Report, *, grouped: bool, detailed: bool, json_file: Path | None) -> None:
-    told = list(lines(report, grouped=grouped))
+    text = list(lines(report, grouped=grouped))
     if detailed:
-        told += details(report)
-    with suppress(OSError):  # a full disk under stderr must not replace the program's own status
-        click.echo("\n".join(f"tessera perf run: {line}" for line in told), err=True)
+        text += details(report)
+    with suppress(OSError):  # a full disk behind stderr must not replace the program's exit status
+        click.echo("\n".join(f"tessera perf run: {line}" for line in text), err=True)
     if json_file is not None:
         with click.open_file(str(json_file), "w") as file:
             json.dump(document_of(report), file, indent=2)

@@ -1,21 +1,23 @@
-"""What ``tessera perf run`` prints and writes: each launch, or launches put together on request."""
+"""The report of ``tessera perf run``. It lists single launches, or groups of equal launches on
+request.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from vgpu_sim.hal.observe.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.hal.observe.modelled_report import ModelledLaunches, ModelledOrder, ModelledSummary
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
 from vgpu_sim.perf.kernels.copies import Way
 
 _OVER_LINKS: Final = (Way.H2D.value, Way.D2H.value, Way.P2P.value)
-_MOST_LINES: Final = 64  # launches that are printed one by one
+_MOST_LINES: Final = 64  # most launches printed one by one
 
 
 @dataclass(slots=True)
 class Context:
-    """What one context reported at its end."""
+    """What a context reported when it ended."""
 
     rows: list[ModelledLaunches] = field(default_factory=list)
     order: list[tuple[int, float]] = field(default_factory=list)
@@ -23,33 +25,35 @@ class Context:
 
 
 @dataclass(slots=True)
-class Heard:
-    """What the contexts of a run reported at their ends, by the process that served each."""
+class RunEvents:
+    """The reports of a run's contexts, keyed by the process that served each context."""
 
     contexts: dict[object, Context] = field(default_factory=dict)
 
     def take(self, event: dict[str, Any]) -> None:
-        """Take one event of gpud. Raises ValueError for one that is none."""
+        """Store one event that gpud sent. Raises ValueError for an invalid event."""
         if event.get("event") != "modelled":
             return
         context = self.contexts.setdefault(event.get("pid"), Context())
         if "summary" in event:
-            context.summaries.append(ModelledSummary.checked(event["summary"]))
+            context.summaries.append(ModelledSummary.parse(event["summary"]))
         elif "order" in event:
-            context.order += ModelledOrder.checked(event["order"]).launches
+            context.order += ModelledOrder.parse(event["order"]).launches
         else:
-            context.rows.append(ModelledLaunches.checked(event.get("launches")))
+            context.rows.append(ModelledLaunches.parse(event.get("launches")))
 
     @property
     def summaries(self) -> list[ModelledSummary]:
-        """Of all contexts."""
+        """The summaries that all contexts have sent."""
         return [one for context in self.contexts.values() for one in context.summaries]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Launches that are equal in shape, arguments and counts; ``estimate`` is None where there are
-    no counts. ``context`` numbers the contexts from 0 on."""
+    """A row of the report: launches of a kernel with equal shape, arguments and counts.
+
+    ``estimate`` is None if the launches have no counts. ``context`` numbers the contexts from 0.
+    """
 
     context: int
     launches: ModelledLaunches
@@ -57,29 +61,31 @@ class Row:
 
     @property
     def is_bound(self) -> bool:
-        """Whether each takes this time at least."""
+        """True if the time of each launch is a lower bound."""
         return self.estimate is None or self.estimate.is_bound
 
     @property
     def each_us(self) -> float:
-        """The time of one launch."""
+        """The time of one launch in microseconds."""
         return self.launches.us / max(1, self.launches.launches)
 
     @property
     def shape(self) -> str:
-        """Grid and block."""
+        """The grid and the block of the launches as text."""
         one = self.launches
         return "x".join(map(str, one.grid)) + " blocks of " + "x".join(map(str, one.block))
 
     @property
     def name(self) -> str:
-        """Kernel, arguments and shape."""
+        """The name of the row: kernel, arguments and shape as text."""
         return f"{self.launches.kernel}({self.launches.arguments}) {self.shape}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run on one board. ``rows`` are of all contexts; ``launches`` are (row, start) in order."""
+    """The report of a run on one board: ``rows`` of all contexts, and ``launches`` as (row, start)
+    in order.
+    """
 
     chip: Chip
     summaries: Sequence[ModelledSummary]
@@ -87,26 +93,28 @@ class Report:
     launches: Sequence[tuple[Row, float]]
 
 
-def report_of(chip: Chip, heard: Heard) -> Report:
-    """Predict again, from the counts that were reported, what each launch would take."""
+def report_of(chip: Chip, events: RunEvents) -> Report:
+    """Return the report of a run: predict each launch's time from the counts that the contexts
+    reported.
+    """
     rows: list[Row] = []
     launches: list[tuple[Row, float]] = []
-    for number, context in enumerate(heard.contexts.values()):
+    for number, context in enumerate(events.contexts.values()):
         own = [Row(number, one, _estimate(chip, one)) for one in context.rows]
         rows += own
         launches += [(own[place], at) for place, at in context.order if place < len(own)]
-    return Report(chip, heard.summaries, rows, launches)
+    return Report(chip, events.summaries, rows, launches)
 
 
 def _estimate(chip: Chip, one: ModelledLaunches) -> Estimate | None:
     try:
         return estimate(chip, Counts.of(one.counts)) if one.counts else None
-    except PerfError:  # of a worker that reports what no board can do
+    except PerfError:  # a worker reported a launch that the board cannot run
         return None
 
 
 def lines(report: Report, *, grouped: bool) -> Iterator[str]:
-    """Yield the text: launches, then copies and gaps."""
+    """Yield the lines of the text report: first the launches, then copies and gaps."""
     chip = report.chip
     what = f"{chip.sms} multiprocessors, {chip.dram_peak / 1e3:.0f} GB/s"
     yield f"on {chip.board.product} ({what}), modelled; kernels were not measured on it"
@@ -189,7 +197,7 @@ def _note(row: Row) -> str:
 
 
 def details(report: Report) -> Iterator[str]:
-    """Yield causes and metrics of each row."""
+    """Yield the lines that describe the causes and metrics of each row."""
     for row in report.rows:
         found = row.estimate
         if found is None:
@@ -206,16 +214,16 @@ def details(report: Report) -> Iterator[str]:
 
 
 def page_of(report: Report, *, grouped: bool) -> str:
-    """Return the page of ``--html``."""
+    """Return the HTML page for ``--html``."""
     shown = [
-        page.Shown(row.name, row.launches.launches, row.launches.us, row.estimate)
+        page.PlottedKernel(row.name, row.launches.launches, row.launches.us, row.estimate)
         for row in report.rows
     ]
     return page.page(report.chip, shown, list(lines(report, grouped=grouped)))
 
 
 def document_of(report: Report) -> dict[str, Any]:
-    """Return what ``--json`` writes."""
+    """Return the document that ``--json`` writes."""
     places = {id(row): place for place, row in enumerate(report.rows)}
     return {
         "modelled": True,

@@ -1,4 +1,4 @@
-"""``tessera ptx``: does this PTX load, and what does it become."""
+"""``tessera ptx`` checks whether PTX loads, and shows what it compiles to."""
 
 import enum
 import os
@@ -14,14 +14,16 @@ from vgpu_sim.isa import Diagnostic, Function, Module, Refused, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
 
-_MOST_ERRORS = 20  # of a file that is not PTX
+_MOST_ERRORS = 20  # reasons shown for a file that is not PTX
 _CC = re.compile(r"([0-9]{1,3})\.([0-9])")
 _BLOCK = re.compile(r"([0-9]{1,4})(?:,([0-9]{1,4})(?:,([0-9]{1,4}))?)?")
 DEFAULT_BLOCK = (256, 1, 1)
 
 
 class Verdict(enum.IntEnum):
-    """Exit codes; what a driver would refuse for good is worse than what we lack."""
+    """The exit codes of a check. A refusal that every driver would make ranks above a feature that
+    Tessera lacks.
+    """
 
     LOADS = 0
     NOT_PTX = 1
@@ -46,7 +48,7 @@ cc_option = click.option(
     "--cc",
     metavar="MAJOR.MINOR",
     callback=_parse_cc,
-    help="Compute capability to load for, such as 9.0; the file's own .target unless given.",
+    help="Compute capability to load for, such as 9.0; default: the file's own .target.",
 )
 
 
@@ -55,12 +57,14 @@ backend_option = click.option(
     type=click.Choice(["jit", "interp"]),
     default="jit",
     show_default=True,
-    help="What is to run the kernels: `tessera run --backend`.",
+    help="Backend that will run the kernels, as for `tessera run --backend`.",
 )
 
 
 class _WrongUsage(click.UsageError):
-    """Not to be taken for a verdict, as click's own status 2 would be."""
+    """A usage error with its own exit status, because click's status 2 would look like a
+    verdict.
+    """
 
     exit_code = os.EX_USAGE
 
@@ -95,10 +99,10 @@ def command() -> None:
 def check(
     context: click.Context, files: Sequence[str], cc: tuple[int, int] | None, backend: str
 ) -> None:
-    """Say whether each FILE (- for standard input) loads, which of its kernels do not, and why.
+    """Check whether each FILE (- for standard input) loads; print the kernels that do not, and why.
 
-    Exit status: 0 all kernels load; 2 some are refused because they are not supported yet, each
-    reason with its line; 1 not PTX, or not readable. Of several files the worst counts.
+    Exit status: 0 all kernels load; 2 some are refused because a feature is not supported yet,
+    with each reason's line; 1 not PTX, or not readable. For several files, the worst status.
     """
     verdicts = {_check(file, cc, backend) for file in files}
     context.exit(max(verdicts, key=_FROM_BEST_TO_WORST.index))
@@ -136,14 +140,16 @@ def _check(file: str, cc: tuple[int, int] | None, backend: str) -> Verdict:
 
 
 def title(refused: Refused) -> str:
-    """Return what is refused, with its name."""
+    """Describe what is refused, by its kind and name."""
     return f"{'kernel' if refused.is_kernel else 'variable'} {refused.name!r}"
 
 
 def refused_by(backend: str, module: Module) -> Iterator[Refused]:
-    """Yield the kernels that a backend cannot run, as a device says when it loads the module."""
+    """Yield the kernels that a backend cannot run, as a device reports them when loading the
+    module.
+    """
     if backend == "jit":
-        from vgpu_sim.exec.jit import refusals  # loads what the other verbs need not
+        from vgpu_sim.exec.jit import refusals  # imports modules that the other verbs do not need
     else:
         from vgpu_sim.exec.interp import refusals
     for function in module.functions:
@@ -156,7 +162,7 @@ def refused_by(backend: str, module: Module) -> Iterator[Refused]:
 
 
 def verdict_of(error: compiler.PtxError) -> Verdict:
-    """Return what a file is that does not load."""
+    """Return the verdict on a file that raised this error when it was loaded."""
     if isinstance(error, compiler.InvalidPtxError):
         return Verdict.NOT_PTX
     return Verdict.REFUSED
@@ -168,7 +174,7 @@ def _summary(error: compiler.PtxError) -> str:
     if isinstance(error, compiler.TargetError):
         return "made for another device"
     reasons = _count(len(error.diagnostics), "reason")
-    return f"valid as far as we know, not supported yet ({reasons})"
+    return f"valid PTX as far as Tessera can tell, not supported yet ({reasons})"
 
 
 def _count(number: int, noun: str) -> str:
@@ -176,10 +182,10 @@ def _count(number: int, noun: str) -> str:
 
 
 def compile_file(file: str, cc: tuple[int, int] | None) -> Module:
-    """Compile a file as a device of compute capability ``cc`` (None: the file's own) loads it.
+    """Compile a file for a device of compute capability ``cc`` (None: the file's own).
 
     Raises:
-        UnreadableFile, PtxError: it does not load.
+        UnreadableFile, PtxError: the file does not load.
     """
     source = inputs.read(file)
     capability = compiler.capability_of(source, name=file) if cc is None else cc
@@ -189,7 +195,7 @@ def compile_file(file: str, cc: tuple[int, int] | None) -> Module:
 def parse_block(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> tuple[int, int, int] | None:
-    """Read the value of an option such as 16,16,1."""
+    """Parse the value of an option for a block's shape, such as 16,16,1."""
     if value is None:
         return None
     found = _BLOCK.fullmatch(value)
@@ -206,22 +212,23 @@ def parse_block(
     type=click.Choice(["isa", "container", "llvm", "object"]),
     default="isa",
     show_default=True,
-    help="What to write: instructions as text; the binary that a device loads; what the JIT makes"
-    " of one kernel for one block shape, as LLVM IR or as an object file for this machine.",
+    help="Output format: instructions as text; the binary that a device loads; or the JIT's code"
+    " for one"
+    " kernel and one block shape, as LLVM IR or as an object file for this machine.",
 )
 @click.option(
     "-o",
     "--output",
     type=outputs.FILE,
     default="-",
-    help="File to write; standard output unless given.",
+    help="File to write; default: standard output.",
 )
-@click.option("--kernel", help="Kernel for llvm and object; needed where FILE has several.")
+@click.option("--kernel", help="Kernel for llvm and object; required if FILE has several.")
 @click.option(
     "--block",
     metavar="X[,Y[,Z]]",
     callback=parse_block,
-    help="Threads of a block for llvm and object; the kernel's .reqntid, or 256,1,1.",
+    help="Threads of a block for llvm and object; default: the kernel's .reqntid, or 256,1,1.",
 )
 @cc_option
 @click.pass_context
@@ -236,14 +243,14 @@ def compile_command(
 ) -> None:
     """Compile FILE (- for standard input).
 
-    A module is written with those kernels that are supported, and names the others.
+    The written module contains the supported kernels, and lists the others as refused.
 
-    Exit status: 0 it was written; 2 none of what was asked for is supported yet; 1 not PTX. Nothing
-    is written unless it is 0.
+    Exit status: 0 the output was written; 2 nothing that was requested is supported yet; 1 not
+    PTX. Nothing is written unless the status is 0.
     """
     native = emit in ("llvm", "object")
     if not native and (kernel is not None or block is not None):
-        raise click.UsageError(f"--kernel and --block mean nothing to --emit {emit}")
+        raise click.UsageError(f"--kernel and --block have no effect on --emit {emit}")
     try:
         module = compile_file(file, cc)
         if native:
@@ -273,7 +280,7 @@ def _emit_portable(file: str, module: Module, emit: str) -> bytes:
 
 
 def kernel_of(file: str, module: Module, name: str | None) -> Function:
-    """Return the kernel to take: the named one, or the only one."""
+    """Return the kernel named ``name``, or the file's only kernel if no name is given."""
     for one in module.refused:
         if one.is_kernel and name in (None, one.name):
             click.echo(compiler.render(one.reasons, file), nl=False, err=True)
@@ -295,7 +302,7 @@ def _emit_native(
     block: tuple[int, int, int] | None,
     emit: str,
 ) -> bytes:
-    from vgpu_sim.exec import jit  # loads LLVM, which the other forms need not
+    from vgpu_sim.exec import jit  # imports LLVM, which the other formats do not need
 
     shape = block or function.required_block or DEFAULT_BLOCK
     if function.required_block not in (None, shape):

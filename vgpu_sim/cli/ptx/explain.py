@@ -1,4 +1,6 @@
-"""``tessera ptx explain``: what becomes of each kernel, decision by decision, or stage by stage."""
+"""``tessera ptx explain`` shows how each kernel is compiled, decision by decision or stage by
+stage.
+"""
 
 import pprint
 from collections.abc import Iterator
@@ -18,18 +20,19 @@ _Shape = tuple[int, int, int]
 
 @click.command()
 @click.argument("file", type=inputs.FILE)
-@click.option("--kernel", help="One kernel alone; all of FILE unless given.")
+@click.option("--kernel", help="Kernel to explain; default: all kernels of FILE.")
 @click.option(
     "--block",
     metavar="X[,Y[,Z]]",
     callback=commands.parse_block,
-    help="Threads of a block; the kernel's .reqntid, or 256,1,1.",
+    help="Threads of a block; default: the kernel's .reqntid, or 256,1,1.",
 )
 @click.option(
     "--stage",
     type=click.Choice(_STAGES),
-    help="Print what a stage makes instead: the syntax tree, instructions before and after register"
-    " allocation; of each kernel LLVM IR before and after the passes, or assembly.",
+    help="Print the output of one stage instead: the syntax tree; the instructions before or"
+    " after register"
+    " allocation; each kernel's LLVM IR before or after the passes; or assembly.",
 )
 @commands.cc_option
 @commands.backend_option
@@ -43,9 +46,9 @@ def explain(
     cc: tuple[int, int] | None,
     backend: str,
 ) -> None:
-    """Show what the compiler decides about the kernels of FILE (- for standard input).
+    """Show the compiler's decisions about the kernels of FILE (- for standard input).
 
-    Exit status as of `check`.
+    The exit status is that of `tessera ptx check`.
     """
     try:
         if stage in _STAGES[:3]:
@@ -74,7 +77,7 @@ def explain(
 
 
 def _portable(file: str, cc: tuple[int, int] | None, stage: str | None) -> str:
-    """Return what the compiler has after a stage of its own."""
+    """Return the output of one stage of the compiler for a file."""
     source = inputs.read(file)
     capability = compiler.capability_of(source, name=file) if cc is None else cc
     start = pipeline.Compilation(compiler.decode(source), capability, file)
@@ -88,7 +91,7 @@ def _portable(file: str, cc: tuple[int, int] | None, stage: str | None) -> str:
 def _kernel(
     module: Module, function: Function, block: _Shape | None, stage: str | None, backend: str
 ) -> str:
-    from vgpu_sim.exec import jit  # loads what the other stages need not
+    from vgpu_sim.exec import jit  # imports modules that the other stages do not need
 
     shape = block or function.required_block or commands.DEFAULT_BLOCK
     native = jit.Compiler()

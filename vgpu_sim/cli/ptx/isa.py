@@ -38,7 +38,7 @@ def asm(file: str, output: str) -> None:
 @command.command()
 @click.argument("file", type=inputs.FILE)
 def disasm(file: str) -> None:
-    """Print the container FILE (- for standard input) as text that asm reads back."""
+    """Print the container FILE (- for standard input) as text that `isa asm` accepts."""
     try:
         text = disassemble(container.decode(inputs.read(file)))
     except ContainerError as error:

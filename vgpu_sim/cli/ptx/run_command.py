@@ -1,4 +1,4 @@
-"""``tessera ptx run``: one launch of one kernel, without a program around it."""
+"""``tessera ptx run``: launch one kernel without a host program."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _ARGUMENT = re.compile(r"([us](?:8|16|32|64)|f32|f64)(?:\[([0-9]{1,9})\])?(?::(.
 _NUMBER = re.compile(r"-?(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})")
 _BOARD, _SLICE = "h100-80gb", "1g.10gb"
 
-Argument = tuple[str, int, str]  # type, elements of a buffer or 0, value
+Argument = tuple[str, int, str]  # type, number of elements (0: no buffer), value
 
 
 def _argument(text: str) -> Argument:
@@ -46,7 +46,7 @@ def _check_value(text: str, type_: str, value: str) -> None:
             raise ValueError
         number, bits = int(value, 0), int(type_[1:])
     except ValueError:
-        raise click.BadParameter(f"{text!r}: {value!r} is no number of type {type_}") from None
+        raise click.BadParameter(f"{text!r}: {value!r} is not a number of type {type_}") from None
     low = -(1 << bits - 1) if type_.startswith("s") else 0
     if not low <= number < low + (1 << bits):
         raise click.BadParameter(f"{text!r}: {value} does not fit {type_}")
@@ -71,7 +71,7 @@ def _parse_grid(
 @click.command(name="run", context_settings={"ignore_unknown_options": True})
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
 @click.argument("arguments", nargs=-1, callback=_parse_arguments, metavar="[ARGUMENT]...")
-@click.option("--kernel", help="Kernel to launch; needed where FILE has several.")
+@click.option("--kernel", help="Kernel to launch; required if FILE has several.")
 @click.option(
     "--grid", default="1", show_default=True, metavar="X[,Y[,Z]]", callback=_parse_grid,
     help="Blocks.",
@@ -80,7 +80,7 @@ def _parse_grid(
     "--block",
     metavar="X[,Y[,Z]]",
     callback=commands.parse_block,
-    help="Threads of a block; the kernel's .reqntid, or 256,1,1.",
+    help="Threads of a block; default: the kernel's .reqntid, or 256,1,1.",
 )
 @click.option(
     "--shared", type=click.IntRange(0, 227 << 10), default=0, help="Bytes of dynamic shared memory."
@@ -97,12 +97,13 @@ def run(
     shared: int,
     backend: str,
 ) -> None:
-    """Launch a kernel of FILE (PTX, or of `compile --emit container`) and print its buffers.
+    """Launch a kernel of FILE (PTX, or a container from `compile --emit container`) and print its
+    buffers.
 
-    An ARGUMENT is TYPE:VALUE (u32:5), or a buffer TYPE[COUNT] of zeros, of one value
-    (f32[1024]:1.5) or of 0, 1, 2, ... (s32[64]:iota); buffers are passed by their addresses.
+    An ARGUMENT is TYPE:VALUE (u32:5), or a buffer: TYPE[COUNT] filled with zeros, with one value
+    (f32[1024]:1.5), or with 0, 1, 2, ... (s32[64]:iota). Buffers are passed by address.
 
-    Runs on a slice of its own, as `tessera run` makes it. Exit status: that of the launch, 0 or 1.
+    The kernel runs on a new slice, as in `tessera run`. Exit status: that of the launch, 0 or 1.
     """
     with open(file, "rb") as opened:
         data = opened.read()

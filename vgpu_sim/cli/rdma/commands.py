@@ -1,6 +1,7 @@
-"""``tessera rdma``: who may do what to whom, and whether manifests say what can be enforced.
+"""``tessera rdma``: evaluate RDMA network policies, and check that manifests are enforceable.
 
-Exit status: 0 allowed or valid, 1 denied or invalid, 2 the question or its input cannot be read.
+The exit status is 0 for allowed or valid, 1 for denied or invalid, and 2 if the arguments or the
+input cannot be read.
 """
 
 import json
@@ -28,7 +29,7 @@ _OURS = (objects.NETWORK_KIND, objects.POLICY_KIND)
 
 
 def _verb(_ctx: click.Context, _param: click.Parameter, value: str) -> Verb:
-    """Return a verb, however its letters are written: write, Write, write-imm."""
+    """Parse a verb in any spelling: write, Write, write-imm."""
     verb = _VERBS.get(value.lower().replace("-", ""))
     if verb is None:
         raise click.BadParameter(f"{value!r} is not one of {', '.join(NAMES)}")
@@ -49,7 +50,7 @@ def _pkey(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     except ValueError:
         number = -1
     if not 0 <= number <= 0xFFFF:
-        raise click.BadParameter(f"{value!r} is no P_Key: 0x0000 to 0xffff")
+        raise click.BadParameter(f"{value!r} is not a P_Key: 0x0000 to 0xffff")
     return number
 
 
@@ -59,20 +60,26 @@ _files = click.option(
     "files",
     multiple=True,
     metavar="FILE",
-    help="Manifests: a file, a folder, or - for standard input; may be given again.",
+    help="Manifests: a file, a folder, or - for standard input; may be repeated.",
     type=click.Path(),
 )
 
 
 @click.group()
 def command() -> None:
-    """Ask RDMA network policies who may do what to whom, and check manifests."""
+    """Evaluate RDMA network policies for a pair of pods, and check manifests."""
 
 
 @command.command()
-@click.option("--from", "source", required=True, metavar="NS/POD", help="Who requests.")
 @click.option(
-    "--to", "destination", required=True, metavar="NS/POD", help="Who is asked; or an address."
+    "--from", "source", required=True, metavar="NS/POD", help="Pod that sends the request."
+)
+@click.option(
+    "--to",
+    "destination",
+    required=True,
+    metavar="NS/POD",
+    help="Pod that receives the request; or an address.",
 )
 @click.option(
     "--verb",
@@ -87,25 +94,27 @@ def command() -> None:
     *("-n", "--namespace"),
     default="default",
     show_default=True,
-    help="Of pods that are named without one.",
+    help="Namespace of pods named without one.",
 )
 @click.option(
     "--pkey",
     metavar="P_KEY",
     callback=_pkey,
-    help="P_Key of the queue pair, such as 0xffff; default: one that reaches.",
+    help="P_Key of the queue pair, such as 0xffff; default: one that both ends share.",
 )
 @click.option("--service", type=click.IntRange(1, 0xFFFF), help="Port of the connection manager.")
-@click.option("--space", type=click.Choice(["TCP", "UDP"]), help="Of the port; default: TCP.")
+@click.option("--space", type=click.Choice(["TCP", "UDP"]), help="Port space; default: TCP.")
 @click.option("--qpn", type=click.IntRange(0, 0xFFFFFF), help="Destination's queue pair number.")
-@click.option("--traffic-class", type=click.IntRange(0, 255), default=0, help="Of the packets.")
+@click.option(
+    "--traffic-class", type=click.IntRange(0, 255), default=0, help="Traffic class of the packets."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 @click.option(
     *("--kubectl", "kubectl"),
     default="kubectl",
     show_default=True,
     metavar="PROGRAM",
-    help="Asked for the cluster's objects where there is no -f.",
+    help="Program that reads the cluster's objects where -f is absent.",
 )
 @click.option("--context", help="kubectl's context; default: its current one.")
 def explain(
@@ -123,11 +132,12 @@ def explain(
     kubectl: str,
     context: str | None,
 ) -> None:
-    """Say whether a pod may do something to another, by which policy and rule, and on which side.
+    """Explain whether a pod may perform an operation on another: which policy, rule and side
+    decide.
 
-    Pods, namespaces, networks and policies are read from manifests, as `kubectl get -o yaml` prints
-    them, or from the cluster by your own kubectl. The exit status is 0 for allowed, 1 for denied, 2
-    for a question that cannot be answered.
+    Pods, namespaces, networks and policies are read from manifests, as `kubectl get -o yaml`
+    prints them, or from the cluster through your own kubectl. The exit status is 0 for allowed,
+    1 for denied, 2 if the arguments or the input cannot be evaluated.
     """
     if space is not None and service is None:
         raise click.UsageError("--space needs --service")
@@ -143,7 +153,7 @@ def explain(
     )
     try:
         found = manifests.read(files) if files else manifests.ask_cluster(kubectl, context)
-        pods, compiler = _compiled(found, in_force=not files)
+        pods, compiler = _compile(found, in_force=not files)
         answer = explain_flow(compiler, pods, question)
     except (RdmaError, click.ClickException) as error:
         if isinstance(error, click.UsageError):
@@ -166,10 +176,10 @@ def explain(
 @command.command()
 @_files
 def check(files: Sequence[str]) -> None:
-    """Check RDMANetworks and RDMANetworkPolicies of manifests, without a cluster.
+    """Check the RDMANetworks and RDMANetworkPolicies in manifests, without a cluster.
 
-    Each is named with what is wrong with it, and where. The exit status is 0 when all are valid, 1
-    when one is not, 2 when a file cannot be read or there is none of them.
+    For each object the errors and their fields are printed. The exit status is 0 when all are
+    valid, 1 when one is invalid, 2 when a file cannot be read or contains no such object.
     """
     if not files:
         raise click.UsageError("Missing option '-f': which manifests?")
@@ -202,23 +212,27 @@ def check(files: Sequence[str]) -> None:
 
 
 def _full_name(name: str, namespace: str) -> str:
-    """Return "ns/name", or an address as it is."""
+    """Return "namespace/name" for a pod's name; an address is returned unchanged."""
     is_address = ":" in name or name.replace(".", "").isdigit()
     return name if "/" in name or is_address else f"{namespace}/{name}"
 
 
 def _where(files: Sequence[str], kubectl: str) -> str:
-    """Return where pods were looked for: manifests that nobody has applied have no addresses."""
+    """Describe where pods were searched for. In manifests that were never applied, pods lack
+    addresses.
+    """
     if not files:
-        return f"asked: {kubectl}"
+        return f"read from: {kubectl}"
     return f"read: {', '.join(files)}; `kubectl get pods -A -o yaml` prints pods with addresses"
 
 
-def _compiled(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFacts], Compiler]:
-    """Return a compiler that holds all objects; unknown kinds are passed over. Raises RdmaError.
+def _compile(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFacts], Compiler]:
+    """Return the pods, and a compiler that contains all objects. Unknown kinds are ignored. Raises
+    RdmaError.
 
-    ``in_force``: they are a cluster's. What cannot be read is said then, and stands for what the
-    operator takes it for: anybody's mistake is in everybody's question, and must not end it.
+    With ``in_force`` the objects come from a cluster. An unreadable one is then reported, and
+    treated as the operator treats it: one tenant's mistake must not prevent an answer about
+    other pods.
     """
     compiler = Compiler()
     pods = _all(found, "Pod", objects.pod, in_force)
@@ -228,7 +242,7 @@ def _compiled(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFac
     known = {space.name for space in spaces}
     unknown = {pod.namespace for pod in pods} - known
     for name in () if in_force else sorted(unknown):
-        said = f"no namespace {name} is given: taken to have no labels"
+        said = f"no namespace {name} is given: assuming that it has no labels"
         click.echo(f"tessera rdma explain: {said}", err=True)
         spaces.append(NamespaceFacts(name))
     for space in spaces:
@@ -240,7 +254,7 @@ def _compiled(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFac
             except PolicyError as error:
                 if not in_force:
                     raise
-                click.echo(f"tessera rdma explain: closed: {error}", err=True)
+                click.echo(f"tessera rdma explain: unreadable, denies all: {error}", err=True)
                 _put_closed(compiler, document)
     return pods, compiler
 
@@ -248,7 +262,7 @@ def _compiled(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFac
 def _all(
     found: Sequence[Document], kind: str, reader: Callable[[object], _Value], in_force: bool
 ) -> list[_Value]:
-    """Return what is read of all objects of a kind. Raises PolicyError unless ``in_force``."""
+    """Parse all objects of a kind. Raises PolicyError unless ``in_force``."""
     read = []
     for document in found:
         if document.kind == kind:
@@ -257,26 +271,29 @@ def _all(
             except PolicyError as error:
                 if not in_force:
                     raise
-                click.echo(f"tessera rdma explain: passed over: {error}", err=True)
+                click.echo(f"tessera rdma explain: ignored: {error}", err=True)
     return read
 
 
 def _put_closed(compiler: Compiler, document: Document) -> None:
-    """Put in what stands for an object of a cluster that cannot be read."""
+    """Add the replacement for an unreadable object of a cluster, as the operator does."""
     metadata, spec = document.content.get("metadata"), document.content.get("spec")
     said = metadata if isinstance(metadata, dict) else {}
     name = str(said.get("name"))
     if document.kind == objects.POLICY_KIND:
         created = str(said.get("creationTimestamp") or "")
-        compiler.upsert_policy(objects.closed(str(said.get("namespace")), name, spec, created))
+        closed = objects.closed_policy(str(said.get("namespace")), name, spec, created)
+        compiler.upsert_policy(closed)
         return
     status = document.content.get("status")
-    if isinstance(status, dict) and status.get("partitions"):  # else it never was in force
+    if isinstance(status, dict) and status.get(
+        "partitions"
+    ):  # otherwise the object was never in force
         compiler.upsert_network(objects.closed_network(name, spec))
 
 
 def _put(compiler: Compiler, document: Document) -> tuple[str, str]:
-    """Put a network or policy into a compiler; return its kind and key. Raises PolicyError."""
+    """Add a network or policy to a compiler; return its kind and key. Raises PolicyError."""
     if document.kind == objects.NETWORK_KIND:
         network: Network = _read(document, objects.network, objects.GROUP)
         compiler.upsert_network(network)

@@ -1,6 +1,7 @@
 """``tessera rdma policy``: policies of a fabric without a cluster.
 
-Exit status: 0 done, 1 hcad refuses or nobody is on the fabric, 2 the input cannot be read.
+The exit status is 0 on success, 1 if hcad refuses or the fabric has no members, and 2 if the
+input cannot be read.
 """
 
 import json
@@ -26,7 +27,7 @@ _fabric_option = click.option(
     required=True,
     callback=run_hca.check_name,
     metavar="NAME",
-    help="A fabric that somebody is on.",
+    help="Name of a fabric that has members.",
 )
 _files_option = click.option(
     "-f",
@@ -37,20 +38,20 @@ _files_option = click.option(
     required=True,
     callback=rdma_files.read,
     metavar="FILE",
-    help="A manifest of RDMANetworkPolicies and RDMANetworks.",
+    help="Manifest of RDMANetworkPolicies and RDMANetworks.",
 )
 
 
 @click.group()
 def policy() -> None:
-    """Change and show the policies of a fabric of runs."""
+    """Change and show the policies of a fabric of `tessera run`."""
 
 
 @policy.command()
 @_fabric_option
 @_files_option
 def apply(fabric: str, documents: list[Document]) -> None:
-    """Put policies on a fabric; whom they deny is revoked when this returns."""
+    """Put policies on a fabric; connections that they deny are revoked when this returns."""
     _change(fabric, documents, [])
 
 
@@ -58,14 +59,14 @@ def apply(fabric: str, documents: list[Document]) -> None:
 @_fabric_option
 @_files_option
 def delete(fabric: str, documents: list[Document]) -> None:
-    """Take the policies of a manifest from a fabric, by their names."""
+    """Remove the policies named in a manifest from a fabric."""
     _change(fabric, [], [key_of(document) for document in documents])
 
 
 @policy.command()
 @_fabric_option
 def status(fabric: str) -> None:
-    """Print what is enforced and what it has come to, as JSON."""
+    """Print the enforced policies and their effects, as JSON."""
     try:
         with (
             existing(config.private_dir_parents(), fabric) as directory,

@@ -34,7 +34,7 @@ from vgpu_sim.cli.run import run_hca, run_stats
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 
-# As env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.
+# As in env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.
 EXIT_FAILED = 125
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -42,7 +42,7 @@ EXIT_NOT_FOUND = 127
 _FORWARDED = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
 )
-_SI_KERNEL = 0x80  # siginfo: from the terminal, whose whole foreground group has got it already
+_SI_KERNEL = 0x80  # siginfo: sent by the terminal, which has sent it to its whole foreground group
 
 
 def _parse_capability(
@@ -57,7 +57,7 @@ def _parse_capability(
 def _finite(
     _context: click.Context, _parameter: click.Parameter, value: float | None
 ) -> float | None:
-    """Refuse nan, which no range does, and infinity. Raises click.BadParameter."""
+    """Refuse infinity and NaN, which click's ranges accept. Raises click.BadParameter."""
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a number of seconds")
     return value
@@ -66,7 +66,7 @@ def _finite(
 def _complete_profile(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = (one.name for board in boards.chosen(ctx) for one in board.device_profiles)
+    names = (one.name for board in boards.select_boards(ctx) for one in board.device_profiles)
     return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
@@ -83,8 +83,8 @@ def _complete_command(
     "profile_name",
     metavar="PROFILE",
     shell_complete=_complete_profile,
-    help="MIG profile such as 1g.10gb or 1c.3g.40gb; an unknown one lists the board's. Without it"
-    " COMMAND has a whole GPU, MIG off.",
+    help="MIG profile such as 1g.10gb or 1c.3g.40gb; an unknown one lists the board's. Without this"
+    " option COMMAND gets a whole GPU with MIG disabled.",
 )
 @click.option(
     "--hca",
@@ -94,19 +94,19 @@ def _complete_command(
 @click.option(
     "--system-verbs",
     is_flag=True,
-    help="COMMAND's libibverbs.so.1 is the system's, of rdma-core 39 to 56, with our provider.",
+    help="Use the system's libibverbs.so.1 (rdma-core 39 to 56) with Tessera's provider.",
 )
 @click.option(
     "--fabric",
     callback=run_hca.check_name,
     metavar="NAME",
-    help="Put the HCA on the fabric of that name, with other runs; default: one of its own.",
+    help="Put the HCA on the fabric of that name, with other runs; default: a new fabric.",
 )
 @click.option(
     "--rdma-labels",
     callback=run_hca.parse_labels,
     metavar="KEY=VALUE,...",
-    help="Labels that the fabric's policies know this run by, as a pod of namespace default.",
+    help="Labels that identify this run to the fabric's policies, as a pod in namespace default.",
 )
 @click.option(
     "--rdma-policy",
@@ -115,49 +115,53 @@ def _complete_command(
     multiple=True,
     callback=rdma_files.read,
     metavar="FILE",
-    help="Put the RDMANetworkPolicies and RDMANetworks of a manifest on the fabric.",
+    help="Manifest whose RDMANetworkPolicies and RDMANetworks are put on the fabric.",
 )
 @click.option(
     "--wire",
     callback=run_hca.find_wire,
     metavar="INTERFACE|ADDRESS",
-    help="Let the HCA reach other machines by RoCEv2, with that interface's addresses; the"
-    " fabric's first run chooses.",
+    help="Connect the HCA to other machines by RoCEv2, with that interface's addresses; the"
+    " fabric's first"
+    " run chooses the interface.",
 )
 @click.option(
     "--wire-gso",
     is_flag=True,
-    help="Let the kernel cut and join the wire's packets (UDP_SEGMENT, UDP_GRO): faster, where"
-    " nothing on the way must see each packet.",
+    help="Use the kernel's segmentation offload for the wire's packets (UDP_SEGMENT, UDP_GRO):"
+    " faster,"
+    " where nothing on the path must see single packets.",
 )
 @click.option(
     "--wire-rate",
     callback=run_hca.read_rate,
     metavar="BYTES",
-    help="Send at most so many bytes a second from each address of the wire, such as 400Mi; QoS"
-    " classes share them.",
+    help="Limit each address of the wire to so many bytes a second, such as 400Mi; QoS classes"
+    " share"
+    " the limit.",
 )
 @click.option(
     "--count",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Whole GPUs; or slices of that profile, for programs of several processes: as in CUDA a"
-    " process has one MIG device, the first or what CUDA_VISIBLE_DEVICES names.",
+    help="Number of whole GPUs, or of slices for programs with several processes: as in CUDA, a"
+    " process"
+    " has one MIG device, the first or the one that CUDA_VISIBLE_DEVICES names.",
 )
 @click.option(
     "--backend",
     type=click.Choice(["jit", "interp"]),
     default="jit",
     show_default=True,
-    help="What executes kernels: compiled code, or the instruction set's interpreter.",
+    help="How kernels are executed: as compiled code, or by the interpreter of Tessera's ISA.",
 )
 @click.option(
     "--cc",
     "capability",
     callback=_parse_capability,
     metavar="M.m",
-    help="Report a lower compute capability than the board's.",
+    help="Report a compute capability below the board's.",
 )
 @click.option(
     "--budget",
@@ -169,7 +173,7 @@ def _complete_command(
 @click.option(
     "--threads",
     type=click.IntRange(1, limits.MAX_WORKER_THREADS),
-    help="Native threads of each context; default: as many as there are CPUs.",
+    help="Native threads of each context; default: the number of CPUs.",
 )
 @click.option(
     "--kernel-timeout",
@@ -177,11 +181,11 @@ def _complete_command(
     type=click.FloatRange(min=0, min_open=True),
     callback=_finite,
     metavar="SECONDS",
-    help="End a kernel that runs longer, with CUDA_ERROR_LAUNCH_TIMEOUT; default: let it run.",
+    help="End a kernel that runs longer, with CUDA_ERROR_LAUNCH_TIMEOUT; default: no limit.",
 )
 @clock_option
 @topologies.option
-@click.option("--stats", is_flag=True, help="Say at the end what each kernel took, on stderr.")
+@click.option("--stats", is_flag=True, help="At the end, print each kernel's time on stderr.")
 @click.argument(
     "command_line",
     nargs=-1,
@@ -214,16 +218,18 @@ def command(
 ) -> None:
     """Run COMMAND with a simulated GPU, or a MIG slice of one, as its CUDA device.
 
-    With --hca it has a virtual HCA (an RDMA adapter), too, or instead of a slice; programs on one
-    fabric reach each other, as far as the fabric's policies allow.
+    With --hca it gets a virtual HCA (an RDMA adapter), in addition to a slice or instead of one;
+    programs on the same fabric reach each other, as far as the fabric's policies allow.
 
-    A second Ctrl-C (SIGINT) ends COMMAND, also while it waits for a kernel that never ends.
+    A second Ctrl-C (SIGINT) ends COMMAND, even while it waits for a kernel that never ends.
 
-    The exit status is the command's, 128+n when signal n ended it, 2 for wrong arguments, 125
-    when the slice or the HCA could not be made, 126 or 127 when the command cannot be executed or
+    The exit status is the command's; 128+n if signal n ended it; 2 for wrong arguments; 125 if
+    the slice or the HCA could not be created; 126 or 127 if the command cannot be executed or
     found.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # some parents ignore SIGCHLD, and exit statuses would be lost
     policies = rdma_labels or rdma_policies
     run_hca.check_options(hca, wire, wire_gso or wire_rate, policies, fabric, system_verbs)
     if board is None and not hca:
@@ -267,13 +273,13 @@ def command(
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
-                asked = rdma_labels, rdma_policies, wire, wire_gso, wire_rate
-                member = stack.enter_context(run_hca.member(fabric_name, token_hex, *asked))
+                wire_options = rdma_labels, rdma_policies, wire, wire_gso, wire_rate
+                member = stack.enter_context(run_hca.member(fabric_name, token_hex, *wire_options))
                 verbs = run_hca.verbs(system_verbs)
                 found = member.socket_path, token_hex, verbs, member.address
                 environment = config.with_hca(environment, *found)
                 prepare = run_hca.sysfs_of(member, system_verbs)
-            with run_stats.collected(node if stats else None):
+            with run_stats.print_statistics(node if stats else None):
                 status = run_program(command_line, environment, prepare)
     except (StartFailed, AdminRefused, FabricFailed, PolicyError) as err:
         click.echo(f"tessera run: {err}", err=True)
@@ -287,7 +293,7 @@ def command(
 
 
 def _require(library: str, directory: Path) -> None:
-    """End with a line that says how to build a client library, where it is missing."""
+    """Exit with build instructions if a client library is missing."""
     if (directory / library).exists():
         return
     click.echo(
@@ -303,12 +309,12 @@ def run_program(
     environment: Mapping[str, str],
     prepare: Callable[[], None] | None = None,
 ) -> int:
-    """Run a program to its end, passing signals on; return the status to exit with.
+    """Run a program to its end, forwarding signals; return the status to exit with.
 
-    ``prepare`` is called in the new process before it becomes the program.
+    ``prepare`` is called in the new process before it executes the program.
 
-    The first SIGINT is the program's, as all other signals are. The second ends it, whatever it
-    does with the first: a program that waits for a kernel does not come to handle any.
+    The first SIGINT and all other signals are forwarded to the program. The second SIGINT ends
+    it, however it handles the first: a program that waits for a kernel cannot run its handler.
 
     The signals stay blocked in this process afterwards, so that nothing interrupts the clean-up.
     """
@@ -324,7 +330,7 @@ def run_program(
         program = subprocess.Popen(command_line, env=environment, preexec_fn=begin)
     except OSError as err:
         name = command_line[0]
-        # A directory of PATH that may not be searched makes a missing command "not permitted".
+        # An unsearchable directory in PATH turns a missing command's error into "not permitted".
         elsewhere = os.path.dirname(name) == "" and shutil.which(name, os.F_OK) is None
         if isinstance(err, FileNotFoundError) or elsewhere:
             click.echo(f"tessera run: {name or repr(name)}: command not found", err=True)
@@ -344,11 +350,11 @@ def run_program(
 
 
 def _say_how_to_choose(count: int) -> None:
-    """Tell who asks for several slices, and chooses none, how processes get one each."""
+    """With several slices and none chosen, explain how each process selects its slice."""
     if count > 1 and not config.chooses_devices():
         click.echo(
             f"tessera run: {count} slices; as in CUDA each process has one of them as its device:"
-            f" the first, or what CUDA_VISIBLE_DEVICES (0 to {count - 1}) was set to for it",
+            f" the first, or the one that its CUDA_VISIBLE_DEVICES (0 to {count - 1}) names",
             err=True,
         )
 

@@ -1,8 +1,8 @@
-"""What ``tessera run --system-verbs`` shows the system's libibverbs, for it to find our provider.
+"""The files that ``tessera run --system-verbs`` shows to the system's libibverbs.
 
 rdma-core looks for a device in /sys/class/infiniband_verbs and for its character device in
-/dev/infiniband, and asks neither for more than that they are there: ``hca/clients/provider`` does
-the rest. ADR 65 says what that cannot do.
+/dev/infiniband; both only have to exist. The provider in ``hca/clients/provider`` does the rest;
+ADR 65 lists its limits.
 """
 
 import os
@@ -16,23 +16,24 @@ CLASS: Final = "infiniband_verbs"
 _CLASSES: Final = Path("/sys/class")
 _DEVICES: Final = Path("/dev")
 _NAME: Final = "uverbs0"
-_STAND_IN: Final = "null"  # a character device that everybody may open
+_STAND_IN: Final = "null"  # a character device that every user may open
 _OLD: Final = ".system"
-_ABI: Final = 6  # of uverbs, as rdma-core reads it
+_ABI: Final = 6  # ABI version of uverbs, which rdma-core reads
 _MS_BIND_REC: Final = 4096 | 16384
 
 
 def check() -> None:
-    """Raise FabricFailed where libibverbs would not look at what is shown to it."""
+    """Check that the system's libibverbs will use these files. Raises FabricFailed."""
     if (_CLASSES / CLASS).exists():
         raise FabricFailed(
-            f"--system-verbs: this machine has RDMA drivers ({_CLASSES / CLASS}): libibverbs asks"
-            " the kernel for devices then, which knows none of ours"
+            f"--system-verbs: this machine has RDMA drivers ({_CLASSES / CLASS}): libibverbs"
+            " then queries"
+            " the kernel for devices, which has none of Tessera's"
         )
 
 
 def show_class(classes: Path, device: str) -> None:
-    """Write the device's entry into a folder that will be /sys/class. Raises OSError."""
+    """Write the device's entry into a folder that will be mounted on /sys/class. Raises OSError."""
     entry = classes / CLASS / _NAME
     entry.mkdir(parents=True)
     number = os.stat(_DEVICES / _STAND_IN).st_rdev
@@ -43,7 +44,8 @@ def show_class(classes: Path, device: str) -> None:
 
 
 def show_device(scratch: Path) -> None:
-    """Put a folder of all devices, and of one more, over /dev, for this process's namespace.
+    """Mount a folder that shows all devices, including the new one, over /dev, in this process's
+    namespace.
 
     Raises:
         OSError: a step is not permitted.

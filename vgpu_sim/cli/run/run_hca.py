@@ -1,4 +1,4 @@
-"""What ``tessera run --hca`` adds: a place on a fabric, and the files that tools find an HCA by."""
+"""``tessera run --hca``: membership of a fabric, and the files by which tools find an HCA."""
 
 import os
 import secrets
@@ -31,7 +31,7 @@ _MS_REMOUNT_READ_ONLY: Final = 32 | 1
 def check_name(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Refuse what is no name of a folder. Raises click.BadParameter."""
+    """Check that a fabric's name can be the name of a folder. Raises click.BadParameter."""
     if value is not None and not NAME.fullmatch(value):
         raise click.BadParameter(f"{value!r}: 1 to 32 letters, digits and ._-, a letter first")
     return value
@@ -40,7 +40,7 @@ def check_name(
 def parse_labels(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> dict[str, str]:
-    """Read KEY=VALUE,... as labels of a pod. Raises click.BadParameter."""
+    """Parse KEY=VALUE,... into labels of a pod. Raises click.BadParameter."""
     labels = {}
     for pair in value.split(",") if value else ():
         key, equals, text = pair.partition("=")
@@ -51,7 +51,7 @@ def parse_labels(
 
 
 def read_rate(_context: click.Context, _option: click.Parameter, value: str | None) -> int:
-    """Return bytes a second, as a quantity of Kubernetes; 0 for none. Raises BadParameter."""
+    """Parse a Kubernetes quantity into bytes per second; 0 if absent. Raises BadParameter."""
     try:
         return quantity.parse(value) if value is not None else 0
     except ValueError as error:
@@ -61,7 +61,7 @@ def read_rate(_context: click.Context, _option: click.Parameter, value: str | No
 def find_wire(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> WireInterface | None:
-    """Return the interface that is meant. Raises click.BadParameter."""
+    """Return the interface with the given name or address. Raises click.BadParameter."""
     if value is None:
         return None
     try:
@@ -71,12 +71,12 @@ def find_wire(
 
 
 def fabric_name(given: str | None) -> str:
-    """Return the name of the fabric that is meant, or of one that nobody else joins."""
+    """Return the given fabric name, or a new one that no other run joins."""
     return given or f"run-{secrets.token_hex(8)}"
 
 
 def direct_socket(name: str) -> Path:
-    """Return where a gpud finds the hcad of a fabric of that name. Raises OSError."""
+    """Return the path at which gpud finds the hcad of a fabric. Raises OSError."""
     return fabric.direct_socket(config.private_dir_parents(), name)
 
 
@@ -89,17 +89,19 @@ def member(
     gso: bool = False,
     bytes_per_second: int = 0,
 ) -> FabricMember:
-    """Return a place on the fabric of that name."""
+    """Return the membership of a run in the fabric of that name, which the run has yet to join."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     parents = config.private_dir_parents()
-    asked = labels, policies, wire, gso, bytes_per_second
-    return FabricMember(parents, name, token_hex, half, *asked)
+    options = labels, policies, wire, gso, bytes_per_second
+    return FabricMember(parents, name, token_hex, half, *options)
 
 
 def check_options(
     hca: bool, wire: object, of_wire: object, policies: object, named: object, system_verbs: bool
 ) -> None:
-    """Raise click.UsageError where options are given without the one that they need."""
+    """Check that options which require another option are given only with that option. Raises
+    click.UsageError.
+    """
     for given, there, message in (
         (named, hca, "--fabric needs --hca"),
         (policies, hca, "--rdma-labels and --rdma-policy need --hca"),
@@ -112,9 +114,11 @@ def check_options(
 
 
 def verbs(system: bool) -> Path:
-    """Return where the program finds verbs: our libraries, or the system's and our provider.
+    """Return the directory of the verbs library: that of Tessera's libibverbs, or that of the
+    provider for the system's.
 
-    Raises FabricFailed: the latter cannot be.
+    Raises:
+        FabricFailed: the system's libibverbs cannot be used.
     """
     if system:
         provider.check()
@@ -122,11 +126,11 @@ def verbs(system: bool) -> Path:
 
 
 def sysfs_of(joined: FabricMember, system_verbs: bool = False) -> Callable[[], None]:
-    """Return what shows a member's device in the new process's /sys/class/infiniband.
+    """Return a function that shows a member's device in the new process's /sys/class/infiniband.
 
-    Where that is not permitted it says so on stderr, and the program runs without: verbs need no
-    sysfs, tools that look for devices there do. The system's libibverbs does, too: with
-    ``system_verbs`` the program does not run then.
+    If that is not permitted, a message is printed on stderr and the program runs without sysfs
+    entries. Verbs then work, but tools that look for devices in sysfs find none. The system's
+    libibverbs needs the entries, so with ``system_verbs`` the program does not run without them.
     """
     sysfs = joined.sysfs
 
@@ -140,7 +144,9 @@ def sysfs_of(joined: FabricMember, system_verbs: bool = False) -> Callable[[], N
 
 
 def _is_possible(sysfs: Path, system_verbs: bool) -> bool:
-    """Try it in a child: a program must not begin half-way, in a namespace where it is nobody."""
+    """Try the mounts in a child process, so that the program never starts in a half-made
+    namespace.
+    """
     child = os.fork()
     if child == 0:
         status = 1
@@ -155,13 +161,14 @@ def _is_possible(sysfs: Path, system_verbs: bool) -> bool:
 
 
 def _mount(sysfs: Path, system_verbs: bool) -> None:
-    """Put a folder of all classes, ours among them, over /sys/class, for this process alone.
+    """Mount a folder of all classes, including Tessera's, over /sys/class, for this process alone.
 
-    Nothing can be made in sysfs: so /sys/class is another file system, whose folders are the old
-    ones. An ordinary user needs a user namespace for that, in which it stays who it is.
+    sysfs does not allow new entries, so /sys/class becomes another file system with the old
+    folders. An ordinary user needs a user namespace for that, in which the user's ID stays the
+    same.
 
     Raises:
-        OSError: a step is not permitted; /sys/class is then the old one.
+        OSError: a step is not permitted; /sys/class is then unchanged.
     """
     classes = [entry for entry in CLASSES.iterdir() if entry.name != CLASS]
     _enter_namespaces()
@@ -185,7 +192,7 @@ def _mount(sysfs: Path, system_verbs: bool) -> None:
 
 def _enter_namespaces() -> None:
     try:
-        calls.unshare(_CLONE_NEWNS)  # who may mount needs no other user namespace
+        calls.unshare(_CLONE_NEWNS)  # a process that may mount needs no other user namespace
         return
     except PermissionError:
         pass

@@ -1,4 +1,6 @@
-"""``tessera run --stats``: what each kernel took and what was compiled, from gpud's events."""
+"""``tessera run --stats`` prints the time of each kernel and counts of compilations, from gpud's
+events.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,9 +21,10 @@ _LAST_WORDS_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Totals:
-    """The sum of what all contexts reported; ``kernels`` holds [launches, ns] by name.
+    """The sum of the reports of all contexts of a run; ``kernels`` maps a kernel's name to
+    [launches, ns].
 
-    ``unfinished`` are launches that ended their contexts: (kernel, why), in the order of the ends.
+    ``unfinished`` lists launches that ended their contexts: (kernel, reason), in order.
     """
 
     contexts: int = 0
@@ -31,7 +34,7 @@ class Totals:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
 
     def take(self, event: dict[str, Any]) -> None:
-        """Count one event of gpud."""
+        """Add one event that gpud sent."""
         match event["event"]:
             case "context_started":
                 self.contexts += 1
@@ -50,7 +53,7 @@ class Totals:
                 pass
 
     def lines(self) -> Iterator[str]:
-        """Yield the report, the kernel that took longest first."""
+        """Yield the lines of the report, the kernel with the longest time first."""
         yield f"contexts: {self.contexts}"
         if self.kernels or self.unfinished:
             yield f"{'launches':>10} {'total ms':>12} {'mean us':>12}  kernel"
@@ -64,23 +67,23 @@ class Totals:
             f" {counts['compiled']} compiled, {counts['cached']} from the cache"
         )
         yield (
-            f"kernels made ready for a block shape: {counts['shapes']} in"
+            f"kernels compiled for a block shape: {counts['shapes']} in"
             f" {counts['shapes_ns'] / 1e9:.3f} s"
         )
         if counts["provisional"]:
             yield (
-                f"  {counts['provisional']} of them first in narrow code, {counts['improved']}"
+                f"  {counts['provisional']} of them first as narrow code, {counts['improved']}"
                 f" improved since; launches improved while they ran: {counts['swapped']}"
             )
         if counts["refused"]:
-            yield f"objects in the cache that could not be used: {counts['refused']}"
+            yield f"unusable objects in the cache: {counts['refused']}"
         if self.ended < self.contexts:
-            yield f"contexts that still live, their work not counted: {self.contexts - self.ended}"
+            yield f"contexts that are still alive and not counted: {self.contexts - self.ended}"
 
 
 @contextmanager
-def collected(node: StandaloneNode | None) -> Iterator[None]:
-    """Print the report of what runs inside on stderr; does nothing for None.
+def print_statistics(node: StandaloneNode | None) -> Iterator[None]:
+    """Print the usage statistics of the enclosed block on stderr; do nothing if ``node`` is None.
 
     Raises:
         OSError: gpud cannot be reached.
@@ -92,12 +95,14 @@ def collected(node: StandaloneNode | None) -> Iterator[None]:
         admin.call("subscribe")
         yield
         report = [f"tessera run: {line}" for line in _take_all(admin).lines()]
-    with suppress(OSError):  # a full disk under stderr must not replace the program's own status
+    with suppress(OSError):  # a full disk behind stderr must not replace the program's exit status
         click.echo("\n".join(report), err=True)
 
 
 def _take_all(admin: AdminClient) -> Totals:
-    """Sum up the events until no context lives, or those that do say nothing any more."""
+    """Add up events until no context is alive, or until those that are alive send no more
+    events.
+    """
     totals = Totals()
     while True:
         gpus = admin.call("inventory")["gpus"]

@@ -1,4 +1,4 @@
-"""``tessera smi``: the devices that can be seen from here, in the layouts nvidia-smi users know."""
+"""``tessera smi`` shows the visible devices, laid out as nvidia-smi does."""
 
 import json
 import sys
@@ -14,9 +14,9 @@ from vgpu_sim.cli.clients.slices import NotAnswered
 from vgpu_sim.cli.smi import view
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
 from vgpu_sim.hal.management.documents import DocumentError
-from vgpu_sim.hal.observe.modelled import MODELLED
+from vgpu_sim.hal.observe.modelled_report import MODELLED
 
-# The statuses of nvidia-smi for the same two cases.
+# nvidia-smi's exit statuses for these two cases.
 EXIT_NO_DEVICES = 6
 EXIT_NO_DRIVER = 9
 
@@ -24,21 +24,22 @@ _MIB = 1 << 20
 
 
 @click.group(invoke_without_command=True)
-@click.option("-L", "--list-gpus", "listing", is_flag=True, help="One line a device.")
-@click.option("-q", "--query", "query", is_flag=True, help="Everything, as indented text.")
-@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@click.option("-L", "--list-gpus", "listing", is_flag=True, help="Print one line for each device.")
+@click.option("-q", "--query", "query", is_flag=True, help="Print all properties as indented text.")
+@click.option("--json", "as_json", is_flag=True, help="Print all properties as JSON.")
 @click.pass_context
 def command(ctx: click.Context, listing: bool, query: bool, as_json: bool) -> None:
-    """Show simulated GPUs, MIG devices and who uses them.
+    """Show simulated GPUs, MIG devices and the processes that use them.
 
-    On a node and inside `tessera run` gpud is asked; in a pod the slice sockets are, which know
-    neither processes nor the node's budget. Exit status 9: nobody to ask; 6: no devices.
+    On a node and inside `tessera run` the data comes from gpud; in a pod from the slice sockets,
+    which report neither processes nor the node's memory budget. Exit status: 9 neither gpud nor
+    a slice was found; 6 no devices.
     """
     if listing + query + as_json > 1:
         raise click.UsageError("-L, -q and --json exclude each other")
     if ctx.invoked_subcommand is not None:
         return
-    node = looked()
+    node = read_view_or_exit()
     if as_json:
         click.echo(json.dumps(node.to_json(), indent=2))
     elif not node.gpus:
@@ -48,10 +49,12 @@ def command(ctx: click.Context, listing: bool, query: bool, as_json: bool) -> No
         click.echo("\n".join(lines))
 
 
-def looked() -> NodeView:
-    """Look, or end with what nvidia-smi ends with."""
+def read_view_or_exit() -> NodeView:
+    """Return the view of the devices; if there is none, exit with the status that nvidia-smi has
+    for the failure.
+    """
     try:
-        node = look()
+        node = read_view()
     except (NotAnswered, MigError, DocumentError) as err:
         _fail(EXIT_NO_DRIVER, f"tessera smi: gpud does not answer: {err}")
     if node is None:
@@ -59,16 +62,17 @@ def looked() -> NodeView:
             EXIT_NO_DRIVER,
             "tessera smi has failed because it couldn't communicate with gpud: no"
             f" {config.run_dir() / 'gpud.sock'} and no slice below {config.slices_dir()}.\n"
-            "Inside `tessera run` and in a pod that was given a slice it finds them by itself.",
+            "Inside `tessera run`, and in a pod with a slice, it finds them by itself.",
         )
     return node
 
 
-def look() -> NodeView | None:
-    """Ask whoever can be asked, the best informed first; None when there is nobody.
+def read_view() -> NodeView | None:
+    """Return the view of the devices from gpud, or else from the slice sockets; return None if
+    neither is found.
 
     Raises:
-        NotAnswered: there are slices, and their gpud is away.
+        NotAnswered: slices exist, but their gpud does not answer.
     """
     slices_dir = config.slices_dir()
     for run_dir in (slices_dir.parent, config.run_dir()):
@@ -81,7 +85,7 @@ def look() -> NodeView | None:
 
 
 def list_lines(node: NodeView) -> Iterator[str]:
-    """Yield what ``nvidia-smi -L`` prints."""
+    """Yield the lines that ``nvidia-smi -L`` prints."""
     for gpu in node.gpus:
         yield f"GPU {gpu.index}: {gpu.product} (UUID: {gpu.uuid})"
         for device in gpu.slices:
@@ -89,13 +93,13 @@ def list_lines(node: NodeView) -> Iterator[str]:
 
 
 def query_lines(node: NodeView) -> Iterator[str]:
-    """Yield everything as ``nvidia-smi -q`` lays it out."""
-    yield _field(0, "Asked", node.source)
+    """Yield all properties as ``nvidia-smi -q`` lays them out."""
+    yield _field(0, "Source", node.source)
     yield _field(0, "Tessera Version", node.version)
     yield _field(0, "CUDA Version", node.cuda_version)
     yield _field(0, "Isolation", _isolation(node))
     yield _field(0, "Event Clock", _clock(node))
-    yield _field(0, "Worker Sandbox", None if node.sandbox is None else _joined(node.sandbox))
+    yield _field(0, "Worker Sandbox", None if node.sandbox is None else _join(node.sandbox))
     yield "Node Memory Budget"
     yield _field(1, "Total", _mib(node.budget_total_bytes))
     yield _field(1, "Used", _mib(node.budget_used_bytes))
@@ -125,8 +129,8 @@ def _query_gpu(gpu: GpuView) -> Iterator[str]:
         yield _field(2, "FB Memory Total", _mib(device.memory_bytes))
         yield _field(2, "FB Memory Used", _mib(device.memory_used_bytes))
         yield _field(2, "Contexts", device.context_count)
-        yield _field(2, "New Contexts", _admitted(device))
-        yield _field(2, "Holders", None if device.holders is None else _joined(device.holders))
+        yield _field(2, "New Contexts", _admission(device))
+        yield _field(2, "Holders", None if device.holders is None else _join(device.holders))
         for process in device.processes or ():
             yield "        Process"
             yield _field(3, "PID", process.pid or "N/A (another PID namespace)")
@@ -137,8 +141,8 @@ def _query_gpu(gpu: GpuView) -> Iterator[str]:
             yield _field(3, "Used GPU Memory", _mib(process.memory_bytes))
             yield _field(3, "Launches", process.launches)
             yield _field(3, "Running Kernel", _running(process))
-            walls = [name for name, stands in process.sandbox.items() if stands is True]
-            yield _field(3, "Sandbox", _joined(walls))
+            sandbox = [name for name, stands in process.sandbox.items() if stands is True]
+            yield _field(3, "Sandbox", _join(sandbox))
 
 
 def _running(process: ProcessView) -> str:
@@ -148,7 +152,7 @@ def _running(process: ProcessView) -> str:
 
 
 def table_lines(node: NodeView) -> Iterator[str]:
-    """Yield the overview: GPUs, MIG devices, processes, and what holds the slices apart."""
+    """Yield the overview: GPUs, MIG devices, processes, and the isolation of slices."""
     version = f" {node.version}" if node.version else ""
     yield f"tessera smi{version}    CUDA Version: {node.cuda_version}    {_budget(node)}"
     yield from _table(
@@ -178,7 +182,7 @@ def table_lines(node: NodeView) -> Iterator[str]:
                 str(device.multiprocessors),
                 f"{device.memory_used_bytes // _MIB}MiB / {device.memory_bytes // _MIB}MiB",
                 str(device.context_count) + ("" if device.admit is not False else " (closed)"),
-                "N/A" if device.holders is None else _joined(device.holders),
+                "N/A" if device.holders is None else _join(device.holders),
             )
             for gpu in node.gpus
             for device in gpu.devices
@@ -186,7 +190,7 @@ def table_lines(node: NodeView) -> Iterator[str]:
     )
     yield "Processes:"
     if node.source != "gpud":
-        yield "  not known here: a slice's socket does not tell"
+        yield "  unknown: slice sockets do not report processes"
     else:
         yield from _process_table(node)
     yield f"Isolation: {_isolation(node)}"
@@ -250,17 +254,17 @@ def _isolation(node: NodeView) -> str:
 
 
 def _clock(node: NodeView) -> str | None:
-    """Return what programs' events measure; None: nobody here knows."""
+    """Return a description of the clock that events measure; None if it is unknown."""
     if node.clock == MODELLED:
         return "modelled (events measure what the board would take, not this machine's time)"
     return node.clock
 
 
-def _admitted(device: DeviceView) -> str | None:
+def _admission(device: DeviceView) -> str | None:
     return None if device.admit is None else ("admitted" if device.admit else "refused")
 
 
-def _joined(values: Sequence[str]) -> str:
+def _join(values: Sequence[str]) -> str:
     return ", ".join(values) or "-"
 
 

@@ -1,7 +1,7 @@
-"""What ``tessera smi`` shows, gathered from gpud or, inside a pod, from the slice sockets.
+"""The data that ``tessera smi`` shows, from gpud or, inside a pod, from the slice sockets.
 
-Only gpud knows processes, holders and the budget: where it cannot be asked these are None, which
-is printed as such and never as zero.
+Only gpud knows processes, holders and the memory budget. Without gpud these fields are None and
+are printed as unknown, never as zero.
 """
 
 import time
@@ -19,17 +19,18 @@ from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
 from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.messages import CLOCK_ATTRIBUTE, DeviceInfo
-from vgpu_sim.hal.observe.modelled import MODELLED, WALL
+from vgpu_sim.hal.observe.modelled_report import MODELLED, WALL
 
 CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """A CUDA context: ``pid`` is the program's where gpud can see it.
+    """A process with a CUDA context. ``pid`` is that of the program if gpud can see it.
 
-    Launch times are the worker's CLOCK_MONOTONIC, 0 before the first launch has ended; ``busy_ns``
-    counts the running kernel too. Where none runs it is None, as is ``running_seconds``.
+    Launch times are in ns of the worker's CLOCK_MONOTONIC, and 0 before the first launch has
+    ended; ``busy_ns`` includes the running kernel. ``running_kernel`` and ``running_seconds``
+    are None between kernels.
     """
 
     pid: int
@@ -49,7 +50,7 @@ class ProcessView:
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """A MIG device, or with ``profile`` "whole" its GPU with MIG off."""
+    """A MIG device, or a whole GPU with MIG disabled (``profile`` "whole")."""
 
     index: int
     uuid: str
@@ -67,9 +68,10 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU as far as it can be seen from here: ``devices`` are what programs use of it.
+    """A GPU as far as this process can see it: ``devices`` are the devices that programs use.
 
-    ``facts`` are what its pool says of it; None: slice sockets do not send them.
+    ``facts`` come from the GPU's pool; they are None if the view comes from slice sockets, which
+    do not send them.
     """
 
     index: int
@@ -85,20 +87,20 @@ class GpuView:
 
     @property
     def mig_mode(self) -> str:
-        """Return MIG's mode as nvidia-smi words it."""
+        """Return the MIG mode in nvidia-smi's words."""
         return "Disabled" if any(one.profile == WHOLE for one in self.devices) else "Enabled"
 
     @property
     def slices(self) -> list[DeviceView]:
-        """Return the MIG devices."""
+        """Return the GPU's MIG devices."""
         return [one for one in self.devices if one.profile != WHOLE]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """Everything; ``source`` says who was asked ("gpud" or "slices").
+    """Everything that ``tessera smi`` shows; ``source`` is "gpud" or "slices".
 
-    ``clock`` is one of ``hal.observe.modelled.CLOCKS``: what programs' events measure.
+    ``clock`` is one of ``hal.observe.modelled.CLOCKS``: the clock that programs' events measure.
     """
 
     source: str
@@ -113,7 +115,9 @@ class NodeView:
     clock: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; the facts of a GPU are fields of it, null where they are unknown."""
+        """Return the view as JSON values. A GPU's facts become fields of the GPU, null where
+        unknown.
+        """
         document = asdict(self)
         for gpu in document["gpus"]:
             gpu |= gpu.pop("facts") or dict.fromkeys(DECLARED)
@@ -121,10 +125,10 @@ class NodeView:
 
 
 def from_gpud(run_dir: Path) -> NodeView:
-    """Ask the administration socket.
+    """Read the view from gpud's administration socket.
 
     Raises:
-        OSError: it cannot be reached or used.
+        OSError: the socket cannot be reached or used.
         documents.DocumentError: gpud is of another version.
     """
     with AdminClient(run_dir, timeout_seconds=5.0) as client:
@@ -135,7 +139,7 @@ def from_gpud(run_dir: Path) -> NodeView:
         cuda_version=CUDA_VERSION,
         isolation_enforced=inventory.isolation.enforced,
         isolation_reason=inventory.isolation.reason,
-        sandbox=list(inventory.sandbox.standing),
+        sandbox=list(inventory.sandbox.active),
         budget_total_bytes=inventory.budget.total_bytes,
         budget_used_bytes=inventory.budget.used_bytes,
         gpus=[_gpu(gpu) for gpu in inventory.gpus],
@@ -144,7 +148,7 @@ def from_gpud(run_dir: Path) -> NodeView:
 
 
 def from_slices(slices_dir: Path) -> NodeView:
-    """Ask every slice socket below a directory. Raises slice_client.NotAnswered."""
+    """Read the view from every slice socket below a directory. Raises slice_client.NotAnswered."""
     infos = slice_client.query_all(slices_dir)
     by_gpu: dict[bytes, list[DeviceInfo]] = {}
     for info in infos:
@@ -168,9 +172,11 @@ def from_slices(slices_dir: Path) -> NodeView:
 
 
 def _clock(infos: Sequence[DeviceInfo]) -> str | None:
-    """Return what events measure; None: no slice tells, as those of an earlier gpud."""
-    told = {int(info.attributes[CLOCK_ATTRIBUTE]) for info in infos} & {0, 1}
-    return None if not told else MODELLED if 1 in told else WALL
+    """Return the clock that events measure; None if no slice reports one, as with an earlier
+    gpud.
+    """
+    clocks = {int(info.attributes[CLOCK_ATTRIBUTE]) for info in infos} & {0, 1}
+    return None if not clocks else MODELLED if 1 in clocks else WALL
 
 
 def _gpu(gpu: admin.Gpu) -> GpuView:
@@ -225,12 +231,14 @@ def _process(context: admin.Context, names: dict[str, str]) -> ProcessView:
 
 
 def _seconds_since(begin_ns: int) -> float | None:
-    """Return the seconds from a time of this node's CLOCK_MONOTONIC until now; None for 0."""
+    """Return the seconds that have passed since a time of this node's CLOCK_MONOTONIC; None if the
+    time is 0.
+    """
     return round(max(0, time.monotonic_ns() - begin_ns) / 1e9, 1) if begin_ns else None
 
 
 def _program_of(pid: int) -> str | None:
-    """Return what a process was started as, where /proc shows it here."""
+    """Return the command of a process, or None if /proc does not show it."""
     try:
         argument = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")[0]
     except OSError:

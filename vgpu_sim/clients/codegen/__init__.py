@@ -1,1 +1,1 @@
-"""Write the part of a client library that follows from a list of its functions."""
+"""Generates those parts of a client library that follow from the list of its functions."""

@@ -1,4 +1,6 @@
-"""Read what a client library is made of: ``functions.toml`` and ``library.toml`` in its folder."""
+"""Reads the description of a client library: ``functions.toml`` and ``library.toml`` in the
+library's folder.
+"""
 
 import re
 import tomllib
@@ -10,7 +12,7 @@ from typing import Any
 CLASSES = ("local", "async", "sync")
 _CLASSES = (
     "*local*: answered in the process. *async*: put into a stream's ring. *sync*: waits for"
-    " the device or asks the context worker."
+    " the device or for the context worker's reply."
 )
 _KEYS = {"name", "symbol", "since", "stream", "class", "prototype", "returns", "version"}
 
@@ -25,9 +27,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One exported symbol; ``kind`` is empty for a name that answers "not supported".
+    """An exported symbol; ``kind`` is empty for an unsupported symbol.
 
-    ``returns`` is empty for the library's own status, ``version`` for a symbol without version.
+    ``returns`` is empty for a function that returns the library's status, and ``version`` is
+    empty for a symbol without version.
     """
 
     name: str
@@ -42,7 +45,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One value of the type that the library's functions return."""
+    """A value of the library's status type, such as an error code."""
 
     code: int
     name: str
@@ -51,7 +54,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """How a function finds out that the library is initialised, and which need not."""
+    """The check that the library is initialised, and the functions that do not make this check."""
 
     header: str
     call: str
@@ -60,7 +63,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The library's page in the documentation."""
+    """Texts of the library's documentation page."""
 
     path: str
     title: str
@@ -72,7 +75,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A client library; ``sources`` is its folder. The comments in ``library.toml`` say more."""
+    """A client library; ``sources`` is its folder. ``library.toml`` documents the other fields."""
 
     sources: Path
     soname: str
@@ -85,23 +88,29 @@ class Library:
     results_64_bit: frozenset[str]
     results_32_bit: frozenset[str]
     structures: Mapping[str, tuple[str, ...]]
-    """Fields that the trace shows of what a parameter points to, by the structure's name."""
+    """The fields that the trace prints for structures passed by pointer, by the structure's
+    name.
+    """
     variables: Mapping[str, str]
     resolver: bool
     ready: Ready | None
     page: Page | None
     versions: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    """Version nodes of which each has the functions of those before it, too."""
+    """The version nodes of the exported symbols, in order. Each node also contains the functions of
+    the previous nodes.
+    """
     sets_errno: bool = False
-    """Whether "not supported" is -1 with errno set, not the status itself."""
+    """Whether an unsupported function returns -1 and sets errno instead of returning the status."""
     says_unsupported: bool = True
-    """Whether "not supported" is said on stderr: not where it is an everyday answer."""
+    """Whether an unsupported call is logged on stderr. It is False for libraries whose callers
+    expect the status.
+    """
     data: Mapping[str, str] = field(default_factory=dict)
-    """Exported variables, which the hand-written sources define, and their versions."""
+    """Exported variables, which the hand-written sources define, with their versions."""
 
     def later_nodes(self, version: str) -> tuple[str, ...]:
-        """Return the nodes that have the functions of ``version``, too."""
+        """Return the later nodes that also contain the functions of ``version``."""
         return self.kept[self.kept.index(version) + 1 :] if version in self.kept else ()
 
     def unsupported_code(self) -> int:
@@ -142,7 +151,7 @@ def read_functions(path: Path) -> tuple[tuple[Function, ...], tuple[Status, ...]
     """Read a table of functions and statuses.
 
     Raises:
-        ValueError: on an unknown key, an unknown class, a repeated symbol, or a class without
+        ValueError: there is an unknown key, an unknown class, a repeated symbol, or a class without
             prototype.
     """
     document = tomllib.loads(path.read_text(encoding="ascii"))
@@ -166,18 +175,18 @@ def load(sources: Path) -> Library:
     """Read the library whose folder is ``sources``.
 
     Raises:
-        ValueError: where ``functions.toml`` is wrong, or does not name the status "not supported".
-        KeyError: where ``library.toml`` lacks something.
+        ValueError: ``functions.toml`` is invalid, or does not list the status "not supported".
+        KeyError: ``library.toml`` lacks a key.
     """
     functions, statuses = read_functions(sources / "functions.toml")
     document = tomllib.loads((sources / "library.toml").read_text(encoding="ascii"))
     ready = document.get("ready")
     versions = tuple(document.get("versions", ()))
     if document["unsupported"] not in {one.name for one in statuses}:
-        raise ValueError(f"functions.toml: no error {document['unsupported']}")
+        raise ValueError(f"functions.toml: no status {document['unsupported']}")
     for one in functions:
         if bool(one.version) != bool(versions) or (versions and one.version not in versions):
-            raise ValueError(f"functions.toml: {one.symbol} has version {one.version!r}")
+            raise ValueError(f"functions.toml: {one.symbol}: unknown version {one.version!r}")
     return Library(
         sources=sources,
         soname=document["soname"],

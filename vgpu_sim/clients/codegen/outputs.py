@@ -1,9 +1,10 @@
 """The files that are generated for every client library.
 
-In a folder of the library's name below ``vgpu_sim/native/generated``, which git ignores: ``api.h``
-(prototypes of the implementations), ``entry.c`` (every exported symbol: checks, tracing,
-unsupported names), ``resolver.c`` (the table behind a look-up by name), ``status_table.c`` and
-``exports.map``. The library's page in ``docs`` is committed; a test compares it.
+A folder with the library's name in ``vgpu_sim/native/generated``, which git ignores, receives
+``api.h`` (prototypes of the implementations), ``entry.c`` (every exported symbol: checks, tracing,
+unsupported names), ``resolver.c`` (the table for look-ups by name), ``status_table.c`` and
+``exports.map``. The library's page in ``docs`` is committed; a test compares it with the
+generated text.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from vgpu_sim.hal.header import write_files
 
 
 def sources(made: library.Library) -> dict[str, str]:
-    """Return every generated source of a library and its text."""
+    """Return the texts of a library's generated sources, by file name."""
     files = {
         "api.h": render.render_api(made),
         "entry.c": render.render_entry(made),
@@ -27,9 +28,9 @@ def sources(made: library.Library) -> dict[str, str]:
 
 
 def pages(made: library.Library, root: Path, headers: Mapping[str, str]) -> dict[Path, str]:
-    """Return the library's page in the documentation below ``root``, if it has one, and its text.
+    """Return the path (below ``root``) and text of the library's documentation page, if it has one.
 
-    ``headers`` are the contracts' headers, whose numbers the page names.
+    ``headers`` are the ABI headers, whose constants the page names.
     """
     if not made.page:
         return {}
@@ -37,5 +38,5 @@ def pages(made: library.Library, root: Path, headers: Mapping[str, str]) -> dict
 
 
 def write(made: library.Library, generated: Path) -> None:
-    """Write the sources of a library into the folder of its name below ``generated``."""
+    """Write a library's sources into the folder with its name below ``generated``."""
     write_files(generated / made.sources.name, sources(made))

@@ -1,4 +1,6 @@
-"""A library's page in the documentation: variables, limits, what is implemented."""
+"""Renders the documentation page of a client library: variables, limits, implemented and
+unsupported symbols.
+"""
 
 import re
 import tomllib
@@ -20,7 +22,7 @@ def client_variables() -> Mapping[str, str]:
 
 
 def _constants(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the numbers of the contracts' headers; those of bytes in MiB."""
+    """Return the values of the ABI headers' constants by name; sizes are in MiB."""
     text = "".join(headers.values())
     found = re.findall(r"#define TESSERA_(\w+) UINT64_C\((\w+)\)", text)
     values = {name: int(value, 0) for name, value in found}
@@ -30,8 +32,8 @@ def _constants(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _refused(library: Library) -> list[str]:
-    """Return what implemented functions refuse, in the words of their messages."""
+def _find_refusals(library: Library) -> list[str]:
+    """Return the unsupported uses of implemented functions, as named in their messages."""
     texts = (path.read_text(encoding="ascii") for path in library.sources.rglob("*.c"))
     return sorted(
         found for text in texts for found in re.findall(r'TSR_REFUSE\(\s*"(.+?)"\)', text)
@@ -39,12 +41,14 @@ def _refused(library: Library) -> list[str]:
 
 
 def _since(function: Function) -> str:
-    """Return the version from which a function is there."""
+    """Return the first version of the API that has the function."""
     return function.version or f"{function.since // 1000}.{function.since % 1000 // 10}"
 
 
-def _implemented(done: list[Function], page: Page) -> list[str]:
-    """Return the table; without a column of versions where the page has none."""
+def _implemented_rows(done: list[Function], page: Page) -> list[str]:
+    """Return the table rows for implemented functions. The rows have a column of versions only if
+    the page has one.
+    """
     if not page.version:
         rows = [f"| `{f.symbol}` | {f.kind} |" for f in done]
         return ["| function | class |", "|---|---|", *rows]
@@ -52,7 +56,7 @@ def _implemented(done: list[Function], page: Page) -> list[str]:
     return [f"| function | since {page.version} | class |", "|---|---|---|", *rows]
 
 
-def _unsupported(library: Library, page: Page) -> list[str]:
+def _unsupported_rows(library: Library, page: Page) -> list[str]:
     missing = defaultdict(list)
     for f in library.functions:
         if not f.kind and not f.stream:
@@ -69,7 +73,7 @@ def _unsupported(library: Library, page: Page) -> list[str]:
 
 
 def render_page(library: Library, page: Page, root: Path, headers: Mapping[str, str]) -> str:
-    """Return the page in Markdown."""
+    """Return the text of a library's documentation page as Markdown."""
     done = sorted((f for f in library.functions if f.kind), key=lambda f: f.symbol)
     folder = library.sources.relative_to(root)
     lines = [
@@ -78,8 +82,8 @@ def render_page(library: Library, page: Page, root: Path, headers: Mapping[str, 
         f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.native.generate`.",
         "",
         f"`{library.soname}` exports {len(library.functions)} symbols; {len(done)} are implemented."
-        f" The others answer `{library.unsupported}` ({library.unsupported_code()}),"
-        f"{' say so once on stderr,' if library.says_unsupported else ''} and end the program when"
+        f" The others return `{library.unsupported}` ({library.unsupported_code()}),"
+        f"{' log that once on stderr,' if library.says_unsupported else ''} and end the program if"
         " `TESSERA_STRICT=1`.",
         "",
         page.classes,
@@ -97,15 +101,15 @@ def render_page(library: Library, page: Page, root: Path, headers: Mapping[str, 
         "",
         page.limits.format(**_constants(headers)),
         "",
-        *(f"- {part}" for part in _refused(library)),
+        *(f"- {part}" for part in _find_refusals(library)),
         "",
         "## Implemented",
         "",
-        *_implemented(done, page),
+        *_implemented_rows(done, page),
         "",
         "## Not supported",
         "",
-        *_unsupported(library, page),
+        *_unsupported_rows(library, page),
         "",
     ]
     return "\n".join(lines)

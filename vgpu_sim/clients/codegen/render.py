@@ -1,4 +1,4 @@
-"""The C text that follows from a library's functions."""
+"""Renders the generated C sources of a client library."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def _returns(library: Library, function: Function) -> str:
 
 
 def _refusal(library: Library, function: Function) -> str:
-    """Return the statements by which a function that is not supported answers."""
+    """Return the C statements that end an unsupported function."""
     returns = _returns(library, function)
     if returns.endswith("*"):
         return f"errno = {library.unsupported}; return NULL"
@@ -29,23 +29,23 @@ def _refusal(library: Library, function: Function) -> str:
 
 
 def render_api(library: Library) -> str:
-    """Return ``api.h``: prototypes of what the hand-written sources implement."""
+    """Return ``api.h``, which declares the hand-written implementations."""
     lines = [BANNER, "#ifndef TSR_API_H", "#define TSR_API_H", f'#include "{library.header}"', ""]
     lines += [f"{_declaration(library, f, 'tsr_')};" for f in library.functions if f.kind]
     return "\n".join([*lines, "", "#endif", ""])
 
 
-def _pointed(parameter: Parameter) -> str:
+def _pointee_type(parameter: Parameter) -> str:
     return parameter.type.removesuffix("*").rstrip() if parameter.type.endswith("*") else ""
 
 
 def _trace_mark(library: Library, parameter: Parameter) -> str:
-    """Return how tsr_trace shows the parameter: see trace.h."""
+    """Return the mark with which tsr_trace prints the parameter: see trace.h."""
     if parameter.type == "const char *":
         return "$"
-    if _pointed(parameter) in library.results_32_bit:
+    if _pointee_type(parameter) in library.results_32_bit:
         return "%"
-    if _pointed(parameter) in library.results_64_bit | library.handles:
+    if _pointee_type(parameter) in library.results_64_bit | library.handles:
         return "&"
     return ""
 
@@ -56,13 +56,13 @@ def _trace_value(library: Library, parameter: Parameter) -> str:
     return f"(uint64_t){parameter.name}"
 
 
-def _traced(library: Library, parameter: Parameter) -> Iterator[tuple[str, str]]:
-    """Return what the trace shows of a parameter: names, with marks, and values.
+def _trace_fields(library: Library, parameter: Parameter) -> Iterator[tuple[str, str]]:
+    """Yield names (with marks) and values that the trace prints for a parameter.
 
-    A structure that the library describes is shown field by field.
+    A structure that the library describes is printed field by field.
     """
     yield _trace_mark(library, parameter) + parameter.name, _trace_value(library, parameter)
-    kind = _pointed(parameter).removeprefix("const ")
+    kind = _pointee_type(parameter).removeprefix("const ")
     for field in library.structures.get(kind, ()):
         place = f"{parameter.name}->{field}"
         value = f"({parameter.name} ? (uint64_t)(uintptr_t){place} : 0)"
@@ -70,7 +70,7 @@ def _traced(library: Library, parameter: Parameter) -> Iterator[tuple[str, str]]
 
 
 def _stub(library: Library, function: Function) -> str:
-    """Return the macro that defines a function that is not supported: see unsupported.h."""
+    """Return the macro that defines an unsupported function: see unsupported.h."""
     macro = "TSR_UNSUPPORTED" if library.says_unsupported else "TSR_UNSUPPORTED_QUIET"
     several = library.later_nodes(function.version)
     where = f"_IN({_nodes(function.version)}, " if several else "("
@@ -79,7 +79,7 @@ def _stub(library: Library, function: Function) -> str:
 
 
 def _nodes(version: str) -> str:
-    """Return the macro that puts a symbol into a version node and into those that keep it."""
+    """Return the macro that puts a symbol into its version node and the later ones."""
     return f"TSR_FROM_{version.replace('.', '_')}"
 
 
@@ -108,7 +108,7 @@ def _entry(library: Library, function: Function) -> Iterator[str]:
         gap = "const " if returns.endswith("*") else " "
         kind = f"{returns}{gap}" if returns.endswith("*") else f"const {returns}{gap}"
         yield f"  {kind}result = {call};"
-    shown = [one for p in function.parameters for one in _traced(library, p)]
+    shown = [one for p in function.parameters for one in _trace_fields(library, p)]
     values = ", ".join(value for _, value in shown)
     names = " ".join(name for name, _ in shown)
     listed = f"(const uint64_t[]){{{values}}}" if values else "NULL"
@@ -122,7 +122,7 @@ def _entry(library: Library, function: Function) -> Iterator[str]:
 
 
 def render_entry(library: Library) -> str:
-    """Return ``entry.c``: every exported symbol with its checks and its trace."""
+    """Return ``entry.c``, which defines every exported symbol with its checks and its trace."""
     headers = ["api.h", "clock.h", "trace.h", "unsupported.h"]
     if library.kept:
         headers.append("symbol_nodes.h")
@@ -151,7 +151,7 @@ def render_entry(library: Library) -> str:
 
 
 def render_resolver(library: Library) -> str:
-    """Return ``resolver.c``: all symbols, sorted by name, stream variant and version."""
+    """Return ``resolver.c``, a table of all symbols, sorted by name, stream variant and version."""
     rows = sorted(library.functions, key=lambda f: (f.name, bool(f.stream), f.since, f.symbol))
     lines = [BANNER, '#include "resolver.h"', ""]
     for function in library.functions:
@@ -164,7 +164,7 @@ def render_resolver(library: Library) -> str:
 
 
 def render_statuses(library: Library) -> str:
-    """Return ``status_table.c``: names and texts of the statuses, sorted by code."""
+    """Return ``status_table.c``, a table of the names and texts of the statuses, sorted by code."""
     lines = [BANNER, '#include "status_table.h"', "", "const struct tsr_status tsr_statuses[] = {"]
     for status in sorted(library.statuses, key=lambda one: one.code):
         lines.append(f'    {{{status.code}, "{status.name}", "{status.text}"}},')
@@ -173,7 +173,7 @@ def render_statuses(library: Library) -> str:
 
 
 def render_map(library: Library) -> str:
-    """Return ``exports.map``: the version script with the public names and nothing else."""
+    """Return ``exports.map``, the linker's version script, which exports only the public names."""
     if library.versions:
         return "\n".join([*_version_nodes(library), ""])
     names = sorted(function.symbol for function in library.functions)
@@ -181,7 +181,7 @@ def render_map(library: Library) -> str:
 
 
 def _version_nodes(library: Library) -> Iterator[str]:
-    """Return the nodes of a library whose symbols have versions, each after the one before it."""
+    """Yield the version nodes of a library with versioned symbols, each after its predecessor."""
     before = ""
     for version in library.versions:
         functions = (f.symbol for f in library.functions if f.version == version)

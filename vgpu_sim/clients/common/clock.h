@@ -1,4 +1,4 @@
-/* The clock of waits and traces. */
+/* The clock of waits and traces: CLOCK_MONOTONIC. */
 #ifndef TSR_CLOCK_H
 #define TSR_CLOCK_H
 

@@ -15,7 +15,7 @@ static const char *text(const char *name) {
   return value && *value ? value : NULL;
 }
 
-/* Says once for each variable that its value is none. */
+/* Log once for each variable that its value is invalid. */
 static void ignore(bool *said, const char *name, const char *value, const char *wanted) {
   if (!*said) tsr_log("%s=%s is ignored: it must be %s", name, value, wanted);
   *said = true;
@@ -69,7 +69,7 @@ static void read_token(uint8_t *token) {
   static bool said;
   const char *value = text("TESSERA_TOKEN");
   memset(token, 0, TESSERA_TOKEN_BYTES);
-  if (value && !parse_token(value, token)) /* it may be a good part of a secret */
+  if (value && !parse_token(value, token)) /* not the value, which may contain most of a secret */
     ignore(&said, "TESSERA_TOKEN", "(not shown)", "64 hexadecimal digits");
 }
 

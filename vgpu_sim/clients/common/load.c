@@ -1,4 +1,4 @@
-/* Runs when the library is loaded, before the program can call it. */
+/* Code that runs when the library is loaded, before the program can call the library. */
 #include "config.h"
 #include "trace.h"
 

@@ -20,6 +20,6 @@ void tsr_log(const char *format, ...) {
   used += more;
   if (used > (int)sizeof line - 2) used = (int)sizeof line - 2;
   line[used++] = '\n';
-  /* One write, so that lines of several threads do not mix. */
+  /* One write per line, so that lines of several threads do not mix. */
   if (write(STDERR_FILENO, line, (size_t)used) < 0) return;
 }

@@ -1,4 +1,4 @@
-/* What the library says of its own accord, on stderr. */
+/* The library's own messages on stderr. */
 #ifndef TSR_LOG_H
 #define TSR_LOG_H
 
@@ -6,7 +6,7 @@
 
 __attribute__((format(printf, 1, 2))) void tsr_log(const char *format, ...);
 
-/* Whether tsr_log says nothing (TESSERA_LOG=quiet). */
+/* Whether tsr_log is silent (TESSERA_LOG=quiet). */
 void tsr_log_silence(bool wanted);
 
 #endif

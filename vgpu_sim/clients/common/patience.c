@@ -12,13 +12,13 @@ enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 500 };
 
 #define AGENT "the node's agent (DaemonSet tessera-node-<pool>)"
 
-/* Programs of `tessera run` have a token: no agent has to say that the slice is theirs. */
+/* Programs of `tessera run` have a token, so gpud needs no node agent's report for them. */
 static bool is_in_pod(void) {
   static const uint8_t none[TESSERA_TOKEN_BYTES];
   return memcmp(tsr_config()->token, none, sizeof none) == 0;
 }
 
-static void say_that_it_waits(const char *path, int limit_s, bool hung_up) {
+static void log_waiting(const char *path, int limit_s, bool hung_up) {
   if (hung_up)
     tsr_log("gpud does not serve %s: waiting for its restart, or for " AGENT " to report that this"
             " pod holds the slice, up to %d s",
@@ -27,7 +27,7 @@ static void say_that_it_waits(const char *path, int limit_s, bool hung_up) {
     tsr_log("gpud does not serve %s: waiting for its restart, up to %d s", path, limit_s);
 }
 
-static void say_that_it_was_in_vain(const char *path, int limit_s, bool hung_up) {
+static void log_gave_up(const char *path, int limit_s, bool hung_up) {
   if (hung_up)
     tsr_log("gpud has not served %s for %d s (TESSERA_WAIT_S): " AGENT " does not run or is being"
             " replaced, and has not reported that this pod holds the slice; the program goes on"
@@ -43,16 +43,16 @@ static bool wait_for(struct tsr_patience *patience, const char *path, bool hung_
   const uint64_t now_ns = tsr_now_ns();
   if (patience->end_ns == 0) {
     if (limit_s == 0) return false;
-    say_that_it_waits(path, limit_s, hung_up);
+    log_waiting(path, limit_s, hung_up);
     patience->end_ns = now_ns + (uint64_t)limit_s * 1000000000u;
     patience->pause_ms = FIRST_PAUSE_MS;
   }
   if (now_ns >= patience->end_ns) {
-    say_that_it_was_in_vain(path, limit_s, hung_up);
+    log_gave_up(path, limit_s, hung_up);
     return false;
   }
   const struct timespec pause = {.tv_nsec = patience->pause_ms * 1000000L};
-  nanosleep(&pause, NULL); /* ended early by a signal it is a shorter pause */
+  nanosleep(&pause, NULL); /* a signal only shortens the pause */
   if (patience->pause_ms < LONGEST_PAUSE_MS) patience->pause_ms *= 2;
   return true;
 }

@@ -15,8 +15,8 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const struct tsr_slice_name *)a)->text, ((const struct tsr_slice_name *)b)->text);
 }
 
-/* Only a folder that is named like a slice, or like a whole GPU, may be one whose gpud is being
- * restarted. */
+/* Only a folder that is named like a slice or like a whole GPU can belong to a gpud that is
+ * restarting. */
 static bool is_slice_name(const char *name) {
   return (strncmp(name, "MIG-", 4) == 0 || strncmp(name, "GPU-", 4) == 0) &&
          strlen(name) < TSR_SLICE_NAME_BYTES;
@@ -35,7 +35,7 @@ int tsr_slices_list(struct tsr_slice_name *names) {
   return count;
 }
 
-/* Copies what gpud says about the slice; false where it is no description of a slice. */
+/* Copy gpud's description of the slice; false where it is invalid. */
 static bool read_info(const struct tsr_reply *reply, tessera_device_info *info) {
   if (reply->payload_bytes != sizeof *info) return false;
   memcpy(info, reply->payload, sizeof *info);

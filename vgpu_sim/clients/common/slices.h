@@ -1,5 +1,5 @@
-/* The slices that this process may use: the folders MIG-... in TESSERA_SLICES_DIR, and GPU-... of
- * GPUs that are not divided. */
+/* The slices that this process may use: the folders MIG-... in TESSERA_SLICES_DIR, and GPU-...
+ * for undivided GPUs. */
 #ifndef TSR_SLICES_H
 #define TSR_SLICES_H
 
@@ -12,16 +12,16 @@ struct tsr_slice_name {
 };
 
 struct tsr_slice {
-  tessera_device_info info; /* its texts are terminated */
+  tessera_device_info info; /* its strings are terminated */
   char socket_path[TSR_SOCKET_PATH_BYTES];
 };
 
-/* Fills `names` with at most TSR_MAX_SLICES names in order and returns how many there are. */
+/* Fill in at most TSR_MAX_SLICES names, in order; returns their number. */
 int tsr_slices_list(struct tsr_slice_name *names);
 
-/* Asks gpud about the slice of that name; the program wants `thread_share` of it, as tessera_hello
- * has it. On TSR_RECEIVED `*status` is gpud's answer, and the slice is filled in when that is 0.
- * Callers take turns. */
+/* Request the description of a slice from gpud. `thread_share` is the share that the program
+ * requests, as in tessera_hello. On TSR_RECEIVED `*status` is gpud's status; if that is 0, the
+ * slice is filled in. Not thread-safe. */
 enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, uint32_t thread_share,
                                  struct tsr_slice *slice, int32_t *status);
 

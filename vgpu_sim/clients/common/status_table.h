@@ -1,4 +1,4 @@
-/* The generated table of the statuses that a library's functions return. */
+/* The generated table of a library's status codes. */
 #ifndef TSR_STATUS_TABLE_H
 #define TSR_STATUS_TABLE_H
 

@@ -54,7 +54,8 @@ static void put_value(struct line *line, char mark, uint64_t value, bool succeed
   }
 }
 
-/* A line that cannot be written, or not whole, is lost: said once, and the program goes on. */
+/* A line that cannot be written completely is lost. This is logged once, and the program
+ * continues. */
 static void write_line(const struct line *line) {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   const ssize_t written = write(tsr_trace_fd, line->text, line->used);

@@ -16,7 +16,7 @@
 
 enum { CONNECT_TIMEOUT_S = 5, FIRST_REQUEST = 1, MAX_PATH_BYTES = 512 };
 
-/* The folder of a socket; false where the path is too long. */
+/* Open the folder of a socket; false where the path is too long. */
 static bool parent_of(const char *path, char *parent, size_t room) {
   const char *slash = strrchr(path, '/');
   if (!slash || (size_t)(slash - path) >= room) return false;
@@ -28,7 +28,7 @@ static bool parent_of(const char *path, char *parent, size_t room) {
 static int connect_to(const struct sockaddr_un *address) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
-  /* A full backlog must not hang the caller. */
+  /* A full backlog must not block the caller. */
   const struct timeval limit = {.tv_sec = CONNECT_TIMEOUT_S};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0) return fd;
@@ -43,7 +43,7 @@ int tsr_connect(const char *path) {
     memcpy(address.sun_path, path, strlen(path) + 1);
     return connect_to(&address);
   }
-  /* Too long for an address: go through the folder's descriptor. */
+  /* The path is too long for a socket address, so connect through the folder's descriptor. */
   char parent[MAX_PATH_BYTES];
   if (!parent_of(path, parent, sizeof parent)) return -ENAMETOOLONG;
   const int directory = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -59,7 +59,7 @@ bool tsr_is_absent(int connected, const char *path) {
   char parent[MAX_PATH_BYTES];
   if (connected != -ECONNREFUSED && connected != -ENOENT) return false;
   struct stat folder;
-  /* The system call: stat() has been a symbol of glibc's own since 2.33 alone. */
+  /* The system call, because glibc has exported stat() as its own symbol only since 2.33. */
   return parent_of(path, parent, sizeof parent) &&
          syscall(SYS_newfstatat, AT_FDCWD, parent, &folder, 0) == 0 && folder.st_nlink > 0;
 }

@@ -9,42 +9,42 @@
 enum { TSR_MAX_FDS = 5 };
 
 struct tsr_reply {
-  int32_t status; /* 0: success; otherwise the number of the error, of the library that asked */
+  int32_t status; /* 0: success; otherwise an error number of the requesting library */
   uint32_t payload_bytes;
   int fds[TSR_MAX_FDS]; /* -1: none */
   _Alignas(8) uint8_t payload[TESSERA_MAX_MESSAGE_BYTES];
 };
 
-/* What became of a request. Only TSR_RECEIVED leaves a reply, which may hold descriptors. */
+/* Outcome of a request. Only TSR_RECEIVED leaves a reply to close, which may hold descriptors. */
 enum tsr_outcome {
   TSR_RECEIVED,
   TSR_SILENT,
   TSR_CLOSED,
   TSR_MALFORMED,
-  TSR_ABSENT, /* the socket has no listener, in a folder that is there */
-  TSR_UNREACHABLE, /* it cannot be connected, and time will not cure that */
+  TSR_ABSENT, /* the folder exists, but the socket has no listener */
+  TSR_UNREACHABLE, /* connecting is not possible, and waiting would not help */
 };
 
 /* Returns a connected descriptor or a negative errno. */
 int tsr_connect(const char *path);
 
-/* Whether a result of tsr_connect says that `path` has no listener, in a folder that is still linked:
- * gpud is being restarted. The mount of a slice that was withdrawn shows a folder without links. */
+/* Whether a result of tsr_connect means that gpud is being restarted: `path` has no listener,
+ * but its folder is still linked. A mount of a withdrawn slice shows a folder without links. */
 bool tsr_is_absent(int connected, const char *path);
 
-/* Sends HELLO and waits `timeout_s` for the answer. */
+/* Send HELLO and wait `timeout_s` for the reply. */
 enum tsr_outcome tsr_hello(int socket, uint16_t type, const tessera_hello *hello, int timeout_s,
                            struct tsr_reply *reply);
 
-/* Sends one request; false where nobody can get it. `pass_fd` travels with it; -1: none. */
+/* Send one request; false if it cannot be delivered. `pass_fd` is sent with it; -1: none. */
 bool tsr_send(int socket, uint16_t type, uint32_t request, const void *payload, uint32_t bytes,
               int pass_fd);
 
-/* Waits for a reply, of whatever type and to whatever request. */
+/* Wait for a reply, of any type and to any request. */
 enum tsr_outcome tsr_receive(int socket, uint16_t *type, uint32_t *request,
                              struct tsr_reply *reply);
 
-/* Closes the descriptors that came with a reply. */
+/* Close the descriptors that came with a reply. */
 void tsr_reply_close(struct tsr_reply *reply);
 
 #endif

@@ -1,33 +1,33 @@
-/* What is asked of a library that it does not do. */
+/* Handling of calls that a library does not support. */
 #ifndef TSR_UNSUPPORTED_H
 #define TSR_UNSUPPORTED_H
 
 #include <stdint.h>
 
-/* Ends the program where TESSERA_STRICT is set; its last words are both texts. */
+/* End the program if TESSERA_STRICT is set; the last message joins both texts. */
 void tsr_end_if_strict(const char *what, const char *happened);
 
-/* Says once that `what` is not supported and is answered with `status`; ends the program where
- * TESSERA_STRICT is set. `said` is the caller's, zero at first. */
+/* Log once that `what` is not supported and fails with `status`; end the program if
+ * TESSERA_STRICT is set. `said` belongs to the call site, initially zero. */
 void tsr_unsupported(const char *what, const char *status, uint32_t *said);
 
-/* Define an exported symbol that is not supported, in a generated entry.c, which includes clock.h and
- * trace.h. It reads no argument, whatever it is called with. `answer` is the statement that ends it.
- * TSR_UNSUPPORTED reports the call as tsr_unsupported does, TSR_UNSUPPORTED_QUIET only where the
- * program ends for it. */
+/* Define an exported symbol that is not supported, in a generated entry.c, which includes
+ * clock.h and trace.h. The function reads no argument and ends with the statement `answer`.
+ * TSR_UNSUPPORTED reports the call as tsr_unsupported does; TSR_UNSUPPORTED_QUIET reports it
+ * only if the program ends because of it. */
 #define TSR_UNSUPPORTED(type, symbol, status, answer) \
   TSR_STUB(type, symbol, #symbol, status, tsr_unsupported(#symbol, #status, &said), answer)
 #define TSR_UNSUPPORTED_QUIET(type, symbol, status, answer) \
   TSR_STUB(type, symbol, #symbol, status, ((void)said, tsr_end_if_strict(#symbol, "was called")), answer)
 
-/* As TSR_UNSUPPORTED, for a symbol of several version nodes, which `nodes(symbol)` names: see
- * symbol_nodes.h. */
+/* The same as TSR_UNSUPPORTED for a symbol in several version nodes, which `nodes(symbol)`
+ * names: see symbol_nodes.h. */
 #define TSR_UNSUPPORTED_IN(nodes, type, symbol, status, answer)                             \
   type symbol(void) TSR_OF_NODES(symbol);                                                   \
   TSR_STUB(type, symbol, #symbol, status, tsr_unsupported(#symbol, #status, &said), answer) \
   nodes(symbol)
 
-/* The trace comes first, as `report` may end the program. */
+/* The call is traced first, because `report` may end the program. */
 #define TSR_STUB(type, symbol, name, status, report, answer)                                            \
   __attribute__((visibility("default"))) type symbol(void);                                             \
   type symbol(void) {                                                                                   \

@@ -1,1 +1,1 @@
-"""``libcuda.so.1``: the CUDA driver API of a program that holds a slice."""
+"""Sources of ``libcuda.so.1``: the CUDA driver API for programs that hold a slice."""

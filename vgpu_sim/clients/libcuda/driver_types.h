@@ -1,5 +1,5 @@
 /* The driver API's types, as far as the implemented functions need them. Layouts and values are
- * those of the public CUDA headers; nothing else of them is repeated here. */
+ * those of the public CUDA headers; nothing else is copied from these. */
 #ifndef TSR_DRIVER_TYPES_H
 #define TSR_DRIVER_TYPES_H
 
@@ -204,7 +204,7 @@ typedef enum CUmemRangeHandleType {
   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1
 } CUmemRangeHandleType;
 
-/* How much dynamic shared memory a block of so many threads needs. */
+/* Returns the dynamic shared memory that a block of this many threads needs. */
 typedef size_t (*CUoccupancyB2DSize)(int blockSize);
 
 enum {
@@ -224,7 +224,7 @@ enum {
   CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE = 13,
   CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 14,
   CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING = 16,
-  TSR_LAUNCH_ATTRIBUTES = 17, /* one more than the last that has a name here */
+  TSR_LAUNCH_ATTRIBUTES = 17, /* one more than the last attribute above */
 };
 
 typedef struct CUlaunchAttribute {

@@ -1,4 +1,4 @@
-/* State of the process that files of several rooms use: below all of them. */
+/* Process-wide state used by several folders. All other files depend on this one. */
 #include "process.h"
 
 _Atomic uint32_t tsr_process_state = TSR_LOADED;

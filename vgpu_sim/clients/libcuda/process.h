@@ -1,4 +1,4 @@
-/* State of the process that several rooms share: loaded, initialised, or a fork of an initialised one. */
+/* State of the process: library loaded, initialised, or forked from an initialised process. */
 #ifndef TSR_PROCESS_H
 #define TSR_PROCESS_H
 
@@ -9,7 +9,7 @@
 
 enum { TSR_LOADED = 0, TSR_READY = 1, TSR_FORKED = 2 };
 extern _Atomic uint32_t tsr_process_state;
-extern pthread_mutex_t tsr_module_lock; /* of all modules and libraries: modules/module.h */
+extern pthread_mutex_t tsr_module_lock; /* guards all modules and libraries: modules/module.h */
 
 static inline CUresult tsr_state(void) {
   const uint32_t state = atomic_load_explicit(&tsr_process_state, memory_order_acquire);

@@ -1,4 +1,4 @@
-/* cuGetProcAddress: the highest version of a name that the caller asked for. */
+/* cuGetProcAddress: returns the highest version of a name up to the requested version. */
 #include "resolver.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 #include "api.h"
 #include "log.h"
 
-/* Index of the first row of `name`, or tsr_symbol_count. */
+/* Return the index of the first row of `name`, or tsr_symbol_count. */
 static size_t first_row(const char *name) {
   size_t low = 0, high = tsr_symbol_count;
   while (low < high) {
@@ -34,7 +34,7 @@ CUresult tsr_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
        i < tsr_symbol_count && strcmp(tsr_symbols[i].name, symbol) == 0; i++) {
     const struct tsr_symbol *row = &tsr_symbols[i];
     named = 1;
-    /* Rows ascend: plain ones first, then the per-thread ones, each by version. */
+    /* The rows are sorted: first the plain ones, then the per-thread ones, each by version. */
     if (row->since <= cudaVersion && (per_thread || !row->per_thread)) best = row;
   }
   CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -51,7 +51,8 @@ CUresult tsr_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, u
   return tsr_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
 }
 
-/* NVRTC asks for this one and does without. Whoever asks for another one is NVIDIA's runtime. */
+/* NVRTC requests this table, and works without it. A request for any other table is made by
+ * NVIDIA's runtime. */
 static const uint8_t nvrtc_table[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
                                         0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
 
@@ -59,12 +60,12 @@ static void tell_about_runtime(void) {
   static _Atomic bool said;
   if (!atomic_exchange(&said, true))
     tsr_log("this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver and"
-            " cannot run here: see \"Limits\" in docs/cuda-support.md");
+            " cannot run here: see docs/limits.md");
 }
 
 CUresult tsr_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
   if (!ppExportTable || !pExportTableId) return CUDA_ERROR_INVALID_VALUE;
-  *ppExportTable = NULL; /* private tables of one vendor's own libraries: there is none here */
+  *ppExportTable = NULL; /* private tables of NVIDIA's own libraries, which do not exist here */
   if (memcmp(pExportTableId->bytes, nvrtc_table, sizeof nvrtc_table) != 0) tell_about_runtime();
   return CUDA_ERROR_NOT_FOUND;
 }

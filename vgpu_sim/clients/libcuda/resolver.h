@@ -1,4 +1,4 @@
-/* The generated table behind cuGetProcAddress. */
+/* The generated table for cuGetProcAddress. */
 #ifndef TSR_RESOLVER_H
 #define TSR_RESOLVER_H
 
@@ -10,7 +10,7 @@ struct tsr_symbol {
   int since;
   int per_thread;
 };
-extern const struct tsr_symbol tsr_symbols[]; /* by name, per_thread, since */
+extern const struct tsr_symbol tsr_symbols[]; /* sorted by name, per_thread, since */
 extern const size_t tsr_symbol_count;
 
 #endif

@@ -1,1 +1,1 @@
-"""Sources of libnvidia-ml.so.1, the NVIDIA management library."""
+"""Sources of ``libnvidia-ml.so.1``: the NVIDIA management library (NVML)."""

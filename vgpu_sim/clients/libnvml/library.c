@@ -1,4 +1,4 @@
-/* Initialisation, which is counted, and texts of statuses. */
+/* Initialisation, which is reference-counted, and status texts. */
 #define _GNU_SOURCE
 #include "library.h"
 
@@ -16,7 +16,7 @@ enum { INIT_FLAG_NO_GPUS = 1, INIT_FLAG_NO_ATTACH = 2 };
 _Atomic unsigned tsr_users;
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
-static void tell_that_there_is_none(void) {
+static void warn_no_slice(void) {
   static bool said;
   if (!said)
     tsr_log("no slice in %s: start the program with `tessera run`, or ask for a GPU in the pod's"
@@ -33,7 +33,7 @@ nvmlReturn_t tsr_nvmlInitWithFlags(unsigned int flags) {
   if (atomic_load(&tsr_users) == 0) {
     tsr_config_read();
     result = tsr_view_open();
-    if (result == NVML_ERROR_DRIVER_NOT_LOADED) tell_that_there_is_none();
+    if (result == NVML_ERROR_DRIVER_NOT_LOADED) warn_no_slice();
   }
   if (result == NVML_SUCCESS) atomic_fetch_add(&tsr_users, 1);
   pthread_mutex_unlock(&changing);

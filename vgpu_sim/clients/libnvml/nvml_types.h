@@ -1,4 +1,4 @@
-/* The types of the NVML API that the implemented functions take: names, layouts and numbers are
+/* The NVML types that the implemented functions use: names, layouts and numbers are
  * those of NVIDIA's NVML API reference; tests compare the sizes with nvidia-ml-py's. */
 #ifndef TSR_NVML_TYPES_H
 #define TSR_NVML_TYPES_H
@@ -36,7 +36,7 @@ enum {
   NVML_DEVICE_NAME_V2_BUFFER_SIZE = 96,
 };
 
-/* A versioned structure begins with its size and the number of its layout. */
+/* The first member of a versioned structure: its size and its layout number. */
 #define NVML_STRUCT_VERSION(type, number) ((unsigned int)(sizeof(type) | ((number) << 24)))
 
 typedef struct {
@@ -170,7 +170,7 @@ typedef struct {
   char name[NVML_DEVICE_NAME_V2_BUFFER_SIZE];
 } nvmlGpuInstanceProfileInfo_v2_t;
 
-/* The third layout has capabilities in the place of P2P. */
+/* The third layout has capabilities in place of the P2P field. */
 typedef struct {
   unsigned int version, id, sliceCount, instanceCount, multiprocessorCount, copyEngineCount,
       decoderCount, encoderCount, jpegCount, ofaCount;

@@ -1,4 +1,4 @@
-/* What concerns no device: versions and names of processes. */
+/* Functions without a device: versions and process names. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "api.h"
 #include "library.h"
 
-enum { DRIVER_VERSION = 13000 }; /* before nvmlInit, as cuDriverGetVersion says before cuInit */
+enum { DRIVER_VERSION = 13000 }; /* before nvmlInit, as cuDriverGetVersion reports before cuInit */
 
 nvmlReturn_t tsr_nvmlSystemGetDriverVersion(char *version, unsigned int length) {
   nvmlReturn_t result;
@@ -20,7 +20,7 @@ nvmlReturn_t tsr_nvmlSystemGetDriverVersion(char *version, unsigned int length) 
   return result;
 }
 
-/* As NVIDIA's library does: the CUDA version's first number before the driver's. */
+/* As in NVIDIA's library: the CUDA version's first number, then the driver version. */
 nvmlReturn_t tsr_nvmlSystemGetNVMLVersion(char *version, unsigned int length) {
   char text[48];
   nvmlReturn_t result;
@@ -47,7 +47,8 @@ nvmlReturn_t tsr_nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion) {
   return tsr_nvmlSystemGetCudaDriverVersion(cudaDriverVersion);
 }
 
-/* The first word of the command line, as much of it as fits: pids are of this process's namespace. */
+/* Copy the first word of the command line, truncated to fit. The pids are those of this
+ * process's PID namespace. */
 nvmlReturn_t tsr_nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length) {
   if (!name || length == 0) return NVML_ERROR_INVALID_ARGUMENT;
   char path[32];

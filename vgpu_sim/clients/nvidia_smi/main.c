@@ -1,5 +1,5 @@
-/* nvidia-smi of Tessera: what NVML says of simulated GPUs, in the forms of the command of that
-   name. It knows nothing but NVML's public functions (docs/adr/0056-nvidia-smi.md). */
+/* Tessera's nvidia-smi: prints NVML's information about simulated GPUs in the formats of NVIDIA's
+   command of that name. It uses no interface other than NVML's public functions (ADR 56). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static int run(const struct smi_options *options) {
   int status = start();
   for (bool first = true; status == SMI_EXIT_SUCCESS; first = false) {
     status = once(options, first);
-    /* A reader that has gone ends a loop. */
+    /* A closed output pipe ends a loop. */
     if (!options->interval_ms || fflush(stdout) || ferror(stdout)) break;
     nanosleep(&interval, NULL);
   }
@@ -115,6 +115,6 @@ int main(int argc, char **argv) {
       status = run(&options);
   }
   nvml_Shutdown();
-  /* What could not be written was not said. */
+  /* A failed write is an error. */
   return fflush(stdout) || ferror(stdout) ? SMI_EXIT_OTHER : status;
 }

@@ -46,7 +46,8 @@ static const struct option known[] = {
     {"-d", "--display", VALUE, KEY_DISPLAY, 0},
     {"-l", "--loop", MAYBE, KEY_LOOP, 0},
     {"-lms", "--loop-ms", VALUE, KEY_LOOP_MS, 0},
-    /* What a simulated GPU does not do, known so that it can be said. */
+    /* Options for features that simulated GPUs lack. They are recognised so that a message can say
+       so. */
     {"-u", "--unit", NOTHING, KEY_REFUSED, 0},
     {"-B", "--list-excluded-gpus", NOTHING, KEY_REFUSED, 0},
     {"-e", "--ecc-config", VALUE, KEY_REFUSED, 0},
@@ -129,7 +130,7 @@ static bool read_sections(struct smi_options *options, const char *value) {
   return true;
 }
 
-/* A number of at most ``limit``; -1: none. */
+/* Parse a number of at most ``limit``; -1: it is not one. */
 static long number(const char *value, long limit) {
   char *end;
   const long result = strtol(value, &end, 10);

@@ -1,4 +1,4 @@
-/* The command line, but for the words "mig" and "topo", which have their own. */
+/* The command line, except for the commands "mig" and "topo", which have their own parsers. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,10 +17,10 @@ enum smi_action {
   SMI_SET_MIG,
 };
 
-/* Parts of -q that -d chooses; a part is one bit. */
+/* Sections of -q that -d selects; one bit each. */
 enum smi_section {
   SMI_ALWAYS = 0,
-  SMI_GENERAL = 1 << 0, /* shown without -d only */
+  SMI_GENERAL = 1 << 0, /* printed only without -d */
   SMI_SECTION_MEMORY = 1 << 1,
   SMI_SECTION_UTILIZATION = 1 << 2,
   SMI_SECTION_ECC = 1 << 3,
@@ -40,8 +40,8 @@ struct smi_options {
   bool xml, header, units;
   unsigned sections;   /* bits of enum smi_section; 0: all */
   long interval_ms;    /* 0: once */
-  int value;           /* what is set */
+  int value;           /* the new value */
 };
 
-/* Reads argv; returns an exit status, and has said what is wrong. */
+/* Parse argv; returns an exit status, and has printed any error. */
 int smi_options_read(struct smi_options *options, int argc, char **argv);

@@ -1,4 +1,4 @@
-/* One function a form of output; each prints, and returns an exit status. */
+/* The forms of output, one function each; the function prints, and returns an exit status. */
 #pragma once
 
 #include "nvml/gpus.h"

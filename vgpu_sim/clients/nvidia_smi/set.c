@@ -1,4 +1,4 @@
-/* -pm and -mig. */
+/* The options -pm and -mig. */
 #include <stdio.h>
 
 #include "exits.h"

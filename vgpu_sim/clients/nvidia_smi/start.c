@@ -1,8 +1,9 @@
-/* Entry point of the program, where the system's one asks for a new glibc.
+/* Entry point of the program, which replaces the system's because that requires a new glibc.
 
-   crt1.o of glibc 2.34 and later wants __libc_start_main@GLIBC_2.34, and libc's dlopen has that
-   version, too. Containers have whatever libc their image has, so the program names the first
-   versions of both; libdl.so.2, which has dlopen before 2.34, is linked by name. */
+   crt1.o of glibc 2.34 and later requires __libc_start_main@GLIBC_2.34, and dlopen in libc has
+   that version, too. The libc of a container is whatever its image has, so the program refers to
+   the first versions of both functions, and names libdl.so.2, which contains dlopen before 2.34,
+   when it is linked. */
 #include <features.h>
 
 #if defined(__x86_64__) && defined(__GLIBC__)
@@ -15,7 +16,7 @@ extern int __libc_start_main(int (*main)(int, char **), int argc, char **argv, v
 
 static void nothing(void) {}
 
-/* Called by _start with what the kernel put on the stack (System V ABI, 3.4.1). */
+/* Called by _start with the initial stack from the kernel (System V ABI, 3.4.1). */
 __attribute__((used, noreturn)) void smi_start(long *stack, void (*rtld_fini)(void)) {
   __libc_start_main(main, (int)stack[0], (char **)(stack + 1), nothing, nothing, rtld_fini, stack);
   __builtin_trap();

@@ -1,7 +1,8 @@
-"""Instructions against their forms' operands and the file's own ``.target`` and ``.version``.
+"""Checks instructions against their forms' operands and the file's ``.target`` and ``.version``.
 
-A driver refuses a file that breaks either. What an instruction takes and needs is in its row in
-``ptx.grammar.tables``. The file is held to its first target: further ones are options.
+A driver refuses a file that violates either. An instruction's operands and requirements are in
+its row in ``ptx.grammar.tables``. The file is checked against its first target: further ones are
+options.
 """
 
 from collections.abc import Iterator
@@ -17,10 +18,11 @@ _Spelling = tuple[str, tuple[str, ...]]
 
 
 def check(module: tree.Module, source: str, name: str = "<ptx>") -> None:
-    """Hold every instruction of a module to its target and version.
+    """Check every instruction of a module against its target and version.
 
     Raises:
-        InvalidPtxError: with each instruction and special register that needs a later one.
+        InvalidPtxError: with each instruction and special register that needs a later target or
+            version.
     """
     findings = Findings(source, name)
     own = target.first(module, name)
@@ -43,10 +45,10 @@ def check(module: tree.Module, source: str, name: str = "<ptx>") -> None:
 
 
 def check_operands(module: tree.Module, source: str, name: str = "<ptx>") -> None:
-    """Hold the operands of every instruction to its form, supported or not.
+    """Check the operands of every instruction against its form, supported or not.
 
     Raises:
-        InvalidPtxError: with each that does not fit.
+        InvalidPtxError: with each operand that does not match.
     """
     findings = Findings(source, name)
     operands.check(module, findings)

@@ -1,18 +1,18 @@
 """The operands of ``mov``: registers, constants, special registers, addresses, packed vectors."""
 
 from vgpu_sim.compiler.legality.scopes import Place, Register, Scope, Special, Symbol
-from vgpu_sim.compiler.legality.types import Type, named
+from vgpu_sim.compiler.legality.types import Type, find_type
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 
 
 def check(scope: Scope, words: tuple[str, ...], operands: tuple[tree.Operand, ...]) -> None:
-    """Hold a ``mov`` to its type.
+    """Check the operands of a ``mov`` against its type.
 
     Raises:
-        Invalid: when it breaks a rule of PTX.
+        Invalid: it violates a rule of PTX.
     """
-    type_ = named(words[-1])
+    type_ = find_type(words[-1])
     if len(operands) != 2 or type_ is None:
         raise Invalid("mov takes 2 operands here")
     if len(words) > 1:
@@ -34,7 +34,10 @@ def check(scope: Scope, words: tuple[str, ...], operands: tuple[tree.Operand, ..
 
 
 def _check_count(scope: Scope, count: int, operands: tuple[tree.Operand, ...]) -> None:
-    """Hold ``.v2`` and ``.v4`` to vectors of so many; a special register has its own number."""
+    """Check that the operands of ``.v2`` and ``.v4`` are vectors of that length.
+
+    A special register has a length of its own.
+    """
     for operand in operands:
         found = count
         if isinstance(operand, tree.Vector):
@@ -48,7 +51,7 @@ def _check_count(scope: Scope, count: int, operands: tuple[tree.Operand, ...]) -
 
 
 def _whole(register: Register, name: tree.Name) -> Register:
-    """Return a vector that is named without a component as the bits that it has."""
+    """Return the type of a vector that is named without a component; it is untyped bits."""
     if register.count == 1 or name.component:
         return register
     bits = register.count * register.type.bits
@@ -66,7 +69,7 @@ def _check_register(type_: Type, register: Register, name: tree.Name) -> None:
 
 
 def _check_parts(scope: Scope, type_: Type, vector: tree.Vector, *, written: bool) -> None:
-    """Hold the parts of a packed value to their share of its bits."""
+    """Check that the parts of a packed value have their share of its bits."""
     parts = vector.elements
     if type_.kind != "bits" or len(parts) not in (2, 4) or type_.bits % len(parts):
         raise Invalid(f"{len(parts)} parts of .{type_.name}")
@@ -80,7 +83,7 @@ def _check_parts(scope: Scope, type_: Type, vector: tree.Vector, *, written: boo
             case tree.Integer() | tree.Float() if not written and share.takes_constant(part):
                 pass
             case _:
-                raise Invalid(f"this is no part of .{type_.name}")
+                raise Invalid(f"this is not a part of .{type_.name}")
     if all(isinstance(part, tree.Sink) for part in parts):
         raise Invalid("a vector of nothing but '_'")
 

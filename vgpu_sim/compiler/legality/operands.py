@@ -1,4 +1,4 @@
-"""Operands against the form of their instruction: number, kinds, types, spaces, declarations."""
+"""Checks operands against their instruction's form: number, kinds, types, spaces, declarations."""
 
 from collections.abc import Iterator
 
@@ -13,19 +13,19 @@ from vgpu_sim.compiler.legality.scopes import (
     of_module,
 )
 from vgpu_sim.compiler.legality.signatures import Signature, Wanted, signatures
-from vgpu_sim.compiler.legality.types import Type, named
+from vgpu_sim.compiler.legality.types import Type, find_type
 from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal
 from vgpu_sim.compiler.ptx import grammar, tree
 
-_ELSEWHERE = frozenset({"call", "brx"})  # their operands are held to what they name, when lowered
+_ELSEWHERE = frozenset({"call", "brx"})  # their operands are checked when they are lowered
 _BY_NUMBER = frozenset({"ld", "ldu", "st"})  # their addresses may be elements of arrays
 _SPACES = frozenset({"global", "const", "local", "param", "shared"})
 _WITHOUT_SPACE = frozenset({"global", "shared", "local"})
 
 
 def check(module: tree.Module, findings: Findings) -> None:
-    """Record in ``findings`` every instruction whose operands break a rule of PTX."""
+    """Record in ``findings`` every instruction whose operands violate a rule of PTX."""
     outer = of_module(module)
     for function in module.functions:
         if function.body is not None:
@@ -49,13 +49,13 @@ def _statements(block: tree.Block, outer: Scope) -> Iterator[tuple[Scope, tree.I
 
 
 def check_instruction(scope: Scope, instruction: tree.Instruction) -> None:
-    """Hold one instruction to its form.
+    """Check the operands of one instruction.
 
     Raises:
-        Invalid: when it breaks a rule of PTX.
+        Invalid: they violate a rule of PTX.
     """
     if instruction.guard is not None:
-        _register(scope, instruction.guard.predicate, named("pred"), wider=False)
+        _register(scope, instruction.guard.predicate, find_type("pred"), wider=False)
     if instruction.opcode in _ELSEWHERE:
         return
     words = tuple(modifier[1:] for modifier in instruction.modifiers)
@@ -86,7 +86,7 @@ def _takes(signature: Signature, count: int) -> bool:
 
 
 def _space(words: tuple[str, ...]) -> str:
-    """Return the state space that an instruction names first; "" for none."""
+    """Return the first state space among an instruction's modifiers; "" if there is none."""
     return next((word for word in words if word.partition("::")[0] in _SPACES), "")
 
 
@@ -129,7 +129,7 @@ def _without_pair(scope: Scope, wanted: Wanted, operand: tree.Operand) -> tree.O
 def _predicate(scope: Scope, operand: tree.Operand) -> None:
     if not isinstance(operand, tree.Name):
         raise Invalid("expected a predicate")
-    _register(scope, operand, named("pred"), wider=False)
+    _register(scope, operand, find_type("pred"), wider=False)
 
 
 def _check_constant(wanted: Wanted, operand: tree.Operand) -> None:
@@ -203,7 +203,9 @@ def _check_vector(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Ty
         and meaning.type.bits == type_.bits
         for one in operand.elements[:1]
     ):
-        type_ = Type("integer", type_.bits, f"u{type_.bits}")  # assemblers take all of them so
+        type_ = Type(
+            "integer", type_.bits, f"u{type_.bits}"
+        )  # assemblers accept all of them as untyped bits
     element = Wanted(
         "type", type_, wanted.written, wanted.register, wider=wanted.wider, sink=wanted.written
     )
@@ -231,7 +233,10 @@ def _register(scope: Scope, name: tree.Name, type_: Type | None, *, wider: bool)
 
 
 def _check_address_value(scope: Scope, wanted: Wanted, operand: tree.Operand) -> None:
-    """Hold a generic address, or one of a state space, in a register; a name, where it may be."""
+    """Check an operand whose value is an address, generic or of one state space.
+
+    It may be a register, or where allowed a name.
+    """
     base = operand.base if isinstance(operand, tree.Offset) else operand
     if not isinstance(base, tree.Name):
         if isinstance(base, tree.Integer) and not wanted.register:
@@ -247,7 +252,7 @@ def _check_address_value(scope: Scope, wanted: Wanted, operand: tree.Operand) ->
 
 
 def _within(found: str, space: str) -> bool:
-    """Return whether a variable's state space is the one that an instruction names."""
+    """True if a variable's state space is the one that an instruction names."""
     return found == space or found.partition("::")[0] == space or found == space.partition("::")[0]
 
 
@@ -275,4 +280,6 @@ def _check_memory(scope: Scope, operand: tree.Operand, space: str) -> None:
         if space and not _within(found.space, space):
             raise Invalid(f"the variable is in .{found.space} space, not .{space}", base)
         if not space and found.space not in _WITHOUT_SPACE:
-            raise Invalid(f"the variable is in .{found.space} space, which is to be said", base)
+            raise Invalid(
+                f"the variable is in .{found.space} space, which the instruction must name", base
+            )

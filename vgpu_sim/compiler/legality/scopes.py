@@ -1,14 +1,15 @@
-"""What the names in a function stand for, as far as its operands are held to it."""
+"""The meanings of names in a function, as far as the operand checks need them."""
 
 from dataclasses import dataclass
 
-from vgpu_sim.compiler.legality.types import Type, named
+from vgpu_sim.compiler.legality.types import Type, find_type
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.symbols.naming import Names
 from vgpu_sim.compiler.ptx import grammar, tree
 
 _WIDE = frozenset({"%clock64", "%globaltimer", "%gridid", "%current_graph_exec"})
-# What was narrower once; mov and cvt still read so many low bits (PTX ISA, "Special Registers").
+# Registers that were once narrower; mov and cvt still read the old widths (PTX ISA, "Special
+# Registers").
 _ONCE = {
     **dict.fromkeys(("%tid", "%ntid", "%ctaid", "%nctaid"), (16,)),
     "%gridid": (16, 32),
@@ -17,7 +18,7 @@ _ONCE = {
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register: its type, and of a vector how many it is."""
+    """The meaning of a register name: its type, and the number of elements if it is a vector."""
 
     type: Type
     count: int = 1
@@ -25,10 +26,11 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A variable or parameter, in a state space; ``param::entry`` is a kernel's own.
+    """A variable or parameter and its state space, which is ``param::entry`` for a kernel's
+    parameter.
 
-    ``name`` is what the file calls a variable that a function declares, if not the same;
-    ``element_bytes`` those of a number in an array, in one of vectors too.
+    ``name`` is the file's name for a variable that a function declares, if it differs;
+    ``element_bytes`` is the size of a number in an array, also in an array of vectors.
     """
 
     space: str
@@ -38,12 +40,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A label or function."""
+    """The meaning of a name that is a label or function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A special register, of 1, 32 or 64 bits. ``once`` are the widths that it had before."""
+    """A special register, of 1, 32 or 64 bits. ``once`` are its widths in earlier versions."""
 
     bits: int
     once: tuple[int, ...] = ()
@@ -54,16 +56,16 @@ Meaning = Register | Place | Symbol | Special
 
 @dataclass(eq=False, slots=True)
 class Scope(Names[Meaning]):
-    """The names of one ``{ }``, on top of those around it.
+    """The meanings of the names that one ``{ }`` declares, and of those in enclosing scopes.
 
-    Names that are declared twice are found when a function is lowered.
+    Lowering reports names that are declared twice.
     """
 
     def need(self, name: tree.Name) -> Meaning:
-        """Return what a name stands for.
+        """Return the meaning of a name.
 
         Raises:
-            Invalid: for one that is not declared.
+            Invalid: it is not declared.
         """
         found = self.find(name.text)
         if found is not None:
@@ -76,7 +78,7 @@ class Scope(Names[Meaning]):
         """Return the register called ``name``.
 
         Raises:
-            Invalid: when there is none.
+            Invalid: there is none.
         """
         meaning = self.need(name)
         if isinstance(meaning, Register):
@@ -86,10 +88,10 @@ class Scope(Names[Meaning]):
         raise Invalid(f"{name.text!r} is not a register", name)
 
     def array(self, element: tree.Element) -> Place:
-        """Return the array that an operand is an element of (PTX ISA, "Arrays as Operands").
+        """Return the array that contains an element operand (PTX ISA, "Arrays as Operands").
 
         Raises:
-            Invalid: for what is none, and where its number is no constant and in no register.
+            Invalid: it is not an array, or its index is neither a constant nor in a register.
         """
         found = self.need(element.base)
         if not isinstance(found, Place) or not found.element_bytes:
@@ -104,9 +106,9 @@ class Scope(Names[Meaning]):
         raise Invalid("the number of an element is a constant or in a register of 32 or 64 bits")
 
     def declare_statement(self, statement: tree.Statement) -> None:
-        """Declare what a statement declares, if it does."""
+        """Declare the names that a statement declares, if there are any."""
         if isinstance(statement, tree.Registers):
-            type_ = named(statement.type[1:])
+            type_ = find_type(statement.type[1:])
             if type_ is not None:
                 what = Register(type_, int(statement.vector[2:]) if statement.vector else 1)
                 for name in statement.names:
@@ -115,19 +117,19 @@ class Scope(Names[Meaning]):
             self.put(statement.name, _variable(statement), statement.count)
 
     def declare_labels(self, block: tree.Block) -> None:
-        """Declare the labels of a block, which may be used before they stand."""
+        """Declare the labels of a block, which may be used before their position."""
         for statement in block.statements:
             if isinstance(statement, tree.Label):
                 self.put(statement.name, Symbol(), None)
 
     def put(self, name: str, what: Meaning, count: int | None) -> None:
-        """Declare a name unless this scope has it."""
+        """Declare a name in this scope; do nothing if the scope has the name already."""
         if not self.has(name, count):
             self.declare(name, what, count=count)
 
 
 def of_module(module: tree.Module) -> Scope:
-    """Return the names of a file."""
+    """Return the scope with the names that a file declares."""
     scope = Scope()
     for variable in module.variables:
         scope.put(variable.name, _variable(variable), variable.count)
@@ -137,7 +139,9 @@ def of_module(module: tree.Module) -> Scope:
 
 
 def of_function(function: tree.Function, outer: Scope) -> Scope:
-    """Return the names of a function's parameters, on top of the file's."""
+    """Return the scope with the names of a function's parameters, within the file's scope
+    ``outer``.
+    """
     scope = Scope(parent=outer)
     for parameter in (*function.parameters, *function.returns):
         what = _variable(parameter)
@@ -148,13 +152,13 @@ def of_function(function: tree.Function, outer: Scope) -> Scope:
 
 
 def element_bytes(variable: tree.Variable) -> int:
-    """Return the bytes of a number in an array; 0 for what is none."""
-    type_ = named(variable.type[1:])
+    """Return the size in bytes of one number in an array; 0 for anything but an array."""
+    type_ = find_type(variable.type[1:])
     return type_.bits // 8 if type_ is not None and variable.dimensions else 0
 
 
 def _variable(variable: tree.Variable) -> Meaning:
-    type_ = named(variable.type[1:])
+    type_ = find_type(variable.type[1:])
     if variable.space is tree.Space.REG and type_ is not None:
         return Register(type_, int(variable.vector[2:]) if variable.vector else 1)
     space = variable.space.value[1:]

@@ -1,10 +1,10 @@
-"""The operands that a spelled instruction takes, by its rows in ``ptx.grammar.tables``."""
+"""The operands of an instruction, according to its rows in ``ptx.grammar.tables``."""
 
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from vgpu_sim.compiler.legality.types import Type, named, widened
+from vgpu_sim.compiler.legality.types import Type, find_type, widen
 from vgpu_sim.compiler.ptx import grammar
 from vgpu_sim.compiler.ptx.grammar.requirements import Condition, condition
 from vgpu_sim.compiler.ptx.grammar.tables import Statement, statements
@@ -22,8 +22,9 @@ _TOKEN = re.compile(
 class Wanted:
     """One operand of a form, as ``ptx.grammar.tables`` describes it.
 
-    ``what`` is ``type`` (see ``type``) or the word of the table; ``count`` the elements of a
-    vector, 0 for none; ``pair`` is ``p`` or ``P`` where ``|`` and a predicate may or must follow.
+    ``what`` is the table's word for the operand, or ``type`` if the field ``type`` describes it.
+    ``count`` is the number of elements of a vector, 0 for none. ``pair`` is ``p`` if ``|`` and a
+    predicate may follow, and ``P`` if they must.
     """
 
     what: str
@@ -39,7 +40,7 @@ class Wanted:
     limits: str = ""
 
     def in_limits(self, value: int) -> bool:
-        """Return whether a constant may have this value."""
+        """True if a constant with this value is allowed as the operand."""
         limits, _, step = self.limits.partition("%")
         if step and value % int(step):
             return False
@@ -54,20 +55,20 @@ Signature = tuple[Wanted, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    types: int  # how many types the modifiers have; 0: any number
+    types: int  # number of types among the modifiers; 0: any number
     applies: Condition
     lists: tuple[tuple[str, ...], ...]
 
 
 @lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
 def signatures(opcode: str, modifiers: tuple[str, ...]) -> tuple[Signature, ...]:
-    """Return the lists of operands that a form may have; none when nothing is said about it.
+    """Return the lists of operands that a form may have; empty if the tables state none.
 
-    ``modifiers`` are without their dots.
+    ``modifiers`` are the form's modifiers without their dots.
     """
-    if grammar.arranged(opcode, tuple(f".{word}" for word in modifiers)) is None:
-        return ()  # of a version of PTX that is newer than the tables
-    types = [type_ for type_ in map(named, modifiers) if type_ is not None]
+    if grammar.arrange_modifiers(opcode, tuple(f".{word}" for word in modifiers)) is None:
+        return ()  # an instruction of a PTX version newer than the tables
+    types = [type_ for type_ in map(find_type, modifiers) if type_ is not None]
     for row in _rows().get(opcode, ()):
         if row.types in (0, len(types)) and row.applies(modifiers):
             return tuple(_signature(tokens, types, modifiers) for tokens in row.lists)
@@ -76,18 +77,18 @@ def signatures(opcode: str, modifiers: tuple[str, ...]) -> tuple[Signature, ...]
 
 def _signature(tokens: tuple[str, ...], types: list[Type], modifiers: tuple[str, ...]) -> Signature:
     hinted = "L2::cache_hint" in modifiers
-    return tuple(_wanted(token, types, modifiers) for token in tokens if token != "h" or hinted)
+    return tuple(_parse_one(token, types, modifiers) for token in tokens if token != "h" or hinted)
 
 
-def _wanted(token: str, types: list[Type], modifiers: tuple[str, ...]) -> Wanted:
+def _parse_one(token: str, types: list[Type], modifiers: tuple[str, ...]) -> Wanted:
     found = _TOKEN.fullmatch(token)
     if found is None:
         raise ValueError(f"no operand {token!r}")
     what, type_ = found["what"], None
     if what == "h":
-        what, type_ = "type", named("u64")
+        what, type_ = "type", find_type("u64")
     elif what in ("p", "P"):
-        what, type_ = "type", named("pred")
+        what, type_ = "type", find_type("pred")
     elif what.startswith("bits"):
         bits = int(what.removeprefix("bits"))
         what, type_ = "type", Type("held", bits, f"b{bits}")
@@ -113,8 +114,8 @@ def _type(what: str, types: list[Type]) -> Type | None:
     if what.isdigit():
         return types[int(what) - 1]
     if what.startswith("W"):
-        return widened(types[int(what[1:]) - 1])
-    return named(what)
+        return widen(types[int(what[1:]) - 1])
+    return find_type(what)
 
 
 @cache

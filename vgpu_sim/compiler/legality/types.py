@@ -1,8 +1,8 @@
-"""Which registers and constants agree with an instruction's type (PTX ISA, "Operand Type
-Checking").
+"""Rules by which registers and constants match an instruction's type.
 
-Bits agree with every type of their size, and signed with unsigned integers; a floating-point type
-agrees with itself and bits alone. Formats that no register is declared with are held in bits.
+Source: PTX ISA, "Operand Type Checking". Untyped bits match every type of their size, and signed
+match unsigned integers; a floating-point type matches only itself and untyped bits. Formats
+without register types are stored in bits.
 """
 
 import re
@@ -28,17 +28,20 @@ _HELD_IN_BITS = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type by how it agrees: ``kind`` integer, bits, float, packed (halves), held or pred."""
+    """The properties of a type on which the matching rules depend.
+
+    ``kind`` is integer, bits, float, packed (halves), held or pred.
+    """
 
     kind: str
     bits: int
     name: str
 
     def takes(self, register: "Type", *, wider: bool = False) -> bool:
-        """Return whether a register of a type may stand where this type is read or written.
+        """True if a register of a type may be used where this type is read or written.
 
-        ``wider``: the register may be larger (PTX ISA, "Operand Size Exceeding Instruction-Type
-        Size").
+        With ``wider``, the register may be larger (PTX ISA, "Operand Size Exceeding
+        Instruction-Type Size").
         """
         if "pred" in (self.kind, register.kind):
             return self.kind == register.kind
@@ -50,7 +53,7 @@ class Type:
         return register.kind == self.kind and register.bits == self.bits and self.kind != "held"
 
     def takes_constant(self, constant: tree.Constant) -> bool:
-        """Return whether a constant may be read as this type."""
+        """True if a constant may be read as this type."""
         if isinstance(constant, tree.Integer):
             return self.kind in ("integer", "bits", "pred")
         if self.kind == "float":
@@ -60,8 +63,8 @@ class Type:
 
 
 @cache
-def named(name: str) -> Type | None:
-    """Return the type called ``name``, without its dot; None for what is no type."""
+def find_type(name: str) -> Type | None:
+    """Return the type called ``name``, without its dot; None if there is no such type."""
     if name == "pred":
         return Type("pred", 1, name)
     if name in _HELD_IN_BITS:
@@ -77,6 +80,6 @@ def named(name: str) -> Type | None:
     return None
 
 
-def widened(type_: Type) -> Type:
-    """Return the integer type that is twice as wide."""
+def widen(type_: Type) -> Type:
+    """Return the integer type of twice the width."""
     return Type(type_.kind, 2 * type_.bits, f"{type_.name[0]}{2 * type_.bits}")

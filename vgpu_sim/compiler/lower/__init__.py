@@ -1,4 +1,5 @@
-"""Syntax trees to instructions. ``table`` is the binding; its rows name the functions that lower.
+"""Lowers syntax trees to instructions. ``table`` is the binding; its rows name the lowering
+functions.
 
-What cannot be lowered is collected (``findings``) and refused all at once, never dropped.
+Whatever cannot be lowered is collected (``findings``) and refused all at once, never dropped.
 """

@@ -1,32 +1,34 @@
-"""Addresses (PTX ISA, "Addresses as Operands"), whatever family takes them."""
+"""Lowers addresses (PTX ISA, "Addresses as Operands") for all families."""
 
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
-from vgpu_sim.compiler.lower.symbols.shared import SharedVariable
+from vgpu_sim.compiler.lower.symbols.shared_memory import SharedVariable
 from vgpu_sim.compiler.lower.symbols.types import UNSIGNED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Symbol
 
 _SHARED_MASK = 0xFFFF_FFFF
 WINDOWS = (Space.SHARED, Space.LOCAL)
-"""Spaces whose addresses have 32 bits, and whose generic addresses lie in a window."""
+"""The state spaces with 32-bit addresses; their generic addresses are in a window."""
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 def split(operand: tree.Operand) -> tuple[tree.Operand, int]:
-    """Return base and addend of ``base + addend``."""
+    """Split an operand ``base + addend`` into base and addend."""
     if isinstance(operand, tree.Offset):
         return operand.base, operand.addend
     return operand, 0
 
 
 def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal, Space] | None:
-    """Return the address of the variable that an operand names, with its space; None for others.
+    """Return the address and space of the variable that an operand names.
+
+    Return None for any other operand.
 
     Raises:
-        Unsupported: for names that have an address in PTX but none here yet.
+        Unsupported: the name has an address in PTX but not here yet.
     """
     base, addend = split(operand)
     if not isinstance(base, tree.Name):
@@ -36,7 +38,7 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
         return found[1].symbol(addend), Space.LOCAL
     if found is None and base.text in context.locals:
         return context.locals[base.text].symbol(addend), Space.LOCAL
-    shared = context.shared(base.text) if found is None else found[1]
+    shared = context.find_shared(base.text) if found is None else found[1]
     if isinstance(shared, SharedVariable):
         return Literal((shared.offset + addend) & _SHARED_MASK), Space.SHARED
     if found is not None:
@@ -65,8 +67,11 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
 def space_of(
     context: Context, where: tree.Operand, said: Space, windows: tuple[Space, ...] = (Space.SHARED,)
 ) -> Space:
-    """Return the space of an access: the one it says or, where it says none, that of the variable
-    it names, if that is one of ``windows``."""
+    """Return the state space of an access: ``said``, the one that the instruction states.
+
+    If it states none, and the operand names a variable in one of the spaces ``windows``, return
+    that variable's space.
+    """
     if said is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
         symbol = symbol_of(context, where.parts[0])
         if symbol is not None and symbol[1] in windows:
@@ -75,12 +80,12 @@ def space_of(
 
 
 def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Operand, int]:
-    """Return base and displacement in bytes of a ``[...]`` operand.
+    """Return base and displacement in bytes of an address operand ``[...]``.
 
     Raises:
-        Invalid: when it is no address, or its displacement does not fit 32 bits.
+        Invalid: it is not an address, or its displacement does not fit 32 bits.
     """
-    if isinstance(operand, tree.Element):  # of no array, or by no number: later it is said which
+    if isinstance(operand, tree.Element):  # not an array, or a bad index: reported later
         raise Unsupported("an array element as an operand")
     if not isinstance(operand, tree.Memory) or len(operand.parts) != 1:
         raise Invalid("expected an address in brackets")
@@ -102,7 +107,10 @@ def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Oper
 
 
 def whole_address(context: Context, operand: tree.Operand, space: Space) -> Operand:
-    """Return what a ``[...]`` operand means, for words without a displacement; as ``address``."""
+    """Return the address of a ``[...]`` operand as one value.
+
+    This is for instructions without a displacement. Raises as ``address``.
+    """
     base, displacement = address(context, operand, space)
     if displacement == 0:
         return base
@@ -117,7 +125,9 @@ def whole_address(context: Context, operand: tree.Operand, space: Space) -> Oper
 
 
 def _base_register(context: Context, base: tree.Operand, least: int) -> Register:
-    """Return a register of ``least`` bits with the address; a narrower one is zero-extended."""
+    """Return a register of at least ``least`` bits that holds the address, zero-extended if
+    necessary.
+    """
     register = context.register(base) if isinstance(base, tree.Name) else None
     if not isinstance(register, Register):
         shown = base.text if isinstance(base, tree.Name) else "this"

@@ -1,4 +1,4 @@
-"""Building one function's code: words, their lines, registers and labels."""
+"""Builds one function's code: instructions, their lines, registers and labels."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ MAX_POOL_ENTRIES = 32767
 
 Fields = dict[str, Any]
 
-KERNEL, NOBODY = 0, -1
-"""Owners of registers: the kernel itself, and code that calls do not return to."""
+KERNEL, NO_OWNER = 0, -1
+"""Owners of registers: the kernel itself, and code to which calls do not return."""
 
 
 @dataclass(slots=True)
@@ -29,10 +29,11 @@ class _Fixup:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A word that stands for what is put there when all of the code is known.
+    """A placeholder that is replaced when the complete code is known.
 
-    Before a call that may lead back to its own function (``saves``) the owner's registers go to the
-    stack, and behind it they come back from there; ``call`` is the same number in both.
+    Before a call that may lead back to its own function (``saves``), the owner's registers are
+    saved on the stack, and after the call they are restored; ``call`` is the same number in both
+    marks.
     """
 
     owner: int
@@ -41,10 +42,11 @@ class Mark:
 
 
 class Builder:
-    """Appends words. ``guard`` and ``line`` apply to what is emitted until they are changed.
+    """Appends instructions. ``guard`` and ``line`` apply to emitted instructions until they are
+    changed.
 
-    ``owner`` says whose the registers are that are made: the kernel's, or those of one function
-    that is called, which every activation of it has to itself.
+    ``owner`` is the owner of new registers: the kernel, or one called function, each activation of
+    which has its own values in them.
     """
 
     def __init__(self) -> None:
@@ -72,7 +74,7 @@ class Builder:
 
     @contextmanager
     def owned_by(self, owner: int) -> Iterator[None]:
-        """Make registers for another owner for a while."""
+        """Assign new registers to another owner within the ``with`` block."""
         before, self.owner = self.owner, owner
         try:
             yield
@@ -80,8 +82,8 @@ class Builder:
             self.owner = before
 
     @contextmanager
-    def guarded(self, guard: Guard | None) -> Iterator[None]:
-        """Emit under another guard for a while."""
+    def use_guard(self, guard: Guard | None) -> Iterator[None]:
+        """Emit instructions under another guard within the ``with`` block."""
         before, self.guard = self.guard, guard
         try:
             yield
@@ -89,35 +91,35 @@ class Builder:
             self.guard = before
 
     def append(self, words: list[Instruction]) -> None:
-        """Append words as they are."""
+        """Append instructions as they are, without the current guard."""
         for word in words:
             self.code.append(word)
             self.lines.append(self.line)
 
     def mark(self, mark: Mark) -> None:
-        """Append a word that is to be replaced."""
+        """Append ``mark``, a placeholder for instructions."""
         self.marks[len(self.code)] = mark
         self.emit(Op.NOP)
 
     def begin(self, line: int) -> None:
-        """Start a statement: scratch registers of the one before may be used again.
+        """Begin a statement, which may use the scratch registers of the previous one again.
 
-        One without a line (0), of a function of the driver, has that of the call.
+        A statement without a line (0), in a driver function, gets the line of the call.
         """
         self.line = line or self.line
         self._taken.clear()
         self._predicates_taken = 0
 
     def new_name(self, what: str) -> str:
-        """Return a name for a symbol that nothing else has, nor can have in PTX."""
+        """Return a unique symbol name that PTX cannot contain."""
         self._names += 1
         return f"{what} {self._names}"
 
     def emit(self, op: Op, **fields: Any) -> None:
-        """Append a word under the current guard.
+        """Append an instruction under the current guard.
 
         Raises:
-            Unsupported: when the function has too many words.
+            Unsupported: when the function has too many instructions.
         """
         if len(self.code) >= MAX_WORDS:
             raise Unsupported(f"a function of more than {MAX_WORDS} instructions")
@@ -125,16 +127,16 @@ class Builder:
         self.lines.append(self.line)
 
     def emit_branch(self, label: LabelTarget, uniform: bool) -> None:
-        """Append a branch to a label, placed or not."""
+        """Append a branch to a label, which may or may not have been placed."""
         self._fixups.append(_Fixup(len(self.code), label))
         self.emit(Op.BRA, uniform=uniform)
 
     def place(self, label: LabelTarget) -> None:
-        """Let ``label`` mean the next word."""
+        """Place ``label`` at the next instruction."""
         label.word = len(self.code)
 
     def new_register(self, bits: int) -> Register:
-        """Return a register that nothing else uses.
+        """Return a register that is not used yet.
 
         Raises:
             Unsupported: when all indices are taken.
@@ -146,7 +148,7 @@ class Builder:
         return Register(len(self.register_bits) - 1)
 
     def new_predicate(self) -> Predicate:
-        """Return a predicate that nothing else uses.
+        """Return a predicate that is not used yet.
 
         Raises:
             Unsupported: when all indices are taken.
@@ -156,7 +158,7 @@ class Builder:
         self.predicate_owners.append(self.owner)
         return Predicate(self.predicate_count - 1)
 
-    def assigned(self, scope: Scope, name: str, what: RegisterClass) -> Register | Predicate:
+    def register_for(self, scope: Scope, name: str, what: RegisterClass) -> Register | Predicate:
         """Return the register of a declared name, numbering it when it is first used."""
         found = scope.assigned.get(name)
         if found is None:
@@ -181,26 +183,30 @@ class Builder:
         return self._predicates[self._predicates_taken - 1]
 
     def inverse_predicate(self) -> Predicate:
-        """Return the predicate that holds ``!p`` during one statement."""
+        """Return the predicate in which ``!p`` is computed; it is valid during one statement."""
         if self._inverse is None:
             self._inverse = self.new_predicate()
         return self._inverse
 
     def unused_predicate(self) -> Predicate:
-        """Return the predicate for results that nobody wants; it is never read."""
+        """Return the predicate to which results are written that are discarded; it is never
+        read.
+        """
         if self._unused is None:
             self._unused = self.new_predicate()
         return self._unused
 
     def rewrite(self, expand: Callable[[int, Instruction], list[Instruction]]) -> None:
-        """Put other words in the place of each; ``expand`` gets its number. Labels move along.
+        """Replace each instruction by the result of ``expand``, which gets its index and itself.
+
+        Labels are moved accordingly.
 
         Raises:
-            Unsupported: when the function has too many words then.
+            Unsupported: when the function then has too many instructions.
         """
         code: list[Instruction] = []
         lines: list[int] = []
-        moved: list[int] = []  # where each word's own begin now
+        moved: list[int] = []  # new index of the first replacement of each instruction
         for word, (instruction, line) in enumerate(zip(self.code, self.lines, strict=True)):
             moved.append(len(code))
             code += expand(word, instruction)
@@ -210,17 +216,17 @@ class Builder:
         moved.append(len(code))
         self.marks = {moved[word]: mark for word, mark in self.marks.items()}
         for fixup in self._fixups:
-            fixup.word = moved[fixup.word + 1] - 1  # a branch stays the last of its words
+            fixup.word = moved[fixup.word + 1] - 1  # a branch remains the last of its replacements
         for label in {id(label): label for label in self._labels()}.values():
             if label.word is not None:
                 label.word = moved[label.word]
         self.code, self.lines = code, lines
 
     def end(self) -> None:
-        """End the function.
+        """End the function with RET where that can be reached.
 
-        Running past the last statement ends the thread, as ``ret`` does. That word is added only
-        where something can reach it: a label at the end, or code that falls off it.
+        Running past the last statement ends the thread, as ``ret`` does. RET is added only if
+        there is a label at the end, or if the code before it continues there.
         """
         self.guard = None
         end = len(self.code)
@@ -242,7 +248,7 @@ class Builder:
         self._check_pool()
 
     def targets(self) -> dict[int, int]:
-        """Return where each branch leads, by its word.
+        """Return the target index of each branch, by the branch's index.
 
         Raises:
             Invalid: when a label was never placed.
@@ -250,7 +256,7 @@ class Builder:
         return {fixup.word: self._place_of(fixup.label) for fixup in self._fixups}
 
     def drop_jumps(self) -> None:
-        """Leave out branches to the next word."""
+        """Remove branches to the next instruction."""
         idle = {word for word, target in self.targets().items() if target == word + 1}
         if idle:
             self._fixups = [fixup for fixup in self._fixups if fixup.word not in idle]
@@ -266,7 +272,7 @@ class Builder:
         return [fixup.label for fixup in self._fixups]
 
     def _check_pool(self) -> None:
-        """Hold literals and vectors to what a binary's pool can name with 15 bits."""
+        """Check that literals and vectors fit the binary's pool, whose indices have 15 bits."""
         entries: set[object] = set()
         for instruction in self.code:
             entries.update(s for s in instruction.srcs if isinstance(s, Literal | Symbol))

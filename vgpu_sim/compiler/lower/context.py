@@ -1,4 +1,4 @@
-"""What the lowering of one instruction can see and do."""
+"""The state of lowering: names, registers and emitted code of one function."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,14 +16,14 @@ from vgpu_sim.compiler.lower.symbols.scopes import (
     RegisterClass,
     Scope,
 )
-from vgpu_sim.compiler.lower.symbols.shared import SharedMemory, SharedVariable
+from vgpu_sim.compiler.lower.symbols.shared_memory import SharedMemory, SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Guard, Parameter, Predicate, Register, Variable
 
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Names of the module as a function sees them; its PTX version, and what its target asks."""
+    """The names of the module as a function sees them, the module's PTX version, and its target."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
@@ -34,20 +34,20 @@ class Symbols:
     capability: tuple[int, int] = (0, 0)
     graph: CallGraph = field(default_factory=CallGraph)
     findings: Callable[[str], Findings] = field(default=lambda _: Findings("", ""))
-    lowered: set[str] = field(default_factory=set)  # functions whose statements have been, once
+    lowered: set[str] = field(default_factory=set)  # functions already lowered once
 
 
 @dataclass(slots=True)
 class Context:
-    """The function being lowered. ``operands`` are those of the current instruction. The kernel has
-    ``shared_bytes`` of shared variables in all; ``locals`` has the module's variables in local
-    memory. ``memory`` is where shared ones lie, and
-    ``lower_function`` writes the statements of a function that is called. ``parameter_image`` is
-    the variable that a launch copies the parameters to, if that is used.
+    """The function being lowered, and its current instruction's ``operands``.
 
-    Of a function that a kernel calls ``leave`` is where it returns to, and ``recursive`` says that
-    the code around it may be called again before it returns. With ``check_only`` nobody wants the
-    code.
+    The kernel has ``shared_bytes`` of shared variables in total, placed in ``memory``; ``locals``
+    are the module's variables in local memory. ``lower_function`` lowers the statements of a called
+    function. ``parameter_image`` is the variable to which a launch copies the parameters, if the
+    kernel uses it.
+
+    In a called function ``leave`` is the label of its end, and ``recursive`` is true if the code
+    may be called again before it returns. With ``check_only`` the code is discarded.
     """
 
     builder: Builder
@@ -69,18 +69,20 @@ class Context:
     check_only: bool = False
     carry: Predicate | None = None
 
-    def shared(self, name: str) -> SharedVariable | None:
-        """Return where the module's shared variable ``name`` lies for this kernel."""
+    def find_shared(self, name: str) -> SharedVariable | None:
+        """Return the place of the module's shared variable ``name`` in this kernel's shared
+        memory.
+        """
         declared = self.symbols.shared.get(name)
         if declared is None:
             return None
         return SharedVariable(0) if self.check_only else self.memory.of(declared)
 
     def register(self, name: tree.Name) -> Register | Predicate | None:
-        """Return the register called ``name``, or None when the name is something else.
+        """Return the register called ``name``, or None if the name denotes something else.
 
         Raises:
-            Unsupported: when its declaration was refused.
+            Unsupported: its declaration was refused.
         """
         found = self.scope.find(name.text)
         if found is None:
@@ -91,7 +93,7 @@ class Context:
                 return self._half(scope, declared, name)
             if name.component:
                 raise Invalid(f"{name.text!r} has no component {name.component!r}", name)
-            return self.builder.assigned(scope, name.text, declared)
+            return self.builder.register_for(scope, name.text, declared)
         if isinstance(declared, SharedVariable | LocalVariable):
             return None
         raise Unsupported(declared.what, name)
@@ -100,19 +102,19 @@ class Context:
         if name.component not in HALVES:
             what = f"no component {name.component!r}" if name.component else "128 bits"
             raise Invalid(f"{name.text!r} has {what}", name)
-        return self.builder.assigned(scope, f"{name.text}.{name.component}", declared)
+        return self.builder.register_for(scope, f"{name.text}.{name.component}", declared)
 
     def is_wide(self, operand: tree.Operand) -> bool:
-        """Return whether an operand is a whole register of 128 bits."""
+        """True if an operand is a whole register of 128 bits."""
         if not isinstance(operand, tree.Name) or operand.component:
             return False
         found = self.scope.find(operand.text)
         return found is not None and isinstance(found[1], RegisterClass) and found[1].is_wide
 
-    def called(self, function: tree.Function, frame: Frame) -> "Context":
-        """Return the context of a function that is called here, whose variables lie in ``frame``.
+    def for_callee(self, function: tree.Function, frame: Frame) -> "Context":
+        """Return the context for a called function, whose variables are in ``frame``.
 
-        It sees names of its own, and the module's.
+        Names in it are the function's own, and the module's.
         """
         return replace(
             self,
@@ -126,18 +128,18 @@ class Context:
         )
 
     def carry_predicate(self) -> Predicate:
-        """Return PTX's condition code register, CC.CF, of the function that this is."""
+        """Return PTX's condition code register, CC.CF, of this function."""
         if self.carry is None:
             self.carry = self.builder.new_predicate()
         return self.carry
 
     @contextmanager
-    def unguarded(self) -> Iterator[None]:
-        """Jump around what is written meanwhile, for lanes that the guard keeps out."""
+    def branch_around(self) -> Iterator[None]:
+        """Emit a branch around the block's instructions, for lanes that the guard excludes."""
         builder, guard = self.builder, self.builder.guard
         onward = LabelTarget("onward")
         if guard is not None:
-            with builder.guarded(Guard(guard.predicate, not guard.negated)):
+            with builder.use_guard(Guard(guard.predicate, not guard.negated)):
                 builder.emit_branch(onward, uniform=False)
         builder.guard = None
         yield
@@ -148,25 +150,25 @@ class Context:
         """Return a new variable of this frame, as declared.
 
         Raises:
-            Invalid, Unsupported: for a declaration that cannot be.
+            Invalid, Unsupported: the declaration is refused.
         """
         return self.new_local(*extent(declared))
 
     def new_local(self, size: int, align: int) -> LocalVariable:
-        """Return a new variable of this frame."""
+        """Return a new variable in this frame, of ``size`` bytes."""
         variable = LocalVariable(self.builder.new_name("variable"), size, align, self.builder.owner)
         self.frame.variables.append(variable)
         return variable
 
     def bits(self, register: Register) -> int:
-        """Return a register's width."""
+        """Return a register's width in bits."""
         return self.builder.register_bits[register.index]
 
     def label(self, name: tree.Name) -> LabelTarget:
         """Return the label called ``name``.
 
         Raises:
-            Invalid: when it is not defined in this or an outer scope.
+            Invalid: it is not defined in this or an outer scope.
         """
         label = self.scope.find_label(name.text)
         if label is None:

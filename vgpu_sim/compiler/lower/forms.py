@@ -1,8 +1,8 @@
-"""How instructions are recognised: patterns of opcode and modifiers, written as PTX ISA does.
+"""Recognition of instructions: patterns of opcode and modifiers in PTX ISA's notation.
 
 ``add{.rnd}{.ftz}{.sat}.f32`` is an opcode, then slots in order; braces make one optional. A slot
-that ``CHOICES`` names takes one of its words, ``.type``, ``.dtype`` and ``.atype`` take the form's
-own types, and any other takes only itself.
+in ``CHOICES`` matches one of its words, ``.type``, ``.dtype`` and ``.atype`` match the form's
+types, and any other matches only itself.
 """
 
 import re
@@ -108,7 +108,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tile": ("global", "shared", "shared::cta"),
     "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
-"""Words that a slot takes, by slot name."""
+"""For each slot name, the modifiers that the slot matches."""
 
 _OWN_TYPES = frozenset({"type", "dtype", "atype", "btype"})
 _SLOT = re.compile(r"\{\.([^}]+)\}|\.([A-Za-z0-9_:]+)")
@@ -116,7 +116,7 @@ _SLOT = re.compile(r"\{\.([^}]+)\}|\.([A-Za-z0-9_:]+)")
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One place for a modifier."""
+    """A place for one modifier in the pattern of a form."""
 
     name: str
     words: frozenset[str]
@@ -125,7 +125,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A recognised instruction: the word in each filled slot."""
+    """A recognised instruction: the modifier in each slot that has one."""
 
     words: Mapping[str, str]
 
@@ -141,7 +141,9 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """How far a form went along: the index of the modifier that it does not take."""
+    """A failed match of an instruction with a form: the index of the first modifier that
+    differs.
+    """
 
     index: int
 
@@ -151,11 +153,12 @@ Lower = Callable[["Context", "Form", Match], None]
 
 @dataclass(frozen=True)
 class Form:
-    """One row of the binding: a PTX form, its operands, and what it becomes.
+    """One row of the binding: a PTX form, its operands, and the instructions to which it is
+    lowered.
 
-    ``isa`` is prose for the documentation where the opcode alone does not say it. Modifiers may
-    stand in ``any_order`` where no word of a slot is another's: whether PTX allows the order has
-    been asked before (``ptx.grammar``).
+    ``isa`` is text for the documentation if the opcode alone does not suffice. Modifiers may be in
+    ``any_order`` if no word matches several slots: ``ptx.grammar`` has already checked whether PTX
+    allows the order.
     """
 
     pattern: str
@@ -186,15 +189,17 @@ class Form:
     def match(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
         """Assign each modifier (with its dot) to a slot: in order, or if that fails in any order.
 
-        Where PTX knows an order the parser has held the modifiers to it.
+        The parser has already enforced the order where PTX prescribes one.
         """
         if self.any_order:
             return self._match_any(modifiers)
-        found = self._ordered(modifiers)
-        return found if isinstance(found, Match) else self._unordered(modifiers) or found
+        found = self._match_ordered(modifiers)
+        return found if isinstance(found, Match) else self._match_unordered(modifiers) or found
 
-    def _unordered(self, modifiers: tuple[str, ...]) -> Match | None:
-        """Match what stands before the last slots, which are required and in order (the types)."""
+    def _match_unordered(self, modifiers: tuple[str, ...]) -> Match | None:
+        """Match the modifiers before the last slots, which are required and in order (the
+        types).
+        """
         last = max((n for n, slot in enumerate(self.slots) if slot.optional), default=-1) + 1
         head, tail = self.slots[:last], self.slots[last:]
         cut = len(modifiers) - len(tail)
@@ -215,7 +220,7 @@ class Form:
         missing = any(not slot.optional and slot.name not in words for slot in head)
         return None if missing else Match(words)
 
-    def _ordered(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
+    def _match_ordered(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
         words: dict[str, str] = {}
         index = 0
         for slot in self.slots:

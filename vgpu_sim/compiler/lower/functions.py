@@ -1,14 +1,14 @@
-"""A kernel's syntax tree to its code."""
+"""Lowers a kernel's syntax tree to ISA instructions."""
 
 import math
 
-from vgpu_sim.compiler.lower.builder import NOBODY, Builder
+from vgpu_sim.compiler.lower.builder import NO_OWNER, Builder
 from vgpu_sim.compiler.lower.calls.calls import lower_bodies, request
 from vgpu_sim.compiler.lower.context import Context, Symbols
 from vgpu_sim.compiler.lower.instructions import lower_instruction
 from vgpu_sim.compiler.lower.stack.linking import link
 from vgpu_sim.compiler.lower.stack.program import Program
-from vgpu_sim.compiler.lower.symbols import names, shared
+from vgpu_sim.compiler.lower.symbols import names, shared_memory
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable, extent
 from vgpu_sim.compiler.lower.symbols.parameters import lay_out, limit_of
@@ -18,13 +18,13 @@ from vgpu_sim.compiler.lower.symbols.scopes import (
     RegisterClass,
     Scope,
 )
-from vgpu_sim.compiler.lower.symbols.shared import SharedMemory, SharedVariable
+from vgpu_sim.compiler.lower.symbols.shared_memory import SharedMemory, SharedVariable
 from vgpu_sim.compiler.lower.symbols.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_THREADS_PER_BLOCK
 from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 
-# They tune how a real compiler or scheduler works and change no result.
+# Directives that tune a physical compiler or scheduler and change no result.
 TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".language"})
 _CARRIES = frozenset({"addc", "subc", "madc"})
 _HARMLESS = frozenset({".noreturn"})
@@ -36,20 +36,22 @@ def lower_function(
     symbols: Symbols,
     findings: Findings,
 ) -> Function:
-    """Lower one ``.entry``; what cannot be is recorded in ``findings``."""
+    """Lower one ``.entry``; failures are recorded in ``findings``."""
     limit = limit_of(symbols.version, symbols.capability)
     parameters, parameter_bytes = lay_out(function, findings, limit)
     required, maximum = _block_limits(function, findings)
-    called = [callee.body for callee in symbols.graph.reached(body) if callee.body is not None]
-    memory = shared.lay_out(symbols.shared, [body, *called], findings)
+    called = [
+        callee.body for callee in symbols.graph.reachable_functions(body) if callee.body is not None
+    ]
+    memory = shared_memory.lay_out(symbols.shared, [body, *called], findings)
     context = _context(symbols, memory, parameters, findings)
-    context.parameter_image = f"{function.name}.parameters"  # no name of PTX has a dot
+    context.parameter_image = f"{function.name}.parameters"  # names in PTX have no dots
     builder = context.builder
     for attribute in function.attributes:
         findings.add(Unsupported(f"attribute {attribute.name}"), function)
     local_bytes = 0
     try:
-        builder.emit(Op.NOP)  # where the stack is made ready, if there is one
+        builder.emit(Op.NOP)  # where the stack is initialised, if there is one
         _lower_block(context, body)
         builder.end()
         lower_bodies(context)
@@ -79,12 +81,12 @@ def _context(
     parameters: tuple[Parameter, ...],
     findings: Findings,
 ) -> Context:
-    """Return a kernel's context, before its first word."""
+    """Return a kernel's context, before its first instruction."""
     builder = Builder()
     program = Program(builder, symbols.graph)
     frame = program.new_frame()
-    own = {  # all activations of a function have the same
-        v.name: LocalVariable(builder.new_name("variable"), *extent(v), NOBODY)
+    own = {  # shared by all activations of a function
+        v.name: LocalVariable(builder.new_name("variable"), *extent(v), NO_OWNER)
         for v in symbols.local
     }
     frame.variables += own.values()
@@ -107,7 +109,7 @@ Block = tuple[int, int, int]
 
 
 def _block_limits(function: tree.Function, findings: Findings) -> tuple[Block | None, Block | None]:
-    """Read .reqntid and .maxntid; refuse directives that would change what a launch does."""
+    """Read .reqntid and .maxntid; refuse directives that would change the effect of a launch."""
     required: Block | None = None
     maximum: Block | None = None
     for directive in function.directives:
@@ -133,12 +135,12 @@ def _block(directive: tree.Directive) -> Block:
 
 
 def check_function(function: tree.Function, symbols: Symbols) -> None:
-    """Lower a ``.func`` for what is found about it, unless that has been found already."""
+    """Lower a ``.func`` to find its errors, unless that was done before."""
     assert function.body is not None
     if function.name in symbols.lowered:
         return
     findings = symbols.findings(function.name)
-    memory = shared.lay_out(symbols.shared, [function.body], findings)
+    memory = shared_memory.lay_out(symbols.shared, [function.body], findings)
     context = _context(symbols, memory, (), findings)
     context.check_only = True
     try:
@@ -149,7 +151,7 @@ def check_function(function: tree.Function, symbols: Symbols) -> None:
 
 
 def _refuse_directives(context: Context, function: tree.Function) -> None:
-    """Record what a function's head asks for that nothing here does."""
+    """Record the directives of a function that are not supported."""
     for attribute in function.attributes:
         context.findings.add(Unsupported(f"attribute {attribute.name}"), function)
     for directive in function.directives:
@@ -161,19 +163,19 @@ def _refuse_directives(context: Context, function: tree.Function) -> None:
 def _lower_called(context: Context, function: tree.Function) -> None:
     """Lower the statements of a ``.func``."""
     if context.check_only and function.name in context.symbols.lowered:
-        return  # nobody wants its code, and all that is wrong with it has been found
+        return  # its code is not needed, and all its errors were found before
     context.symbols.lowered.add(function.name)
     _refuse_directives(context, function)
     if function.body is None:
         return
     if any(one.opcode in _CARRIES for one in names.instructions(function.body)):
-        carry = context.carry_predicate()  # calls hand none on, nor is one kept from before
+        carry = context.carry_predicate()  # carry flags are not passed to calls or kept across them
         context.builder.emit(Op.MOV, type=DataType.PRED, dsts=(carry,), srcs=(Literal(0),))
     _lower_block(context, function.body)
 
 
 def _lower_block(context: Context, block: tree.Block) -> None:
-    """Lower the statements of one scope; labels may be used before they stand."""
+    """Lower the statements of one scope; labels may be used before their position."""
     scope, findings = context.scope, context.findings
     label: tree.Label | None = None
     for statement in block.statements:
@@ -209,7 +211,7 @@ def _lower_statement(context: Context, statement: tree.Statement) -> None:
                 context.builder.place(label)
         case tree.Registers():
             _declare_registers(context, statement)
-        case tree.Variable() if shared.is_shared(statement):
+        case tree.Variable() if shared_memory.is_shared(statement):
             _declare_shared(context, statement)
         case tree.Variable(space=tree.Space.LOCAL | tree.Space.PARAM):
             _declare_local(context, statement)
@@ -218,15 +220,17 @@ def _lower_statement(context: Context, statement: tree.Statement) -> None:
             context.scope.declare(statement.name, Refused(what), statement, statement.count)
             raise Unsupported(what, statement)
         case _:
-            # Pragmas are hints, .loc is for debuggers, and call prototypes and target lists
-            # are for the calls and branches that name them.
+            # Pragmas are hints, .loc is for debuggers, and call prototypes and target lists are
+            # used by the calls and branches that name them.
             pass
 
 
 def _declare_shared(context: Context, statement: tree.Variable) -> None:
-    what: Declared = context.memory.of(statement) or SharedVariable(0)  # that nothing names
+    what: Declared = context.memory.of(statement) or SharedVariable(
+        0
+    )  # not named by any instruction
     try:
-        shared.extent(statement)
+        shared_memory.extent(statement)
     except Refusal:
         what = Refused(f".shared variable {statement.name!r}")
         raise
@@ -248,7 +252,7 @@ def _declare_registers(context: Context, statement: tree.Registers) -> None:
     bits = 64 if is_wide else REGISTER_BITS.get(statement.type)
     if statement.type == ".pred":
         bits = 1
-    if bits is None or statement.vector:  # other vectors have been taken apart before
+    if bits is None or statement.vector:  # other vectors were expanded before
         what = Refused(f"a register of type {statement.vector}{statement.type}")
     else:
         what = RegisterClass(bits, statement.type.endswith("8") and not is_wide, is_wide)

@@ -1,4 +1,4 @@
-"""Registers of 32 bits that hold two numbers of 16 bits, the first one in the low bits."""
+"""Registers of 32 bits that hold two 16-bit numbers, the first one in the low bits."""
 
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register
@@ -17,7 +17,7 @@ def split(context: Context, packed: Operand) -> tuple[Register, Register]:
 
 
 def join(context: Context, low: Register, high: Register, packed: Register) -> None:
-    """Let ``packed`` hold two registers of 16 bits."""
+    """Write two registers of 16 bits to the halves of ``packed``."""
     builder = context.builder
     lower, upper = builder.scratch(32), builder.scratch(32)
     for word, half in ((lower, low), (upper, high)):

@@ -1,7 +1,7 @@
-"""Instructions that tell caches what comes: they change nothing that a program sees.
+"""Cache hints, which have no effect on results.
 
-PTX ISA 9.7.10, "prefetch, prefetchu", "applypriority", "discard", "createpolicy". A discard allows
-memory to lose what it holds; here it keeps it.
+PTX ISA 9.7.10, "prefetch, prefetchu", "applypriority", "discard", "createpolicy". A discard
+allows memory to lose its contents; here the contents are kept.
 """
 
 from typing import Final
@@ -18,7 +18,10 @@ _LINE_BYTES = 128
 
 
 def nothing(context: Context, form: Form, match: Match) -> None:
-    """Check the address, and emit nothing; it may be one that no load could use."""
+    """Check the address of a cache hint, and emit no instruction.
+
+    Nothing is loaded, since a load from the address may be illegal.
+    """
     where, *sizes = context.operands
     said = Space.GLOBAL if "global" in match else Space.GENERIC
     address(context, where, space_of(context, where, said, WINDOWS))
@@ -27,7 +30,7 @@ def nothing(context: Context, form: Form, match: Match) -> None:
 
 
 def policy(context: Context, form: Form, match: Match) -> None:
-    """Make a policy that says nothing, as nobody asks it."""
+    """Emit a cache policy that is 0, since no instruction reads policies."""
     first, *rest = context.operands
     if "range" in match:
         where, *rest = rest

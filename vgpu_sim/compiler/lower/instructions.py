@@ -1,4 +1,4 @@
-"""One instruction: find the row of the table that recognises it, and lower it."""
+"""Lowers one instruction by the row of the binding that matches it."""
 
 from vgpu_sim.compiler.lower import wide
 from vgpu_sim.compiler.lower.context import Context
@@ -10,11 +10,11 @@ from vgpu_sim.isa import Guard, Predicate
 
 
 def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
-    """Emit the words of ``instruction``.
+    """Emit the ISA instructions for ``instruction``.
 
     Raises:
-        Unsupported: when no row takes it, or an operand is of a kind that is not supported.
-        Invalid: when it breaks a rule of PTX.
+        Unsupported: no row matches it, or an operand is of an unsupported kind.
+        Invalid: it violates a rule of PTX.
     """
     context.builder.begin(instruction.line)
     form, match = _recognise(context, instruction)

@@ -1,5 +1,7 @@
-"""mbarrier (PTX ISA 9.7.15.16) without transactions: an object is 64 bits, laid out as
-``isa.families.atomic`` says, and an arrival is one of the updates of ATOM and RED.
+"""Lowers mbarrier (PTX ISA 9.7.15.16) without transactions.
+
+An object is 64 bits, laid out as ``isa.families.atomic`` describes, and an arrival is one of the
+updates of ATOM and RED.
 """
 
 from typing import Final
@@ -49,7 +51,7 @@ def _wide(context: Context, value: Operand) -> Register:
 
 
 def init(context: Context, form: Form, match: Match) -> None:
-    """Lower init: the first phase begins, and waits for so many threads."""
+    """Lower init, which begins the first phase, with the given number of expected arrivals."""
     where, operand = context.operands
     space = _space(context, match, where)
     place = whole_address(context, where, space)
@@ -68,7 +70,7 @@ def init(context: Context, form: Form, match: Match) -> None:
 
 
 def inval(context: Context, form: Form, match: Match) -> None:
-    """Lower inval: what is there is no mbarrier object any more."""
+    """Lower inval, after which the memory is no longer an mbarrier object."""
     (where,) = context.operands
     space = _space(context, match, where)
     _store(context, whole_address(context, where, space), Literal(0), space)
@@ -79,7 +81,7 @@ def _store(context: Context, place: Operand, state: Operand, space: Space) -> No
 
 
 def arrive(context: Context, form: Form, match: Match) -> None:
-    """Lower arrive and arrive_drop; the state is what the object was before."""
+    """Lower arrive and arrive_drop; the state that they return is the object's previous value."""
     first, where, *counts = context.operands
     space = _space(context, match, where)
     place = whole_address(context, where, space)
@@ -97,8 +99,10 @@ def arrive(context: Context, form: Form, match: Match) -> None:
 
 
 def copies_arrive(context: Context, form: Form, match: Match) -> None:
-    """Lower cp.async.mbarrier.arrive: the copies before it are complete. Without .noinc the count
-    is first raised by what then arrives."""
+    """Lower cp.async.mbarrier.arrive to an arrival, since all previous copies are complete.
+
+    Without .noinc, the count is first incremented by the number of threads that then arrive.
+    """
     (where,) = context.operands
     space = _space(context, match, where)
     place = whole_address(context, where, space)
@@ -111,7 +115,9 @@ def copies_arrive(context: Context, form: Form, match: Match) -> None:
 
 
 def wait(context: Context, form: Form, match: Match) -> None:
-    """Lower test_wait and try_wait: whether the phase is another than that of the state."""
+    """Lower test_wait and try_wait, which return whether the phase differs from that of the
+    state.
+    """
     first, where, phase, *hints = context.operands
     space, builder = _space(context, match, where), context.builder
     place = whole_address(context, where, space)
@@ -133,7 +139,7 @@ def wait(context: Context, form: Form, match: Match) -> None:
 
 
 def pending_count(context: Context, form: Form, match: Match) -> None:
-    """Lower pending_count: a part of the state."""
+    """Lower pending_count, which returns a part of the state."""
     first, state = context.operands
     part, builder = context.builder.scratch(64), context.builder
     source = values.source(context, state, DataType.B64)

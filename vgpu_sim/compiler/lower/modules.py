@@ -1,7 +1,8 @@
-"""A whole syntax tree to an ISA module.
+"""Lowers a whole syntax tree to an ISA module.
 
-What breaks a rule of PTX refuses the file. What is not supported yet refuses the kernels that reach
-it: by an instruction of theirs, through a ``.func`` that they name, or by naming a variable.
+If the file violates PTX's rules, it is refused. If it uses an unsupported feature, only the
+kernels that use that are refused: in an instruction of their own, through a ``.func`` that they
+name, or by naming a variable.
 """
 
 from collections import defaultdict
@@ -23,12 +24,12 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Diagnostic, Function, Module, Refused
 from vgpu_sim.isa.verify import MAXIMUM_FUNCTIONS, MAXIMUM_MODULE_WORDS, MAXIMUM_REASONS
 
-_MAX_SOURCES = 16  # parts that a refused kernel or variable is told of
+_MAX_SOURCES = 16  # most parts that a refused kernel or variable lists
 
 
 @dataclass(slots=True)
 class _Part:
-    """A variable or function of the file: what was found about it, and what it names."""
+    """A variable or function of the file: its findings, and the names that it uses."""
 
     findings: Findings
     uses: frozenset[str] = frozenset()
@@ -38,7 +39,10 @@ class _Part:
 
 @dataclass(slots=True)
 class _Parts:
-    """The file's variables and functions by name; a name's further declarations add to it."""
+    """The file's variables and functions by name.
+
+    Further declarations of a name are added to the first one.
+    """
 
     whole: Findings
     parts: dict[str, _Part] = field(default_factory=dict)
@@ -48,15 +52,16 @@ class _Parts:
             self.parts[name] = _Part(self.whole.part())
         return self.parts[name]
 
-    def unsupported(self) -> list[Diagnostic]:
-        """Return all that is not supported, of whatever part, by place."""
+    def list_unsupported(self) -> list[Diagnostic]:
+        """Return all findings about unsupported features, of all parts, ordered by place."""
         return in_order(one for part in self.parts.values() for one in part.findings.unsupported)
 
-    def reached(self) -> dict[str, list[str]]:
-        """Return for each part that reaches something unsupported the parts where that is found.
+    def trace_unsupported(self) -> dict[str, list[str]]:
+        """Map each part that uses something unsupported to the parts that contain it.
 
-        Users are told from what they use on, so that a long chain costs its length. A part keeps
-        up to ``_MAX_SOURCES`` others: whoever mends those is told of the next.
+        The search starts at the unsupported parts, so that a long chain costs only its length. At
+        most ``_MAX_SOURCES`` parts are kept for each part: the next ones are reported when these
+        are fixed.
         """
         users: dict[str, list[str]] = defaultdict(list)
         for name, part in self.parts.items():
@@ -78,13 +83,13 @@ class _Parts:
 def lower_module(
     module: tree.Module, capability: tuple[int, int], source: str, name: str
 ) -> tuple[Module, list[Diagnostic]]:
-    """Lower all kernels and variables. ``capability`` is what the ``.target`` requires.
+    """Lower all kernels and variables. ``capability`` is the one that ``.target`` requires.
 
-    Return the module and all that was found in the file that is not supported yet.
+    Return the module and all findings about unsupported features.
 
     Raises:
-        InvalidPtxError: with everything that was found.
-        UnsupportedPtxError: for what concerns all of the file.
+        InvalidPtxError: with all violations of PTX's rules.
+        UnsupportedPtxError: for unsupported features that concern the whole file.
     """
     whole = Findings(source, name)
     if module.address_size != 64:
@@ -105,7 +110,7 @@ def lower_module(
         if declared.initial is not None:
             part.uses |= names.in_value(declared.initial)
     bodies = [function.body for function in module.functions if function.body is not None]
-    if any(special.GRID_WORKSPACE_READERS & names.used(body) for body in bodies):
+    if any(special.GRID_WORKSPACE_READERS & names.find_used(body) for body in bodies):
         variables.reserve(segment, special.GRID_WORKSPACE, special.GRID_WORKSPACE_BYTES)
     symbols = Symbols(
         variables=segment.variables,
@@ -120,7 +125,7 @@ def lower_module(
     )
     functions = _lower_functions(module, symbols, parts)
     whole.raise_any()
-    refused = _refused(parts)
+    refused = _list_refused(parts)
     lost = {one.name for one in refused}
     kept = tuple(function for function in functions if function.name not in lost)
     known = [v for v in segment.variables.values() if v.name not in lost]
@@ -132,21 +137,24 @@ def lower_module(
         source=source,
         refused=refused,
     )
-    return lowered, parts.unsupported()
+    return lowered, parts.list_unsupported()
 
 
-def _refused(parts: _Parts) -> tuple[Refused, ...]:
-    reached = parts.reached()
+def _list_refused(parts: _Parts) -> tuple[Refused, ...]:
+    reached = parts.trace_unsupported()
     own = {name: in_order(part.findings.unsupported) for name, part in parts.parts.items()}
     found = []
     for name, part in parts.parts.items():
         if name in reached and (part.is_kernel or part.is_variable):
-            found.append(Refused(name, _bounded([own[s] for s in reached[name]]), part.is_kernel))
+            found.append(Refused(name, _bound([own[s] for s in reached[name]]), part.is_kernel))
     return tuple(found)
 
 
-def _bounded(found: list[list[Diagnostic]]) -> tuple[Diagnostic, ...]:
-    """Keep what a container may hold; the last reason says how many more there are."""
+def _bound(found: list[list[Diagnostic]]) -> tuple[Diagnostic, ...]:
+    """Return at most as many reasons as a container may hold.
+
+    If there are more, the last one states how many are missing.
+    """
     total = sum(map(len, found))
     reasons = in_order(one for some in found for one in some[:MAXIMUM_REASONS])
     if total <= MAXIMUM_REASONS:
@@ -162,14 +170,14 @@ def _lower_functions(module: tree.Module, symbols: Symbols, parts: _Parts) -> li
     words = 0
     for function in module.functions:
         if function.body is None:
-            continue  # a declaration makes nothing; a call of it is refused where it stands
+            continue  # a declaration emits nothing; a call of it is refused at the call
         part = parts.part(function.name)
         if function.name in defined or part.is_variable:
             parts.whole.add(Invalid(f"{function.name!r} is defined twice"), function)
         defined.add(function.name)
         part.is_kernel |= function.is_entry
-        local = names.declared(function.body) | {p.name for p in function.parameters}
-        part.uses |= names.used(function.body) - local
+        local = names.find_declared(function.body) | {p.name for p in function.parameters}
+        part.uses |= names.find_used(function.body) - local
         if function.is_entry:
             lowered = lower_function(function, function.body, symbols, part.findings)
             functions.append(lowered)
@@ -178,14 +186,17 @@ def _lower_functions(module: tree.Module, symbols: Symbols, parts: _Parts) -> li
         if too_many:
             parts.whole.add(Unsupported(f"a module of more than {too_many}"), function)
             return functions
-    for function in reversed(module.functions):  # callers first: they lower what they call
+    for function in reversed(module.functions):  # callers first: they lower their callees
         if function.body is not None and not function.is_entry:
             check_function(function, symbols)
     return functions
 
 
 def _too_many(words: int, functions: int) -> str:
-    """Return which bound of a module is passed: what many kernels call is in each of them."""
+    """Return which bound of a module is exceeded.
+
+    A function is copied into each kernel that calls it.
+    """
     if words > MAXIMUM_MODULE_WORDS:
         return f"{MAXIMUM_MODULE_WORDS} instructions"
     if functions > MAXIMUM_FUNCTIONS:
@@ -194,7 +205,7 @@ def _too_many(words: int, functions: int) -> str:
 
 
 def _no_alias(module: tree.Module, alias: tree.Alias) -> Refusal:
-    """Return why a name can be no alias."""
+    """Return why a name cannot be an alias."""
     if any(function.name == alias.aliasee for function in module.functions):
         return Unsupported(f"an alias of {alias.aliasee!r}, which is no .func defined here,")
     return Invalid(f"{alias.aliasee!r} is not a function")

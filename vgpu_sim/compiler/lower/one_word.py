@@ -1,4 +1,7 @@
-"""What families share: instructions of one word whose operands stand in PTX's order."""
+"""Lowers PTX instructions that become one ISA instruction with the same order of operands.
+
+All families share this module.
+"""
 
 from typing import Any
 
@@ -12,18 +15,20 @@ ROUNDINGS = {rounding.name.lower(): rounding for rounding in Rounding}
 
 
 def row(pattern: str, operands: str, op: Op, types: tuple[str, ...] = (), isa: str = "") -> Form:
-    """Return a row that ``lower`` takes."""
+    """Return a row whose lowering function is ``lower``."""
     return Form(pattern, operands, op, lower, types, isa)
 
 
 def type_of(form: Form, match: Match) -> DataType:
-    """Return the type of an instruction: its ``.type`` slot, or the type its pattern ends in."""
+    """Return the type of an instruction: its ``.type`` slot, or the type at the end of its
+    pattern.
+    """
     word = match.get("type") or form.pattern.rsplit(".", 1)[1]
     return DATA_TYPES[word]
 
 
 def float_fields(match: Match) -> dict[str, Any]:
-    """Return how a result is rounded, flushed and clamped, and what becomes of NaNs and signs."""
+    """Return the modifiers for rounding, flushing, clamping, NaNs and signs."""
     rounding = Rounding.NONE
     for slot in ("rnd", "irnd", "rn", "approx", "full"):
         if slot in match:

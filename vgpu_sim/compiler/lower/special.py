@@ -1,8 +1,8 @@
-"""Special registers (PTX ISA, "Special Registers"): what the ISA reads, and what follows from it.
+"""Special registers (PTX ISA, "Special Registers"): those of the ISA, and those computed from them.
 
-A kernel runs without explicit clusters: each block is a cluster of its own, so the cluster's place
-in the grid is the block's. No shared memory is reserved for the system, no graph launches a kernel,
-and nothing counts events, so what would say so is zero.
+A kernel runs without explicit clusters: each block is a separate cluster, so the cluster's place
+in the grid is the block's. No shared memory is reserved for the system, no graph launches a
+kernel, and events are not counted, so the registers for these are zero.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,18 +28,21 @@ SHARED_UNIT_BYTES = 128  # PTX ISA, "%total_smem_size": of sm_80 and later
 GRID_WORKSPACE = "_tessera_grid_workspace"
 GRID_WORKSPACE_BYTES = 8
 GRID_WORKSPACE_READERS = frozenset({"%envreg1", "%envreg2"})
-"""Compilers let the barrier over a grid find its memory by these: a word for its size, and a word
-that counts who has come. Each module with such kernels has one, as the last of its variables: the
-driver runs cooperative launches of a context one after the other."""
+"""The special registers through which compilers locate the memory of the grid's barrier.
+
+That memory is a variable with a word for its size, and a word that counts arrivals. Each module
+with such kernels has one, as the last of its variables: the driver runs cooperative launches of
+a context in sequence.
+"""
 
 Read = Callable[[Context], Operand]
 
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A special register of PTX: its width in bits (1: a predicate), and how to read it.
+    """A special register of PTX: its width in bits (1 for a predicate), and how it is read.
 
-    ``register`` is the one of the ISA that it is, if it is one as it stands.
+    ``register`` is the equivalent register of the ISA, if there is one.
     """
 
     bits: int
@@ -57,7 +60,9 @@ def _constant(value: int, bits: int = 32) -> Special:
 
 
 def s2r(context: Context, register: SpecialRegister, to: Register | None = None) -> Register:
-    """Read a special register of the ISA into ``to``, or for the current statement alone."""
+    """Read a special register of the ISA into ``to``, or into a scratch register of the
+    statement.
+    """
     result = to or context.builder.scratch(register.bits)
     type_ = DataType.B64 if register.bits == 64 else DataType.B32
     context.builder.emit(Op.S2R, type=type_, dsts=(result,), sreg=register, volatile=register.runs)
@@ -72,7 +77,7 @@ def _emit(context: Context, op: Op, *srcs: Operand, type_: DataType = DataType.U
 
 
 def _low(context: Context, whole: Operand, shift: int) -> Operand:
-    """Return 32 of 64 bits."""
+    """Return 32 of the bits of a 64-bit value, from bit ``shift`` on."""
     if shift:
         whole = _emit(context, Op.SHR, whole, Literal(shift), type_=DataType.U64)
     low = context.builder.scratch(32)
@@ -117,7 +122,9 @@ def _warp_id(context: Context) -> Operand:
 
 
 def _multiprocessor_id(context: Context) -> Operand:
-    """Blocks go around; which one runs a block at a time is nobody's business."""
+    """Distribute blocks over multiprocessors in turn; the order in which they execute is not
+    visible.
+    """
     block = _linear(context, "CTAID", "NCTAID")
     return _emit(context, Op.REM, block, s2r(context, SpecialRegister.NSMID))
 
@@ -132,7 +139,7 @@ def _lane_mask(pattern: int, add: int = 0) -> Special:
 
 
 def _shared_size(context: Context) -> Operand:
-    """Round what the kernel and the launch have up to the unit of allocation."""
+    """Round the kernel's and the launch's shared memory up to the unit of allocation."""
     dynamic = s2r(context, SpecialRegister.DYNAMIC_SHARED)
     rounded = context.shared_bytes + SHARED_UNIT_BYTES - 1
     total = _emit(context, Op.ADD, dynamic, Literal(rounded))
@@ -197,7 +204,7 @@ SPECIAL_REGISTERS: Mapping[str, Special] = {
     },
     "%current_graph_exec": _constant(0, 64),
 }
-"""What can be read, by PTX spelling."""
+"""The special registers that can be read, by their names in PTX."""
 
 
 _OF_COLOURS = dict(zip("rgba", "xyzw", strict=True))  # PTX ISA, "Vectors as Operands"
@@ -207,8 +214,8 @@ def find(name: tree.Name) -> Special:
     """Return the special register of that name.
 
     Raises:
-        Invalid: for a component that it does not have, or none where it has some.
-        Unsupported: for one that cannot be read yet.
+        Invalid: it lacks the component, or needs one.
+        Unsupported: it cannot be read yet.
     """
     components = grammar.SPECIAL_REGISTERS[name.text]
     component = _OF_COLOURS.get(name.component, name.component)
@@ -226,10 +233,11 @@ def find(name: tree.Name) -> Special:
 def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
     """Return a special register's value as an instruction of ``type_`` reads it.
 
-    Its low bits where the type has fewer: PTX 1.x had registers of 16 bits, and %gridid of 32.
+    If the type has fewer bits, these are the low ones: PTX 1.x had registers of 16 bits, and a
+    %gridid of 32.
 
     Raises:
-        Invalid: for a type that it does not have, or as ``find``.
+        Invalid: the register cannot be read as this type, or as ``find``.
         Unsupported: as ``find``.
     """
     special = find(name)

@@ -1,6 +1,6 @@
 """The binding PTX -> ISA: one row per supported form of an instruction, from all families.
 
-``docs/binding.md`` is generated from it. What no row recognises is refused.
+``docs/binding.md`` is generated from it. Instructions that match no row are refused.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ _FAMILIES = (
 )
 
 FORMS: tuple[Form, ...] = tuple(form for family in _FAMILIES for form in family.FORMS)
-"""All rows, in the order of the documentation."""
+"""All rows of the binding, in the order of the documentation."""
 
 
 def _by_opcode() -> dict[str, tuple[Form, ...]]:

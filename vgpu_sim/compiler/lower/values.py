@@ -16,10 +16,10 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register
 def destination(
     context: Context, operand: tree.Operand, type_: DataType, *, wider: bool = False
 ) -> Register:
-    """Return the register that a result of ``type_`` goes to.
+    """Return the register that an operand names for a result of ``type_``.
 
     Raises:
-        Invalid: when it is no register or does not fit.
+        Invalid: it is not a register, or does not match.
     """
     if isinstance(operand, tree.Name):
         register = _named_register(context, operand)
@@ -38,8 +38,8 @@ def source(
     """Return the value of an operand that is read as ``type_``.
 
     Raises:
-        Invalid: when it does not fit.
-        Unsupported: for special registers that the ISA cannot read.
+        Invalid: it does not match.
+        Unsupported: it is a special register that the ISA cannot read.
     """
     match operand:
         case tree.Integer():
@@ -81,7 +81,7 @@ def _named_register(context: Context, name: tree.Name) -> Register | Predicate:
             raise Invalid(f"{name.text!r} is read-only", name)
         known = (
             context.scope.find(name.text) is not None
-            or context.shared(name.text) is not None
+            or context.find_shared(name.text) is not None
             or name.text in context.locals
             or name.text in context.symbols.variables
             or name.text in context.parameters
@@ -105,10 +105,10 @@ def _check_width(
 
 
 def integer_literal(constant: tree.Integer, type_: DataType) -> Literal:
-    """Return an integer constant, cut to ``type_``.
+    """Return an integer constant, truncated to the width of ``type_``.
 
     Raises:
-        Unsupported: for a floating-point type, whose constants PTX writes otherwise.
+        Unsupported: the type is floating-point, whose constants PTX writes differently.
     """
     if type_ is DataType.PRED:
         return Literal(int(constant.value != 0))
@@ -120,11 +120,11 @@ def integer_literal(constant: tree.Integer, type_: DataType) -> Literal:
 def float_literal(constant: tree.Float, type_: DataType) -> Literal:
     """Return a floating-point constant's bits in ``type_``.
 
-    ``0f`` constants keep their 32 bits; all others are doubles, rounded to ``.f32`` where that is
-    wanted (PTX ISA, "Floating-Point Constants"). Untyped registers take bits of their width.
+    ``0f`` constants keep their 32 bits; all others are doubles, rounded to ``.f32`` for that type
+    (PTX ISA, "Floating-Point Constants"). Untyped registers accept bits of their width.
 
     Raises:
-        Unsupported: where the constant's width is not the type's.
+        Unsupported: the constant's width is not the type's.
     """
     exact = constant.width or 64
     if type_.bits == exact and type_.element is type_ and (type_.is_float or type_.is_untyped):
@@ -144,10 +144,10 @@ def _double_to_single(bits: int) -> int:
 
 
 def predicate_destination(context: Context, operand: tree.Operand) -> Predicate | None:
-    """Return the predicate that a result goes to; None for ``_``.
+    """Return the predicate register to which a result is written; None for ``_``.
 
     Raises:
-        Invalid: when it is something else.
+        Invalid: it is something else.
     """
     if isinstance(operand, tree.Sink):
         return None
@@ -155,10 +155,10 @@ def predicate_destination(context: Context, operand: tree.Operand) -> Predicate 
 
 
 def predicate_source(context: Context, operand: tree.Operand) -> Predicate | Literal:
-    """Return a predicate that is read; ``!p`` is computed into a scratch predicate.
+    """Return a predicate operand that is read; ``!p`` is computed into a scratch predicate.
 
     Raises:
-        Invalid: when it is something else.
+        Invalid: it is something else.
     """
     match operand:
         case tree.Integer():
@@ -187,11 +187,13 @@ def _predicate(context: Context, operand: tree.Operand) -> Predicate:
 
 
 def predicate_pair(context: Context, operand: tree.Operand) -> tuple[Predicate, Predicate | None]:
-    """Return the destinations of ``p|q``, ``p`` or ``_|q``; an unwanted first one is scratch.
+    """Return the two destinations of ``p|q``, ``p`` or ``_|q``; ``_`` becomes a scratch predicate.
+
+    The second destination is None if the operand has no second one.
 
     Raises:
-        Invalid: when they are no predicates.
-        Unsupported: when they are the same one; PTX ISA leaves open which of the two it holds.
+        Invalid: they are not predicates.
+        Unsupported: they are the same one; PTX ISA leaves its value undefined.
     """
     first, second = operand, None
     if isinstance(operand, tree.Pair):

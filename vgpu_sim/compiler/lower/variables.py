@@ -8,28 +8,31 @@ from vgpu_sim.compiler.lower.symbols import frames, names
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.lower.symbols.scopes import Refused
-from vgpu_sim.compiler.lower.symbols.shared import extent, is_shared
+from vgpu_sim.compiler.lower.symbols.shared_memory import extent, is_shared
 from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.lower.values import float_literal, integer_literal
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Function, Relocation, Space, Variable
 
-MAX_ALIGNMENT_BYTES = 1 << 20  # the segment is aligned to the most that a variable asks for
-_LEAST_ALIGNMENT_BYTES = 512  # that any segment has
-IMAGE_ALIGNMENT_BYTES = 64  # what tensor maps ask for, the most that parameters need in practice
+MAX_ALIGNMENT_BYTES = 1 << 20  # the segment is aligned to the largest alignment of a variable
+_LEAST_ALIGNMENT_BYTES = 512  # largest alignment of a segment
+IMAGE_ALIGNMENT_BYTES = 64  # alignment of tensor maps, the largest that parameters need in practice
 MAX_SEGMENT_BYTES = 1 << 36
-MAX_INITIAL_BYTES = 1 << 26  # of all variables: padding must not be a way to exhaust memory
+MAX_INITIAL_BYTES = 1 << 26  # of all variables together: padding must not exhaust memory
 MAX_CONST_BYTES = 64 << 10  # PTX ISA, "Constant State Space"
 
-# Where a variable lies for the host, and whose address it has elsewhere: device code sees neither.
+# Attributes that concern the host's access or address, which device code does not see.
 _ATTRIBUTES = frozenset({".managed", ".unified"})
 _SPACES = {tree.Space.GLOBAL: Space.GLOBAL, tree.Space.CONST: Space.CONST}
 
 
 @dataclass(slots=True)
 class Segment:
-    """The variables placed so far, those that were refused, those that each block has, those that
-    each thread has, and where banks of constant memory begin that are arrays as a whole."""
+    """The variables of a module that were placed so far, and those that were refused.
+
+    It also holds the variables of each block and of each thread, and the starts of those banks
+    of constant memory that are arrays as a whole.
+    """
 
     variables: dict[str, Variable] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
@@ -42,8 +45,9 @@ class Segment:
 
 @dataclass(slots=True)
 class _Initial:
-    """An initial value that is being written: its bytes up to the last that is written, and the
-    addresses among them. It may have ``most`` bytes."""
+    """An initial value under construction: its bytes up to the last one written, and the addresses
+    among them. It may have ``most`` bytes.
+    """
 
     most: int
     data: bytearray = field(default_factory=bytearray)
@@ -59,8 +63,8 @@ def lay_out(
 ) -> Segment:
     """Place all variables of a module in one segment, in order.
 
-    ``addresses`` are those of functions; ``findings`` returns where to record what is wrong with a
-    name's variable.
+    ``addresses`` are those of functions; ``findings`` returns the collector of diagnostics for the
+    variable of a name.
     """
     segment = Segment()
     declared = _definitions(module, findings)
@@ -89,7 +93,7 @@ def lay_out(
 def _check_banks(
     segment: Segment, declared: list[tree.Variable], findings: Callable[[str], Findings]
 ) -> None:
-    """Hold each bank of constant memory to its size."""
+    """Check the size of each bank of constant memory."""
     for bank in sorted({v.bank for v in declared}):
         own = [v for v in declared if v.space is tree.Space.CONST and v.bank == bank]
         own = [v for v in own if v.linkage is not tree.Linkage.EXTERN]
@@ -100,7 +104,9 @@ def _check_banks(
 
 
 def parameter_images(functions: Iterable[Function], end: int) -> Iterator[Variable]:
-    """Yield the variables that launches copy parameters to, from byte ``end`` of the segment on."""
+    """Yield the variables to which launches copy parameters, from byte ``end`` of the segment
+    on.
+    """
     for function in functions:
         if not function.parameter_image:
             continue
@@ -122,7 +128,7 @@ def reserve(segment: Segment, name: str, size: int) -> None:
 
 
 def _definitions(module: tree.Module, findings: Callable[[str], Findings]) -> list[tree.Variable]:
-    """Return each variable once: an .extern declaration gives way to what it declares."""
+    """Return each variable once: a definition replaces its .extern declarations."""
     found: dict[str, tree.Variable] = {}
     for declared in module.variables:
         other = found.get(declared.name)
@@ -140,7 +146,7 @@ def _check_names(
     functions: set[str],
     addresses: Mapping[str, int],
 ) -> None:
-    """Hold the names in an initial value to what the module has."""
+    """Check that the module defines the names in an initial value."""
     for name in sorted(() if declared.initial is None else names.in_value(declared.initial)):
         if name in functions:
             if name not in addresses:
@@ -188,9 +194,9 @@ def _add(segment: Segment, declared: tree.Variable, addresses: Mapping[str, int]
 
 
 def _add_bank(segment: Segment, declared: tree.Variable) -> None:
-    """Place an array without size: the whole bank, as are all of them that are in it."""
+    """Place an array without size, which is the whole bank; several such arrays share it."""
     if declared.dimensions[:1] != (None,) or declared.initial is not None:
-        raise Invalid("an .extern variable of a bank is an array without size", declared)
+        raise Invalid("an .extern variable of a bank must be an array without a size", declared)
     offset = segment.banks.get(declared.bank)
     if offset is None:
         offset = -(-segment.end // _LEAST_ALIGNMENT_BYTES) * _LEAST_ALIGNMENT_BYTES
@@ -253,7 +259,9 @@ def _encode(
     shape: tuple[int, ...],
     at: int,
 ) -> None:
-    """Write an initial value from byte ``at`` on; what a list leaves out at its end is zero."""
+    """Write an initial value from byte ``at`` on; elements missing at the end of a list are
+    zero.
+    """
     if isinstance(value, tree.ValueList):
         if not shape:
             raise Invalid("a list initialises an array or a vector", declared)
@@ -288,7 +296,7 @@ def _scalar(initial: _Initial, declared: tree.Variable, value: tree.InitialValue
             initial.relocations.append(_relocation(at, type_, value))
             return
         case tree.MaskedAddress(mask, address):
-            initial.relocations.append(_masked(declared, at, type_, mask, address))
+            initial.relocations.append(_masked_relocation(declared, at, type_, mask, address))
             return
         case _:
             raise Invalid("a field as initial value of a scalar", declared)
@@ -299,16 +307,16 @@ _Address = tree.Name | tree.Offset | tree.GenericAddress
 
 
 def _relocation(at: int, type_: DataType, address: _Address) -> Relocation:
-    """Return an address: generic() changes none, as all of the segment's are generic already."""
+    """Return an address; generic() changes nothing, as all addresses in the segment are generic."""
     if isinstance(address, tree.Name):
         return Relocation(at, type_.bytes, address.text)
     return Relocation(at, type_.bytes, address.base.text, address.addend)
 
 
-def _masked(
+def _masked_relocation(
     declared: tree.Variable, at: int, type_: DataType, mask: int, address: _Address
 ) -> Relocation:
-    """Return the neighbouring bits of an address that ``mask(address)`` selects."""
+    """Return the adjacent bits of an address that ``mask(address)`` selects."""
     mask &= 0xFFFF_FFFF_FFFF_FFFF
     shift = (mask & -mask).bit_length() - 1
     bits = mask.bit_count()

@@ -1,4 +1,7 @@
-"""Registers of 128 bits: two of 64, which instructions see as a vector, or as the low one alone."""
+"""Registers of 128 bits, each of which is two registers of 64 bits.
+
+Instructions use both as a vector, or only the low one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,19 +14,19 @@ from vgpu_sim.compiler.lower.symbols.scopes import HALVES
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Register
 
-# Where registers may be wider than the data (PTX ISA, "Operand Size Exceeding Instruction-Type
-# Size"), and which operand the data are.
+# Instructions whose registers may be wider than the data (PTX ISA, "Operand Size Exceeding
+# Instruction-Type Size"), and the operand with the data.
 _RELAXED: Final = {"ld": 0, "ldu": 0, "st": 1}
 _LOW = HALVES[0]
 
 
 def part(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
-    """Take the operands that are registers of 128 bits apart, in ``context.operands``.
+    """Split the operands that are registers of 128 bits, in ``context.operands``.
 
-    Returns the registers whose low half alone is loaded: ``extend`` writes the high one.
+    Returns the registers of which only the low half is loaded: ``extend`` writes the high one.
 
     Raises:
-        Invalid: when the instruction takes no register of 128 bits there.
+        Invalid: the instruction does not accept a register of 128 bits there.
     """
     operands = list(instruction.operands)
     if ".b128" in instruction.modifiers:
@@ -41,7 +44,7 @@ def part(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
 
 
 def extend(context: Context, loaded: Sequence[tree.Name], match: Match) -> None:
-    """Write the high half of what has been loaded to the low one: its sign, or zeros."""
+    """Write the high half of a loaded register: the sign of the low one, or zeros."""
     for name in loaded:
         low, high = (context.register(replace(name, component=half)) for half in HALVES)
         assert isinstance(low, Register)

@@ -1,4 +1,6 @@
-"""PTX as text: lexer, recursive-descent parser and syntax tree. It knows grammar, not meaning."""
+"""PTX as text: lexer, recursive-descent parser and syntax tree. It handles grammar, not
+semantics.
+"""
 
 from vgpu_sim.compiler.ptx.parser import decode, parse
 

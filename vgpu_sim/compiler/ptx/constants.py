@@ -1,7 +1,7 @@
 """Constants and their arithmetic (PTX ISA, "Constants" and "Constant Expressions").
 
-Integer constants are 64 bits wide, signed unless they carry ``U``, do not fit, or come from an
-unsigned operand; operators follow C.
+Integer constants are 64 bits wide; they are signed unless they have the suffix ``U``, do not
+fit, or come from an unsigned operand. Operators follow C.
 """
 
 import math
@@ -16,10 +16,10 @@ _SIGN = 1 << 63
 
 
 def parse_number(token: Token) -> Constant:
-    """Return the value of a numeric token.
+    """Return the value of a token that is a number.
 
     Raises:
-        ValueError: when it does not fit 64 bits or is no number of its base.
+        ValueError: it does not fit 64 bits, or has digits that its base lacks.
     """
     text = token.text
     if token.kind is Kind.FLOAT_BITS:
@@ -50,16 +50,16 @@ def _integer(digits: str) -> int:
 
 
 def integer(bits: int, *, unsigned: bool) -> Integer:
-    """Wrap ``bits`` to 64 bits and give it its sign."""
+    """Return an integer constant with the low 64 bits of ``bits``, signed or unsigned."""
     bits &= _MASK
     return Integer(bits if unsigned or bits < _SIGN else bits - (1 << 64), unsigned)
 
 
 def apply_unary(operator: str, operand: Constant) -> Constant:
-    """Fold ``operator operand``.
+    """Return the value of the constant expression ``operator operand``.
 
     Raises:
-        ValueError: when the operator does not take a float.
+        ValueError: the operator does not accept a float.
     """
     if isinstance(operand, Float):
         if operator == "+":
@@ -77,7 +77,9 @@ def apply_unary(operator: str, operand: Constant) -> Constant:
 
 
 def _divide(a: int, b: int) -> int:
-    """Divide as C does: toward zero, also where a float could not hold the values."""
+    """Divide as C does: toward zero, with integer arithmetic, since a float could not hold the
+    values.
+    """
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 
@@ -105,7 +107,7 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def apply_binary(operator: str, left: Constant, right: Constant) -> Constant:
-    """Fold ``left operator right``.
+    """Return the value of the constant expression ``left operator right``.
 
     Raises:
         ValueError: on a floating-point operand and on division by zero.

@@ -1,4 +1,4 @@
-"""A position among tokens, with the few moves that a recursive-descent parser needs."""
+"""A position among tokens, with the operations that a recursive-descent parser needs."""
 
 from collections.abc import Iterator
 
@@ -9,21 +9,23 @@ _MAX_SHOWN_CHARACTERS = 40
 
 
 class Cursor:
-    """Reads tokens in order. ``current`` is the next one; it is never past the END token."""
+    """A reader of tokens in order. ``current`` is the next token; it is never past the END
+    token.
+    """
 
     __slots__ = ("_following", "_take", "current", "depth", "errors", "version")
 
     def __init__(self, tokens: Iterator[Token]) -> None:
         self._take = tokens.__next__
-        self._following: Token | None = None  # the one behind the current, once looked at
+        self._following: Token | None = None  # the token after the current one, if peeked at
         self.current = self._take()
-        # Kept here because all parsers share them.
-        self.depth = 0  # of nested expressions
-        self.version = (0, 0)  # of the file, once its first line has been read
-        self.errors: list[PtxSyntaxError] = []  # of statements that were passed over
+        # State that all parsers share.
+        self.depth = 0  # depth of nested expressions
+        self.version = (0, 0)  # version of the file, once its first line has been read
+        self.errors: list[PtxSyntaxError] = []  # errors in statements that were skipped
 
     def peek(self) -> Token:
-        """Return the token behind the current one (END when there is none)."""
+        """Return the token after the current one (END if there is none)."""
         if self._following is None:
             if self.current.kind is Kind.END:
                 return self.current
@@ -31,7 +33,7 @@ class Cursor:
         return self._following
 
     def advance(self) -> Token:
-        """Return the current token and move on."""
+        """Return the current token and advance."""
         token = self.current
         if self._following is not None:
             self.current, self._following = self._following, None
@@ -40,34 +42,37 @@ class Cursor:
         return token
 
     def at(self, text: str) -> bool:
-        """Return whether the current token is the punctuation or dotted word ``text``."""
+        """True if the current token is the punctuation or dotted word ``text``."""
         return self.current.text == text and self.current.kind is not Kind.STRING
 
     def accept(self, text: str) -> bool:
-        """Move past ``text`` if it is next."""
+        """Advance past the token ``text`` if it is next; return whether it was."""
         if self.at(text):
             self.advance()
             return True
         return False
 
     def expect(self, text: str) -> Token:
-        """Move past ``text``.
+        """Advance past the token ``text``, which must be next; return it.
 
         Raises:
-            PtxSyntaxError: when something else comes.
+            PtxSyntaxError: another token is next.
         """
         if not self.at(text):
             raise self.error(f"expected {text!r}")
         return self.advance()
 
     def expect_kind(self, kind: Kind, what: str) -> Token:
-        """Move past a token of ``kind``; ``what`` says in an error what was expected."""
+        """Advance past a token of ``kind``, which must be next; return it.
+
+        ``what`` describes the expected token in the error.
+        """
         if self.current.kind is not kind:
             raise self.error(f"expected {what}")
         return self.advance()
 
     def error(self, message: str, token: Token | None = None) -> PtxSyntaxError:
-        """Return an error at ``token`` (the current one unless given), saying what stands there."""
+        """Return an error at ``token`` (by default the current one), including the token's text."""
         at = token or self.current
         shown = at.text[:_MAX_SHOWN_CHARACTERS]
         found = "the end of the file" if at.kind is Kind.END else repr(shown)

@@ -1,6 +1,7 @@
 """Debugging directives (PTX ISA, "Debugging Directives"): .file, .loc, .section and the like.
 
-They say where code came from and never what it does, so sections are checked and dropped.
+They describe the code's origin and do not affect its behaviour, so sections are checked and
+dropped.
 """
 
 from vgpu_sim.compiler.ptx import tree
@@ -41,7 +42,7 @@ def parse_location(cursor: Cursor) -> tree.Location:
 
 
 def parse_intermediate_location(cursor: Cursor) -> tree.Location:
-    """Parse ``.loc_intermediate file line column``: the place in a compiler's own language."""
+    """Parse ``.loc_intermediate file line column``: a position in a compiler's own language."""
     start = cursor.expect(".loc_intermediate")
     numbers = [_parse_number(cursor, what) for what in ("a file index", "a line", "a column")]
     return tree.Location(start.line, start.column, *numbers)
@@ -50,7 +51,7 @@ def parse_intermediate_location(cursor: Cursor) -> tree.Location:
 def parse_intermediate_source(cursor: Cursor) -> tree.Section:
     """Parse ``.nv_intermediate_source_section { .code_block { ... } ... }``.
 
-    The lexer has dropped the source that it holds.
+    The lexer has dropped the source inside it.
     """
     start = cursor.expect(".nv_intermediate_source_section")
     cursor.expect("{")

@@ -55,7 +55,7 @@ _POINTER_SPACES = frozenset({".const", ".global", ".local", ".shared"})
 
 @dataclass(slots=True)
 class _Specifiers:
-    """What stands before the names of a declaration, in any order."""
+    """The words before the names of a declaration, in any order."""
 
     type: str = ""
     vector: str = ""
@@ -66,7 +66,7 @@ class _Specifiers:
 
 
 def parse_registers(cursor: Cursor) -> tree.Registers:
-    """Parse ``.reg ... ;``."""
+    """Parse a declaration of registers, ``.reg ... ;``."""
     start = cursor.expect(".reg")
     specifiers = _parse_specifiers(cursor)
     names = [_parse_register_name(cursor)]
@@ -84,7 +84,10 @@ def _parse_register_name(cursor: Cursor) -> tree.RegisterName:
 
 
 def _parse_count(cursor: Cursor) -> int | None:
-    """Parse ``<n>``. The count is a plain number: ``>`` would end an expression anyway."""
+    """Parse the ``<n>`` after a name, if there is one; return n.
+
+    The count is a plain number: ``>`` would end an expression anyway.
+    """
     if not cursor.accept("<"):
         return None
     token = cursor.expect_kind(Kind.INTEGER, "a number of registers")
@@ -93,7 +96,7 @@ def _parse_count(cursor: Cursor) -> int | None:
 
 
 def parse_plain_integer(cursor: Cursor, token: Token) -> int:
-    """Return the value of an INTEGER token, as in directives that take no expressions."""
+    """Return the value of an INTEGER token, for directives that do not allow expressions."""
     try:
         value = parse_number(token)
     except ValueError:
@@ -118,7 +121,7 @@ def parse_variables(
 
 
 def parse_space(cursor: Cursor) -> tree.Space:
-    """Parse the state space that begins a declaration."""
+    """Parse the state space at the beginning of a declaration."""
     space = SPACES.get(cursor.current.text)
     if space is None or cursor.current.kind is not Kind.DOTTED:
         raise cursor.error("expected a state space")
@@ -127,7 +130,7 @@ def parse_space(cursor: Cursor) -> tree.Space:
 
 
 def parse_bank(cursor: Cursor) -> int:
-    """Parse the ``[n]`` that may follow ``.const``; without it that is bank 0."""
+    """Parse the bank number ``[n]`` that may follow ``.const``; without one, return bank 0."""
     if not cursor.accept("["):
         return 0
     token = cursor.current
@@ -192,7 +195,7 @@ def _parse_pointer(cursor: Cursor) -> tree.Pointer:
 
 
 def parse_attributes(cursor: Cursor) -> tuple[tree.Attribute, ...]:
-    """Parse ``.attribute(.managed, .unified(1, 2))``."""
+    """Parse the attributes of a variable, such as ``.attribute(.managed, .unified(1, 2))``."""
     cursor.expect(".attribute")
     cursor.expect("(")
     attributes: list[tree.Attribute] = []
@@ -253,7 +256,10 @@ def _parse_initial(cursor: Cursor, depth: int) -> tree.InitialValue:
     if cursor.at("{"):
         return _parse_value_list(cursor, depth)
     token = cursor.current
-    if token.kind is Kind.INTEGER and cursor.peek().text in (",", "}"):  # most of a long list
+    if token.kind is Kind.INTEGER and cursor.peek().text in (
+        ",",
+        "}",
+    ):  # the common case of a long list
         return _parse_element(cursor)
     if token.kind is Kind.NAME and cursor.peek().text == "=":
         cursor.advance()

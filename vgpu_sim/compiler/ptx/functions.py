@@ -1,11 +1,14 @@
-"""Directives of functions (PTX ISA, "Performance-Tuning", "Cluster Dimension Directives", ...)."""
+"""Parses directives of functions.
+
+Source: PTX ISA, "Performance-Tuning", "Cluster Dimension Directives", ...
+"""
 
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.cursor import Cursor
 from vgpu_sim.compiler.ptx.declarations import parse_plain_integer
 from vgpu_sim.compiler.ptx.lexer import Kind
 
-# Name -> the least and the most numbers that follow it.
+# Name -> the smallest and the largest number of arguments.
 _ARGUMENTS = {
     ".maxnreg": (1, 1),
     ".maxntid": (1, 3),
@@ -25,10 +28,10 @@ _ARGUMENTS = {
 
 
 def parse_directives(cursor: Cursor) -> tuple[tree.Directive, ...]:
-    """Parse what may stand between a function's parameters and its body.
+    """Parse the directives between a function's parameters and its body.
 
     Raises:
-        PtxSyntaxError: on an unknown directive or a wrong number of arguments.
+        PtxSyntaxError: a directive is unknown, or has a wrong number of arguments.
     """
     directives: list[tree.Directive] = []
     while cursor.current.kind is Kind.DOTTED:

@@ -1,4 +1,6 @@
-"""PTX text to tokens (PTX ISA, "Syntax": source format, comments, identifiers, constants)."""
+"""Splits PTX text into tokens (PTX ISA, "Syntax": source format, comments, identifiers,
+constants).
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from vgpu_sim.compiler.ptx import limits
 
 
 class Kind(IntEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     NAME = 0  # identifiers and opcodes; register names keep their %
     DOTTED = 1  # .u32, .L1::no_allocate, .entry, .x
@@ -23,7 +25,10 @@ class Kind(IntEnum):
 
 
 class Token(NamedTuple):
-    """A token and where it starts: line and column from 1, offset in characters from 0."""
+    """A token and the position where it starts.
+
+    Line and column count from 1; the offset counts characters from 0.
+    """
 
     kind: Kind
     text: str
@@ -33,7 +38,7 @@ class Token(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The beginning of a line: its number from 1, and the characters before it."""
+    """The beginning of a line: its number from 1, and the number of characters before it."""
 
     line: int
     offset: int
@@ -41,14 +46,14 @@ class Place(NamedTuple):
 
 START = Place(1, 0)
 
-# A match is one token, newline or comment with the blanks before it, and ``wrong`` matches what no
-# other does, so that matches leave no gap. ``0f...`` comes before decimal integers, dotted words
-# before punctuation. ``@@DWARF`` lines are directives of PTX 1.x for debuggers and mean nothing to
-# code, and neither does the source of another language between ``.source_begin`` and
-# ``.source_end``; one that is not closed is no word, or many of them would be as many searches of
-# the whole text. A trailing letter or digit on a number is caught by the lookahead, so ``12abc`` is
-# an error and never two tokens. Repetitions are possessive: the engine keeps hundreds of bytes for
-# each repetition of a group that it might take back, and a string may be as long as a file.
+# A match is one token, newline or comment with the blanks before it, and ``wrong`` matches anything
+# else, so that matches leave no gap. ``0f...`` comes before decimal integers, dotted words before
+# punctuation. ``@@DWARF`` lines are PTX 1.x directives for debuggers and do not affect code;
+# neither does the source of another language between ``.source_begin`` and ``.source_end``. An
+# unclosed ``.source_begin`` is not a token: otherwise many of them would each search the whole
+# text. The lookahead after a number catches a trailing letter or digit, so ``12abc`` is an error
+# and never two tokens. Repetitions are possessive: the engine stores hundreds of bytes for each
+# repetition of a group to which it might backtrack, and a string may be as long as a file.
 _TOKEN = re.compile(
     r"""[ \t\r\f\v]*(?:
     (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
@@ -89,18 +94,18 @@ _NO_LIMIT = 1 << 62
 
 
 def tokenize(source: str, place: Place = START) -> Iterator[Token]:
-    """Yield the tokens of ``source``, as they are asked for; the last one is always ``Kind.END``.
+    """Yield the tokens of ``source`` on demand; the last one is always ``Kind.END``.
 
-    ``place`` is where it begins in the text that places are counted in.
+    ``place`` is the beginning of ``source`` in the text whose lines and characters are counted.
 
     Raises:
         PtxSyntaxError: at the first character that starts no token, at an unclosed comment or
-            string, and where a size limit is passed.
+            string, and where a size limit is exceeded.
     """
     if len(source) > limits.MAX_SOURCE_CHARACTERS:
         raise PtxSyntaxError(0, 0, f"longer than {limits.MAX_SOURCE_CHARACTERS} characters")
     new, kind_of = tuple.__new__, _KINDS.get
-    line, before_line = place.line, -1  # and the place of the newline that the line comes after
+    line, before_line = place.line, -1  # the newline before the line counts as part of it
     before = place.offset
     end = 0
     for match in _TOKEN.finditer(source):
@@ -110,7 +115,7 @@ def tokenize(source: str, place: Place = START) -> Iterator[Token]:
         if kind is not None:
             if end - start > _SHORT and end - start > _LENGTH_LIMITS.get(kind, _NO_LIMIT):
                 raise PtxSyntaxError(line, start - before_line, "token is too long")
-            # What Token() does, in half the time: a file is mostly this.
+            # Equivalent to Token(), in half the time: most of a file passes here.
             yield new(Token, (kind, match[group], line, start - before_line, start + before))
         elif group == _NEWLINE:
             line += 1
@@ -126,7 +131,7 @@ def tokenize(source: str, place: Place = START) -> Iterator[Token]:
 
 
 def _explain(source: str, position: int) -> str:
-    """Say why no token starts at ``position``."""
+    """Return the reason why no token starts at ``position``."""
     if source.startswith("/*", position):
         return "comment is not closed"
     if source.startswith(".source_begin", position):

@@ -1,9 +1,11 @@
-"""Bounds on what the parser takes in: PTX comes from tenants and may be made to hurt.
+"""Bounds for the parser: PTX comes from tenants and may be malicious.
 
-Each is far above what compilers emit and low enough that parsing stays linear and shallow.
+Each bound is far above what compilers emit, and low enough that parsing stays linear and
+shallow.
 """
 
-MAX_SOURCE_CHARACTERS = 64 << 20  # as much as an image has bytes (hal.messages.MAX_IMAGE_BYTES)
+# The largest size of an image in bytes (hal.messages.MAX_IMAGE_BYTES).
+MAX_SOURCE_CHARACTERS = 64 << 20
 MAX_NUMBER_CHARACTERS = 80
 MAX_IDENTIFIER_CHARACTERS = 16384  # C++ mangled names reach a few thousand
 MAX_BLOCK_DEPTH = 64  # nested { } scopes

@@ -1,4 +1,4 @@
-"""Operands and expressions (PTX ISA, "Instruction Operands", "Constant Expressions")."""
+"""Parses operands and expressions (PTX ISA, "Instruction Operands", "Constant Expressions")."""
 
 from vgpu_sim.compiler.errors import PtxSyntaxError
 from vgpu_sim.compiler.ptx import limits, tree
@@ -36,7 +36,7 @@ def parse_operand(cursor: Cursor) -> tree.Operand:
     """Parse one operand of an instruction.
 
     Raises:
-        PtxSyntaxError: when there is none, or it nests too deep.
+        PtxSyntaxError: there is none, or it nests too deep.
     """
     first = _parse_single(cursor)
     if cursor.at("|"):
@@ -71,7 +71,7 @@ def _parse_vector(cursor: Cursor) -> tree.Vector:
 
 
 def parse_arguments(cursor: Cursor) -> tree.Arguments:
-    """Parse the parenthesised list of a call."""
+    """Parse the parenthesised list of arguments or results of a call."""
     return tree.Arguments(_parse_list(cursor, "(", ")"))
 
 
@@ -98,7 +98,7 @@ def parse_integer(cursor: Cursor, what: str = "an integer constant") -> int:
     """Parse a constant expression that must be an integer.
 
     Raises:
-        PtxSyntaxError: when it is something else; ``what`` says what was expected.
+        PtxSyntaxError: it is something else; ``what`` is the expected thing in the message.
     """
     token = cursor.current
     value = parse_expression(cursor)
@@ -110,7 +110,7 @@ def parse_integer(cursor: Cursor, what: str = "an integer constant") -> int:
 def parse_expression(cursor: Cursor, *, stop_at_bar: bool = False) -> tree.Operand:
     """Parse a constant expression, an address expression or a plain name.
 
-    ``stop_at_bar`` leaves a ``|`` that follows something else than a constant to the caller.
+    ``stop_at_bar`` leaves a ``|`` after anything but a constant to the caller.
     """
     _enter(cursor)
     condition = _parse_binary(cursor, 1, stop_at_bar)
@@ -165,7 +165,7 @@ def _combine(
 
 
 def _displace(address: tree.Operand, addend: int) -> tree.Operand | None:
-    """Return ``address + addend`` where the address can take an addend."""
+    """Return ``address + addend`` if the address allows an addend."""
     match address:
         case tree.Name():
             return tree.Offset(address, _wrap(addend))
@@ -233,15 +233,15 @@ def _parse_number(cursor: Cursor) -> tree.Operand:
         address = parse_expression(cursor)
         cursor.expect(")")
         if isinstance(address, tree.Integer):
-            return _masked(cursor, token, value.value, address.value)
+            return _apply_mask(cursor, token, value.value, address.value)
         if not isinstance(address, tree.Name | tree.Offset | tree.GenericAddress):
             raise cursor.error("expected an address after a mask", token)
         return tree.MaskedAddress(value.value, address)
     return value
 
 
-def _masked(cursor: Cursor, token: Token, mask: int, value: int) -> tree.Integer:
-    """Return the bits of a constant that a mask of neighbouring bits selects, from bit 0 on."""
+def _apply_mask(cursor: Cursor, token: Token, mask: int, value: int) -> tree.Integer:
+    """Return the bits of a constant that a mask of adjacent bits selects, from bit 0 on."""
     mask &= 0xFFFF_FFFF_FFFF_FFFF
     if not mask:
         raise cursor.error("a mask selects at least one bit", token)

@@ -1,4 +1,4 @@
-"""A PTX file to its syntax tree (PTX ISA, "PTX Module Directives", "Linking Directives")."""
+"""Parses a PTX file to its syntax tree (PTX ISA, "PTX Module Directives", "Linking Directives")."""
 
 from dataclasses import dataclass, field
 
@@ -29,7 +29,7 @@ _ADDRESS_SIZES = (32, 64)
 
 @dataclass(slots=True)
 class _Contents:
-    """What has been read of a file so far."""
+    """The parts of a file that were parsed so far."""
 
     targets: list[tree.Target] = field(default_factory=list)
     address_size: int | None = None
@@ -42,27 +42,28 @@ class _Contents:
 
 
 def decode(source: str | bytes) -> str:
-    """Return ``source`` as text; trailing NULs (from C strings) go, what is not UTF-8 is replaced.
+    """Return PTX text without the NULs at its end, which C strings have.
 
-    Replaced characters are harmless inside comments and strings and refused elsewhere.
+    Bytes that are not UTF-8 are replaced. Replaced characters are harmless in comments and
+    strings, and refused elsewhere.
     """
     data = source.encode("utf-8", errors="replace") if isinstance(source, str) else source
     return data.decode("utf-8", errors="replace").rstrip("\0")
 
 
 def parse(source: str | bytes, place: Place = START) -> tree.Module:
-    """Parse a PTX file; ``place`` is where it begins in a text of several.
+    """Parse a PTX file; ``place`` is its beginning in a text of several files.
 
     Raises:
-        PtxSyntaxError: with each statement that is not PTX, at the place of the first. Nothing else
-            is raised, whatever the input.
+        PtxSyntaxError: with each statement that is not PTX, at the place of the first. No other
+            exception is raised, whatever the input.
     """
     cursor = Cursor(tokenize(decode(source), place))
     cursor.version = _parse_version(cursor)
     contents = _Contents()
     try:
         _parse_items(cursor, contents)
-    except StopIteration:  # behind what is no token, where no others are found
+    except StopIteration:  # after a lexical error no further errors are found
         pass
     except PtxSyntaxError as error:
         raise all_errors(cursor, error) from error

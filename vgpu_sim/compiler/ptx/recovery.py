@@ -1,7 +1,8 @@
-"""What a parser does after an error: goes on behind the statement, so that one run finds them all.
+"""Error recovery of the parser: after an error it continues, so that one run finds all errors.
 
-A statement ends at its semicolon. Where that is missing, the next one begins on a later line. What
-is found is only ever reported: a file with an error has no syntax tree.
+It continues after the statement with the error. A statement ends at its semicolon. If that is
+missing, the next statement begins on a later line. The result is only reported: a file with an
+error has no syntax tree.
 """
 
 from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError
@@ -19,10 +20,10 @@ _MODULE_WORDS = frozenset(
 
 
 def pass_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
-    """Record an error in the statement that began at ``start``, and go on behind that.
+    """Record an error in the statement that began at ``start``, and continue after the statement.
 
     Raises:
-        PtxSyntaxError: where the file ends, or too much was found.
+        PtxSyntaxError: the file ends, or there are too many errors.
     """
     _record(cursor, error)
     if _may_begin(cursor.current) and cursor.current.line > start.line:
@@ -32,7 +33,7 @@ def pass_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
         if cursor.at("{"):
             depth += 1
         elif cursor.at("}"):
-            # Of a vector operand, or of the body, which the caller is to see.
+            # The brace closes a vector operand, or the body, which the caller must handle.
             if depth == 0 and cursor.peek().text not in _BEHIND_OPERANDS:
                 return
             depth = max(0, depth - 1)
@@ -44,7 +45,7 @@ def pass_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
 
 
 def pass_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
-    """Record an error outside of function bodies, and go on behind the declaration or function.
+    """Record an error outside of function bodies, and continue after the declaration or function.
 
     Raises:
         PtxSyntaxError: as ``pass_statement``.
@@ -66,9 +67,9 @@ def pass_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
 
 
 def all_errors(cursor: Cursor, last: PtxSyntaxError | None = None) -> PtxSyntaxError:
-    """Return everything that was found as one error, which says where the first one is.
+    """Return all recorded errors as one error, which has the place of the first one.
 
-    ``last`` is what ended the search, where anything did.
+    ``last`` is the error that ended parsing, if there was one.
     """
     found = list(cursor.errors)
     if last is not None and last not in found:

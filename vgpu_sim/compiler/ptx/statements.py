@@ -1,4 +1,4 @@
-"""Function bodies: labels, instructions, scopes and the directives that may stand among them."""
+"""Parses function bodies: labels, instructions, scopes and directives."""
 
 from collections.abc import Callable
 
@@ -21,10 +21,10 @@ from vgpu_sim.compiler.ptx.recovery import pass_statement
 
 
 def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
-    """Parse ``{ statements }``; errors in statements are left in ``cursor.errors``.
+    """Parse ``{ statements }``; errors in statements are added to ``cursor.errors``.
 
     Raises:
-        PtxSyntaxError: where scopes nest too deep, or the file ends.
+        PtxSyntaxError: scopes nest too deep, or the file ends.
     """
     start = cursor.expect("{")
     if depth >= limits.MAX_BLOCK_DEPTH:
@@ -33,7 +33,7 @@ def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
     while not cursor.at("}"):
         if cursor.at("{"):
             statements.append(parse_body(cursor, depth + 1))
-        elif not cursor.accept(";"):  # empty statements come from inline assembly
+        elif not cursor.accept(";"):  # inline assembly produces empty statements
             token = cursor.current
             try:
                 _parse_statement(cursor, statements)
@@ -69,11 +69,11 @@ def _parse_instruction(cursor: Cursor) -> tree.Instruction:
     while cursor.current.kind is Kind.DOTTED:
         dotted.append(cursor.advance())
         if dotted[-1].text == ".const":
-            parse_bank(cursor)  # the variable says which one it is in
+            parse_bank(cursor)  # the variable's declaration determines the space
     modifiers = tuple(token.text for token in dotted)
     if cursor.version <= grammar.LATEST_VERSION:
         _check_spelling(opcode, modifiers, dotted)
-        modifiers = grammar.arranged(opcode.text, modifiers) or modifiers
+        modifiers = grammar.arrange_modifiers(opcode.text, modifiers) or modifiers
     operands: list[tree.Operand] = []
     is_call = opcode.text == "call"
     if not cursor.at(";"):
@@ -128,7 +128,7 @@ def _parse_directive(cursor: Cursor) -> tuple[tree.Statement, ...]:
 
 
 def parse_pragma(cursor: Cursor) -> tree.Pragma:
-    """Parse ``.pragma "..." , ... ;``."""
+    """Parse a pragma, ``.pragma "..." , ... ;``."""
     start = cursor.expect(".pragma")
     strings = [cursor.expect_kind(Kind.STRING, "a string").text[1:-1]]
     while cursor.accept(","):

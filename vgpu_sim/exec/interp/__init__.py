@@ -1,6 +1,7 @@
-"""The interpreter: the specification of every instruction, over explicit state. No cycles.
+"""The interpreter: the executable specification of every instruction, on explicit state.
 
-One file per opcode family (``control`` ... ``memory``) maps opcodes to semantics.
+It does not count clock cycles. One module per opcode family (``control`` ... ``memory``) maps
+opcodes to semantics.
 """
 
 from vgpu_sim.exec.interp.address_space import BufferMemory, Memory

@@ -1,4 +1,4 @@
-"""What accesses of all families have in common: their addresses, and what is wrong with them."""
+"""The steps that memory accesses of all families share: addresses, alignment checks and faults."""
 
 import numpy as np
 
@@ -15,7 +15,9 @@ _NARROW = (Space.SHARED, Space.LOCAL)
 
 
 def addresses_of(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
-    """Base + displacement, of the set lanes only; as wide as the space's addresses."""
+    """Return base + displacement for the active lanes, with as many bits as the memory space's
+    addresses have.
+    """
     bits = 32 if instruction.space in _NARROW else 64
     base = np.broadcast_to(read_bits(warp, instruction.srcs[0], bits), mask.shape)[mask]
     displacement = np.uint64(instruction.displacement & _WORD_MASK)
@@ -26,7 +28,7 @@ def addresses_of(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
 def fault(
     warp: Lanes, instruction: Instruction, mask: Mask, accessed: Words, bad: int
 ) -> AddressFault:
-    """Return the error for ``bad``, which is one of the set lanes' addresses."""
+    """Return the error for the faulting address ``bad`` of an active lane."""
     lane = int(np.flatnonzero(mask)[int((accessed == np.uint64(bad)).argmax())])
     place = warp.block_of(lane), instruction.space, warp.thread_of(lane)
     return AddressFault(bad, warp.word, *place)
@@ -35,8 +37,10 @@ def fault(
 def check_alignment(
     warp: Lanes, instruction: Instruction, mask: Mask, first: Words, size: int = 0
 ) -> None:
-    """Raise MisalignedFault where an address is no multiple of the access's size in bytes, that of
-    the instruction's values if none is given."""
+    """Raise MisalignedFault if an address is not a multiple of the access's size in bytes.
+
+    By default, that is the size of all values that the instruction accesses, taken together.
+    """
     size = size or instruction.vector * instruction.type.bytes
     bad = (first & np.uint64(size - 1)) != 0
     if bad.any():

@@ -33,18 +33,18 @@ class Memory(Protocol):
         """Store the low bytes of each value; of equal addresses the last one wins."""
 
     def extents(self) -> Sequence[tuple[int, int]]:
-        """Return where memory is: (first address, first address behind it) of each piece."""
+        """Return the ranges of existing memory: (first address, end address) of each piece."""
 
 
 class BufferMemory:
-    """A ``bytearray`` that appears at ``base``."""
+    """Memory whose contents are a ``bytearray``; its first byte has the address ``base``."""
 
     def __init__(self, base: int, data: bytearray) -> None:
         self._base = base
         self._data = data
 
     def load(self, addresses: Words, width_bytes: int) -> Words:
-        """See ``Memory.load``."""
+        """Return the zero-extended value at each address; see ``Memory.load``."""
         offsets = self._offsets(addresses, width_bytes)
         if width_bytes == 1:
             return self._bytes()[offsets].astype(np.uint64)
@@ -54,18 +54,19 @@ class BufferMemory:
         return values
 
     def store(self, addresses: Words, values: Words, width_bytes: int) -> None:
-        """See ``Memory.store``."""
+        """Store the low bytes of each value; see ``Memory.store``."""
         offsets = self._offsets(addresses, width_bytes)
         lanes = offsets[:, None] + np.arange(width_bytes)
         little = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(-1, 8)
         self._bytes()[lanes] = little[:, :width_bytes]
 
     def extents(self) -> Sequence[tuple[int, int]]:
-        """See ``Memory.extents``."""
+        """Return the range of addresses of the ``bytearray``; see ``Memory.extents``."""
         return [(self._base, self._base + len(self._data))]
 
     def _bytes(self) -> NDArray[np.uint8]:
-        # Made for each access: a lasting view would forbid the owner to resize the bytearray.
+        # A new view for each access: a lasting one would prevent the owner from resizing the
+        # bytearray.
         return np.frombuffer(self._data, dtype=np.uint8)
 
     def _offsets(self, addresses: Words, width_bytes: int) -> NDArray[np.int64]:

@@ -1,34 +1,44 @@
-"""Collectives of all families: who names whom, what lanes bring, and who gets what."""
+"""Execution of the collectives of all families: read member masks and operands in rows, and write
+results.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from vgpu_sim.exec.interp.collective_operands import (
+    U32,
+    CollectiveOperands,
+    Results,
+    bits_of,
+    rows_of,
+)
 from vgpu_sim.exec.interp.families import matrix, warp
-from vgpu_sim.exec.interp.gathered import U32, Gathered, Results, bits_of, rows_of
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.operands import read_bits, write_bits, write_predicate
 from vgpu_sim.isa import DataType, Family, Instruction, Literal, Op, Predicate
 
-_EVERYBODY: Final = Literal(0xFFFF_FFFF)
+_ALL_MEMBERS: Final = Literal(0xFFFF_FFFF)
 
 
 def members(lanes: Lanes, instruction: Instruction) -> U32:
-    """Return the member mask that each lane names, in rows."""
-    source = _EVERYBODY if instruction.op.family is Family.MATRIX else instruction.srcs[-1]
+    """Return the member mask that each lane specifies, in rows of 32 lanes."""
+    source = _ALL_MEMBERS if instruction.op.family is Family.MATRIX else instruction.srcs[-1]
     named: U32 = rows_of(read_bits(lanes, source, 32), lanes).astype(np.uint32)
     return named
 
 
-def _gather(lanes: Lanes, instruction: Instruction) -> Gathered:
+def _gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
     if instruction.op.family is Family.MATRIX:
         return matrix.gather(lanes, instruction)
     return warp.gather(lanes, instruction)
 
 
-def _collect(lanes: Lanes, instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _collect(
+    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, together: U32
+) -> Results:
     if instruction.op.family is Family.MATRIX:
         return matrix.collect(lanes, instruction, given, together)
     return warp.collect(instruction, given, together)
@@ -46,21 +56,24 @@ def _scatter(lanes: Lanes, instruction: Instruction, results: Results, mask: Mas
 
 
 def perform(lanes: Lanes, instruction: Instruction, together: U32, mask: Mask) -> None:
-    """Perform a collective for the lanes of ``mask``, whole warps of which stand at one word."""
+    """Perform a collective for the lanes of ``mask``: whole warps, all at the same instruction."""
     together = np.where(mask.reshape(-1, WARP_LANES), together, np.uint32(0))
     given = _gather(lanes, instruction)
     _scatter(lanes, instruction, _collect(lanes, instruction, given, together), mask)
 
 
 def perform_apart(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask], warp: int) -> None:
-    """Perform a collective for lanes of one warp that stand at several words: a mask each."""
+    """Perform a collective for lanes of one warp that are at several instructions.
+
+    ``masks`` has one mask of lanes for each of the instructions ``words``.
+    """
     code = [lanes.launch.function.code[word] for word in words]
     here = [mask.reshape(-1, WARP_LANES)[warp : warp + 1] for mask in masks]
     merged = _gather(lanes, code[0]).row(warp)
     for instruction, some in zip(code[1:], here[1:], strict=True):
-        merged = merged.replaced(_gather(lanes, instruction).row(warp), some)
-    everybody = np.any(here, axis=0)
-    together = np.where(everybody, bits_of(everybody)[:, None], np.uint32(0))
+        merged = merged.replace_lanes(_gather(lanes, instruction).row(warp), some)
+    present = np.any(here, axis=0)
+    together = np.where(present, bits_of(present)[:, None], np.uint32(0))
     results = _collect(lanes, code[0], merged, together)
     shape = (lanes.lanes // WARP_LANES, WARP_LANES)
     spread: Results = tuple(np.broadcast_to(result, shape) for result in results)  # type: ignore[misc]

@@ -1,10 +1,11 @@
-"""Blocks whose threads meet: some are resident side by side, and all of their paths take turns.
+"""Blocks whose threads wait for each other: several are resident, and all their paths run in turn.
 
-A round lets every path that can go on run up to its next branch, barrier or meeting point; paths
-at the same word, of whatever warp and block, run it together. So no path is left out, whatever the
-others wait for: locks and flags between lanes, warps and resident blocks work. Lanes that wait for
-the rest of their warp are let go on where that may be waiting for them: after a time in kernels
-that poll memory, and at once where nobody else of the block can go on.
+In each round, every runnable path executes up to its next branch, barrier or reconvergence
+point; paths at the same instruction, of any warp and block, execute it together. Every path
+makes progress, whatever the others wait for: locks and flags between lanes, warps and resident
+blocks work. Lanes that wait for the rest of their warp at a reconvergence point continue without
+it if the rest may be waiting for them: after some rounds in kernels that poll memory, and at
+once if no other path of the block is runnable.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from vgpu_sim.exec.errors import BarrierFault
 from vgpu_sim.exec.interp import collectives
 from vgpu_sim.exec.interp.families.sync import WAITS, Ballot, BarrierMisuse, Barriers
-from vgpu_sim.exec.interp.gathering import Gatherings, all_here, kind_of, misuse, parted
+from vgpu_sim.exec.interp.gathering import Gatherings, all_here, kind_of, misuse, split_by_mask
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
@@ -26,14 +27,14 @@ from vgpu_sim.exec.interp.spaces import Spaces
 from vgpu_sim.isa import EFFECTS, Instruction, Op, polls
 
 _LOOK_ROUNDS = 8
-_WAIT_ROUNDS = 1024  # longer than most loops whose lanes leave one by one
+_WAIT_ROUNDS = 1024  # longer than most loops that lanes leave one by one
 _HASTY_ROUNDS = 16
 
 
 class ResidentBlocks(Lanes):
-    """Up to ``slots`` blocks of a launch; a block that ends makes room for the next.
+    """Up to ``slots`` resident blocks of a launch; a block that ends frees its slot for the next.
 
-    ``blocks`` yields the linear indices of those that have not begun; others may share it.
+    ``blocks`` yields the linear indices of blocks that have not started; it may be shared.
     """
 
     __slots__ = (
@@ -68,9 +69,11 @@ class ResidentBlocks(Lanes):
         self._ready: list[Path] = []
         self._polls = any(map(polls, launch.function.code))
         self._rounds = 0
-        self._joins: dict[Path, int] = {}  # paths where lanes wait for others, since which round
-        self._hasty: set[int] = set()  # words where such lanes have once waited too long
-        self._touched: set[int] = set()  # slots where a path has stopped or ended in this round
+        # Paths at which lanes wait for others, and the round since which they do.
+        self._joins: dict[Path, int] = {}
+        # Instructions at which such lanes have waited too long before.
+        self._hasty: set[int] = set()
+        self._touched: set[int] = set()  # slots in which a path has stopped or ended in this round
         for slot in range(slots):
             self._admit(slot)
 
@@ -80,7 +83,7 @@ class ResidentBlocks(Lanes):
         return not self._live
 
     def round(self) -> int:
-        """Let every path that can go on run a little; return how many blocks have ended.
+        """Run every runnable path for one round; return how many blocks have ended.
 
         Raises:
             KernelError: see ``exec.errors``.
@@ -103,7 +106,7 @@ class ResidentBlocks(Lanes):
         return len(ended)
 
     def _admit(self, slot: int) -> None:
-        """Begin the next block in a slot, if there is one."""
+        """Start the next block, if there is one, in a slot."""
         self._live.pop(slot, None)
         block = next(self._blocks, None)
         if block is None:
@@ -125,7 +128,9 @@ class ResidentBlocks(Lanes):
         self._ready += (Path(warp, 0, lanes) for warp, lanes in live.items())
 
     def _run(self, word: int, paths: list[Path]) -> None:
-        """Execute words from ``word`` on, for paths that are all there, up to the run's end."""
+        """Execute instructions for ``paths``, which are all at ``word``, until the end of the
+        run.
+        """
         mask = self._mask(paths)
         code = self.launch.function.code
         while True:
@@ -135,7 +140,8 @@ class ResidentBlocks(Lanes):
             if instruction.guard is not None:
                 allowed = self.predicates[instruction.guard.predicate.index]
                 allowed = mask & ~allowed if instruction.guard.negated else mask & allowed
-            if self.watch is not None:  # before it runs: who is there, and of those the guard's
+            # Before execution: the lanes present, and those whose guard is true.
+            if self.watch is not None:
                 self.watch(instruction, mask, allowed)
             if instruction.op is Op.BRA:
                 return self._branch(instruction, paths, allowed)
@@ -170,7 +176,7 @@ class ResidentBlocks(Lanes):
                 self._ready.append(path)
 
     def _let_go(self) -> None:
-        """Let lanes go on that have waited too long for the others of their warp."""
+        """Release lanes that have waited too long for the other lanes of their warp."""
         for path, since in list(self._joins.items()):
             patience = _HASTY_ROUNDS if path.pc in self._hasty else _WAIT_ROUNDS
             if path.arrived and self._rounds - since >= patience:
@@ -179,7 +185,9 @@ class ResidentBlocks(Lanes):
                 self._go_on((path.let_go(),))
 
     def _let_all_go(self, slot: int) -> bool:
-        """Let all of a block's lanes that wait for others of their warp go on; False: none do."""
+        """Release all lanes of a block that wait for others of their warp; return whether there are
+        any.
+        """
         joins = [path for path in self._joins if path.warp // self._warps == slot and path.arrived]
         for path in joins:
             del self._joins[path]
@@ -215,7 +223,10 @@ class ResidentBlocks(Lanes):
             self._release(self._barriers[slot].lanes_ended())
 
     def _meet(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
-        """Lanes under the guard arrive at a barrier; the others wait for them at the next word."""
+        """Record that the lanes with a true guard have arrived at a barrier.
+
+        The other lanes continue to the next instruction, where they wait for these.
+        """
         arriving, word = _rows(allowed), self.word
         numbers, counts = (
             np.broadcast_to(read_bits(self, source, 32), allowed.shape)
@@ -247,7 +258,7 @@ class ResidentBlocks(Lanes):
                 self._release(free)
 
     def _release(self, paths: list[Path]) -> None:
-        """Let paths that stood at a barrier go on behind it."""
+        """Release paths from a barrier."""
         for path in paths:
             instruction = self.launch.function.code[path.pc]
             if instruction.op is Op.BAR_RED:
@@ -264,9 +275,12 @@ class ResidentBlocks(Lanes):
         return Ballot(instruction.reduction, path.lanes.bit_count(), lanes.bit_count())
 
     def _gather(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
-        """Lanes under the guard come to a collective, and take part if all that they name have."""
+        """Record that the lanes with a true guard have arrived at a collective.
+
+        The collective runs when all lanes that it names have arrived.
+        """
         rows = allowed.reshape(-1, WARP_LANES)
-        apart = len({path.warp for path in paths}) < len(paths)  # a warp is here on two paths
+        apart = len({path.warp for path in paths}) < len(paths)  # a warp has two paths here
         if instruction.op is Op.ACTIVEMASK:
             for some in self._companies(paths) if apart else [paths]:
                 mask = allowed & self._mask(some)
@@ -286,7 +300,9 @@ class ResidentBlocks(Lanes):
         return None
 
     def _companies(self, paths: list[Path]) -> list[list[Path]]:
-        """Return which paths run together: all of a warp, if these are all that it has left."""
+        """Group the paths that execute a collective together: those of one warp if no lane is
+        missing.
+        """
         warps: dict[int, list[Path]] = {}
         for path in paths:
             warps.setdefault(path.warp, []).append(path)
@@ -297,7 +313,9 @@ class ResidentBlocks(Lanes):
         return found
 
     def _wait_for(self, instruction: Instruction, path: Path, lanes: int, named: list[int]) -> None:
-        """Let ``lanes`` of a path wait for those that they name; the others go on."""
+        """Suspend ``lanes`` of a path until the lanes that they name arrive; the others
+        continue.
+        """
         word, slot = self.word, path.warp // self._warps
         for part in path.split(lanes, word, word + 1, word + 1):
             if part.pc != word:
@@ -307,7 +325,7 @@ class ResidentBlocks(Lanes):
             wrong = misuse(part.lanes, named)
             if wrong:
                 raise self._fault(wrong, part)
-            for some, members in parted(part, named):
+            for some, members in split_by_mask(part, named):
                 for together in self._gatherings[slot].arrive(some, kind_of(instruction), members):
                     self._take_part(together)
 
@@ -324,7 +342,9 @@ class ResidentBlocks(Lanes):
         return live
 
     def _take_part(self, paths: list[Path]) -> None:
-        """Perform a collective for all lanes that it names; they may stand at different words."""
+        """Perform a collective for all lanes that it names, which may be at different
+        instructions.
+        """
         masks = [self._mask([path]) for path in paths]
         collectives.perform_apart(self, [path.pc for path in paths], masks, paths[0].warp)
         for path in paths:
@@ -332,7 +352,7 @@ class ResidentBlocks(Lanes):
         self._go_on(paths)
 
     def _check_deadlock(self, slots: set[int]) -> None:
-        """Raise BarrierFault where all that is left of a block waits for others."""
+        """Raise BarrierFault if all remaining paths of a block wait for others."""
         for slot in slots - {path.warp // self._warps for path in self._ready}:
             if self._let_all_go(slot):
                 self._touched.add(slot)
@@ -341,7 +361,7 @@ class ResidentBlocks(Lanes):
             parts = "; ".join([*barriers.describe(), *gatherings.describe()])
             first = barriers.first() or gatherings.first()
             assert first is not None
-            raise self._fault(f"no thread of the block can go on: {parts}", first)
+            raise self._fault(f"no thread of the block can make progress: {parts}", first)
 
     def _fault(self, what: str, path: Path) -> BarrierFault:
         first = (path.lanes & -path.lanes).bit_length() - 1
@@ -350,7 +370,7 @@ class ResidentBlocks(Lanes):
 
 
 def _rows(mask: Mask) -> list[int]:
-    """Return the lanes of each warp as the bits of a number."""
+    """Return the lanes of each warp as a bit mask."""
     rows: list[int] = np.packbits(mask, bitorder="little").view("<u4").tolist()
     return rows
 
@@ -361,7 +381,7 @@ def _lanes_of(path: Path) -> Mask:
 
 
 def _run_ends(launch: InterpretedLaunch) -> frozenset[int]:
-    """Return the words that no run goes on into: others may come there, or meet there."""
+    """Return the instructions that end a run: branch targets, and those at which lanes may wait."""
     code = launch.function.code
     targets = {i.target for i in code if i.target is not None}
     after = {word + 1 for word, i in enumerate(code) if _ends_run(i)}

@@ -1,4 +1,4 @@
-"""Runs launches: in wide warps where threads do not meet, block by block where they do."""
+"""Execution of launches: in wide warps if threads do not interact, else block by block."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,13 @@ from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.state import StepRecord, Warp
 from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, polls
 
-# Wide enough that numpy's call overhead vanishes, small enough that a kernel with a thousand
+# Wide enough to amortise numpy's call overhead, small enough that a kernel with a thousand
 # registers stays within some tens of megabytes.
 _RUN_LANES = 16384
 _RUN_REGISTER_CELLS = 1 << 22
 
-# Rounds in which no block ends before as many again are let in: they may wait for a later one.
+# If no block has ended for this many rounds, another set of blocks becomes resident: the present
+# ones may wait for a later block.
 _PATIENCE_ROUNDS = 20_000
 _MAX_REGISTER_CELLS = 1 << 25
 _MAX_SHARED_BYTES = 1 << 26
@@ -27,11 +28,11 @@ _RUN_LOCAL_BYTES = 1 << 26
 
 
 def step(warp: Warp) -> StepRecord:
-    """Execute one word for the lanes on top of the stack.
+    """Execute one instruction for the lanes of the top entry of the warp's reconvergence stack.
 
     Raises:
-        AddressFault, Trap: as ``run``; registers and pc are then as they were before the word.
-        ValueError: when the warp is done, or stands where lanes wait for others.
+        AddressFault, Trap: as ``run``; registers and pc are unchanged.
+        ValueError: the warp is done, or is at an instruction at which lanes wait for others.
     """
     if warp.done:
         raise ValueError("the warp is done")
@@ -75,14 +76,14 @@ def run(
 ) -> None:
     """Run a kernel to its end.
 
-    ``pause`` is called again and again, between instructions: it may run others' launches.
+    ``pause`` is called repeatedly between instructions: it may run other launches.
 
-    Blocks begin in order of their index (x fastest); nothing is promised about the order of their
-    accesses but what barriers say. ``segment_base`` is the address of the module's variables.
+    Blocks start in the order of their index (x fastest); only barriers order their accesses.
+    ``segment_base`` is the address of the module's variables.
 
     Raises:
-        AddressFault: a lane touched memory that is not there; earlier stores have happened.
-        BarrierFault: threads misused a barrier, or all wait at some that cannot complete.
+        AddressFault: a lane accessed memory that does not exist; earlier stores have happened.
+        BarrierFault: threads misused a barrier, or all wait at barriers that cannot complete.
         Trap: a lane executed TRAP.
         UnsupportedError, ValueError: see ``InterpretedLaunch``; nothing was executed.
     """
@@ -115,7 +116,7 @@ def run(
 
 
 def _meets(launch: InterpretedLaunch) -> bool:
-    """Return whether threads may wait for each other, or have memory that a block shares."""
+    """Return whether threads may wait for each other, or have shared memory."""
     return launch.shared_bytes > 0 or any(map(_waits, launch.function.code))
 
 

@@ -1,4 +1,4 @@
-"""Collectives of the warps of one block: who waits for whom, as docs/isa.md says."""
+"""The lanes of one block that wait for each other at collectives, as specified in docs/isa.md."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -6,46 +6,48 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.gathered import bits_of
+from vgpu_sim.exec.interp.collective_operands import bits_of
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Instruction
 
 Kind = Instruction
-"""A collective without guard and operands: what lanes that meet have in common."""
+"""A collective instruction without its guard and operands; lanes that meet execute the same
+kind.
+"""
 
 
 def kind_of(instruction: Instruction) -> Kind:
-    """Return an instruction's kind."""
+    """Return the kind of a collective instruction."""
     return replace(instruction, dsts=(), srcs=(), guard=None)
 
 
 @dataclass(slots=True)
 class Gatherings:
-    """``live`` maps each warp of the block to its lanes that have not ended; the owner updates it.
+    """The waiting lanes of all collectives of a block.
 
-    Methods return the groups of paths that take part in a collective now; a path whose group is not
-    among them stays where it is.
+    ``live`` maps each warp of the block to its lanes that have not ended; the owner updates it.
+    Methods return the sets of paths that take part in a collective now; all others keep waiting.
     """
 
     live: dict[int, int]
     _open: dict[tuple[int, Kind, int], list[Path]] = field(default_factory=dict)
 
     def arrive(self, path: Path, kind: Kind, members: int) -> list[list[Path]]:
-        """Let all lanes of a path come to a collective of ``members``."""
+        """Record that all lanes of a path have arrived at a collective of the lanes ``members``."""
         self._open.setdefault((path.warp, kind, members), []).append(path)
         return self._complete(path.warp)
 
     def lanes_ended(self, warp: int) -> list[list[Path]]:
-        """Look at a warp's collectives again after lanes of it have ended."""
+        """Check a warp's collectives again after some of its lanes have ended."""
         return self._complete(warp)
 
     def first(self) -> Path | None:
-        """Return a path that waits, if there is one."""
+        """Return a path that waits at a collective, or None."""
         return next((path for paths in self._open.values() for path in paths), None)
 
     def describe(self) -> Iterator[str]:
-        """Say who waits for whom, for a block in which nobody can go on."""
+        """Describe where lanes wait at collectives, for a block that has no runnable path."""
         first = min(self.live)
         for (warp, kind, members), paths in sorted(
             self._open.items(), key=lambda item: (item[0][0], item[0][2])
@@ -70,9 +72,11 @@ def _lanes(paths: list[Path]) -> int:
 
 
 def all_here(members: NDArray[np.uint32], live: NDArray[np.uint32], here: Mask) -> Mask:
-    """Say of which warps all live lanes that the lanes ``here`` name are here, under one mask.
+    """Return the warps whose collectives are complete.
 
-    ``members`` and ``here`` are rows of 32 lanes, ``live`` has a number for each row.
+    A collective is complete if all live lanes that it names have arrived and name the same lanes.
+    ``here`` marks the lanes that have arrived, and ``members`` holds the mask that each lane
+    names; both are rows of 32 lanes. ``live`` has a bit mask for each row.
     """
     if (members == members[:1, :1]).all():
         same = bits_of(here)[:, None]
@@ -84,7 +88,10 @@ def all_here(members: NDArray[np.uint32], live: NDArray[np.uint32], here: Mask) 
 
 
 def misuse(lanes: int, named: list[int]) -> str:
-    """Return what is wrong with the masks that lanes name which are here together, if anything."""
+    """Return why the member masks of lanes that have arrived together are invalid.
+
+    The text is empty if they are valid.
+    """
     here = [lane for lane in range(WARP_LANES) if lanes >> lane & 1]
     for lane in here:
         if not named[lane] >> lane & 1:
@@ -95,8 +102,8 @@ def misuse(lanes: int, named: list[int]) -> str:
     return ""
 
 
-def parted(path: Path, named: list[int]) -> Iterator[tuple[Path, int]]:
-    """Part the lanes of a path by the masks that they name; they meet again at the next word."""
+def split_by_mask(path: Path, named: list[int]) -> Iterator[tuple[Path, int]]:
+    """Split a path by the masks that its lanes name; the parts rejoin at the next instruction."""
     rest: tuple[Path, ...] = (path,)
     while rest:
         first, word = rest[0], rest[0].pc

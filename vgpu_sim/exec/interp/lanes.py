@@ -1,6 +1,6 @@
-"""Lanes that execute the same word at a time: their registers, and who they are.
+"""Lanes that execute one instruction together: their registers and thread indices.
 
-Semantics see nothing else. What decides which word comes next stands above: the stack of a
+Semantics access nothing else. The next instruction is determined elsewhere: by the stack of a
 ``state.Warp``, or the ``paths`` of resident blocks.
 """
 
@@ -14,14 +14,16 @@ from vgpu_sim.exec.interp.spaces import Spaces
 
 
 class Lanes:
-    """State of ``count`` lanes, all registers zero; a multiple of 32, each 32 of one warp.
+    """The state of ``count`` lanes, initially with all registers zero.
+
+    ``count`` is a multiple of 32: each 32 consecutive lanes belong to one warp.
 
     Attributes:
         registers: one array per register, its dtype the unsigned type of the register's width.
         predicates: one boolean array per predicate register.
         thread, block: per dimension (x, y, z) the lanes' thread and block indices (32 bits).
-        spaces: the memory that they see.
-        word: index of the word that is being executed.
+        spaces: the memory that they access.
+        word: index of the instruction that is being executed.
     """
 
     __slots__ = ("block", "launch", "predicates", "registers", "spaces", "thread", "word")
@@ -44,7 +46,7 @@ class Lanes:
         return len(self.thread[0])
 
     def place(self, at: slice, thread: NDArray[np.int64], block: NDArray[np.int64]) -> None:
-        """Say which threads of which blocks the lanes at ``at`` are, by linear indices."""
+        """Assign threads and blocks, given by linear indices, to the lanes in the slice ``at``."""
         shapes = (self.launch.block, self.launch.grid)
         for axes, index, shape in zip(
             (self.thread, self.block), (thread, block), shapes, strict=True

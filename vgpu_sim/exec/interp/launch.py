@@ -1,4 +1,4 @@
-"""A kernel launch, checked: what all of its lanes share, and what its code says of all of them."""
+"""A validated kernel launch: the properties that all of its lanes share."""
 
 from dataclasses import dataclass, field
 
@@ -17,14 +17,15 @@ _WORD_MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def refusals(function: Function) -> tuple[UnsupportedError, ...]:
-    """Return what of ``function`` the interpreter cannot run yet: nothing."""
+    """Return the instructions of ``function`` that the interpreter cannot run; there are none."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a launch is told of where it runs: its number, the device's multiprocessors, and how
-    much stack each thread has where calls need one."""
+    """The environment of a launch: its number, the device's number of multiprocessors, and the size
+    of each thread's stack, which exists only if calls need one.
+    """
 
     grid_id: int = 0
     multiprocessors: int = 1
@@ -33,12 +34,12 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class InterpretedLaunch:
-    """A kernel launch, checked: what all of its warps share.
+    """A validated kernel launch, shared by all of its warps.
 
     Raises (from its constructor):
         ValueError: for dimensions below one, a wrong size of the parameter block, a block that
             contradicts the kernel's required or maximum block, or too much shared memory;
-            InvalidFunction, which is one, for code that the instruction set does not define.
+            InvalidFunction, a subclass, for code that the instruction set does not define.
         UnsupportedError: for code that the interpreter cannot run.
     """
 
@@ -83,32 +84,36 @@ class InterpretedLaunch:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block: the kernel's own and what the launch asks for."""
+        """The size in bytes of a block's shared memory: the kernel's own, and that which the launch
+        requests.
+        """
         return self.function.shared_bytes + self.dynamic_shared_bytes
 
     @property
     def local_bytes(self) -> int:
-        """Local memory of a thread: the kernel's own and, where it has one, the stack."""
+        """The size in bytes of a thread's local memory: the kernel's own and, if it has one, the
+        stack.
+        """
         return local_bytes(self.function, self.surroundings.stack_bytes)
 
     @property
     def shared_window(self) -> int:
-        """Generic address of shared memory, in the window of the GPU that the module lies on."""
+        """The generic address of shared memory, in the window of the module's GPU."""
         return self._window(address_map.SHARED_OFFSET)
 
     @property
     def local_window(self) -> int:
-        """Generic address of local memory."""
+        """The generic address of local memory."""
         return self._window(address_map.LOCAL_OFFSET)
 
     def _window(self, offset: int) -> int:
         return self.segment_base - self.segment_base % address_map.GPU_WINDOW_BYTES + offset
 
     def place_parameters(self) -> None:
-        """Copy the parameters to where the kernel has their addresses, if it has.
+        """Copy the parameters to their address in the module's segment, if they have one.
 
         Raises:
-            BadAddress: when the module's variables are not in memory.
+            BadAddress: the module's variables are not in memory.
         """
         if self.function.parameter_image:
             begin = self.segment_base + self._offsets[self.function.parameter_image]
@@ -117,7 +122,9 @@ class InterpretedLaunch:
             self.memory.store(places, values, 1)
 
     def constant(self, operand: Literal | Symbol, bits: int) -> Bits:
-        """Return a literal's or address's low bits, as an array of one element."""
+        """Return the low ``bits`` bits of a literal or of a symbol's address, as an array of one
+        element.
+        """
         key = (operand, bits)
         if key not in self._constants:
             if isinstance(operand, Literal):
@@ -130,7 +137,10 @@ class InterpretedLaunch:
 
 
 def _reconvergence(function: Function) -> dict[int, int]:
-    """Map each branch's word to the first word of its immediate post-dominator; -1 is the end."""
+    """Map each branch to the instruction at which its lanes reconverge.
+
+    That is the first one of the immediate post-dominator; -1 means the end of the function.
+    """
     graph = cfg.build(function)
     starts = [block.start for block in graph.blocks]
     result = {}

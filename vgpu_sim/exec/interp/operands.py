@@ -1,7 +1,7 @@
-"""How semantics read operands and write results.
+"""Reads operands and writes results of instructions.
 
-Values travel as arrays of unsigned integers as wide as the operand's type, one element per lane, or
-one element in all for a constant: numpy broadcasts it.
+Values are arrays of unsigned integers as wide as the operand's type, with one element per lane,
+or a single element for a constant, which numpy broadcasts.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def signed_view(bits: Bits) -> NDArray[np.signedinteger]:
 
 
 def read_bits(warp: Lanes, operand: Operand, bits: int) -> Bits:
-    """Return the low ``bits`` (8, 16, 32, 64) of a register, literal or address."""
+    """Return the low ``bits`` (8, 16, 32, 64) of a register, a literal or a symbol's address."""
     if isinstance(operand, Register):
         register = warp.registers[operand.index]
         dtype = unsigned_dtype(bits)
@@ -48,7 +48,7 @@ def read_predicate(warp: Lanes, operand: Operand) -> Mask:
 def write_bits(
     warp: Lanes, destination: Destination, value: Bits, type_: DataType, mask: Mask
 ) -> None:
-    """Write a result of ``type_``, extended by its sign or by zeros to the register's width."""
+    """Write a result of ``type_``, sign- or zero-extended to the register's width."""
     if destination is None:
         return
     if not isinstance(destination, Register):
@@ -64,7 +64,7 @@ def write_bits(
 
 
 def write_predicate(warp: Lanes, destination: Destination, value: Mask, mask: Mask) -> None:
-    """Write a predicate register; None is a sink."""
+    """Write a predicate register; if ``destination`` is None, discard the value."""
     if destination is None:
         return
     if not isinstance(destination, Predicate):
@@ -73,7 +73,7 @@ def write_predicate(warp: Lanes, destination: Destination, value: Mask, mask: Ma
 
 
 def write_number(warp: Lanes, instruction: Instruction, value: int, mask: Mask) -> None:
-    """Write the same number, or truth value, to the first destination of all lanes of ``mask``."""
+    """Write one integer or truth value to the first destination of all lanes of ``mask``."""
     number = np.array([value], dtype=np.uint32)
     if instruction.type is DataType.PRED:
         write_predicate(warp, instruction.dsts[0], number != 0, mask)

@@ -1,10 +1,9 @@
-"""The reconvergence of one warp as a tree whose leaves all run, in turns.
+"""The reconvergence state of one warp as a tree whose leaves all run in turn.
 
-It is the stack of ``state.Warp`` with nobody on top: where a warp diverges, its path waits at the
-branch's immediate post-dominator, and two new paths go on beside each other until both have come
-there. So lanes meet where they do on the stack, but none keeps another from running. Those that
-have waited too long are let go on before the others have come. Lanes are the bits of a number, lane
-0 lowest.
+It generalises the stack of ``state.Warp``: when a warp diverges, its path waits at the branch's
+immediate post-dominator, and two new paths run concurrently until both have arrived there. Lanes
+reconverge where they do on the stack, but no path blocks another one. Lanes that have waited too
+long are released before the others have arrived. Lanes are bit masks, lane 0 lowest.
 """
 
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Path:
-    """Lanes of warp ``warp`` that go on together at ``pc`` until word ``reconvergence``.
+    """Lanes of warp ``warp`` that run together from ``pc`` to instruction ``reconvergence``.
 
-    ``reconvergence`` is -1 where they run to their end. ``below`` waits there for all of its
-    ``above`` paths; ``arrived`` are those of its lanes that have come.
+    ``reconvergence`` is -1 if they run to their end. ``below`` is the path that waits at
+    ``reconvergence`` for this one and its siblings. ``above`` is the number of paths for which this
+    one waits, and ``arrived`` are its lanes that have already arrived from them.
     """
 
     warp: int
@@ -27,16 +27,17 @@ class Path:
     arrived: int = 0
 
     def split(self, chosen: int, pc: int, other_pc: int, meet: int) -> "tuple[Path, ...]":
-        """Send ``chosen`` lanes to ``pc`` and the others to ``other_pc``, to meet at ``meet``.
+        """Send the ``chosen`` lanes to ``pc`` and the others to ``other_pc``, to rejoin at
+        ``meet``.
 
-        Returns the paths that there are now in place of this one; they may have arrived already.
+        Return the paths that replace this one; they may have arrived already.
         """
         others = self.lanes & ~chosen
         if not chosen or not others:
             self.pc = pc if chosen else other_pc
             return (self,)
         if meet == self.reconvergence:
-            # The one below waits there already: without this a loop whose lanes leave one by one
+            # The path below waits there already: otherwise a loop whose lanes leave one by one
             # would grow the tree by a level for each.
             below = self.below
             if below is not None:
@@ -51,16 +52,18 @@ class Path:
         )
 
     def end(self, ended: int) -> None:
-        """Take lanes that have ended off this path and all those that wait for them."""
+        """Remove lanes that have ended from this path and all paths below it."""
         path: Path | None = self
         while path is not None:
             path.lanes &= ~ended
             path = path.below
 
     def settle(self) -> "Path | None":
-        """Return the path that these lanes are on now: this one, or one below that they came to.
+        """Return the current path of these lanes: this one, or one below at which they have
+        arrived.
 
-        It waits where it has others ``above`` it. None: there are no lanes left.
+        The returned path waits if other paths are still ``above`` it. If no lanes are left,
+        return None.
         """
         path = self
         while path.pc == path.reconvergence or not path.lanes:
@@ -76,7 +79,10 @@ class Path:
         return path
 
     def let_go(self) -> "Path":
-        """Let the lanes that have arrived at this path go on without the others; return theirs."""
+        """Release the lanes that have arrived at this path, without waiting for its others.
+
+        Return the path of the released lanes.
+        """
         lanes, self.arrived = self.arrived, 0
         self.lanes &= ~lanes
         if self.below is not None:

@@ -1,4 +1,4 @@
-"""What each word does to the lanes that execute it, one module per family."""
+"""The semantics of every opcode, one module per family."""
 
 from collections.abc import Callable
 
@@ -39,5 +39,9 @@ SEMANTICS: dict[Op, Semantics] = {
     **copy.SEMANTICS,
     **stack.SEMANTICS,
 }
-"""All but branches and ends, which change who executes what (``control``, ``paths``), and what
-lanes wait at (``sync``, ``warp``). Each returns the addresses of an access, see ``StepRecord``."""
+"""The function that executes each opcode, for all lanes of a mask.
+
+Branches and ends are missing, which change the control flow (``control``, ``paths``), and so are
+the opcodes at which lanes wait (``sync``, ``warp``). A function returns the addresses of an
+access: see ``StepRecord``.
+"""

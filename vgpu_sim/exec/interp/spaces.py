@@ -1,7 +1,7 @@
-"""What an address means: global memory, the shared memory of the lane's own block, or its own.
+"""Address spaces: global memory, the shared memory of a lane's block, and its local memory.
 
-Blocks that are resident together lie one after the other in one array, and so do lanes' local
-memories; a lane reaches the bytes of its own block, and its own, and no others.
+Resident blocks' shared memories are consecutive in one array, and so are lanes' local memories;
+a lane can access only its own block's, and its own.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Space
 
-_STRIDE_BYTES = 16  # as long as the longest access, so that each element is whole in its type
+_STRIDE_BYTES = 16  # as long as the longest access, so that each element is contained in its type
 _UPPER = np.uint64(32)
 _LOW = np.uint64(0xFFFF_FFFF)
-_NOBODY: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+_NO_OWNERS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     1: np.dtype("<u1"),
     2: np.dtype("<u2"),
@@ -29,9 +29,10 @@ _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
 
 
 class Private:
-    """``bytes_each`` of memory for each of ``count`` owners, who reach their own alone.
+    """Private memory of ``count`` owners: ``bytes_each`` bytes for each.
 
-    ``window`` is its generic address, a multiple of 2^32 and the same for all owners.
+    An owner can access only its own part. ``window`` is the generic address of this memory, a
+    multiple of 2^32 and the same for all owners.
     """
 
     def __init__(self, space: Space, window: int, bytes_each: int, count: int) -> None:
@@ -42,14 +43,14 @@ class Private:
         self._bytes = np.zeros(count * self._stride, dtype=np.uint8)
 
     def clear(self, first: int, end: int) -> None:
-        """Fill the memory of some owners with zeros: what others left there is not theirs."""
+        """Clear the memory of some owners, so that none sees what a previous owner left."""
         self._bytes[first * self._stride : end * self._stride] = 0
 
     def load(self, addresses: Words, owners: NDArray[np.int64], width_bytes: int) -> Words:
-        """Return the zero-extended values at aligned addresses, each of another owner's memory.
+        """Return the zero-extended values at aligned addresses, one for each owner.
 
         Raises:
-            BadAddress: for an address whose bytes are not all there.
+            BadAddress: some bytes at an address do not exist.
         """
         values = self._bytes.view(_DTYPES[width_bytes])[self.places(addresses, owners, width_bytes)]
         wide: Words = values.astype(np.uint64)
@@ -58,7 +59,11 @@ class Private:
     def store(
         self, addresses: Words, owners: NDArray[np.int64], values: Words, width_bytes: int
     ) -> None:
-        """Store the low bytes of each value; of equal places the last one wins. Raises as load."""
+        """Store the low bytes of each value; if several have one place, the last one wins.
+
+        Raises:
+            BadAddress: some bytes at an address do not exist.
+        """
         places = self.places(addresses, owners, width_bytes)
         dtype = _DTYPES[width_bytes]
         self._bytes.view(dtype)[places] = values.astype(dtype)
@@ -76,14 +81,14 @@ class Private:
 
 
 class Spaces:
-    """Global memory, and what ``lanes`` lanes have of shared and of local memory.
+    """Global memory, and the shared and local memory of ``lanes`` lanes.
 
-    ``blocks`` blocks are resident, of ``lanes_per_block`` lanes each; without one there is no
+    ``blocks`` blocks are resident, of ``lanes_per_block`` lanes each; without blocks there is no
     shared memory.
 
     Raises (from its constructor):
         ValueError: for global memory in the windows of shared and local memory, or so near that
-            native code would take a pointer there for one of shared memory.
+            native code would mistake a pointer there for one to shared memory.
     """
 
     def __init__(
@@ -96,22 +101,25 @@ class Spaces:
         self._memory: Memory = launch.memory
         _check_windows(launch)
         shared_bytes = launch.shared_bytes if blocks else 0
-        if not launch.dynamic_shared_bytes:  # a vector may end behind the variable it begins in
+        # A vector may end beyond the variable in which it begins.
+        if not launch.dynamic_shared_bytes:
             shared_bytes = -(-shared_bytes // _STRIDE_BYTES) * _STRIDE_BYTES
         self._shared = Private(Space.SHARED, launch.shared_window, shared_bytes, blocks)
         self._local = Private(Space.LOCAL, launch.local_window, launch.local_bytes, lanes)
         self._lanes_per_block = lanes_per_block
 
     def clear(self, block: int) -> None:
-        """Fill a resident block's memory with zeros: what another one left is not its."""
+        """Clear the memory of a resident block, so that it does not see what a previous block
+        left.
+        """
         self._shared.clear(block, block + 1)
         self._local.clear(block * self._lanes_per_block, (block + 1) * self._lanes_per_block)
 
     def load(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
-        """Return the zero-extended value at each address, one for each set lane of ``mask``.
+        """Return the zero-extended value at each address, one for each active lane of ``mask``.
 
         Raises:
-            BadAddress: for an address (of ``space``) whose bytes are not all there.
+            BadAddress: some bytes at an address (of ``space``) do not exist.
         """
         values = np.empty(len(addresses), dtype=np.uint64)
         for inside, private, owners in self._parts(space, addresses, mask):
@@ -136,10 +144,10 @@ class Spaces:
                 private.store(addresses[inside], owners, values[inside], width_bytes)
 
     def identities(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
-        """Return a number for each place, the same for the same memory; odd for shared memory.
+        """Return an integer that identifies the memory at each address; odd for shared memory.
 
         Raises:
-            BadAddress: for an address of shared memory that is not there.
+            BadAddress: an address of shared memory does not exist.
         """
         places = addresses << np.uint64(1)
         for inside, private, owners in self._parts(space, addresses, mask):
@@ -151,8 +159,11 @@ class Spaces:
     def _parts(
         self, space: Space, addresses: Words, mask: Mask
     ) -> Iterator[tuple[NDArray[np.bool_] | slice, Private | None, NDArray[np.int64]]]:
-        """Yield which addresses are of which memory (None: global), with the owners of a private
-        one."""
+        """Yield the memories to which the addresses refer; None is global memory.
+
+        With each memory, yield which of the addresses refer to it, and their owners if it is
+        private.
+        """
         rest = np.full(len(addresses), True)
         for private in (self._shared, self._local):
             if space is private.space:
@@ -164,9 +175,9 @@ class Spaces:
                     yield inside, private, self._owners(private, mask)[inside]
                     rest &= ~inside
         if rest.all():
-            yield slice(None), None, _NOBODY
+            yield slice(None), None, _NO_OWNERS
         elif rest.any():
-            yield rest, None, _NOBODY
+            yield rest, None, _NO_OWNERS
 
     def _owners(self, private: Private, mask: Mask) -> NDArray[np.int64]:
         lanes = np.flatnonzero(mask)
@@ -180,7 +191,7 @@ def _check_windows(launch: InterpretedLaunch) -> None:
     for begin, end in launch.memory.extents():
         if begin < behind and first < end:
             raise ValueError(
-                f"{launch.function.name}: global memory at {begin:#x} to {end:#x} lies in the"
+                f"{launch.function.name}: global memory at {begin:#x} to {end:#x} is in the"
                 f" windows of shared and local memory, {first:#x} to {behind:#x};"
                 " use one of address_map.APERTURE_BASES"
             )

@@ -1,8 +1,8 @@
 """Explicit state of interpreted warps: registers, predicates and the reconvergence stack.
 
-A ``Warp`` holds any multiple of 32 lanes. With 32 it is the warp that a debugger steps; ``run``
-uses wide ones where lanes of different warps do not see each other: an active mask of a wide
-warp, cut to one warp's 32 lanes, is the mask which that warp has when it runs alone.
+A ``Warp`` holds any multiple of 32 lanes. With 32 lanes it is the warp that a debugger steps;
+``run`` uses wide ones if lanes of different warps do not interact: the active mask of a wide warp,
+restricted to one warp's 32 lanes, is the mask of that warp when it runs alone.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ from vgpu_sim.exec.interp.spaces import Spaces
 
 @dataclass(slots=True)
 class StackEntry:
-    """Lanes that go on at ``pc`` until they reach word ``reconvergence`` (-1: until they end)."""
+    """Lanes that run from ``pc`` until they reach instruction ``reconvergence`` (-1: until they
+    end).
+    """
 
     pc: int
     mask: Mask
@@ -27,11 +29,11 @@ class StackEntry:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What one step did.
+    """The effect of one step of a warp.
 
-    ``mask`` has the lanes that executed the word (active, and let pass by the guard).
-    ``addresses`` are those of the first element of an access, one per set lane of ``mask``; None
-    where the instruction is not an access through memory.
+    ``mask`` has the lanes that executed the instruction (active, and with a true guard).
+    ``addresses`` has, for each of these lanes, the address of the first element that it accessed.
+    It is None if the instruction does not access memory.
     """
 
     word: int
@@ -40,7 +42,9 @@ class StepRecord:
 
 
 class Warp(Lanes):
-    """``count`` warps of a launch from index ``first`` on in lockstep, at its first instruction.
+    """``count`` warps of a launch, from index ``first`` on, that execute in lockstep.
+
+    They begin at the kernel's first instruction.
 
     Attributes:
         stack: entries above run first; lanes of an entry are a subset of those below.
@@ -60,17 +64,17 @@ class Warp(Lanes):
 
     @property
     def done(self) -> bool:
-        """Return whether all lanes have ended."""
+        """Return whether all lanes of the warp have ended."""
         return not self.stack
 
     @property
     def pc(self) -> int:
-        """Index of the word that the next step executes; only while not ``done``."""
+        """The index of the instruction that the next step executes; only while not ``done``."""
         return self.stack[-1].pc
 
     @property
     def active(self) -> Mask:
-        """Lanes at ``pc``; only while not ``done``."""
+        """The lanes at ``pc``; only while not ``done``."""
         return self.stack[-1].mask
 
     def settle(self) -> None:

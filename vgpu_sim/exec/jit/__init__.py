@@ -2,36 +2,37 @@
 
 ::
 
-    isa.Function -> ir, planning (loops written out) -> analysis -> planning.choose (a Plan)
+    isa.Function -> ir, planning (unrolled loops) -> analysis -> planning.choose (a Plan)
                  -> control.assemble: versions -> regions -> nodes -> families -> LLVM text
                  -> target.llvm (short pass list, object code) -> objects: cache, load
 
-Rooms, each of which imports only from those below it (docs/adr/0113-the-jit-has-rooms.md)::
+Packages, each of which imports only from those below it (ADR 113)::
 
-    objects                 compile a kernel; keep, check and load its object
+    objects                 compile a kernel; cache, check and load its object
     control                 the loop over blocks; regions, loops and nodes under masks
-    families                one module a family: LLVM text of its instructions
-    emission                what families write with
+    families                one module per family: the lowering of its instructions to LLVM
+    emission                the emitter that families use
     memory                  loads, stores and updates by the shape of their address
-    values                  how an SSA value is held; what the launch provides
+    values                  the LLVM values that hold an SSA value; launch constants
     planning, arithmetic    the choice of a plan; operations as LLVM text
-    progress                which lane groups may wait as one
-    analysis                a shape for every value, the lanes that are read of it
-    numbers                 folding, known numbers, trips
-    shapes                  strips and groups, the lattice of shapes
+    progress                the lane groups that may wait as one
+    analysis                the shape of every value, and its demanded lanes
+    numbers                 constant folding, known bits, trip counts
+    shapes                  vectors and groups, the lattice of shapes
     ir, text, target        SSA form; LLVM text; LLVM and the processor
 
-The code-generation unit is a strip of ``Plan.width`` neighbouring threads; ``Plan.strips`` of them
-are interleaved in one function. ``analysis`` keeps every value as simple as it is over the lanes
-(``shapes``); control flow becomes masks (``regions``). All results are bit-equal for every legal
-plan and equal to the interpreter's.
+The unit of code generation is a vector of ``Plan.width`` consecutive threads, its lanes;
+``Plan.vectors`` of them form a group and are interleaved in one function, as LLVM's loop vectorizer
+interleaves iterations (a variable ``part`` is the number of a vector in its group). ``analysis``
+assigns each value the simplest shape over the lanes (``shapes``); control flow becomes masks
+(``regions``). All results are bit-equal for every legal plan and equal to the interpreter's.
 
 The entry point has the C type ``void entry(const struct launch_context *, const uint8_t *params,
 uint64_t block_begin, uint64_t block_end, struct thread_state *)``; ``values.launch`` has the
-offsets that generated code reads. Blocks are linear indices, x fastest. Of a kernel whose threads
-wait for each other (``stops``) it is ``void entry(const struct launch_context *, const uint8_t
-*params, uint64_t group, struct thread_state *)``, called for each group of lanes on a stack of its
-own.
+offsets that generated code reads. Blocks are linear indices, x fastest. For a kernel whose threads
+wait for each other (``wait_points``) it is ``void entry(const struct launch_context *, const
+uint8_t *params, uint64_t group, struct thread_state *)``, called for each group of lanes on a stack
+of its own.
 
 Importing this package imports neither LLVM nor numpy.
 """

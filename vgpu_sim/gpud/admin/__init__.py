@@ -1,3 +1,3 @@
-"""What may be asked of gpud on its own socket: reading requests, and the picture of the node."""
+"""Administration of gpud: parse requests and build the inventory document."""
 
 SOCKET_NAME = "gpud.sock"

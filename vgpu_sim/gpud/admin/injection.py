@@ -1,10 +1,10 @@
-"""Reads requests to inject and to clear faults, strictly."""
+"""Strict parsing of requests that inject and clear faults."""
 
 import re
 import uuid
 from typing import Any, Final
 
-from vgpu_sim.gpud.faults.classes import XIDS, Scope, known
+from vgpu_sim.gpud.faults.classes import XIDS, Scope, known_xids
 from vgpu_sim.gpud.faults.injection import LASTING, OF_GPUS, Injection, Kind
 from vgpu_sim.system.admin_socket.errors import InvalidRequest
 from vgpu_sim.system.admin_socket.parameters import fields
@@ -15,11 +15,12 @@ _ID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def parse(params: dict[str, Any]) -> Injection:
-    """Read ``inject_fault``; an empty ``id`` gets a random one.
+    """Parse the parameters of an ``inject_fault`` request. A fault with an empty ``id`` gets a
+    random one.
 
     Raises:
-        InvalidRequest: naming what is wrong: an unknown Xid, one that concerns whole GPUs asked of
-            an instance, a number out of range.
+        InvalidRequest: a parameter is invalid, for example an unknown Xid, a GPU-wide Xid for a
+            single instance, or a number out of range; the message names it.
     """
     kinds = {
         "id": str,
@@ -37,19 +38,19 @@ def parse(params: dict[str, Any]) -> Injection:
         raise InvalidRequest(f"kind {values['kind']!r} is not one of {', '.join(Kind)}")
     kind, xid, instance = Kind(values["kind"]), values["xid"], values["instance"]
     if (kind is Kind.XID) != (xid != 0):
-        raise InvalidRequest("xid is given with kind xid, and is 0 with others")
+        raise InvalidRequest("xid must be set for kind xid, and 0 for other kinds")
     if xid and xid not in XIDS:
-        raise InvalidRequest(f"unknown Xid {xid}; known: {known()}")
+        raise InvalidRequest(f"unknown Xid {xid}; known: {known_xids()}")
     whole = kind in OF_GPUS or (xid != 0 and XIDS[xid].scope is Scope.GPU)
     if whole and instance:
         what = f"Xid {xid}" if xid else kind.value
         raise InvalidRequest(f"{what} concerns a whole GPU: name no instance")
     if not 1 <= values["count"] <= MAX_COUNT or (kind in LASTING and values["count"] != 1):
-        raise InvalidRequest(f"count is 1 to {MAX_COUNT}, and 1 of what lasts")
+        raise InvalidRequest(f"count is 1 to {MAX_COUNT}, and 1 for a fault that lasts")
     if not 0 <= values["duration_ms"] <= MAX_DURATION_MS:
         raise InvalidRequest(f"duration_ms is 0 to {MAX_DURATION_MS}")
     if values["duration_ms"] and kind not in LASTING:
-        raise InvalidRequest(f"{kind} is over at once: it has no duration")
+        raise InvalidRequest(f"{kind} has no duration: it ends at once")
     return Injection(
         values["id"] or str(uuid.uuid4()),
         values["gpu_uuid"],

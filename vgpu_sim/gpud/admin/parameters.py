@@ -1,4 +1,4 @@
-"""Reads the parameters of administration requests, strictly."""
+"""Strict parsing of administration requests' parameters."""
 
 import re
 from typing import Any
@@ -21,26 +21,26 @@ from vgpu_sim.system.admin_socket.errors import InvalidRequest
 from vgpu_sim.system.admin_socket.parameters import fields
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
-MAX_HOLDERS = 1024  # of one instance: more pods than a kubelet runs
-MAX_CLAIMS = 256  # of one holder of an instance: more than can have shares of it
+MAX_HOLDERS = 1024  # per instance: more than the pods that a kubelet runs
+MAX_CLAIMS = 256  # per holder of an instance: more than can share it
 MAX_BUDGET_BYTES = 1 << 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 def gpus(entries: list[Any]) -> list[Gpu]:
-    """Read the GPUs of ``configure``. Raises InvalidRequest."""
+    """Parse the GPUs in the parameters of a ``configure`` request. Raises InvalidRequest."""
     return [_gpu(entry) for entry in entries]
 
 
 def budget_bytes(value: int) -> int:
-    """Check a budget; 0 is the default's. Raises InvalidRequest."""
+    """Validate a memory budget in bytes; 0 selects the default. Raises InvalidRequest."""
     if not 0 <= value <= MAX_BUDGET_BYTES:
         raise InvalidRequest("budget_bytes is out of range")
     return value
 
 
 def instance_uuid(text: object) -> InstanceUuid:
-    """Read an instance's UUID. Raises InvalidRequest."""
+    """Parse an instance's UUID. Raises InvalidRequest."""
     try:
         return parse_instance_uuid(text)
     except ValueError as err:
@@ -48,22 +48,24 @@ def instance_uuid(text: object) -> InstanceUuid:
 
 
 def compute_start(params: dict[str, Any]) -> int | None:
-    """Read where in its GPU instance a narrower one is to be; None if not given, or null.
+    """Parse the number of the first compute slice, which a request gives for an instance narrower
+    than its GPU instance; None if the parameter is absent.
 
     Raises:
-        InvalidRequest: it is no number.
+        InvalidRequest: the parameter is not an integer.
     """
     start = params.get("compute_start")
     if start is not None and type(start) is not int:
-        raise InvalidRequest("compute_start is int")
+        raise InvalidRequest("compute_start is not an integer")
     return start
 
 
 def new_instance(params: dict[str, Any]) -> dict[str, Any]:
-    """Read the parameters of ``create_instance``, named as ``Inventory.create_instance`` has them.
+    """Parse the parameters of a ``create_instance`` request, as arguments of
+    ``Inventory.create_instance``.
 
     Raises:
-        InvalidRequest: a required one is missing, or one is unknown or cannot be.
+        InvalidRequest: a parameter is missing, unknown or invalid.
     """
     optional = ("owner", "owner_name", "compute_start", "memory_bytes")
     rest = {name: value for name, value in params.items() if name not in optional}
@@ -71,7 +73,7 @@ def new_instance(params: dict[str, Any]) -> dict[str, Any]:
     owner, owner_name = made_for(params)
     memory_bytes = params.get("memory_bytes")
     if memory_bytes is not None and type(memory_bytes) is not int:
-        raise InvalidRequest("memory_bytes is int")
+        raise InvalidRequest("memory_bytes is not an integer")
     return {
         "gpu_uuid": GpuUuid(values["gpu_uuid"]),
         "profile_name": values["profile"],
@@ -84,14 +86,14 @@ def new_instance(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def made_for(params: dict[str, Any]) -> tuple[str, str]:
-    """Read what an instance is made for: owner and its name, both empty if not given.
+    """Parse an instance's owner and the owner's name; both are empty if absent.
 
     Raises:
-        InvalidRequest: they are no claim's UID and name.
+        InvalidRequest: the values are not the UID and the name of a claim.
     """
     owner, name = params.get("owner", ""), params.get("owner_name", "")
     if not isinstance(owner, str) or not isinstance(name, str):
-        raise InvalidRequest("owner and owner_name are str")
+        raise InvalidRequest("owner and owner_name are not strings")
     try:
         check_made_for(owner, name)
     except ValueError as err:
@@ -100,7 +102,7 @@ def made_for(params: dict[str, Any]) -> tuple[str, str]:
 
 
 def holders(document: dict[str, Any]) -> dict[InstanceUuid, list[Holder]]:
-    """Read the holders of ``set_holders``. Raises InvalidRequest."""
+    """Parse the holders of each instance in a ``set_holders`` request. Raises InvalidRequest."""
     result = {}
     for uuid, entries in document.items():
         if not isinstance(entries, list) or len(entries) > MAX_HOLDERS:
@@ -110,7 +112,7 @@ def holders(document: dict[str, Any]) -> dict[InstanceUuid, list[Holder]]:
 
 
 def shares(document: dict[str, Any]) -> dict[InstanceUuid, Sharing]:
-    """Read the shares of ``set_sharing``. Raises InvalidRequest."""
+    """Parse how each instance is shared, from a ``set_sharing`` request. Raises InvalidRequest."""
     result = {}
     for uuid, entry in document.items():
         if not isinstance(entry, dict):

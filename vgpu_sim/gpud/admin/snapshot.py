@@ -1,4 +1,4 @@
-"""The ``inventory`` result: one consistent picture of the node."""
+"""Builds the result of ``inventory``: the node's state at one moment."""
 
 from collections.abc import Hashable
 from pathlib import Path
@@ -18,7 +18,7 @@ from vgpu_sim.hal.management import admin
 
 
 class Snapshot:
-    """Reads the state of the node's parts; changes nothing."""
+    """Reads the node's state without changing it."""
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class Snapshot:
         sandbox: admin.Sandbox,
         problem: str,
     ) -> admin.Inventory:
-        """Return everything; ``problem`` says why workers cannot start."""
+        """Return the node's inventory document; ``problem`` states why workers cannot start, and is
+        empty if they can.
+        """
         return admin.Inventory(
             version=version,
             libraries_dir=str(libraries_dir),
@@ -61,7 +63,7 @@ class Snapshot:
         )
 
     def instance(self, instance: MigInstance) -> admin.Instance:
-        """Return one instance."""
+        """Return the inventory document's entry for one instance."""
         return admin.Instance(
             uuid=instance.uuid,
             profile=instance.device_profile,
@@ -99,8 +101,10 @@ class Snapshot:
             contexts=sum(one.owner.claim == share.owner for one in live),
         )
 
-    def observed(self, instance: MigInstance) -> Observed:
-        """Return what a sample of its activity is taken of."""
+    def observe(self, instance: MigInstance) -> Observed:
+        """Return an instance with the counters of its contexts, as input of the next telemetry
+        sample.
+        """
         live: dict[Hashable, Reading] = {
             (one.pid, id(one)): Reading(
                 one.statistics.counters, one.statistics.reported_ns, one.adopted
@@ -108,12 +112,18 @@ class Snapshot:
             for one in self._contexts.of(instance.uuid)
         }
         uuid = instance.uuid
-        return Observed(instance, live, self._contexts.ended(uuid), self._contexts.inherited(uuid))
+        return Observed(
+            instance,
+            live,
+            self._contexts.ended_counters(uuid),
+            self._contexts.inherited_counters(uuid),
+        )
 
     def gpu(self, gpu: Gpu, problem: str, only: MigInstance | None = None) -> admin.Gpu:
-        """Return one GPU; ``problem`` says why workers cannot start.
+        """Return the inventory document's entry for a GPU; ``problem`` states why workers cannot
+        start, and is empty if they can.
 
-        ``only``: of its instances this one alone is shown, if it is there.
+        If ``only`` is given, the entry lists no other instance than that one.
         """
         board, instances = gpu.board, self._inventory.instances_of(gpu)
         return admin.Gpu(
@@ -140,7 +150,7 @@ class Snapshot:
     def _telemetry(self, gpu: Gpu) -> admin.Telemetry:
         telemetry = self._sampler.telemetry(gpu)
         hot = any(fault.kind == Kind.THERMAL for fault in self._faults.active(gpu.uuid))
-        return thermal.slowed(telemetry) if hot else telemetry
+        return thermal.apply_slowdown(telemetry) if hot else telemetry
 
     def _context(self, context: Context) -> admin.Context:
         return admin.Context(

@@ -1,1 +1,1 @@
-"""Contexts: starting their workers, keeping account of them, finding those of an earlier gpud."""
+"""Contexts: start their workers, account for them, and adopt those of an earlier gpud."""

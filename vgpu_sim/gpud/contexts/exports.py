@@ -1,9 +1,9 @@
-"""Provides hcad with device memory: hands connections to workers, one end each.
+"""Exports device memory to hcad: connects hcad with the worker that owns the memory.
 
-The contract is ``vgpu_sim.hal.direct``. hcad names the program; which contexts the program has is
-what gpud knows, and they go with the slice when it is taken away. gpud looks for hcad and is heard
-by it, not the other way round: hcad can connect to nobody. Whoever listens there must be hcad's
-user, root or this one.
+The contract is ``vgpu_sim.hal.direct``. hcad's sandbox forbids outgoing connections, so gpud
+connects to hcad's socket, whose listener must run as hcad's user, root or gpud's own user. A
+request names a program by its pid; gpud finds the program's contexts and passes one end of a
+socket pair to a worker. The export ends with the slice.
 """
 
 import asyncio
@@ -37,9 +37,11 @@ EXPORTS_PER_SECOND = 1000
 
 @dataclass(frozen=True, slots=True)
 class HcaOptions:
-    """Where hcad is found, who it runs as (None: this user), and whose memory it may ask for."""
+    """How gpud exports memory to hcad: hcad's socket, hcad's uid (None: gpud's own), and the owner
+    whose device memory hcad may request.
+    """
 
-    socket: Path = option("--hca-socket", help="Where hcad asks for the memory of devices.")
+    socket: Path = option("--hca-socket", help="Socket on which hcad requests device memory.")
     user: int | None = option(
         "--hcad-user", type=click.IntRange(min=0), default=None, help="UID of hcad."
     )
@@ -47,7 +49,7 @@ class HcaOptions:
 
 
 class Exports:
-    """A connection to hcad, made again whenever it ends, until closed."""
+    """A connection to hcad, re-established whenever it ends, until ``close``."""
 
     def __init__(self, options: HcaOptions, contexts: Iterable[Context]) -> None:
         self._options = options
@@ -56,11 +58,11 @@ class Exports:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin to look for hcad."""
+        """Start to connect to hcad, repeatedly if needed."""
         self._task = asyncio.create_task(self._provide())
 
     async def close(self) -> None:
-        """Provide no more; what was granted stays."""
+        """Stop exporting memory; existing exports remain."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -68,11 +70,11 @@ class Exports:
     async def _provide(self) -> None:
         while True:
             with suppress(OSError):
-                await self._connected()
+                await self._serve_connection()
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    async def _connected(self) -> None:
-        """Serve one hcad until it ends. Raises OSError where there is none."""
+    async def _serve_connection(self) -> None:
+        """Serve one connection to hcad until it ends. Raises OSError: hcad cannot be reached."""
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         link.setblocking(False)
         sockets = ForeignSockets("hcad", foreign.refuse_descriptors(link))
@@ -94,35 +96,35 @@ class Exports:
             sockets.end()
 
     async def _answer(self, link: socket.socket, data: bytes) -> bool:
-        """Carry a request out; False where hcad would not have sent it."""
+        """Answer one request; return False if it is malformed."""
         try:
-            asked = ExportRequest.decode(data)
+            export = ExportRequest.decode(data)
         except (ValueError, RecursionError):
             return False
         its, workers = seqpacket.pair()
         with its, workers:
-            status = self._hand_on(asked, workers)
-            answer = direct.encode_answer(asked.request, status)
+            status = self._pass_to_worker(export, workers)
+            answer = direct.encode_answer(export.request, status)
             await seqpacket.send(link, answer, () if status else (its.fileno(),))
         return True
 
-    def _hand_on(self, asked: ExportRequest, end: socket.socket) -> int:
-        """Give one end of a connection to the worker that is asked; return 0, or why not."""
-        served = [one for one in self._contexts if one.client.pid == asked.pid and asked.pid > 0]
+    def _pass_to_worker(self, export: ExportRequest, end: socket.socket) -> int:
+        """Pass one end of a connection to the worker; return 0 or an errno value."""
+        served = [one for one in self._contexts if one.client.pid == export.pid and export.pid > 0]
         able = [one.channel for one in served if one.channel is not None and not one.fenced]
-        if asked.skip >= len(able):
+        if export.skip >= len(able):
             return errno.ESRCH
         message: dict[str, Any] = {
             "type": "export",
-            "address": asked.address,
-            "bytes": asked.size,
-            "range": asked.range.hex(),
+            "address": export.address,
+            "bytes": export.size,
+            "range": export.range.hex(),
         }
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
             encoded = [spawn.encode(message)]
-            descriptors.send(able[asked.skip], encoded, [end.fileno()], flags)
-        except OSError as err:  # it does not read, or has just ended
-            logger.info("export_failed pid=%d error=%s", asked.pid, err)
+            descriptors.send(able[export.skip], encoded, [end.fileno()], flags)
+        except OSError as err:  # the worker's queue is full, or the worker has just ended
+            logger.info("export_failed pid=%d error=%s", export.pid, err)
             return errno.ESRCH
         return 0

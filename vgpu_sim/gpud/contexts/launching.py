@@ -1,4 +1,4 @@
-"""Starts the worker of an authorised context and hands it over to the table of contexts."""
+"""Starts the worker of an authorised context and adds it to the table of contexts."""
 
 import asyncio
 import logging
@@ -31,29 +31,35 @@ from vgpu_sim.system.peers import Peer
 
 logger = logging.getLogger("tessera.gpud")
 
-MAX_CONTEXTS_PER_SLICE = 64  # live, starting, or waiting to be started
+MAX_CONTEXTS_PER_SLICE = 64  # contexts that run, start, or wait to start
 LEAST_STARTS_AT_ONCE = 2
-START_SECONDS = 10.0  # a worker that says nothing for so long makes nobody wait any more
+START_SECONDS = 10.0  # after this time a silent worker no longer delays other starts
 
 
 def _has_hung_up(client: socket.socket) -> bool:
-    """Tell whether a client that waits for its answer has ended: it has nothing else to say."""
+    """Return whether a waiting client has closed its connection. A client sends no data while it
+    waits, so its socket is readable only after that.
+    """
     return polling.readable(client)
 
 
 def cache_owner(instance: MigInstance, owner: Owner) -> CacheOwner:
-    """Return whose object cache a context of this owner on this instance uses."""
+    """Return the owner of the object cache that the owner's contexts on this instance use."""
     return CacheOwner(owner.namespace, instance.slot)
 
 
 def _memory_share(instance: MigInstance) -> tuple[int, int]:
-    """Return which part of its GPU's memory, L2 included, an instance has: (units, of so many)."""
+    """Return an instance's share of its GPU's memory and L2 cache as (the instance's units, the
+    GPU's units).
+    """
     whole = instance.gpu.board.placement_units
     return (whole if instance.profile.is_whole else instance.profile.size), whole
 
 
 class Launcher:
-    """Starts workers, at most MAX_CONTEXTS_PER_SLICE on one instance, the instances in turn."""
+    """Starts the workers of contexts: at most MAX_CONTEXTS_PER_SLICE per instance, and alternating
+    between instances.
+    """
 
     def __init__(
         self,
@@ -65,7 +71,9 @@ class Launcher:
         sharing: SharingTable | None = None,
         run_dir: Path | None = None,
     ) -> None:
-        """``run_dir``: where reconnect sockets are bound; None: a later gpud adopts no worker."""
+        """Prepare to start workers. ``run_dir`` holds their reconnect sockets; if it is None, no
+        later gpud can adopt the workers.
+        """
         self._run_dir = run_dir
         self._sharing = sharing if sharing is not None else SharingTable()
         self._settings = settings
@@ -77,22 +85,22 @@ class Launcher:
         self._caches = OwnerCaches(settings.cache_root, shared=settings.own_uids)
         self._starts = Starts(max(LEAST_STARTS_AT_ONCE, settings.threads))
         self._starting: Counter[InstanceUuid] = Counter()
-        self._starting_of: Counter[tuple[InstanceUuid, str]] = Counter()  # by Owner.sharer
+        self._starting_of: Counter[tuple[InstanceUuid, str]] = Counter()  # by ``Owner.sharer``
         self._expecting: set[asyncio.Task[None]] = set()
-        self._tidying = threads.pool(1, "caches")  # of its own: it may take long
+        # A separate pool, because this work can take long.
+        self._tidying = threads.pool(1, "caches")
 
     @property
     def problem(self) -> str:
-        """Return why no context can be started at the moment; empty when one can."""
-        walls = self._zygote.walls
-        if walls is not None and not (self._settings.weak_sandbox or spawn.is_confined(walls)):
+        """The reason why no context can start now; empty if one can."""
+        sandbox = self._zygote.sandbox
+        if sandbox is not None and not (self._settings.weak_sandbox or spawn.is_confined(sandbox)):
             return spawn.NOT_CONFINED
         return self._zygote.problem
 
     def count(self, uuid: InstanceUuid, sharer: str = "") -> int:
-        """Return how many contexts live or are being started on an instance.
-
-        Of all sharers, if none is named (``Owner.sharer``).
+        """Count the contexts that run or start on an instance. ``sharer`` limits this to one
+        sharer's contexts; if it is empty, all are counted.
         """
         live = self._contexts.of(uuid)
         if not sharer:
@@ -100,7 +108,9 @@ class Launcher:
         return sum(o.owner.sharer == sharer for o in live) + self._starting_of[uuid, sharer]
 
     def expect(self, instance: MigInstance, owner: Owner) -> None:
-        """Have a worker made ready in the background for the first context of a new owner."""
+        """Prepare a spare worker in the background, for the first context of a new owner of an
+        instance.
+        """
         task = asyncio.create_task(self._expect(instance, owner))
         self._expecting.add(task)
         task.add_done_callback(self._expecting.discard)
@@ -111,20 +121,23 @@ class Launcher:
                 await self._zygote.expect(
                     self._config(instance, None, await self._cache(instance, owner), owner)
                 )
-        except (WorkerStartError, OSError) as err:  # the context is then only slower
+        except (
+            WorkerStartError,
+            OSError,
+        ) as err:  # the only effect is that the context starts more slowly
             logger.info("no_worker_ready instance=%s error=%s", instance.uuid, err)
 
     async def launch(
         self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
     ) -> None:
-        """Start a worker that answers the client's HELLO itself.
+        """Start a worker, which answers the client's HELLO itself.
 
-        Returns when it serves, or has ended.
+        Returns when the worker serves the client or has ended.
 
         Raises:
-            HelloRefused: too many contexts (2), or no worker could be started, or it ended
-                before it served (802).
-            ConnectionAbortedError: the client hung up before it was its turn.
+            HelloRefused: there are too many contexts (2), or the worker could not be started or
+                ended before it served (802).
+            ConnectionAbortedError: the client hung up before its context could start.
         """
         if self.count(instance.uuid) >= MAX_CONTEXTS_PER_SLICE:
             raise HelloRefused(
@@ -135,12 +148,12 @@ class Launcher:
             who = "claim" if owner.claim else "pod"
             message = f"the {who} has {most} contexts of the slice"
             raise HelloRefused(CudaError.OUT_OF_MEMORY, message)
-        async with self._starts_counted(instance.uuid, owner.sharer) as started:
+        async with self._count_start(instance.uuid, owner.sharer) as mark_started:
             if _has_hung_up(client):
                 raise ConnectionAbortedError("the client hung up before its context was started")
             context = await self._start_or_refuse(instance, hello, client, peer, owner)
             self._contexts.add(context)
-            started()
+            mark_started()
             with suppress(TimeoutError):
                 async with asyncio.timeout(START_SECONDS):
                     await context.settled.wait()
@@ -149,13 +162,15 @@ class Launcher:
                         raise HelloRefused(CudaError.SYSTEM_NOT_READY, reason)
 
     @asynccontextmanager
-    async def _starts_counted(
+    async def _count_start(
         self, uuid: InstanceUuid, sharer: str
     ) -> AsyncIterator[Callable[[], None]]:
-        """Hold a turn, counted as a context that is being started until the yielded call."""
+        """Wait until a context may start on an instance, then count it as starting. Calling the
+        yielded function ends that count.
+        """
         counted = True
 
-        def started() -> None:
+        def mark_started() -> None:
             nonlocal counted
             self._starting[uuid] -= counted
             self._starting_of[uuid, sharer] -= counted
@@ -167,9 +182,9 @@ class Launcher:
         self._starting_of[uuid, sharer] += 1
         try:
             async with self._starts.turn(uuid):
-                yield started
+                yield mark_started
         finally:
-            started()
+            mark_started()
 
     async def _start_or_refuse(
         self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
@@ -179,11 +194,11 @@ class Launcher:
                 raise WorkerStartError(spawn.NOT_CONFINED)
             return await self._start(instance, hello, client, peer, owner)
         except (WorkerStartError, OSError) as err:
-            self._contexts.not_started(instance, owner, str(err))
+            self._contexts.report_not_started(instance, owner, str(err))
             raise HelloRefused(CudaError.SYSTEM_NOT_READY, str(err)) from err
 
     def share_of(self, instance: MigInstance) -> Share:
-        """Return what an instance's control group is to hold."""
+        """Return the instance's share of memory and CPU, which its control group enforces."""
         return Share.of(
             instance,
             self._budget.most_bytes(instance),

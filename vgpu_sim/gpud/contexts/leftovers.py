@@ -1,9 +1,9 @@
-"""Workers that an earlier gpud of this node started and that are still alive.
+"""Adopts the workers that an earlier gpud of this node started and that are still running.
 
-They keep serving their clients, so they are found again: counted against the budget by what they
-hold, reconnected (``reconnecting``) so that they report and are reached like all others, and ended
-when their client has gone without them. The list is kept in the run directory, which does not
-survive a reboot, as workers do not; a pid counts only together with the process's start time.
+These workers keep serving their clients. gpud reserves the memory that each worker holds,
+reconnects to the worker (``reconnecting``) for its reports, and ends the worker when its client
+ends. The list of workers is in the run directory: like the workers, it does not survive a
+reboot. A pid identifies a process only together with the process's start time.
 """
 
 import asyncio
@@ -33,16 +33,18 @@ logger = logging.getLogger("tessera.gpud")
 
 FILE_NAME = "contexts.json"
 CLIENT_GONE_GRACE_SECONDS = 5.0
-RESUME_SECONDS = 1.0  # an adopted worker that has not reported by then is not waited for
-_GENERATIONS = 2  # below a worker: its compile helper, and that one's children
+RESUME_SECONDS = 1.0  # how long to wait for the first reports of adopted workers
+_GENERATIONS = 2  # descendants of a worker: its compile helper and that helper's children
 _VERSION = 1
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_MAX_FILE_BYTES = 4 << 20  # as many contexts as a node can have, each at its longest
+_MAX_FILE_BYTES = 4 << 20  # fits a node's largest number of contexts, each with the longest record
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A worker and its client, each with pid and start time in clock ticks since boot."""
+    """A worker and its client, each identified by its pid and its start time in clock ticks since
+    boot.
+    """
 
     pid: int
     start_ticks: int
@@ -58,11 +60,11 @@ class Record:
 
     @property
     def owner(self) -> Owner:
-        """Return on whose behalf it runs."""
+        """The owner on whose behalf the worker runs."""
         return Owner(PodUid(self.pod_uid), self.namespace, self.claim)
 
     def belongs_to(self, instance: MigInstance) -> bool:
-        """Return whether who it runs for still has the instance, as far as the journal knows."""
+        """Return whether the worker's owner still has the instance, according to the journal."""
         return not self.claim or instance.share_of(self.claim) is not None
 
     @property
@@ -72,7 +74,7 @@ class Record:
 
     @property
     def client_alive(self) -> bool:
-        """Return whether its client still runs."""
+        """Return whether the worker's client still runs."""
         return processes.start_ticks(self.client_pid) == self.client_start_ticks
 
 
@@ -81,15 +83,15 @@ def save(
     contexts: Iterable[Context],
     ended: Mapping[InstanceUuid, Counters] | None = None,
 ) -> None:
-    """Write the list of live contexts, and what each instance's ended contexts have counted.
+    """Write the list of live contexts and the counters of each instance's ended contexts.
 
-    A failure is logged, because programs matter more.
+    A failure is logged but not raised: programs must keep running.
     """
     live = tuple(contexts)
     document = {
         "version": _VERSION,
         "contexts": [_encode(context) for context in live],
-        # Apart from the contexts, in which an older gpud knows no further fields.
+        # In a separate object, because an older gpud rejects additional fields of a context.
         "channels": {
             str(context.pid): {"reconnect": context.reconnect.name, "opened_ns": context.opened_ns}
             for context in live
@@ -107,10 +109,11 @@ def save(
 
 
 class Recorder:
-    """Keeps the list in step with the table, off the loop: one writing at a time, the last counts.
+    """Writes the list of contexts after every change of their table, off the event loop. Changes
+    during a write are written together.
 
-    A context that starts is recorded while its worker sets itself up, before its client is
-    answered, unless the disk is slower than that.
+    A context is recorded while its worker starts, normally before its client gets an answer; on
+    a slow disk the answer may be first.
     """
 
     def __init__(
@@ -125,14 +128,14 @@ class Recorder:
         self._stale = False
         self._writing: asyncio.Task[None] | None = None
 
-    def changed(self) -> None:
-        """Record the table as it is by the time of the writing."""
+    def schedule_save(self) -> None:
+        """Schedule a write of the current list of contexts."""
         self._stale = True
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
 
     async def finish(self) -> None:
-        """Wait until everything is recorded."""
+        """Wait until all changes to the list are written."""
         while self._writing is not None:
             await asyncio.wait((self._writing,))
 
@@ -147,7 +150,9 @@ class Recorder:
 
 
 def load(run_dir: Path) -> list[Record]:
-    """Read the list; one that cannot be read is as good as none, since cgroups are reaped too."""
+    """Read the list of workers. An unreadable list counts as empty: gpud ends the processes left in
+    control groups in any case.
+    """
     try:
         document = _read(run_dir)
         channels = document.get("channels", {})
@@ -162,7 +167,7 @@ def load(run_dir: Path) -> list[Record]:
 
 
 def load_ended(run_dir: Path) -> dict[InstanceUuid, Counters]:
-    """Read what each instance's ended contexts have counted; nothing if that cannot be read."""
+    """Read the counters of each instance's ended contexts; empty if they cannot be read."""
     known = {one.name for one in fields(Counters)}
     with suppress(*_UNREADABLE):
         return {
@@ -183,7 +188,7 @@ def _read(run_dir: Path) -> dict[str, Any]:
 
 
 class Leftovers:
-    """Finds them again once, at start."""
+    """Adopts an earlier gpud's workers once, at start."""
 
     def __init__(
         self,
@@ -204,9 +209,10 @@ class Leftovers:
     def take_over(
         self, records: Iterable[Record], ended: Mapping[InstanceUuid, Counters] | None = None
     ) -> None:
-        """Watch the living, end those without an instance or a record, tidy the groups.
+        """Watch the workers that still run, end workers without an instance or a record, and remove
+        empty control groups.
 
-        ``ended``: what contexts of each instance had counted that are no more.
+        ``ended`` holds the counters of each instance's ended contexts.
         """
         instances = {instance.uuid: instance for instance in self._inventory.instances}
         self._contexts.inherit({u: done for u, done in (ended or {}).items() if u in instances})
@@ -246,8 +252,10 @@ class Leftovers:
             kept = {context.reconnect for context, _ in found if context.reconnect is not None}
             reconnecting.remove_others(self._run_dir, kept)
 
-    async def resumed(self) -> None:
-        """Wait until the adopted workers have reported, so that no counter is seen without them."""
+    async def wait_until_resumed(self) -> None:
+        """Wait until the adopted workers have reported, so that published counters include
+        theirs.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(RESUME_SECONDS):
                 for context in self._resuming:
@@ -302,7 +310,7 @@ class Leftovers:
 
 
 def _belongs_to(pid: int | None, workers: set[int]) -> bool:
-    """Tell whether a process is one of these workers, its compile helper or a child of that."""
+    """Return whether a process is one of these workers, a compile helper, or a helper's child."""
     for _ in range(_GENERATIONS):
         if pid is None or pid in workers:
             break
@@ -311,7 +319,9 @@ def _belongs_to(pid: int | None, workers: set[int]) -> bool:
 
 
 def _chunk_bytes(pid: int) -> int:
-    """Return what a worker holds in chunks: whole ones, the kernel's counter lags by some pages."""
+    """Return how many bytes of memory a worker's chunks have. The result is rounded up, because the
+    kernel's counter lags by some pages.
+    """
     return -(-processes.shared_resident_bytes(pid) // CHUNK_ALIGN_BYTES) * CHUNK_ALIGN_BYTES
 
 
@@ -328,6 +338,6 @@ def _encode(context: Context) -> dict[str, Any]:
         "instance_uuid": context.instance.uuid,
         "pod_uid": context.owner.pod_uid,
         "namespace": context.owner.namespace,
-        # Not written without one: an older gpud reads that list.
+        # Omitted if empty, so that an older gpud can read the list.
         **({"claim": context.owner.claim} if context.owner.claim else {}),
     }

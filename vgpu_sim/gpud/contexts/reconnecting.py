@@ -1,9 +1,10 @@
-"""Connects a gpud to workers that an earlier gpud started.
+"""Reconnects gpud to workers that an earlier gpud started.
 
-A worker's channel ends with the gpud that made it. So each worker is given a *reconnect socket*
-too: a datagram socket that is bound in a directory which only gpud may enter. A later gpud makes a
-new channel and sends the worker's end to that address. The worker can receive from the socket and
-cannot send on it: it was shut down for writing, which cannot be undone.
+A worker's channel ends with the gpud that created it. Each worker therefore also gets a
+*reconnect socket*: a datagram socket bound in a directory that only gpud may enter. A later gpud
+creates a channel and sends the worker's end of it to the reconnect socket's address. The worker
+can receive from the socket but not send on it, because the socket was irrevocably shut down for
+writing.
 """
 
 import logging
@@ -22,16 +23,19 @@ _NAME_BYTES = 8
 
 
 def address(run_dir: Path, name: str) -> Path:
-    """Return where the reconnect socket of this name is bound. Raises ValueError for a path."""
+    """Return the path of the reconnect socket ``name``. Raises ValueError if it contains a
+    slash.
+    """
     if len(name) != 2 * _NAME_BYTES or not set(name) <= set("0123456789abcdef"):
         raise ValueError(f"{name!r} does not name a reconnect socket")
     return run_dir / DIRECTORY_NAME / name
 
 
 def offer(run_dir: Path, channel: socket.socket) -> Path | None:
-    """Make a reconnect socket, send it to a new worker over its channel, return its address.
+    """Create a reconnect socket, send it to a new worker over the worker's channel, and return the
+    socket's path.
 
-    None when it cannot be made; the worker is then one that cannot be reconnected.
+    Returns None if that fails; no later gpud can then reconnect to the worker.
     """
     path = address(run_dir, secrets.token_hex(_NAME_BYTES))
     try:
@@ -49,10 +53,11 @@ def offer(run_dir: Path, channel: socket.socket) -> Path | None:
 
 
 def reconnect(path: Path) -> tuple[socket.socket, bool] | None:
-    """Return a new channel to the worker that holds this socket; None if there is none any more.
+    """Return a new channel to the worker that holds this socket; None if the worker has ended.
 
-    With it: whether descriptors are refused (``foreign``). That is settled before the worker has
-    its end, or it could have sent one already, which would be closed on gpud's loop.
+    The second value is whether the channel refuses descriptors (``foreign``). The option is set
+    before the worker receives its end. Otherwise the worker could already have sent a
+    descriptor, which gpud's event loop would have to close.
     """
     mine, its = seqpacket.pair()
     refusing = foreign.refuse_descriptors(mine)
@@ -70,7 +75,7 @@ def reconnect(path: Path) -> tuple[socket.socket, bool] | None:
 
 
 def remove_others(run_dir: Path, kept: set[Path]) -> None:
-    """Remove the addresses of workers that are no more."""
+    """Remove the reconnect sockets whose paths are not in ``kept``: those of ended workers."""
     directory = run_dir / DIRECTORY_NAME
     for path in directory.iterdir() if directory.is_dir() else ():
         if path not in kept:

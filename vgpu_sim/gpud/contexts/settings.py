@@ -1,4 +1,4 @@
-"""What a node's workers are started with: the fields that are options of gpud."""
+"""Settings of a node's workers, declared as options of gpud."""
 
 import math
 import os
@@ -10,7 +10,7 @@ import click
 from boards.record import ARCHITECTURES
 from vgpu_sim.gpud.model import MigInstance
 from vgpu_sim.hal.compute import limits
-from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED, WALL
+from vgpu_sim.hal.observe.modelled_report import CLOCKS, MODELLED, WALL
 from vgpu_sim.options import option
 
 FIRST_WORKER_UID = 70000
@@ -21,7 +21,7 @@ def _usable_cpus() -> int:
 
 
 def _capability(text: str) -> tuple[int, int]:
-    """Read "M.m". Raises click.BadParameter unless that capability is known."""
+    """Parse "M.m" as a compute capability. Raises click.BadParameter if it is unknown."""
     known = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
     if text not in known:
         raise click.BadParameter(f"{text!r} is not one of {', '.join(known)}")
@@ -31,7 +31,7 @@ def _capability(text: str) -> tuple[int, int]:
 def _finite(
     _context: click.Context, _parameter: click.Parameter, value: float | None
 ) -> float | None:
-    """Refuse nan, which no range does, and infinity. Raises click.BadParameter."""
+    """Reject NaN, which passes every range check, and infinity. Raises click.BadParameter."""
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a number of seconds")
     return value
@@ -39,13 +39,14 @@ def _finite(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """What is the same for all workers of a node.
+    """Settings that all workers of a node have in common.
 
-    ``capability`` None is the board's own. ``own_uids``: gpud may give each instance its uid.
-    ``cache_root`` is the directory of the owners' object caches. ``weak_sandbox``: serve even where
-    the system permits too few walls. A kernel that runs for ``kernel_timeout_s`` ends its context.
-    ``clock`` is one of ``hal.observe.modelled.CLOCKS``.
-    ``report_usage``: a worker says at its end what it has done, which becomes "usage" events.
+    ``capability`` None selects the board's own compute capability. With ``own_uids``, the
+    workers of each instance have a uid of their own. ``cache_root`` is the parent of the owners'
+    object caches. With ``weak_sandbox`` contexts start even where the kernel cannot confine
+    workers. A kernel that runs for ``kernel_timeout_s`` ends its context. ``clock`` is one of
+    ``hal.observe.modelled_report.CLOCKS``. With ``report_usage`` each worker reports its
+    launches and compilations when it ends; gpud emits them as "usage" events.
     """
 
     backend: str = option(
@@ -66,7 +67,7 @@ class WorkerSettings:
         default=None,
         help="End the context of a kernel that runs for so many seconds; default: let it run.",
     )
-    report_usage: bool = option(default=False, help='Make a "usage" event of what a context did.')
+    report_usage: bool = option(default=False, help='Emit a "usage" event with what a context did.')
     clock: str = option(
         type=click.Choice(CLOCKS),
         default=WALL,
@@ -97,12 +98,12 @@ class WorkerSettings:
 
     @property
     def modelled(self) -> bool:
-        """Return whether events measure the board's time."""
+        """Whether events measure the board's modelled time."""
         return self.clock == MODELLED
 
     @property
     def first_uid(self) -> int | None:
-        """Return the user of workers in the first slot; None: gpud's own."""
+        """The uid of workers in the first slot; None if workers run as gpud's user."""
         return FIRST_WORKER_UID if self.own_uids else None
 
     def capability_of(self, instance: MigInstance) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-"""Live contexts: one worker process each, from its spawn to its last reserved byte.
+"""Live contexts. Each has one worker process and is in the table until its memory is released.
 
-Whatever a worker did not give back is given back here when its process has ended, however it ended.
+When a worker process ends, gpud releases whatever the worker had not released itself.
 """
 
 import asyncio
@@ -30,18 +30,19 @@ logger = logging.getLogger("tessera.gpud")
 
 FENCE_GRACE_SECONDS = 2.0
 CHANNEL_CLOSED_GRACE_SECONDS = 2.0
-_LAST_WORDS_SECONDS = 2.0  # final statistics and the zygote's report come within a millisecond
+_LAST_WORDS_SECONDS = 2.0  # final statistics and the zygote's report arrive within a millisecond
 
 
 @dataclass(slots=True, eq=False)
 class Context:
     """One CUDA context.
 
-    ``adopted``: an earlier gpud started its worker; ``channel`` is None if that has no reconnect
-    socket, whose address is ``reconnect``. ``opened_ns``: when it was started (CLOCK_MONOTONIC).
-    ``born``: when worker and client started, in clock ticks since boot, once somebody has looked.
-    ``settled``: it serves its client (``served``), or has ended. ``told``: whoever should know why
-    it ends has been told, or knows.
+    ``adopted`` is set if an earlier gpud started the worker. ``reconnect`` is the path of the
+    worker's reconnect socket; for an adopted worker without one, ``channel`` is None.
+    ``opened_ns`` is the start time (CLOCK_MONOTONIC). ``born`` holds the start times of worker
+    and client in clock ticks since boot, once they have been read. ``settled`` is set when the
+    worker serves its client (``served``) or has ended. ``end_reported`` is set when the reason
+    for the end has been reported, or need not be.
     """
 
     instance: MigInstance
@@ -57,7 +58,7 @@ class Context:
     end_reason: str = ""
     fenced: bool = False
     paused: bool = False
-    told: bool = False
+    end_reported: bool = False
     wait_status: int | None = None
     reported: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -69,14 +70,16 @@ class Context:
 
     @property
     def answered(self) -> bool:
-        """Return whether the client has its answer from the worker, for better or worse."""
+        """Whether the worker has answered the client, with success or an error."""
         status = self.wait_status
         refused = status is not None and os.waitstatus_to_exitcode(status) == spawn.REFUSED_STATUS
         return self.served or refused
 
 
 class ContextTable:
-    """All live contexts. ``on_change`` runs after every start and every end of a context."""
+    """The table of all live contexts. ``on_change`` is called whenever a context has started or
+    ended.
+    """
 
     def __init__(
         self,
@@ -102,37 +105,39 @@ class ContextTable:
         """Return an instance's contexts, oldest first."""
         return [context for context in self._contexts if context.instance.uuid == uuid]
 
-    def ended(self, uuid: InstanceUuid) -> Counters:
-        """Return what an instance's contexts that are no more have counted."""
+    def ended_counters(self, uuid: InstanceUuid) -> Counters:
+        """Return the sum of the counters of an instance's ended contexts."""
         return self._ended.get(uuid, Counters())
 
-    def all_ended(self) -> dict[InstanceUuid, Counters]:
-        """Return what contexts that are no more have counted, by instance."""
+    def ended_by_instance(self) -> dict[InstanceUuid, Counters]:
+        """Return the sums of the counters of ended contexts, by instance."""
         return dict(self._ended)
 
     def inherit(self, ended: Mapping[InstanceUuid, Counters]) -> None:
-        """Take over what contexts have counted that ended under an earlier gpud."""
+        """Take over the counters of contexts that ended under an earlier gpud."""
         self._inherited = dict(ended)
         self._ended = dict(ended)
 
-    def inherited(self, uuid: InstanceUuid) -> Counters:
-        """Return what was counted of an instance's ended contexts before this gpud."""
+    def inherited_counters(self, uuid: InstanceUuid) -> Counters:
+        """Return the counters of an instance's contexts that ended under an earlier gpud."""
         return self._inherited.get(uuid, Counters())
 
     def counters(self, uuid: InstanceUuid) -> Counters:
-        """Return what all contexts of an instance have counted."""
+        """Return the sum of the counters of all contexts of an instance."""
         live = (context.statistics.counters for context in self.of(uuid))
-        return counting.total(self.ended(uuid), *live)
+        return counting.total(self.ended_counters(uuid), *live)
 
     def forget(self, uuid: InstanceUuid) -> None:
-        """Drop what is remembered of an instance that is no more."""
+        """Forget the counters of an instance that was destroyed."""
         self._ended.pop(uuid, None)
         self._inherited.pop(uuid, None)
 
     def add(self, *contexts: Context) -> None:
-        """Watch over contexts from now on; their descriptors and accounts are the table's.
+        """Add contexts to the table and watch them from now on. The table then owns their
+        descriptors and memory accounts.
 
-        All are in the table before ``on_change`` runs: what it records misses none.
+        All of them are in the table before ``on_change`` is called, so that the list that
+        ``on_change`` records is complete.
         """
         self._contexts.extend(contexts)
         for context in contexts:
@@ -148,8 +153,8 @@ class ContextTable:
             )
             self._on_change(context.instance)
 
-    def not_started(self, instance: MigInstance, owner: Owner, message: str) -> None:
-        """Tell a pod that asked for a context why it got none."""
+    def report_not_started(self, instance: MigInstance, owner: Owner, message: str) -> None:
+        """Report to a pod that requested a context why the context was not started."""
         self._events.emit(
             "worker_failed",
             instance=instance.uuid,
@@ -159,8 +164,8 @@ class ContextTable:
             message=message,
         )
 
-    def worker_exited(self, pid: int, wait_status: int) -> None:
-        """Take the zygote's report of how a worker ended."""
+    def record_worker_exit(self, pid: int, wait_status: int) -> None:
+        """Record a worker's wait status, as the zygote reported it."""
         for context in self._contexts:
             if context.pid == pid and context.wait_status is None:
                 context.wait_status = wait_status
@@ -168,10 +173,12 @@ class ContextTable:
                 return
 
     def fence(self, context: Context, reason: str) -> None:
-        """End a context whose holder lost the slice: told first, killed after the grace."""
+        """End a context whose holder lost the slice: notify the worker, and kill it after the grace
+        period.
+        """
         if context.fenced:
             return
-        context.fenced = context.told = True
+        context.fenced = context.end_reported = True
         context.end_reason = f"fenced: {reason}"
         self._events.emit(
             "fenced",
@@ -184,10 +191,12 @@ class ContextTable:
         self._end_soon(context, reason)
 
     def strike(self, context: Context, error: int, reason: str) -> None:
-        """End a context whose GPU failed: its client gets this CUresult; killed after the grace."""
+        """End a context whose GPU failed: its client gets the CUresult ``error``, and the worker is
+        killed after the grace period.
+        """
         if context.fenced:
             return
-        context.fenced = context.told = True
+        context.fenced = context.end_reported = True
         context.end_reason = f"fault: {reason}"
         nowhere = {"kernel": "", "ptx_line": 0, "address": 0, "block": 0}
         kind = abi.FaultKind.DEVICE.name
@@ -195,14 +204,16 @@ class ContextTable:
         self._end_soon(context, reason, error)
 
     def pause(self, context: Context) -> None:
-        """Let nothing of a context move until it is struck or killed: its GPU hangs."""
+        """Stop the worker process of a context whose GPU hangs, until ``strike`` or ``kill`` ends
+        it.
+        """
         context.paused = context in self._contexts and processes.stop(context.pidfd)
 
     def _end_soon(self, context: Context, reason: str, error: int = 0) -> None:
         if context.channel is None:
             self.kill(context)
             return
-        with suppress(OSError):  # a full or closed channel: the kill comes anyway
+        with suppress(OSError):  # the channel is full or closed; the worker is killed later anyway
             message = {"type": "fence", "reason": reason, "error": error}
             context.channel.send(spawn.encode(message))
         if context.paused:
@@ -211,18 +222,18 @@ class ContextTable:
         loop.call_later(self._fence_grace_seconds, self.kill, context)
 
     def dismiss(self, context: Context, reason: str) -> None:
-        """End a context that nobody needs any more."""
-        context.told = True
+        """End a context that is no longer needed."""
+        context.end_reported = True
         context.end_reason = context.end_reason or reason
         self.kill(context)
 
     def kill(self, context: Context) -> None:
-        """SIGKILL a worker that is still in the table."""
+        """Send SIGKILL to the worker of a context that is still in the table."""
         if context in self._contexts and not processes.kill(context.pidfd):
             logger.error("worker_kill_failed pid=%d", context.pid)
 
     async def drain(self, timeout_seconds: float) -> bool:
-        """Wait until no context is left; False when time is up."""
+        """Wait until no context is left; return False if that takes longer than the timeout."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 while self._tasks:
@@ -236,19 +247,21 @@ class ContextTable:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS_SECONDS):
                     await asyncio.wait((serving,))
-                    await self._learn_end(context)
+                    await self._collect_exit_status(context)
         except asyncio.CancelledError:
-            return  # gpud ends and the worker lives on
+            return  # gpud ends, while the worker keeps running
         finally:
             serving.cancel()
-        if context.wait_status is None:  # its zygote may have ended without a report just now
+        if context.wait_status is None:  # the zygote may just have ended without reporting it
             context.wait_status = processes.reap(context.pidfd)
         self._end(context)
 
-    async def _learn_end(self, context: Context) -> None:
-        """Get the wait status: the zygote's report, or gpud's own if it inherited the worker."""
+    async def _collect_exit_status(self, context: Context) -> None:
+        """Get a worker's wait status from the zygote's report, or from the kernel for an adopted
+        worker.
+        """
         if context.adopted or context.wait_status is not None:
-            return  # an adopted worker is no child of this gpud's zygote
+            return  # an adopted worker is not a child of this gpud's zygote
         context.wait_status = processes.reap(context.pidfd)
         if context.wait_status is None:
             await context.reported.wait()
@@ -285,9 +298,9 @@ class ContextTable:
             logger.info("worker_started pid=%d sandbox=%s", context.pid, sandbox)
             return
         if name == "fault" and context.fenced:
-            return  # its way of ending, which has been told
+            return  # gpud ended this worker itself, and has reported why
         if name in {"fault", "worker_failed"}:
-            context.told = True
+            context.end_reported = True
             context.end_reason = context.end_reason or f"{name}: {fields['message']}"
         self._tell(context, name, fields)
 
@@ -303,12 +316,12 @@ class ContextTable:
 
     def _end(self, context: Context) -> None:
         reason = context.end_reason = context.end_reason or _reason(context.wait_status)
-        if not context.told and _untimely(context.wait_status):
+        if not context.end_reported and _is_unexpected_end(context.wait_status):
             nowhere = {"kind": "", "kernel": "", "ptx_line": 0, "address": 0, "block": 0}
             self._tell(context, "fault", {**nowhere, "message": f"the worker ended: {reason}"})
         self._contexts.remove(context)
         uuid = context.instance.uuid
-        self._ended[uuid] = counting.total(self.ended(uuid), context.statistics.counters)
+        self._ended[uuid] = counting.total(self.ended_counters(uuid), context.statistics.counters)
         if not self.of(context.instance.uuid):
             self._turnstiles.pop(context.instance.uuid, None)
         context.settled.set()
@@ -329,8 +342,10 @@ class ContextTable:
         self._on_change(context.instance)
 
 
-def _untimely(wait_status: int | None) -> bool:
-    """Tell whether a worker is known to have ended otherwise than its client was told or asked."""
+def _is_unexpected_end(wait_status: int | None) -> bool:
+    """Return whether a worker ended in a way that was neither requested nor reported to its
+    client.
+    """
     if wait_status is None:
         return False
     return os.waitstatus_to_exitcode(wait_status) not in (0, spawn.REFUSED_STATUS)

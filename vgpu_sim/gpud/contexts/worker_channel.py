@@ -1,7 +1,8 @@
 """gpud's end of a worker's channel (contract: ``vgpu_sim.hal.compute.spawn``).
 
-A worker may have been taken over by its tenant, so its messages are validated, paced, and answered
-without ever waiting for it. What no worker of ours sends is a violation, which ends the worker.
+A tenant may have taken over its worker. gpud therefore validates and rate-limits a worker's
+messages, and never blocks on a reply. A message that no worker of Tessera sends is a violation,
+which ends the worker.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Account, Budget
 from vgpu_sim.gpud.telemetry import counting
 from vgpu_sim.hal.compute import abi, spawn
 from vgpu_sim.hal.management.admin import Counters
-from vgpu_sim.hal.observe import modelled
+from vgpu_sim.hal.observe import modelled_report
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile
@@ -24,11 +25,12 @@ from vgpu_sim.system.pacing import Turnstile
 MAX_MESSAGE_BYTES = 16 << 10
 MESSAGES_PER_SECOND = 2000  # of all workers of a slice
 EVENT_PAUSE_SECONDS = 5.0  # the same event of the same worker is passed on at most this often
-MAX_USAGE_MESSAGES = 64  # of one context; what is more is dropped
-MAX_MODELLED_MESSAGES = modelled.MOST_ROWS + modelled.MOST_PARTS + 1  # of one context, likewise
+MAX_USAGE_MESSAGES = 64  # per context; further ones are dropped
+# Likewise.
+MAX_MODELLED_MESSAGES = modelled_report.MOST_ROWS + modelled_report.MOST_PARTS + 1
 _MAX_COUNT = (1 << 63) - 1
-_MAX_WALLS = 8
-_OF_ENDS = ("usage", "modelled")  # bounded by themselves
+_MAX_MECHANISMS = 8
+_OF_ENDS = ("usage", "modelled")  # not subject to EVENT_PAUSE_SECONDS
 _OWN_COUNTS = ("contexts", "allocations")  # gpud counts these itself
 _REPORTED_COUNTS = tuple(one.name for one in fields(Counters) if one.name not in _OWN_COUNTS)
 _USAGE_COUNTS = (
@@ -38,15 +40,16 @@ _USAGE_COUNTS = (
 
 
 class ChannelViolation(Exception):
-    """The worker broke the contract."""
+    """A worker sent a message that violates the contract of its channel."""
 
 
 @dataclass(slots=True)
 class Statistics:
-    """What a worker reported last; times are CLOCK_MONOTONIC of the node in ns.
+    """A worker's last report; times are the node's CLOCK_MONOTONIC in ns.
 
-    ``busy_ns`` counts the running kernel too, whose name is empty where none runs. ``counters``
-    hold what is believed of the report that came at ``reported_ns``; 0: none has.
+    ``busy_ns`` includes the time of the kernel that runs now; the kernel's name is empty if none
+    runs. ``counters`` are the validated counters of the report that arrived at ``reported_ns``,
+    which is 0 if none has arrived.
     """
 
     launches: int = 0
@@ -60,15 +63,17 @@ class Statistics:
 
 
 def turnstile() -> Turnstile:
-    """Return what the messages of a slice's workers pass through."""
+    """Return the queue that limits the rate of messages of one slice's workers."""
     return Turnstile(MESSAGES_PER_SECOND)
 
 
 class WorkerChannel:
-    """Answers reservations and yields events until the worker closes the channel.
+    """gpud's end of one worker's channel: answers reservations and yields events until the worker
+    closes it.
 
-    ``turns`` is shared by all workers of a slice. ``opened_ns``: when the context was started.
-    ``adopted``: by an earlier gpud, so that the worker resumes its account first.
+    All workers of a slice share ``turns``, which limits the rate of their messages.
+    ``opened_ns`` is the context's start time. If ``adopted`` is set, an earlier gpud started the
+    worker, and the worker first resumes its account.
     """
 
     def __init__(
@@ -97,10 +102,11 @@ class WorkerChannel:
         self._must_resume = adopted
 
     async def events(self) -> AsyncIterator[tuple[str, dict[str, object]]]:
-        """Serve the channel; yields (event name, checked fields).
+        """Serve the channel until the worker closes it; yield its events as (event name, validated
+        fields).
 
         Raises:
-            ChannelViolation: on anything that the contract does not know.
+            ChannelViolation: a message is not part of the contract.
         """
         while True:
             await seqpacket.readable(self._sock.fileno())
@@ -173,11 +179,12 @@ class WorkerChannel:
         return self._out_of_memory(amount)
 
     def _resume(self, message: dict[str, Any]) -> tuple[str, dict[str, object]]:
-        """Take over the account of a worker that an earlier gpud started.
+        """Take over the memory account of a worker that an earlier gpud started.
 
-        What it says it holds beyond what was measured is reserved as any other memory. What it says
-        it does not hold stays counted, because the measure is the kernel's, unless it is no more
-        than a context has beside its memory (its rings and its page), which is measured too.
+        If the worker reports more memory than was measured, the difference is reserved like any
+        other memory. If the worker reports less, the difference stays reserved, because the
+        kernel measured it. The exception is a difference no larger than a context's overhead
+        (its rings and its page), which the kernel's measurement includes.
         """
         self._must_resume = False
         self._allocations = min(_MAX_COUNT, _count(message, "allocations"))
@@ -190,7 +197,7 @@ class WorkerChannel:
         return "worker_started", {"sandbox": _sandbox(message.get("sandbox"))}
 
     def _out_of_memory(self, requested_bytes: int) -> tuple[str, dict[str, object]]:
-        """Describe a refusal by gpud's own figures, whatever the worker thinks."""
+        """Describe a refused reservation by gpud's own figures, not the worker's."""
         room = self._budget.room(self._account)
         free = min(room.slice_free_bytes, room.node_free_bytes)
         return "out_of_memory", {
@@ -201,7 +208,7 @@ class WorkerChannel:
 
     def _release(self, message: dict[str, Any]) -> None:
         amount = _count(message, "bytes")
-        if self._adopted:  # of which gpud may have counted less than it holds: it has no more
+        if self._adopted:  # gpud may have reserved less than the worker holds: release at most that
             amount = min(amount, self._budget.account_bytes(self._account))
             if not amount:
                 return
@@ -223,10 +230,10 @@ class WorkerChannel:
         reported = {
             name: min(_MAX_COUNT, _optional_count(message, name)) for name in _REPORTED_COUNTS
         }
-        # Compiling for a launch is no work of a GPU's.
+        # The time spent on compiling for a launch does not count as the GPU's.
         reported["busy_ns"] = min(_MAX_COUNT, _optional_count(message, "computed_ns"))
         now_ns = time.monotonic_ns()
-        self.statistics.counters = counting.bounded(
+        self.statistics.counters = counting.bound_report(
             Counters(contexts=1, allocations=self._allocations, **reported),
             self.statistics.counters,
             now_ns - self._opened_ns,
@@ -240,7 +247,7 @@ class WorkerChannel:
         except BlockingIOError as err:
             raise ChannelViolation("it does not read its replies") from err
         except OSError:
-            return  # it has gone; the next receive says so
+            return  # the worker has ended; the next receive reports that
 
     def _passes(self, name: str) -> bool:
         now = asyncio.get_running_loop().time()
@@ -268,11 +275,11 @@ def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]] | N
         case "failed":
             return "worker_failed", {"message": clean_text(message.get("message"))}
         case _:
-            return None  # of a newer worker: what gpud does not know it does not pass on
+            return None  # a field of a newer worker: gpud passes on only the fields that it knows
 
 
 def _fault_kind(name: object) -> str:
-    """Return the name of a fault's kind; what is none is the worker's own failure."""
+    """Return the name of a fault's kind; an unknown one counts as a failure of the worker."""
     known = isinstance(name, str) and name in abi.FaultKind.__members__
     return str(name) if known else abi.FaultKind.INTERNAL.name
 
@@ -299,22 +306,23 @@ def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
 def _checked_modelled(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
     try:
         if "summary" in message:
-            summary = modelled.ModelledSummary.checked(message["summary"])
+            summary = modelled_report.ModelledSummary.parse(message["summary"])
             return "modelled", {"summary": summary.to_json()}
         if "order" in message:
-            order = modelled.ModelledOrder.checked(message["order"])
+            order = modelled_report.ModelledOrder.parse(message["order"])
             return "modelled", {"order": order.to_json()}
-        launches = modelled.ModelledLaunches.checked(message.get("launches"))
+        launches = modelled_report.ModelledLaunches.parse(message.get("launches"))
     except ValueError as err:
         raise ChannelViolation(str(err)) from err
     return "modelled", {"launches": launches.to_json()}
 
 
 def _sandbox(value: object) -> dict[str, object]:
-    """Return the walls around a worker as it names them: bounded, for people to read."""
+    """Return the worker's sandbox mechanisms as it reports them: of bounded size, for display."""
     if not isinstance(value, dict):
         return {}
-    return {ascii_text(name, 24): one is True for name, one in list(value.items())[:_MAX_WALLS]}
+    mechanisms = list(value.items())[:_MAX_MECHANISMS]
+    return {ascii_text(name, 24): one is True for name, one in mechanisms}
 
 
 def _count(message: dict[str, Any], name: str) -> int:
@@ -325,7 +333,7 @@ def _count(message: dict[str, Any], name: str) -> int:
 
 
 def _optional_count(message: dict[str, Any], name: str) -> int:
-    """Return an address may use all 64 bits; what is absent is 0."""
+    """Validate an unsigned 64-bit number, such as an address; an absent one is 0."""
     value = message.get(name, 0)
     if type(value) is not int or not 0 <= value < 1 << 64:
         raise ChannelViolation(f"{name} is not a 64-bit number")

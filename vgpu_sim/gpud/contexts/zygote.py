@@ -1,7 +1,7 @@
-"""Keeps the zygote running and asks it for workers (contract: ``vgpu_sim.hal.compute.spawn``).
+"""Keeps the zygote running and requests workers from it (contract: ``vgpu_sim.hal.compute.spawn``).
 
-The zygote is executed, never forked from gpud. When it dies it is started again, after a pause that
-grows while it keeps dying; its workers live on and are watched by their own descriptors.
+The zygote is executed, never forked from gpud. When it dies it is restarted after a pause, which
+grows with repeated failures; its workers keep running, and gpud watches them by their pidfds.
 """
 
 import asyncio
@@ -21,26 +21,27 @@ from vgpu_sim.system import processes, python_process, seqpacket
 logger = logging.getLogger("tessera.gpud")
 
 ZYGOTE_MODULE = "vgpu_sim.zygote"
-# Less than the minute for which programs wait. A zygote imports for a second; on a machine with
-# twenty times as much to do as it has CPUs it still comes in time.
+# Shorter than the minute for which programs wait. A zygote needs a second for its imports; it
+# starts in time even on a machine whose load is twenty times its number of CPUs.
 SPAWN_TIMEOUT_SECONDS = 45.0
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
-STEADY_SECONDS = 30.0  # a zygote that lived this long is healthy: the pause starts over
+STEADY_SECONDS = 30.0  # after this time a zygote counts as healthy, and the pause is reset
 _MESSAGE_BYTES = 64 << 10
 
 
 class Zygote:
-    """The zygote's supervisor. ``on_exit`` gets (pid, wait status) of every worker that ends.
+    """Supervises the zygote. ``on_exit`` gets (pid, wait status) of every worker that ends.
 
-    ``worker_uid`` is one that workers may be given, None if they keep gpud's. ``walls``: what the
-    zygote found that they will stand behind, by name; None until it has said so.
+    ``worker_uid`` is a uid that workers may have, or None if they run as gpud's user.
+    ``sandbox`` maps each sandbox mechanism to its availability, as reported by the zygote; None
+    before that report.
     """
 
     def __init__(self, on_exit: Callable[[int, int], None], worker_uid: int | None = None) -> None:
         self.on_exit = on_exit
         self._worker_uid = worker_uid
-        self.walls: dict[str, bool] | None = None
+        self.sandbox: dict[str, bool] | None = None
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._waiting: dict[int, asyncio.Future[int]] = {}
@@ -50,11 +51,11 @@ class Zygote:
         self._supervisor: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Keep it running in the background until ``end``."""
+        """Keep the zygote running in the background until ``end``."""
         self._supervisor = asyncio.create_task(self.supervise())
 
     async def end(self) -> None:
-        """End it; its workers live on."""
+        """End the zygote; its workers keep running."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             with suppress(asyncio.CancelledError):
@@ -62,18 +63,18 @@ class Zygote:
 
     @property
     def problem(self) -> str:
-        """Return why no worker can be started at the moment; empty when one can."""
+        """The reason why no worker can start now; empty if one can."""
         return "" if self._up.is_set() else self._last_failure
 
     @property
     def pid(self) -> int | None:
-        """Return the zygote's pid while it runs."""
+        """The zygote's pid while it runs."""
         return self._process.pid if self._process is not None else None
 
     async def start_worker(
         self, config: WorkerConfig, client: socket.socket, channel: socket.socket
     ) -> int:
-        """Start a worker with these two descriptors and return its pid.
+        """Start a worker that gets these two descriptors, and return its pid.
 
         Raises:
             WorkerStartError: the zygote refused, died, or did not answer in time.
@@ -99,10 +100,11 @@ class Zygote:
             self._waiting.pop(number, None)
 
     async def expect(self, config: WorkerConfig) -> None:
-        """Have a worker ready, if that can be, for a context like this one (``worker.spare``).
+        """Request a spare worker for a context like this one (``worker.spare``).
 
         Raises:
-            WorkerStartError, OSError: the zygote is not there.
+            WorkerStartError: the zygote is not running.
+            OSError: the request cannot be sent.
         """
         try:
             async with asyncio.timeout(SPAWN_TIMEOUT_SECONDS):
@@ -115,7 +117,7 @@ class Zygote:
             raise WorkerStartError("zygote: no answer") from err
 
     async def supervise(self) -> None:
-        """Run the zygote until cancelled."""
+        """Run the zygote, restarting it when it dies, until cancelled."""
         pause = FIRST_PAUSE_SECONDS
         loop = asyncio.get_running_loop()
         while True:
@@ -160,9 +162,11 @@ class Zygote:
 
     def _handle(self, data: bytes) -> None:
         match spawn.decode(data):
-            case {"type": "ready", "sandbox": dict(walls)}:
-                self.walls = walls
-                logger.info("zygote_ready walls=%s", ",".join(sorted(w for w in walls if walls[w])))
+            case {"type": "ready", "sandbox": dict(sandbox)}:
+                self.sandbox = sandbox
+                logger.info(
+                    "zygote_ready sandbox=%s", ",".join(sorted(w for w in sandbox if sandbox[w]))
+                )
             case {"type": "spawned", "request": int(number), "pid": int(pid)}:
                 self._settle(number, pid)
             case {"type": "failed", "request": int(number), "error": str(text)}:
@@ -199,7 +203,9 @@ class Zygote:
 
 
 def _end_unclaimed(pid: int) -> None:
-    """End a worker that came when nobody waited for it any more: it is in no table of contexts."""
+    """End a worker that started after its requester stopped waiting, and so belongs to no
+    context.
+    """
     logger.warning("worker_unclaimed pid=%d", pid)
     pidfd = processes.open_process(pid)
     if pidfd is not None:

@@ -1,1 +1,1 @@
-"""The node's GPUs and MIG instances: inventory, journal, and what a client may query of them."""
+"""The node's GPUs and MIG instances: inventory, journal, and the properties that clients query."""

@@ -1,8 +1,8 @@
-"""Device attributes of a MIG device, by the numbers of CUdevice_attribute.
+"""The device attributes of an instance, by the numbers of CUdevice_attribute.
 
-Numbers and meanings: CUDA driver API reference, "enum CUdevice_attribute". A feature whose entry
-points the client library answers with CUDA_ERROR_NOT_SUPPORTED is announced as absent: the two
-lists are compared by a test. A number that is not set here is answered with
+Numbers and meanings: CUDA driver API reference, "enum CUdevice_attribute". A feature is absent
+here if the client library answers its entry points with CUDA_ERROR_NOT_SUPPORTED; a test
+compares the two lists. A query for a number that is not set here fails with
 CUDA_ERROR_INVALID_VALUE.
 """
 
@@ -15,11 +15,11 @@ from vgpu_sim.hal.compute import limits
 
 REGISTERS_PER_MULTIPROCESSOR = 65536
 _INT_MAX = (1 << 31) - 1
-_NVIDIA_PCI_VENDOR = 0x10DE  # what the boards that are simulated carry
+_NVIDIA_PCI_VENDOR = 0x10DE  # the PCI vendor of all simulated boards
 
 
 class Attribute(IntEnum):
-    """The attributes that have a value of their own here."""
+    """The numbers of those device attributes whose value may differ from 0."""
 
     MAX_THREADS_PER_BLOCK = 1
     MAX_BLOCK_DIM_X = 2
@@ -136,25 +136,26 @@ ABSENT: frozenset[int] = frozenset(
 
 
 def sm_limits(capability: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return what a multiprocessor has room for, as ``hal.compute.spawn.WorkerConfig`` has it.
+    """Return the limits of a multiprocessor of this compute capability, in the form of
+    ``hal.compute.spawn.WorkerConfig``.
 
     Raises:
-        KeyError: no figures for the capability.
+        KeyError: the capability has no figures.
     """
     one = ARCHITECTURES[capability]
     return one.max_threads, one.max_blocks, one.shared_bytes, _reserved_bytes(capability)
 
 
 def _reserved_bytes(capability: tuple[int, int]) -> int:
-    """Return what the system takes of each block's shared memory."""
+    """Return the bytes of each block's shared memory that the system reserves."""
     return 1024 if capability[0] >= 8 else 0
 
 
 def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[int, int]:
-    """Return every known attribute of an instance that reports this compute capability.
+    """Return all known attributes of an instance that reports this compute capability.
 
     Raises:
-        KeyError: no figures for the board or the capability.
+        KeyError: the board or the capability has no figures.
     """
     board = instance.gpu.board
     profile = instance.profile
@@ -186,7 +187,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.COMPUTE_MODE: 0,
         a.SURFACE_ALIGNMENT: 512,
         a.CONCURRENT_KERNELS: 1,
-        a.ECC_ENABLED: 1,  # gpud counts errors of memory (docs/gpud-admin.md)
+        a.ECC_ENABLED: 1,  # gpud counts memory errors (docs/gpud-admin.md)
         a.PCI_BUS_ID: instance.gpu.pci_bus,
         a.PCI_DEVICE_ID: 0,
         a.TCC_DRIVER: 0,

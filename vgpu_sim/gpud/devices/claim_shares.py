@@ -1,8 +1,8 @@
-"""Instances that ResourceClaims share: who may join one, and who has it. Pure.
+"""Instances that several ResourceClaims share: which claims may join. Pure functions.
 
-A share is a part of the memory; everything else is used in turns. The scheduler has counted the
-shares already (``allowMultipleAllocations``), by what it has heard: here they are counted by what
-there is.
+A share is a part of the instance's memory. The claims take turns at using everything else. The
+scheduler has checked the shares already (``allowMultipleAllocations``), but against the
+published state, which may be stale. These functions check them against the actual state.
 """
 
 from dataclasses import replace
@@ -13,16 +13,18 @@ from vgpu_sim.gpud.model import ClaimShare, MigInstance
 from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest
 
 MAX_SHARES: Final = 48
-"""Claims that share one instance at most: as many as the device plugin's sharers, so that each has
-a context of the instance's. The smallest share that is offered (``api.claim_devices``) fits."""
+"""The largest number of claims that share one instance. It equals the device plugin's maximum of
+sharers, so that each claim gets one of the instance's contexts, and is enough for the smallest
+share (``api.claim_devices``).
+"""
 
 
-def share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) -> ClaimShare:
-    """Return the share of a claim in what is to be at a place.
+def new_share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) -> ClaimShare:
+    """Return a claim's share of an instance that is to be created as ``placed``.
 
     Raises:
-        InvalidRequest: nobody would have it, it has no memory or more than there is, or the place
-            is a part of a GPU instance, whose memory is shared already.
+        InvalidRequest: there is no owner, the memory is 0 or more than the instance has, or the
+            place is a part of a GPU instance, whose memory is shared already.
     """
     most = placed.profile.memory_bytes
     if not owner:
@@ -34,32 +36,32 @@ def share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) -> C
     return ClaimShare(owner, owner_name, memory_bytes)
 
 
-def joined(there: MigInstance, new: ClaimShare) -> MigInstance:
-    """Return an instance with one claim more.
+def add_share(there: MigInstance, new: ClaimShare) -> MigInstance:
+    """Return an instance with one more claim's share.
 
     Raises:
-        Conflict: it is one claim's alone, a layout's, or has not enough memory left.
+        Conflict: the instance belongs to a single claim or a layout, or has not enough memory left.
     """
     if not there.shares:
         owner = f"claim {there.owner_name} alone" if there.owner else "a layout"
-        raise Conflict(f"{there.placed} is there for {owner}: it is not shared")
+        raise Conflict(f"{there.placed} belongs to {owner} and is not shared")
     if there.share_of(new.owner) is not None:
         raise Conflict(f"claim {new.owner_name} has another share of {there.placed} already")
     left = there.profile.memory_bytes - there.shared_bytes
     if new.memory_bytes > left or len(there.shares) >= MAX_SHARES:
         raise Conflict(
             f"{there.placed} has no room for {new.memory_bytes} bytes: {left} are left beside"
-            f" {whose(there)}, at most {MAX_SHARES} claims"
+            f" {claim_names(there)}, at most {MAX_SHARES} claims"
         )
     return replace(there, shares=(*there.shares, new))
 
 
-def closed(there: MigInstance, owner: str) -> MigInstance:
-    """Return an instance in which a claim gets no new contexts."""
+def close_share(there: MigInstance, owner: str) -> MigInstance:
+    """Return an instance in which the share of ``owner`` admits no new contexts."""
     shares = (replace(one, admit=one.admit and one.owner != owner) for one in there.shares)
     return replace(there, shares=tuple(shares))
 
 
-def whose(there: MigInstance) -> str:
-    """Return which claims share an instance."""
+def claim_names(there: MigInstance) -> str:
+    """Return the names of the claims that share an instance, as text for a message."""
     return ", ".join(f"claim {one.owner_name}" for one in there.shares)

@@ -1,4 +1,4 @@
-"""Answers HELLO_QUERY: everything a client may know of its device, in one message."""
+"""Answers HELLO_QUERY: all properties of a device that a client can query, in one message."""
 
 from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.model import MigInstance, uuid_bytes
@@ -10,11 +10,13 @@ from vgpu_sim.hal.messages import (
     DeviceInfo,
 )
 
-DRIVER_VERSION = 13000  # 1000 * major + 10 * minor of the CUDA driver API that is served
+DRIVER_VERSION = 13000  # the CUDA driver API version that is served, as 1000 * major + 10 * minor
 
 
 def device_name(instance: MigInstance) -> str:
-    """Return the device's name: the product's and, of a MIG device, the profile's."""
+    """Return the name of an instance's device: the product's name, followed by the profile for a
+    MIG device.
+    """
     if instance.profile.is_whole:
         return instance.gpu.board.product_name
     return f"{instance.gpu.board.product_name} MIG {instance.device_profile}"
@@ -30,11 +32,12 @@ def device_info(
     *,
     modelled: bool = False,
 ) -> DeviceInfo:
-    """Fill the message. ``enforced`` says whether a cgroup holds the slice to its share.
+    """Build the message that describes an instance to a client. ``enforced``: a control group
+    limits the slice to its share.
 
-    ``multiprocessors`` is how many of the instance's this client may use, which is what programs
-    are told that ask for the attribute, as of an MPS client. What else is of the whole.
-    ``modelled``: events measure the board's time.
+    ``multiprocessors`` is how many of the instance's multiprocessors this client may use, and
+    becomes the value of the device attribute, as for an MPS client. Everything else describes
+    the whole instance. ``modelled`` is set if events measure the board's modelled time.
     """
     info = DeviceInfo()
     info.uuid[:] = uuid_bytes(instance.uuid)

@@ -1,7 +1,7 @@
-"""The node's GPUs and MIG instances: every change is checked by geometry, then made durable.
+"""The node's GPUs and MIG instances: each change is validated by geometry, then made durable.
 
-One asyncio task changes it at a time; nothing here waits. Whether something is in use is asked of
-the caller, which knows the contexts.
+Only one asyncio task may change the inventory at a time; no method waits. Callers, which know
+the contexts, pass a function that returns whether an instance is in use.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,9 +27,9 @@ from vgpu_sim.system.admin_socket.errors import Conflict, InUse, InvalidRequest,
 
 
 class Inventory:
-    """What exists on this node.
+    """The GPUs and instances of this node, as stored in the journal.
 
-    Raises JournalError on construction when the journal is corrupt.
+    The constructor raises JournalError if the journal is corrupt.
     """
 
     def __init__(self, state_dir: Path) -> None:
@@ -38,49 +38,51 @@ class Inventory:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """Return the GPUs, by index."""
+        """Return the node's GPUs, ordered by index."""
         return self._state.gpus
 
     @property
     def instances(self) -> tuple[MigInstance, ...]:
-        """Return the instances in the order of their creation."""
+        """Return the node's instances in the order of their creation."""
         return self._state.instances
 
     @property
     def budget_bytes(self) -> int:
-        """Return the budget as configured; 0 means the default."""
+        """The node's budget of host memory in bytes, as configured; 0 means the default."""
         return self._state.budget_bytes
 
     def gpu(self, uuid: str) -> Gpu:
-        """Return a GPU. Raises NotFound."""
+        """Return the GPU with this UUID. Raises NotFound."""
         for gpu in self._state.gpus:
             if gpu.uuid == uuid:
                 return gpu
         raise NotFound(f"no GPU {uuid}")
 
     def instance(self, uuid: str) -> MigInstance:
-        """Return an instance. Raises NotFound."""
+        """Return the instance with this UUID. Raises NotFound."""
         for instance in self._state.instances:
             if instance.uuid == uuid:
                 return instance
         raise NotFound(f"no instance {uuid}")
 
     def instances_of(self, gpu: Gpu) -> tuple[MigInstance, ...]:
-        """Return a GPU's instances by start, those in one GPU instance by their first slice."""
+        """Return a GPU's instances, ordered by where they start; those in one GPU instance, by
+        their first compute slice.
+        """
         mine = (one for one in self._state.instances if one.gpu.uuid == gpu.uuid)
         return tuple(sorted(mine, key=lambda one: (one.start, one.compute_start or 0)))
 
-    def beside(self, instance: MigInstance) -> tuple[MigInstance, ...]:
-        """Return what is in the GPU instance of this one, itself included, in order."""
+    def in_gpu_instance_of(self, instance: MigInstance) -> tuple[MigInstance, ...]:
+        """Return all instances in the GPU instance that contains this one, in order."""
         key = instance.gpu_instance
         return tuple(one for one in self.instances_of(instance.gpu) if one.gpu_instance == key)
 
     def configure(self, gpus: Iterable[Gpu], budget_bytes: int) -> None:
-        """Make these the node's GPUs.
+        """Replace the node's GPUs and its memory budget.
 
         Raises:
             InvalidRequest: an unknown board, an index beyond the aperture, duplicates.
-            InUse: a GPU that left, or changed its board or index, has instances.
+            InUse: a GPU that is removed, or changes its board or index, has instances.
         """
         wanted = tuple(sorted(gpus, key=lambda gpu: gpu.index))
         _check_gpus(wanted)
@@ -101,17 +103,20 @@ class Inventory:
         compute_start: int | None = None,
         memory_bytes: int | None = None,
     ) -> MigInstance:
-        """Make an instance at a placement; without ``compute`` it admits nobody until it has that.
+        """Create an instance at a placement; without ``compute`` it is an empty GPU instance, which
+        admits no context.
 
-        One that is narrower than its GPU instance has a ``compute_start``: its GPU instance is
-        made with the first and goes with the last in it.
-        ``owner`` and ``owner_name`` are what it is made for (``MigInstance``). With
-        ``memory_bytes`` that claim gets a share of it, and what claims share already is joined.
+        An instance narrower than its GPU instance has a ``compute_start``. Its GPU instance is
+        created with the first instance and destroyed with the last. ``owner`` and ``owner_name``
+        name the claim for which the instance is created (``MigInstance``). With
+        ``memory_bytes``, that claim gets a share of the instance's memory. If claims already
+        share an instance at the placement, the claim joins them.
 
         Raises:
             NotFound: no such GPU.
-            InvalidRequest: the board has no such profile, or not at that start; or no such share.
-            Conflict: it cannot exist beside the instances that are there, or has no such room.
+            InvalidRequest: the board has no such profile, or not at that start, or the share is
+                invalid.
+            Conflict: the placement conflicts with an existing instance, or the share does not fit.
         """
         gpu = self.gpu(gpu_uuid)
         try:
@@ -120,11 +125,11 @@ class Inventory:
             raise InvalidRequest(str(err)) from err
         if memory_bytes is None:
             return self._add(gpu, placed, compute, owner, owner_name)
-        share = claim_shares.share(placed, owner, owner_name, memory_bytes)
+        share = claim_shares.new_share(placed, owner, owner_name, memory_bytes)
         there = next((one for one in self.instances_of(gpu) if one.placed == placed), None)
         if there is None:
             return self._add(gpu, placed, shares=(share,))
-        joined = claim_shares.joined(there, share)
+        joined = claim_shares.add_share(there, share)
         self._replace(joined)
         return joined
 
@@ -161,16 +166,17 @@ class Inventory:
     def destroy_instance(
         self, uuid: InstanceUuid, in_use: Callable[[MigInstance], bool], owner: str = ""
     ) -> bool:
-        """Forget an instance; of one that claims share ``owner``'s share, and it with the last.
+        """Destroy an instance; if claims share it, remove ``owner``'s share, and destroy the
+        instance with the last share.
 
         Return whether the instance is gone.
 
         Raises:
             NotFound: no such instance.
-            Conflict: it was not made for ``owner``.
-            InUse: ``in_use`` says so.
+            Conflict: the instance was not made for ``owner``.
+            InUse: ``in_use`` returned True.
         """
-        instance = self.owned(uuid, owner)
+        instance = self.owned_instance(uuid, owner)
         if in_use(instance):
             raise InUse(f"{uuid} has contexts")
         others = tuple(one for one in instance.shares if one.owner != owner)
@@ -181,51 +187,53 @@ class Inventory:
         self._store(replace(self._state, instances=kept))
         return True
 
-    def owned(self, uuid: InstanceUuid, owner: str) -> MigInstance:
-        """Return an instance that was made for ``owner``, or that it has a share of.
+    def owned_instance(self, uuid: InstanceUuid, owner: str) -> MigInstance:
+        """Return an instance that was made for ``owner``, or in which ``owner`` has a share.
 
         Raises:
             NotFound: no such instance.
-            Conflict: it was made for others.
+            Conflict: the instance was made for others.
         """
         instance = self.instance(uuid)
         if instance.shares:
             if instance.share_of(owner) is None:
-                whose = claim_shares.whose(instance)
-                raise Conflict(f"{uuid} is shared by {whose}: they alone take it away")
+                whose = claim_shares.claim_names(instance)
+                raise Conflict(f"{uuid} is shared by {whose}: only they can remove it")
         elif instance.owner != owner:
             whose = f"claim {instance.owner_name}" if instance.owner else "a layout"
-            raise Conflict(f"{uuid} was made for {whose}: that alone takes it away")
+            raise Conflict(f"{uuid} was made for {whose}: only its owner can remove it")
         return instance
 
     def set_admission(self, uuid: InstanceUuid, admit: bool) -> None:
-        """Say whether new contexts are admitted. Raises NotFound."""
+        """Set whether an instance admits new contexts. Raises NotFound."""
         self._replace(replace(self.instance(uuid), admit=admit))
 
-    def admit_no_more(self, uuid: InstanceUuid, owner: str) -> None:
-        """Admit no new contexts of ``owner``, whose share or instance goes.
+    def close_admission(self, uuid: InstanceUuid, owner: str) -> None:
+        """Admit no new contexts of ``owner``, whose share or instance is about to be removed.
 
         Raises:
             NotFound: no such instance.
-            Conflict: it was not made for ``owner``.
+            Conflict: the instance was not made for ``owner``.
         """
-        instance = self.owned(uuid, owner)
+        instance = self.owned_instance(uuid, owner)
         if instance.shares:
-            self._replace(claim_shares.closed(instance, owner))
+            self._replace(claim_shares.close_share(instance, owner))
         else:
             self._replace(replace(instance, admit=False))
 
     def create_compute(self, uuid: InstanceUuid, within: ComputePlace | None) -> MigInstance:
-        """Make a compute instance in the GPU instance that ``uuid`` is in.
+        """Create a compute instance in the GPU instance that contains ``uuid``.
 
-        ``within`` None is one of full width. The first keeps the uuid of the empty GPU instance.
+        ``within`` is the place in the GPU instance; None means full width. The first compute
+        instance keeps the UUID of the empty GPU instance.
 
         Raises:
             NotFound: no such instance.
             InvalidRequest: the GPU instance has no such place.
-            Conflict: what is there leaves no room for it, or was made for a claim.
+            Conflict: existing compute instances leave no room, or the GPU instance was made for a
+                claim.
         """
-        instance = self.owned(uuid, "")
+        instance = self.owned_instance(uuid, "")
         try:
             placed = Instance(instance.profile, instance.start, within)
         except IllegalLayoutError as err:
@@ -237,19 +245,21 @@ class Inventory:
         return made
 
     def destroy_compute(self, uuid: InstanceUuid, in_use: Callable[[MigInstance], bool]) -> bool:
-        """Take a compute instance out of its GPU instance, which stays; tell whether ``uuid`` does.
+        """Destroy a compute instance but not its GPU instance; return whether ``uuid`` still
+        exists.
 
-        That of the last one is then the empty GPU instance's.
+        The empty GPU instance keeps the UUID of its last compute instance.
 
         Raises:
             NotFound: no such instance.
-            Conflict: it is a GPU instance without one, or was made for a claim.
-            InUse: ``in_use`` says so.
+            Conflict: ``uuid`` is a GPU instance without a compute instance, or was made for a
+                claim.
+            InUse: ``in_use`` returned True.
         """
-        instance = self.owned(uuid, "")
+        instance = self.owned_instance(uuid, "")
         if not instance.compute:
             raise Conflict(f"{uuid} has no compute instance")
-        if len(self.beside(instance)) > 1:
+        if len(self.in_gpu_instance_of(instance)) > 1:
             self.destroy_instance(uuid, in_use)
             return False
         if in_use(instance):

@@ -1,8 +1,9 @@
-"""What gpud remembers over a restart: GPUs, instances and the budget, in one JSON file.
+"""gpud's state across restarts: GPUs, instances and the budget, in one JSON file.
 
-Written whole: temporary file, fsync, rename, fsync of the directory. Read strictly: a file that
-does not parse or breaks a rule of geometry is moved aside and named in the error, because instances
-may be in use and must not vanish by a typing mistake.
+The file is replaced as a whole: gpud writes and syncs a temporary file, renames it, and syncs
+the directory. The file is read strictly. If it cannot be parsed or violates a rule of geometry,
+gpud moves it aside and names it in the error, because instances may be in use and a typing
+mistake must not remove them.
 """
 
 import fcntl
@@ -37,7 +38,7 @@ MAX_JOURNAL_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """Everything that is remembered. ``budget_bytes`` 0 means the default."""
+    """The node's state as the journal stores it. ``budget_bytes`` 0 means the default."""
 
     gpus: tuple[Gpu, ...] = ()
     instances: tuple[MigInstance, ...] = ()
@@ -45,10 +46,10 @@ class NodeState:
 
 
 def load(state_dir: Path) -> NodeState:
-    """Read the journal; no file is an empty node.
+    """Read the journal; a missing file means an empty node.
 
     Raises:
-        JournalError: the file was unreadable as a journal and has been moved aside.
+        JournalError: the file is not a valid journal and has been moved aside.
     """
     path = state_dir / FILE_NAME
     try:
@@ -69,14 +70,14 @@ def load(state_dir: Path) -> NodeState:
 
 
 def save(state_dir: Path, state: NodeState) -> None:
-    """Replace the journal, durably. Raises OSError; the old one is then still whole."""
+    """Replace the journal durably. Raises OSError; the old file is then intact."""
     durable.write_json(state_dir / FILE_NAME, encode(state))
 
 
 def try_lock(state_dir: Path) -> bool:
-    """Make this process the only gpud of a state directory, until it ends; False: another one is.
+    """Try to become the only gpud of a state directory until this process ends.
 
-    Raises OSError.
+    Returns False if another gpud holds the lock. Raises OSError.
     """
     descriptor = os.open(state_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -88,7 +89,7 @@ def try_lock(state_dir: Path) -> bool:
 
 
 def encode(state: NodeState) -> dict[str, Any]:
-    """Return the journal's document."""
+    """Return the journal's JSON document."""
     return {
         "version": VERSION,
         "budget_bytes": state.budget_bytes,
@@ -114,12 +115,16 @@ def encode(state: NodeState) -> dict[str, Any]:
 
 
 def _compute_start(instance: MigInstance) -> dict[str, int]:
-    """Return what is not written of an instance of full width, likewise."""
+    """Return the journal's ``compute_start`` field for an instance. An instance of full width has
+    no such field, so that older gpuds can read it.
+    """
     return {} if instance.compute_start is None else {"compute_start": instance.compute_start}
 
 
 def _made_for(instance: MigInstance) -> dict[str, Any]:
-    """Return what is not written of a layout's instance: an older gpud can read that journal."""
+    """Return the journal's owner fields for an instance. A layout's instance has no such fields, so
+    that an older gpud can read the file.
+    """
     if instance.shares:
         return {"shares": [asdict(one) for one in instance.shares]}
     if not instance.owner:
@@ -128,11 +133,11 @@ def _made_for(instance: MigInstance) -> dict[str, Any]:
 
 
 def decode(document: object) -> NodeState:
-    """Rebuild from a document.
+    """Rebuild the state from a JSON document.
 
     Raises:
-        ValueError: wrong shape, unknown or missing fields, duplicate identities.
-        MigError: an unknown board or profile, or instances that cannot exist together.
+        ValueError: the document has another shape, unknown or missing fields, or duplicate UUIDs.
+        MigError: an unknown board or profile, or instances that conflict with each other.
     """
     root = _fields(document, {"version": int, "budget_bytes": int, "gpus": list, "instances": list})
     if root["version"] != VERSION:
@@ -176,7 +181,7 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
         "slot": int,
         "admit": bool,
     }
-    if isinstance(entry, dict) and "compute" in entry:  # not written where it is true
+    if isinstance(entry, dict) and "compute" in entry:  # omitted if true
         kinds["compute"] = bool
     if isinstance(entry, dict) and "compute_start" in entry:
         kinds["compute_start"] = int
@@ -197,7 +202,10 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
         raise ValueError(f"instance {uuid} is {placed.device} without one in its place")
     own = uuid == InstanceUuid(gpu.uuid) if profile.is_whole else uuid.startswith("MIG-")
     if not own:
-        raise ValueError(f"instance {uuid} is {profile.name} of {gpu.uuid}: not its uuid")
+        expected = "the GPU's" if profile.is_whole else "MIG-…"
+        raise ValueError(
+            f"instance {uuid} is {profile.name} of {gpu.uuid}: its uuid must be {expected}"
+        )
     owner, owner_name = fields.get("owner", ""), fields.get("owner_name", "")
     check_made_for(owner, owner_name)
     shares = tuple(_share(one) for one in fields.get("shares", ()))
@@ -205,7 +213,7 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
     if shares and (owner or not compute or placed.compute is not None):
         raise ValueError(f"instance {uuid} is shared by claims and has another owner or compute")
     if sum(one.memory_bytes for one in shares) > profile.memory_bytes:
-        raise ValueError(f"instance {uuid} has not the memory of its shares")
+        raise ValueError(f"instance {uuid} has less memory than its shares")
     return MigInstance(
         uuid=uuid,
         gpu=gpu,

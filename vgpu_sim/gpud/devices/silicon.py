@@ -1,4 +1,4 @@
-"""Figures of boards that attribute queries ask for and MIG geometry lacks, from ``boards``."""
+"""Figures that device attributes need and MIG geometry lacks, from the records in ``boards``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,9 @@ from boards import RECORDS
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A board's largest clocks in kHz, memory bus and second-level cache, of the whole GPU."""
+    """Figures of a whole GPU: its highest clocks in kHz, its memory bus and its second-level
+    cache.
+    """
 
     max_clock_khz: int
     memory_clock_khz: int

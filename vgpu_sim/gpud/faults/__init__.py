@@ -1,1 +1,1 @@
-"""Faults of GPUs: Xids, ECC counts, health of GPUs and instances, injection for tests."""
+"""GPU faults: Xids, ECC counts, health of GPUs and instances, fault injection for tests."""

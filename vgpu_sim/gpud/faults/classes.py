@@ -1,7 +1,7 @@
-"""The Xids that Tessera knows: what each means, whom it concerns, what it does to contexts.
+"""The Xids that Tessera supports: the meaning, the scope and the effect on contexts of each.
 
-Numbers, meanings and remedies follow NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors);
-``IGNORED_XIDS`` is the default of its device plugin. docs/faults.md is the table for people.
+Numbers, meanings and remedies follow NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors).
+``IGNORED_XIDS`` is the default of NVIDIA's device plugin. docs/faults.md has the table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,24 +14,26 @@ from vgpu_sim.hal.compute.cuda import CudaError
 
 
 class Scope(Enum):
-    """Whom an Xid can concern at the most."""
+    """The widest set of objects that an Xid can affect."""
 
     CONTEXT = auto()  # a program's channel
-    INSTANCE = auto()  # a MIG instance, or the GPU where it cannot be told which
+    INSTANCE = auto()  # a MIG instance, or the GPU if the instance is unknown
     GPU = auto()
 
 
 class Severity(Enum):
-    """What an Xid means for the health of whom it concerns."""
+    """The effect of an Xid on the health of the GPU or instance that it concerns."""
 
     NONE = auto()  # a program's own fault
-    SUSPICIOUS = auto()  # the hardware dealt with it; again soon, and it is no accident
-    CRITICAL = auto()  # out of service until it was reset
+    SUSPICIOUS = auto()  # the hardware recovered; if it recurs soon, the GPU is faulty
+    CRITICAL = auto()  # out of service until a reset
 
 
 @dataclass(frozen=True, slots=True)
 class XidClass:
-    """One row. ``error`` is the CUresult that live contexts end with; None: they go on."""
+    """What an Xid means and does: one row of the table. If it ends live contexts, ``error`` is the
+    CUresult that they get; None: they continue.
+    """
 
     xid: int
     meaning: str
@@ -41,7 +43,7 @@ class XidClass:
 
 
 IGNORED_XIDS: Final = frozenset({13, 31, 43, 45, 68, 109})
-"""What NVIDIA's device plugin ignores by default: programs cause these."""
+"""The Xids that NVIDIA's device plugin ignores by default, because programs cause them."""
 
 _FAILED = CudaError.LAUNCH_FAILED
 _ECC = CudaError.ECC_UNCORRECTABLE
@@ -87,35 +89,36 @@ XID_OF_FAULT: Final[Mapping[str, int]] = {
     FaultKind.TRAP.name: 13,
     FaultKind.STACK.name: 13,
     FaultKind.FUNCTION.name: 13,
-    FaultKind.PROTOCOL.name: 13,  # as an invalid method: nothing that a program writes is critical
+    FaultKind.PROTOCOL.name: 13,  # as an invalid method: a program cannot cause a critical error
     FaultKind.ASSERTION.name: 43,
     FaultKind.TIMEOUT.name: 43,
     FaultKind.INTERNAL.name: 43,
     FaultKind.OUT_OF_MEMORY.name: 43,
     FaultKind.FENCED.name: 45,
-    "": 45,  # its worker was killed: nobody knows what it did
+    "": 45,  # its worker was killed, for an unknown reason
 }
-"""The Xid of each way in which a context really ends here. COMPILE has none: nothing ran.
+"""The Xid for each way in which a context ends in Tessera. COMPILE has no Xid, because no kernel
+ran.
 
-All of them are ignored by default. A worker may be its tenant's, so what it says of its end must
-take no slice out of service.
+All of them are ignored by default. A tenant may have taken over its worker, so a worker's report
+of its end must not take a slice out of service.
 """
 
 
-def known() -> str:
-    """Return the numbers that there are, for a message."""
+def known_xids() -> str:
+    """Return the numbers of all supported Xids, as text for a message."""
     return ", ".join(map(str, sorted(XIDS)))
 
 
-def ignored(disabled: Iterable[str], enabled: Iterable[str]) -> frozenset[int] | None:
-    """Return which Xids say nothing about health; None: none does (health checks are off).
+def parse_ignored(disabled: Iterable[str], enabled: Iterable[str]) -> frozenset[int] | None:
+    """Return the Xids that do not affect health; None: no Xid does (health checks are off).
 
     ``disabled`` and ``enabled`` are the words of ``DP_DISABLE_HEALTHCHECKS`` and
     ``DP_ENABLE_HEALTHCHECKS`` as NVIDIA's device plugin reads them: numbers, or ``all`` and
-    ``xids``. What is enabled wins over what is disabled, by name or by default.
+    ``xids``. An enabled Xid takes precedence over one that is disabled by name or by default.
 
     Raises:
-        ValueError: a word is neither.
+        ValueError: a word is neither a number nor a known name.
     """
     off, off_all = _numbers(disabled)
     on, on_all = _numbers(enabled)

@@ -1,11 +1,12 @@
-"""The health of a GPU or an instance: a pure state machine; times come in, nothing is scheduled.
+"""The health of a GPU or an instance: a pure state machine; callers pass times, no timers run.
 
     Healthy ──suspicious──► Suspect ──again within suspect_s──► Unhealthy
        ▲ ▲                     │                                   │ reset, unhealthy_s after the
        │ └── suspect_s quiet ──┘        any critical event ──►     ▼ last event
        └──────────── probation_s quiet ◄────────────────────── Probation
 
-Healthy and Suspect are in service. A relapse in probation doubles the next one, up to eight times.
+Healthy and Suspect are in service. A relapse in probation doubles the next one, up to eight
+times.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ LONGEST_FACTOR: Final = 8
 
 
 class State(StrEnum):
-    """Where a GPU or an instance stands."""
+    """The health state of a GPU or an instance."""
 
     HEALTHY = "Healthy"
     SUSPECT = "Suspect"
@@ -32,7 +33,7 @@ _WORST_FIRST: Final = (State.UNHEALTHY, State.PROBATION, State.SUSPECT, State.HE
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long each state lasts without news, in seconds."""
+    """How long, in seconds, each health state lasts without a new event."""
 
     suspect_s: float = 60.0
     unhealthy_s: float = 10.0
@@ -41,7 +42,9 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One health. ``since`` is when ``state`` began or was last confirmed; ``why`` is its cause."""
+    """The health of one GPU or instance. ``since`` is when ``state`` began or was last confirmed;
+    ``why`` is its cause.
+    """
 
     state: State = State.HEALTHY
     since: float = 0.0
@@ -50,15 +53,15 @@ class Health:
 
     @property
     def in_service(self) -> bool:
-        """Return whether new contexts and new pods are let in."""
+        """Whether the object admits new contexts and new pods."""
         return self.state in IN_SERVICE
 
     def __str__(self) -> str:
-        """Return the state, and the cause where there is one."""
+        """Return the state, followed by its cause if it has one."""
         return f"{self.state}: {self.why}" if self.why else str(self.state)
 
-    def struck(self, severity: Severity, why: str, now: float) -> "Health":
-        """Return the health after an event at ``now``."""
+    def after_event(self, severity: Severity, why: str, now: float) -> "Health":
+        """Return the health after an event of this severity at time ``now``."""
         match severity, self.state:
             case Severity.NONE, _:
                 return self
@@ -70,8 +73,10 @@ class Health:
             case _, _:
                 return replace(self, state=State.UNHEALTHY, since=now, why=why)
 
-    def aged(self, now: float, times: Times, stuck: bool) -> "Health":
-        """Return the health at ``now``; ``stuck``: what is wrong lasts, or cannot be reset yet."""
+    def after_time(self, now: float, times: Times, stuck: bool) -> "Health":
+        """Return the health at time ``now`` if no event has occurred since ``since``. ``stuck`` is
+        set while the fault persists or a reset is not yet possible.
+        """
         age = now - self.since
         match self.state:
             case State.SUSPECT if age >= times.suspect_s:
@@ -86,5 +91,5 @@ class Health:
 
 
 def worst(one: Health, other: Health) -> Health:
-    """Return the worse of two: an instance is no healthier than its GPU."""
+    """Return the worse of two health values. An instance is at most as healthy as its GPU."""
     return min(one, other, key=lambda health: _WORST_FIRST.index(health.state))

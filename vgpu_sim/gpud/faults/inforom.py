@@ -1,7 +1,8 @@
-"""What a GPU itself remembers of its memory errors, over resets and restarts: its InfoROM.
+"""A GPU's InfoROM: its counts of memory errors, kept across resets and restarts.
 
-One JSON file beside the journal. GPUs that have left the node are kept: the same UUID has the same
-history when it comes back.
+The InfoROMs of all GPUs are stored in one JSON file next to the journal. The file keeps the
+InfoROMs of GPUs that have left the node, so that a GPU with the same UUID resumes its history
+when it returns.
 """
 
 import json
@@ -16,7 +17,7 @@ from vgpu_sim.system import durable
 
 FILE_NAME: Final = "inforom.json"
 MAX_COUNT: Final = (1 << 63) - 1
-MAX_REMAPPED_ROWS: Final = 512  # of a GPU since the A100 (NVIDIA's memory error management)
+MAX_REMAPPED_ROWS: Final = 512  # per GPU since the A100 (NVIDIA's memory error management)
 _VERSION: Final = 1
 _MAX_FILE_BYTES: Final = 1 << 20
 
@@ -25,7 +26,9 @@ logger = logging.getLogger("tessera.gpud")
 
 @dataclass(frozen=True, slots=True)
 class Inforom:
-    """One GPU's. ``pending_rows`` wait for the next reset; ``failed``: there are too many rows."""
+    """One GPU's counts of memory errors. The rows counted by ``pending_rows`` are remapped at the
+    next reset; ``failed`` is set if no spare rows are left.
+    """
 
     corrected: int = 0
     uncorrected: int = 0
@@ -34,7 +37,7 @@ class Inforom:
     failed: bool = False
 
     def after(self, corrected: int = 0, uncorrected: int = 0) -> "Inforom":
-        """Return it after memory errors: each uncorrected one takes a row out of use."""
+        """Return the InfoROM after memory errors. Each uncorrected error takes a row out of use."""
         pending = min(uncorrected, MAX_REMAPPED_ROWS - self.remapped_rows - self.pending_rows)
         return replace(
             self,
@@ -45,14 +48,14 @@ class Inforom:
         )
 
     def after_reset(self) -> "Inforom":
-        """Return it after a reset of the GPU, which remaps the rows that wait for it."""
+        """Return the InfoROM after a reset of the GPU, which remaps the pending rows."""
         rows = self.remapped_rows + self.pending_rows
         return replace(self, remapped_rows=rows, pending_rows=0)
 
 
 def load(state_dir: Path) -> dict[GpuUuid, Inforom]:
-    """Read the file. One that cannot be read is put aside and counts begin anew: they say nothing
-    about what programs may do.
+    """Read the InfoROMs of all GPUs. An unreadable file is moved aside and all counts start at 0,
+    because they do not restrict programs.
     """
     path = state_dir / FILE_NAME
     try:
@@ -68,7 +71,7 @@ def load(state_dir: Path) -> dict[GpuUuid, Inforom]:
 
 
 def save(state_dir: Path, roms: Mapping[GpuUuid, Inforom]) -> None:
-    """Replace the file. Raises OSError."""
+    """Replace the file of InfoROMs. Raises OSError."""
     gpus = {uuid: asdict(rom) for uuid, rom in roms.items()}
     durable.write_json(state_dir / FILE_NAME, {"version": _VERSION, "gpus": gpus})
 

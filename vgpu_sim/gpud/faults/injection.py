@@ -1,4 +1,4 @@
-"""Faults that are injected, as values."""
+"""Injected faults, as values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,9 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """What can be injected. The last three last until they are cleared, or their time is up."""
+    """The kinds of faults. Faults of the last three kinds last until they are cleared or their
+    duration ends.
+    """
 
     XID = "xid"
     ECC_CORRECTED = "ecc_corrected"
@@ -22,7 +24,7 @@ OF_GPUS: Final = frozenset({Kind.THERMAL, Kind.OFF_BUS})
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One fault that is asked for. ``instance`` empty: the whole GPU has it."""
+    """A request to inject a fault. If ``instance`` is empty, the fault concerns the whole GPU."""
 
     id: str
     gpu: str
@@ -33,7 +35,7 @@ class Injection:
     duration_ms: int
 
     def __str__(self) -> str:
-        """Return it as gpud's log writes what happens: fields with their names."""
+        """Return the fault in the form of gpud's log: fields with their names."""
         xid = f" xid={self.xid}" if self.kind is Kind.XID else ""
         lasts = f" duration_ms={self.duration_ms}" if self.kind in LASTING else ""
         of = f" instance={self.instance}" if self.instance else ""

@@ -1,7 +1,7 @@
-"""Faults of a node put together: what happened, who is concerned, who may go on.
+"""Manages the faults of a node: records them, finds the contexts that they affect, and ends those.
 
-Real faults arrive as gpud's own events, injected ones by ``inject``. What lasts is watched by a
-timer that runs only while there is something to watch.
+Real faults arrive as gpud's own events, injected ones through ``inject``. A timer watches
+lasting faults; it runs only while there are such faults.
 """
 
 import asyncio
@@ -29,13 +29,15 @@ from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFou
 logger = logging.getLogger("tessera.gpud")
 
 LOOK_SECONDS: Final = 0.25
-MAX_ACTIVE: Final = 64  # faults that last, on the node
+MAX_ACTIVE: Final = 64  # lasting faults of the node
 MAX_REMEMBERED: Final = 1024  # ids of injections
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``ignored``: Xids that say nothing about health; None: health checks are off."""
+    """Which Xids do not affect health (``ignored``); None: no Xid does, because health checks are
+    off.
+    """
 
     ignored: frozenset[int] | None = IGNORED_XIDS
     times: Times = option(
@@ -50,7 +52,9 @@ class Options:
 
 
 class Faults:
-    """Raises OSError on construction when the file of memory errors cannot be read."""
+    """The faults of a node's GPUs. The constructor raises OSError if the file of memory errors is
+    unreadable.
+    """
 
     def __init__(
         self,
@@ -69,28 +73,31 @@ class Faults:
         self._active: dict[str, tuple[GpuUuid, admin.Fault]] = {}
         self._injected: dict[str, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        events.subscribe(self._heard)
+        events.subscribe(self._record_context_end)
 
     def active(self, gpu: GpuUuid) -> tuple[admin.Fault, ...]:
-        """Return the faults that last on a GPU."""
+        """Return the lasting faults of a GPU that are active."""
         return tuple(fault for uuid, fault in self._active.values() if uuid == gpu)
 
     def gpu_health(self, gpu: GpuUuid) -> Health:
-        """Return the health of a GPU itself."""
+        """Return the health of a GPU, without that of its instances."""
         return self._health.get(gpu, Health())
 
     def instance_health(self, instance: MigInstance) -> Health:
-        """Return the health of an instance: no better than its GPU's, or its neighbours' in one
+        """Return an instance's health: the worst of the instance's own, its GPU's and its GPU
+        instance's.
 
-        GPU instance: that fails as one.
+        All compute instances of a GPU instance fail together.
         """
         health = self.gpu_health(instance.gpu.uuid)
-        for one in self._inventory.beside(instance):
+        for one in self._inventory.in_gpu_instance_of(instance):
             health = worst(health, self._health.get(one.uuid, Health()))
         return health
 
     def refusal(self, instance: MigInstance) -> tuple[int, str] | None:
-        """Return the CUresult and the reason for which an instance takes no new context."""
+        """Return the CUresult and the reason with which an instance refuses new contexts; None if
+        the instance admits contexts.
+        """
         gpu = instance.gpu.uuid
         for fault in self.active(gpu):
             if fault.kind == Kind.OFF_BUS:
@@ -101,15 +108,15 @@ class Faults:
         return None if health.in_service else (CudaError.DEVICE_UNAVAILABLE, str(health))
 
     def inject(self, injection: Injection) -> None:
-        """Carry a fault out; an id that was carried out before is left at that.
+        """Inject a fault; do nothing if a fault with the same id was injected before.
 
         Raises:
             NotFound: no such GPU or instance.
-            InvalidRequest: the instance is another GPU's.
-            Conflict: too many faults last already.
+            InvalidRequest: the instance belongs to another GPU.
+            Conflict: too many lasting faults are active already.
         """
         gpu = self._inventory.gpu(injection.gpu)
-        if injection.instance == gpu.uuid:  # with MIG off the GPU is its one instance
+        if injection.instance == gpu.uuid:  # with MIG off, the GPU is its own only instance
             injection = replace(injection, instance="")
         if injection.instance:
             instance = self._inventory.instance(injection.instance)
@@ -130,10 +137,11 @@ class Faults:
         logger.warning("fault_injected %s", injection)
 
     def clear(self, gpu: str, fault_id: str) -> list[str]:
-        """End the faults that last: one, or with an empty id all; return their ids.
+        """End the lasting fault with this id on a GPU, or all its lasting faults if the id is
+        empty; return the ids of the faults that ended.
 
         Raises:
-            NotFound: no such GPU, or nothing lasts by that id.
+            NotFound: no such GPU, or no lasting fault has that id.
         """
         if gpu:
             self._inventory.gpu(gpu)
@@ -146,17 +154,19 @@ class Faults:
             raise NotFound(f"no fault {fault_id} lasts")
         for one in found:
             self._end(one)
-        self._look()
+        self._advance()
         return found
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop the timer that watches lasting faults."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _heard(self, event: dict[str, Any]) -> None:
-        """Note what befell a context by itself: it is its program's fault, and no one else's."""
+    def _record_context_end(self, event: dict[str, Any]) -> None:
+        """Record the Xid of a context that a fault of its own program ended. The Xid concerns only
+        that program.
+        """
         name = event["event"]
         kind = event.get("kind") if name == "fault" else "FENCED" if name == "fenced" else None
         xid = XID_OF_FAULT.get(kind) if isinstance(kind, str) else None
@@ -167,10 +177,10 @@ class Faults:
             return
         instance = context.instance
         message = str(event.get("message") or event.get("reason") or "")
-        self._note(instance.gpu, _of(instance), xid, context.client.pid, message)
+        self._note(instance.gpu, _instance_of_record(instance), xid, context.client.pid, message)
 
     def _note(self, gpu: Gpu, instance: str, xid: int, pid: int, message: str) -> None:
-        """Remember an Xid, and let it tell upon the health of whom it concerns."""
+        """Record an Xid and update the health of the GPU or instance that it concerns."""
         row = XIDS[xid]
         entry = self.records.note(gpu.uuid, xid, instance, pid, message, time.time_ns())
         self._events.emit(
@@ -185,27 +195,33 @@ class Faults:
         ignored = self._options.ignored
         if ignored is not None and xid not in ignored:
             severity = row.severity
-            if severity is Severity.NONE:  # one that is ignored by default was asked for
+            if (
+                severity is Severity.NONE
+            ):  # an Xid that is ignored by default but was enabled explicitly
                 severity = Severity.CRITICAL
             self._struck(gpu, instance, severity, f"Xid {xid} ({row.meaning})")
 
     def _strike(self, gpu: Gpu, instance: str, xid: int, why: str) -> None:
-        """Let an Xid happen: contexts that it concerns end with its CUresult."""
+        """Apply an Xid: end the contexts that it concerns, with the CUresult of this Xid."""
         error = XIDS[xid].error
         meaning = XIDS[xid].meaning
         alone = XIDS[xid].scope is Scope.CONTEXT
-        struck = self._concerned(gpu, instance, alone) if error is not None else []
+        struck = self._affected_contexts(gpu, instance, alone) if error is not None else []
         if alone and struck:
             for context in struck:
-                self._note(gpu, _of(context.instance), xid, context.client.pid, why)
+                self._note(gpu, _instance_of_record(context.instance), xid, context.client.pid, why)
         else:
             self._note(gpu, instance, xid, 0, why)
         for context in struck:
             assert error is not None
             self._contexts.strike(context, error, f"Xid {xid}: {meaning}")
 
-    def _concerned(self, gpu: Gpu, instance: str, alone: bool = False) -> list[Context]:
-        """Return the contexts of a GPU, or of an instance's GPU instance; ``alone``: its own."""
+    def _affected_contexts(self, gpu: Gpu, instance: str, alone: bool = False) -> list[Context]:
+        """Return the contexts that a fault of a GPU or an instance affects.
+
+        These are all contexts of the GPU, or those of the GPU instance that contains the
+        instance. If ``alone`` is set, only the contexts of the instance itself are returned.
+        """
         return [
             one
             for one in self._contexts
@@ -217,8 +233,10 @@ class Faults:
         ]
 
     def _hits(self, struck: str, instance: MigInstance) -> bool:
-        """Tell whether what befell ``struck`` befell an instance, being in one GPU instance."""
-        beside = (one.uuid for one in self._inventory.beside(instance))
+        """Return whether a fault of ``struck`` affects an instance: both are in one GPU instance,
+        or ``struck`` is empty (the whole GPU).
+        """
+        beside = (one.uuid for one in self._inventory.in_gpu_instance_of(instance))
         return struck in ("", instance.uuid, *beside)
 
     def _memory_errors(self, gpu: Gpu, injection: Injection) -> None:
@@ -227,7 +245,8 @@ class Faults:
             return
         self.records.count_errors(gpu.uuid, uncorrected=injection.count)
         self._note(gpu, "", 64 if self.records.ecc(gpu.uuid).remapping_failed else 63, 0, "")
-        # Contained: what used the memory ends, and nothing else. Else nobody knows what it reached.
+        # Contained: only the contexts that used the memory end. Otherwise the extent of the damage
+        # is unknown.
         self._strike(gpu, injection.instance, 94 if injection.instance else 95, "injected")
 
     def _begin(self, gpu: Gpu, injection: Injection) -> None:
@@ -241,7 +260,7 @@ class Faults:
             case Kind.OFF_BUS:
                 self._strike(gpu, "", 79, "injected")
             case Kind.HANG:
-                for context in self._concerned(gpu, injection.instance):
+                for context in self._affected_contexts(gpu, injection.instance):
                     self._contexts.pause(context)
                 self._note(gpu, injection.instance, 109, 0, "injected")
                 where = injection.instance or gpu.uuid
@@ -251,12 +270,14 @@ class Faults:
         self._watch()
 
     def _end(self, fault_id: str) -> None:
-        """End what lasts. A GPU that hung is reset: nothing that ran on it goes on."""
+        """End a lasting fault. A GPU that hung is reset, which ends its contexts."""
         uuid, fault = self._active.pop(fault_id)
         if fault.kind == Kind.HANG:
             gpu = self._inventory.gpu(uuid)
-            for context in self._concerned(gpu, fault.instance):
-                self._note(gpu, _of(context.instance), 45, context.client.pid, "GPU reset")
+            for context in self._affected_contexts(gpu, fault.instance):
+                self._note(
+                    gpu, _instance_of_record(context.instance), 45, context.client.pid, "GPU reset"
+                )
                 self._contexts.strike(
                     context, CudaError.LAUNCH_FAILED, "the GPU hung and was reset"
                 )
@@ -267,7 +288,7 @@ class Faults:
             return
         uuid = instance or gpu.uuid
         before = self._health.get(uuid, Health())
-        self._set(gpu, uuid, before, before.struck(severity, why, time.monotonic()))
+        self._set(gpu, uuid, before, before.after_event(severity, why, time.monotonic()))
         self._watch()
 
     def _set(self, gpu: Gpu, uuid: str, before: Health, after: Health) -> None:
@@ -286,10 +307,12 @@ class Faults:
 
     def _watch(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._advance)
 
-    def _look(self) -> None:
-        """Let time pass: faults end, healths get better."""
+    def _advance(self) -> None:
+        """Update faults and health to the present time: faults whose duration is over end, and
+        health improves.
+        """
         self.close()
         now_ns = time.monotonic_ns()
         for fault_id, (_, fault) in tuple(self._active.items()):
@@ -317,15 +340,15 @@ class Faults:
             if fault.instance == ("" if instance is None else instance.uuid)
         ]
         stuck = any(fault.kind != Kind.THERMAL for fault in mine) or bool(
-            self._concerned(gpu, "" if instance is None else instance.uuid)
+            self._affected_contexts(gpu, "" if instance is None else instance.uuid)
         )
         if instance is None:
             stuck = stuck or self.records.ecc(gpu.uuid).remapping_failed
             if any(fault.kind == Kind.THERMAL for fault in mine) and before.state is State.SUSPECT:
-                now = before.since  # it lasts: no time has passed since it was seen
-        self._set(gpu, uuid, before, before.aged(now, self._options.times, stuck))
+                now = before.since  # it lasts: its age is counted from its last observation
+        self._set(gpu, uuid, before, before.after_time(now, self._options.times, stuck))
 
 
-def _of(instance: MigInstance) -> str:
-    """Return an instance's UUID for a record; empty where it is the whole GPU."""
+def _instance_of_record(instance: MigInstance) -> str:
+    """Return the UUID by which records identify an instance; empty for a whole GPU."""
     return "" if instance.profile.is_whole else instance.uuid

@@ -1,4 +1,4 @@
-"""What a node remembers of its GPUs' faults: the last Xids, and counts of memory errors."""
+"""The fault records of a node's GPUs: the last Xids, and counts of memory errors."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -12,19 +12,21 @@ from vgpu_sim.gpud.faults.xid_log import XidLog
 from vgpu_sim.gpud.model import GpuUuid
 from vgpu_sim.hal.management import admin
 
-MAX_XIDS: Final = 64  # of a GPU
+MAX_XIDS: Final = 64  # per GPU
 
 
 @dataclass(slots=True)
 class Volatile:
-    """Memory errors since the last reset."""
+    """Counts of a GPU's memory errors since its last reset."""
 
     corrected: int = 0
     uncorrected: int = 0
 
 
 class Records:
-    """Of all GPUs of a node. Raises OSError on construction when the file cannot be read."""
+    """The fault records of all GPUs of a node. The constructor raises OSError if the file cannot be
+    read.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
@@ -40,8 +42,10 @@ class Records:
     def note(
         self, gpu: GpuUuid, xid: int, instance: str, pid: int, message: str, time_ns: int
     ) -> admin.Xid:
-        """Remember an Xid. Where there are too many, the oldest of whoever has most is forgotten:
-        a program that faults in a loop pushes out nobody else's.
+        """Record an Xid.
+
+        If there are too many records, drop the oldest one of the instance with the most records,
+        so that a program that faults in a loop does not displace another program's records.
         """
         self._sequence += 1
         entry = admin.Xid(self._sequence, xid, time_ns, instance, pid, ascii_text(message, 256))
@@ -58,14 +62,15 @@ class Records:
             entries.remove(next(one for one in entries if one.instance == noisiest))
 
     def xids(self, gpu: GpuUuid) -> tuple[admin.Xid, ...]:
-        """Return the Xids of a GPU that are remembered, oldest first."""
+        """Return a GPU's recorded Xids, oldest first."""
         return tuple(self._xids.get(gpu, ()))
 
     def count_errors(self, gpu: GpuUuid, corrected: int = 0, uncorrected: int = 0) -> None:
-        """Count memory errors; an uncorrected one takes a row out of use at the next reset.
+        """Count memory errors of a GPU. Each uncorrected error takes a row out of use at the next
+        reset.
 
         Raises:
-            OSError: they could not be written down; then nothing is counted.
+            OSError: the counts could not be saved; they are then unchanged.
         """
         rom = self._rom(gpu).after(corrected, uncorrected)
         self._store(gpu, rom)
@@ -74,12 +79,12 @@ class Records:
         volatile.uncorrected = min(volatile.uncorrected + uncorrected, inforom.MAX_COUNT)
 
     def reset(self, gpu: GpuUuid) -> None:
-        """Do what a reset of the GPU does: volatile counts end, waiting rows are remapped."""
+        """Apply a reset of a GPU: clear its volatile counts and remap its pending rows."""
         self._volatile.pop(gpu, None)
         self._store(gpu, self._rom(gpu).after_reset())
 
     def ecc(self, gpu: GpuUuid) -> admin.Ecc:
-        """Return a GPU's memory errors."""
+        """Return a GPU's counts of memory errors."""
         rom, volatile = self._rom(gpu), self._volatile.get(gpu, Volatile())
         return admin.Ecc(
             corrected_volatile=volatile.corrected,

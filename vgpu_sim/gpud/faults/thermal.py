@@ -1,4 +1,4 @@
-"""What a GPU's sensors say while it is too hot: clocks fall until it is not."""
+"""Sensor readings of a GPU that is too hot: its clocks are reduced until it has cooled."""
 
 from dataclasses import replace
 
@@ -7,8 +7,10 @@ from vgpu_sim.hal.management.admin import Telemetry
 SLOWED: float = 0.5  # hardware slowdown halves the clocks, or more ("HW Thermal Slowdown", NVML)
 
 
-def slowed(telemetry: Telemetry) -> Telemetry:
-    """Return the sensors of a GPU at its slowdown temperature. Kernels run as fast as before."""
+def apply_slowdown(telemetry: Telemetry) -> Telemetry:
+    """Return the readings that a GPU has at the slowdown temperature. Kernels are not actually
+    slowed.
+    """
     return replace(
         telemetry,
         temperature_c=max(telemetry.temperature_c, telemetry.slowdown_temperature_c),

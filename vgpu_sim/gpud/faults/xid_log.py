@@ -1,8 +1,8 @@
-"""The Xids that a node remembers, over a restart of gpud: one JSON line each, beside the journal.
+"""Persistent log of a node's Xids: one JSON line each, in a file next to the journal.
 
-Programs cause Xids, so writing one must cost nothing: lines are appended and not forced to the
-disk. gpud's end loses none; a node that loses power may lose the last. A file that has grown to
-several times what is remembered is replaced by that.
+Programs cause Xids, so writing one must be cheap: lines are appended without fsync. No line is
+lost when gpud ends; a power failure may lose the last lines. When the file has grown to several
+times the size of the Xids that gpud remembers, a file with only those replaces it.
 """
 
 import json
@@ -24,7 +24,7 @@ Entry = tuple[GpuUuid, admin.Xid]
 
 
 class XidLog:
-    """Used on gpud's event loop only. What cannot be written is logged once."""
+    """The log of Xids, for use on gpud's event loop only. A failure to write is logged once."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / FILE_NAME
@@ -32,7 +32,7 @@ class XidLog:
         self._failed = False
 
     def load(self) -> list[Entry]:
-        """Return what was remembered, oldest first; a line that is none is left out."""
+        """Return the recorded Xids, oldest first; invalid lines are skipped."""
         try:
             with self._path.open("rb") as file:
                 lines = file.read(_MAX_FILE_BYTES).splitlines()
@@ -48,7 +48,7 @@ class XidLog:
         return found
 
     def append(self, gpu: GpuUuid, xid: admin.Xid, remembered: Iterable[Entry]) -> None:
-        """Write one more; ``remembered`` is everything that is, this one included."""
+        """Append an Xid to the log; ``remembered`` are all recorded Xids, including this one."""
         try:
             if self._lines >= MAX_LINES:
                 self._replace(list(remembered))

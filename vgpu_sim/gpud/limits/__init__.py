@@ -1,1 +1,1 @@
-"""What a tenant may use: device memory, object caches, starts of workers, control groups."""
+"""Limits of tenants: device memory, object caches, worker starts, control groups."""

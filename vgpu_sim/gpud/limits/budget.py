@@ -1,13 +1,15 @@
-"""Device memory as promised: per slice what its profile holds, per node what the host can give.
+"""Accounting of device memory. Each slice is limited by its profile's memory, and the node by its
+budget.
 
-Compute instances of one GPU instance have its memory in common: what one reserves, no other can.
+The compute instances of a GPU instance share its memory: what one reserves, no other can.
 
-A simulated GPU's memory is the host's. So a reservation must fit both the slice and the node's
-budget before anything is allocated; it is refused otherwise, and never over-committed.
+The memory of simulated GPUs is the host's. A reservation must fit both the slice and the node's
+budget before anything is allocated, otherwise it is refused; memory is never over-committed.
 
-A worker's end frees what it reserved, but its pages only when the client lets go of them too. What
-a slice's control group still holds then is counted as *retained*: nobody can hold memory beyond the
-budget by ending workers and keeping their chunks. It counts as theirs whose context's end left it.
+A worker's end frees its reservations, but its pages are freed only when the client unmaps them
+too. Memory that is still charged to the slice's control group then counts as *retained*, so that
+a client cannot exceed the budget by ending workers and keeping their chunks. Retained memory
+counts against the client whose context left it.
 """
 
 from collections import Counter
@@ -20,16 +22,18 @@ from vgpu_sim.gpud.model import GpuInstanceKey, InstanceUuid, MigInstance
 
 Account = NewType("Account", int)
 
-# Host memory is also the programs' own, the page cache's and everybody else's on the node.
+# Programs, the page cache and all other processes of the node use the host's memory too.
 DEFAULT_SHARE_OF_HOST = 0.5
 
-# Rings and pages of a context, which are not device memory.
+# A context's rings and pages, which are not device memory.
 CONTEXT_SHARED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The answer to a reservation. ``free_bytes`` is what could be reserved now."""
+    """The answer to a request to reserve memory. ``free_bytes`` is the amount that could be
+    reserved now.
+    """
 
     granted: bool
     free_bytes: int
@@ -38,7 +42,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is free of a slice, and of the node's budget that all slices share; and of how much."""
+    """The free bytes and the total bytes of a slice, and of the node's budget, which all slices
+    share.
+    """
 
     slice_free_bytes: int
     slice_total_bytes: int
@@ -47,10 +53,11 @@ class Room:
 
 
 class Budget:
-    """Reservations by account (one per context) within slices and the node.
+    """The memory reservations of all contexts: one account per context, within the limits of slices
+    and node.
 
-    ``held_bytes`` measures the shared memory charged to an instance's control group (0 where there
-    is none).
+    ``held_bytes`` returns the shared memory that is charged to an instance's control group (0
+    without a group).
     """
 
     def __init__(
@@ -59,7 +66,9 @@ class Budget:
         held_bytes: Callable[[InstanceUuid], int] = lambda _: 0,
         client_bytes: Callable[[MigInstance, str], int] = lambda one, _: one.profile.memory_bytes,
     ) -> None:
-        """``client_bytes`` says what a client (``Owner.sharer``) of an instance may have of it."""
+        """Create the accounts. ``client_bytes`` returns the memory limit of a client
+        (``Owner.sharer``) on an instance.
+        """
         self.total_bytes = total_bytes
         self._held_bytes = held_bytes
         self._client_bytes = client_bytes
@@ -68,33 +77,38 @@ class Budget:
         self._retained_by: dict[InstanceUuid, Counter[str]] = {}
         self._accounts: dict[Account, tuple[MigInstance, int]] = {}
         self._slices: Counter[InstanceUuid] = Counter()
-        self._gpu_instances: dict[InstanceUuid, GpuInstanceKey] = {}  # of which somebody had memory
+        self._gpu_instances: dict[InstanceUuid, GpuInstanceKey] = {}  # with retained memory
         self._next = 1
 
     @property
     def used_bytes(self) -> int:
-        """Reserved or retained on the whole node."""
+        """The bytes of memory that are reserved or retained on the whole node."""
         return self._slices.total() + self._retained.total()
 
     def slice_used_bytes(self, uuid: InstanceUuid) -> int:
-        """Reserved by all contexts of an instance, and what is retained of ended ones."""
+        """Return the bytes reserved by an instance's contexts, plus the memory that its ended
+        contexts retain.
+        """
         return self._slices[uuid] + self._retained[uuid]
 
     def shared_used_bytes(self, instance: MigInstance) -> int:
-        """Reserved and retained by all compute instances of an instance's GPU instance."""
+        """Return the bytes reserved and retained by all compute instances of an instance's GPU
+        instance.
+        """
         key = instance.gpu_instance
         return sum(
             self.slice_used_bytes(uuid) for uuid, its in self._gpu_instances.items() if its == key
         )
 
     def account_bytes(self, account: Account) -> int:
-        """Reserved by one context; 0 when it is closed."""
+        """Return the bytes reserved by one context; 0 if its account is closed."""
         return self._accounts[account][1] if account in self._accounts else 0
 
     def open(self, instance: MigInstance, already_bytes: int = 0, client: str = "") -> Account:
-        """Open an account of a client (``Owner.sharer``).
+        """Open an account for a context of a client (``Owner.sharer``).
 
-        ``already_bytes`` is in use whether it fits or not (a found worker).
+        ``already_bytes`` are in use already (by an adopted worker), and are counted whether they
+        fit or not.
         """
         account = Account(self._next)
         self._next += 1
@@ -105,11 +119,13 @@ class Budget:
         return account
 
     def close(self, account: Account) -> None:
-        """Give everything of an account back; closing twice does nothing."""
+        """Close an account and release all its memory. Closing it twice has no effect."""
         if account not in self._accounts:
             return
         instance, held = self._accounts[account]
-        if instance.uuid in self._retained:  # of others, who may have let go since
+        if (
+            instance.uuid in self._retained
+        ):  # of other contexts, whose clients may have unmapped memory since
             self._measure(instance.uuid)
         before = self._retained[instance.uuid]
         del self._accounts[account]
@@ -128,7 +144,9 @@ class Budget:
         self._gpu_instances = {u: key for u, key in self._gpu_instances.items() if u in live}
 
     def measure_retained(self) -> None:
-        """Look again at slices of which memory was retained when last looked at."""
+        """Measure the retained memory again, for slices that retained memory at the last
+        measurement.
+        """
         for uuid in tuple(self._retained):
             self._measure(uuid)
 
@@ -139,19 +157,23 @@ class Budget:
         if excess > 0:
             self._retained[uuid] = excess
             clients = self._retained_by.get(uuid, Counter())
-            for client, kept in clients.items():  # whose it was that has gone, nobody can tell
+            for client, kept in clients.items():  # which client retains the rest is unknown
                 clients[client] = min(kept, excess)
         else:
             self._retained.pop(uuid, None)
             self._retained_by.pop(uuid, None)
 
     def free_bytes(self, instance: MigInstance) -> int:
-        """Return what this instance could reserve now: the lesser of slice and node."""
+        """Return the bytes that an instance could reserve now: the lesser of what its slice and the
+        node have left.
+        """
         room = self._room_of(instance)
         return min(room.slice_free_bytes, room.node_free_bytes)
 
     def client_used_bytes(self, uuid: InstanceUuid, client: str) -> int:
-        """Reserved by all contexts of one client of an instance, and retained of ended ones."""
+        """Return the bytes reserved by a client's contexts on an instance, plus the memory that its
+        ended contexts retain.
+        """
         reserved = sum(
             held
             for account, (one, held) in self._accounts.items()
@@ -160,11 +182,13 @@ class Budget:
         return reserved + self._retained_by.get(uuid, Counter())[client]
 
     def room(self, account: Account) -> Room:
-        """Return what is free for an account, and why not more. Raises KeyError when closed."""
+        """Return the free bytes of an account's slice and node. Raises KeyError: the account is
+        closed.
+        """
         return self._room_of(self._accounts[account][0], self._clients[account])
 
     def _room_of(self, instance: MigInstance, client: str | None = None) -> Room:
-        """Return what is free of an instance; for a client, of its part."""
+        """Return the free bytes of an instance, or of a client's part of it."""
         total = instance.profile.memory_bytes
         free = total - self.shared_used_bytes(instance)
         if client is not None:
@@ -178,17 +202,21 @@ class Budget:
         )
 
     def most_bytes(self, instance: MigInstance) -> int:
-        """Return what an instance could ever hold: the node's budget, or what it holds already."""
+        """Return the most memory that an instance could hold, in bytes: the node's budget, or its
+        current use if that is larger.
+        """
         return max(self.total_bytes, self.slice_used_bytes(instance.uuid))
 
     def report(self, account: Account) -> Grant:
-        """Return what is free for an account, reserving nothing. Raises KeyError when closed."""
+        """Return how many bytes an account could reserve now, without reserving any. Raises
+        KeyError if the account is closed.
+        """
         room = self.room(account)
         free = min(room.slice_free_bytes, room.node_free_bytes)
         return Grant(True, free, room.slice_total_bytes)
 
     def reserve(self, account: Account, amount_bytes: int) -> Grant:
-        """Reserve if it fits slice and node.
+        """Reserve memory for an account if it fits into the slice and the node's budget.
 
         Raises:
             KeyError: the account is closed.
@@ -209,11 +237,11 @@ class Budget:
         return Grant(True, free - amount_bytes, total)
 
     def release(self, account: Account, amount_bytes: int) -> None:
-        """Give a part back.
+        """Release a part of an account's memory.
 
         Raises:
             KeyError: the account is closed.
-            ValueError: not positive, or more than the account holds.
+            ValueError: the amount is not positive, or exceeds what the account holds.
         """
         instance, held = self._accounts[account]
         if not 0 < amount_bytes <= held:
@@ -223,7 +251,9 @@ class Budget:
 
 
 def default_budget_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return half of the host's memory. Raises OSError or ValueError where it cannot be read."""
+    """Return half of the host's memory in bytes. Raises OSError or ValueError if that cannot be
+    read.
+    """
     for line in meminfo.read_text(encoding="ascii").splitlines():
         if line.startswith("MemTotal:"):
             return int(int(line.split()[1]) * 1024 * DEFAULT_SHARE_OF_HOST)

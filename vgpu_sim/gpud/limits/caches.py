@@ -1,15 +1,16 @@
-"""Object cache directories (who trusts which: docs/adr/0015-object-cache.md).
+"""Object cache directories (trust between them: ADR 15).
 
-In a cluster one directory for each namespace and slot: the workers that share it have one user and
-one namespace's pods as clients. They reach it by its path after they dropped their privileges, and
-gpud has no privilege to give files away, so it is writable for others; what keeps strangers out is
-the worker's sandbox, which shows it this one directory, and behind that a name that cannot be
-guessed below a parent that cannot be listed. In standalone use there is one, the user's.
+In a cluster there is one directory per namespace and slot. The workers that share a directory
+run as one user and serve pods of one namespace. Workers open the directory by path after they
+have dropped their privileges, and gpud may not chown files, so the directory is writable for
+others. The sandbox of other workers keeps them out, because it exposes only their own directory.
+Should that fail, they cannot find the directory, because its name is unguessable and its parent
+cannot be listed. In standalone use there is only the user's directory.
 
-What lies there is trimmed now and then, the oldest entries first, by what it takes from the disk
-and by number: nobody's programs may fill the node's disk. (A worker that a tenant has taken over
-can write faster than that.) Directories that no context has used for UNUSED_SECONDS go: that is
-what becomes of those of a namespace that was deleted.
+gpud trims caches from time to time to a limit of disk usage and of entries, oldest entries
+first, so that programs cannot fill the node's disk. (A worker that a tenant has taken over can
+write faster than that.) A directory that no context has used for UNUSED_SECONDS is removed; this
+is how the caches of deleted namespaces are removed.
 """
 
 import hashlib
@@ -48,16 +49,16 @@ UNUSED_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class CacheOwner:
-    """Whose workers share a cache: those of one namespace's pods that run as one slot's user."""
+    """The owner of a cache: the pods of one namespace whose workers run as one slot's user."""
 
     namespace: str
     slot: int
 
 
 class OwnerCaches:
-    """The caches below ``root``; ``shared``: workers have uids of their own.
+    """The object caches below ``root``. ``shared`` is set if workers run as users of their own.
 
-    All methods block on the disk: they are for other threads than gpud's loop.
+    All methods block on the disk, so call them outside gpud's event loop.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class OwnerCaches:
         self._making_secret = threading.Lock()
 
     def directory(self, owner: CacheOwner) -> str | None:
-        """Return an owner's directory, made if need be; None where it cannot be: only slower."""
+        """Return the cache directory of an owner, and create it if needed. Returns None on failure,
+        which only makes programs slower.
+        """
         try:
             directory = self._path_of(owner)
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -93,9 +96,10 @@ class OwnerCaches:
         return str(directory)
 
     def trim(self, owner: CacheOwner) -> None:
-        """Bring a cache below its limits; looks at most every TRIM_EVERY_SECONDS.
+        """Remove entries of a cache until it is below its limits. The cache is measured at most
+        every TRIM_EVERY_SECONDS.
 
-        Safe on any thread, one call at a time for an owner.
+        Callable on any thread, but not concurrently for one owner.
         """
         try:
             directory = str(self._path_of(owner))
@@ -108,7 +112,9 @@ class OwnerCaches:
             logger.info("cache_not_trimmed root=%s error=%s", self._root, err)
 
     def sweep(self, in_use: Collection[CacheOwner]) -> None:
-        """Remove caches unused for UNUSED_SECONDS; looks at most every SWEEP_EVERY_SECONDS."""
+        """Remove caches that were not used for UNUSED_SECONDS. The caches are scanned at most every
+        SWEEP_EVERY_SECONDS.
+        """
         now = self._clock()
         if now - self._swept_at < SWEEP_EVERY_SECONDS:
             return
@@ -129,7 +135,7 @@ class OwnerCaches:
     def _path_of(self, owner: CacheOwner) -> Path:
         if not self._shared:
             return self._root / _PRIVATE_NAME
-        name = f"{owner.namespace}/{owner.slot}".encode()  # no namespace's name has a slash
+        name = f"{owner.namespace}/{owner.slot}".encode()  # a namespace's name contains no slash
         digest = hmac.new(self._secret(), name, hashlib.sha256)
         return self._root / digest.hexdigest()[:_NAME_DIGITS]
 
@@ -156,12 +162,14 @@ class OwnerCaches:
 
 
 def _remove_oldest(directory: str, limit_bytes: int, limit_entries: int) -> None:
-    """Remove files until both limits hold; sparse files count what they hold, empty ones too."""
+    """Remove the oldest files until both limits hold. A sparse file counts as the space that it
+    occupies.
+    """
     files = []
     with os.scandir(directory) as entries:
-        # Of a directory that somebody floods a part is seen, and the next look sees the next.
+        # In a directory with very many files, one scan covers a part, and the next scan another.
         for entry in itertools.islice(entries, 4 * limit_entries):
-            with suppress(FileNotFoundError):  # workers rename and replace meanwhile
+            with suppress(FileNotFoundError):  # workers rename and replace files concurrently
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     held = status.st_blocks * _BLOCK_BYTES
@@ -177,7 +185,9 @@ def _remove_oldest(directory: str, limit_bytes: int, limit_entries: int) -> None
 
 
 def _oldest_first(files: Sequence[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
-    """Sort by time in small parts: while Python sorts, gpud's loop stands still."""
+    """Yield files in the order of their times. They are sorted in small parts, because Python's
+    sort holds the interpreter lock, which blocks gpud's event loop.
+    """
     parts = (
         sorted(files[first : first + _SORTED_AT_ONCE], key=_by_time)
         for first in range(0, len(files), _SORTED_AT_ONCE)

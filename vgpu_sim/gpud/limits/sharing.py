@@ -1,13 +1,14 @@
-"""How slices are shared between pods: what each sharer gets of memory, threads and contexts.
+"""Sharing of slices between pods: each sharer's memory, threads and contexts.
 
-What ResourceClaims share says itself how much of its memory each has (``MigInstance.shares``); all
-else they use in turns. What the device plugin has shared is in the table:
+If ResourceClaims share an instance, each claim's share states its memory
+(``MigInstance.shares``); the claims take turns at everything else. Sharing by the device plugin
+is stored in the table. Time-slicing does not isolate the sharers: contexts take turns, and
+memory is first come, first served. With MPS each sharer has its part of memory and of
+multiprocessors, equal to the limits that NVIDIA's device plugin sets
+(``set_default_device_pinned_mem_limit``, ``set_default_active_thread_percentage``).
 
-Time-slicing keeps nobody apart: contexts take turns, memory is whoever's comes first. With MPS each
-sharer has its part of memory and of multiprocessors, as the limits have it that NVIDIA's device
-plugin sets (``set_default_device_pinned_mem_limit``, ``set_default_active_thread_percentage``).
-gpud remembers it over a restart: holders are told anew before it is, and whoever got in between
-would have everything.
+gpud keeps the table across restarts, because a new gpud receives the list of holders before the
+table. A client that connected in between would otherwise have the whole slice.
 """
 
 import json
@@ -29,7 +30,7 @@ _MAX_FILE_BYTES: Final = 1 << 20
 
 
 class Kind(StrEnum):
-    """The two ways of NVIDIA's device plugin."""
+    """The two kinds of sharing that NVIDIA's device plugin supports."""
 
     TIME_SLICING = "time-slicing"
     MPS = "mps"
@@ -37,17 +38,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How one instance is shared."""
+    """How one instance is shared: the kind of sharing, and among how many sharers."""
 
     kind: Kind
     replicas: int
 
 
 class SharingTable:
-    """How instances are shared, as last told. ``state_dir`` None: it is not remembered."""
+    """How each instance is shared, as the node agent last reported it. If ``state_dir`` is None,
+    the table is not persistent.
+    """
 
     def __init__(self, state_dir: Path | None = None) -> None:
-        """Read what was told before.
+        """Read the table that was saved last.
 
         Raises:
             JournalError: the file was unreadable and has been moved aside.
@@ -59,10 +62,11 @@ class SharingTable:
         )
 
     def replace(self, shared: Mapping[InstanceUuid, Sharing]) -> None:
-        """Take a new list of the whole node; instances that are not named are not shared.
+        """Replace the table by one of the whole node. Instances that are not in the new table are
+        not shared.
 
         Raises:
-            OSError: it could not be written down; then what was told before holds.
+            OSError: the new table could not be saved; the previous table then remains in force.
         """
         if shared == self._shared:
             return
@@ -72,13 +76,15 @@ class SharingTable:
         self._shared = dict(shared)
 
     def of(self, uuid: InstanceUuid) -> Sharing | None:
-        """Return how an instance is shared; None: it is not."""
+        """Return how an instance is shared; None if it is not shared."""
         return self._shared.get(uuid)
 
     def client_bytes(self, instance: MigInstance, sharer: str = "") -> int:
-        """Return the device memory that one sharer may have; all of it without MPS.
+        """Return the device memory in bytes that one sharer may use; without MPS, all of the
+        instance's memory.
 
-        ``sharer`` is as in ``Owner``: of what claims share each has its own part.
+        ``sharer`` is as in ``Owner``: if claims share the instance, each of them has a part of
+        its own.
         """
         share = instance.share_of(sharer)
         if share is not None:
@@ -88,10 +94,11 @@ class SharingTable:
     def multiprocessors(self, instance: MigInstance, thread_share: int = 0) -> int:
         """Return how many multiprocessors a context of a sharer sees and uses.
 
-        With MPS a client may ask for less than its part, never for more: ``thread_share`` is what
-        it wants of the whole instance in parts of WHOLE_THREAD_SHARE, 0 for no wish, rounded up to
-        what the hardware can do ("Volta MPS Execution Resource Provisioning" of NVIDIA's manual).
-        Without MPS there is no server that would read it, and CUDA does not either.
+        With MPS a client may request less than its part, never more: ``thread_share`` is the
+        requested part of the whole instance in units of 1/WHOLE_THREAD_SHARE, or 0 for no
+        request. The part is rounded up to the hardware's granularity ("Volta MPS Execution
+        Resource Provisioning" of NVIDIA's manual). Without MPS the request is ignored, as in
+        CUDA, because there is no MPS server to read it.
         """
         whole = instance.sm_count
         part = max(1, whole // self._parts(instance))
@@ -102,7 +109,8 @@ class SharingTable:
     def threads(self, instance: MigInstance, all_threads: int, thread_share: int = 0) -> int:
         """Return the native threads of a context, its share of ``all_threads``.
 
-        Rounded up: three sharers with two of eight threads each would leave two cores idle.
+        The result is rounded up. Otherwise three sharers of eight threads would get two threads
+        each, which would leave two cores idle.
         """
         part = -(-all_threads // self._parts(instance))
         if thread_share and self._has_mps(instance):
@@ -110,7 +118,7 @@ class SharingTable:
         return part
 
     def contexts(self, instance: MigInstance, most: int, sharer: str = "") -> int:
-        """Return how many of a slice's ``most`` contexts one sharer may have."""
+        """Return how many contexts one sharer may have, if the slice may have ``most``."""
         share = instance.share_of(sharer)
         if share is not None:
             return max(1, most * share.memory_bytes // instance.profile.memory_bytes)
@@ -136,8 +144,8 @@ def _load(path: Path) -> dict[InstanceUuid, Sharing]:
         aside = path.with_suffix(".corrupt")
         path.rename(aside)
         raise JournalError(
-            f"{path} does not say how slices are shared ({err}); moved to {aside}: repair it and"
-            " move it back, or start again with nothing shared until the agent says what is"
+            f"{path} does not state how slices are shared ({err}); moved to {aside}: repair it and"
+            " move it back, or start again with nothing shared until the agent reports sharing"
         ) from err
 
 

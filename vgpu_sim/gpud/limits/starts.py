@@ -1,9 +1,10 @@
-"""Few contexts start at a time, and whose slice has waited longest since its last start is next.
+"""Limits concurrent context starts; the slice whose last start is longest ago is next.
 
-A start costs a fork, a sandbox and the loading of a backend, mostly of one CPU. A slice whose
-programs storm has its last start behind it by a moment, whatever its queue: a calm one that comes
-waits for one place to become free. No slice has all places, and one that makes its own starts slow
-keeps a place for a bounded time: then a slice with no start under way may have one beside it.
+A start costs a fork, a sandbox and the loading of a backend, mostly CPU time of one core. A
+slice that starts many contexts always has a recent last start, however long its queue is. A
+slice that starts contexts rarely therefore waits only until one place is free. No slice can
+occupy all places. A slow start keeps its place for a bounded time; then one additional start is
+admitted, of a slice that has no start under way.
 """
 
 import asyncio
@@ -14,24 +15,26 @@ from contextlib import asynccontextmanager
 from vgpu_sim.gpud.model import InstanceUuid
 
 PLACE_SECONDS = 1.0
-_REMEMBERED = 1024  # slices, of which few live
+_REMEMBERED = 1024  # slices; few of them are active
 
 
 class Starts:
-    """At most ``at_once`` starts of a slice, and one more of all slices together."""
+    """Limits concurrent starts to ``at_once`` per slice, and to one more than that over all slices
+    together.
+    """
 
     def __init__(self, at_once: int, place_seconds: float = PLACE_SECONDS) -> None:
         self._at_once = at_once
         self._places = at_once + 1
         self._place_seconds = place_seconds
         self._under_way: Counter[InstanceUuid] = Counter()
-        self._late = 0  # of those under way, the ones that have kept their places for too long
+        self._late = 0  # starts under way that have kept their places for too long
         self._waiting: dict[InstanceUuid, deque[asyncio.Future[None]]] = {}
-        self._served: OrderedDict[InstanceUuid, None] = OrderedDict()  # the last one at the end
+        self._served: OrderedDict[InstanceUuid, None] = OrderedDict()  # the most recent one is last
 
     @asynccontextmanager
     async def turn(self, uuid: InstanceUuid) -> AsyncIterator[None]:
-        """Hold a place among the starts, waiting for it."""
+        """Wait until a slice may start a context, and hold that place until the block ends."""
         await self._enter(uuid)
         late = False
 
@@ -57,22 +60,22 @@ class Starts:
             await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
-                self._leave(uuid)  # it was given the place and goes without using it
+                self._leave(uuid)  # it was given the place, but is cancelled before using it
             raise
 
     def _leave(self, uuid: InstanceUuid) -> None:
-        self._under_way -= Counter([uuid])  # what has become 0 is dropped
+        self._under_way -= Counter([uuid])  # drops counts that have become 0
         self._admit()
 
     def _admit(self) -> None:
-        """Give places to those who may have one."""
+        """Give free places to waiting starts, in the order of ``_next``."""
         while (uuid := self._next()) is not None:
             queue = self._waiting[uuid]
             following = queue.popleft()
             if not queue:
                 del self._waiting[uuid]
             if following.done():
-                continue  # it has given up
+                continue  # it has stopped waiting
             self._under_way[uuid] += 1
             self._served[uuid] = None
             self._served.move_to_end(uuid)
@@ -81,7 +84,9 @@ class Starts:
             following.set_result(None)
 
     def _next(self) -> InstanceUuid | None:
-        """Return the slice whose turn it is: one never served, else the one served longest ago."""
+        """Return the slice whose start is admitted next: one that was never served, else the one
+        served longest ago.
+        """
         under_way = self._under_way.total()
         if under_way < self._places:
             most = self._at_once

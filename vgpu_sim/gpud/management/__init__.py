@@ -1,1 +1,1 @@
-"""What NVML is answered: records of the inventory, who may see them, and what may be changed."""
+"""Answers to NVML: inventory records, who may see them, and changes of instances."""

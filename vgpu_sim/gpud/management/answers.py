@@ -1,9 +1,11 @@
-"""Answers NVML: on a slice's socket what its holder may see, on gpud's own socket everything.
+"""Answers NVML requests: a slice's socket shows the holder's view, and gpud's own socket shows
+everything.
 
-Who has a slice's socket need not be its holder: any pod can name a CDI device. Strangers, and a
-holder of whom gpud has not heard yet, see a device on which nobody does anything.
-A slice's holder changes nothing: instances are made and destroyed on the management socket alone,
-by the rules that the administration socket has (``devices.inventory``).
+A process that can open a slice's socket need not be the slice's holder, because any pod can name
+a CDI device. Strangers, and holders that have not been reported to gpud yet, see a device
+without processes. A slice's holder cannot change anything: instances are created and destroyed
+on the management socket alone, by the rules of the administration socket
+(``devices.inventory``).
 """
 
 import asyncio
@@ -40,25 +42,27 @@ _STATUSES: Final = {
 
 
 class Node(Protocol):
-    """What is asked of gpud: pictures of GPUs, and changes of instances."""
+    """The parts of gpud that NVML requests need: GPUs as the inventory shows them, and changes."""
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the node's GPUs by index."""
 
     def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
-        """Return a GPU as the inventory shows it, with all its instances or one alone."""
+        """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
 
     async def change(self, ask: Ask) -> MigInstance | None:
-        """Do what is asked. Raises RequestError."""
+        """Carry out a request for a change; return the created instance, if any. Raises
+        RequestError.
+        """
 
     def remaining(self, ask: Ask) -> int:
-        """Return how many more instances of a profile fit. Raises RequestError."""
+        """Return how many more instances of the requested profile fit. Raises RequestError."""
 
 
 class Management:
-    """Answers requests; ``pod_of`` names the pod of a process, None for one in no pod.
+    """Answers NVML requests. ``pod_of`` returns the pod of a process, None for a process in no pod.
 
-    ``holds`` says whether a pod holds an instance.
+    ``holds`` returns whether a pod holds an instance.
     """
 
     def __init__(
@@ -76,16 +80,18 @@ class Management:
     async def of_slice(
         self, instance: MigInstance, ask: Ask, peer: Peer, sender: Peer | None
     ) -> bytes:
-        """Answer a program that holds a slice: its device, and its own processes."""
+        """Answer a program that uses a slice's socket, with its device and its own processes."""
         if not ask.speaks:
             return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)
         if ask.operation != Operation.REPORT:
             return encode(ask, NvmlReturn.NO_PERMISSION)
         pod: PodUid | None = PodUid("")
         if not self._standalone:
-            # Off the loop: whoever moves processes between control groups holds these files' lock.
-            pod = await asyncio.to_thread(self._asker, peer, sender)
-        gpu = self._node.picture(instance.gpu, only=instance)  # others' contexts cost time, too
+            # Off the loop: the kernel locks these files while it moves processes between control
+            # groups.
+            pod = await asyncio.to_thread(self._requesting_pod, peer, sender)
+        # Without ``only``, the contexts of other slices would be listed too, which takes time.
+        gpu = self._node.picture(instance.gpu, only=instance)
         mine = tuple(one for one in gpu.instances if one.uuid == instance.uuid)
         if pod is None or not (self._standalone or self._holds(instance.uuid, pod)):
             mine = tuple(
@@ -98,7 +104,7 @@ class Management:
         return self._report(ask, View((replace(gpu, instances=mine),), processes=shown))
 
     async def of_node(self, ask: Ask) -> bytes:
-        """Answer the node's administrator."""
+        """Answer the node's administrator, with all devices and processes of the node."""
         if not ask.speaks:
             return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)
         try:
@@ -115,13 +121,13 @@ class Management:
 
     async def _change(self, ask: Ask) -> bytes:
         made = await self._node.change(ask)
-        head = records.headed(True)
+        head = records.new_report(True)
         if made is not None:
             head.uuid[:] = records.uuid_bytes(made.uuid)
         return encode(ask, NvmlReturn.SUCCESS, bytes(head))
 
     async def _remaining(self, ask: Ask) -> bytes:
-        head = records.headed(True)
+        head = records.new_report(True)
         head.remaining = self._node.remaining(ask)
         return encode(ask, NvmlReturn.SUCCESS, bytes(head))
 
@@ -130,8 +136,10 @@ class Management:
         with_profiles = bool(ask.mode & ReportFlag.PROFILES)
         return encode(ask, NvmlReturn.SUCCESS, records.report(view, with_profiles, sampled_us))
 
-    def _asker(self, peer: Peer, sender: Peer | None) -> PodUid | None:
-        """Return the pod that asks. A connected socket keeps the credentials of its connector."""
+    def _requesting_pod(self, peer: Peer, sender: Peer | None) -> PodUid | None:
+        """Return the pod that sent a request, or None. Both the connecting and the sending process
+        are checked, because a connected socket keeps the credentials of its connector.
+        """
         pod = self._pod_of(peer.pid)
         return pod if sender is not None and self._pod_of(sender.pid) == pod else None
 

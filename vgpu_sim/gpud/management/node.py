@@ -1,4 +1,4 @@
-"""What the management socket asks of gpud's parts: inventory, snapshot and slice servers."""
+"""Connects the management socket with gpud's inventory, snapshot and slice servers."""
 
 from collections.abc import Awaitable, Callable
 
@@ -16,7 +16,9 @@ Create = Callable[[GpuUuid, str, int, bool], Awaitable[MigInstance]]
 
 
 class InventoryNode:
-    """GPUs and instances by their UUIDs' bytes, as NVML's requests name them."""
+    """The node's GPUs and instances, addressed by the bytes of their UUIDs as NVML's requests
+    do.
+    """
 
     def __init__(
         self,
@@ -28,7 +30,9 @@ class InventoryNode:
         create_compute: Callable[[InstanceUuid, ComputePlace | None], Awaitable[MigInstance]],
         destroy_compute: Callable[[InstanceUuid], Awaitable[None]],
     ) -> None:
-        """``problem`` says why no context can start; the others change instances durably."""
+        """Connect the parts. ``problem`` returns why no context can start; the other functions
+        change instances durably.
+        """
         self._inventory = inventory
         self._snapshot = snapshot
         self._problem = problem
@@ -42,28 +46,28 @@ class InventoryNode:
         return self._inventory.gpus
 
     def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
-        """Return a GPU as the inventory shows it, with all its instances or one alone."""
+        """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
         return self._snapshot.gpu(gpu, self._problem(), only)
 
     def remaining(self, ask: Ask) -> int:
-        """Return how many more instances of a profile fit beside those that exist.
+        """Return how many more instances of a profile fit.
 
         Raises:
             NotFound: no such GPU.
-            InvalidRequest: its board has no such profile, or it is not divided.
+            InvalidRequest: the GPU's board has no such profile, or its MIG mode is off.
         """
         gpu = self._gpu(ask.uuid)
         profile = _profile(gpu.board, ask.profile)
-        return _most(gpu.board, self._placed(gpu), profile)
+        return _most(gpu.board, self._placements(gpu), profile)
 
     async def change(self, ask: Ask) -> MigInstance | None:
-        """Do what is asked; return what was made.
+        """Carry out a request for a change; return the created instance, if any.
 
         Raises:
             NotFound: no such GPU or instance.
             InvalidRequest: no such profile, or not at that start.
-            Conflict: it cannot exist beside what is there.
-            InUse: contexts use it.
+            Conflict: the new instance conflicts with an existing one.
+            InUse: contexts use the instance.
         """
         if ask.operation == Operation.SET_MIG_MODE:
             await self._set_mode(self._gpu(ask.uuid), ask.mode)
@@ -86,7 +90,9 @@ class InventoryNode:
         return await self._create_compute(instance.uuid, within)
 
     def _within(self, instance: MigInstance, number: int, wanted: int) -> ComputePlace | None:
-        """Return where a compute instance of NVML's number is to be; None: of full width."""
+        """Return where a compute instance with NVML's profile number is placed in a GPU instance;
+        None if it has the full width.
+        """
         its = next((c for c in instance.profile.ci_profiles if c.nvml_ci_enum == number), None)
         if its is None:
             raise InvalidRequest(f"{instance.profile} has no compute instance profile {number}")
@@ -94,11 +100,11 @@ class InventoryNode:
         if not its.is_full:
             return ComputePlace(its, start)
         if start not in its.starts:
-            raise InvalidRequest(f"{its} has all of its GPU instance, and no place {start} in it")
+            raise InvalidRequest(f"{its} spans its whole GPU instance: it has no place {start}")
         return None
 
     def _first_free(self, instance: MigInstance, its: ComputeProfile) -> int:
-        others = [one.within for one in self._inventory.beside(instance) if one.compute]
+        others = [one.within for one in self._inventory.in_gpu_instance_of(instance) if one.compute]
         for start in its.starts:
             place = ComputePlace(its, start)
             if all(one is not None and not one.overlaps(place) for one in others):
@@ -106,7 +112,7 @@ class InventoryNode:
         raise Conflict(f"the GPU instance of {instance.uuid} has no room for {its}")
 
     async def _set_mode(self, gpu: Gpu, mode: int) -> None:
-        """Make the one instance of a GPU that is not divided, or destroy it."""
+        """Create the single instance of a GPU whose MIG mode is off, or destroy it."""
         if mode not in tuple(MigMode):
             raise InvalidRequest(f"MIG mode {mode}")
         instances = self._inventory.instances_of(gpu)
@@ -118,13 +124,13 @@ class InventoryNode:
                 raise InUse(f"{gpu.uuid} has instances: destroy them first")
             await self._create(gpu.uuid, gpu.board.whole.name, 0, True)
 
-    def _placed(self, gpu: Gpu) -> list[Instance]:
+    def _placements(self, gpu: Gpu) -> list[Instance]:
         return [one.placed for one in self._inventory.instances_of(gpu)]
 
     def _start(self, gpu: Gpu, profile: Profile, wanted: int) -> int:
         if wanted != ANY_START:
             return wanted
-        placed = self._placed(gpu)
+        placed = self._placements(gpu)
         for start in profile.starts:
             if not violations(gpu.board, [*placed, Instance(profile, start)]):
                 return start
@@ -151,7 +157,9 @@ def _profile(its: Board, driver_id: int) -> Profile:
 
 
 def _most(its: Board, placed: list[Instance], profile: Profile) -> int:
-    """Return how many more fit. Starts of one profile never overlap: each that is free is one."""
+    """Return how many more instances of a profile fit. Starts of one profile never overlap, so each
+    free start counts.
+    """
     before = len(placed)
     for start in profile.starts:
         candidate = [*placed, Instance(profile, start)]

@@ -1,8 +1,8 @@
-"""Which processes a program in a container may see, and by which numbers.
+"""The processes that a program in a container may see, with their pids.
 
-A driver on real hardware shows its own node's pids, which mean nothing in a container. Here a
-program sees the processes of its own container, by the pids that they have there; others, also of
-its pod, it could not tell from strangers, so it sees none of them.
+A driver on real hardware reports pids of its own node, which have no meaning in a container.
+Here a program sees the processes of its own container, with their pids in that container. It
+sees no others, not even of its pod, because it could not distinguish those from strangers.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,19 @@ MAX_STATUS_BYTES = 16 << 10
 
 
 def of_node(contexts: Iterable[admin.Context]) -> list[Process]:
-    """Return all processes, by gpud's pids; a process that gpud cannot see has none: left out."""
+    """Return all contexts as processes, with their pids in gpud's namespace. Contexts without a pid
+    are omitted.
+    """
     return [Process(one.client_pid, one) for one in contexts if one.client_pid > 0]
 
 
 def of_container(
     contexts: Iterable[admin.Context], peer: Peer, pod_uid: str, proc: Path = Path("/proc")
 ) -> list[Process]:
-    """Return the processes of the asker's container and pod, by the pids that it knows them by.
+    """Return the processes of the requester's container and pod, with their pids in that container.
 
-    Reads ``/proc``: not on gpud's loop. ``pod_uid`` is the asker's, empty outside a cluster.
+    Call this outside gpud's event loop, because it reads ``/proc``. ``pod_uid`` is that of the
+    requester's pod, empty outside a cluster.
     """
     theirs = [one for one in contexts if one.pod_uid == pod_uid and one.client_pid > 0]
     if not theirs or peer.pid <= 0:
@@ -43,12 +46,12 @@ def of_container(
 
 
 def _cgroups(proc: Path, pid: int) -> bytes | None:
-    """Return the process's control groups, of which each container has its own."""
+    """Return the content of a process's ``cgroup`` file, which differs between containers."""
     return _read(proc / str(pid) / "cgroup", MAX_CGROUP_BYTES)
 
 
 def _innermost_pid(proc: Path, pid: int) -> int | None:
-    """Return a process's pid in its own PID namespace (``NSpid``, proc(5)); None: it has gone."""
+    """Return a process's pid in its own PID namespace (``NSpid``, proc(5)); None: it has ended."""
     status = _read(proc / str(pid) / "status", MAX_STATUS_BYTES)
     for line in (status or b"").splitlines():
         name, _, numbers = line.partition(b":")

@@ -1,4 +1,4 @@
-"""A board's profiles as NVML reads them; they never change, so each board's are made once."""
+"""A board's profiles as NVML records; they never change, so each board's are built once."""
 
 from functools import cache
 
@@ -9,17 +9,19 @@ from vgpu_sim.hal.management.nvml import NO_RECORD, ProfileRecord
 
 @cache
 def profile_records(board_key: str) -> tuple[bytes, ...]:
-    """Return the ProfileRecords of a board, by rising NVML number."""
+    """Return the ProfileRecords of a board, ordered by NVML's number of the profile."""
     return tuple(bytes(_record(one)) for one in sorted(board(board_key).profiles, key=gi_enum))
 
 
 def gi_enum(profile: Profile) -> int:
-    """Return NVML's number (``NVML_GPU_INSTANCE_PROFILE_*``); NO_RECORD for a whole GPU."""
+    """Return NVML's number of a GPU instance profile (``NVML_GPU_INSTANCE_PROFILE_*``); NO_RECORD
+    for a whole GPU.
+    """
     return NO_RECORD if profile.nvml_gi_enum is None else int(profile.nvml_gi_enum)
 
 
 def full_width(profile: Profile) -> int:
-    """Return NVML's number of the compute instance profile that has all of a GPU instance."""
+    """Return NVML's number of the compute instance profile that spans a whole GPU instance."""
     return int(max(profile.ci_profiles, key=lambda one: one.compute_slices).nvml_ci_enum)
 
 

@@ -1,8 +1,8 @@
-"""The inventory as NVML reads it: pure functions from ``hal.management.admin`` to records.
+"""Converts the inventory to NVML records: pure functions of ``hal.management.admin`` values.
 
-Nothing is known here that the administration socket does not say: NVML, the exporter and the node
-agent answer alike. NVML's numbers for architectures and brands: ``nvmlDeviceArchitecture_t``,
-``nvmlBrandType_t`` of the NVML API reference.
+The records contain only what the administration socket publishes, so that NVML, the exporter and
+the node agent agree. NVML's numbers for architectures and brands are those of
+``nvmlDeviceArchitecture_t`` and ``nvmlBrandType_t`` in the NVML API reference.
 """
 
 import uuid
@@ -30,12 +30,12 @@ from vgpu_sim.perf.topology import topology_named
 _ARCHITECTURES: Final = {"Ampere": 7, "Hopper": 9, "Blackwell": 10}
 _BRAND_NVIDIA: Final = 14
 _BRAND_NVIDIA_RTX: Final = 13
-_VENDOR: Final = 0x10DE  # NVIDIA's, of the boards that are simulated
+_VENDOR: Final = 0x10DE  # NVIDIA's, of the simulated boards
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A context as its asker may see it: the pid is the asker's, not the node's."""
+    """A context as its requester may see it: the pid is in the requester's PID namespace."""
 
     pid: int
     context: admin.Context
@@ -43,9 +43,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one asker may see. ``processes`` are by instance UUID; ``node``: everything.
+    """What one requester may see. ``processes`` are listed by instance UUID; if ``node`` is set,
+    the requester sees everything.
 
-    ``stranger``: it holds nothing of what it asks about, and is told nothing of who does.
+    If ``stranger`` is set, the requester holds no part of the device, so the device's users are
+    hidden.
     """
 
     gpus: tuple[admin.Gpu, ...]
@@ -54,12 +56,16 @@ class View:
     stranger: bool = False
 
     def owns(self, gpu: admin.Gpu) -> bool:
-        """Tell whether all of a GPU is the asker's, so that its aggregates are, too."""
+        """Return whether the requester holds a whole GPU, and may therefore see sums over all its
+        processes.
+        """
         return self.node or not gpu.mig_enabled
 
 
 def report(view: View, with_profiles: bool, sampled_us: int) -> bytes:
-    """Return a ManagementReport with its records. ``sampled_us`` is now, since the epoch."""
+    """Return a ManagementReport with the records that a view shows. ``sampled_us`` is the current
+    time in microseconds since the epoch.
+    """
     ranges: dict[str, tuple[int, int]] = {}
     profiles: list[bytes] = []
     if with_profiles:
@@ -78,15 +84,17 @@ def report(view: View, with_profiles: bool, sampled_us: int) -> bytes:
             shown = view.processes.get(instance.uuid, ())
             processes += [_process(len(instances), one, sampled_us) for one in shown]
             instances.append(_instance(number, board(gpu.board), instance))
-    head = headed(view.node)
+    head = new_report(view.node)
     head.gpu_count, head.instance_count = len(gpus), len(instances)
     head.process_count, head.profile_count = len(processes), len(profiles)
     head.xid_count = len(xids)
     return b"".join((bytes(head), *gpus, *instances, *processes, *profiles, *xids))
 
 
-def headed(node: bool) -> ManagementReport:
-    """Return a report without records."""
+def new_report(node: bool) -> ManagementReport:
+    """Return a ManagementReport without records; ``node`` states whether it is for the whole
+    node.
+    """
     head = ManagementReport()
     head.node = int(node)
     head.driver_version = DRIVER_VERSION
@@ -95,7 +103,7 @@ def headed(node: bool) -> ManagementReport:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of "GPU-..." or "MIG-..."."""
+    """Return the 16 bytes of a UUID given as "GPU-..." or "MIG-..."."""
     return uuid.UUID(text[4:]).bytes
 
 
@@ -128,7 +136,7 @@ def _gpu(view: View, gpu: admin.Gpu, profiles: tuple[int, int]) -> bytes:
 
 
 def _place(gpu: admin.Gpu) -> int:
-    """Return where a GPU is in its node's topology, packed as ``hal.management.nvml`` has it."""
+    """Return a GPU's place in its node's topology, packed as in ``hal.management.nvml``."""
     topology = topology_named(gpu.facts.topology, gpu.index + 1)
     place, modelled = topology.gpus[gpu.index], MODELLED[gpu.board]
     links = topology.links_of(modelled.architecture.split()[0]) if modelled.has_nvlink else 0

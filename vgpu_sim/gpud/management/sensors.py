@@ -1,4 +1,4 @@
-"""A GPU's telemetry, error counts and Xids as NVML reads them: the inventory's, and nothing else.
+"""A GPU's telemetry, error counts and Xids as NVML records, from the inventory alone.
 
 Clock event reasons: ``nvmlClocksEventReasons`` of the NVML API reference.
 """
@@ -17,14 +17,16 @@ _OFF_BUS: Final = "off_bus"
 
 
 def is_lost(gpu: admin.Gpu) -> bool:
-    """Tell whether a GPU has fallen off the bus."""
+    """Return whether a GPU has fallen off the bus."""
     return any(fault.kind == _OFF_BUS for fault in gpu.faults)
 
 
 def telemetry_record(gpu: admin.Gpu, with_sums: bool) -> TelemetryRecord:
-    """Return what the sensors say. ``with_sums``: and what tenants of a divided GPU add up to.
+    """Return the record of a GPU's sensors. ``with_sums`` includes the sums over all tenants of a
+    divided GPU.
 
-    Without, utilisation and PCIe rates are 0: a program can read a reply without our library.
+    Without these sums, utilisation and PCIe rates are 0 in the record itself, because a program
+    can read the reply without Tessera's library.
     """
     its, ecc = gpu.telemetry, gpu.ecc
     record = TelemetryRecord()
@@ -60,7 +62,9 @@ def _reasons(gpu: admin.Gpu) -> int:
 
 
 def xid_records(gpu: admin.Gpu, number: int, instances: Mapping[str, int]) -> list[bytes]:
-    """Return the Xids of GPU ``number`` that concern it or one of its instances that are shown."""
+    """Return the Xid records of GPU number ``number``: those of the GPU itself and of its visible
+    instances.
+    """
     return [
         bytes(
             XidRecord(

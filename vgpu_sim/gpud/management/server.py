@@ -1,7 +1,7 @@
-"""gpud's management socket: NVML for the node's administrator, who sees and may change everything.
+"""gpud's management socket: NVML for the node's administrator, who may see and change everything.
 
-Mode 0600, the peer has gpud's uid or is root, and it is mounted into no pod. One connection, one
-request, as on a slice's socket.
+The socket's mode is 0600, its peer must be root or have gpud's uid, and no pod has the socket
+mounted. Each connection carries one request, as on a slice's socket.
 """
 
 import asyncio
@@ -25,7 +25,9 @@ _ACCEPT_FAILED_PAUSE_SECONDS = 0.5
 
 
 class ManagementServer:
-    """Serves ``path`` until closed; ``answer`` makes the whole reply."""
+    """Serves the management socket at ``path`` until closed; ``answer`` returns the whole reply to
+    a request.
+    """
 
     def __init__(self, path: Path, answer: Callable[[Ask], Awaitable[bytes]]) -> None:
         self._path = path
@@ -36,7 +38,7 @@ class ManagementServer:
         self._serving: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """Bind and begin to serve. Raises OSError."""
+        """Bind the socket and start to serve. Raises OSError."""
         self._listener = seqpacket.bind(self._path, 0o600)
         self._listener.listen(MAX_PENDING)
         self._accepting = asyncio.create_task(self._accept(self._listener))
@@ -77,7 +79,7 @@ class ManagementServer:
             if not packet.data:
                 return
             if packet.truncated:
-                raise MalformedHello("too long, or brought descriptors")
+                raise MalformedHello("too long, or with descriptors")
             reply = await self._answer(parse(packet.data))
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await seqpacket.send(client, reply)

@@ -1,1 +1,1 @@
-"""Slice sockets: who may connect, what a HELLO says, and the answers."""
+"""Slice sockets: access control, HELLO messages, and their answers."""

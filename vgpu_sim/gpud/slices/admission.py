@@ -1,7 +1,7 @@
-"""Who may have a context: one interface, two answers.
+"""Access control for contexts: one interface with two implementations.
 
-In a cluster the holder of a slice is a pod, known from podresources by way of ``set_holders``. In
-standalone use it is whoever has gpud's own uid and the token.
+In a cluster the holder of a slice is a pod, which the node agent reports through
+``set_holders``. In standalone use it is any process with gpud's own uid and the token.
 """
 
 import asyncio
@@ -18,30 +18,35 @@ from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.system.peers import Peer, PodUid, pod_of_process
 
 ASK_AGAIN_SECONDS = 2.0
-ADMISSION_WAIT_SECONDS = 10.0  # then a client gets 46, or has to ask again
+ADMISSION_WAIT_SECONDS = 10.0  # then a client gets 46, or must repeat its request
 _AGENT = "the node's agent (DaemonSet tessera-node-<pool>)"
-MAX_UNLISTED = 32  # clients of a slice that wait to be listed: strangers leave its holder room
+MAX_UNLISTED = 32  # unlisted clients that wait per slice: strangers must leave room for the holder
 
 
 class Admission(Protocol):
-    """Decides on behalf of whom a context would run."""
+    """The interface of access control: determines the owner of a requested context."""
 
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
     ) -> Owner:
-        """Return the owner, waiting for it to become known if that can help.
+        """Return the owner of a context that a client requests; wait for the list of holders if
+        that may admit the client.
 
         Raises:
-            HelloRefused: with the CUresult for the client.
-            RetryLater: whether the client may have a context is not known yet.
+            HelloRefused: the client may not have a context; the error has the CUresult for it.
+            RetryLater: gpud does not know yet whether the client may have a context.
         """
 
     async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
-        """Tell whether a client is of somebody who may use an instance, as far as known now."""
+        """Return whether a client belongs to a holder of an instance, according to the current
+        list.
+        """
 
 
 class TokenAdmission:
-    """Standalone use: gpud's own uid and the run's token."""
+    """Access control for standalone use: admits processes that have gpud's own uid and the run's
+    token.
+    """
 
     def __init__(self, uid: int, token: bytes) -> None:
         self._uid = uid
@@ -50,7 +55,9 @@ class TokenAdmission:
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
     ) -> Owner:
-        """Compare uid and token (in constant time)."""
+        """Return the owner if the client's uid is gpud's and the token is the run's (compared in
+        constant time).
+        """
         del instance
         same_uid = peer.uid == self._uid and (sender is None or sender.uid == self._uid)
         if not hmac.compare_digest(token, self._token) or not same_uid:
@@ -58,13 +65,17 @@ class TokenAdmission:
         return Owner(PodUid(""), "")
 
     async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
-        """Compare uids: a token is asked for where a context starts."""
+        """Return whether the client's uid is gpud's. The token is checked only when a context
+        starts.
+        """
         del uuid
         return peer.uid == self._uid and (sender is None or sender.uid == self._uid)
 
 
 class HolderTable:
-    """Which pods may use which instance, as last told. ``changed`` wakes those who wait."""
+    """The pods that may use each instance, as last reported by the node agent. ``changed`` wakes
+    the waiting clients.
+    """
 
     def __init__(self) -> None:
         self._holders: dict[InstanceUuid, tuple[Holder, ...]] = {}
@@ -79,26 +90,34 @@ class HolderTable:
         return self._holders.get(uuid, ())
 
     def find(self, uuid: InstanceUuid, pod_uid: PodUid) -> Holder | None:
-        """Return the holder with this pod UID."""
+        """Return the holder of an instance that has this pod UID; None if there is none."""
         return next((one for one in self.of(uuid) if one.pod_uid == pod_uid), None)
 
-    def lists(self, uuid: InstanceUuid, owner: Owner) -> bool:
-        """Return whether somebody is a holder: by the claim whose share is used, if one is."""
+    def has_holder(self, uuid: InstanceUuid, owner: Owner) -> bool:
+        """Return whether an owner holds an instance: its claim must be a holder's if the owner uses
+        a claim's share, else its pod.
+        """
         return any(
             one.pod_uid == owner.pod_uid and (not owner.claim or owner.claim in one.claims)
             for one in self.of(uuid)
         )
 
-    def known(self, uuid: InstanceUuid) -> bool:
-        """Return whether this instance was ever spoken of: only then absence means something."""
+    def is_known(self, uuid: InstanceUuid) -> bool:
+        """Return whether any list has covered this instance. Until then a pod's absence from the
+        list means nothing.
+        """
         return self._complete or uuid in self._holders
 
     def last_report(self, uuid: InstanceUuid) -> int:
-        """Return the number of the last list that speaks of an instance; 0: there was none."""
+        """Return the number of the last list of holders that covers an instance; 0 if there was
+        none.
+        """
         return max(self._last_complete, self._last_of.get(uuid, 0))
 
     def replace(self, holders: Mapping[InstanceUuid, Iterable[Holder]], complete: bool) -> None:
-        """Take a new list: of the whole node when complete, else of the instances it names."""
+        """Replace the holders by a new list. If ``complete`` is set, the list covers the whole
+        node, else only the instances that it names.
+        """
         new = {uuid: tuple(listed) for uuid, listed in holders.items()}
         self._holders = new if complete else self._holders | new
         self._complete = self._complete or complete
@@ -110,12 +129,12 @@ class HolderTable:
         self.notify()
 
     def notify(self) -> None:
-        """Let those who wait look again."""
+        """Wake the clients that wait for a change of the holders."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
-        """Wait until the condition holds; False when time is up."""
+        """Wait until ``condition`` returns True; return False on timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
         while not condition():
@@ -129,7 +148,9 @@ class HolderTable:
 
 
 class PodAdmission:
-    """Cluster use: the pod that connected, listed for the slice, and nobody else still there."""
+    """Access control for clusters: admits a pod that holds the slice, after the contexts of pods
+    that no longer hold it have ended.
+    """
 
     def __init__(
         self,
@@ -140,9 +161,10 @@ class PodAdmission:
         wait_seconds: float = ADMISSION_WAIT_SECONDS,
         used_bytes: Callable[[InstanceUuid, str], int] = lambda uuid, sharer: 0,
     ) -> None:
-        """``foreign_contexts`` tells whether contexts of pods no longer listed still live.
+        """Create the access control. ``foreign_contexts`` returns whether contexts of pods that are
+        no longer listed are still alive.
 
-        ``used_bytes`` says how much of an instance a sharer has allocated.
+        ``used_bytes`` returns how much of an instance a sharer has allocated.
         """
         self._used_bytes = used_bytes
         self._holders = holders
@@ -150,34 +172,38 @@ class PodAdmission:
         self._foreign_contexts = foreign_contexts
         self._pod_of = pod_of
         self._wait_seconds = wait_seconds
-        self._asked: dict[tuple[InstanceUuid, PodUid], float] = {}
+        self._requested_at: dict[tuple[InstanceUuid, PodUid], float] = {}
         self._unlisted: Counter[InstanceUuid] = Counter()
 
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
     ) -> Owner:
-        """Find the pod and wait until it is listed and its predecessor is gone."""
+        """Return the client's pod as owner, after waiting until the pod is listed and its
+        predecessor's contexts have ended.
+        """
         del token
-        # Off the loop: whoever moves processes between control groups holds these files' lock.
+        # Off the loop: the kernel locks these files while it moves processes between control
+        # groups.
         pod_uid, senders_pod = await asyncio.to_thread(self._pods_of, peer, sender)
         if pod_uid is None:
             where = f"process {peer.pid} (uid {peer.uid}) is in no pod"
             if peer.pid <= 0:
                 where = "the client's PID namespace is not visible: gpud's pod needs hostPID"
             raise HelloRefused(CudaError.NOT_PERMITTED, where)
-        # A connected socket keeps the credentials of whoever connected it: the sender's must agree.
+        # A connected socket keeps the credentials of its connector: the sender's must agree.
         if senders_pod != pod_uid:
             raise HelloRefused(
-                CudaError.NOT_PERMITTED, f"the hello was not sent by pod {pod_uid} that connected"
+                CudaError.NOT_PERMITTED,
+                f"the hello was not sent by the pod {pod_uid} that connected",
             )
 
-        def admitted() -> bool:
+        def is_admitted() -> bool:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             return listed and not self._foreign_contexts(instance.uuid)
 
         last_report = self._holders.last_report(instance.uuid)
-        with self._counted(instance.uuid, pod_uid):
-            in_time = await self._wait(admitted, instance.uuid, pod_uid)
+        with self._count_waiting(instance.uuid, pod_uid):
+            in_time = await self._wait(is_admitted, instance.uuid, pod_uid)
         if not in_time:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             if not listed and self._holders.last_report(instance.uuid) == last_report:
@@ -190,7 +216,8 @@ class PodAdmission:
         return Owner(pod_uid, namespace, self._claim_of(instance, pod_uid))
 
     def _claim_of(self, instance: MigInstance, pod_uid: PodUid) -> str:
-        """Return by which claim's share a pod is here: of several the one with most left.
+        """Return the claim whose share the pod uses. If the pod has several, this is the claim with
+        the most memory left.
 
         Raises:
             HelloRefused: claims share the instance, and none of the pod's is among them.
@@ -207,13 +234,16 @@ class PodAdmission:
         return max(zip(left, shares, strict=True), key=lambda one: one[0])[1].owner
 
     @contextmanager
-    def _counted(self, uuid: InstanceUuid, pod_uid: PodUid) -> Iterator[None]:
-        """Count who begins to wait unlisted, or refuse it. Of that there is no event: a storm."""
+    def _count_waiting(self, uuid: InstanceUuid, pod_uid: PodUid) -> Iterator[None]:
+        """Count an unlisted client while it waits, or refuse the client if too many wait. No event
+        is emitted, because many clients may arrive at once.
+        """
         if self._holders.find(uuid, pod_uid) is not None:
             yield
             return
         if self._unlisted[uuid] >= MAX_UNLISTED:
-            reason = f"pod is not its holder, and {MAX_UNLISTED} others wait to be"
+            waiting = f"{MAX_UNLISTED} other pods already wait to be listed as holders"
+            reason = f"pod is not its holder, and {waiting}"
             if not self._holders.last_report(uuid):
                 raise RetryLater(reason)
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
@@ -226,7 +256,9 @@ class PodAdmission:
                 del self._unlisted[uuid]
 
     async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
-        """Compare the pods of who connected and who sent with those listed; asks nobody."""
+        """Return whether the pod of the connecting or sending process is listed. No new list is
+        requested.
+        """
         pod_uid, senders_pod = await asyncio.to_thread(self._pods_of, peer, sender)
         if pod_uid is None or pod_uid != senders_pod:
             return False
@@ -238,23 +270,27 @@ class PodAdmission:
     async def _wait(
         self, admitted: Callable[[], bool], uuid: InstanceUuid, pod_uid: PodUid
     ) -> bool:
-        """Wait, and keep asking for holders: whoever answers may be restarting just now."""
+        """Wait until ``admitted`` returns True, and request the holders repeatedly, because the
+        agent may be restarting; return False on timeout.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._wait_seconds
         while loop.time() < deadline:
             if self._holders.find(uuid, pod_uid) is None:
-                self._ask_for(uuid, pod_uid)
+                self._request_holders(uuid, pod_uid)
             step = min(ASK_AGAIN_SECONDS, deadline - loop.time())
             if await self._holders.wait_until(admitted, step):
                 return True
         return admitted()
 
-    def _ask_for(self, uuid: InstanceUuid, pod_uid: PodUid) -> None:
-        """Ask, at most once per ASK_AGAIN_SECONDS for all clients of a pod together."""
+    def _request_holders(self, uuid: InstanceUuid, pod_uid: PodUid) -> None:
+        """Request the holders, at most once per ASK_AGAIN_SECONDS for all clients of a pod
+        together.
+        """
         now = asyncio.get_running_loop().time()
-        for key, asked in tuple(self._asked.items()):
-            if now - asked >= ASK_AGAIN_SECONDS:
-                del self._asked[key]
-        if (uuid, pod_uid) not in self._asked:
-            self._asked[uuid, pod_uid] = now
+        for key, at in tuple(self._requested_at.items()):
+            if now - at >= ASK_AGAIN_SECONDS:
+                del self._requested_at[key]
+        if (uuid, pod_uid) not in self._requested_at:
+            self._requested_at[uuid, pod_uid] = now
             self._events.emit("holders_wanted", instance=uuid, pod_uid=pod_uid)

@@ -1,4 +1,4 @@
-"""The one message that gpud reads from a client, and the replies that gpud itself sends.
+"""The single message that gpud reads from a client, and gpud's own replies.
 
 A client is hostile until proven otherwise: the message is copied, then every field is checked.
 """
@@ -19,12 +19,14 @@ Payload = TypeVar("Payload", bound=ctypes.Structure)
 
 
 class MalformedHello(Exception):
-    """Not a HELLO of any client library: it is answered by closing the connection."""
+    """A message that is not a HELLO of a client library; gpud closes the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A client's first message. ``version`` is the protocol that both sides speak."""
+    """A client's parsed first message. ``version`` is a protocol version that both sides
+    support.
+    """
 
     request: int
     wants_context: bool
@@ -38,11 +40,11 @@ class Hello:
 
     @property
     def reply_type(self) -> MessageType:
-        """Return the type of the reply."""
+        """The type of the reply to this message."""
         return MessageType.CONTEXT_READY if self.wants_context else MessageType.DEVICE_INFO
 
     def check(self) -> None:
-        """Check what a client library could have got wrong.
+        """Validate the fields that a client library may set to invalid values.
 
         Raises:
             HelloRefused: no common protocol version (803), or a value outside its range (1).
@@ -78,7 +80,7 @@ class Hello:
 def read(
     data: bytes, types: Collection[MessageType], payload: type[Payload]
 ) -> tuple[Header, Payload]:
-    """Take the one message of a connection apart.
+    """Parse the single message of a connection; return its header and payload.
 
     Raises:
         MalformedHello: wrong size, magic, type, or reserved field of the header.
@@ -100,7 +102,7 @@ def read(
 
 
 def parse(data: bytes) -> Hello:
-    """Read a HELLO.
+    """Parse a client's HELLO.
 
     Raises:
         MalformedHello: wrong size, magic, type, or reserved field of the header.
@@ -126,7 +128,9 @@ def encode(
     payload: ctypes.Structure | bytes = b"",
     status: int = CudaError.SUCCESS,
 ) -> bytes:
-    """Encode any message of the slice socket; without a payload it is the header alone."""
+    """Encode a message of the slice socket. A message without a payload consists of the header
+    alone.
+    """
     body = bytes(payload)
     header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, kind, request, status, len(body), 0)
     return bytes(header) + body

@@ -1,4 +1,4 @@
-"""A request of NVML: read as strictly as a HELLO, because any program in a pod can send one."""
+"""NVML requests: parsed as strictly as a HELLO, because any program in a pod can send one."""
 
 import ctypes
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ REQUEST_BYTES = ctypes.sizeof(Header) + ctypes.sizeof(ManagementRequest)
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a program asks; ``uuid`` are the 16 bytes of a GPU's or an instance's."""
+    """A parsed NVML request. ``uuid`` holds the 16 bytes of a GPU's or an instance's UUID."""
 
     request: int
     speaks: bool
-    """Whether both sides have a version of the protocol in common."""
+    """Whether the client and gpud support a common version of the protocol."""
     operation: ManagementOperation
     uuid: bytes
     profile: int
@@ -32,16 +32,16 @@ class Ask:
 
 
 class Answers(Protocol):
-    """Answers the requests that come in on slices' sockets."""
+    """Answers the requests that arrive on slices' sockets."""
 
     async def of_slice(
         self, instance: MigInstance, ask: Ask, peer: Peer, sender: Peer | None
     ) -> bytes:
-        """Return the whole reply."""
+        """Return the whole reply to an NVML request that arrived on an instance's socket."""
 
 
 def is_request(data: bytes) -> bool:
-    """Tell whether a message says that it is one for management."""
+    """Return whether a message has the type of an NVML request."""
     return (
         len(data) >= ctypes.sizeof(Header)
         and Header.from_buffer_copy(data).type == MessageType.MANAGEMENT
@@ -49,31 +49,33 @@ def is_request(data: bytes) -> bool:
 
 
 def parse(data: bytes) -> Ask:
-    """Read a request.
+    """Parse an NVML request.
 
     Raises:
         MalformedHello: wrong size, magic, type, operation or reserved fields.
     """
-    header, asked = hello.read(data, (MessageType.MANAGEMENT,), ManagementRequest)
-    if asked.reserved:
+    header, request = hello.read(data, (MessageType.MANAGEMENT,), ManagementRequest)
+    if request.reserved:
         raise MalformedHello("reserved fields are not zero")
-    if asked.operation not in tuple(ManagementOperation):
-        raise MalformedHello(f"operation {asked.operation}")
+    if request.operation not in tuple(ManagementOperation):
+        raise MalformedHello(f"operation {request.operation}")
     return Ask(
         request=header.request,
-        speaks=asked.version_min <= messages.PROTOCOL_VERSION
-        and asked.version_max >= messages.PROTOCOL_OLDEST,
-        operation=ManagementOperation(asked.operation),
-        uuid=bytes(asked.uuid),
-        profile=asked.profile,
-        start=asked.start,
-        mode=asked.mode,
-        token=bytes(asked.token),
+        speaks=request.version_min <= messages.PROTOCOL_VERSION
+        and request.version_max >= messages.PROTOCOL_OLDEST,
+        operation=ManagementOperation(request.operation),
+        uuid=bytes(request.uuid),
+        profile=request.profile,
+        start=request.start,
+        mode=request.mode,
+        token=bytes(request.token),
     )
 
 
 def encode(ask: Ask, status: int, report: bytes = b"") -> bytes:
-    """Encode a reply. Raises ValueError for a report that no client takes."""
+    """Encode the reply to an NVML request. Raises ValueError if the report is larger than clients
+    accept.
+    """
     if len(report) > nvml.MAX_REPORT_BYTES:
-        raise ValueError(f"a report of {len(report)} bytes")
+        raise ValueError(f"a report has {len(report)} bytes; the limit is {nvml.MAX_REPORT_BYTES}")
     return hello.encode(MessageType.MANAGED, ask.request, report, status)

@@ -1,10 +1,12 @@
-"""gpud's replies on one slice's socket: of those that nobody reads there are few.
+"""Sends gpud's replies on one slice's socket, and limits how many of them may be unread.
 
-The kernel charges a message to who sent it, until its receiver reads it or closes the socket; also
-when the sender has closed long ago. A program that asks and never reads would fill gpud's memory.
+The kernel charges a message to its sender until the receiver reads it or closes the socket, even
+if the sender has closed its end. A program that sends requests and never reads would fill gpud's
+memory.
 
-There are as many places for holders alone as for all: who was given the socket, but not the slice,
-keeps its holder out of none of those. Only where the others are taken is it asked who a client is.
+Half of the places for unread replies are open to all clients, and half are reserved for holders.
+A process that has the socket but does not hold the slice therefore cannot take the holder's
+places. Whether a client is a holder is checked only when the open places are taken.
 """
 
 import array
@@ -19,13 +21,15 @@ from typing import Final
 from vgpu_sim.system import seqpacket
 
 TIMEOUT_SECONDS: Final = 5.0
-MAX_UNREAD: Final = 32  # of a slice, and as many of its holders
+MAX_UNREAD: Final = 32  # per slice, and as many again for its holders
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LAST_LOOK_SECONDS: Final = 1.0
 
 
 class Replies:
-    """Sends replies. ``unread`` is how many of them wait for their readers."""
+    """Sends replies to the clients of one slice. ``unread`` is the number of replies that have not
+    been read.
+    """
 
     def __init__(self) -> None:
         self.unread = 0
@@ -35,17 +39,19 @@ class Replies:
     async def send(
         self, client: socket.socket, reply: bytes, is_holder: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Send the one reply that a client gets, and return when it was read or refused.
+        """Send the single reply to a client; return when the client has read it or hung up.
 
         Raises:
-            TimeoutError: too many others are not read; at once for who is no holder.
+            TimeoutError: too many other replies are unread; raised at once for a client that is not
+                a holder.
             OSError: the client has gone.
         """
         async with self._place(is_holder):
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await seqpacket.send(client, reply)
-            with suppress(OSError):  # it has gone
-                client.shutdown(socket.SHUT_WR)  # for who reads until the end
+            with suppress(OSError):  # the client has gone
+                # For a client that reads until the end of the stream.
+                client.shutdown(socket.SHUT_WR)
             self.unread += 1
             try:
                 await _until_read(client)
@@ -68,19 +74,19 @@ class Replies:
 
 
 async def _until_read(client: socket.socket) -> None:
-    """Return when the client has read everything, or has hung up, which nobody can do for it."""
+    """Return when the client has read everything or hung up; only the client itself can hang up."""
     pause_seconds = _FIRST_LOOK_SECONDS
     while _unread_bytes(client):
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_seconds):
                 await seqpacket.readable(client.fileno())
-            if _unread_bytes(client):  # it does not hang up, it talks
+            if _unread_bytes(client):  # it has sent data instead of hanging up
                 await asyncio.sleep(pause_seconds)
         pause_seconds = min(2 * pause_seconds, _LAST_LOOK_SECONDS)
 
 
 def _unread_bytes(sock: socket.socket) -> int:
-    """Return what is charged for messages that wait at the other end (SIOCOUTQ, unix(7))."""
+    """Return the bytes charged for messages that the other end has not read (SIOCOUTQ, unix(7))."""
     count = array.array("i", [0])
     fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, count)
     return count[0]

@@ -1,7 +1,8 @@
 """The slice socket of one MIG instance: reads HELLOs, answers queries, passes contexts on.
 
-Everything here is reachable by tenants. A connection has HELLO_TIMEOUT_SECONDS to say its one
-message; where too many stay silent, the oldest silent one goes; whoever keeps gpud busy waits.
+Tenants can send anything to this socket. A connection must send its single message within
+HELLO_TIMEOUT_SECONDS; if too many are silent, the oldest silent one is closed. A client that
+keeps gpud busy is made to wait.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ LOG_LINES_PER_MINUTE = 30
 _ACCEPT_FAILED_PAUSE_SECONDS = 0.5
 HELLOS_PER_SECOND = 500
 _MESSAGE_BYTES = max(hellos.HELLO_BYTES, management.REQUEST_BYTES)
-_BACKLOG = 1024  # connections that wait their turn; a full queue refuses at once
+_BACKLOG = 1024  # connections that wait to be accepted; a full queue refuses at once
 
 
 class ContextStarter(Protocol):
@@ -45,13 +46,15 @@ class ContextStarter(Protocol):
     async def launch(
         self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
     ) -> None:
-        """Take the client over, or raise HelloRefused."""
+        """Start a worker for the context, and pass the client's socket to it. Raises
+        HelloRefused.
+        """
 
 
 class SliceServer:
-    """Serves ``<directory>/s.sock`` for one instance until closed.
+    """Serves the socket ``<directory>/s.sock`` of one instance until closed.
 
-    ``instance_of`` and ``refusal`` (why a GPU's state allows no context) are asked for every
+    ``instance_of`` and ``refusal`` (why a GPU's state allows no context) are called for every
     client, because an instance can be withdrawn or fail meanwhile.
     """
 
@@ -81,11 +84,14 @@ class SliceServer:
         self._silent: dict[asyncio.Task[None], None] = {}
         self._turns = Turnstile(HELLOS_PER_SECOND)
         self._replies = Replies()
-        self._managing = asyncio.Lock()  # threads that look processes up are everybody's
+        # Slices share the pool of threads that look up processes, so each uses one at a time.
+        self._managing = asyncio.Lock()
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
     def open(self, socket_mode: int, directory_mode: int) -> None:
-        """Bind and begin to serve. Raises OSError; ValueError when the path is too long."""
+        """Bind the socket and start to serve. Raises OSError; ValueError if the path is too
+        long.
+        """
         path = self.directory / SOCKET_NAME
         if len(os.fsencode(path)) > seqpacket.MAX_PATH_BYTES:
             raise ValueError(f"socket path is longer than {seqpacket.MAX_PATH_BYTES} bytes: {path}")
@@ -93,12 +99,13 @@ class SliceServer:
         self.directory.chmod(directory_mode)
         self._listener = seqpacket.bind(path, socket_mode)
         self._sockets = ForeignSockets(self._uuid, foreign.refuse_descriptors(self._listener))
-        self._listener.listen(_BACKLOG)  # not before: who connects now has what was set until now
+        # Not earlier: a connection inherits the listener's options when the client connects.
+        self._listener.listen(_BACKLOG)
         self._sockets.start()
         self._accepting = asyncio.create_task(self._accept(self._listener))
 
     async def close(self, remove_directory: bool) -> None:
-        """Stop serving: clients that wait are hung up, live contexts are not touched."""
+        """Stop serving. Waiting clients are disconnected; live contexts continue."""
         if self._accepting is not None:
             self._accepting.cancel()
         for task in tuple(self._serving):
@@ -118,11 +125,11 @@ class SliceServer:
         pace = Pace(HELLOS_PER_SECOND)
         while True:
             await pace.turn()
-            await self._sockets.room()
+            await self._sockets.wait_for_room()
             await seqpacket.readable(listener.fileno())
             try:
                 client, _ = listener.accept()
-            except OSError as err:  # the client has gone again, or gpud is out of descriptors
+            except OSError as err:  # the client has gone, or gpud is out of descriptors
                 logger.warning("accept_failed instance=%s error=%s", self._uuid, err)
                 await asyncio.sleep(_ACCEPT_FAILED_PAUSE_SECONDS)
                 continue
@@ -139,7 +146,7 @@ class SliceServer:
 
     @property
     def _pending(self) -> int:
-        """Return how many clients have no answer yet."""
+        """The number of clients that have not been answered."""
         return len(self._serving) - self._replies.unread
 
     def _forget(self, task: asyncio.Task[None]) -> None:
@@ -201,7 +208,7 @@ class SliceServer:
         try:
             instance = self._instance_of(self._uuid)
         except RequestError:
-            return  # withdrawn at this moment: the client finds no socket when it asks again
+            return  # withdrawn at this moment: the client finds no socket when it retries
         if self._answers is None:
             return
         async with self._managing:
@@ -233,10 +240,11 @@ class SliceServer:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, str(err)) from err
 
     def _refuse_unhealthy(self, instance: MigInstance, wants_context: bool = True) -> None:
-        """Refuse a context of what has failed; of what is not there any more even its description.
+        """Refuse a context on a failed instance. If the instance no longer exists, refuse its
+        description as well.
 
         Raises:
-            HelloRefused: with the reason.
+            HelloRefused: the instance has failed or is gone; the error has the reason.
         """
         refused = self._refusal(instance)
         if refused is not None and (wants_context or refused[0] == CudaError.NO_DEVICE):
@@ -253,7 +261,8 @@ class SliceServer:
         authorising = asyncio.create_task(
             self._admission.authorize(instance, peer, sender, hello.token)
         )
-        # Until it has its answer a client has nothing to say: whatever can be read is its end.
+        # A client sends nothing until it has its answer, so a readable socket means that it hung
+        # up.
         hung_up = asyncio.create_task(seqpacket.readable(client.fileno()))
         try:
             await asyncio.wait((authorising, hung_up), return_when=asyncio.FIRST_COMPLETED)
@@ -264,7 +273,7 @@ class SliceServer:
             for task in (authorising, hung_up):
                 task.cancel()
         if _connector_has_ended(client):
-            # Its pid may be another process's by now: who was authorised cannot be told.
+            # Its pid may belong to another process by now, so the authorised process is unknown.
             raise HelloRefused(CudaError.NOT_PERMITTED, "the process that connected has ended")
         current = self._current_instance()
         if not current.admit:
@@ -274,8 +283,8 @@ class SliceServer:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "the claim's share is being withdrawn")
         if not current.compute:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "it has no compute instance")
-        self._refuse_unhealthy(current)  # authorising may have taken its time
-        # The worker's messages bring descriptors; it did not ask for the senders' names.
+        self._refuse_unhealthy(current)  # the state may have changed during the authorisation
+        # The worker receives descriptors with the client's messages, and no senders' credentials.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         await self._starter.launch(current, hello, client, peer, owner)
 
@@ -292,7 +301,7 @@ def _connector_has_ended(client: socket.socket) -> bool:
 
 def _parse(packet: seqpacket.Packet) -> Hello | management.Ask:
     if packet.truncated:
-        raise MalformedHello("too long, or brought descriptors")
+        raise MalformedHello("too long, or with descriptors")
     if management.is_request(packet.data):
         return management.parse(packet.data)
     return hellos.parse(packet.data)

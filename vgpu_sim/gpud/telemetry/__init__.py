@@ -1,1 +1,1 @@
-"""How busy the node's GPUs are, and what their sensors would say of that (docs/metrics.md)."""
+"""Utilisation of the node's GPUs, and their modelled sensors (docs/metrics.md)."""

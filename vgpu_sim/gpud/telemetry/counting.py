@@ -1,4 +1,4 @@
-"""Sums and differences of counters. What workers report is a tenant's word: it is bounded here."""
+"""Sums and differences of counters. Workers' reports come from tenants and are bounded here."""
 
 from dataclasses import fields
 from typing import Final
@@ -11,30 +11,31 @@ TIMES: Final = tuple(name for name in _NAMES if name.endswith("_ns"))
 
 
 def total(*parts: Counters) -> Counters:
-    """Return the sum; what would not fit 63 bits stays at the most that does."""
+    """Return the sum of several contexts' counters, field by field, saturating at 63 bits."""
     return Counters(
         **{name: min(MAX_COUNT, sum(getattr(one, name) for one in parts)) for name in _NAMES}
     )
 
 
 def difference(later: Counters, earlier: Counters) -> Counters:
-    """Return what was added in between, never less than nothing."""
+    """Return the increase of each counter between two readings, at least 0."""
     return Counters(
         **{name: max(0, getattr(later, name) - getattr(earlier, name)) for name in _NAMES}
     )
 
 
-def bounded(reported: Counters, before: Counters, lived_ns: int) -> Counters:
-    """Return what is believed of a context's report, given the one before.
+def bound_report(reported: Counters, before: Counters, lived_ns: int) -> Counters:
+    """Return a context's report, limited to plausible values given the previous report.
 
-    Nothing decreases; no time is longer than the context has lived, and of what is a part of the
-    time in which kernels ran none is longer than that.
+    No counter decreases. No time exceeds the context's age, and no part of the time in which
+    kernels ran exceeds that time.
     """
     values = {name: max(getattr(reported, name), getattr(before, name)) for name in _NAMES}
     longest = max(lived_ns, before.busy_ns)
     values["busy_ns"] = min(values["busy_ns"], longest)
     for name in TIMES:
-        most = longest if name == "memory_ns" else values["busy_ns"]  # copies are no kernels
+        # Copies do not count as kernels.
+        most = longest if name == "memory_ns" else values["busy_ns"]
         values[name] = max(getattr(before, name), min(values[name], most))
     values["sm_occupancy_ns"] = max(
         before.sm_occupancy_ns, min(values["sm_occupancy_ns"], values["sm_active_ns"])

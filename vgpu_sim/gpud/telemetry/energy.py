@@ -1,7 +1,8 @@
 """The energy that GPUs have drawn since the node started, kept in a file across gpud's restarts.
 
-As NVML's counter, which runs since the driver was loaded, it never goes back: the file is replaced
-before a new value is shown. It is of one boot alone, so it need not survive a power failure.
+Like NVML's counter, which runs since the driver was loaded, the energy never decreases, because
+the file is replaced before a new value is published. The file covers one boot only, so it need
+not survive a power failure.
 """
 
 import json
@@ -21,14 +22,16 @@ BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What each GPU had drawn, in mJ, at a time of CLOCK_MONOTONIC."""
+    """The energy in mJ that each GPU had drawn at a given time (CLOCK_MONOTONIC)."""
 
     at_ns: int = 0
     energies_mj: Mapping[GpuUuid, float] = field(default_factory=dict)
 
 
 class EnergyFile:
-    """The file of a state directory. One that cannot be read counts as none."""
+    """The file of a state directory that stores the energy drawn. An unreadable file counts as
+    absent.
+    """
 
     def __init__(self, state_dir: Path, boot_id: Path = BOOT_ID) -> None:
         self._path = state_dir / NAME
@@ -36,14 +39,14 @@ class EnergyFile:
         self._failed = False
 
     def load(self) -> Drawn:
-        """Return what was drawn before in this boot."""
+        """Return the energy that each GPU drew earlier in this boot."""
         try:
             document = json.loads(self._path.read_text(encoding="ascii"))
             if document["boot"] != self._boot():
                 return Drawn()
             energies = {GpuUuid(uuid): float(mj) for uuid, mj in document["mj"].items()}
             if not all(0 <= mj < float("inf") for mj in energies.values()):
-                raise ValueError("a negative energy, or one without end")
+                raise ValueError("the energy is negative or not finite")
             return Drawn(int(document["at_ns"]), energies)
         except FileNotFoundError:
             return Drawn()
@@ -52,7 +55,9 @@ class EnergyFile:
             return Drawn()
 
     def save(self, drawn: Drawn) -> None:
-        """Replace the file. Where that fails it is logged once: GPUs are metered all the same."""
+        """Replace the file by this reading. A failure is logged once and does not stop the
+        metering.
+        """
         document = {"boot": self._boot(), "at_ns": drawn.at_ns, "mj": dict(drawn.energies_mj)}
         temporary = self._path.with_suffix(".tmp")
         try:

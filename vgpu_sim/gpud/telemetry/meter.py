@@ -1,4 +1,4 @@
-"""How busy an instance was in a sample period, from what its contexts have counted."""
+"""Utilisation of an instance in a sample period, from its contexts' counters."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ _LONGEST_NS = 11 * PERIOD_NS // 10  # between two reports of one that computes, 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a live context has counted, and when its worker said so (CLOCK_MONOTONIC).
+    """A live context's counters, and the time of its worker's report (CLOCK_MONOTONIC).
 
-    ``adopted``: its first report holds what it did under an earlier gpud.
+    If ``adopted`` is set, the first report includes what the context did under an earlier gpud.
     """
 
     counters: Counters
@@ -25,7 +25,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Activity, and bytes a second that went into the device and came out of it."""
+    """The use of an instance in a sample period: its activity, and the bytes per second copied into
+    and out of the device.
+    """
 
     activity: Activity
     in_bytes_per_s: int
@@ -37,7 +39,7 @@ IDLE = Use(Activity(), 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """What was counted in ``ns``, seen in a report of ``at_ns``."""
+    """The increase of a context's counters during ``ns``, up to a report at ``at_ns``."""
 
     counted: Counters
     ns: int
@@ -45,10 +47,12 @@ class _Rate:
 
 
 class Meter:
-    """Of one instance. Reports and samples have the same period and are not in step.
+    """Computes the use of one instance per sample period. Reports and samples have the same period
+    but are not synchronised.
 
-    So each live context's rate is taken between its own last two reports, and holds until the next
-    one is overdue; what contexts did that ended since the last sample is spread over the period.
+    So each live context's rate is computed between its own last two reports, and remains valid
+    until the next report is overdue. The activity of contexts that ended since the last sample
+    is spread over the period.
     """
 
     def __init__(self, ended_before: Counters | None = None) -> None:
@@ -58,7 +62,9 @@ class Meter:
         self._sampled_ns = 0
 
     def sample(self, live: Mapping[Hashable, Reading], ended: Counters, now_ns: int) -> Use:
-        """Return the use since the last sample; ``ended`` sums up all contexts that are no more."""
+        """Return the use of the instance since the last sample; ``ended`` is the sum of the
+        counters of all ended contexts.
+        """
         period_ns = max(now_ns - self._sampled_ns, 1) if self._sampled_ns else PERIOD_NS
         gone = [reading.counters for key, reading in self._last.items() if key not in live]
         finished = counting.difference(ended, counting.total(self._ended, *gone))
@@ -77,7 +83,7 @@ class Meter:
             return None
         if reading.at_ns != before.at_ns:
             counted = counting.difference(reading.counters, before.counters)
-            # One that was at rest reports when it computes again: its rest is not part of it.
+            # An idle worker reports when it computes again: its idle time does not count.
             ns = min(max(reading.at_ns - before.at_ns, 1), _LONGEST_NS)
             self._rates[key] = _Rate(counted, ns, reading.at_ns)
         return self._rates.get(key)

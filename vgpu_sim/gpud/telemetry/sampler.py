@@ -1,4 +1,4 @@
-"""Takes a sample of all GPUs once a second; everybody else reads what it found."""
+"""Samples all GPUs once a second; all readers use the last sample."""
 
 import asyncio
 import time
@@ -16,9 +16,10 @@ from vgpu_sim.hal.management.admin import Activity, Counters, Telemetry
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """An instance and its contexts: those that live, and the sum of those that have ended.
+    """An instance, the counters of each of its live contexts, and the sum of the counters of its
+    ended contexts.
 
-    ``inherited``: of that sum, what was counted before this gpud.
+    ``inherited`` is the part of that sum that precedes this gpud.
     """
 
     instance: MigInstance
@@ -28,10 +29,12 @@ class Observed:
 
 
 class Sampler:
-    """Remembers each GPU's state and each instance's last use."""
+    """Keeps each GPU's sensor state, and each instance's use in the last sample period."""
 
     def __init__(self, energy: EnergyFile | None = None) -> None:
-        """``energy``: where what GPUs have drawn is kept; None: nowhere."""
+        """Create the sampler. ``energy`` is the file that keeps the energy drawn; if it is None,
+        the energy is not kept.
+        """
         self._energy = energy
         self._meters: dict[InstanceUuid, Meter] = {}
         self._uses: dict[InstanceUuid, Use] = {}
@@ -40,7 +43,7 @@ class Sampler:
         self._sampled_ns = 0
 
     def sample(self, gpus: Iterable[Gpu], observed: Iterable[Observed], now_ns: int) -> None:
-        """Look at everything that is there now; what is not is forgotten."""
+        """Take a sample of the given GPUs and instances, and drop the state of all others."""
         inherited = Drawn()
         if not self._sampled_ns and self._energy is not None:
             inherited = self._energy.load()
@@ -75,18 +78,20 @@ class Sampler:
         self._telemetry = telemetry
 
     def telemetry(self, gpu: Gpu) -> Telemetry:
-        """Return what the last sample found; of a GPU that is newer than that, one at rest."""
+        """Return the last sample's readings for a GPU, or idle readings if the GPU was added
+        since.
+        """
         found = self._telemetry.get(gpu.uuid)
         if found is None or self._states[gpu.uuid][0] != gpu:
             return sensors.read(gpu.board, sensors.at_rest(gpu.board), Activity(), ())
         return found
 
     def activity(self, uuid: InstanceUuid) -> Activity:
-        """Return how busy an instance was in the last sample period."""
+        """Return an instance's activity in the last sample period."""
         return self._uses.get(uuid, IDLE).activity
 
     async def run(self, look: Callable[[], tuple[Iterable[Gpu], Iterable[Observed]]]) -> Never:
-        """Sample for ever, once a period."""
+        """Sample forever, once a period; ``look`` returns the GPUs and instances to sample."""
         while True:
             gpus, observed = look()
             self.sample(gpus, observed, time.monotonic_ns())

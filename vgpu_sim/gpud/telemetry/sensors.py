@@ -1,8 +1,9 @@
-"""A GPU's sensors: what follows from how busy it is, from its board, and from time.
+"""Models a GPU's sensors from its activity, its board, and time.
 
-Power: what the board draws at rest, and of the rest up to its limit half for multiprocessors that
-have work, three tenths for how full of warps they are, two tenths for memory. Temperature follows
-power with a delay. Both are models, and no more than plausible.
+Power is the board's idle power plus a part of the difference between the power limit and idle
+power. Half of the difference is added in proportion to the multiprocessors that have work, three
+tenths in proportion to their occupancy, and two tenths in proportion to memory activity.
+Temperature follows power with a delay. Both models are only plausible, not measured.
 """
 
 import math
@@ -16,26 +17,27 @@ from vgpu_sim.gpud.telemetry.meter import Use
 from vgpu_sim.hal.management.admin import Activity, Telemetry
 
 _OF_SM_ACTIVE, _OF_OCCUPANCY, _OF_MEMORY = 0.5, 0.3, 0.2
-_IDLE_STATE = 8  # of a board whose memory slows down at rest
+_IDLE_STATE = 8  # a board whose memory clock falls when idle
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a GPU's sensors remember: energy in mJ and temperature in degrees Celsius."""
+    """The state of a GPU's sensors: energy in mJ and temperature in degrees Celsius."""
 
     energy_mj: float
     temperature_c: float
 
 
 def at_rest(board: Board, energy_mj: float = 0.0) -> State:
-    """Return the state of a GPU that has been idle for long, and has drawn so much."""
+    """Return the state of a GPU that has long been idle, and has drawn ``energy_mj``."""
     return State(energy_mj, _steady_c(board, _power_w(board, Activity())))
 
 
 def activity_of(board: Board, uses: Iterable[tuple[int, int, Activity]]) -> Activity:
-    """Return a GPU's activity, of its instances': the mean over all that the board has.
+    """Return a GPU's activity: the mean of its instances' activities, weighted by their parts of
+    the board.
 
-    Of each: its placement units, its multiprocessors, and how busy it is.
+    Each use is (placement units, multiprocessors, activity).
     """
     sums = dict.fromkeys((field.name for field in fields(Activity)), 0.0)
     for units, multiprocessors, activity in uses:
@@ -49,7 +51,7 @@ def activity_of(board: Board, uses: Iterable[tuple[int, int, Activity]]) -> Acti
 
 
 def advance(board: Board, state: State, activity: Activity, seconds: float) -> State:
-    """Return the state after ``seconds`` of this activity."""
+    """Return the state of the sensors after ``seconds`` of this activity."""
     power_w = _power_w(board, activity)
     steady_c = _steady_c(board, power_w)
     left = math.exp(-max(seconds, 0.0) / figures.HEATING_S)
@@ -60,7 +62,7 @@ def advance(board: Board, state: State, activity: Activity, seconds: float) -> S
 
 
 def read(board: Board, state: State, activity: Activity, uses: Iterable[Use]) -> Telemetry:
-    """Return what the sensors say. Raises KeyError for a board without figures."""
+    """Return the readings of a GPU's sensors. Raises KeyError for a board without figures."""
     sensors, silicon = figures.SENSORS[board.key], BOARDS[board.key]
     at_work = any(getattr(activity, field.name) > 0 for field in fields(Activity))
     used = tuple(uses)
@@ -105,5 +107,5 @@ def _steady_c(board: Board, power_w: float) -> float:
 
 
 def _percent(share: float) -> int:
-    """Round up: what is at work is not shown as 0."""
+    """Convert a share to per cent, rounded up: any activity is shown as at least 1."""
     return min(100, math.ceil(share * 100 - 1e-9))

@@ -1,1 +1,1 @@
-"""Contract of programs: memory, rings, launches, backends, and how workers are started."""
+"""The contract with programs: memory, rings, launches, backends, and the start of workers."""

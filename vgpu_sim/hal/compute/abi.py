@@ -1,9 +1,9 @@
-"""Shared-memory layout of a context: rings, the worker's page, and what kernels are called with.
+"""Shared-memory layout of a context: rings, the worker's page, and kernel arguments.
 
-These structures are the one schema: Python uses them directly, and ``vgpu_sim.hal.header`` writes
-the C header of the client library and of the worker from them. Rules of the protocol (ordering,
-doorbell, sleeping, faults) are in docs/launch-protocol.md. All fields are little-endian and
-naturally aligned; the version changes with any change of layout or meaning.
+These structures are the only schema: Python uses them directly, and ``vgpu_sim.hal.header``
+generates from them the C header of the client library and of the worker. The protocol (ordering,
+doorbell, sleeping, faults) is specified in docs/launch-protocol.md. All fields are little-endian
+and naturally aligned; the version changes with any change of layout or meaning.
 """
 
 import ctypes
@@ -24,58 +24,64 @@ INLINE_PARAMETER_BYTES: Final = 128
 MAX_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MESSAGE_BYTES: Final = 256
 PTX_TEXT_BYTES: Final = 128
-DOZING: Final = 1 << 31  # in WorkerPage.sleeping: a short nap, only those who wait end it
+# A bit of WorkerPage.sleeping: a short nap, which a client needs to end only if it waits for a
+# result.
+DOZING: Final = 1 << 31
 
 
 class Opcode(IntEnum):
-    """What a slot asks the worker to do."""
+    """The kind of request that a slot of a ring holds."""
 
-    NOP = 1  # only its waits
+    NOP = 1  # no effect besides its waits
     LAUNCH = 2
     COPY = 3
     SET = 4
     TIMESTAMP = 5
-    COPIED = 6  # a copy that the client has made by itself, for a worker that observes
+    COPIED = 6  # reports a copy that the client made by itself, for a worker with an observer
 
 
 class Direction(IntEnum):
-    """Which way a copy goes."""
+    """The direction of a copy."""
 
     HOST_TO_DEVICE = 0
     DEVICE_TO_HOST = 1
     DEVICE_TO_DEVICE = 2
-    DEVICE_TO_PEER = 3  # another context's memory, of this GPU or another one
+    DEVICE_TO_PEER = 3  # to another context's memory, of this GPU or another one
 
 
 class FaultKind(IntEnum):
-    """Why a context died; the CUDA error beside it is what the client reports."""
+    """The kind of fault that ended a context; the client derives its CUDA error separately."""
 
     NONE = 0
     ADDRESS = 1
     TRAP = 2
-    PROTOCOL = 3  # a slot that no client library of ours writes
+    PROTOCOL = 3  # a slot that no client library of Tessera writes
     COMPILE = 4
     INTERNAL = 5
     FENCED = 6  # the holder lost the slice
     OUT_OF_MEMORY = 7
-    TIMEOUT = 8  # a kernel ran longer than the node allows
+    TIMEOUT = 8  # a kernel exceeded the node's time limit
     MISALIGNED = 9
     STACK = 10  # a thread's own stack overflowed
-    FUNCTION = 11  # a call of what is no function
-    ASSERTION = 12  # an assertion of the program does not hold
-    DEVICE = 13  # the GPU failed; gpud says with which error
+    FUNCTION = 11  # a call to an address that is not a function
+    ASSERTION = 12  # an assertion in the kernel failed
+    DEVICE = 13  # the GPU failed; gpud supplies the error
 
 
 class Wait(ctypes.Structure):
-    """The slot starts only when ``stream``'s timeline has reached ``value``."""
+    """A condition of a slot: it starts only when the timeline of ``stream`` has reached
+    ``value``.
+    """
 
     _fields_ = (("stream", c_uint32), ("reserved", c_uint32), ("value", c_uint64))
 
 
 class LaunchBody(ctypes.Structure):
-    """OP_LAUNCH. Parameters beyond the inline ones follow in continuation slots.
+    """Body of OP_LAUNCH, a kernel launch; continuation slots hold the parameters that do not fit
+    inline.
 
-    ``stack_bytes`` is what calls may take of a thread's local memory, where they take some.
+    ``stack_bytes`` is the part of each thread's local memory that its call frames use; 0 if the
+    kernel makes no calls.
     """
 
     _fields_ = (
@@ -91,13 +97,17 @@ class LaunchBody(ctypes.Structure):
 
 
 class CopyBody(ctypes.Structure):
-    """OP_COPY: both addresses are device-visible (device or pinned memory)."""
+    """Body of OP_COPY. Both addresses are device-visible: in device memory or pinned host
+    memory.
+    """
 
     _fields_ = (("destination", c_uint64), ("source", c_uint64), ("bytes", c_uint64))
 
 
 class SetBody(ctypes.Structure):
-    """OP_SET: ``count`` elements of ``width_bytes`` (1, 2 or 4) take ``pattern``."""
+    """Body of OP_SET, which stores ``pattern`` in ``count`` elements of ``width_bytes`` (1, 2 or
+    4).
+    """
 
     _fields_ = (
         ("destination", c_uint64),
@@ -108,15 +118,21 @@ class SetBody(ctypes.Structure):
 
 
 class TimestampBody(ctypes.Structure):
-    """OP_TIMESTAMP: CLOCK_MONOTONIC in ns goes to ``timestamps[index]`` of the worker's page."""
+    """Body of OP_TIMESTAMP, which stores the time (CLOCK_MONOTONIC, ns) in ``timestamps[index]`` of
+    the worker's page.
+    """
 
     _fields_ = (("index", c_uint32), ("reserved", c_uint32))
 
 
 class CopiedBody(ctypes.Structure):
-    """OP_COPIED: nothing is done. ``direction`` is a ``Direction``; ``pageable`` is 1 where the
-    host's memory is not page-locked. Of DEVICE_TO_PEER ``source`` and ``target`` are the GPUs, by
-    their windows of the aperture."""
+    """Body of OP_COPIED, which reports a copy that the client made; the worker only records the
+    copy.
+
+    ``direction`` is a ``Direction``; ``pageable`` is 1 if the host memory is not page-locked.
+    For DEVICE_TO_PEER, ``source`` and ``target`` identify the GPUs by their windows of the
+    aperture.
+    """
 
     _fields_ = (
         ("bytes", c_uint64),
@@ -128,7 +144,7 @@ class CopiedBody(ctypes.Structure):
 
 
 class Body(ctypes.Union):
-    """What follows a slot's header, by opcode."""
+    """The part of a slot after its header; the slot's opcode selects the member."""
 
     _fields_ = (
         ("launch", LaunchBody),
@@ -142,10 +158,10 @@ class Body(ctypes.Union):
 class Slot(ctypes.Structure):
     """One request in a stream's ring.
 
-    ``value`` is the stream's timeline value when the request is done: one more than that of the
-    slot before it (continuation slots carry none and are 256 bytes of parameters each). ``order``
-    counts the context's requests over all streams, modulo 2**32: of several streams whose next
-    request can run, the worker takes the one with the oldest first.
+    ``value`` is the stream's timeline value when the request is done: one more than the value of
+    the previous request. A continuation slot has no value and holds 256 bytes of parameters.
+    ``order`` numbers the context's requests over all streams, modulo 2**32. Of the streams whose
+    next request can run, the worker chooses the one with the oldest request.
     """
 
     _fields_ = (
@@ -160,18 +176,21 @@ class Slot(ctypes.Structure):
 
 
 class Ring(ctypes.Structure):
-    """A stream's slots, indexed modulo SLOTS_PER_STREAM by ``ClientArea.head``."""
+    """The slots of a stream. ``ClientArea.head`` modulo SLOTS_PER_STREAM is the index of the next
+    slot.
+    """
 
     _fields_ = (("slots", Slot * SLOTS_PER_STREAM),)
 
 
 class ClientArea(ctypes.Structure):
-    """Written by the client only; the worker maps it read-only.
+    """The area that only the client writes; the worker maps it read-only.
 
     ``bell`` is a futex that the client bumps when ``WorkerPage.sleeping`` is set. ``waiting``
-    counts client threads that sleep on ``WorkerPage.progress``. ``stream_limit`` is one more than
-    the highest stream index in use. ``head[s]`` counts slots ever put into ring ``s``. The client
-    counts what it copies by itself, and the time that the larger copies take.
+    counts client threads that sleep on ``WorkerPage.progress``. ``stream_limit`` is one more
+    than the highest stream index in use. ``head[s]`` is the number of slots ever put into ring
+    ``s``. The other counters describe copies that the client makes without the worker: their
+    number, and how long the larger ones take.
     """
 
     _fields_ = (
@@ -192,7 +211,9 @@ class ClientArea(ctypes.Structure):
 
 
 class FaultRecord(ctypes.Structure):
-    """Where a context died. ``address`` and ``pc`` are 0 where they have no meaning."""
+    """Location of the fault that ended a context. ``address`` and ``pc`` are 0 for faults that have
+    none.
+    """
 
     _fields_ = (
         ("kind", c_uint32),
@@ -208,12 +229,12 @@ class FaultRecord(ctypes.Structure):
 
 
 class FaultDetail(ctypes.Structure):
-    """What else is known of a kernel's fault; all zero where nothing is.
+    """Further details of a kernel's fault; all zero if there are none.
 
-    ``grid`` is the launch's, by which ``FaultRecord.block`` is split into x, y and z; ``thread``
-    is valid only where ``thread_known`` is 1. ``is_global``: the record's address is one of global
-    memory. ``source`` is the place in the program that the PTX was made of (its ``.loc``),
-    ``text`` the PTX line.
+    ``grid`` is the launch's grid, with which ``FaultRecord.block`` is split into x, y and z.
+    ``thread`` is valid only if ``thread_known`` is 1. ``is_global`` is set if the record's
+    address is in global memory. ``source`` is the place in the program from which the PTX was
+    compiled (its ``.loc``), ``text`` the PTX line.
     """
 
     _fields_ = (
@@ -227,17 +248,19 @@ class FaultDetail(ctypes.Structure):
 
 
 class WorkerPage(ctypes.Structure):
-    """Written by the worker only; the client maps it read-only.
+    """The page that only the worker writes; the client maps it read-only.
 
-    ``error`` is a CUresult, 0 while the context lives; once set it never changes and no timeline
-    moves again. ``progress`` is a futex bumped after every completion. ``sleeping`` is 0 while the
-    worker is awake and another number at each of its naps, with ``DOZING`` set when it will look
-    again by itself very soon. A stream whose bit of ``occupied`` is set has a request that runs
-    beside others, and is looked at when that ends: nobody need ring for it. ``timeline[s]`` is the
-    value of the last finished request of stream ``s``; ``tail[s]`` counts slots the worker has
-    copied out of ring ``s``, so that the client may reuse them. Where ``observing`` is not 0 the
-    client says of each copy that it makes by itself that it did (OP_COPIED). ``detail`` was added
-    behind the rest without a new version: older clients do not look, newer ones look at the size.
+    ``error`` is a CUresult, 0 while the context lives; once set, it never changes and no
+    timeline advances. ``progress`` is a futex bumped after every completion. ``sleeping`` is 0
+    while the worker is awake; otherwise it is a number that differs each time the worker sleeps,
+    and contains the flag ``DOZING`` if the worker will wake by itself very soon. A stream whose
+    bit of ``occupied`` is set has a request that runs concurrently with others; the worker
+    checks the stream when that request ends, so clients need not ring the bell for it.
+    ``timeline[s]`` is the value of the last finished request of stream ``s``; ``tail[s]`` is the
+    number of slots that the worker has copied out of ring ``s``; the client may reuse those. If
+    ``observing`` is not 0, the client reports each copy that it makes by itself (OP_COPIED).
+    ``detail`` was appended without a new version of the layout: older clients ignore it, and
+    newer clients check the page's size.
     """
 
     _fields_ = (
@@ -259,13 +282,13 @@ class WorkerPage(ctypes.Structure):
 
 
 class LaunchContext(ctypes.Structure):
-    """First argument of a native kernel: everything that is not a kernel parameter.
+    """First argument of a native kernel: all inputs that are not kernel parameters.
 
-    ``aperture_limit`` is a size, not an address: roots are clamped to ``base + min(root - base,
-    limit)``. ``segment_base`` is the absolute address of the module's variables. ``grid_id`` counts
-    the context's launches. The time in ns is ``timer_ns`` plus the processor's time stamp counter
-    times ``timer_scale`` / 2**32, modulo 2**64. ``local_bytes`` is what each thread has of local
-    memory.
+    ``aperture_limit`` is a size, not an address: code clamps the pointer from which an address
+    is derived to ``base + min(pointer - base, limit)``. ``segment_base`` is the absolute address
+    of the module's variables. ``grid_id`` counts the context's launches. The time in ns is
+    ``timer_ns`` plus the processor's time stamp counter times ``timer_scale`` / 2**32, modulo
+    2**64. ``local_bytes`` is the size of each thread's local memory.
     """
 
     _fields_ = (
@@ -285,27 +308,38 @@ class LaunchContext(ctypes.Structure):
 
 
 class ThreadState(ctypes.Structure):
-    """Last argument of a native kernel: one per native thread, or one per group of lanes.
+    """Last argument of a native kernel: the state of one native thread, or of one group of lanes.
 
-    A kernel whose threads do not wait for each other stores the block it works on once per block (a
-    fault reports it). A group of one whose threads do finds its block there, and in
-    ``block_index``. Where all stops are one barrier that waits for all threads it calls ``stop``
-    there, a ``void (*)(tessera_thread_state *, uint64_t)``, which returns when all other groups of
-    the block have come to theirs; else ``meet``, a ``uint32_t (*)(tessera_thread_state *, uint32_t
-    barrier, uint32_t count, uint32_t how, uint32_t ballot)``: ``how`` is 1 if it waits for the
-    barrier, plus twice the reduction that it returns (0: none, 1 POPC, 2 AND, 3 OR), plus eight
-    times the number of the instruction, and groups lie within one warp; a ``ballot`` is how many
-    lanes bring something, plus 2^16 times how many of those bring true. Where each group is one
-    lane, ``collect`` is a ``uint64_t (*)(tessera_thread_state *, uint32_t how, uint32_t members,
-    uint64_t a, uint64_t way)`` that waits for the lanes of the warp that ``members`` names; ``how``
-    is a kind of ``warps.h``, plus 256 times the number of the instruction, ``way`` SHFL's b and,
-    from bit 32 on, c; it returns d, and p in bit 32. One that polls memory takes
-    1 off ``turns`` now and then and calls ``stop`` when nothing is left, which lets others run,
-    for as many ns as its second argument says at least, and renews ``turns``. A trap stores a
-    CUresult in ``status`` and the number of its instruction, plus 1 (0: unknown), in ``trap_word``
-    (plus 2^31 if lanes named wrong member masks) and returns. ``shared_base`` is where the block's
-    shared memory begins, ``local_base`` the local memory of the group's lanes; groups that run one
-    after the other use the same.
+    If threads do not wait for each other, the kernel stores the index of each block in
+    ``current_block`` before it executes the block, for fault reports. If threads wait for each
+    other, each group reads the index of its block from ``current_block`` and the block's
+    coordinates from ``block_index``.
+
+    If every wait point is a barrier for all threads of the block, the kernel calls ``stop`` at
+    each of them. ``stop`` is a ``void (*)(tessera_thread_state *, uint64_t)`` that returns when
+    all other groups of the block have reached their wait points.
+
+    At other barriers the kernel calls ``meet``, a ``uint32_t (*)(tessera_thread_state *,
+    uint32_t barrier, uint32_t count, uint32_t how, uint32_t ballot)`` that returns the result of
+    the reduction. Each group is then within one warp. In ``how``, bit 0 is set if the group
+    waits for the barrier, bits 1 and 2 are the reduction (0 none, 1 POPC, 2 AND, 3 OR), and bits
+    3 and up are the number of the instruction. In ``ballot``, bits 0 to 15 are the number of
+    lanes that contribute a value, and bits 16 and up are how many of these values are true.
+
+    If each group is one lane, a warp collective calls ``collect``, a ``uint64_t
+    (*)(tessera_thread_state *, uint32_t how, uint32_t members, uint64_t a, uint64_t way)`` that
+    waits for the lanes of the warp in the mask ``members``. In ``how``, bits 0 to 7 are a kind
+    of ``warps.h``, and bits 8 and up are the number of the instruction. For SHFL, ``way`` has
+    operand b in bits 0 to 31 and operand c from bit 32 on. The result has operand d in bits 0 to
+    31 and predicate p in bit 32.
+
+    A kernel that polls memory decrements ``turns`` from time to time and calls ``stop`` when it
+    is 0: ``stop`` runs other groups for at least as many ns as its second argument states, and
+    resets ``turns``. A trap stores a CUresult in ``status`` and returns. It also stores the
+    number of its instruction plus 1 in ``trap_word`` (0 if the number is unknown), with bit 31
+    set if lanes passed wrong member masks. ``shared_base`` is the start of the block's shared
+    memory. ``local_base`` is the start of the local memory of the group's lanes; groups that run
+    one after the other use the same local memory.
     """
 
     _fields_ = (

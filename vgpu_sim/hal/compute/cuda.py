@@ -1,10 +1,10 @@
-"""CUDA result codes that worker and gpud answer with (numbers of CUresult in cuda.h)."""
+"""CUDA result codes that worker and gpud return (numbers of CUresult in cuda.h)."""
 
 from enum import IntEnum
 
 
 class CudaError(IntEnum):
-    """Named as in cuda.h, without ``CUDA_ERROR_``."""
+    """The CUresult codes, named as in cuda.h without ``CUDA_ERROR_``."""
 
     SUCCESS = 0
     INVALID_VALUE = 1

@@ -1,7 +1,8 @@
-"""Limits of a launch: the one table that every part checks against and that devices announce.
+"""Limits of a launch: the single table that every component checks and that devices report.
 
-CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": these values hold for
-every compute capability that is simulated. The C header carries them as ``TESSERA_...``.
+The values are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability", and are the same for every simulated compute capability. The generated C header
+defines them as ``TESSERA_...``.
 """
 
 from typing import Final
@@ -17,16 +18,16 @@ MAX_GRID_Y: Final = 65535
 MAX_GRID_Z: Final = 65535
 
 # Static and dynamic shared memory of a block together, and the most that a kernel can opt in to on
-# any device. Its own device may announce less; the client library holds it to that.
+# any device. A device may report a lower limit, which the client library enforces.
 MAX_SHARED_BYTES_PER_BLOCK: Final = 48 << 10
 MAX_SHARED_BYTES_OPTIN: Final = 227 << 10
 
-# Local memory of a thread (512 KiB), and what of it is a stack where calls keep frames there,
-# unless the program has set a limit of its own.
+# Local memory of a thread (512 KiB), and the part of it that is a stack for kernels whose calls
+# need one, unless the program has set another limit.
 MAX_LOCAL_BYTES_PER_THREAD: Final = 512 << 10
 STACK_BYTES_PER_THREAD: Final = 4 << 10
 
-# Native threads of a context worker; no limit of hardware, but of the worker's own table.
+# Native threads of a context worker: a limit of the worker's own table, not of hardware.
 MAX_WORKER_THREADS: Final = 1024
 
 MAX_BLOCK: Final = (MAX_BLOCK_X, MAX_BLOCK_Y, MAX_BLOCK_Z)
@@ -34,12 +35,12 @@ MAX_GRID: Final = (MAX_GRID_X, MAX_GRID_Y, MAX_GRID_Z)
 
 
 def check_grid(grid: tuple[int, int, int]) -> None:
-    """Raise ValueError for a grid that no launch can have."""
+    """Check the size of a launch's grid. Raises ValueError if the size is outside the limits."""
     _check_axes("grid", grid, MAX_GRID)
 
 
 def check_block(block: tuple[int, int, int]) -> None:
-    """Raise ValueError for a block shape that no launch can have."""
+    """Check the size of a launch's blocks. Raises ValueError if the size is outside the limits."""
     _check_axes("block", block, MAX_BLOCK)
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS_PER_BLOCK:

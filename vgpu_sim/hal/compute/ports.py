@@ -1,8 +1,9 @@
-"""What a backend is to the worker: the HAL at the height of one ring slot.
+"""The interface between a worker and its backend, at the level of one ring slot.
 
-Copies, fills, waits and timestamps are the same for every backend and live in the worker's C
-runtime. A backend loads containers and runs launches: a native one hands out entry points that the
-C runtime calls by itself, an interpreted one is called for every launch.
+Copies, fills, waits and timestamps are the same for every backend and are implemented in the
+worker's C runtime. A backend loads containers and runs launches. A native backend returns entry
+points, which the C runtime calls without the backend; an interpreted backend is called for every
+launch.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,9 +19,12 @@ ProgramHandle = NewType("ProgramHandle", int)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A validated launch. ``parameters`` is exactly the kernel's parameter block, ``shared_bytes``
-    what it asks for beside the kernel's own shared memory, ``stack_bytes`` the stack of each thread
-    where calls need one."""
+    """A validated launch of a kernel.
+
+    ``parameters`` is exactly the kernel's parameter block. ``shared_bytes`` is the size of the
+    dynamic shared memory, in addition to the kernel's own; ``stack_bytes`` is the size of each
+    thread's stack if calls need one.
+    """
 
     function: str
     grid: tuple[int, int, int]
@@ -32,11 +36,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """Where a kernel faulted, as far as the backend can tell (line 0: unknown).
+    """The place at which a kernel faulted, as far as the backend knows it (line 0: unknown).
 
-    ``thread`` is the thread's index in its block, None where it is not known. ``source`` is the
-    place in the program that the PTX was made of, ``text`` the PTX line. ``is_global``: the fault's
-    address is one of global memory.
+    ``thread`` is the index of the faulting thread in its block, or None if it is unknown.
+    ``source`` is the place in the program from which the PTX was compiled, ``text`` the PTX
+    line. ``is_global`` is set if the fault's address is in global memory.
     """
 
     function: str
@@ -50,17 +54,17 @@ class FaultSite:
 
 @dataclass(frozen=True, slots=True)
 class NativeEntry:
-    """Native code of a kernel for one block shape: where it is, and how it is called.
+    """A kernel's native code for one block shape: its address and its calling convention.
 
-    ``groups`` 0: ``address`` is a ``tessera_kernel_entry`` of the native headers, which runs whole
-    blocks, and clears what each of them shares. Else a block's threads wait for each other in so
-    many groups of lanes, ``address`` is a ``tessera_group_entry``, and each group needs
-    ``stack_bytes`` of stack. ``counts`` is how many lanes a group has where groups come to barriers
-    that are counted, or meet in a warp; else 0. ``polls`` says that they wait for other blocks
-    too.
+    If ``groups`` is 0, ``address`` is a ``tessera_kernel_entry`` of the native headers, which
+    runs whole blocks and clears each block's shared memory. Otherwise the threads of a block
+    wait for each other and run as ``groups`` groups of lanes; ``address`` is a
+    ``tessera_group_entry``, and each group needs ``stack_bytes`` of stack. ``counts`` is the
+    number of lanes per group if groups wait at counted barriers or in warp collectives, else 0.
+    ``polls`` is set if the code also waits for other blocks.
 
-    ``provisional``: there will be better code, unless its compiler ends before. ``refused`` is how
-    many objects of it were in the cache and could not be used.
+    ``provisional`` is set if better code follows, unless compiling that fails. ``refused`` is
+    how many of the kernel's cached objects were unusable.
     """
 
     address: int
@@ -74,8 +78,9 @@ class NativeEntry:
 
 @dataclass(frozen=True, slots=True)
 class FaultedLaunch:
-    """The launch of a native kernel that faulted. ``block_index`` counts blocks, x first;
-    ``local_bytes`` is what a thread has of local memory."""
+    """The launch of a native kernel that faulted. ``block_index`` is the faulting block's index,
+    counted with x varying fastest; ``local_bytes`` is the size of each thread's local memory.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -88,14 +93,15 @@ class FaultedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class NativeFault:
-    """What is left of a native kernel that faulted; ``kind`` is an ``abi.FaultKind``.
+    """The state of a native kernel that faulted; ``kind`` is an ``abi.FaultKind``.
 
-    ``address`` is where it faulted, confined to the aperture, or (``shared``) in shared memory; of
-    an access to local memory (``local``) it is not known.
-    ``trap_word`` is the number of the trap's instruction, plus 1, or 0, and ``message`` what the
-    runtime says of it. ``parameters`` begins with the launch's parameter block. ``mapped`` is the
-    memory that there is: addresses and sizes in bytes; ``shared_bytes`` is what a block has.
-    ``launch`` is None where it is not known.
+    ``address`` is the faulting address after it was clamped to the aperture. If ``shared`` is
+    set, the address is in shared memory; if ``local`` is set, the access was to local memory and
+    its address is unknown. ``trap_word`` is the number of the trap's instruction plus 1, or 0 if
+    there is none; ``message`` is the runtime's description of the fault. ``parameters`` begins
+    with the launch's parameter block. ``mapped`` lists the address and the size in bytes of each
+    range of mapped memory; ``shared_bytes`` is the size of a block's shared memory. ``launch``
+    is None if unknown.
     """
 
     pc: int
@@ -114,14 +120,18 @@ class NativeFault:
 
 @dataclass(frozen=True, slots=True)
 class NativeSite:
-    """Where that was. ``address`` is what the program asked for, 0 where nobody knows."""
+    """The place of a native fault. ``address`` is the address that the program requested before it
+    was clamped, 0 if unknown.
+    """
 
     site: FaultSite
     address: int
 
 
 class LaunchFault(Exception):
-    """A launch that ended its context: ``kind`` is an ``abi.FaultKind``, addresses are absolute."""
+    """Raised by a launch that ended its context. ``kind`` is an ``abi.FaultKind``; addresses are
+    absolute.
+    """
 
     def __init__(self, kind: int, site: FaultSite, address: int = 0, block: int = 0) -> None:
         super().__init__(f"{site.function}:{site.ptx_line}: {site.message}")
@@ -132,9 +142,9 @@ class LaunchFault(Exception):
 
 
 class EmitError(Exception):
-    """There is no code for a request: a backend's own refusal, or the end of who was emitting.
+    """A request produced no code: the backend refused it, or the emitting process ended.
 
-    ``killed``: somebody else ended it, so that another attempt may end otherwise.
+    ``killed`` is set if something else ended the process, so that another attempt may succeed.
     """
 
     def __init__(self, message: str, *, killed: bool = False) -> None:
@@ -143,60 +153,70 @@ class EmitError(Exception):
 
 
 class Emitter(Protocol):
-    """Passes requests on to ``NativeBackend.emit`` of processes that may die."""
+    """Forwards requests to ``NativeBackend.emit`` in other processes, whose death does not affect
+    this one.
+    """
 
     def ask(self, request: bytes, *, at_leisure: bool = False) -> "Future[bytes]":
-        """Begin to emit code; the result may be an EmitError. On any thread.
+        """Start to emit the code that ``request`` describes; the future returns the code or raises
+        EmitError. Callable on any thread.
 
-        ``at_leisure``: where nobody waits for it, so it takes what others leave of the CPUs.
+        If ``at_leisure`` is set, no launch waits for the code, so it is emitted at low priority.
         """
 
 
 class Backend(Protocol):
-    """Loads containers (``vgpu_sim.isa`` binaries)."""
+    """Loads containers (``vgpu_sim.isa`` binaries) and determines how their kernels run."""
 
     def load(self, container: bytes, segment_base: int, module: Any = None) -> ProgramHandle:
-        """Take a container whose module variables begin at address ``segment_base``.
+        """Load a container whose module variables begin at address ``segment_base``.
 
-        ``module`` is the ``isa.Module`` in it, for those who have it at hand.
+        ``module`` is the decoded ``isa.Module`` of the container, if the caller has it.
         """
 
     def refusals(self, module: Any) -> tuple[FaultSite, ...]:
-        """Say what of a module (``isa.Module``) this backend cannot run yet, when it is loaded."""
+        """Determine, when a module (``isa.Module``) is loaded, which of its kernels this backend
+        does not support; return where each is.
+        """
 
     def unload(self, program: ProgramHandle) -> None:
-        """Forget a program; launches of it must have ended."""
+        """Unload a program. All launches of the program must have ended."""
 
 
 @runtime_checkable
 class NativeBackend(Backend, Protocol):
-    """Compiles to native code that the worker's C runtime calls by itself."""
+    """A backend that compiles kernels to native code, which the worker's C runtime calls without
+    the backend.
+    """
 
     def use_cache(self, directory: Path | None) -> None:
-        """Keep compiled code in this directory from now on, None: nowhere.
+        """Cache compiled code in this directory from now on; None: do not cache.
 
-        The caller is inside its sandbox: code that is found there may be run at once.
+        The caller must have entered its sandbox, because cached code may be run at once.
         """
 
     def emit(self, request: bytes) -> bytes:
-        """Emit code in this process, which a defect of the code generator may end.
+        """Emit code in this process. A defect of the code generator may end the process.
 
         Raises:
-            EmitError: when there is no code for the request.
+            EmitError: the request produced no code.
         """
 
     def warm_up_to_emit(self) -> Iterator[None]:
-        """Emit code that this machine has emitted before, so that ``emit`` takes less time.
+        """Emit code that this machine has emitted before, to speed up a later ``emit``.
 
-        In this process, which forks those that ``emit``, or is one. In steps, the most useful
-        first, after each of which it can be left.
+        Call this in a process that calls ``emit`` or forks processes that do. The iterator
+        performs one step at a time, the most useful first; the caller may stop after each step.
         """
 
-    def rehearse(self) -> Iterator[None]:
-        """Do what comes before and after ``emit``, with nothing of a client's; in such steps."""
+    def warm_up_around_emit(self) -> Iterator[None]:
+        """Warm up the work before and after ``emit``, without a client's data.
+
+        The iterator performs one step at a time, as that of ``warm_up_to_emit`` does.
+        """
 
     def emit_by(self, emitter: Emitter) -> None:
-        """Have code emitted by other processes."""
+        """From now on, have ``emitter`` emit the code in other processes."""
 
     def entry(
         self,
@@ -205,25 +225,30 @@ class NativeBackend(Backend, Protocol):
         block: tuple[int, int, int],
         improve: Callable[[NativeEntry], None],
     ) -> NativeEntry:
-        """Return native code for this block shape, compiling it if need be; on several threads.
+        """Return native code of a kernel for this block shape, compiling the kernel if needed;
+        callable on several threads.
 
-        Where it is provisional, ``improve`` is called with the better code when that is there, on
-        another thread, even before this returns. Both stay as long as the program.
+        If the returned code is provisional, ``improve`` is called with better code when that is
+        ready, on another thread, possibly before this returns. Both codes remain valid until the
+        program is unloaded.
 
         Raises:
-            LaunchFault: when the function cannot be compiled (kind COMPILE).
+            LaunchFault: the function cannot be compiled (kind COMPILE).
         """
 
     def locate(self, fault: NativeFault) -> NativeSite | None:
-        """Say where a fault inside code of this backend came from."""
+        """Return the place in the program at which this backend's code faulted; None if it is
+        unknown.
+        """
 
 
 @runtime_checkable
 class InterpretedBackend(Backend, Protocol):
-    """Runs a launch to its end inside the call."""
+    """A backend that runs each launch to its end within one call."""
 
     def run(self, program: ProgramHandle, launch: Launch) -> None:
-        """Run every block. Several threads call it at once, whose launches may wait for each other.
+        """Run every block of a launch. Called on several threads at once; their launches may wait
+        for each other.
 
         Raises:
             LaunchFault: kind ADDRESS or TRAP.

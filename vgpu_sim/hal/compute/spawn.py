@@ -1,58 +1,58 @@
-"""How gpud starts a context worker and what the two say to each other afterwards.
+"""The protocol by which gpud starts context workers and communicates with them.
 
-gpud executes a *zygote* (``python -m vgpu_sim.zygote FD [UID]``: single-threaded, imports done, no
-live LLVM engine) and talks to it over a SOCK_SEQPACKET socketpair, one JSON object a message:
+gpud executes a *zygote* (``python -m vgpu_sim.zygote FD [UID]``: single-threaded, imports done,
+no live LLVM engine) and talks to it over a SOCK_SEQPACKET socketpair, one JSON object a message:
 
-- zygote -> gpud, first: ``{"type": "ready", "sandbox": {...}}``: the walls that a worker which
-  takes this UID will stand behind, tried out by a child;
+- zygote -> gpud, first: ``{"type": "ready", "sandbox": {...}}``: the sandbox mechanisms that a
+  worker with this UID will have, as a child process found by trying;
 - gpud -> zygote: ``{"type": "spawn", "request": n, "worker": {...}}`` with two descriptors, the
   client's socket and the worker's channel;
 - zygote -> gpud: ``{"type": "spawned", "request": n, "pid": p}`` or
   ``{"type": "failed", "request": n, "error": text}``;
-- gpud -> zygote: ``{"type": "expect", "worker": {...}}``, not answered: a context like this one may
-  be wanted soon;
-- zygote -> gpud: ``{"type": "exited", "pid": p, "status": s}``, status as from waitpid; also of
-  processes that gpud has not heard of: the helpers of workers that have ended.
+- gpud -> zygote: ``{"type": "expect", "worker": {...}}``, without a reply: a context like this one
+  may be requested soon;
+- zygote -> gpud: ``{"type": "exited", "pid": p, "status": s}``, status as from waitpid; also for
+  processes unknown to gpud: the helpers of workers that have ended.
 
-A worker may have been started before it was asked for (``vgpu_sim.worker.spare``): then the zygote
-moves it into its cgroups, and what follows is the same. The child joins the cgroups it is given,
-drops its privileges, then answers the client's HELLO on the client socket. Its *channel* to gpud
-(SOCK_SEQPACKET, JSON) carries:
+A worker may have been started before its request (``vgpu_sim.worker.spare``): then the zygote
+moves it into its cgroups, and the rest is the same. The child joins the cgroups in its
+configuration, drops its privileges, then answers the client's HELLO on the client socket. Its
+*channel* to gpud (SOCK_SEQPACKET, JSON) carries:
 
 - worker -> gpud: ``{"type": "reserve", "request": n, "bytes": b}``, answered by
   ``{"type": "reserved", "request": n, "granted": bool, "free": f, "total": t}``;
 - worker -> gpud: ``{"type": "release", "bytes": b}``;
 - worker -> gpud: ``{"type": "memory", "request": n}``, answered by
   ``{"type": "memory", "request": n, "free": f, "total": t}``;
-- worker -> gpud: ``{"type": "event", "event": "started", "sandbox": {...}}``, the walls it stands
-  behind, before it answers the client;
+- worker -> gpud: ``{"type": "event", "event": "started", "sandbox": {...}}``, its sandbox
+  mechanisms, before it answers the client;
 - worker -> gpud: ``{"type": "event", "event": NAME, ...}``: fault (``kind, kernel, ptx_line,
   address, block, message``), unsupported_ptx (``message``), out_of_memory
-  (``requested_bytes``; gpud knows the rest), failed (``message``): the context could not be set up;
+  (``requested_bytes``; gpud adds the rest), failed (``message``): the context could not be set up;
 - worker -> gpud: ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
   "busy_ns": b, "running_kernel": name, "running_since_ns": t, ...}`` in every second in which
-  something ran, and at the end; ``busy_ns`` counts the kernel that runs too, whose name is empty
-  for none; further fields are those of ``hal.management.admin.Counters``, by their names, but for
-  its ``busy_ns``, which is ``computed_ns``: what ``busy_ns`` is here without compiling;
+  something ran, and at the end; ``busy_ns`` includes the running kernel, whose name is empty if
+  there is none; further fields are those of ``hal.management.admin.Counters``, by their names,
+  except that its ``busy_ns`` is ``computed_ns`` here: ``busy_ns`` without compiling;
 - worker -> gpud: ``{"type": "usage", "kernels": [[name, launches, ns], ...], ...}`` at the end, in
-  parts and only if ``report_usage`` is set: what each kernel took, and in the first part what was
+  parts and only if ``report_usage`` is set: each kernel's cost, and in the first part what was
   compiled (``modules, modules_ns, compiled, cached, shapes, shapes_ns, provisional, improved,
   swapped``);
 - worker -> gpud: ``{"type": "modelled", "launches": {...}}`` or ``{"type": "modelled", "summary":
-  {...}}`` (``hal.observe.modelled``) at the end, where the clock is modelled and ``report_usage``
-  is set;
+  {...}}`` (``hal.observe.modelled_report``) at the end, if the clock is modelled and
+  ``report_usage`` is set;
 - gpud -> worker: ``{"type": "fence", "reason": text, "error": e}``: the worker ends its context;
   ``e`` 0: the slice was taken away (FENCED), else the GPU failed (DEVICE) with this CUresult;
 - gpud -> worker, first: ``{"type": "reconnect"}`` with a descriptor: a bound datagram socket, on
   which a later gpud sends ``{"type": "channel"}`` with the worker's end of a new channel;
 - worker -> gpud, first on such a channel: ``{"type": "resume", "held_bytes": b, "allocations": n,
-  "sandbox": {...}, ...}`` with the fields of stats; then all else as before;
+  "sandbox": {...}, ...}`` with the fields of stats; then all messages as before;
 - gpud -> worker: ``{"type": "export", "address": a, "bytes": b}`` with a descriptor: hcad's
   connection, on which the worker answers (``vgpu_sim.hal.direct``).
 
-Either side treats a closed channel as the other's death: a worker without gpud finishes what it
-has (the program is not disturbed) but gets no new memory until it is reconnected. A worker ends
-with status 0 when its client has gone; else with one of the statuses below.
+Either side treats a closed channel as the other's death: a worker without gpud continues to
+serve its program with the memory that it has, but gets no new memory until it is reconnected. A
+worker ends with status 0 when its client has gone; else with one of the statuses below.
 """
 
 import json
@@ -64,30 +64,30 @@ from facts.document import DEFAULT_FACTS, GpuFacts
 from vgpu_sim.hal.compute import limits
 
 FAULTED_STATUS: Final = 70  # the context died; TESSERA_WORKER_EXIT_STATUS of the native runtime
-REFUSED_STATUS: Final = 71  # there is no context: the client was told why
-CRASHED_STATUS: Final = 72  # a defect of ours
+REFUSED_STATUS: Final = 71  # there is no context: the client has received the reason
+CRASHED_STATUS: Final = 72  # a defect of Tessera
 
-# A zygote's: large blocks of its heap are no mappings of their own, which a worker that gives one
-# back would leave a hole at an address that others know. 32 MiB is the most that glibc takes.
+# For a zygote: its heap contains even large blocks, instead of a separate mapping for each. A
+# worker that unmapped one would leave a hole at an address that other workers know. 32 MiB is the
+# most that glibc accepts.
 ZYGOTE_ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Everything that a worker needs to know; it reads no file and no environment.
+    """The complete configuration of a worker, which reads no file and no environment.
 
     ``request`` is the id of the client's HELLO, which the worker answers. ``cgroup_procs`` are
-    files to write one's pid into, ``uid``/``gid`` are None where gpud may not change them.
+    files to which the worker writes its pid, ``uid``/``gid`` are None if gpud may not change them.
     ``memory_limit_bytes`` is the slice's. ``cache_dir`` is the owner's object cache, already
     created; None turns caching off. A kernel that runs for ``kernel_timeout_s`` (wall clock) ends
-    its context; None lets it run.
-    ``sandbox`` false: no walls at all, for tests.
-    ``sm_limits``: of a multiprocessor, threads, blocks, bytes of shared memory, and bytes of it
-    that each block takes beside its own: only metrics depend on them.
-    ``clock`` is one of ``hal.observe.modelled.CLOCKS``: with "modelled" timestamps are what they
-    would be on ``board`` with this (part, whole) of its memory, in the topology that its ``facts``
-    name.
-    ``weak_sandbox``: serve even where they are not enough (``is_confined``).
+    its context; None sets no limit.
+    ``sandbox`` false: no sandbox, for tests.
+    ``sm_limits``: a multiprocessor's threads, blocks, bytes of shared memory, and bytes of it
+    that each block takes in addition to its own: only metrics depend on them.
+    ``clock`` is one of ``hal.observe.modelled_report.CLOCKS``: with "modelled", timestamps are
+    those of ``board`` with this (part, whole) of its memory, in the topology that its ``facts``
+    name. ``weak_sandbox``: serve even if the sandbox is not sufficient (``is_confined``).
     """
 
     request: int
@@ -117,15 +117,15 @@ class WorkerConfig:
     weak_sandbox: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for the spawn message."""
+        """Return the configuration as a dictionary for the spawn message."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "WorkerConfig":
-        """Rebuild from ``to_json``.
+        """Create a configuration from the output of ``to_json``.
 
         Raises:
-            ValueError: on a missing or an unknown field.
+            ValueError: a field is missing or unknown.
         """
         known = {field.name for field in fields(cls)}
         if set(document) - known:
@@ -142,14 +142,14 @@ class WorkerConfig:
             raise ValueError(f"worker config: {err}") from err
 
 
-def is_confined(walls: Mapping[str, bool]) -> bool:
-    """Tell whether these walls, by name, hold a worker that its tenant has taken over.
+def is_confined(mechanisms: Mapping[str, bool]) -> bool:
+    """Return whether these sandbox mechanisms confine a worker that its tenant has taken over.
 
-    System calls must be filtered, and the file system must be out of reach: by namespaces, or by
-    Landlock where a container's seccomp profile or the system forbids them.
+    System calls must be filtered, and the file system must be out of reach. Namespaces ensure
+    the latter, or Landlock if a container's seccomp profile or the system forbids namespaces.
     """
-    return walls.get("seccomp", False) and (
-        walls.get("namespaces", False) or walls.get("landlock", False)
+    return mechanisms.get("seccomp", False) and (
+        mechanisms.get("namespaces", False) or mechanisms.get("landlock", False)
     )
 
 
@@ -161,15 +161,15 @@ NOT_CONFINED: Final = (
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Encode one message of either channel."""
+    """Encode one message of the zygote's socket or of a worker's channel."""
     return json.dumps(message, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Decode one message.
+    """Decode one message of the zygote's socket or of a worker's channel.
 
     Raises:
-        ValueError: when it is not a JSON object with a ``type``.
+        ValueError: the data is not a JSON object with a ``type``.
     """
     message = json.loads(data)
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):

@@ -1,1 +1,1 @@
-"""Contract of administrators: gpud's inventory, and what NVML requests."""
+"""The contract with administrators: gpud's inventory, and NVML's requests."""

@@ -1,7 +1,7 @@
-"""The ``inventory`` document of gpud's administration socket: one type for writer and readers.
+"""The ``inventory`` document of gpud's administration socket, as one type for writer and readers.
 
 ``docs/gpud-admin.md`` explains the fields. Reading is strict (``hal.management.documents``):
-a gpud and an agent that do not fit together fail at once. PROTOCOL changes whenever a field does.
+a gpud and an agent of incompatible versions fail at once. PROTOCOL changes whenever a field does.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -9,14 +9,14 @@ from typing import Any, Final, Self
 
 from facts.document import DEFAULT_FACTS, GpuFacts
 from vgpu_sim.hal.management.documents import AMONG_OTHERS, DocumentError, read
-from vgpu_sim.hal.observe.modelled import WALL
+from vgpu_sim.hal.observe.modelled_report import WALL
 
 PROTOCOL: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Whether control groups hold every slice to its share; else why not."""
+    """Whether control groups limit every slice to its share, and the reason if they do not."""
 
     enforced: bool
     reason: str
@@ -24,9 +24,9 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """The walls that workers stand behind on this node, by name; empty until they are known.
+    """The sandbox mechanisms of workers on this node, by name; empty until gpud knows them.
 
-    ``weak_allowed``: contexts start even where those are not enough
+    ``weak_allowed`` is set if contexts start even where the mechanisms are not sufficient
     (``hal.compute.spawn.is_confined``).
     """
 
@@ -34,14 +34,14 @@ class Sandbox:
     weak_allowed: bool
 
     @property
-    def standing(self) -> tuple[str, ...]:
-        """Return the names of the walls that stand, in order."""
-        return tuple(sorted(name for name, stands in self.walls.items() if stands))
+    def active(self) -> tuple[str, ...]:
+        """The names of the active sandbox mechanisms, in order."""
+        return tuple(sorted(name for name, active in self.walls.items() if active))
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Host memory that all slices share."""
+    """The host memory that all slices share: its total, and how much is used."""
 
     total_bytes: int
     used_bytes: int
@@ -49,9 +49,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that may use an instance; ``container`` is which of its own, empty if unknown.
+    """A pod that may use an instance; ``container`` is the name of its container, empty if unknown.
 
-    ``claims`` are the ResourceClaims (``claim:UID``) by which it may.
+    ``claims`` are the ResourceClaims (``claim:UID``) that entitle the pod to the instance.
     """
 
     pod_uid: str
@@ -63,10 +63,11 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class ClaimShare:
-    """What one ResourceClaim has of an instance that several share.
+    """A ResourceClaim's share of an instance that several claims share.
 
-    ``owner`` and ``owner_name`` are as in ``Instance``; of ``memory_bytes`` its ``contexts`` use,
-    and have left behind, ``memory_used_bytes``.
+    ``owner`` and ``owner_name`` are as in ``Instance``. The claim may use ``memory_bytes``. Its
+    ``contexts`` use ``memory_used_bytes`` of these, which includes the memory that its ended
+    contexts retain.
     """
 
     owner: str
@@ -78,9 +79,9 @@ class ClaimShare:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A live context: its worker, its client, and what it has done (CLOCK_MONOTONIC, ns).
+    """A live context: its worker, its client, and its launches. Times are CLOCK_MONOTONIC in ns.
 
-    ``running_kernel`` is empty, and ``running_since_ns`` 0, while none runs.
+    ``running_kernel`` is empty, and ``running_since_ns`` 0, while no kernel runs.
     """
 
     pid: int
@@ -99,14 +100,15 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What the contexts of an instance, ended ones too, have done; a later gpud goes on with it.
+    """Counters of an instance's contexts, ended ones included. A gpud that restarts continues them.
 
-    Nothing here ever decreases. Times in ns: ``busy_ns`` is the sum over the contexts of the time
-    in which at least one kernel ran. The others weigh the time of each launch by what it kept busy
-    (docs/metrics.md): ``sm_active_ns`` by the share of the multiprocessors that had a block,
-    ``sm_occupancy_ns`` by the share of their places for warps, the pipes by the share of the
-    kernel's instructions, ``memory_ns`` likewise, with the time of copies and fills.
-    ``allocations`` counts chunks of memory that gpud granted.
+    The counters never decrease. Times are in ns. ``busy_ns`` is the sum over the contexts of the
+    time in which at least one kernel ran. The others weight the time of each launch by its use
+    of a resource (docs/metrics.md): ``sm_active_ns`` by the share of the multiprocessors that
+    had a block, ``sm_occupancy_ns`` by the share of their warp slots in use, the times of the
+    pipes by their share of the kernel's instructions, and ``memory_ns`` by the share of its
+    memory instructions, plus the time of copies and fills. ``allocations`` counts chunks of
+    memory that gpud granted.
     """
 
     contexts: int = 0
@@ -130,9 +132,10 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """How busy an instance or a GPU was in gpud's last sample period: shares of one, 0.0 to 1.0.
+    """Utilisation of an instance or a GPU in gpud's last sample period, as shares from 0.0 to 1.0.
 
-    Of a GPU it is the mean over its multiprocessors, of ``memory`` over its units of memory.
+    The value of a GPU is the mean over its multiprocessors; for ``memory``, the mean over its
+    units of memory.
     """
 
     engine: float = 0.0
@@ -147,12 +150,13 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What a GPU's sensors say, at the end of gpud's last sample period.
+    """A GPU's sensor readings at the end of gpud's last sample period.
 
-    Measured are the utilisations and PCIe throughput; clocks, power, energy, temperatures, fans and
-    performance state follow from them and the board's figures (docs/metrics.md). ``fans_percent``
-    has one number a fan: none on boards that are cooled passively. ``performance_state`` is 0
-    (fastest) to 15. ``energy_mj`` is what was drawn since the node started, as NVML counts.
+    Utilisation and PCIe throughput are measured; clocks, power, energy, temperatures, fans and
+    performance state follow from them and the board's figures (docs/metrics.md).
+    ``fans_percent`` has one number per fan and is empty for boards that are cooled passively.
+    ``performance_state`` is 0 (fastest) to 15. ``energy_mj`` is the energy drawn since the node
+    started, as NVML counts it.
     """
 
     activity: Activity
@@ -177,10 +181,11 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """An Xid of a GPU, as in NVIDIA's "Xid Errors".
+    """An Xid (an error report) of a GPU, as in NVIDIA's "Xid Errors".
 
-    ``sequence`` counts from 1, over restarts of gpud; ``time_ns`` is CLOCK_REALTIME. ``instance``
-    is empty where the whole GPU is concerned; ``pid`` is the program's, 0 where there is none.
+    ``sequence`` counts from 1, across restarts of gpud; ``time_ns`` is CLOCK_REALTIME.
+    ``instance`` is empty if the Xid concerns the whole GPU; ``pid`` is that of the program which
+    caused the Xid, 0 if there is none.
     """
 
     sequence: int
@@ -193,7 +198,7 @@ class Xid:
 
 @dataclass(frozen=True, slots=True)
 class Ecc:
-    """Memory errors: since the last reset of the GPU (volatile), and ever (aggregate)."""
+    """A GPU's memory errors since its last reset (volatile) and since its first use (aggregate)."""
 
     corrected_volatile: int = 0
     uncorrected_volatile: int = 0
@@ -206,10 +211,10 @@ class Ecc:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An injected fault that lasts: ``thermal``, ``hang`` or ``off_bus``.
+    """A lasting injected fault, of kind ``thermal``, ``hang`` or ``off_bus``.
 
-    ``instance`` is empty where the whole GPU has it; ``until_ns`` (CLOCK_MONOTONIC) 0: until it is
-    cleared.
+    ``instance`` is empty if the fault concerns the whole GPU. The fault ends at ``until_ns``
+    (CLOCK_MONOTONIC); 0: it lasts until it is cleared.
     """
 
     id: str
@@ -221,18 +226,20 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance of a GPU: a MIG device, or with ``profile`` "whole" the GPU with MIG off.
+    """An instance of a GPU: a MIG device, or the whole GPU (``profile`` "whole") if its MIG mode is
+    off.
 
     ``profile`` is "1c.3g.40gb" for a compute instance narrower than its GPU instance; then
-    ``compute_start`` is its first compute slice in that, else None. ``start``, ``size`` and
-    ``memory_bytes`` are the GPU instance's, which all its compute instances share: of that
-    ``memory_used_bytes`` is what this one uses, ``shared_used_bytes`` what they use together.
+    ``compute_start`` is its first compute slice in the GPU instance, else None. ``start``,
+    ``size`` and ``memory_bytes`` are the GPU instance's, which all its compute instances share.
+    Of the memory, this compute instance uses ``memory_used_bytes``, and all of them together use
+    ``shared_used_bytes``.
 
-    ``gi_id`` and ``ci_id`` are what NVML calls a MIG device on its GPU, -1 for a whole one;
-    ``ci_id`` is -1 while a GPU instance has no compute instance, which is no device of any program.
-    ``owner`` says what it was made for: empty for a layout or the whole GPU that a node has without
-    one, ``claim:UID`` for a ResourceClaim, whose ``owner_name`` is its "namespace/name". Both are
-    empty of what several claims share, too: then ``shares`` has them.
+    ``gi_id`` and ``ci_id`` are NVML's numbers of a MIG device on its GPU, -1 for a whole GPU;
+    ``ci_id`` is also -1 while a GPU instance has no compute instance and programs cannot use it.
+    ``owner`` is empty for an instance of a layout or for the whole GPU of a node without a
+    layout, and ``claim:UID`` for a ResourceClaim, whose ``owner_name`` is its "namespace/name".
+    Both are also empty for an instance that several claims share: then ``shares`` lists them.
     """
 
     uuid: str
@@ -260,11 +267,12 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A simulated GPU; ``capability`` is what programs see.
+    """A simulated GPU; ``capability`` is the compute capability that programs see.
 
-    ``mig_enabled`` is its MIG mode: False while it is one whole GPU.
-    ``pci_bus_id`` is written as NVML does: domain in eight digits, bus, device, function. It is one
-    of the places of the topology, by ``index``. The document has ``facts`` among the other fields.
+    ``mig_enabled`` is the GPU's MIG mode; while it is False, the GPU is one undivided instance.
+    ``pci_bus_id`` has NVML's form: domain in eight digits, bus, device, function. ``index``
+    selects the GPU's place in the topology. The JSON document stores the values of ``facts``
+    among the GPU's other fields.
     """
 
     uuid: str
@@ -287,10 +295,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """One consistent picture of a node.
+    """The state of a node's GPUs at one moment, as gpud's administration socket returns it.
 
-    ``clock`` is one of ``hal.observe.modelled.CLOCKS``: what the events of programs on this node
-    measure.
+    ``clock`` is one of ``hal.observe.modelled_report.CLOCKS``: the time that programs' events
+    measure on this node.
     """
 
     version: str
@@ -304,22 +312,25 @@ class Inventory:
     protocol: int = PROTOCOL
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the inventory document as dictionaries and lists."""
         document = asdict(self)
         for gpu, written in zip(self.gpus, document["gpus"], strict=True):
             del written["facts"]
-            # The readers of this protocol want a topology, also where it is the default.
+            # Readers of this protocol require a topology, even the default one.
             written |= {"topology": gpu.facts.topology} | gpu.facts.to_json()
         return document
 
     @classmethod
     def from_json(cls, document: object) -> Self:
-        """Read what ``to_json`` returned, here or elsewhere.
+        """Create an inventory from the output of ``to_json``.
 
         Raises:
-            DocumentError: naming the field that is missing, unknown or of another type.
+            DocumentError: a field is missing, unknown or of another type; the message names
+                the field.
         """
         if isinstance(document, dict) and document.get("protocol") != PROTOCOL:
             found = document.get("protocol")
-            raise DocumentError(f"protocol {found!r} of the inventory, {PROTOCOL} is spoken here")
+            raise DocumentError(
+                f"protocol {found!r} of the inventory is not the supported {PROTOCOL}"
+            )
         return read(cls, document, "inventory")

@@ -1,7 +1,8 @@
-"""Read plain values into dataclasses, strictly: the types of the fields are the schema.
+"""Converts plain values to dataclasses, strictly: the types of the fields are the schema.
 
-What is missing, unknown or of another type is an error that names where. A field with the metadata
-``AMONG_OTHERS`` is a document of its own whose values stand beside those of the other fields.
+A value that is missing, unknown or of another type is an error that names its place. A field
+with the metadata ``AMONG_OTHERS`` is a document whose values are stored among those of the other
+fields.
 """
 
 import types
@@ -16,22 +17,28 @@ Value = TypeVar("Value")
 
 
 class DocumentError(ValueError):
-    """A document without the fields of its class, or of another protocol."""
+    """A document does not have exactly the fields of its class, or has another protocol version."""
 
 
 class Separable(Protocol):
-    """The type of a field with ``AMONG_OTHERS``."""
+    """The type of a field with the metadata ``AMONG_OTHERS``: it extracts its own values from a
+    document.
+    """
 
     @classmethod
     def split(cls, entry: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
-        """Return an entry without this part of it, and the part. Raises ValueError."""
+        """Return a document without the fields of this class, and an instance of this class created
+        from those fields. Raises ValueError.
+        """
 
 
 def read(kind: type[Value], document: object, where: str) -> Value:
-    """Read what ``dataclasses.asdict`` returned, here or elsewhere; ``where`` is its name.
+    """Create a value of type ``kind`` from the output of ``dataclasses.asdict``; error messages
+    name the value as ``where``.
 
     Raises:
-        DocumentError: naming the field that is missing, unknown or of another type.
+        DocumentError: a field is missing, unknown or of another type; the message names
+            the field.
     """
     if is_dataclass(kind):
         return _read_fields(kind, document, where)
@@ -85,7 +92,9 @@ def _split(
 
 @cache
 def _hints(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, type[Separable]]]:
-    """Return the types of a class's fields, and of those whose values are among the others."""
+    """Return the types of a class's fields, and the types of those fields whose values are stored
+    among the others.
+    """
     hints = get_type_hints(kind)
     own: dict[str, Any] = {}
     parts: dict[str, type[Separable]] = {}

@@ -1,10 +1,11 @@
-"""What libnvidia-ml.so.1 asks of gpud, on a slice's socket or on gpud's management socket.
+"""Requests of libnvidia-ml.so.1 to gpud, on a slice's socket or on gpud's management socket.
 
-One connection, one message: a ``Header`` of type MANAGEMENT and a ``ManagementRequest``. The reply
-is a ``ManagementReport``, which of a REPORT is followed by ``gpu_count`` GpuRecords,
-``instance_count`` InstanceRecords and so on, in the order of the counts; all in one packet of at
-most MAX_REPORT_BYTES. Its status is an nvmlReturn_t. On a slice's socket the report shows that
-slice, its GPU, and the asker's own processes; what changes anything is answered NO_PERMISSION.
+One connection carries one message: a ``Header`` of type MANAGEMENT and a ``ManagementRequest``.
+The reply is a ``ManagementReport``; its status is an nvmlReturn_t. In the reply to a REPORT,
+``gpu_count`` GpuRecords follow, then ``instance_count`` InstanceRecords and so on, in the order
+of the counts. The whole reply is one packet of at most MAX_REPORT_BYTES. On a slice's socket the
+report shows that slice, its GPU, and the requester's own processes; a request for a change is
+answered NO_PERMISSION.
 """
 
 import ctypes
@@ -14,8 +15,8 @@ from typing import Final
 
 from vgpu_sim.hal.messages import TOKEN_BYTES
 
-# The R580 drivers are those of CUDA 13.0, which cuDriverGetVersion answers; no release of NVIDIA's
-# has this number, so that nobody takes Tessera for one.
+# The R580 drivers are those of CUDA 13.0, the version that cuDriverGetVersion returns. NVIDIA has
+# no release with this number, so that Tessera cannot be mistaken for one.
 DRIVER_RELEASE: Final = "580.0.1"
 MANAGEMENT_SOCKET_NAME: Final = "management.sock"  # in gpud's run directory
 
@@ -29,11 +30,11 @@ MAX_COMPUTE_PROFILES: Final = 8
 MAX_FANS: Final = 4
 MAX_REPORT_BYTES: Final = 192 << 10  # 8 GPUs with 64 contexts on each of 56 slices, and profiles
 NO_RECORD: Final = 0xFFFFFFFF
-PLACE_KNOWN: Final = 1 << 31  # without it: each GPU below a bridge of its own
+PLACE_KNOWN: Final = 1 << 31  # otherwise each GPU has its own bridge
 PLACE_LINKS_SHIFT: Final = 24  # 7 bits
 PLACE_SWITCHED_SHIFT: Final = 23
 PLACE_PEERS_SHIFT: Final = (
-    20  # 3 bits: other GPUs that its NVLinks lead to, where not to NVSwitches
+    20  # 3 bits: the number of GPUs that its NVLinks lead to, if not to NVSwitches
 )
 PLACE_NUMA_SHIFT: Final = 16  # 4 bits
 PLACE_BRIDGE_SHIFT: Final = 8
@@ -42,7 +43,7 @@ ANY_START: Final = 0xFFFFFFFF
 
 
 class NvmlReturn(IntEnum):
-    """The statuses that gpud answers with (numbers of nvmlReturn_t)."""
+    """The statuses that gpud returns, with the numbers of nvmlReturn_t."""
 
     SUCCESS = 0
     INVALID_ARGUMENT = 2
@@ -56,13 +57,13 @@ class NvmlReturn(IntEnum):
 
 
 class ManagementOperation(IntEnum):
-    """What is asked. ``uuid`` of the request names a GPU or an instance."""
+    """The operation of a management request; the request's ``uuid`` names a GPU or an instance."""
 
     REPORT = 1
     CREATE_GPU_INSTANCE = 2  # of a GPU: profile (driver ID), start or ANY_START
     DESTROY_GPU_INSTANCE = 3
-    # In the GPU instance that ``uuid`` is in: profile (NVML's number), start in compute slices, or
-    # ANY_START.
+    # In the GPU instance that contains ``uuid``: profile (NVML's number), start in compute slices,
+    # or ANY_START.
     CREATE_COMPUTE_INSTANCE = 4
     DESTROY_COMPUTE_INSTANCE = 5
     REMAINING_CAPACITY = 6  # of a GPU: how many more instances of a profile (driver ID)
@@ -70,20 +71,20 @@ class ManagementOperation(IntEnum):
 
 
 class ReportFlag(IntEnum):
-    """Bits of ``mode`` in a REPORT."""
+    """Bits of a REPORT request's ``mode``, which select parts of the report."""
 
-    PROFILES = 1  # with ProfileRecords, which never change
+    PROFILES = 1  # include ProfileRecords, which never change
 
 
 class MigMode(IntEnum):
-    """Whether a GPU is, or can be, divided (NVML_DEVICE_MIG_*)."""
+    """A GPU's MIG mode, with the numbers of NVML_DEVICE_MIG_*."""
 
     DISABLED = 0
     ENABLED = 1
 
 
 class ManagementRequest(ctypes.Structure):
-    """The one message of a client."""
+    """The single message that a client sends on a management connection."""
 
     _fields_ = (
         ("version_min", c_uint16),
@@ -99,10 +100,11 @@ class ManagementRequest(ctypes.Structure):
 
 
 class ManagementReport(ctypes.Structure):
-    """The answer; what a request did not ask for is 0.
+    """The head of gpud's answer to a management request; fields that the request did not select are
+    0.
 
-    ``node`` is 1 on the management socket, which sees everything. ``uuid`` names what was made,
-    ``remaining`` answers REMAINING_CAPACITY.
+    ``node`` is 1 on the management socket, which shows the whole node. ``uuid`` is that of the
+    instance that the request created. ``remaining`` is the answer to REMAINING_CAPACITY.
     """
 
     _fields_ = (
@@ -120,12 +122,13 @@ class ManagementReport(ctypes.Structure):
 
 
 class TelemetryRecord(ctypes.Structure):
-    """``admin.Gpu.telemetry`` and ``ecc``; the units are the names' and NVML's.
+    """The sensor readings and memory errors of a GPU: ``admin.Gpu.telemetry`` and ``ecc``, in units
+    that the field names state or NVML defines.
 
-    ``clock_event_reasons`` are bits of nvmlClocksEventReasons; ``fan_percents`` has ``fan_count``.
-    ``place`` is where the GPU is in its node's topology (PLACE_*): the number of its PCIe switch,
-    host bridge and NUMA node, whether its NVLinks lead to NVSwitches or to how many other GPUs, and
-    how many it has.
+    ``clock_event_reasons`` are bits of nvmlClocksEventReasons; ``fan_percents`` has
+    ``fan_count`` entries. ``place`` packs the GPU's place in its node's topology (PLACE_*): the
+    numbers of its PCIe switch, host bridge and NUMA node, the number of its NVLinks, and either
+    that these lead to NVSwitches or the number of GPUs to which they lead.
     """
 
     _fields_ = (
@@ -159,10 +162,12 @@ class TelemetryRecord(ctypes.Structure):
 
 
 class GpuRecord(ctypes.Structure):
-    """A GPU. ``visible`` is 1 when the asker may have its aggregates: all of it is its own.
+    """A GPU as an NVML requester sees it. ``visible`` is 1 if the requester holds the whole GPU,
+    and may therefore see sums over all its processes.
 
-    ``architecture`` and ``brand`` are NVML's numbers. ``lost``: it answers nothing any more. Its
-    profiles are the ProfileRecords from ``first_profile``, if there are any.
+    ``architecture`` and ``brand`` are NVML's numbers. ``lost`` is set if the GPU no longer
+    responds. The GPU's profiles are the ProfileRecords from number ``first_profile`` on, if
+    there are any.
     """
 
     _fields_ = (
@@ -192,14 +197,15 @@ class GpuRecord(ctypes.Structure):
 
 
 class InstanceRecord(ctypes.Structure):
-    """A compute instance in a GPU instance of the GpuRecord number ``gpu``: a MIG device.
+    """A MIG device: a compute instance in a GPU instance of the GpuRecord number ``gpu``.
 
-    Those in one GPU instance have the same ``gpu_instance_id``, and share what is the GPU
-    instance's: ``profile``, ``start``, ``size``, ``compute_slices``, engines and memory. Their own
-    are ``name``, ``multiprocessors``, ``compute_enum``, which says how many slices it has, and
-    ``compute_id``, the first of them. That is NO_RECORD in a GPU instance that has none.
-    ``profile`` is the driver's ID, ``profile_enum`` and ``compute_enum`` are NVML's. ``whole`` is 1
-    for an instance that is its GPU with MIG off.
+    Compute instances of one GPU instance have the same ``gpu_instance_id``, and share the GPU
+    instance's properties: ``profile``, ``start``, ``size``, ``compute_slices``, engines and
+    memory. Each has its own ``name``, ``multiprocessors``, ``compute_enum`` (which determines
+    the number of slices) and ``compute_id`` (the first slice; NO_RECORD for a GPU instance
+    without compute instance). ``profile`` is the driver's ID, ``profile_enum`` and
+    ``compute_enum`` are NVML's. ``whole`` is 1 for an instance that is its GPU with MIG mode
+    off.
     """
 
     _fields_ = (
@@ -223,7 +229,9 @@ class InstanceRecord(ctypes.Structure):
 
 
 class ProcessRecord(ctypes.Structure):
-    """A context of the InstanceRecord number ``instance``; ``pid`` is as its asker sees it."""
+    """A context of the InstanceRecord number ``instance``; ``pid`` is that of its process in the
+    requester's namespace.
+    """
 
     _fields_ = (
         ("instance", c_uint32),
@@ -235,7 +243,9 @@ class ProcessRecord(ctypes.Structure):
 
 
 class ComputeProfile(ctypes.Structure):
-    """A compute instance profile inside a GPU instance profile; ``starts`` are compute slices."""
+    """A compute instance profile inside a GPU instance profile; ``starts`` are the compute slices
+    at which it may begin.
+    """
 
     _fields_ = (
         ("compute_enum", c_uint32),
@@ -247,7 +257,7 @@ class ComputeProfile(ctypes.Structure):
 
 
 class ProfileRecord(ctypes.Structure):
-    """A GPU instance profile of a board; its compute instance profiles, narrowest first."""
+    """A GPU instance profile of a board, with its compute instance profiles, narrowest first."""
 
     _fields_ = (
         ("name", c_char * PROFILE_NAME_BYTES),
@@ -268,7 +278,8 @@ class ProfileRecord(ctypes.Structure):
 
 
 class XidRecord(ctypes.Structure):
-    """An Xid of the GpuRecord number ``gpu``; ``instance`` is NO_RECORD when it is the GPU's.
+    """An Xid of the GpuRecord number ``gpu``; ``instance`` is NO_RECORD if it concerns the whole
+    GPU.
 
     ``sequence`` rises by one with each Xid of a GPU.
     """

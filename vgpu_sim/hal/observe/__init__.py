@@ -1,1 +1,1 @@
-"""Contract of observers: records of what a context does."""
+"""The contract with observers: records of a context's requests."""

@@ -1,7 +1,8 @@
-"""Records of the requests of a context: one before each runs, and one when a launch has ended.
+"""Records of a context's requests: one before each runs, and one when a launch has ended.
 
-Requests of one stream are recorded in their order, those of several streams as they run. Addresses
-are those of the context's aperture. An observer receives these records, and no ring slots.
+Requests of one stream are recorded in the order of the stream, requests of different streams in
+the order in which they run. Addresses are in the context's aperture. An observer receives these
+records instead of the ring slots.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from vgpu_sim.hal.compute.ports import Launch
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a request stands: it is number ``value`` of ``stream``, and runs when the streams of
-    ``waits`` have come to the values beside them."""
+    """The position of a request: it is number ``value`` of ``stream``, and runs when each stream in
+    ``waits`` has reached the given timeline value.
+    """
 
     stream: int
     value: int
@@ -22,7 +24,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LaunchBegins:
-    """``kernel`` is the handle of the kernel, so ``launch.function`` is empty."""
+    """Record that a launch starts. ``kernel`` is the kernel's handle; ``launch.function`` is
+    therefore empty.
+    """
 
     position: Position
     kernel: int
@@ -31,15 +35,18 @@ class LaunchBegins:
 
 @dataclass(frozen=True, slots=True)
 class LaunchEnded:
-    """The launch that began last in this stream."""
+    """Record that the most recently started launch of this stream has ended."""
 
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy. ``by_client``: the program has made it by itself, and waited for it; then ``gpus``
-    are the indices of the GPUs that it was from and to, as the program gives them."""
+    """Record of a copy.
+
+    If ``by_client`` is set, the program made the copy synchronously, without the worker.
+    ``gpus`` are then the indices of the source and target GPUs, as the program reports them.
+    """
 
     position: Position
     direction: Direction
@@ -51,7 +58,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A fill of device memory."""
+    """Record of a fill of device memory."""
 
     position: Position
     bytes: int
@@ -59,7 +66,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A request that moves and computes nothing: a timestamp, or one that only waits."""
+    """Record of a request without effect on memory: a timestamp, or one that only waits."""
 
     position: Position
 

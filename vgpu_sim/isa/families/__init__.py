@@ -1,1 +1,1 @@
-"""The families, one module each: ``ROWS`` are its opcodes (docs/adr/0019-families.md)."""
+"""The instruction families, one module each; ``ROWS`` in each are the family's opcodes (ADR 19)."""

@@ -13,11 +13,11 @@ from vgpu_sim.isa.types import DataType, Order, Scope, Space, Update
 
 MAXIMUM_VECTOR_BYTES: Final = 16
 PAIR: Final = 2
-"""Elements of .B64 that EXCH and CAS take as one value of 128 bits."""
+"""The number of elements of .B64 that EXCH and CAS treat as one value of 128 bits."""
 MBARRIER_PENDING: Final = 1
 MBARRIER_EXPECTED: Final = 32
 MBARRIER_COUNT: Final = (1 << 20) - 1
-"""Of an mbarrier object: first bits of its two counts, and the largest count."""
+"""The layout of an mbarrier object: the first bits of its two counts, and the largest count."""
 _BITS = (DataType.B32, DataType.B64)
 _SUMS = (DataType.U32, DataType.S32, DataType.U64)
 _FLOATS = (DataType.F16, DataType.BF16, DataType.F32, DataType.F64)
@@ -44,20 +44,21 @@ _VECTOR = Modifier("vector", 32, 2, {1: 0, 2: 1, 4: 2, 8: 3}, {2: "V2", 4: "V4",
 _EFFECTS = Effects(reads=True, writes=True, orders=True)
 
 _SEMANTICS = (
-    " For each lane of the guard, in the order of the lanes, and in one step that no other thread"
-    " sees a part of, m at address a becomes: AND, OR, XOR: m & b, m | b, m ^ b; EXCH: b; ADD: m +"
-    " b; INC: 0 if m >= b, else m + 1; DEC: b if m = 0 or m > b, else m - 1; MIN, MAX: the smaller,"
-    " the greater of m and b{0}. Floats are added, compared and rounded as by FADD.RN, FMIN and"
-    " FMAX; but of an F32 in global memory subnormal operands and results become zeros of the same"
-    " sign. The values of a vector (m1 .. mn and b1 .. bn) are one such step each; but two of B64,"
-    " which EXCH and CAS take, are one value of 128 bits, the first its low half. Orders accesses"
-    " like FENCE.ACQ_REL; but sums of integers in global memory whose result nobody reads may come"
-    " there in any order, up to the next FENCE, the next access to that place or the end."
+    " For each lane in the guard, in the order of the lanes, and in one step that no other thread"
+    " observes partially, m at address a becomes: AND, OR, XOR: m & b, m | b, m ^ b; EXCH: b; ADD:"
+    " m + b; INC: 0 if m >= b, else m + 1; DEC: b if m = 0 or m > b, else m - 1; MIN, MAX: the"
+    " smaller, the greater of m and b{0}. Floats are added, compared and rounded as by FADD.RN,"
+    " FMIN and FMAX; but for F32 in global memory subnormal operands and results become zeros of"
+    " the same sign. The elements of a vector (m1 .. mn and b1 .. bn) are one such step each; but"
+    " the two B64 elements of EXCH and CAS are one value of 128 bits, the first its low half."
+    " Orders accesses like FENCE.ACQ_REL; but integer sums in global memory whose result is not"
+    " used may be performed in any order, up to the next FENCE, the next access to that address, or"
+    " the end."
 )
 
 
 def is_pair(instruction: Instruction) -> bool:
-    """Return whether an update takes two elements as one value of 128 bits."""
+    """True if an update treats two elements of 64 bits as one value of 128 bits."""
     return instruction.vector == PAIR and instruction.type is DataType.B64
 
 
@@ -87,7 +88,7 @@ _RED_TYPES = tuple(dict.fromkeys(t for types in _REDUCTIONS.values() for t in ty
 ROWS: Final = (
     OpSpec(
         Op.ATOM,
-        "update memory and return what it was",
+        "update memory and return the previous value",
         "d = m." + _SEMANTICS.format("; CAS: c if m = b, else m"),
         "atom",
         _ATOM_TYPES,
@@ -101,10 +102,11 @@ ROWS: Final = (
         notes=(
             (
                 "ARRIVE, DROP",
-                "m is an mbarrier object (PTX ISA 9.7.15.16): bit 0 the parity of its phase, bits 1"
-                " to 20 how many threads its phase waits for, bits 32 to 51 how many its phases"
-                " begin with. DROP takes b off the latter, both take b off the former; if nothing"
-                " is left the next phase begins",
+                "m is an mbarrier object (PTX ISA 9.7.15.16): bit 0 is the parity of its phase,"
+                " bits 1"
+                " to 20 the number of threads for which its phase still waits, bits 32 to 51 the"
+                " number with which its phases begin. DROP subtracts b from the latter, both"
+                " subtract b from the former; if it becomes zero the next phase begins",
             ),
         ),
     ),
@@ -123,8 +125,9 @@ ROWS: Final = (
     OpSpec(
         Op.FENCE,
         "order accesses to memory",
-        "Orders the accesses of a lane before it against those after it, for the threads of the"
-        " scope, as PTX's memory model says; SC fences are in one order that all of them see.",
+        "Orders the accesses of a lane before it against those after it, for the threads in the"
+        " scope, according to PTX's memory model; all threads in the scope observe SC fences in the"
+        " same order.",
         "fence, membar",
         modifiers=(choice("order", Order, 24, 2), choice("scope", Scope, 26, 2)),
         effects=Effects(orders=True),

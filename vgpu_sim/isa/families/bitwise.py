@@ -1,4 +1,6 @@
-"""Bits and bytes of a register: fields, counts, searches, funnel shifts, permutations."""
+"""Instructions on bits and bytes of a register: fields, counts, searches, funnel shifts,
+permutations.
+"""
 
 from typing import Final
 
@@ -38,8 +40,8 @@ ROWS: Final = (
         Op.BFE,
         "extract a bit field",
         "d = c bits of a from bit b on, extended by the field's highest bit for a signed type,"
-        " else by zeros. Of b and c the low 8 bits count. Bits above a's highest: its copies for a"
-        " signed type, else zeros. A field without bits is 0.",
+        " else by zeros. Only the low 8 bits of b and c are used. Bits above a's highest are copies"
+        " of it for a signed type, else zeros. A field of no bits gives 0.",
         "bfe",
         _TYPED,
         (_V,),
@@ -48,8 +50,9 @@ ROWS: Final = (
     OpSpec(
         Op.BFI,
         "insert a bit field",
-        "d = b with e bits from bit c on replaced by a's low bits. Of c and e the low 8 bits count;"
-        " what is above d's highest bit is left out.",
+        "d = b with e bits from bit c on replaced by a's low bits. Only the low 8 bits of c and"
+        " e are"
+        " used; bits beyond d's highest are discarded.",
         "bfi",
         _UNTYPED,
         (_V,),
@@ -59,8 +62,9 @@ ROWS: Final = (
     OpSpec(
         Op.BMSK,
         "bit mask",
-        "d = b ones from bit a on, cut off above bit 31. An a above 31 gives 0, a b above 31 ones"
-        " up to bit 31; with WRAP both count modulo 32.",
+        "d = b ones from bit a on, cut off above bit 31. If a is above 31, d is 0; if b is above"
+        " 31,"
+        " there are ones up to bit 31; with WRAP both are used modulo 32.",
         "bmsk",
         _WORD,
         (_V,),
@@ -71,7 +75,7 @@ ROWS: Final = (
         Op.SZEXT,
         "extend from a bit",
         "d = the low b bits of a, extended by their highest for S32, else by zeros; 0 for b = 0."
-        " A b above 31 gives a; with WRAP b modulo 32 counts.",
+        " If b is above 31, d = a; with WRAP b is used modulo 32.",
         "szext",
         (DataType.U32, DataType.S32),
         (_V,),
@@ -81,9 +85,10 @@ ROWS: Final = (
     OpSpec(
         Op.BFIND,
         "find the highest bit",
-        "d (32 bits) = the place of the highest one in a, of a negative number of a signed type"
-        " that of the highest zero; all bits one where there is none. AMOUNT: the count of a shift"
-        " that brings this bit to the top.",
+        "d (32 bits) = the position of the highest one in a; for a negative number of a signed"
+        " type,"
+        " of the highest zero; all bits one if there is none. AMOUNT: the shift count that moves"
+        " this bit to the top.",
         "bfind",
         _TYPED,
         (_COUNT,),
@@ -93,9 +98,10 @@ ROWS: Final = (
     OpSpec(
         Op.FNS,
         "find the n-th set bit",
-        "d = the place of the |c|-th one of a, from bit b on upward for c > 0, downward for c < 0"
-        " (signed); for c = 0 b itself, if that bit is one. All bits one where there is none, or"
-        " where b is above 31.",
+        "d = the position of the |c|-th one in a, from bit b on upward for c > 0, downward for c"
+        " < 0"
+        " (signed); for c = 0, b itself if that bit is one. All bits are one if there is none, or"
+        " if b is above 31.",
         "fns",
         _WORD,
         (_V,),
@@ -105,7 +111,7 @@ ROWS: Final = (
     _count(
         Op.CLZ,
         "count leading zeros",
-        "d (32 bits) = the number of zeros above the highest one of a; all of them for a = 0.",
+        "d (32 bits) = the number of zeros above the highest one in a; the width of a for a = 0.",
         "clz",
     ),
     OpSpec(
@@ -122,11 +128,11 @@ ROWS: Final = (
     OpSpec(
         Op.PRMT,
         "permute bytes",
-        "Bytes 0 to 3 are a's, 4 to 7 b's, the lowest first. Byte i of d = the byte that the low 3"
-        " of bits 4i to 4i+3 of c name, or eight copies of its highest bit if their highest is"
-        " set. In a mode the low 2 bits of c, n, say it all. F4E: bytes n to n+3. B4E: n, n-1, n-2,"
-        " n-3 modulo 8. RC8: n four times. ECL: byte i, but not below n. ECR: byte i, but not"
-        " above n. RC16: 0, 1, 0, 1 for an even n, else 2, 3, 2, 3.",
+        "Bytes 0 to 3 are a's, 4 to 7 b's, the lowest first. Byte i of d = the byte selected by the"
+        " low 3 of bits 4i to 4i+3 of c, or eight copies of its highest bit if the highest of the"
+        " four bits is set. In a mode only the low 2 bits of c, n, are used. F4E: bytes n to n+3."
+        " B4E: n, n-1, n-2, n-3 modulo 8. RC8: n four times. ECL: byte i, but not below n. ECR:"
+        " byte i, but not above n. RC16: 0, 1, 0, 1 for an even n, else 2, 3, 2, 3.",
         "prmt",
         _WORD,
         (_V,),
@@ -135,8 +141,8 @@ ROWS: Final = (
     ),
     OpSpec(
         Op.LOP3,
-        "any logic of three operands",
-        "Bit by bit: d = the bit of e (of which the low 8 count) at the place 4a + 2b + c.",
+        "any logic function of three operands",
+        "For each bit: d = bit 4a + 2b + c of e, of which only the low 8 bits are used.",
         "lop3",
         _WORD,
         (_V,),

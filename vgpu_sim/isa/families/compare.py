@@ -1,4 +1,6 @@
-"""Comparison: the second predicate, if any, stands where other families have modifiers."""
+"""Comparison of two values. The second predicate of an instruction, if any, is encoded where other
+families have modifiers.
+"""
 
 from typing import Final
 

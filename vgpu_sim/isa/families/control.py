@@ -1,4 +1,4 @@
-"""Control flow: which word a lane executes next, if any."""
+"""Control flow: which instruction a lane executes next, if any."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,10 +25,10 @@ ROWS: Final = (
     OpSpec(
         Op.BRA,
         "branch",
-        "Lanes in the guard go on at `target`, the others at the next word. Where both sets are"
-        " not empty the warp diverges: both run in turns, and all meet again at the"
+        "Lanes in the guard continue at `target`, the others at the next instruction. If both sets"
+        " are non-empty the warp diverges: the sets run alternately, and reconverge at the"
         " branch's immediate post-dominator. `UNI` is the source's assertion that the lanes"
-        " agree; it changes nothing.",
+        " agree; it has no effect.",
         "bra",
         modifiers=(flag("uniform", "UNI", 24), number("target", 96, 32, signed=False)),
         effects=Effects(jumps=True),
@@ -40,7 +40,7 @@ ROWS: Final = (
     OpSpec(
         Op.TRAP,
         "trap",
-        "When a lane is in the guard, the context ends with CUDA_ERROR_LAUNCH_FAILED (719); for"
+        "If a lane is in the guard, the context ends with CUDA_ERROR_LAUNCH_FAILED (719); for"
         " cause STACK with CUDA_ERROR_HARDWARE_STACK_ERROR (714), for cause FUNCTION with"
         " CUDA_ERROR_INVALID_PC (718), for cause ASSERTION with CUDA_ERROR_ASSERT (710).",
         "trap, brkpt",
@@ -49,11 +49,12 @@ ROWS: Final = (
     ),
     OpSpec(
         Op.NANOSLEEP,
-        "rest for a while",
-        "The lanes in the guard rest for some time between 0 and 2 a nanoseconds, at most 2 ms, and"
-        " all others that can go on do so before. How long says the executor: the interpreter lets"
-        " everybody else take a turn; native code waits as long as the lane of a group that asks"
-        " for least.",
+        "sleep",
+        "The lanes in the guard sleep for a time between 0 and 2 a nanoseconds, at most 2 ms,"
+        " and all"
+        " other lanes that can run do so before they continue. The executor chooses the time: the"
+        " interpreter gives all other warps a time slice; native code sleeps for the shortest time"
+        " that a lane of the group requests.",
         "nanosleep",
         srcs=(Role.COUNT,),
         effects=Effects(rests=True),

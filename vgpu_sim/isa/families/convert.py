@@ -19,7 +19,7 @@ _STOCHASTIC = (*_SMALL, *MINIFLOATS)
 
 
 def _roundings(to: DataType, source: DataType) -> tuple[Rounding, ...]:
-    """Return the legal roundings; NONE is among them where it may be left out."""
+    """Return the rounding modes that a conversion allows; NONE is among them if it needs none."""
     if to in MINIFLOATS:
         return (Rounding.RN,) if source in _NARROWED else ()
     if to is DataType.UE8M0:
@@ -45,7 +45,7 @@ def _roundings(to: DataType, source: DataType) -> tuple[Rounding, ...]:
 
 
 def _clamps(to: DataType, source: DataType) -> tuple[bool, bool]:
-    """Return whether RELU and FINITE may stand."""
+    """Return whether a conversion allows RELU, and whether it allows FINITE."""
     if to in (DataType.TF32, *MINIFLOATS):
         return True, True
     if to is DataType.UE8M0:
@@ -71,12 +71,12 @@ def _errors(instruction: Instruction, function: Function) -> Iterator[str]:
     if (instruction.finite and not finite) or (instruction.finite and instruction.saturate):
         yield f"{name} does not take FINITE"
     if type_ in MINIFLOATS and not instruction.finite:
-        yield f"{name} takes FINITE always"
+        yield f"{name} requires FINITE"
 
 
 def _stochastic_errors(instruction: Instruction, function: Function) -> Iterator[str]:
     if instruction.type in MINIFLOATS and not instruction.finite:
-        yield f"CVT_RS.{instruction.type.name} takes FINITE always"
+        yield f"CVT_RS.{instruction.type.name} requires FINITE"
 
 
 def _names(roundings: tuple[Rounding, ...]) -> str:
@@ -84,23 +84,23 @@ def _names(roundings: tuple[Rounding, ...]) -> str:
 
 
 _FINITE_NOTE = (
-    "FINITE makes what overflows, and infinity, the largest number of the format; a NaN becomes"
-    " the canonical one, or in E2M3, E3M2 and E2M1, which have none, the largest number. RELU makes"
-    " what is negative, -0 too, +0."
+    "FINITE converts overflow and infinity to the largest number of the format; a NaN becomes"
+    " the canonical one, or, in E2M3, E3M2 and E2M1, which have no NaN, the largest number. RELU"
+    " replaces negative results, including -0, by +0."
 )
 
 ROWS: Final = (
     OpSpec(
         Op.CVT,
         "convert",
-        "d (type) = a (source type). Integer to integer: truncates, or clamps to d's range under"
-        " SAT. Float to integer: rounds as RNI (nearest even), RZI (toward zero), RMI (down),"
-        " RPI (up) says and clamps to d's range; NaN becomes the pattern with the top bit alone set"
-        " if the source is F64 or d has 64 bits, else 0. Integer to float, and to a narrower"
+        "d (type) = a (source type). Integer to integer: truncates, or clamps to d's range with"
+        " SAT. Float to integer: rounds according to RNI (nearest even), RZI (toward zero), RMI"
+        " (down), RPI (up) and clamps to d's range; NaN becomes the pattern with only the top bit"
+        " set if the source is F64 or d has 64 bits, else 0. Integer to float, and to a narrower"
         " float: rounds once. Between equal formats RNI ... RPI round to an integral value. FTZ"
         " flushes an F32 source and an F32 result; SAT clamps a float result to [0, 1]."
-        f" {_FINITE_NOTE} To UE8M0 a's sign is ignored, zero is the least power, and what is too"
-        " large is NaN, under FINITE the greatest power.",
+        f" {_FINITE_NOTE} To UE8M0, a's sign is ignored, zero becomes the smallest power, and a"
+        " value that is too large becomes NaN, with FINITE the largest power.",
         "cvt",
         _TYPES,
         (Role.VALUE,),
@@ -121,18 +121,21 @@ ROWS: Final = (
         ),
         check=_errors,
         notes=(
-            ("rounding, float to integer", f"{_names(_INTEGRAL)} (one is needed)"),
+            ("rounding, float to integer", f"{_names(_INTEGRAL)} (required)"),
             (
                 "rounding, to a float from an integer or another float at least as wide",
                 _names(_RESULT),
             ),
             ("rounding, between equal float formats", _names(_INTEGRAL)),
-            ("to E4M3, E5M2, E2M3, E3M2, E2M1", "from F16, BF16 and F32; RN and FINITE always"),
+            (
+                "to E4M3, E5M2, E2M3, E3M2, E2M1",
+                "from F16, BF16 and F32; always with RN and FINITE",
+            ),
             ("from E4M3, E5M2, E2M3, E3M2, E2M1", "to F16 and BF16, exact"),
             ("to TF32", "from F32; RN, RZ or RNA"),
             ("to UE8M0", "from BF16 and F32; RZ or RP"),
             ("from UE8M0", "to BF16, exact"),
-            ("FTZ", "where F32 takes part"),
+            ("FTZ", "where the source or the result is F32"),
             ("RELU", "to TF32 and the formats of 8 bits; to F16 and BF16 from those and F32"),
             ("FINITE", "as RELU, and to UE8M0"),
         ),
@@ -140,8 +143,8 @@ ROWS: Final = (
     OpSpec(
         Op.CVT_RS,
         "convert, rounded stochastically",
-        "d (type) = a (F32). What a has beyond d's digits is a fraction of d's last place, cut to"
-        " 16 bits (13 if d is F16); where it and as many low bits of b, added, reach 1, the"
+        "d (type) = a (F32). The digits of a beyond d's precision are a fraction of d's last place,"
+        " cut to 16 bits (13 if d is F16); if its sum with as many low bits of b reaches 1, the"
         f" magnitude is rounded up, else down. {_FINITE_NOTE}",
         "cvt.rs",
         _STOCHASTIC,
@@ -153,6 +156,6 @@ ROWS: Final = (
             choice("source_type", DataType, 24, 8, {DataType.F32: _STOCHASTIC}, spoken=False),
         ),
         check=_stochastic_errors,
-        notes=(("E4M3, E5M2, E2M3, E3M2, E2M1", "FINITE always"),),
+        notes=(("E4M3, E5M2, E2M3, E3M2, E2M1", "always with FINITE"),),
     ),
 )

@@ -1,4 +1,4 @@
-"""The part of an asynchronous copy that no load does: fewer bytes than are written."""
+"""The load of an asynchronous copy, which may read fewer bytes than the copy writes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,8 +25,9 @@ ROWS: Final = (
     OpSpec(
         Op.LD_ZFILL,
         "load some bytes, and zeros",
-        "d1 .. dn = the n words at a, of which bytes from the b-th on are zeros; b is unsigned. No"
-        " word that begins with or behind the b-th byte is read: with b = 0 a may be any number.",
+        "d1 .. dn = the n values at a, whose bytes from the b-th on are replaced by zeros; b is"
+        " unsigned. A value that begins at or after the b-th byte is not read: with b = 0, a may"
+        " be any number.",
         "cp.async with a source size",
         _TYPES,
         (Role.DATA,),

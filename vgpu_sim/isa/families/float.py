@@ -40,25 +40,29 @@ _ORDERED = (*HALVES, DataType.F32)
 _EXACT = (_ftz((*FLUSHED, DataType.F16X2)),)
 _CHOSEN = (*_EXACT, flag("nan", "NAN", 30, _ORDERED), flag("xorsign", "XORSIGN", 31, _ORDERED))
 _EX2_FLUSHED = (DataType.F32, DataType.BF16, DataType.BF16X2)
-_OF_SINGLE = "Of F16 and BF16 it is what F32 gives, rounded once more to nearest."
+_OF_SINGLE = "For F16 and BF16 the result is that of F32, rounded once more to nearest."
 _SATURATED = (*FLUSHED, DataType.F16X2)
 _ROUNDED = (_rounding(_FULL_IEEE), _ftz(_FLUSHED), flag("saturate", "SAT", 29, _SATURATED))
 _FUSED = (*_ROUNDED, flag("relu", "RELU", 30, HALVES))
 _DIVIDED = (_rounding(_APPROXIMATE), _ftz(_F32))
 _INVERTED = (_rounding(_RECIPROCAL), _ftz(_DIVISIBLE))
 _NAN = (
-    "NAN: of a NaN and anything the canonical NaN. XORSIGN: |a| and |b| are compared; d has the"
-    " exclusive or of the signs of a and b unless it is NaN."
+    "NAN: if an operand is NaN the result is the canonical NaN. XORSIGN: |a| and |b| are"
+    " compared; d"
+    " has the exclusive or of the signs of a and b unless it is NaN."
 )
 _COARSE = (
-    "F64 with FTZ is coarse: it reads the upper 32 bits of a, and sets the lower 32 bits of d to"
+    "F64 with FTZ is coarse: only the upper 32 bits of a are used, and the lower 32 bits of d are"
     " zero; the relative error is at most 2^-19."
 )
 _QUOTIENT = (_rounding({**_APPROXIMATE, Rounding.FULL: _F32}), _ftz(_F32))
 
 
 def _coarse_errors(instruction: Instruction, function: Function) -> Iterator[str]:
-    """A binary64 reciprocal is either rounded as IEEE 754 says, or coarse: APPROX and FTZ."""
+    """Yield errors of an F64 instruction that is neither IEEE 754 nor coarse.
+
+    It must be rounded as IEEE 754 specifies, or have both APPROX and FTZ.
+    """
     coarse = instruction.rounding is Rounding.APPROX
     if instruction.type is DataType.F64 and coarse != instruction.ftz:
         yield f"{instruction.op.name}.F64 takes APPROX and FTZ together"
@@ -94,7 +98,7 @@ ROWS: Final = (
     OpSpec(
         Op.FMA,
         "fused multiply-add",
-        "d = round(a * b + c), rounded once. RELU makes what is negative, -0 too, +0.",
+        "d = round(a * b + c), rounded once. RELU replaces negative results, including -0, by +0.",
         "fma, mad",
         _ALL,
         (_V,),
@@ -124,7 +128,8 @@ ROWS: Final = (
     _float(
         Op.FMIN,
         "minimum",
-        "d = the smaller of a and b; -0 < +0. Of a number and a NaN the number; of two NaNs the"
+        "d = the smaller of a and b; -0 < +0. If one operand is NaN, d is the other; if both"
+        " are, the"
         f" canonical NaN. {_NAN}",
         "min",
         2,
@@ -134,7 +139,8 @@ ROWS: Final = (
     _float(
         Op.FMAX,
         "maximum",
-        "d = the greater of a and b; -0 < +0. Of a number and a NaN the number; of two NaNs the"
+        "d = the greater of a and b; -0 < +0. If one operand is NaN, d is the other; if both"
+        " are, the"
         f" canonical NaN. {_NAN}",
         "max",
         2,
@@ -144,7 +150,7 @@ ROWS: Final = (
     _float(
         Op.FDIV,
         "divide",
-        "d = round(a / b). APPROX and FULL round to nearest: more exact than hardware.",
+        "d = round(a / b). APPROX and FULL round to nearest, which is more exact than hardware.",
         "div",
         2,
         _QUOTIENT,
@@ -153,7 +159,8 @@ ROWS: Final = (
     OpSpec(
         Op.FRCP,
         "reciprocal",
-        f"d = round(1 / a). APPROX of F32 rounds to nearest: more exact than hardware. {_COARSE}",
+        "d = round(1 / a). APPROX of F32 rounds to nearest, which is more exact than hardware."
+        f" {_COARSE}",
         "rcp",
         _DIVISIBLE,
         (_V,),
@@ -165,8 +172,9 @@ ROWS: Final = (
     _float(
         Op.FSQRT,
         "square root",
-        "d = round(square root of a); of -0 it is -0. APPROX rounds to nearest: more exact than"
-        " hardware.",
+        "d = round(square root of a); for -0 it is -0. APPROX rounds to nearest, which is more"
+        " exact"
+        " than hardware.",
         "sqrt",
         1,
         _DIVIDED,
@@ -175,8 +183,9 @@ ROWS: Final = (
     _float(
         Op.FRSQRT,
         "reciprocal square root",
-        "d = 1 / (square root of a), both rounded to nearest: off by at most 2^-23 of the result in"
-        f" F32, 2^-52 in F64. Of +0 it is +infinity, of -0 -infinity. {_COARSE}",
+        "d = 1 / (square root of a), both rounded to nearest: the error is at most 2^-23 of the"
+        " result in"
+        f" F32, 2^-52 in F64. For +0 the result is +infinity, for -0 -infinity. {_COARSE}",
         "rsqrt",
         1,
         (_ftz(_DIVISIBLE),),
@@ -185,7 +194,7 @@ ROWS: Final = (
     _approximate(
         Op.FEX2,
         "power of two",
-        f"d = 2^a, off by at most 0.95 ulp; exact where a is an integer. {_OF_SINGLE}",
+        f"d = 2^a, with an error of at most 0.95 ulp; exact where a is an integer. {_OF_SINGLE}",
         "ex2",
         _ORDERED,
         _EX2_FLUSHED,
@@ -193,28 +202,32 @@ ROWS: Final = (
     _approximate(
         Op.FLG2,
         "logarithm to base 2",
-        "d = log2 a, off by at most 0.501 ulp; exact where a is a power of two. Of a zero it is"
-        " -infinity, of what is less NaN.",
+        "d = log2 a, with an error of at most 0.501 ulp; exact where a is a power of two. For a"
+        " zero it"
+        " is -infinity, for negative numbers NaN.",
         "lg2",
     ),
     _approximate(
         Op.FSIN,
         "sine",
-        "d = sin a, a in radians, off by at most 2^-24 for |a| up to 2^24 (0.504 ulp up to pi) and"
-        " by |a| 2^-52 beyond. Of a zero it is that zero, of an infinity NaN.",
+        "d = sin a, a in radians, with an error of at most 2^-24 for |a| up to 2^24 (0.504 ulp"
+        " up to pi)"
+        " and of |a| 2^-52 beyond. For a zero the result is that zero, for an infinity NaN.",
         "sin",
     ),
     _approximate(
         Op.FCOS,
         "cosine",
-        "d = cos a, a in radians, off by at most 2^-24 for |a| up to 2^24 (0.504 ulp up to pi) and"
-        " by |a| 2^-52 beyond. Of an infinity it is NaN.",
+        "d = cos a, a in radians, with an error of at most 2^-24 for |a| up to 2^24 (0.504 ulp"
+        " up to pi)"
+        " and of |a| 2^-52 beyond. For an infinity the result is NaN.",
         "cos",
     ),
     _approximate(
         Op.FTANH,
         "hyperbolic tangent",
-        f"d = tanh a, off by at most 0.505 ulp. Of a zero it is that zero. {_OF_SINGLE}",
+        "d = tanh a, with an error of at most 0.505 ulp. For a zero the result is that zero."
+        f" {_OF_SINGLE}",
         "tanh",
         _ORDERED,
         (),

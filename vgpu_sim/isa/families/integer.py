@@ -27,7 +27,7 @@ def _integer(
     return OpSpec(op, summary, semantics, ptx, types, (_V,), (_V,) * operands)
 
 
-def _carried(op: Op, summary: str, semantics: str, ptx: str) -> OpSpec:
+def _carry_spec(op: Op, summary: str, semantics: str, ptx: str) -> OpSpec:
     return OpSpec(
         op,
         summary,
@@ -58,7 +58,7 @@ ROWS: Final = (
         Op.MUL,
         "multiply",
         "The product of a and b has twice the bits of the type. LO: d = its low half; HI: its"
-        " high half; WIDE (16 and 32 bits): all of it, d is twice as wide.",
+        " high half; WIDE (16 and 32 bits): the whole product, d is twice as wide.",
         "mul",
         INTEGERS,
         (_R,),
@@ -77,7 +77,12 @@ ROWS: Final = (
     ),
     _integer(Op.NEG, "negate", "d = -a, modulo 2^bits.", "neg", operands=1),
     _integer(
-        Op.ABS, "absolute value", "d = |a|; of the most negative number itself.", "abs", SIGNED, 1
+        Op.ABS,
+        "absolute value",
+        "d = |a|; for the most negative number, the number itself.",
+        "abs",
+        SIGNED,
+        1,
     ),
     _integer(Op.MIN, "minimum", "d = the smaller of a and b.", "min"),
     _integer(Op.MAX, "maximum", "d = the greater of a and b.", "max"),
@@ -104,21 +109,21 @@ ROWS: Final = (
         Op.SHR,
         "shift right",
         "d = a >> b, arithmetic for a signed type, the 32-bit count b unsigned. For b >= bits:"
-        " 0, or the sign in every bit.",
+        " 0, or copies of the sign.",
         "shr",
     ),
-    _integer(Op.AND, "and", "d = a & b, bit by bit.", "and", _BITWISE),
-    _integer(Op.OR, "or", "d = a | b, bit by bit.", "or", _BITWISE),
-    _integer(Op.XOR, "exclusive or", "d = a ^ b, bit by bit.", "xor", _BITWISE),
-    _integer(Op.NOT, "not", "d = ~a, bit by bit.", "not", _BITWISE, 1),
-    _carried(
+    _integer(Op.AND, "and", "d = a & b, for each bit.", "and", _BITWISE),
+    _integer(Op.OR, "or", "d = a | b, for each bit.", "or", _BITWISE),
+    _integer(Op.XOR, "exclusive or", "d = a ^ b, for each bit.", "xor", _BITWISE),
+    _integer(Op.NOT, "not", "d = ~a, for each bit.", "not", _BITWISE, 1),
+    _carry_spec(
         Op.ADDC,
         "add with carry",
         "d = a + b + c (0 or 1), modulo 2^bits; p = whether the sum has more bits. PTX's carry"
         " flag is a predicate of the function.",
         "add.cc, addc, mad.cc, madc",
     ),
-    _carried(
+    _carry_spec(
         Op.SUBC,
         "subtract with borrow",
         "d = a - b - c (0 or 1), modulo 2^bits; p = whether the difference is negative.",

@@ -1,6 +1,6 @@
-"""Products of small matrices that a warp holds, and loads of them.
+"""Products of small matrices that the lanes of a warp hold, and the loads of such matrices.
 
-Which element a lane has in which register: PTX ISA, "Matrix Fragments for mma".
+PTX ISA, "Matrix Fragments for mma", defines which element a lane has in which register.
 """
 
 from collections.abc import Iterator
@@ -38,19 +38,20 @@ ROWS: Final = (
     OpSpec(
         Op.MMA,
         "multiply matrices",
-        "D = A x B + C, of matrices that the warp holds; all lanes are members. Of 32 bits e "
-        "elements are taken: register i of A has those of row g + 8 * (i % (m / 8)) from "
+        "D = A x B + C, for matrices that the warp holds; all lanes are members. A register of"
+        " 32 bits "
+        "holds e elements: register i of A has those of row g + 8 * (i % (m / 8)) from "
         "column t * e + 4 * e * (i / (m / 8)) on, register i of B those of column g from row t "
         "* e + 4 * e * i on, and register i of C and D is row g + 8 * (i / 2), column 2 * t + "
-        "i % 2, with g = lane / 4 and t = lane % 4. Each element of D begins as that of C and "
-        "has the products of A's row and B's column added one by one. F16 and TF32, in the "
-        "order of depth k: d = a * b + d in binary32, rounded once, to nearest even; of TF32 "
-        "factors the lower 13 bits are not looked at. BF16, of each pair k = 2i and 2i + 1 in "
-        "the order of i first the second, then the first: the same, but operands a, b and d "
-        "that are subnormal are zeros of their sign, and so is a result that, rounded to 24 "
+        "i % 2, with g = lane / 4 and t = lane % 4. Each element of D starts as that of C, and "
+        "the products of A's row and B's column are added one by one. F16 and TF32, in the "
+        "order of depth k: d = a * b + d in binary32, rounded once, to nearest even; the lower "
+        "13 bits of TF32 factors are ignored. BF16, for each pair k = 2i and 2i + 1 in "
+        "the order of i, first the second, then the first: the same, but subnormal operands a, b "
+        "and d are replaced by zeros of their sign, and so is a result that, rounded to 24 "
         "bits with an unbounded exponent, is less than 2^-126. A NaN result is the canonical "
         "one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, B's for a "
-        "source type of S8. Of a lane that does not take part zeros are read.",
+        "source type of S8. For a lane that does not take part zeros are read.",
         "mma, wmma.mma",
         _TOTALS,
         (Role.TOTALS,),
@@ -66,9 +67,9 @@ ROWS: Final = (
         Op.LDMATRIX,
         "load matrices of eight by eight halves",
         "di, i from 1 on, is the part of matrix i that the lane holds, with g = lane / 4 and t "
-        "= lane % 4: the word of columns 2t and 2t + 1 of row g; TRANS: of rows 2t and 2t + 1 "
-        "the half of column g. Row r of matrix i lies in the 16 bytes at the address a of lane "
-        "8 * (i - 1) + r, a multiple of 16. All lanes are members; the row of one that does "
+        "= lane % 4: the word of columns 2t and 2t + 1 of row g; TRANS: the half of column g "
+        "in rows 2t and 2t + 1. Row r of matrix i is the 16 bytes at the address a of lane "
+        "8 * (i - 1) + r, a multiple of 16. All lanes are members; the row of a lane that does "
         "not take part is zeros.",
         "ldmatrix",
         (D.B32,),

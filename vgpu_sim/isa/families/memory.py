@@ -56,7 +56,7 @@ ROWS: Final = (
         "d1 .. dn = the n values at a + displacement (modulo 2^64, in SHARED and LOCAL space"
         " modulo 2^32) and following. All are read before any register is written. In parameter"
         " space there is no a: the displacement is the offset in the parameter block. A destination"
-        " of a vector may be absent (`_`). CG, CS, LU and CV are hints to caches of GLOBAL and"
+        " of a vector may be absent (`_`). CG, CS, LU and CV are hints for caches of GLOBAL and"
         " GENERIC memory: no result depends on them.",
         "ld, ldu",
         _TYPES,
@@ -76,8 +76,9 @@ ROWS: Final = (
     OpSpec(
         Op.ST,
         "store",
-        "The n values b1 .. bn go to a + displacement (modulo as LD) and following. Which of"
-        " several lanes' values stays at one address is not defined.",
+        "The n values b1 .. bn are stored at a + displacement (modulo as LD) and following. If"
+        " several"
+        " lanes store to one address, which value remains is not defined.",
         "st",
         _TYPES,
         (),

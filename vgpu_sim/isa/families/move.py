@@ -1,4 +1,4 @@
-"""Moves: patterns travel unchanged."""
+"""Moves: bit patterns are copied unchanged."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -27,7 +27,7 @@ ROWS: Final = (
     OpSpec(
         Op.MOV,
         "move",
-        "d = a. Patterns travel unchanged, NaNs too.",
+        "d = a. Bit patterns are copied unchanged, including NaNs.",
         "mov, cvta",
         (DataType.PRED, *INTEGERS, *FLOATS),
         (_V,),
@@ -36,8 +36,9 @@ ROWS: Final = (
     OpSpec(
         Op.S2R,
         "read special register",
-        "d = the special register, which has 32 bits or 64. One that runs is VOLATILE: each look is"
-        " another, the lanes that look together see the same.",
+        "d = the special register, which has 32 bits or 64. A register that changes while a kernel"
+        " runs is VOLATILE: each S2R reads it again, and lanes that read it together get the same"
+        " value.",
         "Special Registers",
         (DataType.B32, DataType.U32, DataType.B64, DataType.U64),
         (_V,),
@@ -50,7 +51,7 @@ ROWS: Final = (
     OpSpec(
         Op.SELP,
         "select",
-        "d = c ? a : b. Patterns travel unchanged.",
+        "d = c ? a : b. Bit patterns are copied unchanged.",
         "selp",
         (*INTEGERS, *FLOATS),
         (_V,),

@@ -1,4 +1,4 @@
-"""A thread's local memory as a whole: how much there is, and where generic addresses see it."""
+"""Instructions that return the size and the generic addresses of a thread's local memory."""
 
 from typing import Final
 
@@ -12,8 +12,8 @@ ROWS: Final = (
     OpSpec(
         Op.LOCAL_BYTES,
         "read the size of local memory",
-        "d = the bytes of a thread's local memory: the function's `local` bytes, and behind them"
-        " those of a stack for frames of calls, which a function has that contains this word.",
+        "d = the bytes of a thread's local memory: the function's `local` bytes, followed by those"
+        " of a stack for frames of calls, which a function that contains this instruction has.",
         "call, alloca",
         _TYPES,
         (Role.VALUE,),

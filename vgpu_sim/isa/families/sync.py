@@ -1,4 +1,4 @@
-"""Where threads of a block wait for each other."""
+"""Barriers, at which threads of a block wait for each other."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from vgpu_sim.isa.spec import OpSpec, Role
 from vgpu_sim.isa.types import DataType, Reduction
 
 BARRIERS: Final = 16
-"""Barriers of a block, numbered from 0."""
+"""The number of barriers of a block; they are numbered from 0."""
 
 _STOP = Effects(orders=True, stops=True)
 _ALIGNED = flag("uniform", "UNI", 24)
@@ -20,15 +20,16 @@ ROWS: Final = (
         "arrive at a barrier and wait for it",
         "The lanes arrive at barrier a of their block and wait until it completes. First the lanes"
         " of a warp that have not ended wait for each other: when all of them have arrived, the"
-        " warp has, and counts as 32 threads however many it has. With b = 0 the barrier completes"
-        " when every warp of the block has arrived or ended (so lanes and warps that end count as"
-        " arrived); with another b, when b threads have arrived, and what has ended does not count."
-        " A barrier that completes begins anew. What any of the threads stored before it arrived,"
-        " all of them see after it completes. a is below 16, b a multiple of 32, both the same in"
-        " all lanes of a warp, and b the same in all that meet; else the context ends with"
-        " CUDA_ERROR_LAUNCH_FAILED (719). So it does when every thread of a block waits at barriers"
-        " that nobody can complete any more, where hardware would hang. `UNI` is the source's"
-        " assertion (`.aligned`) that the lanes of a warp execute it together; it changes nothing.",
+        " warp has arrived, and counts as 32 threads however many lanes it has. With b = 0 the"
+        " barrier completes when every warp of the block has arrived or ended (so lanes and warps"
+        " that end count as arrived); with another b, when b threads have arrived, and threads that"
+        " ended do not count. A barrier that completes is reset. All stores of the threads before"
+        " they arrived are visible to all of them after it completes. a is below 16, b a multiple"
+        " of 32, both the same in all lanes of a warp, and b the same in all warps at the barrier;"
+        " otherwise the context ends with CUDA_ERROR_LAUNCH_FAILED (719). The same happens when"
+        " every thread of a block waits at barriers that no thread can complete any more, where"
+        " hardware would hang. `UNI` is the source's assertion (`.aligned`) that the lanes of a"
+        " warp execute the barrier together; it has no effect.",
         "bar.sync, barrier.sync",
         srcs=(Role.COUNT, Role.COUNT),
         modifiers=(_ALIGNED,),
@@ -37,7 +38,7 @@ ROWS: Final = (
     OpSpec(
         Op.BAR_ARRIVE,
         "arrive at a barrier",
-        "As BAR_SYNC, but the lanes wait only for the lanes of their own warp and go on when the"
+        "As BAR_SYNC, but the lanes wait only for the lanes of their own warp and continue when the"
         " warp has arrived. b is not 0.",
         "bar.arrive, barrier.arrive",
         srcs=(Role.COUNT, Role.COUNT),
@@ -46,11 +47,11 @@ ROWS: Final = (
     ),
     OpSpec(
         Op.BAR_RED,
-        "reduce over the threads that meet at a barrier",
-        "As BAR_SYNC; when the barrier completes each thread that waited for it gets the reduction"
+        "reduce over the threads at a barrier",
+        "As BAR_SYNC; when the barrier completes, each thread that waited for it gets the reduction"
         " of c over all threads that executed BAR_RED there: how many are true (POPC), whether all"
-        " are (AND), whether one is (OR). Threads that ended, or only arrived, count for none of"
-        " them. All that meet name the same reduction, else the context ends with"
+        " are (AND), whether one is (OR). Threads that ended, or only arrived, do not contribute."
+        " All threads at the barrier use the same reduction; otherwise the context ends with"
         " CUDA_ERROR_LAUNCH_FAILED (719).",
         "bar.red, barrier.red",
         (DataType.U32, DataType.PRED),

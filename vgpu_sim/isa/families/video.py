@@ -1,7 +1,7 @@
-"""Packed integers: two halves or four bytes of a 32-bit word, each by itself.
+"""Packed integers: two halves or four bytes of a 32-bit word, each processed separately.
 
-The source type is an element's; it stands where others have it, and what an instruction does with
-its elements follows.
+The source type is the type of an element; it is encoded at its usual place, followed by what an
+instruction does with its elements.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ def _elements(types: tuple[DataType, ...]) -> Modifier:
     return choice("source_type", DataType, 24, 8, dict.fromkeys(types, _WORD), spoken=False)
 
 
-def _packed(
+def _packed_spec(
     op: Op,
     summary: str,
     semantics: str,
@@ -37,41 +37,41 @@ def _packed(
 
 
 ROWS: Final = (
-    _packed(
+    _packed_spec(
         Op.PADD,
         "add elements",
-        "Each element of d = a + b, modulo 2^bits, or clamped to its type's range under SAT.",
+        "Each element of d = a + b, modulo 2^bits, or clamped to its type's range with SAT.",
         "add.u16x2, vadd2, vadd4",
         _SAT,
     ),
-    _packed(
+    _packed_spec(
         Op.PSUB,
         "subtract elements",
-        "Each element of d = a - b, modulo 2^bits, or clamped to its type's range under SAT.",
+        "Each element of d = a - b, modulo 2^bits, or clamped to its type's range with SAT.",
         "sub.u16x2, vsub2, vsub4",
         _SAT,
     ),
-    _packed(
+    _packed_spec(
         Op.PMIN,
         "minimum of elements",
         "Each element of d = the smaller of a's and b's.",
         "min.s16x2, vmin2",
     ),
-    _packed(
+    _packed_spec(
         Op.PMAX,
         "maximum of elements",
         "Each element of d = the greater of a's and b's.",
         "max.s16x2, vmax2",
     ),
-    _packed(
+    _packed_spec(
         Op.PABS,
         "absolute value of elements",
-        "Each element of d = |a|; of the most negative number itself.",
+        "Each element of d = |a|; for the most negative number, the number itself.",
         "abs.s16x2",
         operands=1,
         elements=_SIGNED,
     ),
-    _packed(
+    _packed_spec(
         Op.PNEG,
         "negate elements",
         "Each element of d = -a, modulo 2^bits.",
@@ -79,19 +79,19 @@ ROWS: Final = (
         operands=1,
         elements=_SIGNED,
     ),
-    _packed(
+    _packed_spec(
         Op.PABSDIFF,
         "absolute difference of elements",
         "Each element of d = |a - b|, an unsigned number.",
         "vabsdiff2, vabsdiff4",
     ),
-    _packed(
+    _packed_spec(
         Op.PAVG,
         "average of elements",
         "Each element of d = the mean of a's and b's; halves are rounded away from zero.",
         "vavrg2, vavrg4",
     ),
-    _packed(
+    _packed_spec(
         Op.PSET,
         "compare elements",
         "Each element of d = 1 where a compare b, else 0.",

@@ -1,4 +1,4 @@
-"""What the lanes of a warp learn from each other."""
+"""Collectives: exchange of values among the lanes of a warp."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -34,11 +34,11 @@ ROWS: Final = (
     OpSpec(
         Op.SHFL,
         "read a register of another lane",
-        "With i the lane, n = b[4:0], and of c the clamp k = c[4:0] and the segment mask"
+        "With i the lane, n = b[4:0], and from c the clamp k = c[4:0] and the segment mask"
         " s = c[12:8]: low = i & s, last = low | (k & ~s). The source lane is j = i - n (UP),"
         " i + n (DOWN), i ^ n (BFLY) or low | (n & ~s) (IDX), and in range if j <= last, in mode UP"
-        " if j >= last, both signed; p says whether it is. d = a of lane j if it is in range, else"
-        " the lane's own a. Of a lane that does not take part 0 is read.",
+        " if j >= last, both signed; p = whether it is in range. d = a of lane j if it is in range,"
+        " else the lane's own a. For a lane that does not take part 0 is read.",
         "shfl",
         _B32,
         (Role.VALUE, Role.INVERSE),
@@ -52,7 +52,7 @@ ROWS: Final = (
         Op.VOTE,
         "vote",
         "ALL: d = whether a is true in all lanes that take part; ANY: in one of them; UNI: whether"
-        " all of them agree; BALLOT: the lanes that take part where a is true, a bit each.",
+        " all of them agree; BALLOT: one bit for each lane that takes part with a true.",
         "vote",
         (DataType.PRED, DataType.B32),
         (Role.VALUE,),
@@ -63,8 +63,8 @@ ROWS: Final = (
     OpSpec(
         Op.MATCH,
         "compare a value among lanes",
-        "ANY: d = the lanes that take part and have the same a as this one. ALL: if all that take"
-        " part have the same a, d = those lanes and p = true, else d = 0 and p = false.",
+        "ANY: d = the lanes that take part and have the same a as this one. ALL: if all lanes that"
+        " take part have the same a, d = those lanes and p = true, else d = 0 and p = false.",
         "match",
         (DataType.B32, DataType.B64),
         (Role.COUNT, Role.INVERSE),
@@ -78,7 +78,7 @@ ROWS: Final = (
         Op.REDUX,
         "reduce over lanes",
         "d = the reduction of a over the lanes that take part; ADD modulo 2^32. F32: as FMIN and"
-        " FMAX; NAN: the canonical NaN if one a is a NaN; ABS: of the absolute values.",
+        " FMAX; NAN: the canonical NaN if any a is a NaN; ABS: the absolute values are reduced.",
         "redux",
         (DataType.B32, *_WHOLE, DataType.F32),
         (Role.VALUE,),
@@ -92,12 +92,12 @@ ROWS: Final = (
     ),
     OpSpec(
         Op.ACTIVEMASK,
-        "say which lanes are here",
-        "d = the lanes that execute the instruction together, a bit each. Where the JIT compiles"
-        " lane by lane, because lanes may wait for each other at different places, the instruction"
-        " first waits for all lanes that have not ended if all of them reach it by one path and"
-        " no lane waits before it except where all lanes of the warp do, or if it directly"
-        " follows a barrier of the whole warp. Otherwise such a lane sees itself alone.",
+        "read the mask of active lanes",
+        "d = the lanes that execute the instruction together, one bit each. Where the JIT compiles"
+        " lane by lane, because lanes may wait for each other at different instructions, this"
+        " instruction first waits for all lanes that have not ended if all of them reach it by one"
+        " path and no lane waits before it except where all lanes of the warp do, or if it directly"
+        " follows a barrier of the whole warp. Otherwise such a lane sees only itself.",
         "activemask",
         dsts=(Role.COUNT,),
         effects=_COLLECTIVE,
@@ -105,7 +105,7 @@ ROWS: Final = (
     OpSpec(
         Op.ELECT,
         "elect a lane",
-        "d = the lowest lane that takes part; p = whether that is this one.",
+        "d = the lowest lane that takes part; p = whether that is the executing lane.",
         "elect",
         dsts=(Role.COUNT, Role.INVERSE),
         srcs=(Role.COUNT,),
@@ -115,11 +115,12 @@ ROWS: Final = (
     OpSpec(
         Op.BAR_WARP,
         "wait for lanes of the warp",
-        "What the lanes that take part stored before, all of them see afterwards.",
+        "Stores of the lanes that take part before it are visible to all of them afterwards.",
         "bar.warp.sync",
         srcs=(Role.COUNT,),
         effects=Effects(orders=True, collective=True),
     ),
 )
 """PTX ISA 9.7.10.6 (shfl.sync), 9.7.15.2 (bar.warp.sync), 9.7.15.9 to 9.7.15.13 (vote.sync,
-match.sync, activemask, redux.sync, elect.sync). Who takes part is said once, in ``reference``."""
+match.sync, activemask, redux.sync, elect.sync). ``reference`` defines which lanes participate.
+"""

@@ -1,4 +1,4 @@
-"""Attention: scores, softmax and values in one kernel; whole prompts and single tokens."""
+"""Attention: scores, softmax and values in one kernel, for whole prompts and for single tokens."""
 
 from vgpu_sim.perf.attention.geometry import Calls
 from vgpu_sim.perf.attention.model import Model

@@ -1,4 +1,6 @@
-"""What each kernel would have to do for a call: tiles, CTAs, bytes. No parameter enters here."""
+"""The work of each attention kernel for a call: tiles, CTAs and bytes. This work depends on no
+fitted parameter.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +11,7 @@ from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.errors import BadShape
 
 Array = np.ndarray
-_KEYS: Final = 128  # keys of a tile
+_KEYS: Final = 128  # keys in a tile
 _TOGETHER: Final = 64  # query tiles counted at a time
 _NO_WINDOW: Final = 1e9
 _HOPPER: Final = (9, 0)
@@ -17,13 +19,15 @@ _HOPPER: Final = (9, 0)
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Many calls, arrays of one length.
+    """Many calls of attention, as arrays of one length.
 
-    ``query`` and ``context`` are tokens of one sequence: new ones, and all that they may look at.
-    ``window`` limits how far back they look; 0 is no limit. ``kv_bytes`` is an element of the
-    cache. Queries are the last of the context (causal). ``kv_width`` is how many elements a token
-    has for a head of keys and its values; twice ``head_dim`` unless they share some. Encoders are
-    not ``causal``: every query looks at the whole context, and nothing goes into a cache.
+    ``query`` is the number of new tokens of one sequence, and ``context`` the number of tokens
+    to which the new tokens may attend. ``window`` limits how far back they attend; 0 means no
+    limit. ``kv_bytes`` is the size of a cache element. In a causal call, the queries are the
+    last tokens of the context. ``kv_width`` is the number of elements that a token has for one
+    key head and its values; it is twice ``head_dim`` unless keys and values share elements.
+    Calls of encoders are not ``causal``: every query attends to the whole context, and nothing
+    is written to a cache.
     """
 
     batch: Array
@@ -51,41 +55,46 @@ class Calls:
 
     @property
     def cached(self) -> Array:
-        """Elements of a token's keys and values for a head of keys, with a column for kernels."""
+        """The number of elements of one token's keys and values for one key head, with an
+        additional axis for kernels.
+        """
         return 2 * self.column("head_dim") if self.kv_width is None else self.column("kv_width")
 
     def column(self, name: str) -> Array:
-        """Return a field with a column for kernels."""
+        """Return a field as a column, to be combined with one row of kernels."""
         return np.asarray(getattr(self, name), np.float64)[:, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel: rows of a query tile, whether heads of a group share it, and parts of the keys."""
+    """A kernel for attention: the rows of its query tile, whether the heads of a group share the
+    tile, and into how many parts the keys are split.
+    """
 
     rows: int
     packed: bool
     splits: int = 1
 
 
-# FlashAttention 3 (hopper/tile_size.h): heads of up to 96 elements have longer tiles of queries.
-# That tiles of heads above 128 may be short was read off fitted rows of latent attention.
+# FlashAttention 3 (hopper/tile_size.h): heads of up to 96 elements have longer query tiles. That
+# tiles for heads above 128 may be short follows from fitted rows of latent attention.
 CONTEXT: Final = tuple(Kernel(rows, packed) for rows in (64, 128, 192) for packed in (False, True))
 _TALL: Final = 192
 _TALL_DIM: Final = 96
 _SHORT: Final = 64
 _SHORT_DIM: Final = 128
-# TensorRT-LLM's for Blackwell, by way of FlashInfer: heads of a group do not share a tile. Read off
-# the table: of 128 prompts of 16 tokens one query head takes 13 us, eight of a group 35.
+# TensorRT-LLM's kernels for Blackwell, by way of FlashInfer: heads of a group do not share a tile.
+# This follows from the table: for 128 prompts of 16 tokens one query head takes 13 us, eight heads
+# of a group 35.
 BLACKWELL_CONTEXT: Final = (Kernel(128, False), Kernel(256, False))
-# FlashAttention 2 reads a paged cache by its kernel for split keys, whose tiles have 64 queries
+# FlashAttention 2 reads a paged cache with its split-key kernel, whose tiles have 64 queries
 # (flash_fwd_launch_template.h, run_mha_fwd_splitkv_dispatch).
 AMPERE_CONTEXT: Final = (Kernel(64, False),)
 GENERATION: Final = tuple(Kernel(64, True, splits) for splits in (1, 2, 4, 8, 16, 32, 64))
 
 
 def context_of(board: Board) -> tuple[Kernel, ...]:
-    """Return the kernels that a board's library has for prompts."""
+    """Return the kernels for prompts of the library that a board uses."""
     if board.has_tensor_memory:
         return BLACKWELL_CONTEXT
     return CONTEXT if board.compute_capability == _HOPPER else AMPERE_CONTEXT
@@ -93,7 +102,9 @@ def context_of(board: Board) -> tuple[Kernel, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Arrays of calls by kernels: tiles of keys in all and in the longest CTA, and CTAs."""
+    """The work of calls (rows) in kernels (columns): the number of key tiles in total and in the
+    longest CTA, and the number of CTAs.
+    """
 
     tiles: Array
     longest: Array
@@ -102,7 +113,7 @@ class Work:
     splits: Array
 
     def at(self, rows: Array, kernels: Array | None = None) -> "Work":
-        """Return rows, of them one kernel each where ``kernels`` says which."""
+        """Select the work of some calls; with ``kernels``, also of one kernel for each of them."""
         fields = (self.tiles, self.longest, self.ctas, self.rows, self.splits)
         if kernels is None:
             return Work(*(field[rows] for field in fields))
@@ -110,13 +121,15 @@ class Work:
 
 
 def is_tiled(rows: Array, head_dim: Array) -> Array:
-    """Tell whether FlashAttention 3 has tiles of so many queries for prompts' heads of a size."""
+    """Return for which elements FlashAttention 3 has a prompt kernel with ``rows`` queries per tile
+    and heads of ``head_dim``.
+    """
     tall = (rows == _TALL) == (head_dim <= _TALL_DIM)
     return np.asarray(tall & ((rows != _SHORT) | (head_dim > _SHORT_DIM)))
 
 
 def work(calls: Calls, kernels: tuple[Kernel, ...]) -> Work:
-    """Count the work of each kernel."""
+    """Return the work of each call in each kernel."""
     columns = [_one(calls, kernel) for kernel in kernels]
     return Work(*(np.hstack(parts) for parts in zip(*columns, strict=True)))
 

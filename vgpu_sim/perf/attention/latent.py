@@ -1,8 +1,10 @@
-"""Multi-head latent attention (DeepSeek-V2, section 2.1): the cache holds one latent a token.
+"""Multi-head latent attention (DeepSeek-V2, section 2.1): the cache holds one latent vector per
+token.
 
-Prompts have it expanded to heads of keys (192 elements: 128, and 64 with a position) and values
-(128). Single tokens absorb the expansion into queries and outputs, and look at the latent itself:
-one head of keys of 576 elements, whose first 512 are the values.
+For prompts, the latent is expanded to heads of keys (192 elements, of which 64 encode a
+position) and of values (128 elements). For single tokens, the expansion is absorbed into queries
+and outputs. They attend to the latent itself, as one key head of 576 elements, of which the
+first 512 are the values.
 """
 
 from typing import Final
@@ -13,23 +15,25 @@ from vgpu_sim.perf import parameters
 from vgpu_sim.perf.attention.geometry import Calls
 from vgpu_sim.perf.attention.model import Model
 from vgpu_sim.perf.boards import board_named
-from vgpu_sim.perf.dtypes import supported
+from vgpu_sim.perf.dtypes import require_dtype
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.prediction import Prediction
 
 Array = np.ndarray
 LATENT: Final = 512
 POSITION: Final = 64
-PLAIN: Final = 128  # elements of a key without a position
+PLAIN: Final = 128  # elements of a key without the position
 KEY: Final = PLAIN + POSITION
 VALUE: Final = 128
-CACHED: Final = LATENT + POSITION  # elements a token and layer in the cache
+CACHED: Final = LATENT + POSITION  # elements per token and layer in the cache
 LIBRARY: Final = "sglang"  # FlashAttention 3 on Hopper, TensorRT-LLM's kernels on Blackwell
 _BYTES: Final = 2
 
 
 def calls(batch: Array, query: Array, context: Array, heads: Array, *, generation: bool) -> Calls:
-    """Return the calls: of equal products, ``head_dim`` is the mean of a key's and a value's."""
+    """Return calls of attention for latent attention. ``head_dim`` is the mean of a key's and a
+    value's size, which keeps the number of operations equal.
+    """
     ones = np.ones_like(batch)
     sizes = (batch, query, context, heads)
     if generation:
@@ -40,16 +44,17 @@ def calls(batch: Array, query: Array, context: Array, heads: Array, *, generatio
 
 
 def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> Prediction:
-    """Predict causal latent attention in bf16 of a rank that has ``heads`` of the query's heads.
+    """Predict the time of causal latent attention in bf16 on a rank that has ``heads`` of the query
+    heads.
 
-    Products with the expansion's weights are not in it. ``query`` is 1 or the whole context.
+    Products with the expansion's weights are not included. ``query`` is 1 or the whole context.
 
     Raises:
-        PerfError: no such board, nothing fitted for it, sizes that no kernel takes, or a cache
-            that does not fit into its memory.
+        PerfError: no such board, no fitted parameters, sizes that no kernel accepts, or a cache
+            that does not fit into the board's memory.
     """
     known = board_named(board)
-    supported(known, "bf16")
+    require_dtype(known, "bf16")
     if query not in (1, context):
         raise BadShape(f"query must be 1 or the context ({context}), not {query}")
     generation = query == 1
@@ -65,5 +70,5 @@ def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> 
     choice = {"query rows a tile": kernel.rows, "parts of the keys": kernel.splits}
     each = (KEY + VALUE, CACHED)[generation] * (1 if generation else heads)
     rates = {"GB/s of operands": _BYTES * batch * context * each / 1e3}
-    told = (shape, stack, fitted, choice, rates, model.sizes(row))
-    return Prediction.of("mla", known, "bf16", *told)
+    inputs = (shape, stack, fitted, choice, rates, model.sizes(row))
+    return Prediction.of("mla", known, "bf16", *inputs)

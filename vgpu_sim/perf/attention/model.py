@@ -1,9 +1,9 @@
-"""Attention's time: the best of a few kernels, each a stack of causes.
+"""The time of attention: the fastest of a few kernels, each a stack of causes.
 
     T = min over kernels of  launch + (core || memory) throttle + cache write + combine
 
-``core`` is the busiest SM: tiles of keys, each the longer of two products and a softmax, and what
-a CTA costs to start. All times in microseconds.
+``core`` is the time of the busiest SM: for each key tile the longer of its two products and its
+softmax, plus the start of a CTA. All times are in microseconds.
 """
 
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ from vgpu_sim.perf.stack import Stack
 
 Array = np.ndarray
 _KEYS: Final = 128
-_EXPONENTIALS: Final = 16  # a clock and SM: the special function units
-_CTAS: Final = 32  # that an SM holds
+_EXPONENTIALS: Final = 16  # per clock and SM: the special function units
+_CTAS: Final = 32  # resident on an SM
 _THREADS: Final = 2048
-_INSERT_THREADS: Final = 512  # of a CTA that writes one token into the cache
-_SCHEDULED: Final = 992  # sequences that the kernel has a scheduler for: 31 warps of 32
-_PADDED: Final = 32  # heads of 72 and 80 are computed as of 96
+_INSERT_THREADS: Final = 512  # threads of a CTA that writes one token into the cache
+_SCHEDULED: Final = 992  # sequences that the kernel's scheduler handles: 31 warps of 32
+_PADDED: Final = 32  # heads of 72 and 80 are computed as if they had 96
 _FIELDS: Final = (
     *("batch", "query", "context", "heads", "kv_heads", "head_dim", "window", "kv_bytes"),
 )
 _NEVER: Final = 1e12
-_WIDE: Final = 32  # query heads a key head, from which other kernels are taken
+_WIDE: Final = 32  # query heads per key head from which other kernels are used
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """What of a call does not depend on the kernel: bytes and operations.
+    """The bytes and operations of an attention call that do not depend on the kernel.
 
-    ``cached`` are bytes of one token's keys and values for a head of keys.
+    ``cached`` is the bytes of one token's keys and values for one key head.
     """
 
     head_dim: Array
@@ -65,7 +65,8 @@ class _Sizes:
             tokens * heads * dim * 8,
             batch * kv_heads * width * kv_bytes * _KEYS,
             (window > 0) & (context > window) & generation,
-            # A CTA a token: a thread an element, up to a limit; an SM has so many threads.
+            # One CTA per token and one thread per element, up to a limit; an SM has a fixed number
+            # of threads.
             np.minimum(_CTAS, _THREADS / np.minimum(_INSERT_THREADS, kv_heads * width / 2)),
         )
 
@@ -85,7 +86,9 @@ class _Parts:
 
 
 class Model:
-    """Attention of many calls on one board; all of them prompts, or all of them single tokens."""
+    """The model of attention for many calls on one board. Either all calls are prompts, or all are
+    single tokens.
+    """
 
     def __init__(self, board: Board, calls: Calls, *, generation: bool) -> None:
         self._board, self._generation, self._calls = board, generation, calls
@@ -96,23 +99,23 @@ class Model:
         self._peak = board.tensor_flop_per_us("bf16")
 
     def sizes(self, rows: Array) -> Array:
-        """Return the logarithms of the sizes, a row a call."""
+        """Return the logarithms of the calls' sizes, one row per call."""
         names = ("batch", "query", "context", "heads", "kv_heads", "head_dim", "window")
         columns = [np.maximum(getattr(self._calls, name)[rows], 0.5) for name in names]
         return np.asarray(np.log(np.column_stack(columns).astype(float)))
 
     def choose(self, values: Values, rows: Array) -> Array:
-        """Return the index of each row's best kernel."""
+        """Return the index of each row's fastest kernel."""
         every = self._parts(values, self._work.at(rows), self._sizes.at(rows))
         return np.asarray(every.total.argmin(axis=1))
 
     def times(self, values: Values, rows: Array, kernels: Array) -> Array:
-        """Return the times of chosen kernels."""
+        """Return the predicted times of the calls with the given kernels."""
         chosen = self._work.at(rows, kernels)
         return self._parts(values, chosen, self._sizes.at(rows)).total[:, 0]
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the causes of the best kernels' times."""
+        """Return the causes of the time of each call's fastest kernel."""
         chosen = self._work.at(rows, self.choose(values, rows))
         parts = self._parts(values, chosen, self._sizes.at(rows))
         flop = 4 * chosen.tiles * chosen.rows * _KEYS * self._sizes.at(rows).head_dim
@@ -130,7 +133,9 @@ class Model:
         return Stack({name: value[:, 0] for name, value in causes.items()})
 
     def _tile(self, p: Values, work: Work, sizes: _Sizes) -> Array:
-        """One tile of keys: products beside softmax, beside filling shared memory."""
+        """Return the time of one key tile, in which products, softmax and filling of shared memory
+        overlap.
+        """
         rate = self._peak / self._board.sms.value * p["issue"]
         padded = np.ceil(sizes.head_dim / _PADDED) * _PADDED
         math = 4 * work.rows * _KEYS * padded / rate
@@ -140,14 +145,16 @@ class Model:
         return np.asarray(both + p["exposed"] * np.minimum(math, softmax))
 
     def _is_refused(self, work: Work, sizes: _Sizes) -> Array:
-        """Tell which kernels there are not for heads of a size: FlashAttention 3 has one tile."""
+        """Return which kernels do not exist for each call's head size, because FlashAttention 3
+        limits the tiles of each size.
+        """
         if self.kernels is not geometry.CONTEXT:
             return np.zeros_like(work.rows, bool)
         return ~geometry.is_tiled(work.rows, sizes.head_dim)
 
     @staticmethod
     def _beside(p: Values, sizes: _Sizes) -> Array:
-        """Tiles of keys that a windowed kernel reads beside what the window shows."""
+        """Return the number of key tiles that a windowed kernel reads in addition to the window."""
         tiles = np.where(sizes.head_dim <= 64, p["window_64"], p["window"])
         return np.where(sizes.windowed, tiles, 0.0)
 
@@ -159,7 +166,7 @@ class Model:
             busiest = work.tiles / work.ctas * np.ceil(a_sm)
         else:
             busiest = np.maximum(work.tiles / sms, work.longest)
-        # Not a second ceiling: residents start and end at different times.
+        # Not a second bound: resident CTAs start and end at different times.
         rounds = np.maximum(1, np.ceil(a_sm) / p["resident"])
         beside = self._beside(p, sizes)
         busy = (busiest + beside * np.ceil(a_sm)) * self._tile(p, work, sizes)

@@ -1,4 +1,4 @@
-"""The parameters of the attention model: name, unit, start, bounds, meaning."""
+"""The parameters of the attention model: each one's name, unit, start value, bounds and meaning."""
 
 from typing import Final
 

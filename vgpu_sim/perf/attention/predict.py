@@ -1,4 +1,4 @@
-"""One call of attention on one board."""
+"""Predicts one call of attention on one board."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from vgpu_sim.perf import parameters
 from vgpu_sim.perf.attention.geometry import Calls
 from vgpu_sim.perf.attention.model import Model
 from vgpu_sim.perf.boards import board_named
-from vgpu_sim.perf.dtypes import supported
+from vgpu_sim.perf.dtypes import require_dtype
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.prediction import Prediction
 
@@ -27,17 +27,18 @@ def predict(
     window: int = 0,
     causal: bool = True,
 ) -> Prediction:
-    """Predict attention in bf16, the write of new keys and values into the cache included.
+    """Predict attention in bf16, including the write of new keys and values into the cache.
 
-    ``query`` tokens a sequence are new: all of the context (a prompt), or one (a token). What is
-    not ``causal``, an encoder's, may have any number, and has no cache and no window.
+    ``query`` is the number of new tokens of each sequence: the whole context for a prompt, or 1
+    for a single token. Calls that are not ``causal`` (encoders) may have any number of new
+    tokens, and have no cache and no window.
 
     Raises:
-        PerfError: no such board, nothing fitted for it, sizes that no kernel takes, or keys and
-            values that do not fit into its memory.
+        PerfError: no such board, no fitted parameters, sizes that no kernel accepts, or keys and
+            values that do not fit into the board's memory.
     """
     known = board_named(board)
-    supported(known, "bf16")
+    require_dtype(known, "bf16")
     if causal and query not in (1, context):
         raise BadShape(
             f"query must be 1 or the context ({context}), not {query}: chunks of prompts were not "
@@ -73,5 +74,5 @@ def predict(
     seen = min(context, window) if window and generation else context
     moved = 2 * batch * (2 * query * heads + 2 * seen * kv_heads) * head_dim
     rates = {"GB/s of operands": moved / 1e3}
-    told = (shape, stack, fitted, choice, rates, model.sizes(row))
-    return Prediction.of("attention", known, "bf16", *told)
+    inputs = (shape, stack, fitted, choice, rates, model.sizes(row))
+    return Prediction.of("attention", known, "bf16", *inputs)

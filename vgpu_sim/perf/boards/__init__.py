@@ -1,4 +1,4 @@
-"""What the models know of each board, with the source of every figure."""
+"""Properties of each board that the models use, with the source of every figure."""
 
 from boards.record import Figure, Source
 from vgpu_sim.perf.boards.board import Board

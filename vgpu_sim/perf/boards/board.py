@@ -1,4 +1,4 @@
-"""A board: the figures that the models read, each with where it comes from."""
+"""A board: the figures that the models read, each with its source."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from vgpu_sim.perf.errors import BadShape
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One product.
+    """One GPU product, with the figures that the models read.
 
-    ``compute_capability`` is the pair of the CUDA programming guide. Tensor rates are dense, in
-    Tflop/s (or Tera-operations/s) at the boost clock; a type that the board's tensor cores do not
-    have is absent. Rates of DRAM and of links are in GB/s of 10^9 bytes, links one way; ``link`` is
-    NVLink where the board has it, and PCIe otherwise.
+    ``compute_capability`` is the pair in the CUDA programming guide. Tensor rates are dense, in
+    Tflop/s (or Tera-operations/s) at the boost clock; a type that the board's tensor cores lack
+    is absent. Rates of DRAM and of links are in GB/s (10^9 bytes per second); rates of links are
+    for one direction. ``link`` is NVLink if the board has it, else PCIe.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Board:
 
     @property
     def figures(self) -> dict[str, Figure]:
-        """Every figure by its name."""
+        """All figures of the board by name."""
         named = {
             "SMs": self.sms,
             "boost clock (GHz)": self.boost_ghz,
@@ -50,7 +50,9 @@ class Board:
         return named | {f"{t} (Tflop/s)": rate for t, rate in self.tensor_tflops.items()}
 
     def hold(self, size: float) -> None:
-        """Check that ``size`` bytes fit into the memory. Raises BadShape, which names both."""
+        """Check that ``size`` bytes fit into the board's memory. Raises BadShape, which states both
+        sizes.
+        """
         if size > self.dram_gb.value * 1e9:
             raise BadShape(
                 f"operands and result take {size / 1e9:.4g} GB; {self.name} has"
@@ -59,19 +61,23 @@ class Board:
 
     @property
     def has_nvlink(self) -> bool:
-        """GPUs of a node are joined by NVLink, not by PCIe alone."""
+        """True if the GPUs of a node are connected by NVLink, not by PCIe alone."""
         return self.link_gb_per_s.value > self.pcie_gb_per_s.value
 
     @property
     def has_tensor_memory(self) -> bool:
-        """Accumulators lie beside the registers, so that an epilogue overlaps the next tile."""
+        """True if the tensor cores have a memory for accumulators, so that the epilogue of a tile
+        overlaps the next tile.
+        """
         return self.compute_capability[0] == 10
 
     @property
     def dram_bytes_per_us(self) -> float:
-        """Bytes of DRAM in a microsecond, by the data sheet."""
+        """The rate of DRAM in bytes per microsecond, from the data sheet."""
         return self.dram_gb_per_s.value * 1e3
 
     def tensor_flop_per_us(self, dtype: str) -> float:
-        """Dense operations of all SMs in a microsecond. Raises KeyError without the type."""
+        """The dense tensor operations of all SMs per microsecond. Raises KeyError for a type that
+        the board lacks.
+        """
         return self.tensor_tflops[dtype].value * 1e6

@@ -1,4 +1,4 @@
-"""The boards of the models, from their records: every figure with its source."""
+"""The boards that the models use, made from the board records. Every figure has its source."""
 
 import difflib
 from collections.abc import Mapping
@@ -15,7 +15,9 @@ _GUIDE: Final = "CUDA C++ Programming Guide, Technical Specifications per Comput
 
 
 def board_of(record: BoardRecord) -> Board:
-    """Return the board of a record; its bare numbers become figures of its data sheet."""
+    """Return a board for a board record. Its plain numbers become figures whose source is the data
+    sheet.
+    """
 
     def figure(bare: Bare) -> Figure:
         if isinstance(bare, Figure):
@@ -47,7 +49,9 @@ BOARDS: Final[Mapping[str, Board]] = {key: board_of(record) for key, record in R
 
 
 def board_named(name: str) -> Board:
-    """Return a board. Raises UnknownBoard, which names the nearest."""
+    """Return the board with this name. Raises UnknownBoard, which suggests the most similar
+    name.
+    """
     try:
         return BOARDS[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Collective operations of the GPUs of one node, as NCCL does them."""
+"""Collective operations among the GPUs of one node, as NCCL performs them."""
 
 from vgpu_sim.perf.collective.model import Calls, Model
 

@@ -1,8 +1,10 @@
-"""A collective's time: the best of NCCL's protocols, each a start, steps and bytes on the wire.
+"""The time of a collective: that of the fastest NCCL protocol, as a sum of a start, steps and wire
+bytes.
 
     T = soft minimum over LL, LL128, Simple, NVLS of  base + start + steps hop + wire / rate
 
-Names as in NCCL's documentation of ``NCCL_PROTO`` and ``NCCL_ALGO``. All times in microseconds.
+Names are those of NCCL's documentation of ``NCCL_PROTO`` and ``NCCL_ALGO``. All times are in
+microseconds.
 """
 
 from dataclasses import dataclass
@@ -25,9 +27,10 @@ _NEVER: Final = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Many collectives: which, among how many GPUs, of how many bytes a rank's buffer has.
+    """Many collective operations: for each the operation, the number of GPUs, and the bytes of each
+    rank's buffer.
 
-    ``element`` is an element in bytes: the switch does not add elements of one.
+    ``element`` is the size of an element in bytes. NVSwitches cannot add elements of one byte.
     """
 
     op: Array
@@ -48,7 +51,9 @@ class Calls:
 
 
 class Model:
-    """Collectives on boards of one kind; without a ``bound`` on a node with NVSwitches."""
+    """The model of collectives among boards of one kind. Without a ``bound``, the node has
+    NVSwitches.
+    """
 
     def __init__(self, board: Board, calls: Calls, bound: Bound | None = None) -> None:
         self._link = bound.rate if bound is not None else board.link_gb_per_s.value * 1e3
@@ -59,25 +64,29 @@ class Model:
         self._bound = bound
 
     def sizes(self, rows: Array) -> Array:
-        """Return the logarithms of the sizes, a row a call."""
+        """Return the logarithms of the collectives' sizes, one row per call."""
         columns = (self._calls.gpus[rows], self._calls.bytes[rows])
         return np.asarray(np.log(np.column_stack(columns).astype(float)))
 
     def choose(self, values: Values, rows: Array) -> None:
-        """Choose nothing: the minimum is soft, so derivatives need no choice."""
+        """Return None. The minimum over protocols is soft, so derivatives need no choice of a
+        kernel.
+        """
 
     def protocol(self, values: Values) -> list[str]:
-        """Return the protocol that is best for each call."""
+        """Return the fastest protocol of each collective."""
         starts, wires = self._protocols(values, np.arange(len(self._calls)))
         return [PROTOCOLS[best] for best in (starts + wires).argmin(axis=1)]
 
     def times(self, values: Values, rows: Array, kernels: None) -> Array:
-        """Return the predicted times."""
+        """Return the predicted times of the collectives."""
         del kernels
         return self.stack(values, rows).total
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the causes; the choice's gain or loss lies in the wire time."""
+        """Return the causes of each collective's time. The effect of choosing among protocols is
+        part of the wire time.
+        """
         starts, wires = self._protocols(values, rows)
         every = starts + wires
         least = every.min(axis=1, keepdims=True)
@@ -90,25 +99,25 @@ class Model:
         wire = total - launch - steps
         if self._bound is None:
             return Stack({"launch": launch, "protocol's steps": steps, "bytes on the wire": wire})
-        # Shares of the link's rate were fitted elsewhere, and the minimum is soft: no excuse.
-        wire = np.maximum(wire, self._moved(rows) / self._bound.rate)
+        # A link's bound does not depend on the fitted rates, so the minimum may not go below it.
+        wire = np.maximum(wire, self._sent_bytes(rows) / self._bound.rate)
         name = "bytes, {} to {}".format(*self._bound.link)
         return Stack({"launch": launch, "protocol's steps": steps, name: wire})
 
-    def _moved(self, rows: Array) -> Array:
+    def _sent_bytes(self, rows: Array) -> Array:
         """Return the bytes that each GPU sends."""
         gpus = self._calls.gpus[rows].astype(float)
         twice = np.where(self._calls.op[rows] == "all_reduce", 2, 1)
         return np.asarray(twice * ((gpus - 1) / gpus) * self._calls.bytes[rows].astype(float))
 
     def _protocols(self, p: Values, rows: Array) -> tuple[Array, Array]:
-        """Starts and wire times, a column a protocol."""
+        """Return the start times and the wire times of the collectives, one column per protocol."""
         op = self._calls.op[rows]
         gpus = self._calls.gpus[rows].astype(float)
         size = self._calls.bytes[rows].astype(float)
         reduce, exchange = op == "all_reduce", op == "alltoall"
         share = (gpus - 1) / gpus
-        wire = self._moved(rows)
+        wire = self._sent_bytes(rows)
         steps = np.where(reduce, 2 * (gpus - 1), np.where(exchange, 1, gpus - 1))
         kind = np.select(
             [op == "all_gather", op == "reduce_scatter", exchange],

@@ -1,4 +1,6 @@
-"""The parameters of the model of collectives: name, unit, start, bounds, meaning."""
+"""The parameters of the model of collectives: each one's name, unit, start value, bounds and
+meaning.
+"""
 
 from typing import Final
 
@@ -25,7 +27,7 @@ PARAMETERS: Final = (
     _P("pair", "1", 0.6, 0.05, 1.2, "share of LL's rates that two GPUs reach: fewer channels"),
     _P("choice", "1", 20.0, 3.0, 100.0, "how well the library finds the best protocol"),
 )
-# Without NVLink, transfers between GPUs meet on PCIe switches and on the link between sockets.
+# Without NVLink, transfers between GPUs share PCIe switches and the link between sockets.
 WITHOUT_NVLINK: Final = (
     *PARAMETERS,
     _P("contention", "1", 1.0, 0.05, 3.0, "exponent of wire time in GPUs, against two GPUs"),

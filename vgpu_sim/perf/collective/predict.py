@@ -1,4 +1,4 @@
-"""One collective among the GPUs of a node."""
+"""Predicts one collective among the GPUs of a node."""
 
 from dataclasses import replace
 from typing import Final
@@ -18,21 +18,22 @@ ELEMENTS: Final = {"bf16": 2, "fp16": 2, "int8": 1}
 
 
 _NO_SWITCH: Final = (
-    "nothing was measured without NVSwitches: starts and steps are those with them, bytes go at the"
-    " data sheets' rates of the links; the interval is unchecked"
+    "not measured without NVSwitches: starts and steps are those with NVSwitches, bytes are sent at"
+    " the data sheets' rates of the links; the interval is unchecked"
 )
 
 
 def predict(
     board: str, op: str, dtype: str, gpus: int, size: int, topology: str | None = None
 ) -> Prediction:
-    """Predict a collective of ``size`` bytes a rank among the first ``gpus`` of one node.
+    """Predict a collective of ``size`` bytes per rank among the first ``gpus`` GPUs of one node.
 
-    Without a ``topology`` (a name or a description) the node is one as it was measured.
+    ``topology`` is a name or a description; without one, the node is assumed to be like the
+    measured nodes.
 
     Raises:
-        PerfError: no such board, operation, type or topology, nothing fitted, or sizes out of
-            range.
+        PerfError: no such board, operation, type or topology, no fitted parameters, or sizes out
+            of range.
     """
     known = board_named(board)
     if dtype not in ELEMENTS:
@@ -44,7 +45,7 @@ def predict(
     fitted = parameters.nearest("collective", board, which, "nccl")
     element = ELEMENTS[dtype]
     calls = Calls(np.array([op]), *(np.array([value]) for value in (gpus, size, element)))
-    bound = None if topology is None else _bound(known, op, gpus, topology)
+    bound = None if topology is None else _link_bound(known, op, gpus, topology)
     model = Model(known, calls, bound)
     stack = model.stack(fitted.values, np.array([0]))
     choice = {"protocol": model.protocol(fitted.values)[0]}
@@ -61,8 +62,10 @@ def predict(
     return Prediction.of("allreduce", known, dtype, shape, stack, fitted, choice, rates)
 
 
-def _bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None:
-    """Return what the links allow; None with NVSwitches, where what was fitted holds."""
+def _link_bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None:
+    """Return the limit that the node's links set on a collective; None with NVSwitches, for which
+    the fitted rates hold.
+    """
     routes = Routes(topology_named(topology, gpus), board)
     if routes.switched:
         return None
@@ -70,9 +73,10 @@ def _bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None:
 
 
 def send(board: str, size: int) -> Prediction:
-    """Predict sending ``size`` bytes to another GPU of the node. Raises as ``predict``.
+    """Predict sending ``size`` bytes to another GPU of the node. Raises the errors of ``predict``.
 
-    Sends alone were not measured: half of an all-to-all of two GPUs crosses each way.
+    Single sends were not measured. The prediction uses an all-to-all among two GPUs, which sends
+    half of its bytes each way.
     """
     found = predict(board, "alltoall", "bf16", 2, 2 * size)
     note = "send was not measured: taken to run as an all-to-all of two GPUs"

@@ -1,4 +1,4 @@
-"""Products of matrices: C[m, n] = A[m, k] B[k, n], as a library's best kernel would do it."""
+"""Matrix products C[m, n] = A[m, k] B[k, n], with a library's best kernel."""
 
 from vgpu_sim.perf.gemm.model import Model, Shapes
 

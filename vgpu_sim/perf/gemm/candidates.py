@@ -1,8 +1,9 @@
-"""The kernels that a library could take: tile of a CTA by tokens and features, and splits of k.
+"""The kernels that a library could choose: the size of a CTA's tile in tokens and features, and
+into how many parts k is split.
 
-Rules of every library keep the search small: a tile is never wider than what first covers the
-product, and k is split only to fill SMs that would have nothing to do. What a library does beside
-that by a table of its own is in ``Library``.
+Two rules, which all libraries follow, keep the search small. A tile is never wider than the
+narrowest tile that covers the product, and k is split only to fill SMs that would otherwise be
+idle. Choices that a library makes by its own table are in ``Library``.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """One kernel a column: rows and columns of a tile, and into how many parts k is cut."""
+    """Kernels, one per column: the rows and columns of a tile, and the number of parts into which k
+    is split.
+    """
 
     bm: Array
     bn: Array
@@ -30,12 +33,12 @@ class Candidates:
         return len(self.bm)
 
     def at(self, indices: Array) -> "Candidates":
-        """Return the kernels at indices, in the indices' shape."""
+        """Return the kernels at ``indices``, in the shape of ``indices``."""
         return Candidates(self.bm[indices], self.bn[indices], self.splits[indices])
 
 
 class Space:
-    """All kernels of a library on a board."""
+    """All kernels that a library has on a board."""
 
     def __init__(self, board: Board, library: Library) -> None:
         columns = [
@@ -51,9 +54,11 @@ class Space:
         self._sms = board.sms.value
 
     def groups(self, m: Array, n: Array, k: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield rows of shapes with the kernels that the rules leave them, both as indices."""
+        """Yield groups of shapes, each with the kernels that the rules allow for it. Both are given
+        as indices.
+        """
         if self.library.dispatch is not None:
-            yield from self._dispatched(m)
+            yield from self._library_choice(m)
             return
         vector = int(self._tokens[0] == VECTOR)
         covers = _first_to_cover(self._tokens, m), _first_to_cover(self._features, n)
@@ -66,15 +71,17 @@ class Space:
         for rows, found in _by(key):
             wide, split = divmod(found, len(_SPLITS))
             bm, bn = divmod(wide, len(self._features))
-            # A single token may also take the narrowest of the tiles.
+            # A single token may also use the narrowest tile.
             widest = self._tokens[bm if bm or not vector else 1]
             fits = (every.bm <= widest) & (every.bn <= self._features[bn])
             if bm:
                 fits &= every.bm > VECTOR
             yield rows, np.flatnonzero(fits & (every.splits <= _SPLITS[split]))
 
-    def _dispatched(self, m: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield the one kernel that the library's table has for so many tokens."""
+    def _library_choice(self, m: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield groups of shapes, each with the one kernel that the library's table has for its
+        number of tokens.
+        """
         table = self.library.dispatch or ()
         ends = np.array([one.tokens for one in table[:-1]])
         for rows, found in _by(np.searchsorted(ends, m)):
@@ -84,7 +91,7 @@ class Space:
 
 
 def _by(key: Array) -> Iterator[tuple[Array, int]]:
-    """Yield the rows of each key."""
+    """Yield, for each distinct key, the indices of the rows that have it, and the key."""
     order = np.argsort(key, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
         yield rows, int(key[rows[0]])

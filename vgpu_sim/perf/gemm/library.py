@@ -1,8 +1,9 @@
-"""Libraries as data: which tiles their kernels have, and what they choose by a table.
+"""Libraries as data: the tiles of their kernels, and their tables of choices.
 
-cuBLAS publishes neither. Its tiles are those that its kernels' names say (``nvjet_*_BMxBN``,
-``ampere_*_s16816gemm_*_BMxBN``); its exceptions are read off measured times, and each is a rule
-over ranges, never a list of shapes. SGLang's table for fp8 is in its source.
+cuBLAS publishes neither its tiles nor its choices. Its tiles are those in its kernels' names
+(``nvjet_*_BMxBN``, ``ampere_*_s16816gemm_*_BMxBN``); its exceptions were inferred from measured
+times, and each is a rule over ranges, never a list of shapes. SGLang's table for fp8 is in its
+source.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ VECTOR: Final = 1  # tokens of a kernel without tensor cores: a product of a mat
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A kernel for at most ``tokens`` tokens."""
+    """The tile of the kernel that a library's table chooses for at most ``tokens`` tokens."""
 
     tokens: float
     bm: int
@@ -26,12 +27,13 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What a library has for a generation of boards.
+    """A library's kernels and rules for a generation of boards.
 
-    ``largest`` is the largest tile in elements. k is split while there are at most ``most_ctas`` an
-    SM, and into parts of ``least_k`` or more; not at all where the product has fewer than
-    ``least_work`` multiplications and k is at most ``long_k``, unless it has more than
-    ``few_tokens`` and k is at least ``deep_k``. With a ``dispatch`` table there is no search.
+    ``largest`` is the largest tile in elements. k is split only while there are at most
+    ``most_ctas`` CTAs per SM, and only into parts of at least ``least_k``. k is not split if the
+    product has fewer than ``least_work`` multiplications and k is at most ``long_k``, unless the
+    product has more than ``few_tokens`` tokens and k is at least ``deep_k``. With a ``dispatch``
+    table there is no search.
     """
 
     tokens: tuple[int, ...]
@@ -39,7 +41,7 @@ class Library:
     largest: int
     splits: bool = True
     most_ctas: int = 4
-    least_k: int = 384  # a hard threshold has no gradient: chosen, not fitted
+    least_k: int = 384  # a hard threshold has no gradient, so this is chosen, not fitted
     least_work: int = 0
     long_k: int = 8192
     few_tokens: int = 16
@@ -58,27 +60,27 @@ _CUBLAS: Final = {
     (10, 0): Library(_FINE, _WIDE, 256 * 256),
     (12, 0): Library(_MMA, (64, 128, 256), 128 * 256, least_work=1 << 21),
 }
-# By board: cuBLAS chooses otherwise on an H100 than on an H200, whose chips are the same.
+# By board: cuBLAS makes other choices on an H100 than on an H200, whose chips are the same.
 _EXCEPTIONS: Final = {
     key: record.performance.cublas_exception
     for key, record in RECORDS.items()
     if record.performance.cublas_exception is not None
 }
-GENERAL: Final = "cublas without exceptions"  # as for a board that nobody has measured
+GENERAL: Final = "cublas without exceptions"  # as for a board without measurements
 _SAME_AS_CUBLAS: Final = ("bf16", "fp16")
 _ALWAYS: Final = float("inf")
 
 
 def _table(*tiles: Tile) -> Library:
-    """Return a library that takes a tile by the number of tokens, and never splits k."""
+    """Return a library that chooses a tile by the number of tokens, and that never splits k."""
     tokens, features = (tuple(sorted({getattr(t, side) for t in tiles})) for side in ("bm", "bn"))
     return Library(tokens, features, 256 * 256, splits=False, dispatch=tiles)
 
 
 # sgl-kernel, csrc/gemm/fp8_gemm_kernel.cu (sm90_fp8_dispatch_shape, sm100_fp8_dispatch_bias, and
-# sm120's one kernel) chooses by tokens alone and never splits k. Its tiles of two SMs are counted
-# as what one of the two has; that Hopper's grow at 64 and at 128 tokens, and to two of features
-# from 256 on, was read off the fitted rows, for its source has 128x128 there.
+# sm120's one kernel) chooses by tokens alone and never splits k. A tile of two SMs is counted as
+# the half of one SM. That Hopper's tiles grow at 64 and at 128 tokens, and to two tiles of features
+# from 256 on, was inferred from the fitted rows, since its source has 128x128 there.
 _SGLANG_FP8: Final = {
     (9, 0): _table(
         *(Tile(64, 64, 64), Tile(128, 64, 128), Tile(256, 128, 128), Tile(_ALWAYS, 128, 256))
@@ -89,7 +91,7 @@ _SGLANG_FP8: Final = {
 
 
 def library_of(board: Board, name: str, dtype: str) -> Library:
-    """Return what a library's kernels for a type are on a board."""
+    """Return the kernels and rules of the named library for an operand type on a board."""
     if (name, dtype) == ("sglang", "fp8") and board.compute_capability in _SGLANG_FP8:
         return _SGLANG_FP8[board.compute_capability]
     found = _CUBLAS[board.compute_capability]

@@ -1,10 +1,10 @@
-"""GEMM's time: the best of a library's kernels, each a stack of causes.
+"""The time of a GEMM: that of the fastest of a library's kernels, as a stack of causes.
 
     T = min over kernels of  launch + prologue + (core || memory) throttle + split
 
-``a || b`` is the norm by which parts that overlap add. ``core`` is the fullest SM's: waves of
-tiles, steps of k, the epilogue. ``memory`` is what misses L2 over DRAM, and everything over L2. All
-times in microseconds.
+``a || b`` is the norm by which overlapping parts add. ``core`` is the time of the fullest SM:
+waves of tiles, steps of k, and the epilogue. ``memory`` is the time of L2's misses at DRAM's
+rate, overlapped with that of all bytes at L2's rate. All times are in microseconds.
 """
 
 from dataclasses import dataclass
@@ -21,16 +21,18 @@ from vgpu_sim.perf.overlap import norm
 from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
 
-_ROW_BYTES = 128  # of a step of k: a row of a swizzled tile
-_TOGETHER = 1 << 15  # pairs of shape and kernel that fit into the caches
+_ROW_BYTES = 128  # bytes of a step of k: a row of a swizzled tile
+_TOGETHER = 1 << 15  # pairs of shape and kernel that fit into the CPU's caches
 _NEVER = 1e12
-_SPREAD = 32  # warps of a product with a vector that share k
+_SPREAD = 32  # warps that share k in a product with a vector
 Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Many products: ``m`` tokens, ``n`` features, ``k`` inner, arrays of one length."""
+    """The shapes of many products, as arrays of one length: ``m`` tokens, ``n`` features, and the
+    inner dimension ``k``.
+    """
 
     m: Array
     n: Array
@@ -45,22 +47,22 @@ class Shapes:
         return len(self.m)
 
     def rows(self, chosen: slice | Array) -> "Shapes":
-        """Return some of the shapes."""
+        """Select some of the shapes."""
         return Shapes(self.m[chosen], self.n[chosen], self.k[chosen])
 
     def logs(self) -> Array:
-        """Return the logarithms of the sizes, a row a shape."""
+        """Return the logarithms of m, n and k, one row per shape."""
         return np.asarray(np.log(np.column_stack([self.m, self.n, self.k]).astype(float)))
 
     def columns(self, precision: type[np.floating] = np.float64) -> tuple[Array, Array, Array]:
-        """Return m, n and k with a column for kernels."""
+        """Return m, n and k as columns, to be combined with one row of kernels."""
         m, n, k = (np.asarray(x, precision)[:, None] for x in (self.m, self.n, self.k))
         return m, n, k
 
 
 @dataclass(frozen=True, slots=True)
 class _Core:
-    """The fullest SM: its main loop, what of it is arithmetic, and the epilogues."""
+    """The time of the fullest SM: its main loop, the arithmetic in that, and the epilogues."""
 
     loop: Array
     arithmetic: Array
@@ -69,7 +71,7 @@ class _Core:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What one kernel comes to."""
+    """The parts of the time of each kernel."""
 
     core: _Core
     body: Array
@@ -79,7 +81,7 @@ class _Parts:
 
 
 class Model:
-    """GEMM of one type on one board by one library, with values for the parameters."""
+    """The model of GEMM for one operand type, board and library, with values for the parameters."""
 
     def __init__(self, board: Board, dtype: Dtype, values: Values, library: str = "cublas") -> None:
         self._board, self._dtype, self._p = board, dtype, values
@@ -90,7 +92,9 @@ class Model:
         self._space = Space(board, self._library)
 
     def kernels(self, shapes: Shapes) -> Candidates:
-        """Return each shape's best kernel, one column. Single precision is enough to choose."""
+        """Return the fastest kernel of each shape, in one column. Single precision is enough for
+        this choice.
+        """
         best = np.empty(len(shapes), np.intp)
         for rows, kernels in self._space.groups(shapes.m, shapes.n, shapes.k):
             several = self._space.every.at(kernels)
@@ -101,11 +105,13 @@ class Model:
         return self._space.every.at(best[:, None])
 
     def times(self, shapes: Shapes, kernels: Candidates | None = None) -> Array:
-        """Return the predicted times, of the best kernels or of given ones."""
+        """Return the predicted times of the shapes with the given kernels, or with the fastest
+        ones.
+        """
         return self._parts(*shapes.columns(), kernels or self.kernels(shapes)).total[:, 0]
 
     def stack(self, shapes: Shapes) -> tuple[Stack, Candidates]:
-        """Return the causes, which add to the times, and the kernel of each shape."""
+        """Return the causes of each shape's time, which add up to it, and each shape's kernel."""
         kernels = self.kernels(shapes)
         m, n, k = shapes.columns()
         parts = self._parts(m, n, k, kernels)
@@ -131,7 +137,7 @@ class Model:
         return _ROW_BYTES / self._dtype.bytes
 
     def _step_math(self, kernels: Candidates) -> Array:
-        """The arithmetic of one step of k of one tile."""
+        """Return the time of the arithmetic in one step of k of one tile."""
         bm, bn, p = kernels.bm, kernels.bn, self._p
         flop = 2 * bm * bn * self._step_k
         edges = np.where(bm == VECTOR, 1, 1 + p["edge"] * (1 / bm + 1 / bn) / 4)
@@ -159,7 +165,9 @@ class Model:
         return np.asarray((m <= rule.m) & (n == rule.n) & (k <= rule.k))
 
     def _stages(self, m: Array, n: Array, k: Array, most: Array) -> Array:
-        """The depth of the pipeline, for which shared memory has room for ``most``."""
+        """Return the number of stages of the pipeline: at most ``most``, and no more than fit into
+        shared memory.
+        """
         depth = np.clip(most, 2, self._p["stages"])
         rule = self._library.exception
         if rule is None:
@@ -181,7 +189,7 @@ class Model:
         return _Parts(core, body, throttle, split, total)
 
     def _core(self, m: Array, n: Array, k: Array, kernels: Candidates) -> tuple[_Core, Array]:
-        """The fullest SM's time, and how many CTAs are resident on one."""
+        """Return the fullest SM's time, and the number of CTAs resident on one SM."""
         board, p = self._board, self._p
         bm, bn = kernels.bm, kernels.bn
         tiles = np.ceil(m / bm) * np.ceil(n / bn) * kernels.splits
@@ -201,13 +209,15 @@ class Model:
             ends = end + 0 * rounds
         else:
             ends = np.where(vector, 0, rounds * end)
-        # With one token all loads are under way at once, and warps share k.
+        # With one token all loads are in flight at once, and warps share k.
         waits = np.where(vector, np.ceil(steps / _SPREAD), steps / stages)
         loop = norm(busy, rounds * waits * p["latency"], p["overlap"])
         return _Core(loop, waves * steps * math, ends), resident
 
     def _memory(self, m: Array, n: Array, k: Array, kernels: Candidates, resident: Array) -> Array:
-        """DRAM's time for what misses L2, beside L2's for everything."""
+        """Return the memory time: DRAM's time for L2's misses, overlapped with L2's time for all
+        bytes.
+        """
         board, p, size = self._board, self._p, self._dtype.bytes
         a, b, c = m * k * size, k * n * size, 2 * m * n
         rows, columns = np.ceil(m / kernels.bm), np.ceil(n / kernels.bn)

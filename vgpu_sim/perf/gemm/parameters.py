@@ -1,4 +1,4 @@
-"""The parameters of the GEMM model: name, unit, start, bounds, meaning."""
+"""The parameters of the GEMM model: each one's name, unit, start value, bounds and meaning."""
 
 from typing import Final
 
@@ -30,5 +30,5 @@ PARAMETERS: Final = (
     _P("l2_rate", "B/clk/SM", 30, 5.0, 200, "rate of L2 over the whole chip"),
     _P("copies", "1", 6.0, 1.0, 16.0, "copies of the weights that the measurement went round"),
 )
-# Blackwell's accumulators lie in tensor memory: this share of an epilogue is not hidden.
+# Blackwell's accumulators are in tensor memory: this share of an epilogue is not hidden.
 EXPOSED_EPILOGUE: Final = 0.25

@@ -1,4 +1,4 @@
-"""One product of matrices on one board."""
+"""Predicts one matrix product on one board."""
 
 from typing import Final
 
@@ -6,26 +6,26 @@ import numpy as np
 
 from vgpu_sim.perf import parameters
 from vgpu_sim.perf.boards import board_named
-from vgpu_sim.perf.dtypes import dtype_named, supported
+from vgpu_sim.perf.dtypes import dtype_named, require_dtype
 from vgpu_sim.perf.gemm.model import Model, Shapes
 from vgpu_sim.perf.prediction import Prediction
 
-# Whose kernels were measured: for bf16 cuBLAS's as vLLM calls it, for fp8 and nvfp4 those of sglang
+# The measured libraries: for bf16 cuBLAS as vLLM calls it, for fp8 and nvfp4 SGLang's kernels
 # (CUTLASS by a table; FlashInfer), for int8 TensorRT-LLM's.
 LIBRARY: Final = {"fp8": "sglang", "nvfp4": "sglang", "int8": "trtllm"}
 _CUBLAS: Final = "vllm"
 
 
 def predict(board: str, dtype: str, m: int, n: int, k: int) -> Prediction:
-    """Predict C[m, n] = A[m, k] B[k, n].
+    """Predict the time of the matrix product C[m, n] = A[m, k] B[k, n].
 
     Raises:
-        PerfError: no such board or type, the board's tensor cores lack the type, nothing was
-            fitted for it, a size is below 1, or the operands do not fit into its memory.
+        PerfError: no such board or type, the board's tensor cores lack the type, no fitted
+            parameters, a size is below 1, or the operands do not fit into the board's memory.
     """
     known = board_named(board)
     shapes = Shapes(*(np.array([size]) for size in (m, n, k)))
-    supported(known, dtype)
+    require_dtype(known, dtype)
     size = dtype_named(dtype).bytes
     moved = size * (m * k + k * n) + 2 * m * n
     known.hold(moved)

@@ -1,4 +1,4 @@
-"""Kernels that users write: what sampled blocks did, and the time that a board would take."""
+"""Kernels that users write: counts from sampled blocks, and the predicted time on a board."""
 
 from vgpu_sim.perf.kernels.chip import Chip, chip_of
 from vgpu_sim.perf.kernels.counts import Counts

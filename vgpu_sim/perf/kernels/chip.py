@@ -1,10 +1,11 @@
-"""What a board, or a MIG slice of it, is to a kernel: multiprocessors, pipes, caches, latencies.
+"""Properties of a board or MIG slice that a kernel uses: multiprocessors, pipes, caches, latencies.
 
-Sources. Lanes a clock and places of a multiprocessor: CUDA C++ Programming Guide, "Arithmetic
-Instructions" and "Technical Specifications per Compute Capability". First-level caches: the white
-papers of the architectures. Latencies in cycles: published microbenchmarks of A100 and H100 (Luo et
-al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", 2024), taken for the other
-boards too. DRAM, L2 and launch: what was fitted for streams (``vgpu_sim.perf.stream``).
+The figures have these sources. Lanes per clock and resources of a multiprocessor are from the
+CUDA C++ Programming Guide, "Arithmetic Instructions" and "Technical Specifications per Compute
+Capability". First-level caches are from the white papers of the architectures. Latencies in
+cycles are from published microbenchmarks of A100 and H100 (Luo et al., "Benchmarking and
+Dissecting the Nvidia Hopper GPU Architecture", 2024), and are used for the other boards too.
+DRAM, L2 and launch are fitted by the model for streams (``vgpu_sim.perf.stream``).
 """
 
 from collections.abc import Mapping
@@ -17,22 +18,24 @@ from vgpu_sim.perf.boards import Board, board_named
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.kernels.pipes import Pipe
 
-SCHEDULERS: Final = 4  # of a multiprocessor, an instruction a cycle each
+SCHEDULERS: Final = 4  # per multiprocessor, each issuing one instruction per cycle
 WARP: Final = 32
-SECTOR: Final = 32  # bytes that caches and DRAM move at least
+SECTOR: Final = 32  # smallest number of bytes that caches and DRAM move
 LINE: Final = 128  # bytes that the first level looks up together
 _KB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """Of one compute capability. Lanes a clock of a multiprocessor by pipe; places in it."""
+    """Properties of one compute capability: for each pipe, the lanes per clock of a multiprocessor;
+    and the multiprocessor's resources.
+    """
 
     lanes: Mapping[Pipe, float]
     l1_kb: int  # first-level cache and shared memory together
     threads: int
     blocks: int
-    mma_share: float  # of the tensor rate, by instructions that one warp issues and waits for
+    mma_share: float  # share of the tensor rate, by instructions that one warp issues and waits for
 
 
 def _lanes(fp32: int, fp16: int, fp64: int, convert: int) -> Mapping[Pipe, float]:
@@ -50,8 +53,8 @@ def _lanes(fp32: int, fp16: int, fp64: int, convert: int) -> Mapping[Pipe, float
     )
 
 
-# mma_share: on Hopper what one warp issues reaches 0.62 of what warp groups do (Luo et al.); for
-# Blackwell's data centre parts, which have the same division, the figure is taken over.
+# mma_share: on Hopper, one warp's instructions reach 0.62 of the rate of warp groups (Luo et al.).
+# Blackwell's data centre parts have the same division, so the figure is used for them too.
 _ARCHITECTURES: Final = {
     (8, 0): _Architecture(_lanes(64, 128, 32, 16), 192, 2048, 32, 0.95),
     (8, 9): _Architecture(_lanes(128, 64, 2, 16), 128, 1536, 24, 0.95),
@@ -60,12 +63,12 @@ _ARCHITECTURES: Final = {
     (12, 0): _Architecture(_lanes(128, 64, 2, 64), 128, 1536, 24, 0.95),
 }
 REGISTERS: Final = 65536
-SHARED_OF_BLOCK_RESERVED: Final = _KB  # Guide: the system's own, of each block
+SHARED_OF_BLOCK_RESERVED: Final = _KB  # Guide: the bytes of each block that the system uses
 
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Cycles from issue to result."""
+    """Latencies of instructions: cycles from issue to result."""
 
     fixed: int = 4
     special: int = 20
@@ -78,10 +81,12 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A board or a slice of it. Rates are bytes a microsecond, ``ghz`` cycles a nanosecond.
+    """The properties of a board or a slice of it. Rates are in bytes per microsecond, ``ghz`` is in
+    cycles per nanosecond.
 
-    ``tensor`` are operations a cycle of one multiprocessor, by type. ``launch_us`` is from the
-    stream to the first block and behind the last. ``note`` says what was not measured.
+    ``tensor`` is the operations per cycle of one multiprocessor, by type. ``launch_us`` is the
+    time from the stream to the first block plus the time after the last block. ``note`` states
+    what was not measured.
     """
 
     board: Board
@@ -105,24 +110,25 @@ class Chip:
 
     @property
     def warps(self) -> int:
-        """Places for warps of a multiprocessor."""
+        """The number of warps for which a multiprocessor has room."""
         return self.threads // WARP
 
     def us(self, cycles: float) -> float:
-        """Return the microseconds that so many cycles take."""
+        """Return the duration of a number of cycles, in microseconds."""
         return cycles / (self.ghz * 1e3)
 
 
 def chip_of(
     name: str, multiprocessors: int | None = None, memory: tuple[int, int] = (1, 1)
 ) -> Chip:
-    """Return a board, or a slice with so many multiprocessors and (part, whole) of its memory.
+    """Return the properties of a board, or of a slice that has ``multiprocessors`` and a share
+    (part, whole) of the board's memory.
 
-    L2 and DRAM of a MIG slice are its units of memory: capacity and rate in the same share.
+    A MIG slice has the same share of L2's and DRAM's capacity and rate.
 
     Raises:
         UnknownBoard: there is no such board.
-        BadShape: a share that is none, or more multiprocessors than the board has.
+        BadShape: the share is invalid, or the board has fewer multiprocessors.
     """
     board = board_named(name)
     whole = int(board.sms.value)
@@ -131,10 +137,10 @@ def chip_of(
         raise BadShape(f"{sms} of {whole} multiprocessors, {memory[0]}/{memory[1]} of the memory")
     architecture = _ARCHITECTURES[board.compute_capability]
     share = memory[0] / memory[1]
-    # What was fitted for streams, or for the nearest board that was measured.
+    # Fitted for streams on this board, or on the board whose parameters it uses.
     streams = parameters.nearest("stream", name, "elementwise", "vllm")
     fitted = streams.values
-    # The clock at which the data sheet states its vector rate: boost.
+    # The clock at which the data sheet states the vector rate: boost.
     ghz = board.vector_tflops.value * 1e3 / (whole * architecture.lanes[Pipe.FMA] * 2)
     per_cycle = architecture.mma_share * 1e3 / (whole * ghz)
     peak = board.dram_bytes_per_us * share

@@ -1,9 +1,8 @@
-"""What copies and fills take, by the data sheet's rates.
+"""Times of copies and fills, computed from the data sheet's rates.
 
-The share of PCIe's rate is that of ``vgpu_sim.perf.topology.transfers``, a copy engine's start
-that of ``vgpu_sim.perf.stream``. Memory
-that is not page-locked goes through a buffer of the driver's, which costs about half of the rate:
-nobody has measured that here.
+The share of PCIe's rate that a copy reaches is that of ``vgpu_sim.perf.topology.transfers``; the
+time to start a copy engine is that of ``vgpu_sim.perf.stream``. Memory that is not page-locked
+passes through a buffer of the driver, which costs about half of the rate; this was not measured.
 """
 
 from enum import Enum, unique
@@ -18,7 +17,7 @@ _PAGEABLE_SHARE: Final = 0.5
 
 @unique
 class Way(Enum):
-    """Which way bytes go, as Nsight Systems names it."""
+    """The direction of a copy, as Nsight Systems names it."""
 
     H2D = "HtoD"
     D2H = "DtoH"
@@ -30,10 +29,10 @@ class Way(Enum):
 def copy_us(
     chip: Chip, way: Way, size: int, *, pageable: bool = False, peer_rate: float | None = None
 ) -> float:
-    """Return the microseconds of a copy or fill of ``size`` bytes.
+    """Return the time of a copy or fill of ``size`` bytes, in microseconds.
 
-    ``peer_rate`` is what the links to the other GPU carry, bytes a microsecond; None: not known,
-    so that it is the board's link.
+    ``peer_rate`` is the rate of the links to the other GPU in bytes per microsecond; if it is
+    None (unknown), the rate of the board's link is used.
     """
     if way is Way.SET:
         return chip.launch_us + size / chip.dram_rate

@@ -1,4 +1,4 @@
-"""What a launch does, as sampled blocks tell: the input of the model."""
+"""The counts of a launch, extrapolated from sampled blocks. They are the input of the model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -8,18 +8,20 @@ from vgpu_sim.perf.errors import BadShape
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One launch. What is not said to be of the launch or of a warp is the mean of a block.
+    """The counts of one launch. A field is the mean over blocks unless it is described below as a
+    count of the launch or of a warp.
 
-    ``pipe_*`` are issues of a warp, ``tensor_*`` operations by type, sectors have 32 bytes.
-    ``l1_*_wavefronts`` are cycles of the first level's data stage. Of the launch: ``blocks``,
-    ``unique_*_bytes`` (what it touches, each byte once), ``wave_load_bytes`` (the same of blocks
-    that are resident together), ``hot_updates`` (of the address with most atomic updates). Of a
-    warp: ``fixed_cycles`` (waits for results of known latency), ``long_waits`` and
-    ``short_waits`` (times that it has to wait for global or local, for shared memory and special
-    functions), ``long_covered`` (cycles between those accesses and the waits).
-    ``longest_cycles`` and ``mean_cycles`` are what the chains of the longest and of the mean thread
-    take at least, 0 where they are equal; ``heaviest_block`` is how often the mean block's
-    instructions the heaviest one executes. ``bound``: 1 where all this may be too small.
+    ``pipe_*`` count instructions issued by warps, and ``tensor_*`` operations by type; a sector
+    has 32 bytes. ``l1_*_wavefronts`` are cycles of the first-level cache's data stage. Counts of
+    the launch are ``blocks``, ``unique_*_bytes`` (the bytes that the launch touches, each
+    counted once), ``wave_load_bytes`` (the same for blocks that are resident together) and
+    ``hot_updates`` (atomic updates of the most updated address). Counts of a warp are
+    ``fixed_cycles`` (waits for results of known latency), ``long_waits`` (waits for global or
+    local memory), ``short_waits`` (waits for shared memory and special functions) and
+    ``long_covered`` (cycles between those accesses and the waits). ``longest_cycles`` and
+    ``mean_cycles`` are lower bounds for the dependence chains of the longest and of the mean
+    thread, 0 where they are equal; ``heaviest_block`` is the ratio of the heaviest block's
+    instructions to the mean block's. ``bound`` is 1 if all these counts may be too small.
     """
 
     blocks: float
@@ -72,7 +74,9 @@ class Counts:
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> "Counts":
-        """Make them of a mapping. Raises BadShape for a name that is missing, or unknown."""
+        """Return the counts with the values of a mapping. Raises BadShape for a missing or unknown
+        name.
+        """
         names = {field.name for field in fields(cls)}
         if set(values) != names:
             wrong = ", ".join(sorted(set(values) ^ names))
@@ -80,5 +84,5 @@ class Counts:
         return cls(**values)
 
     def as_dict(self) -> dict[str, float]:
-        """Return them by name."""
+        """Return the counts by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,7 +1,8 @@
-"""How many bytes a whole grid touches, from a few blocks at powers of a distance from one another.
+"""Estimates the bytes that a whole grid touches, from a few blocks at power-of-two distances.
 
-Blocks that share what they read are seldom neighbours in one way only: blocks of a row of tiles
-share one operand, those of a column another. So the share is measured for each buffer and axis.
+Blocks that share data are seldom neighbours in only one direction. For example, blocks in a row
+of tiles share one operand and blocks in a column share the other. The shared part is therefore
+measured for each buffer and axis.
 """
 
 import random
@@ -12,17 +13,21 @@ from typing import Final
 import numpy as np
 
 Shape = tuple[int, int, int]
-Overlaps = Mapping[int, float]  # by distance in blocks: share of a block's bytes that both touch
-_POINTS: Final = 400  # at which the sum over distances is taken
-_SCARCE: Final = 1e-3  # bytes in common, of all, that say nothing
+# By distance in blocks: the share of a block's bytes that both blocks touch.
+Overlaps = Mapping[int, float]
+_POINTS: Final = 400  # points at which the sum over distances is computed
+_SCARCE: Final = 1e-3  # share of common bytes that is regarded as noise
 _HALVINGS: Final = 50
-_DRAWN: Final = 4  # blocks at random, of all that are sampled, at least where there are so many
+_DRAWN: Final = 4  # least number of randomly chosen blocks, if the grid has enough blocks
 _PROBES: Final = (1, 2, 4, 16, 128, 1024, 16384)
 
 
 def probes(grid: Shape, most: int) -> list[Shape]:
-    """Return blocks to sample: one in the middle, others at distances from it on each axis, the
-    first, the last, and the rest drawn at random, always the same ones of a grid."""
+    """Return the blocks of a grid to sample.
+
+    These are the middle block, others at power-of-two distances from it on each axis, the first
+    and the last block. The rest is drawn at random, but is always the same for a grid.
+    """
     middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
     found = [middle]
     for distance in _PROBES:
@@ -48,10 +53,12 @@ def probes(grid: Shape, most: int) -> list[Shape]:
 
 
 def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
-    """Return the bytes that ``grid`` blocks touch, each of which touches ``each``.
+    """Return how many bytes the blocks of ``grid`` touch together, if each block touches ``each``
+    bytes.
 
-    A byte that several blocks touch counts once: bytes of all blocks over the mean number of blocks
-    that touch one. Where only neighbours share, what is new in each block is nearer the truth.
+    A byte that several blocks touch counts once: the bytes of all blocks divided by the mean
+    number of blocks that touch a byte. Where only neighbours share, the new bytes of each block
+    are the better estimate.
     """
     shared = prod(_sharers(size, seen) for size, seen in zip(grid, overlaps, strict=True))
     new = prod(_new(size, seen) for size, seen in zip(grid, overlaps, strict=True))
@@ -59,11 +66,12 @@ def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
 
 
 def of_draws(each: float, union: float, sampled: int, blocks: int) -> float:
-    """Return the bytes that ``blocks`` touch, each of which draws ``each`` from a common memory at
-    random, where ``sampled`` of them have touched ``union`` together."""
+    """Return how many bytes ``blocks`` blocks touch together, if each draws ``each`` bytes at
+    random from a common memory and ``sampled`` of them have touched ``union`` bytes together.
+    """
     if union >= sampled * each * (1 - _SCARCE):
         return blocks * each
-    low, high = union, union / _SCARCE  # of that memory
+    low, high = union, union / _SCARCE  # size of that memory
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if middle * (1 - (1 - min(1.0, each / middle)) ** sampled) < union:

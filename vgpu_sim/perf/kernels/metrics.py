@@ -1,7 +1,4 @@
-"""A prediction in the names of Nsight Compute ("Metrics Reference").
-
-Units are Nsight Compute's: nsecond, byte, sector, inst, %, warp. Every value is modelled.
-"""
+"""Converts a prediction to metrics of Nsight Compute, as its "Metrics Reference" defines them."""
 
 from typing import Final
 
@@ -23,7 +20,7 @@ _STALL: Final = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 
 def metrics_of(chip: Chip, counts: Counts, times: Times) -> dict[str, float]:
-    """Return the metrics of one launch by name."""
+    """Return the metrics of one launch, by Nsight Compute's names."""
     total = times.total
     blocks, occupancy = counts.blocks, times.occupancy
     cycles = total * chip.ghz * 1e3
@@ -85,10 +82,11 @@ def metrics_of(chip: Chip, counts: Counts, times: Times) -> dict[str, float]:
 
 
 def _stalls(chip: Chip, counts: Counts, times: Times, resident: float) -> dict[str, float]:
-    """Return warps that wait, by reason, for each instruction that is issued.
+    """Return, by reason, how many warps wait per issued instruction.
 
-    A scheduler's warps are resident for the whole time; a warp's own chain says what it waits for
-    by itself, and what is left it waits for pipes and memory that others keep busy.
+    A scheduler's warps are resident for the whole time. The dependence chain of a warp
+    determines the waits that the warp itself causes; for the remaining time it waits for pipes
+    and memory that other warps use.
     """
     latencies, rounds = chip.latencies, times.rounds
     body = (times.total - times.launch) * chip.ghz * 1e3 / max(rounds, 1)  # cycles of a warp

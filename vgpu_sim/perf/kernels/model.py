@@ -1,9 +1,9 @@
-"""The interval model: what the fullest multiprocessor is busy with, beside memory and latency.
+"""The interval model: the busiest multiprocessor's work, overlapped with memory and latency.
 
     T = launch + ((pipes || latency) || (L2 || DRAM)) + one address
 
-Each part is a time that could not be shorter: cycles that a pipe takes, a warp's chain of waits,
-bytes over a rate. Parts that run side by side add by a norm, so a prediction is never below any.
+Each part is a lower bound of the time: the cycles of a pipe, a warp's chain of waits, or bytes
+divided by a rate. Parallel parts add by a norm, so that a prediction is never below any part.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import Occupancy, occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe
 
-_BUSY_TOGETHER: Final = 8.0  # norm of the pipes of one multiprocessor: they overlap well
+_BUSY_TOGETHER: Final = 8.0  # norm of the pipes of one multiprocessor, which overlap well
 _HIDDEN: Final = 3.0  # norm of arithmetic, latency and memory
-_PORT: Final = 2.0  # sectors a cycle between a multiprocessor and L2
+_PORT: Final = 2.0  # sectors per cycle between a multiprocessor and L2
 _SECTORS_A_WAVEFRONT: Final = LINE // SECTOR
-_HOT_PER_CYCLE: Final = 1.0  # updates of one address that L2 does
+_HOT_PER_CYCLE: Final = 1.0  # updates of one address that L2 performs
 _TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes of a launch by where they come from."""
+    """The bytes that a launch reads and writes, by where they come from."""
 
     l2: float
     dram_read: float
@@ -33,16 +33,17 @@ class Traffic:
 
     @property
     def dram(self) -> float:
-        """Bytes over DRAM's bus."""
+        """The bytes that cross DRAM's bus."""
         return self.dram_read + self.dram_written
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Parts of a launch in microseconds, before they are added; ``pipes`` by name.
+    """The parts of a launch's time in microseconds, before they are added; ``pipes`` holds the
+    times of pipes by name.
 
-    ``latency`` is the rounds of blocks of the fullest multiprocessor, times a warp's chain, or the
-    longest thread's chain if that is more.
+    ``latency`` is the number of rounds of blocks on the fullest multiprocessor, times a warp's
+    chain; or the longest thread's chain if that is more.
     """
 
     launch: float
@@ -58,26 +59,28 @@ class Times:
 
     @property
     def busy(self) -> float:
-        """The pipes of the fullest multiprocessor, side by side."""
+        """The time in microseconds of the fullest multiprocessor's pipes, whose parts overlap."""
         return _norm(list(self.pipes.values()), _BUSY_TOGETHER)
 
     @property
     def core(self) -> float:
-        """Pipes and latency."""
+        """The time in microseconds of pipes and latency, which overlap."""
         return _norm([self.busy, self.latency], _HIDDEN)
 
     @property
     def memory(self) -> float:
-        """L2 and DRAM."""
+        """The time in microseconds of L2 and DRAM, which overlap."""
         return _norm([self.l2, self.dram], _HIDDEN)
 
     @property
     def total(self) -> float:
-        """The predicted time."""
+        """The predicted time of the launch."""
         return self.launch + _norm([self.core, self.memory, self.hot], _HIDDEN)
 
     def stack(self) -> dict[str, float]:
-        """Return causes that add to the total: what the pipes take, then what is not hidden."""
+        """Return the causes that add up to the predicted time: first the pipes, then of the other
+        parts only what they do not overlap.
+        """
         name = max(self.pipes, key=lambda one: self.pipes[one])
         longest = self.pipes[name]
         two = _norm([self.core, self.memory], _HIDDEN)
@@ -92,17 +95,17 @@ class Times:
 
 
 def times_of(chip: Chip, counts: Counts) -> Times:
-    """Return the parts of one launch. Raises BadShape where no block fits a multiprocessor."""
+    """Return the parts of one launch's time. Raises BadShape if no block fits a multiprocessor."""
     occupancy = occupancy_of(
         chip, int(counts.block_threads), int(counts.registers), int(counts.shared_bytes)
     )
     fullest = ceil(counts.blocks / chip.sms)
     rounds = ceil(fullest / occupancy.blocks)
     traffic = traffic_of(chip, counts)
-    most = max(float(fullest), counts.heaviest_block)  # blocks' work on one multiprocessor
+    most = max(float(fullest), counts.heaviest_block)  # one multiprocessor's work, in blocks
     cycles = {name: most * each for name, each in _pipe_cycles(chip, counts).items()}
     chain = chain_cycles(chip, counts, traffic)
-    # What a mean warp waits for beside its own chain (memory, barriers) the longest one does too.
+    # Waits of a mean warp beyond its own chain (memory, barriers) apply to the longest warp too.
     longest = counts.longest_cycles + max(0.0, chain - counts.mean_cycles)
     longest = longest if counts.longest_cycles > counts.mean_cycles else 0.0
     return Times(
@@ -120,7 +123,7 @@ def times_of(chip: Chip, counts: Counts) -> Times:
 
 
 def _pipe_cycles(chip: Chip, counts: Counts) -> dict[str, float]:
-    """Return the cycles that a block takes of each resource of a multiprocessor."""
+    """Return for how many cycles a block occupies each resource of a multiprocessor."""
     found = {"issue": counts.warp_instructions / SCHEDULERS}
     for pipe, lanes in chip.lanes.items():
         found[pipe.value] = getattr(counts, f"pipe_{pipe.value}") * WARP / lanes
@@ -138,8 +141,9 @@ def _pipe_cycles(chip: Chip, counts: Counts) -> dict[str, float]:
 def traffic_of(chip: Chip, counts: Counts) -> Traffic:
     """Return the bytes of a launch that begins with cold caches, as Nsight Compute measures it.
 
-    What the launch touches comes from DRAM once. What a round of blocks reads again stays in L2 if
-    the round fits, what a later round reads again if all that the launch touches does.
+    Each byte that the launch touches comes from DRAM once. Bytes that blocks of one round read
+    again stay in L2 if the data of the round fits. Bytes that a later round reads again stay in
+    L2 if the data of the whole launch fits.
     """
     out = counts.l1_missed_sectors + counts.store_sectors + counts.atomic_sectors
     loads = counts.blocks * counts.l1_missed_sectors * SECTOR
@@ -151,15 +155,17 @@ def traffic_of(chip: Chip, counts: Counts) -> Traffic:
     )
     waves = max(1.0, counts.blocks / (chip.sms * occupancy.blocks))
     per_wave = min(loads, max(unique, waves * wave))
-    read = unique + (per_wave - unique) * _lost(chip, touched)
-    read += (loads - per_wave) * _lost(chip, wave)
+    read = unique + (per_wave - unique) * _l2_loss(chip, touched)
+    read += (loads - per_wave) * _l2_loss(chip, wave)
     stored = counts.blocks * (counts.store_sectors + counts.atomic_sectors) * SECTOR
     written = min(counts.unique_store_bytes, stored)
     return Traffic(counts.blocks * out * SECTOR, read, written)
 
 
 def chain_cycles(chip: Chip, counts: Counts, traffic: Traffic) -> float:
-    """Return how long a block's first warp takes if it has the multiprocessor for itself."""
+    """Return the time in cycles of a block's first warp if that warp has the multiprocessor to
+    itself.
+    """
     latencies = chip.latencies
     missed = counts.l1_missed_sectors / max(counts.load_sectors, _TINY)
     from_dram = min(1.0, traffic.dram_read / max(traffic.l2, _TINY))
@@ -175,8 +181,8 @@ def chain_cycles(chip: Chip, counts: Counts, traffic: Traffic) -> float:
     )
 
 
-def _lost(chip: Chip, footprint: float) -> float:
-    """Return the share that L2 does not keep of a footprint in bytes."""
+def _l2_loss(chip: Chip, footprint: float) -> float:
+    """Return the share of a footprint of ``footprint`` bytes that L2 does not keep."""
     if footprint <= 0:
         return 0.0
     ratio = min(footprint / chip.l2_bytes, 1e6) ** chip.l2_sharpness

@@ -1,7 +1,7 @@
-"""How many blocks a multiprocessor has room for, and what runs out first.
+"""How many blocks are resident on a multiprocessor, and which resource limits them.
 
-CUDA C++ Programming Guide, "Occupancy": registers go to warps in units of 256, warps to four
-quarters of the register file.
+As the CUDA C++ Programming Guide states under "Occupancy", registers are allocated to warps in
+units of 256, and warps to four quarters of the register file.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,15 @@ from vgpu_sim.perf.kernels.chip import (
     Chip,
 )
 
-_UNIT: Final = 256  # registers that a warp is given at a time
+_UNIT: Final = 256  # unit in which registers are allocated to a warp
 _SHARED_UNIT: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Blocks of a multiprocessor by each limit; ``limiter`` names the smallest."""
+    """How many blocks per multiprocessor each limit permits; ``limiter`` names the smallest
+    limit.
+    """
 
     warps_per_block: int
     by_warps: int
@@ -32,12 +34,14 @@ class Occupancy:
 
     @property
     def blocks(self) -> int:
-        """Blocks that are resident together."""
+        """The number of blocks that are resident together on a multiprocessor."""
         return min(self.by_warps, self.by_registers, self.by_shared, self.by_blocks)
 
     @property
     def limiter(self) -> str:
-        """What runs out first; of several the one that programs change most easily."""
+        """The resource that runs out first. If several run out together, the one that programs
+        change most easily.
+        """
         limits = {
             "registers": self.by_registers,
             "shared memory": self.by_shared,
@@ -48,13 +52,14 @@ class Occupancy:
 
 
 def occupancy_of(chip: Chip, threads: int, registers: int, shared: int) -> Occupancy:
-    """Return the occupancy of blocks with so many threads and bytes of shared memory.
+    """Return the occupancy for blocks with these numbers of threads, registers and bytes of shared
+    memory.
 
     Raises:
-        BadShape: not one block fits, or it has no threads.
+        BadShape: not even one block fits, or the block has no threads.
     """
     if threads <= 0:
-        raise BadShape("a block has threads")
+        raise BadShape("a block must have at least one thread")
     warps = -(-threads // WARP)
     each = -(-max(registers, 1) * WARP // _UNIT) * _UNIT
     quarter = REGISTERS // SCHEDULERS // each

@@ -1,8 +1,9 @@
-"""The page of a run: its kernels below the roofs of the board, and what each one's time goes into.
+"""The HTML page of a run: a roofline plot of its kernels, and the causes of each one's time.
 
-Roofs (Williams, Waterman and Patterson, 2009) are peaks: DRAM's rate and operations of the vector
-units by data sheet, and of the tensor cores of types that the kernels use. A point is a kernel's
-mean: operations over bytes of DRAM, and operations over the modelled time.
+The roofs (Williams, Waterman and Patterson, 2009) are peaks from the data sheet: DRAM's rate,
+the operations of the vector units, and those of the tensor cores for the types that the kernels
+use. Each point is the mean of a kernel's launches: operations per byte of DRAM, and operations
+per modelled time.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,15 @@ from vgpu_sim.perf.kernels.chip import Chip
 from vgpu_sim.perf.kernels.pipes import Pipe
 from vgpu_sim.perf.kernels.predict import Estimate
 
-_MOST: Final = 24  # kernels with bars of their own
+_MOST: Final = 24  # most kernels that get bars of their own
 _TENSOR_TYPES: Final = ("fp16", "bf16", "tf32")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A kernel with one shape: launches of it, their time in microseconds, and the first one's
-    estimate; None where it could not be sampled."""
+class PlottedKernel:
+    """A kernel with one shape: the number of its launches, their time in microseconds, and the
+    estimate of the first launch; None if that could not be sampled.
+    """
 
     name: str
     launches: int
@@ -32,8 +34,10 @@ class Shown:
     estimate: Estimate | None
 
 
-def page(chip: Chip, kernels: Sequence[Shown], lines: Sequence[str]) -> str:
-    """Return the page; ``lines`` are what the report says in words. Raises NoData."""
+def page(chip: Chip, kernels: Sequence[PlottedKernel], lines: Sequence[str]) -> str:
+    """Return the HTML page of a run; ``lines`` are the text of the report. Raises NoData if
+    matplotlib is not installed.
+    """
     every = sorted(kernels, key=lambda one: -one.us)
     sampled = [one for one in every if one.estimate is not None]
     named = {f"{number}": one for number, one in enumerate(sampled[:_MOST], 1)}
@@ -49,8 +53,8 @@ def page(chip: Chip, kernels: Sequence[Shown], lines: Sequence[str]) -> str:
     left_out = [key for key in named if key not in drawn]
     if left_out:
         parts.append(
-            f"<p>Without operations on floats, or without bytes of DRAM, and so not below the"
-            f" roofs: {', '.join(left_out)}.</p>"
+            f"<p>Without operations on floats, or without bytes of DRAM, and so not in the plot: "
+            f"{', '.join(left_out)}.</p>"
         )
     parts.append(_table(named, every))
     parts.append(f"<pre>{escape(chr(10).join(lines))}</pre>")
@@ -59,8 +63,10 @@ def page(chip: Chip, kernels: Sequence[Shown], lines: Sequence[str]) -> str:
     return plots.document("kernels of a run", "\n".join([intro, *parts]))
 
 
-def _point(one: Shown) -> tuple[float, float] | None:
-    """Operations a byte of DRAM, and Gflop/s; None where there are none of either."""
+def _point(one: PlottedKernel) -> tuple[float, float] | None:
+    """Return a kernel's point in the plot: operations per byte of DRAM, and Gflop/s. None if either
+    is unknown.
+    """
     found = one.estimate
     if found is None:
         return None
@@ -68,8 +74,10 @@ def _point(one: Shown) -> tuple[float, float] | None:
     return (flop / moved, flop / found.us / 1e3) if flop > 0 and moved > 0 else None
 
 
-def roofs(chip: Chip, kernels: Sequence[Shown]) -> dict[str, float]:
-    """Return the peaks that bound some kernels, Gflop/s by name: vectors', and used types'."""
+def roofs(chip: Chip, kernels: Sequence[PlottedKernel]) -> dict[str, float]:
+    """Return the peaks that limit some of the kernels, in Gflop/s by name: that of the vector
+    units, and those of the tensor types in use.
+    """
     share = chip.sms / chip.board.sms.value
     counts = [one.estimate.counts for one in kernels if one.estimate is not None]
     found = {"fp32": chip.sms * chip.lanes[Pipe.FMA] * 2 * chip.ghz}
@@ -82,7 +90,7 @@ def roofs(chip: Chip, kernels: Sequence[Shown]) -> dict[str, float]:
 
 
 def _roofline(
-    axes: Any, chip: Chip, kernels: Sequence[Shown], drawn: dict[str, tuple[float, float]]
+    axes: Any, chip: Chip, kernels: Sequence[PlottedKernel], drawn: dict[str, tuple[float, float]]
 ) -> None:
     tops = roofs(chip, kernels)
     rate = chip.dram_peak / 1e3  # GB/s
@@ -103,7 +111,7 @@ def _roofline(
     axes.legend(fontsize=7, loc="lower right")
 
 
-def _causes(axes: Any, named: dict[str, Shown]) -> None:
+def _causes(axes: Any, named: dict[str, PlottedKernel]) -> None:
     stacks = [one.estimate.stack for one in named.values() if one.estimate is not None]
     labels, below = list(named), np.zeros(len(stacks))
     totals = np.array([sum(stack.values()) for stack in stacks])
@@ -116,7 +124,7 @@ def _causes(axes: Any, named: dict[str, Shown]) -> None:
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _table(named: dict[str, Shown], every: Sequence[Shown]) -> str:
+def _table(named: dict[str, PlottedKernel], every: Sequence[PlottedKernel]) -> str:
     keys = {id(one): key for key, one in named.items()}
     rows = [plots.row(("kernel", "", "launches", "total us", "mean us", "bound by"), "th")]
     rows += [

@@ -1,8 +1,9 @@
-"""Which pipes of a multiprocessor a word of the instruction set takes, and for how many issues.
+"""Which pipes of a multiprocessor an ISA instruction uses, and for how many issues.
 
-A word of our ISA stands for one or several instructions of the hardware's own: 64-bit integers are
-pairs of 32-bit operations, division is a short program. The lengths of such programs are those of
-the code that public disassemblies of ``ptxas`` show, rounded; nothing here was measured.
+An instruction of Tessera's ISA corresponds to one or several instructions of the hardware: a
+64-bit integer operation is a pair of 32-bit operations, and a division is a short program. The
+lengths of such programs are taken from public disassemblies of ``ptxas``'s code and rounded.
+None of these figures was measured.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from vgpu_sim.isa.types import Rounding
 
 @unique
 class Pipe(Enum):
-    """Pipes by the names that counts and metrics use."""
+    """The pipes of a multiprocessor, by their names in counts and metrics."""
 
     ALU = "alu"  # integers, logic, comparisons, moves, selections
     FMA = "fma"  # binary32 and integer products
@@ -30,26 +31,26 @@ class Pipe(Enum):
 
 
 Work = Mapping[Pipe, int]
-_COLUMNS: Final = 8  # of a product's right matrix
+_COLUMNS: Final = 8  # columns of a product's right matrix
 _LANES: Final = 32
 _NOTHING: Final[Work] = MappingProxyType({})
 _PRODUCTS: Final = frozenset({Op.MUL, Op.MAD, Op.DP4A, Op.DP2A})
 _SPECIAL: Final = frozenset({Op.FRCP, Op.FRSQRT, Op.FEX2, Op.FLG2, Op.FTANH})
 _FAST: Final = frozenset({Rounding.APPROX, Rounding.FULL})
-# Issues of programs that stand for one word: 32-bit division and its parts, 64 bits likewise.
+# Issues of programs for one instruction: 32-bit division and its parts; 64-bit division likewise.
 _DIVISION: Final[Work] = {Pipe.ALU: 12, Pipe.FMA: 8, Pipe.XU: 1, Pipe.CVT: 2}
 _LONG_DIVISION: Final[Work] = {Pipe.ALU: 50, Pipe.FMA: 30, Pipe.XU: 1, Pipe.CVT: 2}
 
 
 def work_of(instruction: Instruction) -> Work:
-    """Return how many issues of a warp an instruction takes on each pipe."""
+    """Return how many issue slots of each pipe a warp needs for an instruction."""
     op, family = instruction.op, instruction.op.family
-    if op is Op.NOP or op is Op.MOV:  # ptxas gives both ends of a copy one register
+    if op is Op.NOP or op is Op.MOV:  # ptxas assigns both ends of a copy to one register
         return _NOTHING
     if op is Op.MMA:
         return {Pipe.TENSOR: 1}
     if EFFECTS[op].accesses or op is Op.LDMATRIX:
-        # A parameter is an operand of the instruction that needs it, from the constant bank.
+        # A parameter is an operand, from the constant bank, of the instruction that needs it.
         return _NOTHING if instruction.space is Space.PARAM else {Pipe.LSU: 1}
     if family is Family.CONTROL or family is Family.SYNC:
         return {Pipe.CBU: 1}
@@ -93,7 +94,9 @@ def _float(instruction: Instruction) -> Work:
 
 
 def tensor_type(instruction: Instruction) -> str:
-    """Return which of a board's tensor rates a product runs at; empty for anything else."""
+    """Return the operand type whose tensor rate a matrix product uses; empty for any other
+    instruction.
+    """
     if instruction.op is not Op.MMA:
         return ""
     return {DataType.F16: "fp16", DataType.BF16: "bf16", DataType.TF32: "tf32"}.get(
@@ -102,7 +105,9 @@ def tensor_type(instruction: Instruction) -> str:
 
 
 def flop_of(instruction: Instruction) -> int:
-    """Return the operations on floats that one lane does; of a matrix product, its lane's share."""
+    """Return the floating-point operations of one lane of an instruction; for a matrix product, the
+    lane's share.
+    """
     if instruction.op is Op.MMA and instruction.matrix is not None:
         return 2 * instruction.matrix.rows * _COLUMNS * instruction.matrix.depth // _LANES
     if instruction.op not in (Op.FADD, Op.FSUB, Op.FMUL, Op.FMA):

@@ -1,4 +1,4 @@
-"""One launch of a user's kernel on one board or slice."""
+"""Predicts one launch of a user's kernel on one board or slice."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from vgpu_sim.perf.kernels.pipes import Pipe
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a launch would take, modelled. ``notes`` say what the figure does not cover."""
+    """The modelled time of a launch; ``notes`` state what the predicted time does not cover."""
 
     chip: Chip
     counts: Counts
@@ -25,17 +25,17 @@ class Estimate:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the launch takes this time at least, rather than about this time."""
+        """True if the time is a lower bound, not an estimate."""
         return bool(self.counts.bound)
 
     @property
     def stack(self) -> dict[str, float]:
-        """Named causes that add to the time."""
+        """Named causes that add up to the time."""
         return self.times.stack()
 
     @property
     def bound_by(self) -> str:
-        """What takes longest, in a word or two."""
+        """A short name of the cause that takes the longest time."""
         times = self.times
         parts = {
             "launch": times.launch,
@@ -49,7 +49,9 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """What it takes of the chip at least, of 1: a launch beside it has the rest."""
+        """The share of the chip that the launch occupies at least, up to 1; concurrent launches get
+        the rest.
+        """
         times, body = self.times, max(self.us - self.times.launch, 1e-9)
         blocks = self.counts.blocks
         room = self.chip.sms * times.occupancy.blocks
@@ -57,14 +59,15 @@ class Estimate:
         return min(1.0, max(used))
 
     def metrics(self) -> dict[str, float]:
-        """Return the prediction in the names of Nsight Compute."""
+        """Return the prediction as Nsight Compute's metrics."""
         return metrics_of(self.chip, self.counts, self.times)
 
 
 def bound_us(chip: Chip, counts: Counts) -> float:
-    """Return what nothing that does this can be faster than, in microseconds.
+    """Return a lower bound in microseconds of the time of any implementation of this work.
 
-    Bytes over the data sheet's DRAM rate, and operations on binary32 over its peak.
+    The bound is the bytes divided by the data sheet's DRAM rate, or the binary32 operations
+    divided by their peak rate, whichever is longer.
     """
     moved = counts.unique_load_bytes + counts.unique_store_bytes
     products = counts.tensor_fp16 + counts.tensor_bf16 + counts.tensor_tf32
@@ -73,10 +76,10 @@ def bound_us(chip: Chip, counts: Counts) -> float:
 
 
 def estimate(chip: Chip, counts: Counts) -> Estimate:
-    """Predict one launch.
+    """Predict the time of one launch from its counts.
 
     Raises:
-        BadShape: no block of it fits a multiprocessor.
+        BadShape: no block of the launch fits a multiprocessor.
     """
     notes = [chip.note] if chip.note else []
     if counts.bound:

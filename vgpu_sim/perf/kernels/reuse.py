@@ -1,8 +1,8 @@
-"""How often a cache has what is asked for, from the distances at which addresses come again.
+"""Predicts cache misses from the distances at which addresses are accessed again.
 
-Expected stack distances by reuse times (Eklov and Hagersten, "StatStack", ISPASS 2010): of the r
-accesses between two to one sector so many go to different sectors as have a longer way to go
-themselves. No cache is simulated.
+Expected stack distances are derived from reuse times (Eklov and Hagersten, "StatStack", ISPASS
+2010). Of the accesses between two accesses to one sector, those whose own reuse time is longer
+than the rest of the interval are to distinct sectors. No cache is simulated.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ Sectors = NDArray[np.int64] | NDArray[np.uint64]
 
 
 def misses(sectors: Sectors, capacity: float) -> int:
-    """Return how many of these accesses a cache of ``capacity`` sectors (LRU) does not have."""
+    """Return how many of these accesses miss an LRU cache of ``capacity`` sectors."""
     count = len(sectors)
     if count == 0:
         return 0
@@ -23,7 +23,7 @@ def misses(sectors: Sectors, capacity: float) -> int:
     if len(times) == 0 or capacity < 1:
         return count
     # P(reuse time > k) for k = 0 ...; its sum below r is the expected number of distinct sectors
-    # from one access to the next of the same sector, that sector included.
+    # from one access to the next access of the same sector, that sector included.
     longest = int(times.max())
     histogram = np.bincount(times, minlength=longest + 1)
     beyond = 1 - np.cumsum(histogram) / count

@@ -1,7 +1,8 @@
-"""What one warp waits for, along the words that it executed: a scoreboard without a clock.
+"""A scoreboard without a clock: the waits of one warp along the instructions that it executed.
 
-Waits for results of known latency are cycles. Waits for memory are counted, with how far behind the
-access they stand: the latency is the model's, which knows what the caches have.
+Waits for results of known latency are added up in cycles. Waits for memory are counted, together
+with their distance from the access; the model adds the latency later, because it depends on
+cache hits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,10 +25,10 @@ from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.pipes import Pipe, work_of
 
 _LATENCIES: Final = Latencies()
-_DOUBLE: Final = 8  # cycles of an operation on binary64
-_PRODUCT: Final = 33  # of a product of matrices (Luo et al., 2024)
+_DOUBLE: Final = 8  # cycles of a binary64 operation
+_PRODUCT: Final = 33  # of a matrix product (Luo et al., 2024)
 CHAIN: Final = ("warp_issued", "fixed_cycles", "short_waits", "long_waits", "long_covered")
-_MOST_COVERED: Final = 600.0  # no access takes more cycles, by itself
+_MOST_COVERED: Final = 600.0  # no single access takes more cycles
 
 
 @unique
@@ -42,7 +43,7 @@ class _Row:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     kind: _Kind
-    cycles: int  # to the result, where it is fixed
+    cycles: int  # cycles to the result, where they are fixed
     issues: int
 
 
@@ -70,7 +71,7 @@ def _row(instruction: Instruction) -> _Row:
 def _places(
     operands: Iterable[Register | Predicate | Literal | Symbol | None],
 ) -> Iterable[int]:
-    """Number registers, and predicates below zero."""
+    """Yield register numbers; predicates get numbers below zero."""
     for operand in operands:
         if isinstance(operand, Register):
             yield operand.index
@@ -79,13 +80,15 @@ def _places(
 
 
 class Scoreboard:
-    """One warp's. The attributes are those of ``Counts`` that are a warp's."""
+    """The state of one warp. Its attributes are the fields of ``Counts`` that describe a warp."""
 
     def __init__(self, code: Sequence[Instruction]) -> None:
         self._code = code
-        self._rows: dict[int, _Row] = {}  # of the words that it comes to: there may be many warps
-        self._fixed: dict[int, float] = {}  # when results are there
-        self._short: dict[int, float] = {}  # when they were asked for
+        self._rows: dict[
+            int, _Row
+        ] = {}  # only of instructions that are executed: there may be many warps
+        self._fixed: dict[int, float] = {}  # cycle at which each result is available
+        self._short: dict[int, float] = {}  # cycle at which each access was issued
         self._long: dict[int, float] = {}
         self._now = 0.0
         self.warp_issued = 0
@@ -95,7 +98,7 @@ class Scoreboard:
         self.long_covered = 0.0
 
     def advance(self, word: int) -> tuple[float, ...]:
-        """Take note that the warp has executed a word; return what each of ``CHAIN`` grew by."""
+        """Record that the warp executed an instruction; return the growth of each of ``CHAIN``."""
         before = self._state()
         self.step(word)
         return tuple(now - then for now, then in zip(self._state(), before, strict=True))
@@ -110,7 +113,7 @@ class Scoreboard:
         )
 
     def step(self, word: int) -> None:
-        """Take note that the warp has executed a word."""
+        """Record that the warp executed an instruction."""
         row = self._rows.get(word)
         if row is None:
             row = self._rows[word] = _row(self._code[word])
@@ -136,18 +139,20 @@ class Scoreboard:
                 self._fixed[place] = self._now + row.cycles - 1
 
     def _wait_long(self, reads: tuple[int, ...]) -> None:
-        """All accesses that were begun before the wait run side by side: one latency for all."""
-        asked = [self._long[place] for place in reads if place in self._long]
-        if asked:
+        """Wait for all accesses issued before this point. They overlap, so one latency covers all
+        of them.
+        """
+        issued_at = [self._long[place] for place in reads if place in self._long]
+        if issued_at:
             self.long_waits += 1
-            self.long_covered += min(_MOST_COVERED, self._now - max(asked))
+            self.long_covered += min(_MOST_COVERED, self._now - max(issued_at))
             self._now += _LATENCIES.l2
             self._long.clear()
 
     def _wait_short(self, reads: tuple[int, ...]) -> None:
-        asked = [self._short[place] for place in reads if place in self._short]
-        if asked:
-            left = _LATENCIES.shared - (self._now - max(asked))
+        issued_at = [self._short[place] for place in reads if place in self._short]
+        if issued_at:
+            left = _LATENCIES.shared - (self._now - max(issued_at))
             if left > 0:
                 self.short_waits += left / _LATENCIES.shared
                 self._now += left
@@ -155,7 +160,7 @@ class Scoreboard:
 
 
 def alone(instruction: Instruction) -> tuple[float, ...]:
-    """Return what each of ``CHAIN`` grows by where the next instruction waits for this one."""
+    """Return how much each of ``CHAIN`` grows if the next instruction waits for this one."""
     row = _row(instruction)
     waits = row.issues > 0 and bool(row.writes)
     return (
@@ -170,10 +175,10 @@ def alone(instruction: Instruction) -> tuple[float, ...]:
 def passes(
     code: Sequence[Instruction], words: Sequence[int], kept: Sequence[float]
 ) -> tuple[float, float]:
-    """Return (cycles, issues) of one more pass of a warp over ``words``: what it takes at least.
+    """Return (cycles, issues) of one more pass of a warp over ``words``, as a lower bound.
 
-    ``kept`` is ``unrolling.kept`` of the whole code. Loads come from the first level, and what the
-    pass before has left to do counts.
+    ``kept`` is the result of ``unrolling.issue_shares`` for the whole code. Loads are assumed to
+    hit the first-level cache. Waits for unfinished work of the previous pass are included.
     """
     board = Scoreboard(code)
     before = (0.0, 0.0)

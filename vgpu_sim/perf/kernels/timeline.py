@@ -1,8 +1,9 @@
-"""A device's time, as requests of several streams would take it: a clock that no wall moves.
+"""A device's modelled timeline for requests of several streams, independent of the wall clock.
 
-A request begins when its stream has ended the one before it, what it waits for has ended, the host
-has issued it, and there is room: a copy engine for each direction, and for launches the share of
-the chip that others leave. Launches take room in the order in which they come.
+A request begins when the previous request in its stream has ended, the requests that it waits
+for have ended, the host has issued it, and there is room. For a copy, room is the copy engine of
+its direction; for a launch, it is the share of the chip that other launches leave. Launches get
+room in the order of arrival.
 """
 
 from bisect import bisect_left
@@ -12,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 Wait = tuple[int, int]  # a stream, and the value that it must have reached
-ISSUE_US: Final = {"launch": 2.0, "other": 1.0}  # of the host's time, for each request
-_KEPT_ENDS: Final = 1024  # of a stream: what others may still ask for
+ISSUE_US: Final = {"launch": 2.0, "other": 1.0}  # host time for each request
+_KEPT_ENDS: Final = 1024  # values of a stream that other streams may still wait for
 _KEPT_SPANS: Final = 128
 _EPSILON: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When something ran, in microseconds, and the share of the chip that it took."""
+    """The start and end of a request in microseconds, and the share of the chip that it used."""
 
     start: float
     end: float
@@ -33,14 +34,18 @@ class _Stream:
     values: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT_ENDS))
     ends: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT_ENDS))
 
-    def reached(self, value: int) -> float:
-        """Return when a value was reached; of one long ago, when the oldest known one was."""
+    def time_of(self, value: int) -> float:
+        """Return the time at which the stream reached a timeline value; for a value no longer
+        recorded, the time of the oldest recorded value.
+        """
         place = bisect_left(self.values, value)
         return self.ends[place] if place < len(self.ends) else self.end
 
 
 class Timeline:
-    """The requests of one context. Times in microseconds from its first one on."""
+    """The modelled timeline of one context's requests. Times are microseconds since the first
+    request.
+    """
 
     def __init__(self) -> None:
         self._streams: dict[int, _Stream] = {}
@@ -53,25 +58,27 @@ class Timeline:
 
     @property
     def span_us(self) -> float:
-        """From the first beginning to the last end."""
+        """The time in microseconds from the first start to the last end of a request."""
         return self._last - self._first if self._first >= 0 else 0.0
 
     @property
     def gaps_us(self) -> float:
-        """Of that the time in which nothing ran."""
+        """The time in microseconds within the span in which no request ran."""
         return max(0.0, self.span_us - self._covered)
 
     def launch(
         self, stream: int, value: int, waits: Sequence[Wait], us: float, share: float
     ) -> Span:
-        """Add a launch that takes ``us`` and this share (0 to 1) of the chip."""
+        """Add a launch that takes ``us`` microseconds and the given share (0 to 1) of the chip;
+        return when it runs.
+        """
         ready = self._ready(stream, waits, ISSUE_US["launch"])
         start = self._room(ready, us, share)
         found = Span(start, start + us, share)
         self._spans.append(found)
         if len(self._spans) > _KEPT_SPANS:
             self._spans.remove(min(self._spans, key=lambda one: one.end))
-        return self._ended(stream, value, found)
+        return self._record_end(stream, value, found)
 
     def copy(
         self,
@@ -83,16 +90,18 @@ class Timeline:
         *,
         host_waits: bool = False,
     ) -> Span:
-        """Add a copy on an engine of that name; ``host_waits``: the program waited for it."""
+        """Add a copy on the named engine. ``host_waits`` is set if the program waited for the
+        copy.
+        """
         ready = self._ready(stream, waits, ISSUE_US["other"])
         start = max(ready, self._engines.get(engine, 0.0))
         self._engines[engine] = start + us
         if host_waits:
             self._host = max(self._host, start + us)
-        return self._ended(stream, value, Span(start, start + us, 0.0))
+        return self._record_end(stream, value, Span(start, start + us, 0.0))
 
     def mark(self, stream: int, value: int, waits: Sequence[Wait]) -> float:
-        """Add a request that takes no time; return when it is reached."""
+        """Add a request that takes no time; return the time at which its stream reaches it."""
         ready = self._ready(stream, waits, ISSUE_US["other"])
         one = self._streams[stream]
         one.end = ready
@@ -103,11 +112,11 @@ class Timeline:
     def _ready(self, stream: int, waits: Sequence[Wait], issue_us: float) -> float:
         self._host += issue_us
         own = self._streams.setdefault(stream, _Stream())
-        others = (self._streams[one].reached(at) for one, at in waits if one in self._streams)
+        others = (self._streams[one].time_of(at) for one, at in waits if one in self._streams)
         return max(own.end, self._host, *others)
 
     def _room(self, ready: float, us: float, share: float) -> float:
-        """Return when a launch can begin, for all of its time."""
+        """Return the earliest time at which a launch has room for its whole duration."""
         later = sorted(one.end for one in self._spans if one.end > ready)
         for start in (ready, *later):
             beside = [one for one in self._spans if one.end > start and one.start < start + us]
@@ -119,7 +128,7 @@ class Timeline:
                 return start
         return max(ready, *later) if later else ready
 
-    def _ended(self, stream: int, value: int, found: Span) -> Span:
+    def _record_end(self, stream: int, value: int, found: Span) -> Span:
         one = self._streams[stream]
         one.end = found.end
         one.values.append(value)

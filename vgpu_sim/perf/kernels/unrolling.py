@@ -1,10 +1,11 @@
-"""Which words of short loops the hardware's compiler leaves out.
+"""Predicts which instructions of short loops the hardware's compiler eliminates.
 
 ``ptxas`` unrolls innermost loops whose count is a small constant (PTX ISA, ``.pragma "nounroll"``).
-What only counts the rounds then goes: the counter, its comparison, the branch back. A pointer that
-advances by a constant goes too: accesses have room for a displacement. Rounds that load neighbours
-from shared memory load them together, up to 16 bytes at a time. Loops whose count is known at run
-time only are taken to stay as they are, so issue counts remain upper estimates.
+This eliminates the instructions that only count: the counter, its comparison, the branch back. It
+also eliminates the increment of a pointer that advances by a constant, since accesses have a
+displacement. Iterations that load neighbouring addresses from shared memory load them together, up
+to 16 bytes at a time. Loops whose count is known only at run time are assumed to stay as they are,
+so issue counts remain upper estimates.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import Final
 from vgpu_sim.isa import EFFECTS, Compare, Family, Instruction, Literal, Op, Register, Space
 
 _WIDEST: Final = 16  # bytes of one access
-_MOST_ROUNDS: Final = 32  # that are unrolled whole; rounded, nothing documents it
+_MOST_ROUNDS: Final = 32  # iterations of a fully unrolled loop; a guess, undocumented
 _LARGE: Final = 1 << 31  # from here a literal may be negative
 _GOES_ON: Final = {
     Compare.LT: lambda one, other: one < other,
@@ -22,8 +23,10 @@ _GOES_ON: Final = {
 }
 
 
-def kept(code: Sequence[Instruction]) -> list[float]:
-    """Return of each word the share of its issues that is left; 1: nothing is left out."""
+def issue_shares(code: Sequence[Instruction]) -> list[float]:
+    """Return, for each instruction, the share of its issues that remains; 1 means that none is
+    eliminated.
+    """
     shares = [1.0] * len(code)
     for last, branch in enumerate(code):
         if branch.op is not Op.BRA or branch.target is None or branch.target > last:
@@ -40,14 +43,16 @@ def kept(code: Sequence[Instruction]) -> list[float]:
         for word in gone:
             shares[word] = 1 / rounds
         for word in body:
-            shares[word] *= _joined(code, gone, word, rounds)
+            shares[word] *= _accesses(code, gone, word, rounds)
     return shares
 
 
 def _rounds(
     code: Sequence[Instruction], body: range, branch: Instruction
 ) -> tuple[int, int] | None:
-    """Return how often a loop runs, and the word that compares, where both can be seen."""
+    """Return a loop's number of iterations and the number of the instruction that compares the
+    counter, if both can be determined.
+    """
     if branch.guard is None or branch.guard.negated:
         return None
     writers = [word for word in body if branch.guard.predicate in code[word].dsts]
@@ -80,7 +85,9 @@ def _rounds(
 
 
 def _step(word: Instruction) -> int | None:
-    """Return by how much a word advances its register, if that is what it does."""
+    """Return by how much an instruction advances its register; None if it is not such an
+    instruction.
+    """
     if word.op is not Op.ADD or word.guard is not None:
         return None
     match word.srcs:
@@ -91,7 +98,7 @@ def _step(word: Instruction) -> int | None:
 
 
 def _is_folded(code: Sequence[Instruction], body: range, word: int, comparison: int) -> bool:
-    """Tell whether a word advances what the loop only counts with, or takes addresses from."""
+    """True if an instruction advances a register used only for counting or for addresses."""
     if _step(code[word]) is None:
         return False
     (register,) = code[word].dsts
@@ -103,8 +110,10 @@ def _is_folded(code: Sequence[Instruction], body: range, word: int, comparison: 
     )
 
 
-def _joined(code: Sequence[Instruction], gone: Sequence[int], word: int, rounds: int) -> float:
-    """Return how many accesses stand for one of this word's: fewer where rounds' are neighbours."""
+def _accesses(code: Sequence[Instruction], gone: Sequence[int], word: int, rounds: int) -> float:
+    """Return the share of an instruction's accesses that remains: below 1 if the accesses of
+    successive iterations are adjacent.
+    """
     access = code[word]
     width = access.vector * access.type.bytes
     if access.op is not Op.LD or access.space is not Space.SHARED or access.volatile:

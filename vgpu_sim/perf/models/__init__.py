@@ -1,4 +1,4 @@
-"""Whole models: a graph of operators for a layer, and what serving a batch takes."""
+"""Whole models: a graph of operators for each layer, and the time of serving a batch."""
 
 from vgpu_sim.perf.models.architectures import ARCHITECTURES, Architecture, architecture_named
 from vgpu_sim.perf.models.diffusion import Drawing

@@ -1,4 +1,4 @@
-"""Models as data: the sizes that their published configurations (config.json) say."""
+"""Models as data: the sizes in their published configurations (config.json)."""
 
 import difflib
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from vgpu_sim.perf.errors import UnknownModel
 class Architecture:
     """A decoder of transformer layers with gated feed-forward layers.
 
-    Attention is grouped-query, or latent where ``query_rank`` (the width that queries are squeezed
-    into) is not 0. ``experts`` is 0 for a dense model; ``inner`` is the width of one expert else,
-    ``shared`` how many experts every token has beside, and the first ``dense_layers`` have one
-    feed-forward layer of ``dense_inner`` in their place.
+    Attention is grouped-query, or latent where ``query_rank`` (the width of compressed queries)
+    is not 0. ``experts`` is 0 for a dense model. Otherwise ``inner`` is the width of one expert,
+    ``shared`` is the number of additional experts that every token uses, and each of the first
+    ``dense_layers`` layers has one feed-forward layer of width ``dense_inner`` instead of
+    experts.
     """
 
     name: str
@@ -35,16 +36,18 @@ class Architecture:
 
     @property
     def is_latent(self) -> bool:
-        """Attention is multi-head latent attention."""
+        """True if attention is multi-head latent attention."""
         return self.query_rank > 0
 
     @property
     def cached(self) -> int:
-        """Elements that a token has in the cache of one layer."""
+        """The number of elements that one token has in the cache of one layer."""
         return CACHED if self.is_latent else 2 * self.kv_heads * self.head_dim
 
     def attention_parameters(self, heads: int, kv_heads: int) -> float:
-        """Weights of one layer's attention on a rank that has so many of the heads."""
+        """Return the number of weights of one layer's attention on a rank with ``heads`` query
+        heads and ``kv_heads`` key heads.
+        """
         if not self.is_latent:
             return (2 * heads + 2 * kv_heads) * self.head_dim * self.hidden
         squeezed = self.hidden * (self.query_rank + CACHED)
@@ -52,12 +55,14 @@ class Architecture:
         return squeezed + expanded + heads * VALUE * self.hidden
 
     def experts_parameters(self, count: float, width: float) -> float:
-        """Weights of ``count`` experts of a width, with what every token has, and the router."""
+        """Return the number of weights of ``count`` experts of the given width, plus the shared
+        experts and the router.
+        """
         return 3 * self.hidden * (count * width + self.shared * width) + self.experts * self.hidden
 
     @property
     def parameters(self) -> float:
-        """Weights of the whole model: layers, embedding and head (norms are left out)."""
+        """The number of weights of the whole model: layers, embedding and head (without norms)."""
         attention = self.attention_parameters(self.heads, self.kv_heads)
         if not self.experts:
             layers = self.layers * (attention + 3 * self.hidden * self.inner)
@@ -91,7 +96,9 @@ ARCHITECTURES: Final = {row.name: row for row in _ROWS}
 
 
 def architecture_named(name: str) -> Architecture:
-    """Return a model. Raises UnknownModel, which names the nearest."""
+    """Return the model with this name. Raises UnknownModel, which suggests the most similar
+    name.
+    """
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
     near = difflib.get_close_matches(name, ARCHITECTURES, 1, 0.4)

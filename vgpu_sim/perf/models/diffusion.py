@@ -1,8 +1,8 @@
 """SDXL's denoiser: a U-Net of convolutions and transformers, by its published configuration.
 
-One step is one pass. Text encoders and the decoder of the image are not in it. Convolutions are
-taken to run as products of matrices (implicit GEMM: pixels by output channels by nine times the
-input channels), which nobody measured as such.
+One denoising step is one pass through the U-Net. Text encoders and the image decoder are not
+included. Convolutions are predicted as matrix products (implicit GEMM: pixels by output channels
+by nine times the input channels), which was not measured.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,21 +19,23 @@ from vgpu_sim.perf.stream.predict import predict as stream
 
 NAME: Final = "sdxl"
 _DTYPE, _BYTES = "bf16", 2
-_CHANNELS: Final = (320, 640, 1280)  # of a level; each has half the side of the one before
-_DEPTH: Final = (0, 2, 10)  # layers of a level's transformers
+_CHANNELS: Final = (320, 640, 1280)  # of a level; each level halves the previous one's side
+_DEPTH: Final = (0, 2, 10)  # transformer layers of a level
 _DOWN, _UP = 2, 3  # residual blocks of a level on the way down, and up
-_LATENT: Final = 4  # channels of the image's latent, an eighth of its side
+_LATENT: Final = 4  # channels of the image's latent, whose side is an eighth of the image's
 _HEAD: Final = 64
 _TEXT, _TEXT_WIDTH = 77, 2048  # tokens of the prompt and their width
-_TIME: Final = 1280  # width of the embedded time
-_ADDED: Final = 2816  # width of the pooled text and sizes beside it
+_TIME: Final = 1280  # width of the time embedding
+_ADDED: Final = 2816  # width of the pooled text and the sizes that accompany it
 _RESERVED_GB: Final = 2.0
 _STRIDE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of the U-Net: its weights, and how to ask for its time once for each ``key``."""
+    """One operator of the U-Net: its weights, and a function that predicts its time, which is
+    called once for each ``key``.
+    """
 
     kind: str
     key: tuple[object, ...]
@@ -43,14 +45,14 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class UNet:
-    """The denoiser for ``batch`` images of ``side`` pixels; guidance makes two of each."""
+    """The denoiser for ``batch`` images of ``side`` pixels; guidance doubles the batch."""
 
     board: str
     batch: int
     side: int
 
     def operators(self) -> Iterator[Operator]:
-        """Yield the operators of one pass, in their order."""
+        """Yield the operators of one pass through the U-Net, in order."""
         side = self.side // _STRIDE
         yield from self._embedding(_CHANNELS[0], _TIME)
         yield from self._embedding(_ADDED, _TIME)
@@ -144,7 +146,7 @@ class UNet:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The answer: times by kind of operator of one step, modelled."""
+    """The prediction of a request: the modelled times of one step, by kind of operator."""
 
     board: str
     batch: int
@@ -159,11 +161,11 @@ class Drawing:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all steps."""
+        """The time of all steps in seconds."""
         return self.steps * self.step_us / 1e6
 
     def as_json(self) -> dict[str, Any]:
-        """Return the answer as one object of JSON."""
+        """Return the prediction as a JSON object."""
         kinds = {kind: {"times": n, "us": us} for kind, (n, us) in self.kinds.items()}
         return {
             "model": NAME,
@@ -182,8 +184,10 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The question: ``batch`` images of ``side`` pixels in ``steps``, in a CUDA graph or not."""
+class Request:
+    """A request to generate ``batch`` images of ``side`` pixels in ``steps`` steps, with or without
+    a CUDA graph.
+    """
 
     batch: int = 1
     side: int = 1024
@@ -191,16 +195,16 @@ class Asked:
     graphs: bool = True
 
 
-def draw(board: str, asked: Asked, *, mechanistic: bool = False) -> Drawing:
-    """Predict denoising images with guidance, on one board.
+def predict_drawing(board: str, request: Request, *, mechanistic: bool = False) -> Drawing:
+    """Predict the denoising of images with guidance on one board.
 
     Raises:
-        PerfError: no such board, sizes that the U-Net does not take, an operator that nothing was
-            fitted for, or a model that does not fit into the memory.
+        PerfError: no such board, sizes that the U-Net does not accept, an operator without fitted
+            parameters, or a model that does not fit into the memory.
     """
-    batch, side = asked.batch, asked.side
+    batch, side = request.batch, request.side
     known = board_named(board)
-    if batch < 1 or asked.steps < 1:
+    if batch < 1 or request.steps < 1:
         raise BadShape("batch and steps must be at least 1")
     if side < 1 or side % (4 * _STRIDE):
         raise BadShape(f"the side must be a multiple of {4 * _STRIDE} pixels, not {side}")
@@ -213,18 +217,18 @@ def draw(board: str, asked: Asked, *, mechanistic: bool = False) -> Drawing:
     known_us: dict[tuple[object, ...], Prediction] = {}
     for one in operators:
         if one.key not in known_us:
-            told = one.ask()
-            known_us[one.key] = told.mechanistic() if mechanistic else told
+            prediction = one.ask()
+            known_us[one.key] = prediction.mechanistic() if mechanistic else prediction
     found = [known_us[one.key] for one in operators]
     kinds: dict[str, tuple[int, float]] = {}
     widths: dict[str, float] = {}
-    for one, told in zip(operators, found, strict=True):
+    for one, prediction in zip(operators, found, strict=True):
         times, us = kinds.get(one.kind, (0, 0.0))
-        kinds[one.kind] = (times + 1, us + told.us)
-        # The same error each time of a kind, and independent errors of kinds.
-        low, high = told.interval
+        kinds[one.kind] = (times + 1, us + prediction.us)
+        # Errors of one kind of operator are equal; errors of different kinds are independent.
+        low, high = prediction.interval
         widths[one.kind] = widths.get(one.kind, 0.0) + (high - low) / 2
-    waiting = 0.0 if asked.graphs else gaps(one.us for one in found)
+    waiting = 0.0 if request.graphs else gaps(one.us for one in found)
     half = sum(width**2 for width in widths.values()) ** 0.5
     us = sum(one.us for one in found) + waiting
-    return Drawing(board, batch, side, asked.steps, parameters, need, kinds, us, waiting, half)
+    return Drawing(board, batch, side, request.steps, parameters, need, kinds, us, waiting, half)

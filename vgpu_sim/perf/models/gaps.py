@@ -1,20 +1,24 @@
-"""Gaps between kernels where the host launches each by itself, and not a CUDA graph of them all.
+"""Gaps between kernels if the host launches each kernel separately, instead of one CUDA graph for
+all.
 
-The host runs ahead of the device until its queue is empty: an operator starts when the one before
-has ended and the host has launched it. Without a graph that costs the host ``HOST_US`` each.
+An operator starts when the previous operator has ended and the host has launched it. A gap
+arises where the device has finished everything that the host has launched. Without a graph, each
+launch costs the host ``HOST_US``.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 # The median of vLLM's custom all-reduce of at most 1 KiB without a CUDA graph on an H200, where it
-# takes 4.5 us in one (custom_allreduce tables; H100 and B200 lie beside): the host's time for an
-# operator that Python calls. It is the machine's, not the board's.
+# takes 4.5 us with one (custom_allreduce tables; H100 and B200 are close): the host's time for an
+# operator that Python calls. It depends on the host, not on the board.
 HOST_US: Final = 20.7
 
 
 def gaps(times: Iterable[float], host_us: float = HOST_US) -> float:
-    """Return the microseconds that the device waits for its host; times are operators' in order."""
+    """Return how many microseconds the device waits for the host; ``times`` are those of the
+    operators, in order.
+    """
     host = device = waited = 0.0
     for us in times:
         host += host_us

@@ -1,7 +1,9 @@
-"""A model as operators: what each rank of a node runs for one pass of one stage.
+"""A model as a sequence of operators: the work of each rank of a node for one pass through one
+stage.
 
-In fp8 the products with a layer's weights and its experts are, each after a kernel that scales its
-input; the router, embedding and head, latent attention's absorbed products and the cache stay bf16.
+With fp8, the products with a layer's weights and with its experts are in fp8, each after a
+kernel that scales its input; the router, embedding and head, latent attention's absorbed
+products and the cache stay in bf16.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,17 +20,17 @@ from vgpu_sim.perf.moe.predict import predict as moe
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.stream.predict import embedding, predict as stream, quantize, sampling
 
-DTYPE: Final = "bf16"  # of what is not a layer's weights
+DTYPE: Final = "bf16"  # bytes of an element that is not a layer's weight
 BYTES: Final = 2
 WEIGHTS: Final = {"bf16": 2, "fp8": 1}  # bytes of a layer's weight, by type
-# Experts in fp8 have scales of blocks, as DeepSeek-V3 is published: those with a scale a tensor
-# were measured slower than bf16 on Hopper (Mixtral, 16 tokens, H200: 1285 us, and 362 in bf16).
+# Experts in fp8 have block scales, as DeepSeek-V3 is published: experts with one scale per tensor
+# were measured slower than bf16 on Hopper (Mixtral, 16 tokens, H200: 1285 us, bf16 362 us).
 EXPERTS: Final = {"bf16": "bf16", "fp8": "fp8_block"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One pass through the model: ``query`` new tokens of each of ``batch`` sequences."""
+    """One pass through the model: ``query`` new tokens for each of ``batch`` sequences."""
 
     batch: int
     query: int
@@ -36,7 +38,7 @@ class Step:
 
     @property
     def tokens(self) -> int:
-        """New tokens of all sequences."""
+        """The number of new tokens of all sequences."""
         return self.batch * self.query
 
 
@@ -45,7 +47,9 @@ Operator = tuple[str, Callable[[], Prediction]]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A model's share on one rank of a board; ``dtype`` is of the layers' weights."""
+    """The part of a model on one rank, which is a GPU; ``dtype`` is the type of the layers'
+    weights.
+    """
 
     model: Architecture
     board: str
@@ -54,23 +58,27 @@ class Shard:
 
     @property
     def heads(self) -> int:
-        """Query heads of a rank."""
+        """The number of query heads of a rank."""
         return self.model.heads // self.layout.tp
 
     @property
     def kv_heads(self) -> int:
-        """Heads of keys and values of a rank: at least one, which ranks then hold twice."""
+        """The number of key and value heads of a rank: at least one. If there are fewer heads than
+        ranks, several ranks hold copies.
+        """
         return max(1, self.model.kv_heads // self.layout.tp)
 
     @property
     def inner(self) -> int:
-        """A dense feed-forward layer's width on a rank, or an expert's."""
+        """The width of a dense feed-forward layer, or of an expert, on a rank."""
         if self.model.experts:
             return self.model.inner * self.layout.ep // self.layout.stage
         return self.model.inner // self.layout.tp
 
     def layers(self, step: Step) -> list[tuple[int, list[Operator]]]:
-        """Return the kinds of layers that there are: how many, and a layer's operators in order."""
+        """Return the kinds of layers: for each, the number of such layers, and the operators of one
+        of them in order.
+        """
         model = self.model
         kinds = [(model.layers - model.dense_layers, self._feed_forward)]
         if model.dense_layers:
@@ -80,21 +88,23 @@ class Shard:
     def _mixer(self, step: Step) -> Iterator[Operator]:
         hidden = self.model.hidden
         yield "norm of attention", lambda: self._norm(step.tokens)
-        yield from self._latent(step) if self.model.is_latent else self._grouped(step)
+        yield from self._latent(step) if self.model.is_latent else self._grouped_attention(step)
         width = VALUE if self.model.is_latent else self.model.head_dim
         yield from self._linear("output", step.tokens, hidden, self.heads * width)
         if self.layout.tp > 1:
             yield "all-reduce of attention", lambda: self._all_reduce(step)
         yield "norm of feed-forward", lambda: self._norm(step.tokens)
 
-    def _grouped(self, step: Step) -> Iterator[Operator]:
+    def _grouped_attention(self, step: Step) -> Iterator[Operator]:
         hidden, dim = self.model.hidden, self.model.head_dim
         yield from self._linear("qkv", step.tokens, (self.heads + 2 * self.kv_heads) * dim, hidden)
         yield "rotary embedding", lambda: self._stream(step, (self.heads + self.kv_heads) * dim)
         yield "attention", lambda: self._attention(step)
 
     def _latent(self, step: Step) -> Iterator[Operator]:
-        """Latent attention; batched products a head are taken as one product as wide as all."""
+        """Yield the operators of latent attention; the products of all heads are predicted as one
+        wide product.
+        """
         model, tokens, heads = self.model, step.tokens, self.heads
         yield from self._linear("squeeze", tokens, model.query_rank + CACHED, model.hidden)
         yield "norms of latents", lambda: self._stream(step, model.query_rank + CACHED)
@@ -110,11 +120,11 @@ class Shard:
             yield "absorb values", lambda: self._gemm(tokens, heads * VALUE, LATENT)
 
     def _dense(self, step: Step) -> Iterator[Operator]:
-        yield from self._gated(step, self.model.dense_inner // self.layout.tp, "dense ")
+        yield from self._gated_mlp(step, self.model.dense_inner // self.layout.tp, "dense ")
         if self.layout.tp > 1:
             yield "dense all-reduce", lambda: self._all_reduce(step)
 
-    def _gated(self, step: Step, inner: int, name: str = "") -> Iterator[Operator]:
+    def _gated_mlp(self, step: Step, inner: int, name: str = "") -> Iterator[Operator]:
         hidden, tokens = self.model.hidden, step.tokens
         yield from self._linear(f"{name}gate and up", tokens, 2 * inner, hidden)
         yield f"{name}activation", lambda: self._stream(step, inner, 2 * BYTES)
@@ -123,12 +133,12 @@ class Shard:
     def _feed_forward(self, step: Step) -> Iterator[Operator]:
         model, layout = self.model, self.layout
         if not model.experts:
-            yield from self._gated(step, self.inner)
+            yield from self._gated_mlp(step, self.inner)
         else:
             yield "router", lambda: self._gemm(step.tokens, model.experts, model.hidden)
             if model.shared:
                 width = model.shared * model.inner // layout.tp
-                yield from self._gated(step, width, "shared expert: ")
+                yield from self._gated_mlp(step, width, "shared expert: ")
             if layout.dp > 1:
                 yield "dispatch to experts", lambda: self._exchange(step)
             yield "experts", lambda: self._experts(step.tokens * layout.dp)
@@ -138,13 +148,15 @@ class Shard:
             yield "all-reduce of feed-forward", lambda: self._all_reduce(step)
 
     def between(self, step: Step) -> Iterator[Operator]:
-        """Yield what hands a stage's result to the next."""
+        """Yield the operator that transfers a stage's result to the next stage."""
         if self.layout.pp > 1:
             size = step.tokens * self.model.hidden * BYTES
             yield "send to the next stage", lambda: send(self.board, size)
 
     def ends(self, step: Step) -> Iterator[Operator]:
-        """Yield what comes before the layers and after them: one token a sequence gets a head."""
+        """Yield the operators before and after the layers. The head processes one token per
+        sequence.
+        """
         hidden, tp = self.model.hidden, self.layout.tp
         share = -(-self.model.vocabulary // tp)
         yield "embedding", lambda: embedding(self.board, step.tokens, hidden)
@@ -156,7 +168,9 @@ class Shard:
         yield "sampling", lambda: sampling(self.board, step.batch, self.model.vocabulary)
 
     def _linear(self, name: str, m: int, n: int, k: int) -> Iterator[Operator]:
-        """A product with weights of a layer, and the scaling of what goes into it."""
+        """Yield a product with weights of a layer, and the operator that scales its input if there
+        is one.
+        """
         if self.dtype != DTYPE:
             yield f"scaling for {name}", lambda: quantize(self.board, m, k)
         yield name, lambda: gemm(self.board, self.dtype, m, n, k)
@@ -165,7 +179,7 @@ class Shard:
         return gemm(self.board, DTYPE, m, n, k)
 
     def _norm(self, tokens: int) -> Prediction:
-        # The residual is read and written beside the row.
+        # The residual is read and written together with the row.
         return stream("norm", self.board, tokens, self.model.hidden, 2 * BYTES, 2 * BYTES)
 
     def _stream(self, step: Step, columns: int, read: int = BYTES) -> Prediction:
@@ -187,10 +201,12 @@ class Shard:
         return self._collective("all_reduce", self.layout.tp, size)
 
     def _exchange(self, step: Step) -> Prediction:
-        """All-to-all: a token goes once to each rank that has an expert of its own."""
+        """Predict the all-to-all exchange of tokens. A token is sent once to each rank that has one
+        of its experts.
+        """
         ranks = self.layout.stage
         copies = min(self.model.topk, ranks)
-        # Tokens of a replica lie on each of its tp ranks, which share what is sent.
+        # A replica's tokens are on each of its tp ranks, which divide the sending among them.
         size = -(-step.tokens * copies * self.model.hidden * BYTES // self.layout.tp)
         return self._collective("alltoall", ranks, size)
 

@@ -1,4 +1,4 @@
-"""How a model is spread over the GPUs of a node."""
+"""The distribution of a model over the GPUs of a node."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,16 +6,17 @@ from typing import Final
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.models.architectures import Architecture
 
-NODE: Final = 8  # GPUs: collectives beyond were not measured
+NODE: Final = 8  # GPUs: collectives among more were not measured
 RANKS: Final = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Ranks by kind of parallelism.
+    """How many ranks (GPUs) each kind of parallelism uses.
 
-    ``tp`` share each matrix; ``pp`` share the layers; ``dp`` have attention for sequences of their
-    own; ``ep`` of a stage's tp x dp ranks share the experts, and tp x dp / ep share each expert.
+    ``tp`` ranks share each matrix, ``pp`` ranks share the layers, and ``dp`` ranks compute
+    attention for different sequences. Of a stage's tp x dp ranks, ``ep`` share the experts, and
+    tp x dp / ep share each expert.
     """
 
     tp: int = 1
@@ -25,12 +26,12 @@ class Layout:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """The number of GPUs of the layout."""
         return self.tp * self.pp * self.dp
 
     @property
     def stage(self) -> int:
-        """GPUs that have the same layers."""
+        """The number of GPUs in one stage, which have the same layers."""
         return self.tp * self.dp
 
     def __str__(self) -> str:
@@ -38,9 +39,10 @@ class Layout:
         return ", ".join(f"{n} {v}" for n, v in named.items() if v > 1 or n == "tp")
 
     def check(self, model: Architecture) -> None:
-        """Check that a model can be spread so. Raises BadShape, which names what does not divide.
+        """Check that a model can be distributed this way. Raises BadShape, which states the sizes
+        that do not divide evenly.
 
-        An expert's width, and what all ranks of a stage share, must divide evenly.
+        An expert's width, and everything that all ranks of a stage share, must divide evenly.
         """
         for name in ("tp", "pp", "dp", "ep"):
             if getattr(self, name) not in RANKS:

@@ -1,4 +1,6 @@
-"""What a rank must hold: weights, the cache of keys and values, and what one step needs."""
+"""The memory that a rank needs for weights, the cache of keys and values, and the activations of
+one step.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +12,7 @@ _RESERVED_GB: Final = 2.0  # the context, libraries' workspaces, NCCL's buffers:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Gigabytes (10^9 bytes) of one rank."""
+    """The memory of one rank, by use, in gigabytes (10^9 bytes)."""
 
     weights: float
     cache: float
@@ -19,16 +21,18 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum of all uses, in gigabytes."""
         return self.weights + self.cache + self.activations + self.reserved
 
 
 def memory(shard: Shard, batch: int, length: int, tokens: int) -> Memory:
-    """Return what a rank holds of ``batch`` sequences of ``length``, ``tokens`` at a time."""
+    """Return the memory of a rank for ``batch`` sequences of ``length`` tokens, of which ``tokens``
+    are processed at a time.
+    """
     model, layout = shard.model, shard.layout
     attention = model.attention_parameters(shard.heads, shard.kv_heads)
     if model.experts:
-        # Of the experts those of the rank; what every token has is shared by tp.
+        # Only the rank's experts count; shared weights are divided among the tp ranks.
         own = 3 * model.hidden * shard.inner * model.experts / layout.ep
         common = 3 * model.hidden * model.shared * model.inner / layout.tp
         one = attention + own + common

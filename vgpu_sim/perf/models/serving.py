@@ -1,4 +1,6 @@
-"""What serving one batch takes: the first token of each sequence, and each token after it."""
+"""The time of serving one batch: until the first token of each sequence, and for each token after
+it.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -6,23 +8,24 @@ from typing import Any
 import numpy as np
 
 from vgpu_sim.perf.boards import board_named
-from vgpu_sim.perf.dtypes import supported
+from vgpu_sim.perf.dtypes import require_dtype
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.models.architectures import Architecture, architecture_named
 from vgpu_sim.perf.models.gaps import gaps
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS, Shard, Step
 from vgpu_sim.perf.models.layout import NODE, RANKS, Layout
 from vgpu_sim.perf.models.memory import Memory, memory
-from vgpu_sim.perf.models.served import Ends, bands
+from vgpu_sim.perf.models.serving_intervals import Ends, bands
 from vgpu_sim.perf.prediction import Prediction
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The question: ``batch`` sequences that start together, ``given`` tokens in, ``made`` out.
+    """A request to predict serving: ``batch`` sequences that start together, each with ``given``
+    input tokens and ``made`` output tokens.
 
-    ``tp``, ``pp``, ``dp`` and ``ep`` as in ``Layout``. Without ``graphs`` the host launches each
-    operator by itself. ``dtype`` is of the layers' weights.
+    ``tp``, ``pp``, ``dp`` and ``ep`` are as in ``Layout``. Without ``graphs`` the host launches
+    each operator separately. ``dtype`` is the type of the layers' weights.
     """
 
     model: str
@@ -39,13 +42,15 @@ class Serving:
 
     @property
     def layout(self) -> Layout:
-        """How the model is spread."""
+        """The distribution of the model over GPUs."""
         return Layout(self.tp, self.pp, self.dp, self.ep)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An operator of a pass: how often, its prediction, and whether a layer has it."""
+    """An operator of a pass: how often the pass runs it, its prediction, and whether it belongs to
+    a layer.
+    """
 
     name: str
     times: int
@@ -54,22 +59,26 @@ class Part:
 
     @property
     def us(self) -> float:
-        """Microseconds of the pass."""
+        """The operator's time in microseconds per pass."""
         return self.times * self.prediction.us
 
     @property
     def half(self) -> float:
-        """Half the 90 % interval in microseconds: the same error each time."""
+        """Half the width of the 90 % interval of the operator's time per pass, in microseconds. The
+        error is the same in each run of the operator, so the errors add up.
+        """
         low, high = self.prediction.interval
         return self.times * (high - low) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of all sequences through the model: operators of layers, and those at its ends.
+    """One pass of all sequences through the model: the operators of the layers, and those before
+    and after the layers.
 
-    ``step`` is a microbatch's; ``layers`` is how many layers one rank runs one after the other
-    until the last microbatch has left the last stage; ``waiting`` are gaps between launches in us.
+    ``step`` is the work of one microbatch; ``layers`` is the number of layers that one rank runs
+    in sequence until the last microbatch has left the last stage; ``waiting`` is the time of the
+    gaps between launches in microseconds.
     """
 
     step: Step
@@ -79,23 +88,27 @@ class Pass:
 
     @property
     def us(self) -> float:
-        """Microseconds: operators one after the other."""
+        """The time in microseconds of all operators in sequence."""
         return sum(part.us for part in self.parts) + self.waiting
 
     @property
     def layer_us(self) -> float:
-        """Microseconds of one layer, the mean where there are two kinds."""
+        """The time in microseconds of one layer; the mean if there are two kinds of layers."""
         return sum(part.us for part in self.parts if part.of_layer) / self.layers
 
     @property
     def half(self) -> float:
-        """Half an interval in microseconds, if the operators' errors are independent."""
+        """Half the width of the 90 % interval in microseconds, assuming that the errors of
+        different operators are independent.
+        """
         return float(np.sqrt(sum(part.half**2 for part in self.parts)))
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer; times modelled. ``prompt_ms`` is the prefill of one sequence a replica."""
+    """The prediction of a served batch, with modelled times. ``prompt_ms`` is the time of the
+    prefill of one sequence per replica.
+    """
 
     question: Serving
     architecture: Architecture
@@ -106,46 +119,52 @@ class Report:
 
     @property
     def ttft_ms(self) -> float:
-        """Milliseconds to the first token of all sequences."""
+        """Milliseconds until every sequence of the batch has its first token (TTFT)."""
         return self.prefill.us / 1e3
 
     @property
     def tpot_ms(self) -> float:
-        """Milliseconds for each token after the first, at half of the output."""
+        """Milliseconds for each token after the first (TPOT), computed for the middle of the
+        output.
+        """
         return self.decode.us / 1e3
 
     @property
     def ttft_ends(self) -> Ends:
-        """A prompt that waits for no other, and the whole batch at once."""
+        """The bounds of TTFT in ms: that of a prompt that waits for no other, and that of the whole
+        batch at once.
+        """
         return Ends(self.prompt_ms, self.ttft_ms)
 
     @property
     def tpot_ends(self) -> Ends:
-        """Decode alone, and with the prompts that a server in steady state processes meanwhile."""
+        """The bounds of TPOT in ms: that of decoding alone, and that of decoding with the prompts
+        of a server in steady state.
+        """
         own = self.question.batch // self.question.layout.dp
         return Ends(self.tpot_ms, self.tpot_ms + self.prompt_ms * own / self.question.made)
 
     @property
     def tokens_per_s(self) -> float:
-        """Tokens made in a second, of all sequences."""
+        """The number of generated tokens per second, of all sequences together."""
         total = self.ttft_ms + (self.question.made - 1) * self.tpot_ms
         return 1e3 * self.question.batch * self.question.made / total
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as one object of JSON."""
-        asked = self.question
+        """Return the report as a JSON object."""
+        wanted = self.question
         return {
-            "model": asked.model,
-            "board": asked.board,
-            "tp": asked.tp,
-            "pp": asked.pp,
-            "dp": asked.dp,
-            "ep": asked.ep,
-            "dtype": asked.dtype,
-            "cuda_graphs": asked.graphs,
-            "batch": asked.batch,
-            "in": asked.given,
-            "out": asked.made,
+            "model": wanted.model,
+            "board": wanted.board,
+            "tp": wanted.tp,
+            "pp": wanted.pp,
+            "dp": wanted.dp,
+            "ep": wanted.ep,
+            "dtype": wanted.dtype,
+            "cuda_graphs": wanted.graphs,
+            "batch": wanted.batch,
+            "in": wanted.given,
+            "out": wanted.made,
             "modelled": True,
             "ttft_ms": self.ttft_ms,
             "tpot_ms": self.tpot_ms,
@@ -174,11 +193,11 @@ class Report:
 
 
 def serve(question: Serving, *, mechanistic: bool = False) -> Report:
-    """Predict what serving a batch takes; ``mechanistic`` leaves learned residuals out.
+    """Predict the serving of a batch; with ``mechanistic``, the fitted residuals are left out.
 
     Raises:
-        PerfError: no such model or board, ranks that do not divide it, sizes below 1, an operator
-            that nothing was fitted for, or a model that does not fit into a rank's memory.
+        PerfError: no such model or board, ranks that do not divide the model, sizes below 1, an
+            operator without fitted parameters, or a model that does not fit into a rank's memory.
     """
     model, board = architecture_named(question.model), board_named(question.board)
     for name in ("batch", "given", "made"):
@@ -186,7 +205,7 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
             raise BadShape(f"{name} must be at least 1")
     if question.dtype not in WEIGHTS:
         raise BadShape(f"weights are {' or '.join(WEIGHTS)}, not {question.dtype}")
-    supported(board, question.dtype)
+    require_dtype(board, question.dtype)
     layout = question.layout
     layout.check(model)
     if question.batch % layout.dp:
@@ -195,7 +214,7 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
     if need.total > board.dram_gb.value:
         raise BadShape(_does_not_fit(question, need, board.dram_gb.value))
     shard = Shard(model, question.board, layout, question.dtype)
-    # A replica's sequences, and of those the part that is in one stage at a time.
+    # A replica's sequences, and the part of them that is in one stage at a time.
     own = question.batch // layout.dp
     microbatch = -(-own // layout.pp)
     first = Step(microbatch, question.given, question.given)
@@ -223,9 +242,9 @@ def _does_not_fit(question: Serving, need: Memory, has: float) -> str:
     if "fp8" in board_named(question.board).tensor_tflops:
         ways += [(smaller, tp) for tp in RANKS]
     cure = "it does not fit into one node of 8"
-    for asked, tp in ways:
-        if _fits(asked, tp, has):
-            cure = f"it fits with tp {tp}" + (" in fp8" if asked.dtype != question.dtype else "")
+    for wanted, tp in ways:
+        if _fits(wanted, tp, has):
+            cure = f"it fits with tp {tp}" + (" in fp8" if wanted.dtype != question.dtype else "")
             break
     parts = ", ".join(f"{name} {getattr(need, name):.1f}" for name in Memory.__slots__)
     return (
@@ -236,14 +255,14 @@ def _does_not_fit(question: Serving, need: Memory, has: float) -> str:
 
 
 def _fits(question: Serving, tp: int, has: float) -> bool:
-    model, asked = architecture_named(question.model), question.layout
-    wider = replace(asked, tp=tp, ep=min(asked.ep, tp * asked.dp))
+    model, wanted = architecture_named(question.model), question.layout
+    wider = replace(wanted, tp=tp, ep=min(wanted.ep, tp * wanted.dp))
     possible = wider.gpus <= NODE and model.heads % tp == 0
     return possible and _memory(question, wider).total <= has
 
 
 def _pass(shard: Shard, step: Step, batches: int, graphs: bool, mechanistic: bool) -> Pass:
-    """One pass: a stage works for each microbatch, and for as many as there are stages before."""
+    """Return one pass, which takes one round per microbatch plus one for each earlier stage."""
     pp = shard.layout.pp
     rounds = batches + pp - 1
     kinds = [(-(-count // pp), operators) for count, operators in shard.layers(step)]

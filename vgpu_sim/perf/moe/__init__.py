@@ -1,4 +1,4 @@
-"""Mixtures of experts: grouped products over the experts that tokens chose, and the way there."""
+"""Mixtures of experts: routing, permutation, and grouped products over the selected experts."""
 
 from vgpu_sim.perf.moe.loads import Calls
 from vgpu_sim.perf.moe.model import Model

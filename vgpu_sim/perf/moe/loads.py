@@ -1,4 +1,6 @@
-"""How many tokens each expert of a rank gets: evenly, or by a power law as real routers do."""
+"""The number of tokens per expert of a rank: even, or distributed by a power law as with real
+routers.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,22 +10,23 @@ import numpy as np
 from vgpu_sim.perf.errors import BadShape
 
 Array = np.ndarray
-TILES: Final = (16, 32, 64, 128)  # rows of a tile that kernels have
+TILES: Final = (16, 32, 64, 128)  # rows of the kernels' tiles
 BALANCED: Final = "balanced"
 _POWER: Final = "power_law_"
 _DRAWS: Final = 6
 _SEED: Final = 7
-_STEEPEST: Final = 10.0  # exponent of a power law: beyond, one expert has everything
-_FLAT: Final = 1e-6  # from an exponent of 1, whose integral is a logarithm
-_MOST_EXPERTS: Final = 1 << 16  # each is counted by itself
+_STEEPEST: Final = 10.0  # largest exponent of a power law: beyond it, one expert gets all tokens
+_FLAT: Final = 1e-6  # distance from exponent 1, whose integral is a logarithm
+_MOST_EXPERTS: Final = 1 << 16  # largest number of experts, since each is counted separately
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Many calls, arrays of one length.
+    """Many calls of a mixture of experts, as arrays of one length.
 
-    ``inner`` is an expert's width on this rank, ``gated`` whether it has two products inside.
-    ``ranks`` share the experts; ``distribution`` is "balanced" or "power_law_EXPONENT".
+    ``inner`` is an expert's width on this rank; ``gated`` states whether an expert has two
+    products before the last one. ``ranks`` share the experts; ``distribution`` is "balanced" or
+    "power_law_EXPONENT".
     """
 
     tokens: Array
@@ -67,7 +70,9 @@ def _exponent(name: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """What the busiest rank gets: pairs of token and expert, experts with any, tiles by size."""
+    """The load of the busiest rank: the pairs of token and expert, the experts with tokens, and the
+    tiles by their size.
+    """
 
     pairs: Array
     active: Array
@@ -75,7 +80,9 @@ class Loads:
 
 
 def loads(calls: Calls) -> Loads:
-    """Return each call's loads; of a power law the mean of a few draws, always the same."""
+    """Return the load of each call; for a power law, the mean of a few random draws with fixed
+    seeds.
+    """
     known: dict[tuple[object, ...], Array] = {}
     rows = []
     names = ("tokens", "topk", "experts", "ranks", "distribution")
@@ -88,7 +95,7 @@ def loads(calls: Calls) -> Loads:
 
 
 def _counts(tokens: int, topk: int, experts: int, ranks: int, distribution: str) -> Array:
-    """Pairs, active experts and tiles of the busiest rank."""
+    """Return the numbers of pairs, active experts and tiles of the busiest rank."""
     drawn = [
         [load.sum(), (load > 0).sum(), *(np.ceil(load / rows).sum() for rows in TILES)]
         for load in _draws(tokens, topk, experts, ranks, distribution)
@@ -97,7 +104,7 @@ def _counts(tokens: int, topk: int, experts: int, ranks: int, distribution: str)
 
 
 def _power_law(uniform: Array, low: float, high: float, exponent: float) -> Array:
-    """Turn uniform numbers into ones of a density that falls with a power, between two ends."""
+    """Transform uniform numbers to a power-law density between two bounds."""
     rest = 1 - exponent
     if abs(rest) < _FLAT:
         return np.asarray(low * (high / low) ** uniform)

@@ -1,9 +1,10 @@
-"""A mixture's time: two grouped products over the experts with tokens, and the traffic around them.
+"""The time of a mixture of experts: two grouped products over the experts with tokens, and the
+permutation of tokens.
 
     T = min over tiles of  launch + sum over products of (core || memory) throttle + permute
 
-Weights are read only of experts that any token chose: with few tokens that is what counts. All
-times in microseconds.
+Only the weights of experts that some token selected are read; with few tokens this dominates.
+All times are in microseconds.
 """
 
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from vgpu_sim.perf.parameters import Values
 from vgpu_sim.perf.stack import Stack
 
 Array = np.ndarray
-_COLUMNS: Final = 128  # of a tile
-_ROW_BYTES: Final = 128  # of a step of k
+_COLUMNS: Final = 128  # rows of a tile
+_ROW_BYTES: Final = 128  # bytes of a step of k
 _ALIGNED: Final = 16
 _ONE_CTA: Final = 4096  # pairs that one CTA sorts
 _SHARPNESS: Final = 3
@@ -34,7 +35,7 @@ class _Product:
 
 
 class Model:
-    """Mixtures of many calls on one board, operands of one type."""
+    """The model of many mixtures of experts on one board, with operands of one type."""
 
     def __init__(self, board: Board, dtype: Dtype, calls: Calls) -> None:
         self._board, self._dtype, self._calls = board, dtype, calls
@@ -48,22 +49,22 @@ class Model:
         self._peak = board.tensor_flop_per_us(dtype.name)
 
     def sizes(self, rows: Array) -> Array:
-        """Return the logarithms of the sizes, a row a call, and whether loads are skewed."""
+        """Return one row per call: the logarithms of its sizes, and whether its load is skewed."""
         names = ("tokens", "hidden", "inner", "topk", "experts", "ranks")
         columns = [getattr(self._calls, name)[rows] for name in names]
         skewed = self._skewed[rows, 0]
         return np.column_stack([np.log(np.column_stack(columns).astype(float)), skewed])
 
     def choose(self, values: Values, rows: Array) -> Array:
-        """Return the index of each row's best tile."""
+        """Return the index of each row's fastest tile."""
         return np.asarray(self._total(values, rows, np.arange(len(TILES))[None, :]).argmin(axis=1))
 
     def times(self, values: Values, rows: Array, kernels: Array) -> Array:
-        """Return the times with chosen tiles."""
+        """Return the predicted times of the calls with the given tiles."""
         return self._total(values, rows, kernels[:, None])[:, 0]
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the causes of the best tiles' times."""
+        """Return the causes of the time of each call with its fastest tile."""
         tile = self.choose(values, rows)[:, None]
         products = self._products(values, rows, tile)
         permute = self._permute(values, rows)
@@ -76,7 +77,9 @@ class Model:
         return Stack({name: part[:, 0] for name, part in causes.items()})
 
     def _others(self, rows: Array) -> Array:
-        """Pairs of other ranks' experts, whose CTAs start, write zeros and end."""
+        """Return the number of pairs for experts of other ranks, whose CTAs start, write zeros and
+        end.
+        """
         tokens, _, _, topk = (size[rows] for size in self._sizes)
         return np.asarray(tokens * topk * (1 - 1 / self._ranks[rows]))
 

@@ -1,4 +1,6 @@
-"""The parameters of the model of mixtures of experts: name, unit, start, bounds, meaning."""
+"""The parameters of the model of mixtures of experts: each one's name, unit, start value, bounds
+and meaning.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""One mixture of experts on one board."""
+"""Predicts one mixture of experts on one board."""
 
 from typing import Final
 
@@ -6,21 +6,21 @@ import numpy as np
 
 from vgpu_sim.perf import parameters
 from vgpu_sim.perf.boards import board_named
-from vgpu_sim.perf.dtypes import supported
+from vgpu_sim.perf.dtypes import require_dtype
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.moe.loads import TILES, Calls
 from vgpu_sim.perf.moe.model import Model
 from vgpu_sim.perf.prediction import Prediction
 
-LIBRARY: Final = "vllm"  # whose kernels for bf16 are Triton's
+LIBRARY: Final = "vllm"  # libraries whose bf16 kernels are Triton's
 
 
-# What weights and activations are in. Blocks: scales of 128 x 128 weights, and of 128 activations.
+# Types of weights and activations. Blocks: scales for 128 x 128 weights, and for 128 activations.
 DTYPES: Final = ("bf16", "fp8", "fp8_block")
 
 
 def operands_of(dtype: str) -> str:
-    """Return the type that the tensor cores see."""
+    """Return the operand type of the tensor cores for a ``dtype`` of a mixture of experts."""
     return dtype.removesuffix("_block")
 
 
@@ -37,18 +37,19 @@ def predict(
     gated: bool = True,
     dtype: str = "bf16",
 ) -> Prediction:
-    """Predict the busiest rank's time, communication between ranks not included.
+    """Predict the time of the busiest rank of a mixture of experts, without communication between
+    ranks.
 
-    In fp8 activations come in bf16, and are scaled within the operation.
+    With fp8, activations are bf16 at the input and are scaled within the operation.
 
     Raises:
-        PerfError: no such board, its tensor cores lack the type, nothing fitted for it, sizes that
-            no kernel takes, or weights that do not fit into its memory.
+        PerfError: no such board, its tensor cores lack the type, no fitted parameters, sizes that
+            no kernel accepts, or weights that do not fit into the board's memory.
     """
     known = board_named(board)
     if dtype not in DTYPES:
         raise BadShape(f"mixtures were measured in {', '.join(DTYPES)}, not in {dtype}")
-    operands = supported(known, operands_of(dtype))
+    operands = require_dtype(known, operands_of(dtype))
     sizes = {"tokens": tokens, "hidden": hidden, "inner": inner, "topk": topk}
     sizes |= {"experts": experts, "ranks": ranks}
     one = {name: np.array([size]) for name, size in sizes.items()}
@@ -62,5 +63,5 @@ def predict(
     flop = 2 * tokens * topk / ranks * hidden * inner * (3 if gated else 2)
     shape = sizes | {"distribution": distribution, "gated": gated}
     rates = {"Tflop/s": flop / 1e6}
-    told = (shape, stack, fitted, choice, rates, model.sizes(row))
-    return Prediction.of("moe", known, dtype, *told)
+    inputs = (shape, stack, fitted, choice, rates, model.sizes(row))
+    return Prediction.of("moe", known, dtype, *inputs)

@@ -1,4 +1,4 @@
-"""Kernels that move bytes and hardly compute: element by element, row by row, copies."""
+"""Kernels that move bytes and compute little: element by element, row by row, and copies."""
 
 from vgpu_sim.perf.stream.model import Calls, Model
 

@@ -1,4 +1,4 @@
-"""Copies between places of a node, over its links: several that begin together share them."""
+"""Copies between devices of a node, over its links; copies that begin together share the links."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,21 +16,23 @@ from vgpu_sim.perf.topology.routes import Routes
 from vgpu_sim.perf.topology.transfers import Transfer, together
 
 _NOTE: Final = (
-    "transfers over links were not measured: by data sheets, peer access and GPUDirect taken to be"
-    " there; the interval is a guess"
+    "transfers over links were not measured: rates are from data sheets, with peer access and"
+    " GPUDirect"
+    " assumed; the interval is a guess"
 )
-_NOT_IN_IT: Final = "; what adapters and drives take by themselves is not in it"
-_GUESS: Final = ((1.0, 0.3), (1e6, 0.2))  # half widths of the interval, as of copies over PCIe
+_NOT_IN_IT: Final = "; the time of adapters and drives themselves is not included"
+_GUESS: Final = ((1.0, 0.3), (1e6, 0.2))  # half widths of the interval, as for copies over PCIe
 
 
 def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: int) -> Prediction:
-    """Predict the first of some copies of ``size`` bytes each that begin together.
+    """Predict copies of ``size`` bytes each that begin together; the prediction is the time of the
+    first one.
 
-    ``ends`` are pairs of places such as "gpu0", "numa1", "hca0", "wire0", "nvme0", "cxl0". All
-    copies, with rates and limits, are ``shape["transfers"]``.
+    ``ends`` are pairs of devices such as "gpu0", "numa1", "hca0", "wire0", "nvme0", "cxl0". All
+    copies, with rates and limits, are in ``shape["transfers"]``.
 
     Raises:
-        PerfError: no such board, topology or place, or more bytes than a place has.
+        PerfError: no such board, topology or device, or more bytes than a device has.
     """
     known, node = board_named(board), topology_named(topology)
     moved = together(Routes(node, known), ends, size)
@@ -40,7 +42,7 @@ def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: in
         elif end.startswith("cxl"):
             _hold(node, end, size)
     first = moved[0]
-    # A GPU's copy engine does it, unless an adapter or a drive reads and writes.
+    # A GPU's copy engine does the copy, unless an adapter or a drive reads and writes.
     engine = not any(end.startswith(("hca", "wire", "nvme")) for end in ends[0])
     start = COPY_START_US if engine else 0.0
     causes = {"copy engine's start": np.array([start])} if engine else {}

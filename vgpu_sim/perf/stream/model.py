@@ -1,8 +1,9 @@
-"""A stream's time: bytes over DRAM or L2, beside CTAs that take a row each.
+"""The time of a streaming kernel: its bytes at the rate of DRAM or L2, overlapped with CTAs of one
+row each.
 
     T = launch + (rows || memory)
 
-All times in microseconds.
+All times are in microseconds.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Many kernels over ``rows`` times ``columns``; bytes of an element read and written."""
+    """Many streaming kernels over ``rows`` times ``columns`` elements, with the bytes that each
+    reads and writes per element.
+    """
 
     rows: Array
     columns: Array
@@ -32,7 +35,7 @@ class Calls:
             raise BadShape("rows and columns must be at least 1")
         for name in ("read", "written"):
             amount = getattr(self, name)
-            if not (amount >= 0).all():  # not a number is neither
+            if not (amount >= 0).all():  # NaN is neither
                 raise BadShape(f"bytes {name} of an element must be 0 or more, not {amount.min()}")
 
     def __len__(self) -> int:
@@ -40,27 +43,27 @@ class Calls:
 
 
 class Model:
-    """Streams on one board."""
+    """The model of streaming kernels on one board."""
 
     def __init__(self, board: Board, calls: Calls) -> None:
         self._board, self._calls = board, calls
         self._clk_us = board.boost_ghz.value * 1e3
 
     def sizes(self, rows: Array) -> Array:
-        """Return the logarithms of the sizes, a row a call."""
+        """Return the logarithms of the kernels' sizes, one row per call."""
         columns = (self._calls.rows[rows], self._calls.columns[rows])
         return np.asarray(np.log(np.column_stack(columns).astype(float)))
 
     def choose(self, values: Values, rows: Array) -> None:
-        """Choose nothing: there is one kernel."""
+        """Return None, because there is only one kernel to choose."""
 
     def times(self, values: Values, rows: Array, kernels: None) -> Array:
-        """Return the predicted times."""
+        """Return the predicted times of the calls."""
         del kernels
         return self.stack(values, rows).total
 
     def stack(self, values: Values, rows: Array) -> Stack:
-        """Return the causes."""
+        """Return the causes of the time of each call."""
         board, calls, p = self._board, self._calls, values
         height, width = calls.rows[rows].astype(float), calls.columns[rows].astype(float)
         moved = height * width * (calls.read[rows] + calls.written[rows])

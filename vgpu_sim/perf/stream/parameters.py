@@ -1,4 +1,6 @@
-"""The parameters of the model of streams: name, unit, start, bounds, meaning."""
+"""The parameters of the model of streams: each one's name, unit, start value, bounds and
+meaning.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""One kernel that moves bytes, on one board."""
+"""Predicts one streaming kernel on one board."""
 
 from dataclasses import replace
 from typing import Final
@@ -14,20 +14,21 @@ from vgpu_sim.perf.stream.model import Calls, Model
 from vgpu_sim.perf.topology.transfers import SHARE
 
 LIBRARY: Final = "vllm"
-MEASURED: Final = ("elementwise", "quantize")  # the tables are of a kernel that scales to fp8
+MEASURED: Final = ("elementwise", "quantize")  # the tables measured a kernel that scales to fp8
 HOST: Final = ("h2d", "d2h")
-_COPIED_BYTES: Final = 2  # an element of a copy: those of the measured kernel, not single bytes
-COPY_START_US: Final = 1.5  # of a copy engine
+_COPIED_BYTES: Final = 2  # element size of a copy: that of the measured kernel, not single bytes
+COPY_START_US: Final = 1.5  # start of a copy engine
 
 
 def predict(
     op: str, board: str, rows: int, columns: int, read: float = 2, written: float = 2
 ) -> Prediction:
-    """Predict a stream over ``rows`` times ``columns``; bytes of an element read and written.
+    """Predict a kernel that streams ``rows`` times ``columns`` elements; ``read`` and ``written``
+    are bytes per element.
 
     Raises:
-        PerfError: no such board, nothing fitted for it, sizes below 1, or more bytes than its
-            memory has.
+        PerfError: no such board, no fitted parameters, sizes below 1, or more bytes than the
+            board's memory has.
     """
     known = board_named(board)
     sizes = (np.array([float(size)]) for size in (rows, columns, read, written))
@@ -36,7 +37,7 @@ def predict(
     fitted = parameters.nearest("stream", board, "elementwise", LIBRARY)
     stack = Model(known, calls).stack(fitted.values, np.array([0]))
     if op not in MEASURED:
-        note = f"{op} was not measured: taken to run as a kernel that scales elements does"
+        note = f"{op} was not measured: predicted as a kernel that scales elements"
         fitted = replace(fitted, note="; ".join(filter(None, (fitted.note, note))))
     rates = {"GB/s": rows * columns * (read + written) / 1e3}
     shape = {"rows": rows, "columns": columns, "bytes_read": read, "bytes_written": written}
@@ -44,27 +45,36 @@ def predict(
 
 
 def quantize(board: str, rows: int, columns: int) -> Prediction:
-    """Predict scaling bf16 to fp8 by a scale that is known. Raises as ``predict``."""
+    """Predict the scaling of bf16 elements to fp8 by a known scale. Raises the errors of
+    ``predict``.
+    """
     return predict("quantize", board, rows, columns, 2, 1)
 
 
 def softmax(board: str, rows: int, columns: int) -> Prediction:
-    """Predict a softmax of each row in bf16, read once and kept on chip. Raises as ``predict``."""
+    """Predict a softmax of each row in bf16, which is read once and kept on chip. Raises the errors
+    of ``predict``.
+    """
     return predict("softmax", board, rows, columns, 2, 2)
 
 
 def embedding(board: str, tokens: int, hidden: int) -> Prediction:
-    """Predict gathering a row of a table of bf16 for each token. Raises as ``predict``."""
+    """Predict the gathering of one bf16 row of a table for each token. Raises the errors of
+    ``predict``.
+    """
     return predict("embedding", board, tokens, hidden, 2, 2)
 
 
 def sampling(board: str, sequences: int, vocabulary: int) -> Prediction:
-    """Predict taking each row's most likely token of logits in bf16. Raises as ``predict``."""
+    """Predict the selection of each row's most likely token from bf16 logits. Raises the errors of
+    ``predict``.
+    """
     return predict("sampling", board, sequences, vocabulary, 2, 0)
 
 
 def copy(board: str, direction: str, size: int) -> Prediction:
-    """Predict a copy of ``size`` bytes: "d2d" on the board, "h2d" or "d2h" over PCIe.
+    """Predict a copy of ``size`` bytes in a direction: "d2d" on the board, "h2d" or "d2h" over
+    PCIe.
 
     Raises:
         PerfError: as ``predict``, or no such direction.

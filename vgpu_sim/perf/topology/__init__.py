@@ -1,6 +1,6 @@
-"""How a node's GPUs, HCAs and CPUs are joined, as data, and what that means for transfers.
+"""How a node's GPUs, HCAs and CPUs are connected, as data, and the effect on transfers.
 
-Standard library only: gpud and the node agent read it too.
+This package imports only the standard library, because gpud and the node agent import it too.
 """
 
 from vgpu_sim.perf.topology.fairness import bottlenecks, finish_us, max_min

@@ -1,10 +1,10 @@
-"""A topology that somebody described, as one line of text: where others carry a preset's name.
+"""A topology described by one line of text, which is used in place of a preset's name.
 
 ``custom:numa=2;nvlinks=18;switched;gpus=1b.0.0.0,43.1.1.1;hcas=18.0.0.0;nvmes=20.0.0.0;
 cxls=0.1.128.8.2`` (one line): a device is its PCI bus (hexadecimal), NUMA node, host bridge and
-PCIe switch, a CXL memory expander its NUMA node, host bridge, gigabytes, lanes and generation of
-CXL. Whether that makes a machine is judged where people write it
-(``GPUPool.spec.customTopology``); here is read what must hold for any reader.
+PCIe switch; a CXL memory expander is its NUMA node, host bridge, gigabytes, lanes and generation of
+CXL. The operator checks whether the description is a possible machine
+(``GPUPool.spec.customTopology``); this module checks only what every reader relies on.
 """
 
 import re
@@ -15,7 +15,7 @@ from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology.places import NVSWITCH_BUS, Expander, Place, Topology
 
 PREFIX: Final = "custom:"
-MOST_DEVICES: Final = 8  # GPUs of a node, HCAs, and drives
+MOST_DEVICES: Final = 8  # most GPUs of a node, HCAs, and drives
 MOST_EXPANDERS: Final = 4
 _MOST_CHARACTERS: Final = 1024
 _MOST_NUMA_NODES: Final = 16
@@ -34,9 +34,9 @@ _LANES: Final = (8, 16)
 _GENERATIONS: Final = (2, 3)
 
 
-@lru_cache(maxsize=16)  # every look at a GPU's place asks again
+@lru_cache(maxsize=16)  # called for every query of a GPU's place
 def read(text: str) -> Topology:
-    """Return what a text describes; its name is the text. Raises BadShape."""
+    """Parse a description of a topology, whose name is then the text itself. Raises BadShape."""
     found = _TEXT.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if found is None:
         raise BadShape(f"{text[:64]!r} describes no topology")
@@ -61,7 +61,9 @@ def _places(devices: str) -> tuple[Place, ...]:
 
 
 def _check(made: Topology, links: int) -> None:
-    """Refuse what NVML's records have no room for, and what two devices cannot both be."""
+    """Refuse a topology with more devices than NVML's records have room for, or with devices that
+    conflict.
+    """
     devices = (*made.gpus, *made.hcas, *made.nvmes)
     buses = [one.bus for one in devices]
     taken = {0} | ({NVSWITCH_BUS} if made.switched else set())
@@ -73,7 +75,7 @@ def _check(made: Topology, links: int) -> None:
     if not 1 <= made.numa_nodes <= _MOST_NUMA_NODES:
         raise BadShape(f"a topology has 1 to {_MOST_NUMA_NODES} NUMA nodes")
     if any(one.numa >= made.numa_nodes or max(one.bridge, one.switch) > 255 for one in devices):
-        raise BadShape(f"a device of the topology lies outside of its {made.numa_nodes} NUMA nodes")
+        raise BadShape(f"a device of the topology is outside its {made.numa_nodes} NUMA nodes")
     if links > _MOST_LINKS:
         raise BadShape(f"a GPU has at most {_MOST_LINKS} NVLinks, not {links}")
     _check_expanders(made)
@@ -93,7 +95,7 @@ def _check_expanders(made: Topology) -> None:
         raise BadShape(f"a topology has at most {MOST_EXPANDERS} CXL memory expanders")
     for i, one in enumerate(made.cxls):
         if one.numa >= made.numa_nodes or one.bridge > 255:
-            raise BadShape(f"cxl{i} lies outside of the {made.numa_nodes} NUMA nodes")
+            raise BadShape(f"cxl{i} is outside the {made.numa_nodes} NUMA nodes")
         if not one.gigabytes or one.lanes not in _LANES or one.generation not in _GENERATIONS:
             raise BadShape(
                 f"cxl{i} has {one.gigabytes} GB, {one.lanes} lanes of CXL {one.generation}: an"

@@ -1,7 +1,8 @@
-"""Max-min fair rates of transfers that share links, and when they end.
+"""Max-min fair rates of transfers that share links, and the times at which they end.
 
-Progressive filling (Bertsekas and Gallager, "Data Networks", 6.5.2): all rates grow alike until a
-link is full; those on it keep what they have, and the others grow on. Pure functions.
+The method is progressive filling (Bertsekas and Gallager, "Data Networks", 6.5.2). All rates
+grow equally until a link is full. The transfers on that link then keep their rates, and the
+others continue to grow. All functions are pure.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -9,20 +10,21 @@ from typing import Final
 
 from vgpu_sim.perf.errors import BadShape
 
-Path = Sequence[Hashable]  # the links that a transfer takes, in one direction
+Path = Sequence[Hashable]  # the links of a transfer, in one direction
 _EPSILON: Final = 1e-9
-_TOLERANCE: Final = 1e-6  # of sums of rates that were rounded on their way
+_TOLERANCE: Final = 1e-6  # tolerance for sums of rounded rates
 
 
 def max_min(paths: Sequence[Path], capacity: Mapping[Hashable, float]) -> list[float]:
-    """Return each transfer's rate, in the unit of ``capacity``. One without links is unlimited.
+    """Return each transfer's max-min fair rate, in the unit of ``capacity``. A transfer without
+    links has no limit.
 
     Raises:
-        BadShape: a path has a link that has no capacity.
+        BadShape: a path has a link without a capacity.
     """
     for link in {link for path in paths for link in path}:
         if capacity.get(link, 0.0) <= 0:
-            raise BadShape(f"a transfer takes a link that there is not: {link}")
+            raise BadShape(f"a transfer uses an unknown link: {link}")
     rates = [0.0 if path else float("inf") for path in paths]
     left = dict(capacity)
     growing = {i for i, path in enumerate(paths) if path}
@@ -44,9 +46,10 @@ def max_min(paths: Sequence[Path], capacity: Mapping[Hashable, float]) -> list[f
 def bottlenecks(
     paths: Sequence[Path], rates: Sequence[float], capacity: Mapping[Hashable, float]
 ) -> list[Hashable]:
-    """Return the link that holds each transfer back at max-min fair rates; None without links.
+    """Return each transfer's bottleneck link at max-min fair rates; None for a transfer without
+    links.
 
-    It is full, and nobody on it has more (Bertsekas and Gallager, the same place).
+    That link is full, and no transfer on it has a higher rate (Bertsekas and Gallager, ibid.).
     """
     users: dict[Hashable, list[float]] = {}
     for path, rate in zip(paths, rates, strict=True):
@@ -66,10 +69,10 @@ def bottlenecks(
 def finish_us(
     paths: Sequence[Path], sizes: Sequence[float], capacity: Mapping[Hashable, float]
 ) -> list[float]:
-    """Return when each of some transfers that begin together ends, in microseconds.
+    """Return when each of several transfers that begin together ends, in microseconds.
 
-    ``sizes`` are bytes, capacities bytes a microsecond; a transfer that ends leaves its share to
-    the others. Raises BadShape as ``max_min``.
+    ``sizes`` are in bytes, and capacities in bytes per microsecond. A transfer that ends leaves
+    its share to the others. Raises the errors of ``max_min``.
     """
     left, ends, now = list(sizes), [0.0] * len(sizes), 0.0
     moving = [i for i, size in enumerate(left) if size > 0 and paths[i]]

@@ -1,17 +1,18 @@
-"""Places of devices, and what two of them have in common."""
+"""Positions of devices in a node, and the nearest point that two of them share."""
 
 from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Final
 
-NVSWITCH_BUS: Final = 0x05  # the PCI bus that NVSwitches are told to be on
+NVSWITCH_BUS: Final = 0x05  # the PCI bus reported for NVSwitches
 _CXL_2: Final = 2
 
 
 @unique
 class Level(Enum):
-    """The nearest thing that two PCI devices have in common, by nvidia-smi's names; the values are
-    NVML's (nvmlGpuTopologyLevel_t)."""
+    """The nearest point that two PCI devices share, with nvidia-smi's names; the values are NVML's
+    (nvmlGpuTopologyLevel_t).
+    """
 
     SELF = 0
     PIX = 10  # one PCIe switch
@@ -23,9 +24,12 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A PCI device: ``bus`` (domain 0, device 0), and the numbers of its NUMA node, host bridge,
-    and PCIe switch; equal numbers are the same thing. ``port`` of a switch leads to it: a switch
-    below a switch."""
+    """The position of a PCI device in a node.
+
+    ``bus`` is its bus (domain 0, device 0). The other numbers are those of its NUMA node, host
+    bridge and PCIe switch; devices with equal numbers are below the same one. ``port`` is the
+    switch port that leads to the device: a switch below a switch.
+    """
 
     bus: int
     numa: int
@@ -43,8 +47,9 @@ class Place:
 class Expander:
     """A CXL memory expander: a memory node of ``gigabytes`` (10^9) below a host bridge.
 
-    ``generation`` 2 has lanes of 32 GT/s with PCIe 5.0's 128/130 line code, 3 of 64 GT/s in flits
-    without a line code (CXL 2.0 and 3.0 specifications, "Flex Bus Physical Layer").
+    ``generation`` 2 has lanes of 32 GT/s with PCIe 5.0's 128/130 line code, generation 3 has
+    lanes of 64 GT/s that send flits without a line code (CXL 2.0 and 3.0 specifications, "Flex
+    Bus Physical Layer").
     """
 
     numa: int
@@ -55,15 +60,19 @@ class Expander:
 
     @property
     def gb_per_s(self) -> float:
-        """Return what its lanes carry one way, GB/s, headers included."""
+        """The rate of the expander's lanes in one direction in GB/s, headers included."""
         rate = 32 * 128 / 130 if self.generation == _CXL_2 else 64
         return rate * self.lanes / 8
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A node. ``nvlinks`` are those of a GPU by architecture ("Ampere": 12), none: no NVLink;
-    ``switched``: they lead to NVSwitches, else to each peer as many. ``nvmes`` are drives."""
+    """How the devices of a node are connected.
+
+    ``nvlinks`` is the number of NVLinks per GPU by architecture ("Ampere": 12), and is empty
+    without NVLink. If ``switched`` is set, the NVLinks lead to NVSwitches; otherwise equally
+    many lead to each peer. ``nvmes`` are drives.
+    """
 
     name: str
     gpus: tuple[Place, ...]
@@ -75,16 +84,16 @@ class Topology:
     cxls: tuple[Expander, ...] = ()
 
     def links_of(self, architecture: str) -> int:
-        """Return how many NVLinks a GPU of this architecture has here."""
+        """Return the number of NVLinks of a GPU of this architecture in this node."""
         return dict(self.nvlinks).get(architecture, 0)
 
     def links_between(self, architecture: str) -> int:
-        """Return over how many NVLinks any two GPUs reach each other."""
+        """Return the number of NVLinks between any two GPUs of this architecture in this node."""
         links = self.links_of(architecture)
         return links if self.switched else links // max(1, len(self.gpus) - 1)
 
     def level(self, one: Place, other: Place) -> Level:
-        """Return what two devices have in common on PCIe."""
+        """Return the nearest point that two devices share on PCIe."""
         if one == other:
             return Level.SELF
         if one.numa != other.numa:

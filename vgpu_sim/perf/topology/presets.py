@@ -1,10 +1,11 @@
-"""The topologies that have names.
+"""The named topologies.
 
-Bus numbers, NUMA nodes and switches of the DGX systems are those that their user guides and
-published ``nvidia-smi topo -m`` listings show; a pool with fewer GPUs has the first of them. No
-listing or guide that we could read says to which switches their drives are joined: they have none.
-``pcie-2-socket`` is no product: two GPUs and a drive below each of four switches, an adapter below
-one switch of each socket, and on each socket a CXL memory expander below a host bridge of its own.
+Bus numbers, NUMA nodes and switches of the DGX systems are those in their user guides and in
+published ``nvidia-smi topo -m`` listings; a pool with fewer GPUs uses the first of them. No
+listing or guide that was available states to which switches their drives are connected, so these
+presets have no drives. ``pcie-2-socket`` is not a product. It has two GPUs and a drive below
+each of four switches, and an adapter below one switch of each socket. On each socket, it has a
+CXL memory expander below a host bridge of its own.
 """
 
 import difflib
@@ -26,12 +27,12 @@ _A100_NUMA: Final = (3, 3, 1, 1, 7, 7, 5, 5)
 
 
 def _own_switches(buses: Sequence[int], per_node: int, port: int) -> tuple[Place, ...]:
-    """Return devices that have a switch each below a host bridge of their own."""
+    """Return devices that each have their own switch below their own host bridge."""
     return tuple(Place(bus, i // per_node, i, i, port) for i, bus in enumerate(buses))
 
 
-def _paired(buses: Sequence[int], port: int) -> tuple[Place, ...]:
-    """Return devices of which two share a switch: a DGX A100's."""
+def _paired_devices(buses: Sequence[int], port: int) -> tuple[Place, ...]:
+    """Return devices of which two share a switch, as in a DGX A100."""
     return tuple(
         Place(bus, _A100_NUMA[i], i // 2, i // 2, 2 * port + i % 2) for i, bus in enumerate(buses)
     )
@@ -41,8 +42,8 @@ _ROWS: Final = (
     Topology(FLAT, tuple(Place(i + 1, 0, 0, i) for i in range(_MOST))),
     Topology(
         "dgx-a100",
-        _paired(_A100_BUSES, 0),
-        _paired(_A100_HCAS, 1),
+        _paired_devices(_A100_BUSES, 0),
+        _paired_devices(_A100_HCAS, 1),
         numa_nodes=8,
         nvlinks=(("Ampere", 12),),
         switched=True,
@@ -87,12 +88,12 @@ PRESETS: Final[Mapping[str, Topology]] = {row.name: row for row in _ROWS}
 
 
 def topology_named(name: str, gpus: int = 0) -> Topology:
-    """Return a topology by its name, or by a description (``custom``).
+    """Return a topology by name or by description (``custom``).
 
-    With ``gpus`` it is checked that it has room for so many.
+    With ``gpus``, also check that the topology has that many places for GPUs.
 
     Raises:
-        BadShape: there is none of that name, nothing is described, or there are too few places.
+        BadShape: the name is unknown, the description is invalid, or there are too few places.
     """
     described = name.startswith(custom.PREFIX)
     found = custom.read(name) if described else PRESETS.get(name)

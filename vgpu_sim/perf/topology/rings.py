@@ -1,8 +1,9 @@
-"""How fast collectives can go over the links of a node that has no NVSwitches.
+"""The rates of collectives over the links of a node without NVSwitches.
 
-A ring goes at the pace of its slowest step, all steps at once: the smallest of their max-min fair
-rates, which is that of the link with the least capacity a user. NCCL searches for the best order of
-the GPUs, and uses several rings where links are idle beside one.
+All transfers of a ring run at once, and the slowest one determines the ring's rate. This is the
+smallest of their max-min fair rates, which is that of the link with the least capacity per
+transfer. NCCL searches for the best order of the GPUs, and uses several rings where links would
+otherwise be idle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +14,16 @@ from typing import Final
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology.routes import Link, Routes
 
-_ALIKE: Final = 1e-9  # rates that differ by their rounding
+_ALIKE: Final = 1e-9  # relative difference of rates due to rounding
 _Paths = Mapping[tuple[int, int], Sequence[Link]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Bytes a microsecond that each GPU can send, the link that allows no more, and the order of
-    the ring's GPUs; no order: rings of all orders share the links, or there is no ring."""
+    """The bytes per microsecond that each GPU can send, the link that limits them, and the order of
+    the GPUs in the ring. Without an order, rings in all orders share the links, or there is no
+    ring.
+    """
 
     rate: float
     link: Link
@@ -28,28 +31,31 @@ class Bound:
 
 
 def ring(routes: Routes, gpus: int) -> Bound:
-    """Return what the best ring of the first ``gpus`` GPUs reaches, or rings of all orders at once.
+    """Return the rate of the best ring of the first ``gpus`` GPUs, or that of rings in all orders
+    at once.
 
     Raises:
-        BadShape: there are fewer GPUs.
+        BadShape: the node has fewer GPUs.
     """
     paths = _paths(routes, gpus)
     best = Bound(0.0, ("", ""))
     for rest in permutations(range(1, gpus)):
         if rest[0] > rest[-1]:
-            continue  # the same ring the other way round
+            continue  # the same ring in reverse
         order = (0, *rest)
         steps = pairwise((*order, 0))
         rate, link = _slowest(routes, (paths[step] for step in steps))
         if rate > best.rate:
             best = Bound(rate, link, order)
-    # Each pair is neighbours in as many of the orders as any other: together they are an exchange.
+    # Each pair is adjacent in equally many orders: together the rings are an exchange.
     every = exchange(routes, gpus)
     return every if every.rate > best.rate * (1 + _ALIKE) else best
 
 
 def exchange(routes: Routes, gpus: int) -> Bound:
-    """Return what each GPU can send to all others at once, as much to each. Raises as ``ring``."""
+    """Return the rate at which each GPU sends equally to all others at once. Raises the errors of
+    ``ring``.
+    """
     rate, link = _slowest(routes, _paths(routes, gpus).values())
     return Bound(rate * (gpus - 1), link)
 
@@ -61,7 +67,7 @@ def _paths(routes: Routes, gpus: int) -> _Paths:
 
 
 def _slowest(routes: Routes, paths: Iterable[Sequence[Link]]) -> tuple[float, Link]:
-    """Return the least rate of transfers that go at once, and the link that gives it."""
+    """Return the lowest rate among concurrent transfers, and the link that limits it."""
     users: dict[Link, int] = {}
     for path in paths:
         for link in path:

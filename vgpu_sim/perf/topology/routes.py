@@ -1,11 +1,11 @@
-"""The links of a node with a board's rates, and the way that a transfer takes over them.
+"""The links of a node with a board's rates, and the route of a transfer over them.
 
-Capacities are bytes a microsecond and direction, headers included. Rates: the board's data sheet
-for PCIe and for all of its NVLinks; a description with fewer of them has the architectures' rate a
-link (white papers: NVLink 3 and 4 25 GB/s one way, NVLink 5 50). Between NUMA nodes three links of
-16 GT/s, 20 lanes each, as two-socket Xeon servers have (UPI). Drives: four lanes of PCIe 4.0. A
-host bridge has a root port for each switch below it, so what leads on from it to the memory has
-the rates of all of them.
+Capacities are in bytes per microsecond for each direction, headers included. The rates of PCIe
+and of all NVLinks of a board are from its data sheet. A description with fewer NVLinks uses the
+architecture's rate per link (white papers: 25 GB/s in one direction for NVLink 3 and 4, 50 GB/s
+for NVLink 5). NUMA nodes are connected by three links of 16 GT/s with 20 lanes each, as in
+two-socket Xeon servers (UPI). Drives have four lanes of PCIe 4.0. A host bridge has a root port
+for each switch below it, so its path to the memory has the sum of their rates.
 """
 
 import re
@@ -24,12 +24,14 @@ _NVME_GB_PER_S: Final = 4 * 16 * 128 / 130 / 8
 _NVLINK_GB_PER_S: Final = {"Ampere": 25.0, "Hopper": 25.0, "Blackwell": 50.0}
 _END: Final = re.compile(r"([a-z]+)(0|[1-9]\d?)", re.ASCII)
 
-End = str  # "gpu0", "hca1", "wire1" behind it, "nvme0", "numa0" (its memory), "cxl0"
+End = (
+    str  # "gpu0", "hca1", "wire1" (the network behind hca1), "nvme0", "numa0" (its memory), "cxl0"
+)
 Link = tuple[str, str]  # in one direction
 
 
 class Routes:
-    """A topology whose GPUs are all of one board."""
+    """The links and routes of a topology whose GPUs are all the same board."""
 
     def __init__(self, topology: Topology, board: Board) -> None:
         self.topology = topology
@@ -44,11 +46,13 @@ class Routes:
 
     @property
     def switched(self) -> bool:
-        """Whether GPUs reach each other over NVSwitches."""
+        """True if GPUs reach each other over NVSwitches."""
         return self._linked and self.topology.switched
 
     def path(self, source: End, target: End) -> list[Link]:
-        """Return the directed links from one end to another. Raises BadShape for an unknown end."""
+        """Return the directed links from one device to another. Raises BadShape for an unknown
+        device.
+        """
         up, down = self._to_root(source), self._to_root(target)
         if source == target:
             return []
@@ -56,7 +60,7 @@ class Routes:
             middle = ["nvswitch"] if self.topology.switched else []
             return list(pairwise([source, *middle, target]))
         while len(up) > 1 and len(down) > 1 and up[-2] == down[-2]:
-            up, down = up[:-1], down[:-1]  # they meet below the root: at a switch, say
+            up, down = up[:-1], down[:-1]  # they meet below the root, for example at a switch
         joined = up + (down[-2::-1] if up[-1] == down[-1] else down[::-1])
         return list(pairwise(joined))
 

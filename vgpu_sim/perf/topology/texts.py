@@ -1,4 +1,4 @@
-"""A topology as tools print it: ``nvidia-smi topo -m``, and NCCL's XML (NCCL_TOPO_FILE)."""
+"""Prints a topology in the formats of ``nvidia-smi topo -m`` and of NCCL's XML (NCCL_TOPO_FILE)."""
 
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
@@ -20,7 +20,9 @@ NUMA node
 
 
 def connection(topology: Topology, board: Board, one: Place, other: Place) -> str:
-    """Return how two devices reach each other, as a cell of the matrix: "NV18", "PXB", "X"."""
+    """Return how two devices are connected, in the words of ``nvidia-smi topo -m``: "NV18", "PXB",
+    "X".
+    """
     if one == other:
         return " X "
     links = topology.links_between(board.architecture.split()[0]) if board.has_nvlink else 0
@@ -30,7 +32,9 @@ def connection(topology: Topology, board: Board, one: Place, other: Place) -> st
 
 
 def matrix(topology: Topology, board: Board, gpus: Sequence[int], hcas: int = 0) -> Iterator[str]:
-    """Yield the lines of the matrix of GPUs, by index, and of the first HCAs."""
+    """Yield the lines of the matrix for the GPUs with these indices and for the first ``hcas``
+    HCAs.
+    """
     named = [(f"GPU{i}", topology.gpus[i]) for i in gpus]
     named += [(f"NIC{i}", place) for i, place in enumerate(topology.hcas[:hcas])]
     yield "\t" + "\t".join(name for name, _ in named) + "\tNUMA Affinity"
@@ -41,7 +45,7 @@ def matrix(topology: Topology, board: Board, gpus: Sequence[int], hcas: int = 0)
 
 
 def nccl_xml(topology: Topology, board: Board, gpus: Sequence[int], hcas: int = 0) -> str:
-    """Return the document that NCCL reads of a node (``ncclTopoGetSystemFromXml``)."""
+    """Return the XML document that NCCL reads (``ncclTopoGetSystemFromXml``)."""
     system = ElementTree.Element("system", version="1")
     major, minor = board.compute_capability
     architecture = board.architecture.split()[0]

@@ -1,4 +1,4 @@
-"""Transfers that begin together, over the links of a node: rates, what limits each, and times."""
+"""Transfers that begin together, over the links of a node: rates, limits and times."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -8,17 +8,20 @@ from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology.fairness import bottlenecks, finish_us, max_min
 from vgpu_sim.perf.topology.routes import End, Link, Routes
 
-# Of PCIe's rate that large pinned copies reach (headers, 256-byte payload), taken for NVLink, UPI
-# and CXL too: nobody has measured those here.
+# The share of PCIe's rate that large pinned copies reach (headers, 256-byte payload), also used for
+# NVLink, UPI and CXL, which were not measured.
 SHARE: Final = 0.85
-# RoCEv2 with packets of 4096 bytes: preamble, Ethernet, IP, UDP, BTH, ICRC, FCS, gap are 82 more.
+# RoCEv2 with packets of 4096 bytes: 82 more for preamble, Ethernet, IP, UDP, BTH, ICRC, FCS, gap.
 _WIRE_SHARE: Final = 4096 / (4096 + 82)
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One of some transfers of ``size`` bytes each. ``rate``: bytes a microsecond of it while all
-    move; ``us`` from the common beginning to its last byte; ``limit`` is one of ``links``."""
+    """One of several transfers of ``size`` bytes each that begin together.
+
+    ``rate`` is its bytes per microsecond while all transfers run; ``us`` is the time from the
+    common start to its last byte. ``limit`` is the one of ``links`` that limits the rate.
+    """
 
     source: End
     target: End
@@ -29,12 +32,12 @@ class Transfer:
 
     @property
     def way(self) -> str:
-        """Return what it passes, from end to end."""
+        """The devices through which the transfer passes, from end to end."""
         return " > ".join([self.source, *(target for _, target in self.links)])
 
 
 def payload(routes: Routes) -> dict[Hashable, float]:
-    """Return what each link carries beside its headers, in bytes a microsecond."""
+    """Return each link's capacity without headers, in bytes per microsecond."""
     wires = {f"wire{i}" for i in range(len(routes.topology.hcas))}
     return {
         link: rate * (_WIRE_SHARE if isinstance(link, tuple) and wires & set(link) else SHARE)
@@ -43,10 +46,10 @@ def payload(routes: Routes) -> dict[Hashable, float]:
 
 
 def together(routes: Routes, ends: Sequence[tuple[End, End]], size: int) -> list[Transfer]:
-    """Return what becomes of transfers of ``size`` bytes each that begin together.
+    """Return the rates and times of transfers of ``size`` bytes each that begin together.
 
     Raises:
-        BadShape: there is no such end, or one is both ends of a transfer.
+        BadShape: an end does not exist, or both ends of a transfer are the same.
     """
     if size < 1:
         raise BadShape("bytes must be at least 1")

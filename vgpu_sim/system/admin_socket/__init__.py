@@ -1,1 +1,1 @@
-"""Administration of a daemon: JSON lines over a socket that its owner alone may open."""
+"""Administration of a daemon: JSON lines over a socket that only its owner may open."""

@@ -1,10 +1,10 @@
-"""Requests that an administration socket refuses; ``code`` is what the reply carries.
+"""Errors of administration requests; ``code`` is the code in the reply.
 
 RequestError         "internal"
-├── InvalidRequest   "invalid"    malformed, or names what cannot exist
+├── InvalidRequest   "invalid"    malformed, or names something impossible
 ├── NotFound         "not_found"  names an object that does not exist
 ├── Conflict         "conflict"   contradicts what exists
-└── InUse            "in_use"     would destroy what is being used
+└── InUse            "in_use"     would destroy an object in use
 """
 
 
@@ -15,24 +15,24 @@ class RequestError(Exception):
 
 
 class InvalidRequest(RequestError):
-    """Malformed, or names something that cannot exist."""
+    """A request is malformed, or names something that cannot exist."""
 
     code = "invalid"
 
 
 class NotFound(RequestError):
-    """Names an object that does not exist."""
+    """A request names an object that does not exist."""
 
     code = "not_found"
 
 
 class Conflict(RequestError):
-    """Contradicts what exists."""
+    """A request contradicts what exists."""
 
     code = "conflict"
 
 
 class InUse(RequestError):
-    """Would destroy what is in use."""
+    """A request would destroy an object that is in use."""
 
     code = "in_use"

@@ -1,4 +1,4 @@
-"""The events of a daemon: a JSON object to every subscriber, in the order of their causes."""
+"""The events of a daemon: a JSON object for every subscriber, in causal order."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,10 +8,10 @@ Subscriber = Callable[[dict[str, Any]], None]
 
 
 class EventBus:
-    """Distributes events. A subscriber must not block; one that raises is a defect.
+    """Distributes events to subscribers. A subscriber must not block or raise.
 
-    An event that a subscriber emits follows the one that it was called for, for all subscribers:
-    an Xid comes after its fault.
+    If a subscriber emits an event while it handles another one, all subscribers receive the new
+    event after the handled one. For example, an Xid comes after its fault.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class EventBus:
         self._delivers = False
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Add a subscriber; the function returned removes it."""
+        """Add a subscriber; call the returned function to remove it."""
         self._subscribers.append(subscriber)
 
         def unsubscribe() -> None:
@@ -30,10 +30,10 @@ class EventBus:
         return unsubscribe
 
     def emit(self, name: str, /, **fields: Any) -> None:
-        """Send an event."""
+        """Send an event to all subscribers."""
         self._waiting.append((name, fields))
         if self._delivers:
-            return  # from within a subscriber: it is delivered when its cause has been
+            return  # emitted by a subscriber: delivered after the event that it handles
         self._delivers = True
         try:
             while self._waiting:

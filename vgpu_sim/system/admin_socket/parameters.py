@@ -1,4 +1,4 @@
-"""Strict reading of a request's parameters."""
+"""Strict validation of a request's parameters."""
 
 from typing import Any
 
@@ -6,10 +6,11 @@ from vgpu_sim.system.admin_socket.errors import InvalidRequest
 
 
 def fields(params: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
-    """Return the parameters when just these are there, of these types.
+    """Return a request's parameters after checking that exactly these are present and have these
+    types.
 
     Raises:
-        InvalidRequest: otherwise.
+        InvalidRequest: a parameter is missing, unknown or of another type.
     """
     missing, unknown = set(kinds) - set(params), set(params) - set(kinds)
     if missing or unknown:

@@ -1,8 +1,8 @@
 """The administration socket: JSON lines for the node agent and the command line.
 
-Mode 0600, and the peer must have the daemon's uid, or one of those that the daemon names, where it
-has a user of its own. Requests of one connection are answered in order.
-A connection that does not read what it is sent is closed.
+The socket's mode is 0600. The peer must have the daemon's uid; a daemon that runs as a user of
+its own can allow further uids. Requests of one connection are answered in order. A connection
+whose peer does not read is closed.
 """
 
 import asyncio
@@ -29,7 +29,9 @@ Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class AdminServer:
-    """Serves ``operations`` by method name, and ``subscribe`` by itself."""
+    """Serves requests by calling the function that ``operations`` has for their method name. It
+    implements ``subscribe`` itself.
+    """
 
     def __init__(
         self,
@@ -38,7 +40,9 @@ class AdminServer:
         others: Collection[int] = (),
         max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
-        """``others`` are uids that may ask too: the directory must keep everybody else out."""
+        """Create a server. ``others`` are further uids that are allowed; the socket's directory
+        must keep all other users out.
+        """
         self._uids = {os.geteuid(), *others}
         self._mode = 0o666 if others else 0o600
         self._max_line_bytes = max_line_bytes
@@ -49,15 +53,17 @@ class AdminServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self, path: Path, listener: socket.socket | None = None) -> None:
-        """Serve at ``path``, where ``listener`` may be bound already. Raises OSError."""
+        """Start to serve at ``path``, or on ``listener`` if that is bound already. Raises
+        OSError.
+        """
         self._path = path
         sock = listener or bind(path, self._mode)
         self._server = await asyncio.start_unix_server(
-            self._connected, sock=sock, limit=self._max_line_bytes
+            self._serve_connection, sock=sock, limit=self._max_line_bytes
         )
 
     async def close(self) -> None:
-        """Hang up on everybody."""
+        """Stop serving and close all connections."""
         if self._server is not None and self._path is not None:
             self._server.close()
             _unlink(self._path)
@@ -66,7 +72,9 @@ class AdminServer:
         if self._connections:
             await asyncio.wait(tuple(self._connections))
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -77,7 +85,7 @@ class AdminServer:
                 return
             await self._serve(reader, writer, unsubscribe)
         except (OSError, asyncio.CancelledError):
-            pass  # gone, or the daemon is closing: nothing is left to send
+            pass  # the peer has gone, or the daemon is closing: nothing is left to send
         finally:
             for remove in unsubscribe:
                 remove()
@@ -121,7 +129,7 @@ class AdminServer:
         except RequestError as err:
             return number, "", _failure(number, err)
         except Exception as err:
-            # The edge: a defect of ours answers this request and leaves the daemon alive.
+            # A defect in an operation must fail only this request and not the daemon.
             logger.exception("admin_request_failed method=%s", method)
             return number, "", _failure(number, RequestError(f"internal error: {err}"))
 
@@ -131,7 +139,7 @@ def _unlink(path: Path) -> None:
 
 
 def bind(path: Path, mode: int = 0o600) -> socket.socket:
-    """Bind a socket for ``AdminServer.open``, in place of what is there. Raises OSError."""
+    """Bind a socket for ``AdminServer.open``, replacing an existing one. Raises OSError."""
     _unlink(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o777 & ~mode)
@@ -148,14 +156,14 @@ def _parse(line: bytes) -> tuple[object, str, dict[str, Any]]:
     except (ValueError, RecursionError) as err:
         raise InvalidRequest("not a line of JSON") from err
     if not isinstance(request, dict):
-        raise InvalidRequest("a request is an object")
+        raise InvalidRequest("a request must be an object")
     number = request.get("id")
     if not isinstance(number, int | str):
-        raise InvalidRequest("id is a number or a string")
+        raise InvalidRequest("id must be a number or a string")
     unknown = set(request) - {"id", "method", "params"}
     method, params = request.get("method"), request.get("params", {})
     if unknown or not isinstance(method, str) or not isinstance(params, dict):
-        raise InvalidRequest("a request is {id, method, params}")
+        raise InvalidRequest("a request must be {id, method, params}")
     return number, method, params
 
 

@@ -1,4 +1,6 @@
-"""This process's aperture as the interpreter's memory: every access is checked, none faults."""
+"""The aperture of this process as the interpreter's memory. Accesses are checked first, so that
+they cause no fault.
+"""
 
 import ctypes
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ _DTYPES: Final[dict[int, np.dtype[np.unsignedinteger]]] = {
 
 
 class ApertureMemory:
-    """Implements ``exec.interp.Memory`` over the regions mapped when it was made."""
+    """Implements ``exec.interp.Memory`` over the regions that were mapped at its creation."""
 
     def __init__(self, regions: Sequence[Region]) -> None:
         merged = _merge(regions)
@@ -35,7 +37,7 @@ class ApertureMemory:
         """Return the zero-extended value at each address.
 
         Raises:
-            BadAddress: for the first address whose bytes are not all mapped.
+            BadAddress: some address is not completely mapped; the error names the first one.
         """
         values = np.zeros(len(addresses), dtype=np.uint64)
         for index, lanes in self._by_region(addresses, width_bytes):
@@ -44,23 +46,24 @@ class ApertureMemory:
         return values
 
     def store(self, addresses: _Words, values: _Words, width_bytes: int) -> None:
-        """Store the low bytes of each value; of equal addresses the last one wins.
+        """Store the low bytes of each value at its address. If addresses are equal, the last lane's
+        value remains.
 
         Raises:
-            BadAddress: as ``load``; nothing was stored.
+            BadAddress: as ``load``; no value was stored.
         """
         for index, lanes in self._by_region(addresses, width_bytes):
             offsets = addresses[lanes] - self._begins[index]
             _scatter(self._views[index], offsets, values[lanes], width_bytes)
 
     def extents(self) -> list[tuple[int, int]]:
-        """Return (first address, first address behind it) of each mapped piece."""
+        """Return (first address, end address) of each contiguous mapped range."""
         return list(zip(self._begins.tolist(), self._ends.tolist(), strict=True))
 
     def _by_region(
         self, addresses: _Words, width_bytes: int
     ) -> list[tuple[int, NDArray[np.bool_] | slice]]:
-        """Say which region each address lies in: (region, its lanes), all checked."""
+        """Group validated addresses by region; return each region with the lanes that access it."""
         if len(addresses) == 0:
             return []
         if len(self._begins) == 0:
@@ -98,7 +101,7 @@ def _scatter(view: NDArray[np.uint8], offsets: _Words, values: _Words, width_byt
 
 
 def _merge(regions: Sequence[Region]) -> list[Region]:
-    """Join regions that touch: an access may cross from one chunk into the next."""
+    """Join regions that are adjacent, because an access may cross from one chunk into the next."""
     merged: list[Region] = []
     for region in sorted(regions):
         if merged and merged[-1].address + merged[-1].size == region.address:

@@ -1,4 +1,6 @@
-"""The interpreter as a backend: runs each launch inside the call, in turns with other launches."""
+"""The interpreter as a backend: runs each launch within the call, in time slices with other
+launches.
+"""
 
 import ctypes
 import itertools
@@ -19,7 +21,7 @@ from vgpu_sim.hal.compute.abi import FaultKind
 from vgpu_sim.hal.compute.ports import FaultSite, Launch, LaunchFault, ProgramHandle
 from vgpu_sim.isa import Function, Instruction, Module, Space, TrapCause, container
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
-from vgpu_sim.worker.backends.turns import Turns
+from vgpu_sim.worker.backends.fair_lock import FairLock
 from vgpu_sim.worker.faults import fault_text, source_places
 from vgpu_sim.worker.runtime.binding import Region
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
@@ -32,7 +34,7 @@ _TRAPS: Final = {
 
 
 class InterpBackend:
-    """Implements ``hal.compute.ports.InterpretedBackend``; ``regions`` is the memory there is."""
+    """Implements ``hal.compute.ports.InterpretedBackend``; ``regions`` is the mapped memory."""
 
     def __init__(self, regions: Callable[[], Sequence[Region]], multiprocessors: int) -> None:
         self._regions = regions
@@ -41,13 +43,15 @@ class InterpBackend:
         self._containers: dict[ProgramHandle, tuple[bytes, int]] = {}
         self._decoded: dict[ProgramHandle, Module] = {}
         self._numbers = itertools.count(1)
-        self._turns = Turns()
+        self._turns = FairLock()
         _warm_up()
 
     def load(
         self, container_bytes: bytes, segment_base: int, module: Module | None = None
     ) -> ProgramHandle:
-        """See ``hal.compute.ports.Backend.load``; decoded when it is first run."""
+        """See ``hal.compute.ports.Backend.load``; the container is decoded when the program first
+        runs.
+        """
         handle = ProgramHandle(next(self._numbers))
         self._containers[handle] = (container_bytes, segment_base)
         if module is not None:
@@ -102,7 +106,7 @@ def _line(function: Function, word: int | None) -> int:
 
 
 def _warm_up() -> None:
-    """Run a kernel in memory of our own: numpy imports parts of itself on first use."""
+    """Run a kernel in private memory, because numpy imports parts of itself on first use."""
     module = warm_up_module()
     memory = ctypes.create_string_buffer(BUFFER_BYTES)
     address = ctypes.addressof(memory)
@@ -132,11 +136,13 @@ def _kernel_fault(
         kind = _TRAPS.get(instruction.cause, FaultKind.TRAP)
         message = fault_text.trap(instruction)
     site = FaultSite(function.name, line, message, err.thread, is_global=is_global)
-    return LaunchFault(kind, source_places.located(site, module.source), address, block)
+    return LaunchFault(kind, source_places.add_source(site, module.source), address, block)
 
 
 def _private_bytes(instruction: Instruction, function: Function, launch: Launch) -> int | None:
-    """Return how much there is of the space of an access; None: it is not a private one."""
+    """Return the size of the private memory space that an instruction accesses; None if the space
+    is not private.
+    """
     if instruction.space is Space.SHARED:
         return function.shared_bytes + launch.shared_bytes
     if instruction.space is Space.LOCAL:

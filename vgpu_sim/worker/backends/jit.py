@@ -1,4 +1,4 @@
-"""The JIT as a backend: native code per kernel and block shape, called by the C runtime itself."""
+"""The JIT as a backend: native code per kernel and block shape, called by the C runtime."""
 
 import functools
 import itertools
@@ -38,20 +38,21 @@ from vgpu_sim.hal.compute.ports import (
     ProgramHandle,
 )
 from vgpu_sim.isa import Function, Module, container
-from vgpu_sim.worker import placing
+from vgpu_sim.worker import address_randomization
 from vgpu_sim.worker.backends import jit_faults
 from vgpu_sim.worker.backends.jit_program import Block, Program, Variant
-from vgpu_sim.worker.faults.source_places import located
+from vgpu_sim.worker.faults.source_places import add_source
 from vgpu_sim.worker.warm_up import KERNEL, SAMPLE_KERNEL, sample_module, warm_up_module
 
 _WARM_UP_BLOCK: Final[Block] = (32, 1, 1)
 _SAMPLE_BLOCK: Final[Block] = (128, 1, 1)
 _LOG = logging.getLogger(__name__)
-_ROUNDS: Final = 3  # Python makes code faster when it is run again
+_ROUNDS: Final = 3  # Python specializes code that runs repeatedly
 _prepared: NativeCode | None = None
 
 
-# Requests to ``emit``: generated text, for each of LLVM's two levels, or a kernel and its block.
+# Requests to ``emit`` begin with one of these: generated text for either of LLVM's two levels, or a
+# kernel and its block.
 _TEXT: Final = (b"\0", b"\1")
 _KERNEL: Final = b"\2"
 _BLOCK: Final = struct.Struct("<3I")
@@ -60,8 +61,9 @@ _BLOCK: Final = struct.Struct("<3I")
 class JitBackend:
     """Implements ``hal.compute.ports.NativeBackend``.
 
-    ``entry`` runs on threads of the runtime, several at once, ``locate`` on the main thread while a
-    kernel waits in its fault handler; the runtime never unloads a program that is being asked for.
+    ``entry`` runs on several threads of the runtime at once; ``locate`` runs on the main thread
+    while a kernel waits in its fault handler. The runtime never unloads a program during a call
+    that concerns it.
     """
 
     def __init__(self) -> None:
@@ -95,10 +97,10 @@ class JitBackend:
         for text, tier in _warm_up_texts():
             llvm.object_code(text, tier)
             yield
-        yield from self.rehearse()  # which better code takes, too
+        yield from self.warm_up_around_emit()  # better code needs this, too
 
-    def rehearse(self) -> Iterator[None]:
-        """See ``hal.compute.ports.NativeBackend.rehearse``."""
+    def warm_up_around_emit(self) -> Iterator[None]:
+        """See ``hal.compute.ports.NativeBackend.warm_up_around_emit``."""
         small, sample = warm_up_module(), sample_module()
         Compiler().generate(small, small.function(KERNEL), _WARM_UP_BLOCK, 1)
         yield
@@ -123,7 +125,9 @@ class JitBackend:
     def load(
         self, container_bytes: bytes, segment_base: int, module: Module | None = None
     ) -> ProgramHandle:
-        """See ``hal.compute.ports.Backend.load``; each launch is given the segment's address."""
+        """See ``hal.compute.ports.Backend.load``; each launch gets the address of the program's
+        segment.
+        """
         del segment_base
         handle = ProgramHandle(next(self._numbers))
         self._programs[handle] = Program(container_bytes, module)
@@ -162,7 +166,7 @@ class JitBackend:
             if found is not None:
                 name, words = found
                 native = jit_faults.describe(*record.decode(name), words, fault)
-                return replace(native, site=located(native.site, record.source()))
+                return replace(native, site=add_source(native.site, record.source()))
         return None
 
     def _make(
@@ -171,29 +175,34 @@ class JitBackend:
         name, block = variant
         kernel = record.alone(name)
         key = key_of(kernel, block, None)
-        kept = self._kept(record, variant, key)
+        kept = self._load_cached(record, variant, key)
         if kept is not None:
             return kept[1]
-        with _told(record, variant):
-            if self._emitter is None or (found := self._first(record, variant, key)) is None:
+        with _errors_as_launch_faults(record, variant):
+            if (
+                self._emitter is None
+                or (found := self._compile_first_tier(record, variant, key)) is None
+            ):
                 best = self._compiler.make(*record.decode(name), block, checked=True)
                 entry = record.keep(name, self._load(best))
                 self._compiler.store(key, best)
-                return replace(entry, refused=self._refused(key))
+                return replace(entry, refused=self._count_refused(key))
             first, entry = found
-            entry = replace(entry, provisional=True, refused=self._refused(key))
+            entry = replace(entry, provisional=True, refused=self._count_refused(key))
         request = _KERNEL + _BLOCK.pack(*block) + kernel
-        asked = self._emitter.ask(request, at_leisure=True)
+        future = self._emitter.ask(request, at_leisure=True)
         better = _Better(record, variant, key, first, improve)
-        asked.add_done_callback(lambda answer: self._take(better, answer))
+        future.add_done_callback(lambda answer: self._take(better, answer))
         return entry
 
-    def _first(
+    def _compile_first_tier(
         self, record: Program, variant: Variant, key: str
     ) -> tuple[NativeCode, NativeEntry] | None:
-        """Return what is made fast; kept, too, since a process may end before what is better."""
+        """Compile a kernel fast, to code of low quality. Cache that code, because the process may
+        end before better code exists.
+        """
         name, block = variant
-        kept = self._kept(record, variant, _first_tier(key))
+        kept = self._load_cached(record, variant, _first_tier(key))
         if kept is not None:
             return kept
         made = self._compiler.first(*record.decode(name), block)
@@ -202,32 +211,36 @@ class JitBackend:
         self._compiler.store(_first_tier(key), made)
         return made, record.keep(name, self._load(made))
 
-    def _kept(
+    def _load_cached(
         self, record: Program, variant: Variant, key: str
     ) -> tuple[NativeCode, NativeEntry] | None:
-        """Return code that was kept for a key, loaded; what cannot be used is compiled again."""
+        """Load cached code for a key. Returns None if the code is absent or unusable, so that the
+        caller compiles it.
+        """
         name, block = variant
-        found = self._compiler.stored(key, block)
+        found = self._compiler.load_cached(key, block)
         if found is None:
             return None
         try:
             return found, record.keep(name, self._load(found))
-        except CodeGenerationError as err:  # damaged, which its digest did not show
+        except CodeGenerationError as err:  # damaged in a way that its digest does not reveal
             self._compiler.refuse(key, err)
             return None
 
-    def _refused(self, key: str) -> int:
+    def _count_refused(self, key: str) -> int:
         return len(self._compiler.refused_keys & {key, _first_tier(key)})
 
     def _take(self, better: "_Better", answer: Future[bytes]) -> None:
-        """Use better code from now on; where there is none, what there is will do."""
+        """Switch a kernel to the better code in ``answer``; if that could not be compiled, keep the
+        current code.
+        """
         name, block = better.variant
         try:
             code = NativeCode.from_bytes(answer.result(), ENTRY, block)
             entry = better.record.keep(name, self._load(code))
         except EmitError as err:
             _LOG.error("%s, block %s: no better code: %s", name, block, err)
-            if not err.killed:  # it would end so again
+            if not err.killed:  # another attempt would fail in the same way
                 self._compiler.store(better.key, better.first)
             return
         except (ValueError, CodeGenerationError) as err:
@@ -238,20 +251,21 @@ class JitBackend:
 
     def _load(self, code: NativeCode) -> Loaded:
         with self._loading:
-            placing.pass_by_holes(len(code.object_code))
+            address_randomization.pass_by_holes(len(code.object_code))
             return self._compiler.load(code)
 
     def _warm_up(self) -> None:
-        """Load once, so that all that LLVM and Python open is open before the sandbox closes.
+        """Load code once, so that LLVM and Python open their files before the sandbox closes.
 
-        Never from a cache: this runs with more rights than whoever could have written there.
+        It does not use a cache, because this process still has more rights than those that may
+        have written the cache.
         """
         self._load(_prepared or _compile_warm_up(self._compiler))
 
 
 @dataclass(frozen=True, slots=True)
 class _Better:
-    """What better code is for: ``first`` is in use meanwhile."""
+    """A kernel for which better code is being compiled; launches use ``first`` until then."""
 
     record: Program
     variant: Variant
@@ -265,8 +279,8 @@ def _first_tier(key: str) -> str:
 
 
 @contextmanager
-def _told(record: Program, variant: Variant) -> Iterator[None]:
-    """Turn what is wrong with a kernel into the fault of the launch that wants it."""
+def _errors_as_launch_faults(record: Program, variant: Variant) -> Iterator[None]:
+    """Convert errors of compilation to a LaunchFault of the launch that needs the kernel."""
     name, block = variant
     try:
         yield
@@ -279,14 +293,18 @@ def _told(record: Program, variant: Variant) -> Iterator[None]:
 
 
 def _compile_kernel(request: bytes) -> bytes:
-    """Compile a kernel from its container, as good as can be, in a process that may die."""
+    """Compile a kernel from its container at the highest quality; this runs in a process that may
+    die.
+    """
     block = _BLOCK.unpack_from(request)
     module = container.decode(request[_BLOCK.size :])
     return Compiler().make(module, module.functions[0], block, checked=True).to_bytes()
 
 
 def prepare() -> None:
-    """In a zygote: what workers would compute again, but for anything of LLVM's that is alive."""
+    """In a zygote: compute results in advance that workers need, without keeping an LLVM object
+    alive.
+    """
     global _prepared
     module = warm_up_module()
     function = module.function(KERNEL)
@@ -294,7 +312,7 @@ def prepare() -> None:
     for _ in range(_ROUNDS):
         Compiler().emit_llvm(module, function, _WARM_UP_BLOCK)
     _warm_up_texts()
-    _prepared = _compiled_by_a_child()
+    _prepared = _compile_in_child()
 
 
 @functools.cache
@@ -313,11 +331,11 @@ def _compile_warm_up(compiler: Compiler) -> NativeCode:
     return compiler.make(module, function, _WARM_UP_BLOCK)
 
 
-def _compiled_by_a_child() -> NativeCode:
-    """Compile the warm-up where LLVM may live: a process that forks must not carry it.
+def _compile_in_child() -> NativeCode:
+    """Compile the warm-up kernel in a child, because a process that forks must not contain LLVM.
 
     Raises:
-        RuntimeError: when the child failed; it said why on standard error.
+        RuntimeError: the child failed; it has printed the reason on standard error.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     child = os.fork()

@@ -1,9 +1,10 @@
-"""What a fault of native code means: which instruction, and which address the program asked for.
+"""Interprets a fault of native code: finds the instruction and the address that the program
+requested.
 
-Native code confines addresses before it uses them, so the address at which it faults need not be
-the program's. Where the access was confined by the pointer that it is made from (see
-``exec.jit.numbers.known_values``), that pointer is a parameter of the launch and gives the
-difference.
+Native code clamps addresses before it uses them, so the address at which it faults may differ
+from the address that the program requested. If the code clamped the pointer from which the
+address is derived (see ``exec.jit.numbers.known_values``), that pointer is a parameter of the
+launch, from which the difference is computed.
 """
 
 from vgpu_sim.exec.jit.ir import ssa
@@ -21,10 +22,11 @@ _WORD = 1 << 64
 def describe(
     module: Module, function: Function, words: tuple[int, ...], fault: NativeFault
 ) -> NativeSite:
-    """Choose the likeliest access among ``words``, which an instruction may belong to.
+    """Return the most likely access among ``words``, the instructions that the code may implement.
 
-    A thread whose own computation leads to the fault, where one is found, says more than the
-    machine does: which of the words it was, and the address before it was confined.
+    If re-running the block's threads identifies the one that faulted, its registers determine
+    more than the machine state does: which of the instructions faulted, and the address before
+    it was clamped.
     """
     if fault.trap_word:
         word = fault.trap_word - 1
@@ -42,7 +44,8 @@ def describe(
     if not accesses:
         known = fault.address if _inside(fault) else 0
         return NativeSite(FaultSite(function.name, 0, what), known)
-    # What an instruction computes may be merged with what it reads: the address tells them apart.
+    # The code of an instruction may be merged with that of its operands: the address distinguishes
+    # them.
     like = [word for word in accesses if _may_be_in(function.code[word].space, space)]
     accesses = like or accesses
     found = jit_threads.find(module, function, accesses, fault)
@@ -52,7 +55,7 @@ def describe(
         )
         return _site(function, found.word, message, found, is_global=space is None)
     word, line = accesses[0], function.lines[accesses[0]]
-    address = fault.address if fault.shared else _asked_for(function, word, fault)
+    address = fault.address if fault.shared else _requested_address(function, word, fault)
     message = fault_text.access(what, function.code[word], address, _private_bytes(fault))
     if space is Space.LOCAL:
         address, message = None, fault_text.local_access(what, function.code[word])
@@ -83,19 +86,21 @@ def _private_bytes(fault: NativeFault) -> int | None:
 
 
 def _may_be_in(named: Space, space: Space | None) -> bool:
-    """Return whether an access that names one space may be one to another; None: to global."""
+    """Return whether an access to ``named`` may be an access to ``space``; ``space`` None means
+    global memory.
+    """
     if space is None:
         return named not in (Space.SHARED, Space.LOCAL)
     return named is space or (named is Space.GENERIC and space is Space.LOCAL)
 
 
-def _asked_for(function: Function, word: int, fault: NativeFault) -> int | None:
-    """Return the address that the program asked for, or None where it is lost."""
+def _requested_address(function: Function, word: int, fault: NativeFault) -> int | None:
+    """Return the address that the program requested; None if it cannot be recovered."""
     instruction = function.code[word]
     if instruction.space is Space.PARAM:
         return instruction.displacement
     pointer = _pointer(function, word)
-    if pointer is None or not _confined(pointer, instruction) or pointer.origin < 0:
+    if pointer is None or not _is_confined(pointer, instruction) or pointer.origin < 0:
         return fault.address if _inside(fault) else None
     raw = int.from_bytes(fault.parameters[pointer.origin : pointer.origin + 8], "little")
     confined = min((raw - fault.aperture_base) % _WORD, APERTURE_BYTES) + fault.aperture_base
@@ -111,12 +116,14 @@ def _pointer(function: Function, word: int) -> Pointer | None:
     return None
 
 
-def _confined(pointer: Pointer, instruction: Instruction) -> bool:
+def _is_confined(pointer: Pointer, instruction: Instruction) -> bool:
     size = instruction.vector * instruction.type.bytes
-    return pointer.confined(instruction.displacement, size)
+    return pointer.is_confined(instruction.displacement, size)
 
 
 def _inside(fault: NativeFault) -> bool:
-    """Return whether no confinement leads to the place: then it is the program's own."""
+    """Return whether a faulting address cannot result from clamping, and is therefore the address
+    that the program requested.
+    """
     offset = fault.address - fault.aperture_base
     return 0 <= offset < APERTURE_BYTES - CLAMP_BOUND_BYTES

@@ -1,4 +1,4 @@
-"""What the JIT knows of a loaded container: its kernels, and the code that was made of them."""
+"""A container loaded by the JIT: its kernels, and the code compiled from them."""
 
 import threading
 from dataclasses import dataclass, field
@@ -15,7 +15,9 @@ Variant = tuple[str, Block]
 
 @dataclass(slots=True)
 class Program:
-    """Read when it is first needed. Used by several threads; unloaded when none of them does."""
+    """A container that the JIT has loaded, decoded on first use. Several threads use it; it is
+    unloaded only while none does.
+    """
 
     container: bytes
     module: Module | None = None
@@ -26,41 +28,47 @@ class Program:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def alone(self, name: str, *, named: bool = False) -> bytes:
-        """Return a kernel as a container of its own, see ``isa.extract``."""
+        """Return a kernel as a container of its own; see ``isa.extract``."""
         with self._lock:
             if self._kernels is None:
                 self._kernels = extract.Kernels(self.container)
             return self._kernels.container(name, named=named)
 
     def decode(self, name: str) -> tuple[Module, Function]:
-        """Return a kernel, in a module with all variables."""
+        """Return a kernel, decoded, and the module that contains it and all variables."""
         if self.module is not None:
             return self.module, self.module.function(name)
         module = container.decode(self.alone(name, named=True))
         return module, module.function(name)
 
     def source(self) -> str:
-        """Return the PTX that the container was made of; empty where there is none."""
+        """The PTX from which the container was compiled; empty if there is none."""
         if self.module is not None:
             return self.module.source
         return decode_text(sections.unpack(self.container)[Section.SOURCE, MODULE_OWNER])
 
     def keep(self, name: str, loaded: Loaded) -> NativeEntry:
-        """Keep code in memory as long as the program; return how it is called."""
+        """Keep a kernel's code in memory for as long as the program is loaded; return the code's
+        entry.
+        """
         self._loaded.append((name, loaded))
         return NativeEntry(
             loaded.entry, loaded.groups, loaded.stack_bytes, loaded.counts, loaded.polls
         )
 
     def publish(self, variant: Variant, entry: NativeEntry) -> NativeEntry:
-        """Say which code is called from now on; provisional code never replaces any."""
+        """Make ``entry`` the current code of a kernel variant; return the current code. Provisional
+        code never replaces other code.
+        """
         with self._lock:
             if not entry.provisional or variant not in self.entries:
                 self.entries[variant] = entry
             return self.entries[variant]
 
     def find(self, pc: int) -> tuple[str, tuple[int, ...]] | None:
-        """Return the kernel whose code an address is in, and the words that it may belong to."""
+        """Return the kernel whose code contains an address, and the numbers of the instructions
+        that may be there; None if no kernel does.
+        """
         for name, loaded in list(self._loaded):
             if loaded.entry <= pc < loaded.end:
                 return name, loaded.locate(pc)

@@ -1,9 +1,10 @@
-"""Finds which thread of a block faulted, after native code has faulted.
+"""Finds the thread of a block that caused a fault of native code.
 
-Native code runs many lanes at once and does not record which of them it works on. So the threads of
-the block run again here one after the other, on Python numbers: integers, addresses and branches
-only, without any store. What depends on anything else (floating point, shared memory, other
-lanes) is not known, and neither is a thread whose path or address depends on it.
+Native code executes many lanes at once and does not record the current one. This module
+therefore executes the block's threads again, one after the other, with Python numbers. It
+executes integer, address and branch instructions only, and makes no stores. Values that depend
+on anything else (floating point, shared memory, other lanes) are unknown, and so is a thread
+whose path or address depends on such a value.
 """
 
 import time
@@ -41,7 +42,7 @@ from vgpu_sim.isa import (
 )
 
 _LONGEST_S: Final = 1.0
-_MOST_STEPS: Final = 100_000  # of one thread
+_MOST_STEPS: Final = 100_000  # per thread
 _LOOK_STEPS: Final = 1024
 _WORD: Final = (1 << 64) - 1
 _NARROW: Final = (1 << 32) - 1
@@ -51,12 +52,12 @@ Known = int | None
 
 
 class _Unknown(Exception):
-    """A thread's path depends on what is not known here, or is too long."""
+    """Raised if a thread's path depends on an unknown value or is too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A thread that does what the fault is about; ``address`` is the one that it asks for."""
+    """A thread that causes the fault; ``address`` is the address that the thread requests."""
 
     thread: Thread
     word: int
@@ -66,10 +67,12 @@ class Found:
 def find(
     module: Module, function: Function, words: Collection[int], fault: NativeFault
 ) -> Found | None:
-    """Return a thread of the faulting block that faults at one of ``words``; None: not known.
+    """Return a thread of the faulting block that faults at one of the instructions ``words``; None
+    if none can be determined.
 
-    It is the one whose access holds the address of the fault. Where native code has lost that (it
-    confines addresses, see ``jit_faults``) it is the first of those whose access may not be.
+    The result is the thread whose access contains the faulting address. If native code no longer
+    has that address (because it clamps addresses, see ``jit_faults``), the result is the first
+    thread with an invalid access.
     """
     launch = fault.launch
     if launch is None:
@@ -119,22 +122,25 @@ class _Search:
 
     @property
     def address_is_lost(self) -> bool:
-        """Return whether native code faulted at a place that its confinement led to."""
+        """Return whether native code faulted at an address that results from clamping."""
         offset = self._fault.address - self._fault.aperture_base
         return not self._fault.shared and not 0 <= offset < APERTURE_BYTES - CLAMP_BOUND_BYTES
 
     def holds(self, found: Found) -> bool:
-        """Return whether an access has the byte at which native code faulted; traps have none."""
+        """Return whether a thread's access contains the byte at which native code faulted; False
+        for a trap.
+        """
         if self._fault.trap_word or self._fault.local:
             return True
         instruction = self._code[found.word]
         return 0 <= self._fault.address - found.address < _size_of(instruction)
 
     def run(self, number: int) -> Found | None:
-        """Run a thread until it faults at one of the words; None where it does not.
+        """Run thread ``number`` until it faults at one of the words; return None if it does not
+        fault there.
 
         Raises:
-            _Unknown: that cannot be said.
+            _Unknown: whether the thread faults cannot be determined.
         """
         x, y, _ = self._launch.block
         thread = number % x, number // x % y, number // (x * y)
@@ -153,7 +159,7 @@ class _Search:
                 if allowed is None:
                     raise _Unknown
                 if allowed and effects.ends:
-                    return None  # also at a trap that the fault is not about
+                    return None  # the thread may also end at a trap other than the reported one
                 target = instruction.target if allowed else None
                 word = word + 1 if target is None else target
                 continue
@@ -193,7 +199,8 @@ class _Search:
         return None if value is None else value & (1 << bits) - 1
 
     def _faults(self, instruction: Instruction, values: list[Known]) -> Known:
-        """Return the address of an access that may not be; 0 for a trap; None: it is right.
+        """Return the address of an instruction's access if the access is invalid; 0 for a trap;
+        None if the access is valid.
 
         Raises:
             _Unknown: the address is not known.
@@ -222,7 +229,7 @@ class _Search:
         return None if self._is_mapped(address, size) else address
 
     def _is_mapped(self, address: int, size: int) -> bool:
-        # An access may cross from one piece of memory into the next.
+        # An access may extend from one mapped piece into the next.
         end = address + size
         while address < end:
             ends = [at + length for at, length in self._fault.mapped if at <= address < at + length]
@@ -254,11 +261,13 @@ class _Search:
         values: list[Known],
         special: dict[SpecialRegister, Known],
     ) -> list[Known]:
-        """Return what an instruction computes, before it is extended; None: not known."""
+        """Return an instruction's results before extension to the register's width; None for each
+        unknown result.
+        """
         unknown: list[Known] = [None] * len(instruction.dsts)
         match instruction.op:
             case Op.LD:
-                return self._loaded(instruction, values) or unknown
+                return self._load(instruction, values) or unknown
             case Op.S2R:
                 assert instruction.sreg is not None
                 return [special.get(instruction.sreg)]
@@ -268,7 +277,7 @@ class _Search:
                 chosen = values[2]
                 return [None if chosen is None else values[0] if chosen else values[1]]
             case Op.SETP:
-                return self._compared(word, instruction, values)
+                return self._compare(word, instruction, values)
             case _:
                 pass
         function = self._function(word, instruction)
@@ -282,7 +291,7 @@ class _Search:
             self._functions[word] = fold.integer_function(instruction)
         return self._functions[word]
 
-    def _compared(self, word: int, instruction: Instruction, values: list[Known]) -> list[Known]:
+    def _compare(self, word: int, instruction: Instruction, values: list[Known]) -> list[Known]:
         function = self._function(word, instruction)
         a, b = values[:2]
         if function is None or a is None or b is None:
@@ -297,7 +306,7 @@ class _Search:
             return [None] * len(both)
         return [None if one is None else combine(one, with_) for one in both]
 
-    def _loaded(self, instruction: Instruction, values: list[Known]) -> list[Known] | None:
+    def _load(self, instruction: Instruction, values: list[Known]) -> list[Known] | None:
         size, count = instruction.type.bytes, len(instruction.dsts)
         if instruction.space is Space.PARAM:
             at = instruction.displacement
@@ -324,7 +333,7 @@ _COMBINE: Final[dict[BoolOp, Callable[[int, int], int]]] = {
 
 
 def _block_registers(launch: FaultedLaunch, window: int) -> dict[SpecialRegister, Known]:
-    """Return the special registers that all threads of the block share."""
+    """Return the special registers that are the same in all threads of the block."""
     x, y, _ = launch.grid
     index = launch.block_index
     found: dict[SpecialRegister, Known] = {

@@ -1,8 +1,9 @@
-"""Processes that a compile helper forks, one for each request: code generation may end them.
+"""The compile helper's child processes. There is one for each request, because generating code may
+end the process.
 
-A filter of system calls lets nobody make a socket, so helper and child meet in memory files and an
-event, which the helper makes before the fork. So a child can be forked, and warmed up, before there
-is a request; it leaves off warming up when there is one.
+A seccomp filter forbids the helper to create sockets, so helper and child communicate through
+memory files and an eventfd, which the helper creates before the fork. A child can be forked and
+warmed up before there is a request; it stops warming up when a request arrives.
 """
 
 import ctypes
@@ -21,25 +22,26 @@ from vgpu_sim.hal.compute.ports import EmitError
 from vgpu_sim.system import calls
 from vgpu_sim.worker import memory
 
-MAX_BYTES: Final = 256 << 20  # of a request, and of an answer
+MAX_BYTES: Final = 256 << 20  # in a request, and in an answer
 MAX_CPU_SECONDS: Final = 600.0
-# LLVM's combiner can go in circles for ever over a few dozen instructions. What ends takes about
-# half a second a megabyte of text (5,000 instructions), so twenty times that is no request's.
+# LLVM's combiner can loop forever over a few dozen instructions. Compilation that ends takes about
+# half a second per megabyte of text (5,000 instructions), so no valid request takes twenty times
+# as long.
 CPU_SECONDS: Final = 5.0
 CPU_SECONDS_PER_MEGABYTE: Final = 10.0
-SAID: Final = struct.Struct("<Q")  # by a child whose code is written: its pid
-# A third of the weight of a thread that computes, or less where this process has less: found out
-# here, as it cannot be behind the filter of system calls.
+SAID: Final = struct.Struct("<Q")  # a child writes its pid when its code is complete
+# A third of the weight of a computing thread, or less if this process has less. Computed here
+# because the filter of system calls forbids it later.
 _LEISURE_NICE: Final = max(os.nice(0), 5)
 _WORDS_BYTES: Final = 300
 _STANDARD_ERROR: Final = 2
 
 Emit = Callable[[bytes], bytes]
-WarmUp = Callable[[], Iterator[None]]  # in steps, after each of which it can be left
+WarmUp = Callable[[], Iterator[None]]  # proceeds in steps; the caller may stop after each
 
 
 class Outcome(IntEnum):
-    """What a request's answer is: code, why there is none, or who ended its process."""
+    """The result of a request: code, an error, or the death of the process that handled it."""
 
     CODE = 0
     ERROR = 1
@@ -47,11 +49,13 @@ class Outcome(IntEnum):
 
 
 class Child:
-    """A child as the helper sees it; ``number`` is that of its request, once it has one."""
+    """The helper's view of one child process; ``number`` is that of the child's request, once the
+    child has one.
+    """
 
     def __init__(self, *, at_leisure: bool, pause_ms: int = 0) -> None:
         self.at_leisure = at_leisure
-        self._pause_ms = pause_ms  # before it warms up
+        self._pause_ms = pause_ms  # the pause before it warms up
         self.number = 0
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         names = ("tessera-request", "tessera-code", "tessera-last-words")
@@ -59,18 +63,20 @@ class Child:
         self._request, self._code, self._words = files
 
     def close(self) -> None:
-        """Give up what helper and child share."""
+        """Release the resources that helper and child share."""
         for descriptor in (self._wake, self._request, self._code, self._words):
             os.close(descriptor)
 
     def start(self, number: int, request: bytes) -> None:
-        """Give it its request."""
+        """Give the child process its request."""
         self.number = number
         memory.write_all(self._request, request, 0)
         os.eventfd_write(self._wake, 1)
 
     def result(self, status: int) -> tuple[Outcome, bytes]:
-        """Return what has become of the request, once the child has ended or said so."""
+        """Return the result of the child's request. The child must have ended or reported
+        completion.
+        """
         try:
             if status < 0:
                 outcome = Outcome.KILLED if -status == signal.SIGKILL else Outcome.ERROR
@@ -83,21 +89,22 @@ class Child:
         except OSError as err:
             return Outcome.KILLED, f"cannot generate code: {err}".encode()
 
-    def be(
+    def run(
         self,
         emit: Emit,
         become_child: Callable[[], None],
         warm_up: WarmUp | None,
         say: socket.socket,
     ) -> NoReturn:
-        """Be the child: ``become_child`` closes its walls; ``warm_up`` goes on until it is asked.
+        """Run the child process: ``become_child`` completes its sandbox, and ``warm_up`` runs until
+        there is a request.
 
         Ends the process.
         """
         status = 1
         try:
             os.close(_STANDARD_ERROR)
-            os.dup(self._words)  # to the lowest number that is free
+            os.dup(self._words)  # becomes standard error, the lowest free number
             signal.setitimer(signal.ITIMER_PROF, MAX_CPU_SECONDS)
             if self.at_leisure:
                 _give_way()
@@ -114,7 +121,7 @@ class Child:
             signal.setitimer(signal.ITIMER_PROF, allowed_seconds(size))
             memory.write_all(self._code, emit(memory.read_exactly(self._request, size)), 0)
             status = 0
-            # It may be told now: to give back the memory of this process takes milliseconds.
+            # Report it now: releasing the memory of this process takes milliseconds.
             say.send(SAID.pack(os.getpid()))
         except EmitError as err:
             memory.write_all(self._code, str(err).encode(), 0)
@@ -125,7 +132,7 @@ class Child:
 
 
 class _Scheduling(ctypes.Structure):
-    """``struct sched_attr`` of sched_setattr(2), which changes the calling thread and no other."""
+    """``struct sched_attr`` of sched_setattr(2), which affects only the calling thread."""
 
     _fields_ = (
         ("size", ctypes.c_uint32),
@@ -140,13 +147,15 @@ class _Scheduling(ctypes.Structure):
 
 
 def allowed_seconds(size: int) -> float:
-    """Return the CPU time that code may be generated in of a request of so many bytes."""
+    """Return the limit, in seconds of CPU time, for a request of ``size`` bytes."""
     allowed = CPU_SECONDS + CPU_SECONDS_PER_MEGABYTE * size / 1e6
     return min(allowed, MAX_CPU_SECONDS)
 
 
 def _give_way() -> None:
-    """Leave the CPU to others that want it; where that cannot be said it is shared."""
+    """Lower this thread's scheduling priority. If that fails, the thread keeps its normal share of
+    the CPU.
+    """
     wanted = _Scheduling(policy=os.SCHED_BATCH, nice=_LEISURE_NICE)
     wanted.size = ctypes.sizeof(wanted)
     with suppress(OSError):
@@ -154,7 +163,9 @@ def _give_way() -> None:
 
 
 def _describe_end(number: int, words: bytes) -> bytes:
-    """Name the signal and what LLVM said, without the addresses that a program has no use for."""
+    """Describe a child's death: the signal's name, and LLVM's message without addresses, which do
+    not help a user.
+    """
     name = signal.Signals(number).name
     said = re.sub(rb"0x[0-9a-f]+", b"0x..", words.strip().partition(b"\n")[0])
     return f"code generation was ended by {name}".encode() + (b": " + said if said else b"")

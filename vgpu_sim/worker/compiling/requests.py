@@ -1,4 +1,4 @@
-"""Modules that are compiled beside the worker's main loop, so that nobody else waits for them."""
+"""Compiles modules on separate threads, so that the worker's main loop can serve other requests."""
 
 import os
 import threading
@@ -9,11 +9,13 @@ from typing import Final
 from vgpu_sim.worker.modules.images import Image
 from vgpu_sim.worker.wire import Request
 
-MOST_AT_ONCE: Final = 4  # threads of Python: they share its lock
+MOST_AT_ONCE: Final = 4  # Python threads, which share the interpreter lock
 
 
 class Compilations:
-    """A thread for each; results are taken by the main thread, which polls ``fileno``."""
+    """Running compilations, with one thread for each module. The main thread polls ``fileno`` and
+    takes the results.
+    """
 
     def __init__(self, compile_image: Callable[[bytes], Image]) -> None:
         self._compile = compile_image
@@ -25,7 +27,7 @@ class Compilations:
         return self._event
 
     def start(self, request: Request, data: bytes) -> bool:
-        """Compile the image of a request; False: there are too many already."""
+        """Compile the image of a request; return False if too many are being compiled."""
         if self._running == MOST_AT_ONCE:
             return False
         threading.Thread(target=self._run, args=(request, data), daemon=True).start()
@@ -33,7 +35,7 @@ class Compilations:
         return True
 
     def take(self) -> list[tuple[Request, Image | Exception]]:
-        """Return the requests that have been compiled, each with its image or what went wrong."""
+        """Return the requests whose compilation has ended, each with its image or an exception."""
         os.eventfd_read(self._event)
         taken = []
         while self._done:
@@ -45,7 +47,7 @@ class Compilations:
         result: Image | Exception
         try:
             result = self._compile(data)
-        except Exception as err:  # noqa: BLE001 - the main thread answers for it
+        except Exception as err:  # noqa: BLE001 - the main thread reports it
             result = err
         self._done.append((request, result))
         os.eventfd_write(self._event, 1)

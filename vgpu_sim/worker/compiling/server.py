@@ -1,15 +1,17 @@
-"""A worker's compile helper, from within: a process that forks one that may die for each request.
+"""The process of a worker's compile helper: forks a child that may die for each request.
 
-It stands behind the same walls as its worker, with a filter of system calls that lets it fork; a
-child gives that up again before it runs LLVM. Helper and children hold no descriptor of the
-worker's but the helper's end of a socket, and end with it.
+The helper has the same sandbox as its worker, except that its filter of system calls permits
+forking. A child drops that permission before it runs LLVM. Of the worker's descriptors, helper
+and children have only the helper's end of a socket, and they end when the worker closes the
+other end.
 
-As many children run at once as there are CPUs, of those for which a launch waits; those whose work
-nobody waits for come after them, and have a lower weight. One is kept ready for the next launch
-that waits: forking, and the first touch of each page of LLVM, take longer than a small kernel. The
-first of these is forked at once, a spare worker's before it is claimed: it moves with its helper to
-the control group of the context, so until then the helper does not wait for it, or its pid could
-become another's.
+Requests for which a launch waits run first, as many at once as there are CPUs, up to
+MOST_AT_ONCE; requests at leisure follow, with a lower weight. One child is kept ready for the
+next launch that waits, because forking, and the first access to each page of LLVM, take longer
+than compiling a small kernel. The first such child is forked at once. A spare worker's first
+child is forked before the spare worker is claimed, so that the child moves with its helper to
+the context's control group. Until that move the helper must not reap the child, because the pid
+could be reused.
 """
 
 import os
@@ -28,45 +30,51 @@ from vgpu_sim.worker.compiling.children import MAX_BYTES, SAID, Child, Emit, Out
 __all__ = ["ANSWER", "GET_READY", "HELLO", "MAX_BYTES", "PREPARE", "REQUEST", "Outcome", "Server"]
 
 MOST_AT_ONCE: Final = 8
-HELLO: Final = struct.Struct("<Q")  # the helper's pid, before all else; a child's, to PREPARE
+# The first message has the helper's pid; the answer to PREPARE, that of a child.
+HELLO: Final = struct.Struct("<Q")
 REQUEST: Final = struct.Struct("<Q?Q")  # its number, whether at leisure, how many bytes follow
 ANSWER: Final = struct.Struct("<QBQ")  # number of the request, an ``Outcome``, bytes that follow
-# Numbers that ask for no code: have one child ready, and when there is time run LLVM in the helper
-# itself; from then on, in the context's control group, always have one.
+# Numbers that request no code. PREPARE: keep one child ready, and run LLVM in the helper itself
+# when there is time. GET_READY, in the context's control group: always keep one child ready.
 PREPARE: Final = 0
 GET_READY: Final = (1 << 64) - 1
 
-_PAUSE_MS: Final = 300  # without a request, before the helper prepares: not beside a first launch
+_PAUSE_MS: Final = (
+    300  # time without a request before the helper prepares: not concurrently with a first launch
+)
 _Request = tuple[int, bytes]
 
 
 class Server:
-    """Made in the worker, before the fork; ``emit`` is what children do."""
+    """The state of the compile helper, created in the worker before the fork; ``emit`` is the
+    function that the children call.
+    """
 
     def __init__(self, emit: Emit, warm_up: WarmUp) -> None:
         self._emit = emit
         self._warm_up = warm_up
         self._worker_end, self._channel = socket.socketpair()
-        # A filter lets nobody make these later. Each message is a child's, or one byte: a signal's.
+        # The filter forbids creating sockets later. Each message is a child's, or one byte that a
+        # signal causes.
         self._wakeup, self._wakeup_writer = socket.socketpair(type=socket.SOCK_SEQPACKET)
         for one in (self._wakeup, self._wakeup_writer):
             one.setblocking(False)
         self._waiting: dict[bool, deque[_Request]] = {False: deque(), True: deque()}
-        self._children: dict[int, Child] = {}  # that have a request, by pid
+        self._children: dict[int, Child] = {}  # those with a request, by pid
         self._spare: tuple[int, Child] | None = None
         self._warms = self._keeps_spare = self._warm = self._waits = False
 
     def take_worker_end(self) -> socket.socket:
-        """In the worker, after the fork: give up the helper's own descriptors."""
+        """In the worker, after the fork: close the helper's own descriptors."""
         for one in self._own():
             one.close()
         return self._worker_end
 
     def serve(self, become_child: Callable[[], None]) -> NoReturn:
-        """Be the helper."""
+        """Run the helper process until the worker ends."""
         self._become_child = become_child
         close_all(first=2, kept=[one.fileno() for one in self._own()])
-        # Standard error from now on, since that is the lowest number free.
+        # This becomes standard error, since its number is the lowest free one.
         os.memfd_create("tessera-last-words", os.MFD_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
@@ -77,11 +85,13 @@ class Server:
             poller.register(one, select.POLLIN)
         while True:
             idle = not self._children
-            ready = [d for d, _ in poller.poll(_PAUSE_MS if idle and self._unprepared() else None)]
+            ready = [
+                d for d, _ in poller.poll(_PAUSE_MS if idle and self._needs_preparation() else None)
+            ]
             if not ready:
                 self._prepare()
             if self._wakeup.fileno() in ready:
-                self._hear()
+                self._receive_results()
                 self._reap()
             if self._channel.fileno() in ready and not self._receive():
                 os._exit(0)
@@ -91,7 +101,7 @@ class Server:
         return self._channel, self._wakeup, self._wakeup_writer
 
     def _receive(self) -> bool:
-        """Read one request whole, and nothing of the next; False: the worker has gone."""
+        """Read exactly one request; return False if the worker has gone."""
         try:
             number, at_leisure, size = REQUEST.unpack(self._take(REQUEST.size))
             request = self._take(size)
@@ -127,7 +137,7 @@ class Server:
         return bytes(data)
 
     def _begin(self) -> None:
-        """Start what there is room for."""
+        """Start as many waiting requests as there is room for."""
         hurried = sum(not child.at_leisure for child in self._children.values())
         while self._waiting[False] and hurried < self._most:
             hurried += 1
@@ -135,11 +145,13 @@ class Server:
         while self._waiting[True] and len(self._children) < self._most:
             self._start(*self._waiting[True].popleft(), at_leisure=True)
 
-    def _unprepared(self) -> bool:
+    def _needs_preparation(self) -> bool:
         return self._warms or (self._keeps_spare and self._spare is None)
 
     def _prepare(self) -> None:
-        """Do a part of what makes the next request faster; one that comes now waits for that."""
+        """Do one step of preparation for the next request; a request that arrives now waits for
+        it.
+        """
         if self._warms and not self._warm:
             self._warm = True
             for _ in self._warm_up():
@@ -165,7 +177,7 @@ class Server:
         self._children[pid] = child
         try:
             child.start(number, request)
-        except OSError:  # it has a part of the request, or waits for one: its end is the answer
+        except OSError:  # it has part of the request, or waits for one: its exit is the answer
             os.kill(pid, signal.SIGKILL)
 
     def _fork(
@@ -191,12 +203,12 @@ class Server:
                 other.close()
             if self._spare is not None:
                 self._spare[1].close()
-            child.be(self._emit, self._become_child, warm_up, self._wakeup_writer)
+            child.run(self._emit, self._become_child, warm_up, self._wakeup_writer)
         finally:
             os._exit(1)
 
-    def _hear(self) -> None:
-        """Hear from children that they have code."""
+    def _receive_results(self) -> None:
+        """Receive the children's notifications of completed code."""
         with suppress(BlockingIOError):
             while said := self._wakeup.recv(SAID.size):
                 if len(said) == SAID.size:
@@ -213,7 +225,8 @@ class Server:
     def _end(self, pid: int, status: int) -> None:
         if self._spare is not None and self._spare[0] == pid:
             self._spare[1].close()
-            self._spare, self._keeps_spare = None, False  # it would end so again
+            # Another attempt would end in the same way.
+            self._spare, self._keeps_spare = None, False
         child = self._children.pop(pid, None)
         if child is not None:
             self._answer(child.number, *child.result(status))

@@ -1,1 +1,1 @@
-"""The place and the text of a kernel's fault."""
+"""The location and the description of a kernel's fault."""

@@ -1,11 +1,13 @@
-"""Details of a kernel's fault, as the client reads them from the worker's page."""
+"""Details of a kernel's fault, in the form in which clients read them from the worker's page."""
 
 from vgpu_sim.hal.compute import abi
 from vgpu_sim.hal.compute.ports import FaultSite
 
 
 def record(site: FaultSite, grid: tuple[int, int, int] | None) -> abi.FaultDetail:
-    """Return the record of a fault in a launch of ``grid`` blocks; None: not known."""
+    """Return the record of a fault for the worker's page; ``grid`` is the number of blocks of the
+    launch, or None if that is unknown.
+    """
     detail = abi.FaultDetail(
         is_global=site.is_global,
         source=_cut(site.source, abi.MESSAGE_BYTES),
@@ -20,7 +22,7 @@ def record(site: FaultSite, grid: tuple[int, int, int] | None) -> abi.FaultDetai
 
 
 def _cut(text: str, room: int) -> bytes:
-    """Return a text as bytes that fit; the record ends with a NUL."""
+    """Encode a text, truncated to ``room`` bytes including a final NUL."""
     data = text.encode()
     if len(data) < room:
         return data

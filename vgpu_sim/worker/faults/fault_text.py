@@ -1,4 +1,4 @@
-"""The words in which both backends say what a kernel did wrong."""
+"""The descriptions of kernel faults that both backends use."""
 
 from typing import Final
 
@@ -8,12 +8,12 @@ from vgpu_sim.isa import Instruction, Space, TrapCause, disasm
 def access(
     what: str, instruction: Instruction, address: int | None, private_bytes: int | None = None
 ) -> str:
-    """Return e.g. ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0``.
+    """Describe an invalid access, for example ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0``.
 
-    ``what`` is the kind of fault; ``address`` is None where it is not known, because it was too far
-    outside for native code to keep. ``private_bytes`` is the size of the memory that begins at
-    address 0, for an access to shared or local memory. Where an address of global memory lies is
-    the client's to say, which knows the program's allocations.
+    ``what`` is the kind of fault; ``address`` is None if it is unknown, because it was so far
+    out of range that native code could not preserve it. ``private_bytes`` is the size of the
+    memory that begins at address 0, for an access to shared or local memory. The client
+    describes an address of global memory, because it knows the program's allocations.
     """
     text = " ".join(disasm.render_instruction(instruction).split())
     if address is None:
@@ -23,7 +23,7 @@ def access(
 
 
 def local_access(what: str, instruction: Instruction) -> str:
-    """Return what an access to local memory did wrong whose address nobody knows any more."""
+    """Describe an invalid access to local memory whose address is unknown."""
     text = " ".join(disasm.render_instruction(instruction).split())
     where = "" if what.startswith("mis") else ", outside of the thread's local memory"
     return f"{what}: {text}{where}"
@@ -31,26 +31,26 @@ def local_access(what: str, instruction: Instruction) -> str:
 
 _CAUSES: Final = {
     TrapCause.STACK: "calls need more than a thread's stack (cuCtxSetLimit, CU_LIMIT_STACK_SIZE)",
-    TrapCause.FUNCTION: "a call through a pointer that holds no function which it may call",
+    TrapCause.FUNCTION: "a call through a pointer that does not hold a callable function",
     TrapCause.TARGET: "the index of an indirect branch is not below the number of its targets",
     TrapCause.ASSERTION: "an assertion of the program does not hold",
 }
 
 
 def trap(instruction: Instruction) -> str:
-    """Return what a trap is called."""
+    """Return the description of a trap."""
     if instruction.cause in _CAUSES:
         return _CAUSES[instruction.cause]
     return f"the kernel executed a trap: {' '.join(disasm.render_instruction(instruction).split())}"
 
 
 def barrier(instruction: Instruction, what: str) -> str:
-    """Return how threads went wrong at a barrier."""
+    """Return the description of an error at a barrier."""
     return f"{what}: {' '.join(disasm.render_instruction(instruction).split())}"
 
 
 def _place(address: int, size: int, space: Space) -> str:
-    """Return how far an address is past the end of shared or local memory."""
+    """Describe by how far an address is past the end of shared or local memory."""
     if address < size:
         return ""
     distance = address - size + 1

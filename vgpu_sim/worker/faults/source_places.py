@@ -1,8 +1,8 @@
-"""Where in the original program a PTX line comes from: ``.file`` and ``.loc`` (PTX ISA, "Debugging
+"""Maps a PTX line to its place in the original program: ``.file`` and ``.loc`` (PTX ISA, "Debugging
 Directives").
 
-A ``.loc`` counts for the instructions below it, up to the next one or the end of the function. The
-text is a tenant's: whatever it holds, this finds a place or none.
+A ``.loc`` applies to the instructions below it, up to the next ``.loc`` or the end of the
+function. The text comes from a tenant. Whatever it contains, the result is a place or none.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 from vgpu_sim.hal.compute.ports import FaultSite
 
 _MOST_CHARACTERS: Final = 400
-# With what else may hold the beginning of a comment that is none.
+# Including constructs that may contain the start of a comment without beginning one.
 _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\n]*|"[^"\n]*"', re.DOTALL)
 _FILE: Final = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"', re.MULTILINE)
 _LOC: Final = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(.*)")
@@ -20,8 +20,8 @@ _INLINED: Final = re.compile(r"inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})")
 _FUNCTION: Final = re.compile(r"\s*(?:\.(?:visible|extern|weak|common)\s+)?\.(?:entry|func)\b")
 
 
-def located(site: FaultSite, ptx: str) -> FaultSite:
-    """Return ``site`` with its PTX line's text, and its place in the original program."""
+def add_source(site: FaultSite, ptx: str) -> FaultSite:
+    """Return ``site`` with the text of its PTX line and its place in the original program."""
     if site.ptx_line <= 0 or not ptx:
         return site
     if "/*" in ptx:
@@ -34,7 +34,7 @@ def located(site: FaultSite, ptx: str) -> FaultSite:
 
 
 def _without_text(found: re.Match[str]) -> str:
-    """Return the newlines of a comment between ``/*`` and ``*/``, and anything else as it is."""
+    """Replace a block comment by its newlines; leave any other match as it is."""
     return "\n" * found[0].count("\n") if found[0].startswith("/*") else found[0]
 
 
@@ -49,16 +49,16 @@ def _source(above: list[str], ptx: str) -> str:
 
 def _place(found: re.Match[str], files: dict[str, str]) -> str:
     file, line, column, more = found.groups()
-    place = _named(file, line, column, files)
+    place = _format_place(file, line, column, files)
     inlined = _INLINED.search(more)
     if place and inlined:
         file, line, column = inlined.groups()
-        place += f", inlined at {_named(file, line, column, files)}"
+        place += f", inlined at {_format_place(file, line, column, files)}"
     return place
 
 
-def _named(file: str, line: str, column: str, files: dict[str, str]) -> str:
-    """Return ``name:line:column``; column 0 says nothing, line 0 that there is no place."""
+def _format_place(file: str, line: str, column: str, files: dict[str, str]) -> str:
+    """Return ``name:line:column``; column 0 is omitted, line 0 means that there is no place."""
     if int(line) == 0:
         return ""
     name = _printable(files.get(file, f"file {file}"))

@@ -1,4 +1,4 @@
-"""Keep a modelled clock: an observer that knows what kernels would take on a board.
+"""A modelled clock: an observer that predicts the time of kernels on a board.
 
 Only a worker whose clock is modelled imports this: it needs numpy.
 """

@@ -1,4 +1,4 @@
-"""Keep a context's modelled clock, by the records of its requests."""
+"""Advances a context's modelled clock from the records of its requests."""
 
 import threading
 from collections import defaultdict
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from vgpu_sim.exec.interp import Memory
 from vgpu_sim.hal.compute.abi import Direction
-from vgpu_sim.hal.observe.modelled import (
+from vgpu_sim.hal.observe.modelled_report import (
     LISTED_IN_PART,
     MOST_PARTS,
     MOST_ROWS,
@@ -26,11 +26,11 @@ from vgpu_sim.perf.kernels.timeline import Timeline
 from vgpu_sim.worker.modelling.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.modules.images import Image
-from vgpu_sim.worker.observing.counting import counted
+from vgpu_sim.worker.observing.counting import instrument
 from vgpu_sim.worker.observing.requests import is_host
 
-_PATIENCE: Final = 5.0  # seconds for which a launch waits for another of its kernel
-_MOST_KINDS: Final = 8 * MOST_ROWS  # of launches, of which a report lists the longest ones
+_PATIENCE: Final = 5.0  # seconds for which a launch waits for another launch of its kernel
+_MOST_KINDS: Final = 8 * MOST_ROWS  # kinds of launches that are kept; a report lists the longest
 _PAGE_BITS: Final = 12
 _WAYS: Final = {
     Direction.HOST_TO_DEVICE: Way.H2D,
@@ -57,11 +57,11 @@ class _Row:
 
 
 class ModelledClock:
-    """An observer of one context. ``memory`` makes what the interpreter reads, ``extents`` say
-    where it is.
+    """An observer that computes one context's modelled clock. ``memory`` creates the interpreter's
+    memory; ``extents`` returns the ranges of that memory.
 
-    ``peers`` are the rates of copies from one GPU to another of the node, bytes a microsecond.
-    ``fail`` ends the context, with a reason.
+    ``peers`` are the rates of copies between the node's GPUs, in bytes a microsecond. ``fail``
+    ends the context and gets the reason.
     """
 
     def __init__(
@@ -84,37 +84,38 @@ class ModelledClock:
         self._extents = extents
         self._running: dict[int, _Running] = {}  # by stream
         self._rows: dict[_Key, _Row] = {}
-        self._forgotten = 0  # launches of kinds that took little
+        self._forgotten = 0  # launches of short kinds
         self._order: list[tuple[_Row, float]] = []
         self._copies: dict[Way, list[float]] = defaultdict(lambda: [0, 0, 0.0])
 
-    def counted(self, image: Image) -> Image:
-        """Return the module whose launches count what they execute, in the place of another."""
+    def instrument(self, image: Image) -> Image:
+        """Return a version of the module whose launches count what they execute."""
         module = image.module if image.module is not None else image.decode()
-        found, _ = counted(module, weigh)
+        found, _ = instrument(module, weigh)
         if found is module:
             return image
         summary = replace(image.summary, segment_bytes=found.segment_bytes)
         return Image(summary, container.encode(found), found if image.module else None)
 
-    def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
-        """Take note of a module's kernels, by name, with its container."""
+    def record_load(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
+        """Register the kernels of a loaded module by name, with the module's container."""
         with self._lock:
-            self._costs.loaded(kernels, image, segment_base)
+            self._costs.record_load(kernels, image, segment_base)
 
-    def unloaded(self, kernels: Sequence[int]) -> None:
-        """Forget kernels whose module is unloaded."""
+    def record_unload(self, kernels: Sequence[int]) -> None:
+        """Forget the kernels of an unloaded module."""
         with self._lock:
-            self._costs.unloaded(kernels)
+            self._costs.record_unload(kernels)
 
-    def reached(self, request: Request) -> int:
-        """Add one request before it runs, or the end of a launch; return the clock in ns when it is
-        reached."""
+    def record_request(self, request: Request) -> int:
+        """Add one request to the timeline before it runs, or record the end of a launch; return the
+        modelled clock in ns at the request.
+        """
         with self._lock:
             return int(1e3 * self._add(request))
 
-    def failed(self, err: Exception) -> None:
-        """End the context: a clock that has missed something would be wrong without a word."""
+    def record_failure(self, err: Exception) -> None:
+        """End the context, because a clock that missed a request would be silently wrong."""
         self._fail(f"the modelled clock failed: {type(err).__name__}: {err}")
 
     def _add(self, request: Request) -> float:
@@ -154,8 +155,11 @@ class ModelledClock:
         return span.end
 
     def _begin(self, request: LaunchBegins) -> None:
-        """Sample a launch that is to run. Launches of one kernel add to the same counters, so that
-        one waits for the other, unless that would take too long: it may wait for this one."""
+        """Sample a launch before it runs.
+
+        Launches of one kernel add to the same counters, so a launch waits for the previous one
+        to end. The wait is limited, because the other launch may in turn wait for this one.
+        """
         kernel = request.kernel
         alone = self._ended.wait_for(
             lambda: all(one.handle != kernel for one in self._running.values()), _PATIENCE
@@ -186,21 +190,24 @@ class ModelledClock:
         return span.end
 
     def _forget_kinds(self) -> None:
-        """Forget all kinds of launches but the ones that a report would list now."""
+        """Forget all kinds of launches except those that a report would list now."""
         longest = sorted(self._rows.items(), key=lambda one: -one[1].us)
         self._forgotten += sum(row.launches for _, row in longest[MOST_ROWS:])
         self._rows = dict(longest[:MOST_ROWS])
 
     def _size_of(self, address: int) -> int | None:
-        """Return a number for the memory that an address is of: its size, and whether it is the
-        host's; None for what is no address."""
+        """Return a number that identifies an address's kind of memory: its size, and whether it is
+        host memory; None if it is not a valid address.
+        """
         for begin, end in self._extents():
             if begin <= address < end:
                 return (end - begin) >> _PAGE_BITS << 1 | int(is_host(self._base, address))
         return None
 
     def report(self) -> Iterator[dict[str, Any]]:
-        """Yield the values of ``hal.observe.modelled``: launches, then the rest."""
+        """Yield the parts of the report (``hal.observe.modelled_report``): first the launches, then
+        the rest.
+        """
         with self._lock:
             rows = sorted(self._rows.items(), key=lambda one: -one[1].us)[:MOST_ROWS]
             for (name, grid, block, text, cost), row in rows:

@@ -1,4 +1,4 @@
-"""What launches would take: sampled before they run, scaled by their counters afterwards."""
+"""Predicted costs of launches: sampled before they run, scaled by their counters afterwards."""
 
 import hashlib
 from collections import OrderedDict
@@ -17,20 +17,20 @@ from vgpu_sim.worker.modelling.scaling import Sample, counts_of, later_blocks
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, PROBE_WORDS
 from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.observing import arguments, tallies
-from vgpu_sim.worker.observing.counting import Plan, counted
+from vgpu_sim.worker.observing.counting import Plan, instrument
 from vgpu_sim.worker.observing.dependence import Dependence, dependence_of
 from vgpu_sim.worker.observing.tallies import Tally
 
-_MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together keep
+_MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together may hold
 _MOST_COSTS: Final = 256
 _MOST_VARIANTS: Final = 256
-_MANY: Final = 16  # sets of arguments of a kernel and shape that are sampled whole, each
+_MANY: Final = 16  # sets of arguments that get a full sample, per kernel and shape
 Extents = Sequence[tuple[int, int]]
 
 
 @dataclass(slots=True)
 class Kernel:
-    """A kernel that is loaded, as its source has it."""
+    """A loaded kernel; ``container`` is its code as compiled from the source, without counters."""
 
     name: str
     container: bytes
@@ -40,7 +40,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of a launch; ``counts`` is None, with a reason, where it could not be sampled."""
+    """The predicted cost of a launch; ``counts`` is None, with a reason, if the launch could not be
+    sampled.
+    """
 
     us: float
     share: float
@@ -50,7 +52,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A launch that runs. ``sample`` is None, with a reason in ``note``, where there is none."""
+    """A running launch. ``sample`` is None, with the reason in ``note``, if the launch was not
+    sampled.
+    """
 
     kernel: Kernel | None
     launch: Launch
@@ -78,15 +82,19 @@ class _Variant:
 
 @dataclass(slots=True)
 class _Known:
-    """Samples of a kernel and shape, by arguments. ``keys`` are the first ones, up to ``_MANY``."""
+    """The samples of a kernel and shape, by arguments. ``keys`` are the first keys, at most
+    ``_MANY``.
+    """
 
     keys: set[bytes] = field(default_factory=set)
     by_signature: dict[bytes, bytes] = field(default_factory=dict)
 
 
 class Costs:
-    """Of one context. ``memory`` makes what the interpreter reads, ``extents`` the memory that is
-    there; ``place_of`` numbers what memory an address is of. No method may run beside another."""
+    """The predicted costs of one context's launches. ``memory`` creates the interpreter's memory,
+    ``extents`` returns the memory's ranges, and ``place_of`` numbers the kinds of memory.
+    Methods must not run concurrently.
+    """
 
     def __init__(
         self,
@@ -106,13 +114,13 @@ class Costs:
         self._weight = 0
         self._costs: OrderedDict[tuple[int, bytes], tuple[Sample, Cost]] = OrderedDict()
 
-    def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
-        """Take note of a module's kernels, by name, with its container."""
+    def record_load(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
+        """Register the kernels of a loaded module by name, with the module's container."""
         for name, handle in kernels.items():
             self._kernels[int(handle)] = Kernel(name, image, segment_base)
 
-    def unloaded(self, kernels: Sequence[int]) -> None:
-        """Forget kernels whose module is unloaded."""
+    def record_unload(self, kernels: Sequence[int]) -> None:
+        """Forget the kernels of an unloaded module."""
         gone = [self._kernels.pop(int(one), None) for one in kernels]
         left = {one.container for one in self._kernels.values()}
         lost = {one.container for one in gone if one is not None} - left
@@ -124,15 +132,15 @@ class Costs:
             self._weight -= self._samples.pop(key).watch.weight
 
     def begin(self, handle: int, launch: Launch, *, alone: bool) -> Begun:
-        """Sample a launch before it runs, and set its counters to zero."""
+        """Sample a launch before it runs, and set its kernel's counters to zero."""
         kernel = self._kernels.get(handle)
-        if kernel is None:  # unloaded meanwhile: the launch itself says so
+        if kernel is None:  # unloaded meanwhile: the launch itself reports that
             return Begun(None, launch, note="its module was unloaded")
         module = self._module(kernel)
         function = module.module.function(kernel.name)
         text = arguments.text_of(function, launch.parameters, self._place_of)
         exact = arguments.key_of(launch.parameters, self._place_of)
-        key = hashlib.blake2b(exact, digest_size=16).digest()  # there are kilobytes of parameters
+        key = hashlib.blake2b(exact, digest_size=16).digest()  # parameters are up to kilobytes long
         begun = Begun(kernel, launch, text, key, alone=alone)
         try:
             begun = replace(begun, sample=self._sample(kernel, launch, key))
@@ -144,7 +152,7 @@ class Costs:
         return begun
 
     def end(self, begun: Begun) -> Cost:
-        """Return what a launch that has run would take."""
+        """Return the predicted cost of a launch that has run."""
         kernel, found = begun.kernel, begun.sample
         if kernel is None or found is None:
             return Cost(self._chip.launch_us, 1.0, None, begun.note)
@@ -159,7 +167,7 @@ class Costs:
             self._costs.move_to_end(key)
             return known[1]
         cost = self._cost(begun, found, (plan, tally) if plan and tally else None)
-        self._costs[key] = found, cost  # which keeps the sample, so that its identity stays its own
+        self._costs[key] = found, cost  # keeps the sample alive, so that its identity stays unique
         if len(self._costs) > _MOST_COSTS:
             self._costs.popitem(last=False)
         return cost
@@ -177,12 +185,14 @@ class Costs:
         found = self._modules.get(kernel.container)
         if found is None:
             module = container.decode(kernel.container)
-            _, plans = counted(module, weigh)
+            _, plans = instrument(module, weigh)
             found = self._modules[kernel.container] = _Module(module, plans)
         return found
 
     def _sample(self, kernel: Kernel, launch: Launch, key: bytes) -> Sample:
-        """Return a sample of this launch, or of an earlier one that was the same as far as seen."""
+        """Return a sample of this launch, or an earlier sample of a launch that appears to be
+        equal.
+        """
         variant = _Variant(
             kernel.name, kernel.container, launch.grid, launch.block, launch.shared_bytes
         )
@@ -235,10 +245,11 @@ class Costs:
     def _later(
         self, begun: Begun, found: Sample, counts: tuple[Plan, Tally] | None
     ) -> Sample | None:
-        """Sample blocks of a launch that has run which did what no sampled block did.
+        """Sample blocks of a finished launch that executed instructions which no sampled block
+        executed.
 
-        What the launch has written is there by then; that these blocks do the same again is not
-        certain, so only their character is taken, for code that was not seen at all.
+        Memory already contains the launch's results, so these blocks may behave differently now.
+        Their sample is therefore used only for the instructions that were not sampled at all.
         """
         blocks = later_blocks(found, counts)
         if not blocks or begun.kernel is None:

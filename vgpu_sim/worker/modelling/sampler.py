@@ -1,4 +1,4 @@
-"""Samples a launch: some of its blocks run on the interpreter, over a copy of what they write."""
+"""Samples a launch: runs some of its blocks on the interpreter, over a copy of their stores."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,9 +31,10 @@ _MOST_CELLS: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Addresses of a module's variables, and a launch's special registers.
+    """Where a launch runs: the addresses of its module's variables, and its special registers.
 
-    ``extents`` are (begin, end) of the memory that is there: no launch touches more bytes of it.
+    ``extents`` are the (begin, end) of mapped memory, which limit the memory that the launch can
+    access.
     """
 
     segment_base: int
@@ -50,9 +51,10 @@ def sample(
     most_words: int = MOST_WORDS,
     blocks: Iterable[int] | None = None,
 ) -> Sample:
-    """Run some blocks of a launch, or those with the given indices; ``memory`` stays as it is.
+    """Run some blocks of a launch, or the blocks with the given indices, on a copy of their stores;
+    return what they executed. ``memory`` is not modified.
 
-    The sample ends after ``most_words``, finished or not.
+    The sample ends after ``most_words`` instructions, whether the blocks have finished or not.
 
     Raises:
         ExecutionError, ValueError: the blocks cannot run, or fault, as the launch itself will.
@@ -107,7 +109,8 @@ def predict_counts(
     most_words: int = MOST_WORDS,
     counted: tuple[Plan, Tally] | None = None,
 ) -> Counts:
-    """Count what a launch does, by some of its blocks and by what its code has ``counted``.
+    """Predict the counts of a launch from a sample of its blocks and, if given, the counters of its
+    code (``counted``).
 
     Raises:
         ExecutionError, ValueError: as ``sample``.

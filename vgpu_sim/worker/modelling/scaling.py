@@ -1,4 +1,4 @@
-"""What a whole launch does: the character of sampled blocks, times what its code has counted."""
+"""Scales the sampled blocks of a launch to the whole launch, by the counters of its code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +15,18 @@ from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, alone
-from vgpu_sim.worker.modelling import touched
+from vgpu_sim.worker.modelling import footprints
 from vgpu_sim.worker.modelling.watch import Amounts, Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
 from vgpu_sim.worker.observing.tallies import Tally
 
 _LATER_BLOCKS: Final = 4
-_MOST_OF_SUM: Final = 64  # blocks that add to one sum: as many as are sampled together, or more
-_UNSEEN_ACCESS: Final = 30  # instructions that an access of unknown character may weigh
-_NEGLIGIBLE: Final = 0.003  # share of unseen instructions that no result depends on: 32 times that
+_MOST_OF_SUM: Final = 64  # blocks that add to one sum: at least as many as are sampled together
+_UNSEEN_ACCESS: Final = 30  # weight, in instructions, of an access that was not sampled
+_NEGLIGIBLE: Final = (
+    0.003  # unsampled share of thread instructions that is ignored (of a warp's, up to 32 times)
+)
 _TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
 _COUNTED: Final = (
     *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
@@ -35,7 +37,7 @@ _COUNTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of a launch is needed when its blocks have run."""
+    """The shape of a launch, and its other properties that are needed after its blocks have run."""
 
     function: Function
     grid: Block
@@ -45,35 +47,40 @@ class Shape:
 
     @property
     def block_count(self) -> int:
-        """Blocks of the grid."""
+        """The number of blocks in the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Blocks of a launch that ran: at ``places``, the first of which is looked at most closely."""
+    """The sampled blocks of a launch; ``places`` are their positions in the grid. The first block
+    is examined most closely.
+    """
 
     launch: Shape
     watch: Watch
     places: tuple[Block, ...]
     truncated: bool
-    waiting: frozenset[int]  # words of loops that another thread may end
+    waiting: frozenset[int]  # instructions of loops that another thread may end
     extents: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Scales:
-    """Of each word: visits of threads in the whole launch, and those over the sampled ones."""
+    """For each instruction, the number of visits by threads in the whole launch, and the ratio of
+    that number to the sampled visits.
+    """
 
     visits: Amounts
     factors: Amounts
-    unseen: bool  # some words were executed by blocks that were not sampled
+    unseen: bool  # some instructions were executed only by blocks that were not sampled
     bound: bool
 
 
 def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int]:
-    """Return blocks to sample beside those that were, as they did what none of these did: the
-    ones with most instructions. Empty where all was seen."""
+    """Return the blocks to sample next: those that executed the most instructions which no sampled
+    block executed. Empty if all code was sampled.
+    """
     if counted is None or counted[1].slots is None or not _scales(sample, counted).unseen:
         return []
     heaviest = np.argsort(counted[1].slots)[::-1][:_LATER_BLOCKS].tolist()
@@ -87,16 +94,17 @@ def counts_of(
     counted: tuple[Plan, Tally] | None,
     beside: Sample | None = None,
 ) -> Counts:
-    """Return what the launch does. ``beside`` is a sample of blocks that come to further words.
+    """Return the counts of the whole launch. ``beside`` is a second sample, of blocks that execute
+    further instructions.
 
-    Without ``counted`` the sampled blocks stand for all; of a sample that did not end the result
-    is then a lower bound, and says so.
+    Without ``counted`` the sampled blocks represent all blocks; if the sample is unfinished, the
+    result is a lower bound and is marked as one.
     """
     launch, watch = sample.launch, sample.watch
     function, blocks = launch.function, launch.block_count
-    board = _merged(function, watch, beside.watch if beside is not None else None)
+    board = _merge(function, watch, beside.watch if beside is not None else None)
     scales = _scales(sample, counted, board.present)
-    board, factors = _assumed(sample, board, scales)
+    board, factors = _estimate_unsampled(sample, board, scales)
     scales = replace(scales, factors=factors)
     per_block = factors / blocks
     values = {name: float(board.amounts[name] @ per_block) for name in _COUNTED}
@@ -104,12 +112,12 @@ def counts_of(
     occupancy = occupancy_of(
         chip, launch.threads_per_block, function.physical.peak_registers, launch.shared_bytes
     )
-    values["l1_missed_sectors"] = _missed(chip, sample, board, per_block, occupancy.blocks)
+    values["l1_missed_sectors"] = _count_misses(chip, sample, board, per_block, occupancy.blocks)
     values |= _chain(sample, board, scales)
     longest, mean, heaviest = _extremes(sample, counted, scales)
     factor = _mean_factor(board.amounts["atomic_requests"], per_block, len(sample.places))
     growths = {word: factors[word] * len(sample.places) / blocks for word in watch.lowest}
-    footprints = touched.Footprints(watch, sample.places, growths, sample.extents)
+    touched = footprints.Footprints(watch, sample.places, growths, sample.extents)
     wave = _wave(launch.grid, chip.sms * occupancy.blocks)
     return Counts(
         **values,
@@ -124,9 +132,9 @@ def counts_of(
         longest_cycles=longest,
         mean_cycles=mean,
         heaviest_block=heaviest,
-        unique_load_bytes=footprints.bytes(watch.loaded, launch.grid),
-        unique_store_bytes=footprints.bytes(watch.stored, launch.grid),
-        wave_load_bytes=footprints.bytes(watch.loaded, wave),
+        unique_load_bytes=touched.bytes(watch.loaded, launch.grid),
+        unique_store_bytes=touched.bytes(watch.stored, launch.grid),
+        wave_load_bytes=touched.bytes(watch.loaded, wave),
     )
 
 
@@ -140,8 +148,10 @@ class _Board:
     amounts: dict[str, Amounts]
 
 
-def _merged(function: Function, watch: Watch, beside: Watch | None) -> _Board:
-    """Take what each word does from the sample, and of words that it lacks from the other one."""
+def _merge(function: Function, watch: Watch, beside: Watch | None) -> _Board:
+    """Take the amounts of each instruction from the first sample, or from ``beside`` for
+    instructions that the first sample lacks.
+    """
     zeros = np.zeros(len(function.code))
     names = (*_COUNTED, "bypass_sectors", "barriers")
     amounts = {name: watch.amounts.get(name, zeros) for name in names}
@@ -174,7 +184,7 @@ def _scales(
     visits = np.array(
         [threads if n == ONCE else tally.counters[n] for n in plan.counter_of], dtype=np.float64
     )
-    # How often threads of this machine look says nothing of a board.
+    # The polling rate of this machine's threads does not apply to a board.
     waiting = sorted(sample.waiting)
     visits[waiting] = np.minimum(visits[waiting], threads)
     factors = np.divide(visits, present, out=np.zeros(len(code)), where=present > 0)
@@ -187,9 +197,10 @@ def _scales(
     return _Scales(visits, factors, unseen, much or bool(waiting))
 
 
-def _assumed(sample: Sample, board: _Board, scales: _Scales) -> tuple[_Board, Amounts]:
-    """Fill in the words that were executed and not sampled, as if warps came there whole and their
-    accesses lay side by side: the least that they can have taken. Return the factors as well."""
+def _estimate_unsampled(sample: Sample, board: _Board, scales: _Scales) -> tuple[_Board, Amounts]:
+    """Estimate the cost of instructions that were executed but not sampled. Full warps and adjacent
+    accesses are assumed, which gives a lower bound. Return the scaling factors as well.
+    """
     launch, code = sample.launch, sample.launch.function.code
     lacking = np.flatnonzero((board.present == 0) & (scales.visits > 0))
     if not len(lacking):
@@ -218,7 +229,9 @@ def _assumed(sample: Sample, board: _Board, scales: _Scales) -> tuple[_Board, Am
 def _issues(
     function: Function, board: _Board, per_block: Amounts, kept: Sequence[float]
 ) -> dict[str, float]:
-    """Return instructions and operations of a block, by pipe and type."""
+    """Return the mean numbers of issued instructions and of operations of a block, by pipe and
+    type.
+    """
     pipes = dict.fromkeys(Pipe, 0.0)
     tensors = dict.fromkeys(_TENSORS, 0.0)
     issued = lanes = flop = 0.0
@@ -239,10 +252,12 @@ def _issues(
 
 
 def _chain(sample: Sample, board: _Board, scales: _Scales) -> dict[str, float]:
-    """Return what a mean warp waits for: what the watched one did, as often as warps come there."""
+    """Return the latencies on the path of an average warp: those of the followed warp, scaled by
+    the visits of all warps.
+    """
     launch = sample.launch
     warps = launch.block_count * launch.warps_per_block
-    visits = board.issued * scales.factors / warps  # of a mean warp
+    visits = board.issued * scales.factors / warps  # of an average warp
     watched = board.first > 0
     times = np.divide(visits, board.first, out=np.zeros(len(visits)), where=watched)
     found = {name: float(board.chain[name] @ times) for name in CHAIN}
@@ -255,8 +270,9 @@ def _chain(sample: Sample, board: _Board, scales: _Scales) -> dict[str, float]:
 def _extremes(
     sample: Sample, counted: tuple[Plan, Tally] | None, scales: _Scales
 ) -> tuple[float, float, float]:
-    """Return the cycles of the longest and of the mean thread, and how much more instructions the
-    heaviest block has than the mean one."""
+    """Return the cycles of the longest thread, the cycles of the mean thread, and the ratio of the
+    heaviest block's instructions to the mean.
+    """
     if counted is None or sample.waiting or counted[1].slots is None:
         return 0.0, 0.0, 1.0
     plan, tally = counted
@@ -276,27 +292,31 @@ def _mean_factor(amounts: Amounts, per_block: Amounts, sampled: int) -> float:
     return float(amounts @ per_block) / seen if seen else 1.0
 
 
-def _missed(chip: Chip, sample: Sample, board: _Board, per_block: Amounts, resident: int) -> float:
-    """Return the sectors of a block that its share of the first-level cache does not have."""
+def _count_misses(
+    chip: Chip, sample: Sample, board: _Board, per_block: Amounts, resident: int
+) -> float:
+    """Return how many sectors of a block miss if the block has its share of the first-level
+    cache.
+    """
     watch, loads = sample.watch, float(board.amounts["load_sectors"] @ per_block)
     bypassing = float(board.amounts["bypass_sectors"] @ per_block)
     order = np.concatenate(watch.order) if watch.order else np.empty(0, np.int64)
     streamed = np.concatenate(watch.streamed) if watch.streamed else np.empty(0, np.int64)
-    asked = len(order) + len(streamed)
-    if not asked:
+    accesses = len(order) + len(streamed)
+    if not accesses:
         return loads
     left = max(0, chip.l1_bytes - resident * sample.launch.shared_bytes)
     missed = cold = 0
     for slot in range(len(sample.places)):
-        part = _missed_by_block(_of(order, slot), _of(streamed, slot), left / resident / SECTOR)
+        part = _count_block_misses(_of(order, slot), _of(streamed, slot), left / resident / SECTOR)
         missed, cold = missed + part[0], cold + part[1]
     cached = max(0.0, loads - bypassing)
     if not sample.truncated:
-        return bypassing + cached * missed / asked
-    # What comes for the first time grows as it did; what had to leave does so as often.
-    times = cached * len(sample.places) / asked
-    growth = touched.growth_of([*watch.order, *watch.streamed], times)
-    again = (missed - cold) / asked * cached
+        return bypassing + cached * missed / accesses
+    # First accesses grow as they did in the sample; evictions are as frequent as in the sample.
+    times = cached * len(sample.places) / accesses
+    growth = footprints.growth_of([*watch.order, *watch.streamed], times)
+    again = (missed - cold) / accesses * cached
     return bypassing + min(cached, cold / len(sample.places) * growth + again)
 
 
@@ -306,9 +326,10 @@ def _of(keys: Numbers, slot: int) -> Numbers:
     return own
 
 
-def _missed_by_block(order: Numbers, streamed: Numbers, room: float) -> tuple[int, int]:
-    """Return how many loads of a block a cache does not have, and how many are the first of their
-    sector. What is streamed leaves as soon as anything has to."""
+def _count_block_misses(order: Numbers, streamed: Numbers, room: float) -> tuple[int, int]:
+    """Return how many loads of a block miss, and how many are the first of their sector. Streamed
+    sectors are evicted first.
+    """
     missed, cold = reuse.misses(order, room), len(np.unique(order))
     together = len(np.unique(np.concatenate((order, streamed))))
     if together <= room:
@@ -317,7 +338,7 @@ def _missed_by_block(order: Numbers, streamed: Numbers, room: float) -> tuple[in
 
 
 def _hottest(watch: Watch, count: int, blocks: int) -> float:
-    """Return how many updates the most updated address gets, of the launch."""
+    """Return the number of updates of the most frequently updated address in the launch."""
     if not watch.updated:
         return 0.0
     slots, words = slots_and_places(np.concatenate(watch.updated), 2)
@@ -325,13 +346,15 @@ def _hottest(watch: Watch, count: int, blocks: int) -> float:
     updates = np.bincount(which, minlength=len(addresses))
     owners = np.unique(which.astype(np.int64) << 20 | slots) >> 20
     sharing = np.bincount(owners, minlength=len(addresses))
-    # One that a single sampled block updates is taken to be that block's own.
+    # If a single sampled block updates an address, no other block is assumed to update it.
     whole = np.where(sharing > 1, updates / count * blocks, updates)
     return float(whole.max())
 
 
 def _wave(grid: Block, resident: int) -> Block:
-    """Return the part of a grid that is resident at a time, as blocks are handed out: x first."""
+    """Return the shape of the part of a grid that is resident at one time. Blocks are dispatched in
+    order, x first.
+    """
     x = min(grid[0], resident)
     y = min(grid[1], max(1, resident // grid[0]))
     z = min(grid[2], max(1, resident // (grid[0] * grid[1])))

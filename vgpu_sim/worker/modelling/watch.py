@@ -1,4 +1,4 @@
-"""Counts what sampled blocks execute: the interpreter calls this before every instruction."""
+"""Counts what sampled blocks execute: the interpreter calls it before every instruction."""
 
 import hashlib
 from collections import defaultdict
@@ -20,10 +20,10 @@ from vgpu_sim.worker.observing.accesses import (
 )
 from vgpu_sim.worker.observing.probes import Access, accesses_of
 
-MOST_WORDS: Final = 30_000  # that a sample executes: some seconds
-PROBE_WORDS: Final = 1_500  # after which samples of launches are compared
-_MOST_SECTORS: Final = 1 << 22  # that are kept for reuse and footprints
-_WEIGHT_OF_WORD: Final = 16  # what is counted of an instruction, as sectors that are kept
+MOST_WORDS: Final = 30_000  # instructions that a sample may execute: some seconds
+PROBE_WORDS: Final = 1_500  # instructions after which samples of launches are compared
+_MOST_SECTORS: Final = 1 << 22  # kept for reuse and footprints
+_WEIGHT_OF_WORD: Final = 16  # cost of an instruction's counters, in sectors
 _WEIGHT_OF_SAMPLE: Final = 1024
 _SLOT_SHIFT: Final = 43
 _FAR: Final = np.iinfo(np.int64).max
@@ -31,16 +31,17 @@ Amounts = NDArray[np.float64]
 
 
 class SampleEnded(Exception):
-    """A sample has executed as much as it may."""
+    """Raised when a sample has executed its maximum number of instructions."""
 
 
 class Watch:
-    """Of some resident blocks.
+    """Counters of what some resident blocks execute.
 
-    Arrays have an element for each word of the code. ``present`` are lanes that came there,
-    ``issued`` warps, ``lanes`` those that the guard let through; ``amounts`` what they did, by the
-    names of ``Counts``; ``first`` how often a warp was followed there, ``chain`` what it waited.
-    ``kept`` is the share of each word's issues that the hardware's compiler leaves.
+    Arrays have an element for each instruction of the code. ``present`` counts the lanes that
+    reach the instruction, ``issued`` the warps that issue it, and ``lanes`` the lanes whose
+    guard is true. ``amounts`` are further counts, named as in ``Counts``. One warp is followed:
+    ``first`` counts its visits, and ``chain`` adds up its latencies. ``kept`` is the share of
+    each instruction's issues that remains after the optimisations of the hardware's compiler.
     """
 
     def __init__(self, blocks: ResidentBlocks, most_words: int = MOST_WORDS) -> None:
@@ -53,7 +54,7 @@ class Watch:
         self._seen = 0
         self._kept = 0
         self._boards: dict[int, Scoreboard] = {}
-        self.kept = unrolling.kept(self._code)
+        self.kept = unrolling.issue_shares(self._code)
         size = len(self._code)
         self.present = np.zeros(size, dtype=np.int64)
         self.issued = np.zeros(size, dtype=np.int64)
@@ -63,23 +64,25 @@ class Watch:
         self.amounts: dict[str, Amounts] = defaultdict(lambda: np.zeros(size))
         self.order: list[Numbers] = []  # slot and sector of loads, in order
         self.streamed: list[Numbers] = []  # those that leave the first level before others
-        self.loaded: dict[int, list[Numbers]] = defaultdict(list)  # by word: slot and sector
+        self.loaded: dict[int, list[Numbers]] = defaultdict(list)  # by instruction: slot and sector
         self.stored: dict[int, list[Numbers]] = defaultdict(list)
-        self.lowest: dict[int, Numbers] = {}  # by word: the lowest address of each slot
+        self.lowest: dict[int, Numbers] = {}  # by instruction: the lowest address of each slot
         self.updated: list[Numbers] = []  # slot and address of atomic updates, once a warp
-        self.signature = b""  # of what came before PROBE_WORDS; empty: the sample was shorter
+        self.signature = b""  # digest after PROBE_WORDS; empty: the sample was shorter
 
     @property
     def weight(self) -> int:
-        """Memory of this, in sectors that are kept; what every sample has counts as such."""
+        """The memory that the sample uses, expressed in sectors: those that are kept, plus the
+        sample's fixed cost.
+        """
         return self._kept + _WEIGHT_OF_WORD * len(self._code) + _WEIGHT_OF_SAMPLE
 
     def finish(self) -> None:
-        """Let go of the blocks; the counts stay."""
+        """Release the blocks; the counts remain."""
         self._blocks = None
 
     def __call__(self, instruction: Instruction, mask: Mask, allowed: Mask) -> None:
-        """Count one word. Raises SampleEnded."""
+        """Count the execution of one instruction. Raises SampleEnded."""
         if self._seen == PROBE_WORDS:
             self.signature = self._sign()
         self._left -= 1
@@ -99,7 +102,9 @@ class Watch:
             self._add(word, access)
 
     def _follow(self, word: int, instruction: Instruction, warp: int) -> None:
-        """Note what a warp waits for: the first one, and others where it does not come."""
+        """Add the latency of an instruction to that of the followed warp: the first warp, or
+        another one if the first does not reach the instruction.
+        """
         board = self._boards.get(warp)
         if board is None:
             board = self._boards[warp] = Scoreboard(self._code)
@@ -109,7 +114,7 @@ class Watch:
                 self.chain[name][word] += part
 
     def _sign(self) -> bytes:
-        """Return a digest of what was counted so far, without addresses."""
+        """Return a digest of the counts so far, without addresses."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.present, self.issued, self.lanes):
             digest.update(array.tobytes())
@@ -126,12 +131,12 @@ class Watch:
             cycles, fewest = conflicts_of(
                 warps, access.addresses, access.width, updates=access.atomic
             )
-            kept = self.kept[word]  # words that are loaded together lie in different banks
+            kept = self.kept[word]  # words that are loaded together are in different banks
             amounts["l1_shared_wavefronts"][word] += cycles * kept
             amounts["shared_ideal_wavefronts"][word] += fewest * kept
             amounts["shared_requests"][word] += len(np.unique(warps))
         elif access.space is Space.LOCAL:
-            # Lanes' words lie side by side: a warp's access is as wide as all of its lanes.
+            # Lanes' words are adjacent: a warp's access is as wide as all of its lanes.
             sectors = -(-len(warps) * access.width >> 5)
             amounts["l1_global_wavefronts"][word] += -(-sectors // 4)
         elif access.atomic:
@@ -186,6 +191,6 @@ class Watch:
 
 
 def slots_and_places(keys: Numbers, extra_bits: int = 0) -> tuple[Numbers, Numbers]:
-    """Take apart what ``Watch`` keeps: the blocks' slots, and sectors (or words of four bytes)."""
+    """Split the keys of ``Watch`` into the blocks' slots, and sectors (or words of four bytes)."""
     shift = _SLOT_SHIFT + extra_bits
     return keys >> shift, keys & ((1 << shift) - 1)

@@ -1,4 +1,6 @@
-"""Weigh the counters of a kernel: what one more pass over their code takes on the hardware."""
+"""Weights for the counters of a kernel: the cost on hardware of executing the counted code once
+more.
+"""
 
 from collections.abc import Sequence
 
@@ -10,6 +12,8 @@ from vgpu_sim.perf.kernels.scoreboard import passes
 def weigh(
     code: Sequence[Instruction], groups: Sequence[Sequence[int]]
 ) -> list[tuple[float, float]]:
-    """Return the (cycles, issues) of one more pass of a warp over each group of words."""
-    kept = unrolling.kept(code)
+    """Return, for each group of instructions, the (cycles, issues) of a warp that executes the
+    group once more.
+    """
+    kept = unrolling.issue_shares(code)
     return [passes(code, words, kept) for words in groups]

@@ -1,1 +1,1 @@
-"""Modules that a context has loaded: images, links, tables of functions."""
+"""Modules of a context: images, links, tables of functions."""

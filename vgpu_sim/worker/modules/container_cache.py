@@ -1,8 +1,8 @@
-"""Compiled modules on disk: PTX text in, summary and container out.
+"""Cache of compiled modules on disk: maps PTX text to a summary and a container.
 
-An entry's name says what it was made from, its head what it must contain, so that a torn or
-altered file is a miss and not a wrong program. Only this user's own entries are read
-(docs/adr/0015-object-cache.md).
+An entry's name identifies its input, and its header has a digest of the content, so that a
+truncated or modified file is a miss and not a wrong program. Only this user's own entries are
+read (ADR 15).
 """
 
 import hashlib
@@ -25,9 +25,10 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 def _fingerprint_of_sources() -> bytes:
-    """Hash the sources that a summary depends on: a change of them never meets old entries.
+    """Hash the sources on which a summary depends, so that a change to a source invalidates all
+    entries.
 
-    Those of the executors are among them because they say which kernels they refuse.
+    The executors' sources are included because they determine which kernels are refused.
     """
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     packages = [*vgpu_sim.compiler.__path__, *vgpu_sim.isa.__path__, *vgpu_sim.exec.__path__]
@@ -38,14 +39,15 @@ def _fingerprint_of_sources() -> bytes:
     return digest.digest()
 
 
-# Taken at import: the process may lose its file system later.
+# Computed at import: the process may lose its file system later.
 _FINGERPRINT: Final = _fingerprint_of_sources()
 
 
 class ContainerCache:
-    """Keyed by PTX, compute capability, compiler and backend (which refuses what it cannot run).
+    """Compiled modules, keyed by PTX text, compute capability, compiler and backend (which refuses
+    unsupported kernels).
 
-    ``directory`` None: remembers nothing.
+    If ``directory`` is None, nothing is cached.
     """
 
     def __init__(self, directory: Path | None, capability: tuple[int, int], backend: str) -> None:
@@ -54,7 +56,7 @@ class ContainerCache:
         self._backend = backend
 
     def load(self, ptx: bytes) -> tuple[ModuleSummary, bytes] | None:
-        """Return summary and container stored for this text, if they are there and intact."""
+        """Return the summary and container stored for this text, if they exist and are intact."""
         if self._directory is None:
             return None
         data = own_files.read(self._directory / self._name(ptx), _MAX_ENTRY_BYTES)
@@ -71,7 +73,7 @@ class ContainerCache:
             return None
 
     def store(self, ptx: bytes, summary: ModuleSummary, container: bytes) -> None:
-        """Remember a container; a cache that cannot be written to is no error."""
+        """Store a container; failure to write is not an error."""
         if self._directory is None:
             return
         described = summary.to_json()

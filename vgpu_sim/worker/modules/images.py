@@ -1,4 +1,6 @@
-"""What cuModuleLoadData is given, and what becomes of it: a container, or an error with a log."""
+"""Converts images passed to cuModuleLoadData to containers, or fails with an error that has a
+log.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +28,9 @@ _MAX_REFUSED_LOG_BYTES: Final = 16 << 10  # of one kernel
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A module that can be loaded: what is to be known of it, and the bytes that backends take.
+    """A loadable module: its summary, and the bytes for the backends.
 
-    ``module`` is what the bytes stand for, where that is at hand and small.
+    ``module`` is the decoded module, if it is available and small.
     """
 
     summary: ModuleSummary
@@ -36,12 +38,12 @@ class Image:
     module: Module | None = None
 
     def decode(self) -> Module:
-        """Return the module, code and all."""
+        """Return the decoded module, including its code."""
         return container.decode(self.container)
 
 
 class ImageError(Exception):
-    """A module that cannot be loaded; the log is what cuModuleLoadDataEx hands to its caller."""
+    """A module that cannot be loaded; cuModuleLoadDataEx returns the log to its caller."""
 
     def __init__(self, status: CudaError, log: str) -> None:
         super().__init__(log)
@@ -50,7 +52,7 @@ class ImageError(Exception):
 
 
 class Images:
-    """Turns images into containers for one compute capability."""
+    """Converts images to containers for one compute capability."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class Images:
         self._refusals = refusals
 
     def read_quickly(self, data: bytes) -> Image | None:
-        """Read an image that need not be compiled; None for any other.
+        """Read an image that need not be compiled; return None for any other.
 
         Raises:
             ImageError: as ``read``.
@@ -80,7 +82,7 @@ class Images:
         return Image(*stored)
 
     def compile(self, data: bytes) -> Image:
-        """Compile what ``read_quickly`` leaves; on any thread.
+        """Compile an image for which ``read_quickly`` returned None; callable on any thread.
 
         Raises:
             ImageError: as ``read``.
@@ -92,12 +94,12 @@ class Images:
         return image
 
     def read(self, data: bytes) -> Image:
-        """Read PTX text or a container. Kernels that cannot run yet are named in the summary.
+        """Read PTX text or a container. The summary names kernels that are not supported yet.
 
         Raises:
-            ImageError: 218 for a text that is not PTX, 801 for PTX of which nothing can be
-                supported, 209 for machine code of other devices or a newer target, 200 for a
-                damaged container.
+            ImageError: the CUresult is 218 for a text that is not PTX, 801 for PTX of which nothing
+                can be supported, 209 for machine code of other devices or a newer target, and 200
+                for a damaged container.
         """
         if container.is_container(data):
             return self._from_container(data)
@@ -124,7 +126,10 @@ class Images:
         except IsaError as err:
             raise ImageError(CudaError.INVALID_IMAGE, f"damaged container: {err}\n") from err
         if module.required_capability > self._capability:
-            wanted, own = _dotted(module.required_capability), _dotted(self._capability)
+            wanted, own = (
+                _format_capability(module.required_capability),
+                _format_capability(self._capability),
+            )
             raise ImageError(
                 CudaError.NO_BINARY_FOR_GPU,
                 f"the container needs compute capability {wanted}, this device has {own}\n",
@@ -169,5 +174,5 @@ def _text(data: bytes) -> bytes:
     return data.split(b"\0", 1)[0]
 
 
-def _dotted(capability: tuple[int, int]) -> str:
+def _format_capability(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"

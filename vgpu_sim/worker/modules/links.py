@@ -1,4 +1,6 @@
-"""What cuLink... is given, and what becomes of it: one container, or an error with a log."""
+"""Links the inputs of cuLinkCreate's linker to one container, or fails with an error that has a
+log.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -18,13 +20,14 @@ _HEAD: Final = struct.Struct("<IIQ")  # bytes of the name, zero, bytes of the im
 def link(
     data: bytes, capability: tuple[int, int], *, check_only: bool, max_registers: int = 0
 ) -> bytes:
-    """Link the inputs of a MODULE_LINK message; return the container, nothing for a check.
+    """Link the inputs of a MODULE_LINK message; return the container, or nothing if ``check_only``
+    is set.
 
-    ``max_registers`` is what kernels are said to need at most, where it is not 0.
+    ``max_registers`` limits the registers that kernels report; 0: no limit.
 
     Raises:
-        ImageError: 200 where a name is missing or defined twice, or an input is damaged; 209 for
-            inputs of other hardware, 218 for what is not PTX, 801 for what cannot be supported.
+        ImageError: 200 if a name is missing or defined twice, or an input is damaged; 209 for
+            inputs of other hardware, 218 for inputs that are not PTX, 801 for unsupported ones.
     """
     try:
         inputs = list(_inputs(data))
@@ -33,21 +36,23 @@ def link(
                 linking.check(one, capability)
             return b""
         module = linking.link(inputs, capability)
-        return container.encode(_limited(module, max_registers) if max_registers else module)
+        return container.encode(
+            _limit_registers(module, max_registers) if max_registers else module
+        )
     except PtxError as err:
         raise ImageError(_status(err), err.log(MAX_LOG_BYTES)) from err
     except IsaError as err:
         raise ImageError(CudaError.INVALID_IMAGE, f"the linked module: {err}\n") from err
 
 
-def _limited(module: Module, max_registers: int) -> Module:
-    """Return a module whose kernels have so many registers at most, as ptxas makes them."""
+def _limit_registers(module: Module, max_registers: int) -> Module:
+    """Return a module whose kernels have at most ``max_registers`` registers, as with ptxas."""
 
-    def limited(function: Function) -> Function:
+    def limit(function: Function) -> Function:
         peak = min(function.physical.peak_registers, max_registers)
         return replace(function, physical=replace(function.physical, peak_registers=peak))
 
-    return replace(module, functions=tuple(map(limited, module.functions)))
+    return replace(module, functions=tuple(map(limit, module.functions)))
 
 
 def _status(error: PtxError) -> CudaError:

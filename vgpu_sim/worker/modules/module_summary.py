@@ -1,4 +1,6 @@
-"""What loading a module needs to know of it: no code. Small enough to be read on every load."""
+"""Summary of a module for loading: everything except code. The summary is small, because every load
+reads it.
+"""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,10 +15,11 @@ _Block = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FunctionSummary:
-    """A kernel; ``parameters`` are (offset, size) in bytes. Blocks as in ``isa.Function``.
+    """A kernel in a summary. ``parameters`` are (offset, size) in bytes; block limits are as in
+    ``isa.Function``.
 
-    ``local_bytes`` is what a thread has of local memory before a stack, if it has one. ``pipes``
-    are the shares of its instructions (``worker.pipes``).
+    ``local_bytes`` is the size of a thread's local memory without the stack that calls need.
+    ``pipes`` are each pipe's shares of the kernel's instructions (``worker.pipes``).
     """
 
     name: str
@@ -34,7 +37,7 @@ class FunctionSummary:
 
 @dataclass(frozen=True, slots=True)
 class RefusedSummary:
-    """A kernel or variable that the module's source has and that cannot be used; why, as a log."""
+    """An unsupported kernel or variable of the module's source, with the reason as a log."""
 
     name: str
     is_kernel: bool
@@ -43,10 +46,10 @@ class RefusedSummary:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSummary:
-    """A module; ``variables`` are (name, offset in the segment, size).
+    """The summary of a module; ``variables`` are (name, offset in the segment, size in bytes).
 
-    ``const_bytes`` is what its constant memory takes, ``segment_align`` what divides the address of
-    its segment.
+    ``const_bytes`` is the size of the module's constant memory, and ``segment_align`` is the
+    alignment of its segment.
     """
 
     functions: tuple[FunctionSummary, ...]
@@ -58,7 +61,9 @@ class ModuleSummary:
     refused: tuple[RefusedSummary, ...] = ()
 
     def log(self, max_bytes: int) -> str:
-        """Return what is refused and why, for people; nothing where nothing is."""
+        """Return which parts of the module are not supported and why, for display; empty if all are
+        supported.
+        """
         found, left = [], max_bytes
         for one in self.refused:
             what = "kernel" if one.is_kernel else "variable"
@@ -71,15 +76,15 @@ class ModuleSummary:
         return "".join(found)
 
     def to_json(self) -> bytes:
-        """Write it as bytes that ``from_json`` reads."""
+        """Serialize the summary."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "ModuleSummary":
-        """Read what ``to_json`` has written.
+        """Create a summary from the output of ``to_json``.
 
         Raises:
-            ValueError: for anything else.
+            ValueError: the data was not written by ``to_json``.
         """
         try:
             document = json.loads(data)
@@ -97,7 +102,9 @@ class ModuleSummary:
 
 
 def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> ModuleSummary:
-    """Take the summary of a decoded module, of which ``refused`` cannot be used."""
+    """Return the summary of a decoded module; ``refused`` are its unsupported kernels and
+    variables.
+    """
     lost = {one.name for one in refused}
     offsets = {variable.name: variable.offset for variable in module.variables}
     return ModuleSummary(
@@ -116,7 +123,7 @@ def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> Modul
 
 
 def _const_bytes(module: Module) -> int:
-    """Return the size of a module's constant bank, which all of its kernels have as a whole."""
+    """Return the size of a module's constant bank, which each of its kernels has as a whole."""
     end = 0
     for variable in module.variables:
         if variable.space is Space.CONST:

@@ -1,4 +1,4 @@
-"""The table that tells the client what a loaded module holds (layout: ``hal.messages``)."""
+"""The table of a loaded module's contents for the client (layout: ``hal.messages``)."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ from vgpu_sim.worker.modules.module_summary import FunctionSummary, ModuleSummar
 
 
 class _Strings:
-    """NUL-terminated strings, one after the other, that begin at a known offset."""
+    """The table's NUL-terminated strings, which follow one another from a known offset on."""
 
     def __init__(self, base: int) -> None:
         self._base = base
@@ -21,7 +21,7 @@ class _Strings:
 
 
 def log_only(log: str) -> bytes:
-    """Return the table of a module that was not loaded."""
+    """Return the table of a module that could not be loaded."""
     return _assemble([], [], [], [], _Strings(0), log)
 
 
@@ -36,7 +36,7 @@ def of_module(
     """Return a loaded module's table.
 
     ``kernels`` maps function names to launch handles, ``max_threads`` is the device's limit of
-    threads in a block, ``log`` what is to be told of a module although it was loaded.
+    threads in a block, ``log`` has warnings about a module that was loaded.
     """
     parameter_count = sum(len(function.parameters) for function in module.functions)
     strings = _Strings(

@@ -1,6 +1,7 @@
-"""What accesses of warps ask of caches and banks: sectors, lines and bank conflicts, by arithmetic.
+"""Computes what warps' accesses cost in caches and banks: sectors, lines and bank conflicts.
 
-Every function takes one number a lane that accesses: the warp that it is of, and its address.
+Each function takes two arrays with one element per accessing lane: the lane's warp, and the
+address or sector that it accesses.
 """
 
 from typing import Final
@@ -17,14 +18,17 @@ _WARP_SHIFT: Final = 43  # above every sector and word
 
 
 def sectors_of(warps: Numbers, addresses: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the sectors of 32 bytes that each warp asks for, each once: (warp, sector)."""
+    """Return the 32-byte sectors that each warp accesses, without repetitions, as arrays of warps
+    and of sectors.
+    """
     keys = np.unique(warps << _WARP_SHIFT | addresses >> SECTOR_BITS)
     return keys >> _WARP_SHIFT, keys & ((1 << _WARP_SHIFT) - 1)
 
 
 def wavefronts_of(warps: Numbers, sectors: Numbers) -> int:
-    """Return the cycles of the first level's data stage: a line is looked up at a time, and four
-    sectors leave it."""
+    """Return how many cycles these accesses take in the first-level cache's data stage, which looks
+    up one line at a time and transfers four sectors.
+    """
     count = int(warps.max()) + 1 if len(warps) else 0
     lines = np.unique(warps << _WARP_SHIFT | sectors >> 2) >> _WARP_SHIFT
     by_line = np.bincount(lines, minlength=count)
@@ -35,8 +39,12 @@ def wavefronts_of(warps: Numbers, sectors: Numbers) -> int:
 def conflicts_of(
     warps: Numbers, addresses: Numbers, width_bytes: int, *, updates: bool = False
 ) -> tuple[int, int]:
-    """Return (cycles, the fewest possible) that accesses to shared memory take: a bank gives one
-    word of four bytes a cycle, to all lanes that ask for it, and updates them one by one."""
+    """Return the cycles of accesses to shared memory, and the cycles that they would take without
+    conflicts.
+
+    In one cycle, a bank returns one word of four bytes to all lanes that request it. With
+    ``updates`` (atomic operations), a bank serves lanes one by one.
+    """
     if not len(warps):
         return 0, 0
     words = addresses // _BANK_BYTES
@@ -48,7 +56,7 @@ def conflicts_of(
     distinct = np.unique(keys)
     count = int(warps.max()) + 1
     fewest = -(-np.bincount(distinct >> _WARP_SHIFT, minlength=count) // BANKS)
-    asked = keys if updates else distinct
-    places = (asked >> _WARP_SHIFT) * BANKS + (asked & (BANKS - 1))
+    requests = keys if updates else distinct
+    places = (requests >> _WARP_SHIFT) * BANKS + (requests & (BANKS - 1))
     by_bank = np.bincount(places, minlength=count * BANKS).reshape(count, BANKS)
     return int(by_bank.max(axis=1).sum()), int(fewest.sum())

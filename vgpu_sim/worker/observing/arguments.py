@@ -1,18 +1,21 @@
-"""A launch's parameters as a key of samples, and as text that tells launches apart."""
+"""Encodes the parameters of a launch, as a key under which samples are stored, and as text that
+distinguishes launches.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
 from vgpu_sim.isa import Function
 
-_LINE: Final = 128  # bytes: where in one a buffer begins matters, where else it does not
+_LINE: Final = 128  # bytes: only a buffer's offset within this alignment affects the cost
 _WORD: Final = 8
 _MOST_TEXT: Final = 120
 
 
 def key_of(parameters: bytes, place_of: Callable[[int], int | None]) -> bytes:
-    """Return the parameters with addresses replaced by what memory they are of, which ``place_of``
-    numbers, and where in a line."""
+    """Return a key for launch parameters. Each address is replaced by the number of its kind of
+    memory, which ``place_of`` returns, and by its offset in a cache line.
+    """
     words = []
     for at in range(0, len(parameters) - _WORD + 1, _WORD):
         word = int.from_bytes(parameters[at : at + _WORD], "little")
@@ -24,7 +27,9 @@ def key_of(parameters: bytes, place_of: Callable[[int], int | None]) -> bytes:
 
 
 def text_of(function: Function, parameters: bytes, place_of: Callable[[int], int | None]) -> str:
-    """Return the values as integers: an asterisk for an address, dots for what is no number."""
+    """Return the launch parameters as text: integers, an asterisk for an address, and dots for
+    other values.
+    """
     shown = []
     for one in function.parameters:
         value = int.from_bytes(parameters[one.offset : one.offset + one.size], "little")

@@ -1,8 +1,8 @@
-"""Counts in compiled code: a module whose kernels report how often their threads came where.
+"""Counters in compiled code: instruments a module so that its kernels count their executions.
 
-A thread counts in registers and adds to memory before it ends, so a loop costs one addition a
-round. Blocks of code that every thread runs equally often share a counter; code that every thread
-runs once has none. Only modules of a context that is observed are changed.
+A thread counts in registers, and adds its counts to memory before it ends, so a loop costs one
+addition per iteration. Basic blocks that every thread runs equally often share a counter; code
+that every thread runs once has no counter. Only modules of an observed context are changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,26 +31,28 @@ from vgpu_sim.isa import (
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.verify import check_function
 
-SLOTS: Final = 2048  # sums of blocks' work: blocks whose indices differ by a multiple share one
-ONCE: Final = -1  # the counter of words that every thread executes once
+SLOTS: Final = 2048  # sums of blocks' work: block b adds to sum b modulo SLOTS
+ONCE: Final = -1  # instead of a counter, for code that every thread executes once
 _NAME: Final = "__tessera_counts"
 _MOST_COUNTERS: Final = 64
 _MOST_WORDS: Final = 1 << 14
-_MOST_STEPS: Final = 256  # up the tree of dominators, for code that runs as often
+_MOST_STEPS: Final = 256  # up the dominator tree, to code that runs equally often
 _BYTES: Final = 8
 _U64: Final = DataType.U64
-# Returns of each list of words of a code the (cycles, issues) of one more pass of a warp over it.
+# Returns the (cycles, issues) of one more execution by a warp, for each list of instructions.
 Weigh = Callable[[Sequence[Instruction], Sequence[Sequence[int]]], Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the counters of a kernel mean, and where they are in the module's segment.
+    """The meaning of a kernel's counters, and their place in the module's segment.
 
-    ``counter_of`` gives the counter of each word, or ``ONCE``. A thread's ``cycles`` by counter
-    (the last: of what it runs once) are what its chain takes at least; ``issues`` likewise are its
-    instructions. At ``offset`` lie the counters; then, where the kernel has ``loops``, the cycles
-    of the longest thread and the sums of issues of ``SLOTS`` groups of blocks.
+    ``counter_of`` gives the counter of each instruction, or ``ONCE``. ``cycles`` has, for each
+    counter, the minimum cycles that one more execution of its code adds to a thread's dependency
+    chain, and ``issues`` has the instructions issued by it. The last element of both is for code
+    that runs once. The counters are at ``offset``; if the kernel has ``loops``, they are
+    followed by the cycles of the longest thread and the sums of issues of ``SLOTS`` groups of
+    blocks.
     """
 
     counter_of: tuple[int, ...]
@@ -62,14 +64,16 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Memory that the counters take."""
+        """The size of the kernel's counters in memory, in bytes."""
         return _BYTES * (self.counters + (1 + SLOTS if self.loops else 0))
 
 
-def counted(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]]:
-    """Return the module with counters, and the plans of kernels whose launches can be counted.
+def instrument(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]]:
+    """Return the module with counters in its code, and for each kernel whose launches can be
+    counted, by name, the plan of its counters.
 
-    ``weigh`` gives the weights of the sums that a thread adds before it ends.
+    ``weigh`` returns the factors by which each thread multiplies its counts before it ends, to
+    add up its cycles and issues.
     """
     plans, offset = {}, -(-module.segment_bytes // _BYTES) * _BYTES
     begin, functions = offset, []
@@ -83,7 +87,7 @@ def counted(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]]:
             try:
                 found = _rewritten(function, plan, begin)
                 check_function(found, names | {_NAME})
-            except InvalidFunction:  # more registers or words than a function may have
+            except InvalidFunction:  # more registers or instructions than a function may have
                 functions.append(function)
                 continue
             function = found
@@ -100,7 +104,7 @@ def counted(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]]:
 
 
 def _plan(function: Function, weigh: Weigh) -> Plan | None:
-    """Choose the counters; None where there would be too many."""
+    """Assign counters to a kernel's code; return None if the kernel would need too many."""
     if len(function.code) > _MOST_WORDS:
         return None
     try:
@@ -133,7 +137,7 @@ def _loops(graph: cfg.Cfg, block: int) -> bool:
 
 
 def _leaders(graph: cfg.Cfg) -> dict[int, int]:
-    """Map each block to the first one that every thread executes as often."""
+    """Map each block to the first one that every thread executes equally often."""
     found: dict[int, int] = {}
     entry = graph.reverse_post_order[0]
     for block in graph.reverse_post_order:
@@ -151,7 +155,7 @@ def _leaders(graph: cfg.Cfg) -> dict[int, int]:
 
 
 class _Writer:
-    """New code of a function, whose registers come behind the ones that it has."""
+    """Builds a function's new code; the additional registers follow the existing ones."""
 
     def __init__(self, function: Function, plan: Plan, begin: int) -> None:
         self._function, self._plan, self._begin = function, plan, begin
@@ -165,31 +169,31 @@ class _Writer:
         return Register(len(self.bits) - 1)
 
     def before(self) -> Iterator[Instruction]:
-        """Yield what a thread begins with."""
+        """Yield the instructions to insert at the start of a thread."""
         for count in self._counts:
             yield _word(Op.MOV, _U64, count, [Literal(0)])
 
     def passing(self, counter: int) -> Instruction:
-        """Return what counts once."""
+        """Return the instruction that increments a counter."""
         count = self._counts[counter]
         return _word(Op.ADD, _U64, count, [count, Literal(1)])
 
     def ending(self) -> Iterator[Instruction]:
-        """Yield what a thread does before it ends."""
+        """Yield the instructions to insert before a thread ends."""
         plan = self._plan
         for number, count in enumerate(self._counts):
             yield self._place(number)
             yield self._update(Update.ADD, count)
         if not plan.loops:
             return
-        yield from self._weighted(plan.cycles)
+        yield from self._weigh_counts(plan.cycles)
         yield self._place(plan.counters)
         yield self._update(Update.MAX, self._sum)
         yield from self._index()
-        yield from self._weighted(plan.issues)
+        yield from self._weigh_counts(plan.issues)
         yield self._update(Update.ADD, self._sum)
 
-    def _weighted(self, weights: Sequence[int]) -> Iterator[Instruction]:
+    def _weigh_counts(self, weights: Sequence[int]) -> Iterator[Instruction]:
         *weights, once = weights
         yield _word(Op.MOV, _U64, self._sum, [Literal(once)])
         for count, weight in zip(self._counts, weights, strict=True):
@@ -198,7 +202,7 @@ class _Writer:
             )
 
     def _index(self) -> Iterator[Instruction]:
-        """Yield what computes the address of the block's sum."""
+        """Yield code that computes the address of the sum to which the thread's block adds."""
         registers = SpecialRegister
         u32, block, part = DataType.U32, self._block, self._part
         yield _word(Op.S2R, DataType.B32, block, [], sreg=registers.CTAID_Z)
@@ -257,7 +261,7 @@ def _rewritten(function: Function, plan: Plan, begin: int) -> Function:
         if block is not None and leaders.get(block) == block and counter != ONCE:
             code.append(writer.passing(counter))
         if instruction.op is Op.RET:
-            code += (_guarded(one, instruction.guard) for one in writer.ending())
+            code += (_add_guard(one, instruction.guard) for one in writer.ending())
         code.append(instruction)
         lines += [function.lines[word]] * (len(code) - len(lines))
     code = [
@@ -277,5 +281,5 @@ def _rewritten(function: Function, plan: Plan, begin: int) -> Function:
     )
 
 
-def _guarded(instruction: Instruction, guard: Guard | None) -> Instruction:
+def _add_guard(instruction: Instruction, guard: Guard | None) -> Instruction:
     return replace(instruction, guard=guard)

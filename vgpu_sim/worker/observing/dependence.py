@@ -1,6 +1,7 @@
-"""What a kernel's course depends on, read from its code: values in memory, or other threads.
+"""Analyses whether a kernel's control flow depends on values in memory, or on other threads.
 
-Registers are looked at as a whole, wherever they are written: what may depend counts as if it did.
+Registers are treated as a whole, and the order of writes is ignored, so the analysis also
+reports dependences that are only possible.
 """
 
 from collections.abc import Iterable
@@ -14,23 +15,28 @@ Place = Register | Predicate
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """``on_memory``: branches or addresses depend on values in memory. ``waiting``: the words of
-    loops that another thread may end."""
+    """What a kernel's control flow depends on.
+
+    ``on_memory`` is set if branches or addresses depend on values in memory. ``waiting`` are the
+    instructions of loops that another thread may end.
+    """
 
     on_memory: bool
     waiting: frozenset[int]
 
 
 def dependence_of(function: Function) -> Dependence:
-    """Analyse a kernel; one whose control flow cannot be read waits nowhere."""
+    """Return what a kernel's control flow depends on. If the control flow cannot be analysed,
+    ``waiting`` is empty.
+    """
     code = function.code
-    loaded = _reached(
+    loaded = _propagate(
         code,
         (
             place
             for one in code
             if EFFECTS[one.op].reads and one.space is not Space.PARAM
-            for place in _written(one)
+            for place in _written_places(one)
         ),
     )
     on_memory = any(
@@ -45,8 +51,9 @@ def dependence_of(function: Function) -> Dependence:
     waiting: set[int] = set()
     for blocks in graph.loops.values():
         words = [word for block in blocks for word in graph.blocks[block].words]
-        seen = _reached(
-            code, (place for word in words if polls(code[word]) for place in _written(code[word]))
+        seen = _propagate(
+            code,
+            (place for word in words if polls(code[word]) for place in _written_places(code[word])),
         )
         leaves = (code[word].guard for word in words if EFFECTS[code[word].op].leaves)
         if any(guard is not None and guard.predicate in seen for guard in leaves):
@@ -54,13 +61,13 @@ def dependence_of(function: Function) -> Dependence:
     return Dependence(on_memory, frozenset(waiting))
 
 
-def _written(instruction: Instruction) -> Iterable[Place]:
+def _written_places(instruction: Instruction) -> Iterable[Place]:
     if instruction.op is Op.RED:
         return ()
     return (one for one in instruction.dsts if one is not None)
 
 
-def _reached(code: tuple[Instruction, ...], sources: Iterable[Place]) -> set[Place]:
+def _propagate(code: tuple[Instruction, ...], sources: Iterable[Place]) -> set[Place]:
     """Return the registers and predicates whose values may depend on ``sources``."""
     found = set(sources)
     grew = bool(found)

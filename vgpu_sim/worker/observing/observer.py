@@ -1,4 +1,4 @@
-"""What observes a context: a modelled clock today."""
+"""The interface of a context's observer, such as a modelled clock."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -8,23 +8,26 @@ from vgpu_sim.worker.modules.images import Image
 
 
 class Observer(Protocol):
-    """Gets a record of all that a context does. Threads of the runtime call ``reached``, several
-    at once; the main thread the rest."""
+    """Receives a record of every request of a context. Threads of the runtime call
+    ``record_request``, several at once; the main thread calls the other methods.
+    """
 
-    def counted(self, image: Image) -> Image:
-        """Return the module to load in the place of another: its launches count what they run."""
+    def instrument(self, image: Image) -> Image:
+        """Return the module to load instead of this one, whose launches count what they execute."""
 
-    def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
-        """Take note of a module's kernels, by name, with its container."""
+    def record_load(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
+        """Register the kernels of a loaded module by name, with the module's container."""
 
-    def unloaded(self, kernels: Sequence[int]) -> None:
-        """Forget kernels."""
+    def record_unload(self, kernels: Sequence[int]) -> None:
+        """Forget the kernels of an unloaded module."""
 
-    def reached(self, request: Request) -> int:
-        """Take note of a request; return the time in ns that a timestamp has here."""
+    def record_request(self, request: Request) -> int:
+        """Record a request of the context; return the observer's time in ns, which timestamps
+        store.
+        """
 
-    def failed(self, err: Exception) -> None:
-        """React to an error of ``reached``, or to a request of which no record can be made."""
+    def record_failure(self, err: Exception) -> None:
+        """Handle an error of ``record_request``, or a request that cannot be recorded."""
 
     def report(self) -> Iterator[dict[str, Any]]:
-        """Yield what happened (``hal.observe``), when the context ends."""
+        """Yield the observations (``hal.observe``) when the context ends."""

@@ -1,4 +1,4 @@
-"""Memory that sampled blocks may write: what they store stays theirs."""
+"""Copy-on-write memory for sampled blocks: their stores do not reach the context's memory."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,11 +14,11 @@ _MOST_PAGES: Final = 1 << 14  # 64 MiB
 
 
 class OverlayFull(Exception):
-    """Sampled blocks have written more than is kept for them."""
+    """Raised when sampled blocks store more than the overlay can hold."""
 
 
 class Overlay:
-    """Implements ``exec.interp.Memory``: loads from ``memory``, under what was stored here."""
+    """Implements ``exec.interp.Memory``: loads from ``memory``, overlaid by earlier stores."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -39,10 +39,10 @@ class Overlay:
         return values
 
     def store(self, addresses: Words, values: Words, width_bytes: int) -> None:
-        """Store the low bytes of each value here. Raises BadAddress, OverlayFull."""
+        """Store the low bytes of each value in the overlay. Raises BadAddress, OverlayFull."""
         if not len(addresses):
             return
-        self._memory.load(addresses, width_bytes)  # what is not there may not be written
+        self._memory.load(addresses, width_bytes)  # unmapped memory may not be written
         numbers = addresses >> np.uint64(_PAGE_BITS)
         for number in np.unique(numbers).tolist():
             here = numbers == np.uint64(number)
@@ -50,7 +50,9 @@ class Overlay:
             page[_places(addresses[here], width_bytes)] = values[here].astype(page.dtype)
 
     def extents(self) -> Sequence[tuple[int, int]]:
-        """Return where the memory below is: stores make no new memory."""
+        """Return the extents of the underlying memory, because stores to the overlay do not map new
+        memory.
+        """
         return self._memory.extents()
 
     def _page(self, number: int) -> np.ndarray:

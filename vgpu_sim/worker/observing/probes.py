@@ -1,7 +1,7 @@
-"""Resolve what the lanes of resident blocks are about to access, by memory space.
+"""Resolves the addresses that the lanes of resident blocks are about to access, by memory space.
 
-The interpreter calls ``ResidentBlocks.watch`` before every instruction; with what that gets,
-``accesses_of`` yields the accesses of the instruction.
+The interpreter calls ``ResidentBlocks.watch`` before every instruction; ``accesses_of`` takes
+the arguments of that call and yields the accesses of the instruction.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,18 @@ from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.isa import EFFECTS, Family, Instruction, Op, Space
 from vgpu_sim.worker.observing.accesses import Numbers
 
-_ROWS_BYTES: Final = 16  # that a lane's address of LDMATRIX stands for
+_ROWS_BYTES: Final = 16  # bytes that a lane's address of LDMATRIX represents
 _EDGE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one instruction accesses in one space, with a number for each lane that does.
+    """The accesses of one instruction to one memory space, as arrays with an element for each
+    accessing lane.
 
-    ``warps`` counts the warps of all resident blocks; ``addresses`` are offsets in shared and local
-    memory. A generic address is one of the space that it is in, or stays generic: then it is one of
-    global memory. Each lane accesses ``width`` bytes.
+    ``warps`` numbers the warps of all resident blocks; ``addresses`` are offsets in shared and
+    local memory. A generic address in shared or local memory is converted to an offset; an
+    address that stays generic is in global memory. Each lane accesses ``width`` bytes.
     """
 
     space: Space
@@ -39,7 +40,7 @@ class Access:
 def accesses_of(
     blocks: ResidentBlocks, instruction: Instruction, allowed: Mask
 ) -> Iterator[Access]:
-    """Yield what the lanes that the guard lets through access; nothing of parameters."""
+    """Yield the accesses of the lanes whose guard is true, except those to parameters."""
     space = instruction.space
     if not EFFECTS[instruction.op].accesses or space is Space.PARAM or not allowed.any():
         return
@@ -62,7 +63,9 @@ def accesses_of(
 
 
 def _windows(blocks: ResidentBlocks) -> Iterator[tuple[Space, int]]:
-    """Yield the upper halves of generic addresses of shared and of local memory, where there is."""
+    """Yield, for shared and for local memory, the upper half of generic addresses in that space, if
+    the launch uses such addresses.
+    """
     launch = blocks.launch
     if launch.shared_bytes:
         yield Space.SHARED, launch.shared_window >> 32

@@ -1,4 +1,6 @@
-"""Make records of what the scheduler reports of a context's requests (``hal.observe.requests``)."""
+"""Converts the scheduler's reports of a context's requests to records
+(``hal.observe.requests``).
+"""
 
 import ctypes
 from dataclasses import replace
@@ -27,12 +29,12 @@ class Requests:
     def report(self, stream: int, slot: abi.Slot, parameters: int, ended: bool = False) -> int:
         """Report one request before it runs, or a launch that has ``ended``.
 
-        Returns the observer's time in ns. Never raises: C is the caller.
+        Returns the observer's time in ns. Never raises: the caller is C.
         """
         try:
-            return self._observer.reached(self._record(stream, slot, parameters, ended))
+            return self._observer.record_request(self._record(stream, slot, parameters, ended))
         except Exception as err:  # noqa: BLE001
-            self._observer.failed(err)
+            self._observer.record_failure(err)
             return 0
 
     def _record(self, stream: int, slot: abi.Slot, parameters: int, ended: bool) -> Request:
@@ -50,7 +52,7 @@ class Requests:
                 direction = self._direction(copy.destination, copy.source)
                 return Copy(position, direction, copy.bytes)
             case abi.Opcode.COPIED:
-                return _copied(position, slot.body.copied)
+                return _client_copy(position, slot.body.copied)
             case abi.Opcode.SET:
                 return Fill(position, slot.body.set.count * slot.body.set.width_bytes)
             case _:
@@ -64,7 +66,7 @@ class Requests:
 
 
 def is_host(aperture_base: int, address: int) -> bool:
-    """Return whether an address of the aperture is one of the host's memory."""
+    """Return whether an address of the aperture is in host memory."""
     within = (address - aperture_base) % address_map.GPU_WINDOW_BYTES
     return 0 <= within - address_map.HOST_OFFSET < address_map.HOST_BYTES
 
@@ -80,8 +82,8 @@ def _launch(body: abi.LaunchBody, parameters: int) -> Launch:
     )
 
 
-def _copied(position: Position, body: abi.CopiedBody) -> Copy:
-    """Return the record of a copy that the program reports, which may be wrong about it."""
+def _client_copy(position: Position, body: abi.CopiedBody) -> Copy:
+    """Return the record of a copy that the program reports, which may be incorrect."""
     found = Copy(
         position,
         abi.Direction(body.direction),

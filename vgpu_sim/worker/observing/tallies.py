@@ -1,4 +1,4 @@
-"""Clear and read the counters of a kernel that counts what it executes (``counting``)."""
+"""Resets and reads the counters of an instrumented kernel (``counting``)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +11,14 @@ from vgpu_sim.exec.interp import Memory
 from vgpu_sim.worker.observing.counting import Plan
 
 _BYTES: Final = 8
-_MOST_COUNTED: Final = 1 << 56  # no launch that ends counts so much: the kernel wrote there itself
+_MOST_COUNTED: Final = 1 << 56  # beyond any launch's count: the kernel itself wrote there
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a launch has counted: counters, the longest thread's cycles, sums of blocks' issues."""
+    """The counters of a launch: executions of counted code, the longest thread's cycles, and the
+    sums of blocks' issues.
+    """
 
     counters: tuple[int, ...]
     longest: int
@@ -30,7 +32,9 @@ def clear(memory: Memory, segment_base: int, plan: Plan) -> None:
 
 
 def read(memory: Memory, segment_base: int, plan: Plan) -> Tally | None:
-    """Return what a launch has counted; None where its module is unloaded, or it wrote there."""
+    """Return the counters of a launch that has ended. Returns None if its module is unloaded or the
+    launch overwrote the counters.
+    """
     if not plan.counters:
         return Tally((), 0, None)
     try:

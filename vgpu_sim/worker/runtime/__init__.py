@@ -1,1 +1,1 @@
-"""The runtime of a context worker: C that launches and runs kernels, and its binding."""
+"""The native runtime of a worker: C code that runs requests and kernels, and its Python binding."""

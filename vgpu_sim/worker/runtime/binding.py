@@ -28,7 +28,10 @@ _PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What the runtime checks launches against. ``max_threads`` 0: the device's limit."""
+    """A kernel, with the limits that its launches must respect.
+
+    ``max_threads`` 0 means the device's limit.
+    """
 
     name: str
     segment_base: int
@@ -46,7 +49,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Region:
-    """Mapped memory of the aperture, by absolute address."""
+    """A mapped chunk of the aperture, by absolute address."""
 
     address: int
     size: int
@@ -54,11 +57,11 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Launches that have ended, and the kernel that has run for the longest of those that run.
+    """Counters of finished launches, and the kernel that has been running for the longest time.
 
-    Times are in ns of CLOCK_MONOTONIC. ``busy_ns`` is the time in which at least one launch ran, up
-    to now. ``running`` is None and ``running_since_ns`` 0 where no kernel runs. ``counters`` are
-    more that ``hal.management.admin.Counters`` has, by its names.
+    Times are in ns of CLOCK_MONOTONIC. ``busy_ns`` is the time, until now, in which at least one
+    launch ran. If no kernel runs, ``running`` is None and ``running_since_ns`` 0. ``counters``
+    holds the other fields of ``hal.management.admin.Counters``, by name.
     """
 
     launches: int = 0
@@ -71,7 +74,7 @@ class Stats:
     counters: Mapping[str, int] = field(default_factory=lambda: _counters(records.StatsRecord()))
 
     def running_ns(self, now_ns: int) -> int:
-        """Return for how long the kernel that runs has run; 0 where none does."""
+        """Return for how many ns the running kernel has been running; 0 if none runs."""
         return now_ns - self.running_since_ns if self.running is not None else 0
 
 
@@ -103,7 +106,9 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
 
 
 class NativeRuntime:
-    """The one runtime of this process. Methods raise OSError with the runtime's errno."""
+    """Calls the C runtime, of which a process has only one. Methods raise OSError with the
+    runtime's errno.
+    """
 
     def __init__(self, library: Path = LIBRARY_PATH) -> None:
         try:
@@ -116,18 +121,18 @@ class NativeRuntime:
         for name, (result, arguments) in _PROTOTYPES.items():
             function = getattr(self._library, name)
             function.restype, function.argtypes = result, arguments
-        self._callback: object = None  # ctypes keeps no reference of its own
+        self._callback: object = None  # ctypes keeps no reference to it
         self._observer: object = None
         self._aperture_base = 0
         self._regions: tuple[Region, ...] = ()
 
     def reserve(self, aperture_base: int) -> None:
-        """Take the aperture's address range and its guards; nothing in it is accessible yet."""
+        """Reserve the address range of the aperture and its guards, as inaccessible memory."""
         _check(self._library.tessera_worker_reserve(aperture_base))
         self._aperture_base = aperture_base
 
     def create_shared(self) -> tuple[int, int]:
-        """Return descriptors of the client area and of the worker's page, owned by the caller."""
+        """Return descriptors of the client area and of the worker's page; the caller owns them."""
         area, page = c_int(-1), c_int(-1)
         _check(self._library.tessera_worker_create_shared(ctypes.byref(area), ctypes.byref(page)))
         return area.value, page.value
@@ -145,12 +150,13 @@ class NativeRuntime:
         sm_limits: tuple[int, int, int, int] = (0, 0, 0, 0),
         observe: Callable[[int, abi.Slot, int, bool], int] | None = None,
     ) -> None:
-        """Start scheduler and pool.
+        """Start the runtime's scheduler and its pool of threads.
 
-        ``answer`` is called on threads of the runtime, several at once; when it raises, the context
-        dies. ``observe`` is called for every request before it runs, on such threads too, with the
-        stream, the slot (valid during the call) and the address of a launch's parameters, and
-        once more when a launch has ended; it answers the time in ns and never raises.
+        ``answer`` is called on threads of the runtime, several at once; if it raises, the
+        context ends. ``observe`` is called on such threads for every request before it runs,
+        with the stream, the slot (valid during the call) and the address of a launch's
+        parameters, and once more when a launch has ended. It returns the time in ns and must not
+        raise.
         """
 
         def callback(call: "ctypes._Pointer[Call]") -> None:
@@ -187,17 +193,17 @@ class NativeRuntime:
         self._regions = tuple(sorted((*self._regions, region)))
 
     def unmap_chunk(self, offset: int, size: int) -> None:
-        """Give a chunk's pages back and make its range inaccessible."""
+        """Release a chunk's pages and make its range inaccessible."""
         gone = Region(self._aperture_base + offset, size)
         self._regions = tuple(region for region in self._regions if region != gone)
         _check(self._library.tessera_worker_unmap_chunk(offset, size))
 
     def regions(self) -> tuple[Region, ...]:
-        """Return what is mapped now, in order of address; a snapshot, safe on any thread."""
+        """Return a snapshot of the mapped chunks, sorted by address. Safe on any thread."""
         return self._regions
 
     def add_kernel(self, kernel: Kernel) -> KernelHandle:
-        """Make a kernel known to launches."""
+        """Make a kernel available to launches; return the handle with which launches name it."""
         handle = self._library.tessera_worker_add_kernel(
             records.KernelRecord(
                 segment_base=kernel.segment_base,
@@ -219,27 +225,29 @@ class NativeRuntime:
         return KernelHandle(handle)
 
     def remove_kernel(self, handle: KernelHandle) -> None:
-        """Let no further launch find a kernel; one may still run."""
+        """Make a kernel unavailable to further launches. A launch of the kernel may still be
+        running.
+        """
         _check(self._library.tessera_worker_remove_kernel(handle))
 
     def kernel_runs(self, handle: KernelHandle) -> bool:
-        """Return whether a launch of this kernel, removed or not, runs now."""
+        """Return whether a launch of this kernel, removed or not, is running."""
         return bool(self._library.tessera_worker_kernel_runs(handle))
 
     def replace_code(
         self, kernel: int, block: tuple[int, int, int], better: ports.NativeEntry
     ) -> int:
-        """Run a kernel's blocks in better code from now on, those of launches that run too.
+        """Replace a kernel's code for its next blocks, including those of running launches.
 
-        Returns how many launches that run go on in it. On any thread; of a kernel that was removed
-        nothing happens.
+        Returns how many running launches continue in the new code. Safe on any thread; has no
+        effect for a removed kernel.
         """
         call = Call(kernel=kernel, block=block)
         call.set_entry(better)
         return int(self._library.tessera_worker_replace_code(ctypes.byref(call)))
 
     def kernel_usage(self, handle: KernelHandle) -> tuple[int, int]:
-        """Return how many launches of a kernel have ended and the ns that they took."""
+        """Return how many launches of a kernel have ended, and their total time in ns."""
         usage = records.KernelUsage()
         self._library.tessera_worker_get_kernel_usage(handle, ctypes.byref(usage))
         return usage.launches, usage.busy_ns
@@ -247,17 +255,19 @@ class NativeRuntime:
     def fail(
         self, kind: abi.FaultKind, error: int, message: str, kernel: KernelHandle | None = None
     ) -> bool:
-        """End the context from outside, for what ``kernel`` did; False when it was dead already."""
+        """End the context because of a fault of ``kernel`` (None: of no kernel); return False if
+        the context had already ended.
+        """
         text = message.encode()[:255]
         return bool(self._library.tessera_worker_fail(kind, error, kernel or 0, text))
 
     def fault(self) -> abi.FaultRecord:
-        """Return the page's record, live."""
+        """Return the fault record in the worker's page, not a copy of it."""
         record: abi.FaultRecord = self._library.tessera_worker_fault().contents
         return record
 
     def native_fault(self) -> ports.NativeFault:
-        """Return what a native kernel that has just faulted left behind."""
+        """Return the facts about a native kernel's fault that the fault record omits."""
         record, origin = self.fault(), self._library.tessera_worker_get_fault_origin().contents
         parameters = b""
         if origin.parameters:
@@ -278,7 +288,9 @@ class NativeRuntime:
         )
 
     def resolve_fault(self, found: ports.NativeSite) -> None:
-        """Say where a native fault came from; the faulting thread waits for this, 3 s at most."""
+        """Store the source location of a native fault. The faulting thread waits for this, but for
+        3 s at most.
+        """
         site = found.site
         message = site.message.encode()[:255]
         origin = self._library.tessera_worker_get_fault_origin().contents
@@ -289,7 +301,7 @@ class NativeRuntime:
         )
 
     def fault_reported(self) -> None:
-        """Let the faulting thread end the process."""
+        """Allow the faulting thread to end the process."""
         self._library.tessera_worker_fault_reported()
 
     def stats(self) -> Stats:

@@ -8,7 +8,7 @@ from vgpu_sim.worker.pipes import PIPES
 
 
 class Call(ctypes.Structure):
-    """``tessera_worker_call``: what the scheduler asks, and where the answer goes."""
+    """``tessera_worker_call``: a request of the C scheduler to Python, and Python's reply."""
 
     _fields_ = (
         ("kernel", c_uint64),
@@ -34,7 +34,7 @@ class Call(ctypes.Structure):
     )
 
     def set_entry(self, found: ports.NativeEntry) -> None:
-        """Answer with native code."""
+        """Reply to the call with native code."""
         self.entry, self.groups = found.address, found.groups
         self.stack_bytes, self.counts = found.stack_bytes, found.counts
         self.polls, self.provisional = found.polls, found.provisional

@@ -1,8 +1,9 @@
-"""A worker is treated as its tenant: what it may still do after ``enter``.
+"""The sandbox of a worker, which is trusted no more than its tenant.
 
-Walls, from the strongest claim to the weakest: an own user without capabilities, an allow-list of
-system calls, Landlock, empty namespaces. Each is used where the system permits it, and the level
-says which ones stand. A compile helper stands behind the same ones, and may fork.
+Its mechanisms are, from the strongest to the weakest, a uid of its own without capabilities, an
+allow-list of system calls, Landlock, and empty namespaces. Each is used if the system permits
+it, and the level reports which ones are active. A compile helper has the same mechanisms, and
+may fork.
 """
 
 import json
@@ -20,23 +21,24 @@ from vgpu_sim.worker.sandbox.level import Level
 
 __all__ = ["Helper", "Level", "NotConfinedError", "enter", "probe"]
 
-# What a helper does. It never returns; its argument is called in each child that it forks.
+# The helper's function. It never returns; its argument is called in each child that it forks.
 Helper = Callable[[Callable[[], None]], None]
 
 
 class NotConfinedError(Exception):
-    """The system permits too few walls for a worker to serve behind them."""
+    """The system permits too few sandbox mechanisms for a worker to serve."""
 
 
 def enter(config: WorkerConfig, help_by: Helper | None = None) -> Level:
-    """Lock this process down as far as the system lets it; it must be single-threaded.
+    """Restrict this process as far as the system permits; return the level reached. The process
+    must be single-threaded.
 
-    ``help_by`` is what a compile helper does, if there is to be one.
+    ``help_by`` is the function that the compile helper runs; None: there is no helper.
 
     Raises:
-        OSError: when the user that was asked for cannot be taken: a worker never serves as more
-            than it was told to be.
-        NotConfinedError: when the walls are not enough, unless the configuration allows that.
+        OSError: the process cannot become the configured user; a worker never runs with more
+            privileges than configured.
+        NotConfinedError: the sandbox is not sufficient, and the configuration does not allow that.
     """
     if not config.sandbox:
         level = Level(own_user=_become(config.uid, config.gid))
@@ -51,7 +53,9 @@ def enter(config: WorkerConfig, help_by: Helper | None = None) -> Level:
 
 
 def probe(uid: int | None) -> Level:
-    """Tell what ``enter`` would reach with this user, by a child that tries; all False if none."""
+    """Return the sandbox level that ``enter`` would reach with this uid. A child process determines
+    it; if the child fails, no mechanism is active.
+    """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
@@ -73,13 +77,15 @@ def _become(uid: int | None, gid: int | None) -> bool:
 
 
 def _fork_helper(help_by: Helper, *, filtered: bool, required: bool) -> None:
-    """Fork a process that ends with this one; ``required``: it must have its filter."""
+    """Fork a helper process that ends with this one. If ``required`` is set, the helper must have
+    its filter of system calls.
+    """
     worker = os.getpid()
     if os.fork() != 0:
         return
     try:
         calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
-        gone = os.getppid() != worker  # before the call above
+        gone = os.getppid() != worker  # the parent ended before the call above
         stands = filtered and _stands(seccomp.install_for_helper)
         if not gone and (stands or not required):
             helper = os.getpid()
@@ -89,9 +95,9 @@ def _fork_helper(help_by: Helper, *, filtered: bool, required: bool) -> None:
 
 
 def _become_child(helper: int, *, filtered: bool) -> None:
-    """In a child of the helper: end with it, and give up forking."""
+    """In a child of the helper: end with the helper, and drop the permission to fork."""
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != helper:  # it has ended before the call above
+    if os.getppid() != helper:  # the helper ended before the call above
         os._exit(spawn.CRASHED_STATUS)
     if filtered:
         seccomp.install(files=False)
@@ -105,13 +111,13 @@ def _confine(
     *,
     weak: bool = False,
 ) -> Level:
-    identity.drop_bounding_set()  # while there is still the capability to do so
+    identity.drop_bounding_set()  # while the process still has the capability
     own_user = _become(uid, gid)
     _silence_standard_error()
     if cache is not None and not os.access(cache, os.R_OK | os.X_OK):
-        cache = None  # not this user's: the walls are built without a door to it
+        cache = None  # another user's cache: the sandbox excludes it
     isolated = _stands(lambda: namespaces.enter_empty(cache))
-    identity.drop_bounding_set()  # a new user namespace begins with all of them
+    identity.drop_bounding_set()  # a new user namespace has a full bounding set
     identity.drop_capabilities()
     identity.forbid_new_privileges()
     identity.limit_resources(own_user=own_user)
@@ -133,7 +139,7 @@ def _confine(
 
 
 def _stands(build: Callable[[], None]) -> bool:
-    """Build a wall; False where the system does not permit it."""
+    """Call ``build`` to set up a mechanism; return False if the system does not permit it."""
     try:
         build()
     except OSError:
@@ -142,7 +148,7 @@ def _stands(build: Callable[[], None]) -> bool:
 
 
 def _silence_standard_error() -> None:
-    """Detach from gpud's log, which is no tenant's to write to."""
+    """Detach standard error from gpud's log, to which tenants must not write."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)

@@ -1,4 +1,4 @@
-"""What a worker's sandbox reached, told honestly: gpud shows it."""
+"""The level that a worker's sandbox reached, which gpud reports."""
 
 from dataclasses import asdict, dataclass
 
@@ -7,7 +7,9 @@ from vgpu_sim.hal.compute import spawn
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Which walls stand. ``cache``: the object cache can still be reached from inside."""
+    """Which mechanisms of a worker's sandbox are active. ``cache`` is set if the object cache is
+    reachable from inside.
+    """
 
     own_user: bool = False
     capabilities_dropped: bool = False
@@ -19,9 +21,11 @@ class Level:
 
     @property
     def confined(self) -> bool:
-        """Return whether that is enough to hold a tenant (``hal.compute.spawn.is_confined``)."""
+        """Return whether the active mechanisms suffice to confine a tenant
+        (``hal.compute.spawn.is_confined``).
+        """
         return spawn.is_confined(self.to_json())
 
     def to_json(self) -> dict[str, bool]:
-        """Return plain values for gpud's channel."""
+        """Return the level as a dictionary for gpud's channel."""
         return asdict(self)

@@ -1,7 +1,7 @@
-"""Empty mount, network and IPC namespaces, where an unprivileged user may have them.
+"""Enters empty mount, network and IPC namespaces, if an unprivileged user may create them.
 
-A user namespace maps the worker's own user and nothing else; inside it the root file system is
-replaced by an empty one that holds at most the object cache, at the path it had before.
+A user namespace maps only the worker's own user; inside it the root file system is replaced by
+an empty one that contains at most the object cache, at its former path.
 """
 
 import os
@@ -18,15 +18,15 @@ _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
 _MS_REMOUNT_READ_ONLY: Final = 32 | 1
 _MS_BIND: Final = 4096
 _MS_REC_PRIVATE: Final = 0x4000 | 0x4_0000
-_NEW_ROOT: Final = "/proc"  # a directory that is always there and that nobody needs any more
+_NEW_ROOT: Final = "/proc"  # a directory that always exists and is not needed any more
 
 
 def enter_empty(cache_directory: Path | None) -> None:
-    """Move into empty namespaces. The process must be single-threaded.
+    """Enter empty namespaces. The process must be single-threaded.
 
     Raises:
-        OSError: where it is not permitted. What happened before the failing step stays: namespaces
-            may have been entered, but the file system is then still the old one.
+        OSError: the system does not permit that. The effects of earlier steps remain: the
+            process may be in new namespaces, but its file system is still the old one.
     """
     uid, gid = os.getuid(), os.getgid()
     # A process that has changed its user may not write its own maps until it is dumpable again.
@@ -49,7 +49,8 @@ def enter_empty(cache_directory: Path | None) -> None:
         calls.mount(str(cache_directory), target, "", _MS_BIND)
     calls.mount("none", _NEW_ROOT, "", _MS_REMOUNT_READ_ONLY | _MS_NOSUID_NODEV_NOEXEC)
     os.chdir(_NEW_ROOT)
-    # The old root lands on top of the new one, whence it is detached (pivot_root(2), NOTES).
+    # The old root is now mounted on top of the new one, and is detached there (pivot_root(2),
+    # NOTES).
     calls.syscall(calls.SYS_PIVOT_ROOT, b".", b".")
     calls.unmount_detached(".")
     os.chdir("/")

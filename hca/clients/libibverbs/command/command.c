@@ -93,7 +93,8 @@ static int receive(struct tsr_context *context, uint16_t type, uint32_t request,
   return error;
 }
 
-/* Places for the descriptors of an answer: one that finds none is lost, and with it its object. */
+/* Descriptors reserved for a reply: if no descriptor number is free when a descriptor arrives,
+ * that descriptor and its object are lost. */
 struct places {
   int held[TSR_MAX_FDS];
   unsigned count;
@@ -103,7 +104,7 @@ static void leave(struct places *places) {
   while (places->count > 0) close(places->held[--places->count]);
 }
 
-/* 0, or why a program that has all the descriptors that it may have asks for nothing. */
+/* Reserve descriptors; 0 or an errno value: a program at its descriptor limit sends no request. */
 static int hold(struct places *places, int socket, unsigned count) {
   *places = (struct places){.count = 0};
   while (places->count < count) {
@@ -148,7 +149,7 @@ static int take_part(const tessera_header *header, const uint8_t *payload, unsig
   return 0;
 }
 
-/* Reads the replies of a batch: EPROTO where they are not that, and hcad is not believed any more. */
+/* Parse the replies of a batch. EPROTO: they are malformed, and hcad is not trusted any more. */
 static int take_parts(struct tsr_reply *reply, struct tsr_part *parts, unsigned count) {
   unsigned fds = 0, place = 0;
   for (uint32_t at = 0; at < reply->payload_bytes; place++) {
@@ -161,7 +162,7 @@ static int take_parts(struct tsr_reply *reply, struct tsr_part *parts, unsigned 
     if (take_part(&header, reply->payload + at, place, &parts[place], reply, &fds)) return EPROTO;
     at += header.payload_bytes;
   }
-  /* All were answered, or the last one that was says why not. */
+  /* Either every part has a reply, or the last reply is an error. */
   return place == count || (place > 0 && parts[place - 1].error != 0) ? 0 : EPROTO;
 }
 
@@ -231,12 +232,13 @@ int tsr_ask_all(struct tsr_context *context, struct tsr_part *parts, unsigned co
 int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle) {
   const tessera_hca_handle wanted = {.handle = handle};
   const int error = tsr_ask(context, type, &wanted, sizeof wanted, NULL, 0, NULL);
-  return context->dead ? 0 : error; /* what hcad had has gone with it */
+  return context->dead ? 0 : error; /* with hcad its objects have gone */
 }
 
 bool tsr_is_dead(struct tsr_context *context) {
   if (context->dead) return true;
-  if (pthread_mutex_trylock(&context->asking) != 0) return false; /* another thread is being answered */
+  /* another thread waits for a reply */
+  if (pthread_mutex_trylock(&context->asking) != 0) return false;
   char byte;
   if (recv(context->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) tsr_mark_lost(context);
   pthread_mutex_unlock(&context->asking);

@@ -1,7 +1,7 @@
-/* After hcad has gone: what a program posted ends here, as hardware flushes it.
+/* Completion of requests after hcad has gone; they are flushed, as by hardware.
  *
- * Nobody else writes to the rings any more, so this library fills the completion queues itself, as
- * they are polled, with WR_FLUSH_ERR for each request that was not carried out. */
+ * The rings have no other writer any more, so this library fills the completion queues itself
+ * when they are polled: with WR_FLUSH_ERR for each request that was not executed. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -17,8 +17,8 @@ static bool put(struct tsr_cq *cq, tessera_hca_cqe entry) {
   return true;
 }
 
-/* Between a tail and a head lies what was posted and not taken; a tail beyond them is no number of
- * hcad's. */
+/* Whether posted requests are left between tail and head; a tail beyond them was not written by
+ * hcad. */
 static bool is_left(uint32_t head, uint32_t tail, uint32_t count) {
   return head != tail && head - tail <= count;
 }

@@ -1,5 +1,5 @@
-/* How a program gets hcad's attention: a bit in its page, and a byte into its pipe where the engine is
- * not looking (hca/engine/base/doorbell.c). */
+/* Notification of hcad: sets a bit in the client's page, and writes a byte into its pipe if the
+ * engine does not poll the page (hca/engine/base/doorbell.c). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -10,13 +10,13 @@
 
 static void wake(struct tsr_context *context) {
   if (context->dead || __atomic_load_n(&context->page->sleeping, __ATOMIC_SEQ_CST) == 0) return;
-  /* Where hcad has gone the write means SIGPIPE, which is nothing that a program of verbs expects. */
+  /* If hcad has gone, the write raises SIGPIPE, which verbs programs do not expect. */
   sigset_t pipe_only, before, pending;
   sigemptyset(&pipe_only);
   sigaddset(&pipe_only, SIGPIPE);
   sigpending(&pending);
   const bool blocked = pthread_sigmask(SIG_BLOCK, &pipe_only, &before) == 0;
-  /* A full pipe is as loud as one that is written to. */
+  /* If the pipe is full, its content wakes the engine. */
   if (write(context->doorbell_fd, "", 1) < 0 && errno == EPIPE) {
     tsr_mark_lost(context);
     const struct timespec at_once = {0};
@@ -31,7 +31,7 @@ void tsr_ring_armed(struct tsr_context *context) {
 }
 
 static void mark(struct tsr_context *context, uint64_t *dirty, uint32_t index) {
-  /* Dirty before sleeping; hcad the other way round. */
+  /* First the bit, then `sleeping`; the engine uses the opposite order. */
   __atomic_fetch_or(&dirty[index / 64], UINT64_C(1) << index % 64, __ATOMIC_SEQ_CST);
   wake(context);
 }

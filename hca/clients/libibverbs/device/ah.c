@@ -1,4 +1,4 @@
-/* Address handles, and multicast groups. */
+/* Address handles and multicast groups. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void map_ipv4(union ibv_gid *gid, const uint8_t *address) {
   memcpy(gid->raw + 12, address, 4);
 }
 
-/* Reads who sent a datagram, and to whom: an IPv4 header lies in the last 20 of the 40 bytes. */
+/* Read a datagram's source and destination from its 40 bytes: an IPv4 header is in the last 20. */
 static int read_header(const struct ibv_grh *grh, struct ibv_ah_attr *attr, union ibv_gid *own) {
   const uint8_t *bytes = (const uint8_t *)grh, *ip = bytes + IPV4_OFFSET;
   if (ip[0] >> 4 == IP4_VERSION && bytes[0] >> 4 != IP6_VERSION) {
@@ -104,7 +104,7 @@ static int change_membership(struct ibv_qp *qp, uint16_t message, const union ib
 }
 
 int tsr_ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
-  (void)lid; /* there are none on Ethernet */
+  (void)lid; /* Ethernet has none */
   return change_membership(qp, TESSERA_HCA_MESSAGE_MCAST_ATTACH, gid);
 }
 

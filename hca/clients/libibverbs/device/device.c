@@ -1,4 +1,4 @@
-/* Devices: at most one, the function of the run or pod. */
+/* Devices: at most one, the HCA function of the run or pod. Answers queries of its attributes. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "hca_path.h"
 
 enum {
-  PART = 1, /* the only model that there is */
-  GID_ENTRIES = 8, /* of the table of GIDs: the first are in use */
+  PART = 1, /* the only model */
+  GID_ENTRIES = 8, /* entries of the GID table; only the first few are in use */
 };
 
 static struct tsr_device *describe(const char *path, const tessera_hca_device *info) {
@@ -174,14 +174,14 @@ int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *at
                                    .max_pkeys = TESSERA_HCA_PKEYS,
                                    .phys_port_cnt = 1};
   snprintf(attr->fw_ver, sizeof attr->fw_ver, "%s", info->firmware);
-  /* The first three bytes of a GUID are who made it. */
+  /* The first three bytes of a GUID identify the manufacturer. */
   attr->vendor_id = (uint32_t)(info->guid[0] << 16 | info->guid[1] << 8 | info->guid[2]);
   memcpy(&attr->node_guid, info->guid, sizeof attr->node_guid);
   attr->sys_image_guid = attr->node_guid;
   return 0;
 }
 
-/* What requests may touch regions on demand; see paging.c for what such a region is. */
+/* Operations that may use on-demand paging; see memory/paging.c. */
 enum {
   PAGED_UD = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
   PAGED_UC = PAGED_UD | IBV_ODP_SUPPORT_WRITE,
@@ -190,10 +190,10 @@ enum {
 
 int tsr_query_device_ex(struct ibv_context *context, const uint32_t *input,
                         struct ibv_device_attr_ex *attr, size_t size) {
-  (void)input; /* its comp_mask is 0: the header has looked */
+  (void)input; /* its comp_mask is 0, as the header has checked */
   if (size < sizeof attr->orig_attr) return EINVAL;
   struct ibv_device_attr_ex whole = {.completion_timestamp_mask = UINT64_MAX,
-                                     .hca_core_clock = 1000000, /* kHz: nanoseconds */
+                                     .hca_core_clock = 1000000, /* kHz: counts ns */
                                      .phys_port_cnt_ex = 1};
   whole.odp_caps.general = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   whole.odp_caps.rc = PAGED_RC;
@@ -234,12 +234,12 @@ int tsr_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
   return 0;
 }
 
-/* The exported symbol is called by programs older than the last two fields. */
+/* Programs that call the exported symbol were compiled before the last two fields existed. */
 int tsr_ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr) {
   return tsr_query_port(context, port, attr, offsetof(struct ibv_port_attr, flags));
 }
 
-/* The GID of an entry of the table, of which not all are in use; NULL where there is no such entry. */
+/* Return the GID of a table entry, zeros where it is unused; NULL where there is no such entry. */
 static const uint8_t *gid_at(struct ibv_context *context, uint32_t port, uint32_t index) {
   static const uint8_t empty[sizeof(union ibv_gid)];
   if (port != 1 || index >= GID_ENTRIES) return NULL;
@@ -279,8 +279,8 @@ ssize_t tsr__ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_ent
   return TESSERA_HCA_GIDS;
 }
 
-/* The private enumeration of kinds: 1 is RoCE version 2, and 0 what rdma-core says of entries that
- * are not in use. */
+/* The private enumeration of GID types: 1 is RoCE version 2; rdma-core returns 0 for unused
+ * entries. */
 int tsr_ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
                            unsigned *type) {
   if (!gid_at(context, port, index)) {

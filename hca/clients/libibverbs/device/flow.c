@@ -1,5 +1,6 @@
-/* Flows: which frames a raw packet queue pair gets. All specifications of one become one match of
- * header fields, with what they imply: of UDP ports that there is UDP. */
+/* Flows (ibv_create_flow): which frames a raw packet queue pair receives. The specifications of
+ * a flow become one match of header fields, which includes what the specifications imply: UDP
+ * ports imply the protocol UDP. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,10 @@ enum { LAYER_ETH = 1, LAYER_IP = 2, LAYER_PORTS = 4 };
 
 struct match {
   tessera_hca_frame_fields *value, *mask;
-  unsigned layers; /* that there was a specification of */
+  unsigned layers; /* layers for which there was a specification */
 };
 
-/* Adds a field; false where the same bits are to be something else already. */
+/* Add a field; false where it contradicts an earlier specification. */
 static bool add(uint8_t *value, uint8_t *mask, const void *wanted, const void *bits, size_t bytes) {
   const uint8_t *from = wanted, *of = bits;
   for (size_t i = 0; i < bytes; i++) {
@@ -65,7 +66,7 @@ static bool add_ports(struct match *match, const struct ibv_flow_spec_tcp_udp *s
          ADD(source_port, spec, src_port) && ADD(destination_port, spec, dst_port);
 }
 
-/* Adds one specification: 0 or an errno value. */
+/* Add one specification: 0 or an errno value. */
 static int add_spec(struct match *match, const void *spec) {
   int type;
   memcpy(&type, spec, sizeof type);

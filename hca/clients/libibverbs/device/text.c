@@ -1,4 +1,4 @@
-/* Names, rates, and files of sysfs. */
+/* Names of statuses and events, rates, and sysfs files. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +50,7 @@ const char *tsr_ibv_event_type_str(int type) {
   return pick(TEXTS, COUNT(TEXTS), type, "unknown");
 }
 
-/* Rates of verbs: number, Mbit/s. Multiples are of 2.5 Gbit/s. */
+/* Verbs' rates: number, Mbit/s. Multiples refer to 2.5 Gbit/s. */
 static const struct {
   int rate, mbps, multiple;
 } RATES[] = {{2, 2500, 1},     {5, 5000, 2},     {3, 10000, 4},    {6, 20000, 8},

@@ -1,4 +1,5 @@
-/* ibv_advise_mr: a region with on-demand paging follows what was mapped in place of its pages. */
+/* ibv_advise_mr: registers the pages that the program has mapped in the range of a region with
+ * on-demand paging since its registration. */
 #include <errno.h>
 
 #include "memory/implicit.h"

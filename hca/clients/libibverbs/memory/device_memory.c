@@ -7,8 +7,8 @@
 #include "log.h"
 #include "memory/remap.h"
 
-/* Where libcuda may have put the addresses of devices and of pinned memory: it reserves them as a
- * whole, so that nothing else lies there in a program that uses it. */
+/* Whether libcuda may have placed device or pinned memory at an address. libcuda reserves the
+ * whole aperture, so in a program that uses it no other mapping is there. */
 static bool may_be_device(uint64_t from, uint64_t bytes) {
   static const uint64_t bases[] = TESSERA_APERTURE_BASES;
   for (unsigned i = 0; i < sizeof bases / sizeof *bases; i++) {
@@ -18,7 +18,8 @@ static bool may_be_device(uint64_t from, uint64_t bytes) {
   return false;
 }
 
-/* hcad asks for it at the GPU's side: which memory this process has is not for it to say. */
+/* hcad requests the memory from gpud, because it cannot trust this process to state which memory
+ * it owns. */
 static int borrow(struct tsr_context *context, uint16_t type, const void *wanted,
                   uint32_t wanted_bytes, uint64_t bytes, tessera_hca_mr_create *region,
                   struct tsr_segment **used) {
@@ -30,7 +31,7 @@ static int borrow(struct tsr_context *context, uint16_t type, const void *wanted
     free(segment);
     return error;
   }
-  /* No pages of this process were replaced: it has no address, and is in no list. */
+  /* No pages of this process were replaced, so the segment has no address and is in no list. */
   *segment = (struct tsr_segment){.bytes = bytes, .handle = made.handle, .regions = 1};
   used[0] = segment;
   region->piece_count = 1;
@@ -51,8 +52,8 @@ int tsr_find_memory(struct tsr_context *context, void *address, size_t bytes,
   const int pinned = tsr_pin(context, address, bytes, region, used);
   if (pinned == 0 || pinned == ENOMEM) return pinned;
   tsr_log("ibv_reg_mr: %s", error == ENODEV
-                                ? "nobody provides device memory to this HCA"
-                                : "no context of this process has that device memory, all of it");
+                                ? "no GPU daemon provides device memory to this HCA"
+                                : "no CUDA context of this process owns all of that device memory");
   return EFAULT;
 }
 

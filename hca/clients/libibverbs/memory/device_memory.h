@@ -1,14 +1,14 @@
-/* Registered memory of a GPU: GPUDirect RDMA. */
+/* Registered GPU memory: GPUDirect RDMA. */
 #ifndef TSR_VERBS_DEVICE_MEMORY_H
 #define TSR_VERBS_DEVICE_MEMORY_H
 
 #include "objects.h"
 
-/* Finds the memory of a range for a region, wherever it is, as tsr_pin() does. */
+/* Find the memory of a range for a region, on the GPU or in this process (as tsr_pin()). */
 int tsr_find_memory(struct tsr_context *context, void *address, size_t bytes,
                     tessera_hca_mr_create *region, struct tsr_segment **used);
 
-/* The same of what a descriptor of cuMemGetHandleForAddressRange names. */
+/* The same for memory named by a descriptor of cuMemGetHandleForAddressRange. */
 int tsr_find_shared(struct tsr_context *context, const tessera_hca_segment_shared *wanted,
                     tessera_hca_mr_create *region, struct tsr_segment **used);
 

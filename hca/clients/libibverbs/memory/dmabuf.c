@@ -1,4 +1,5 @@
-/* Memory regions of what a descriptor names: GPUDirect RDMA by cuMemGetHandleForAddressRange(). */
+/* ibv_reg_dmabuf_mr: memory regions named by a descriptor of cuMemGetHandleForAddressRange()
+ * (GPUDirect RDMA). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,18 +12,18 @@
 #include "log.h"
 #include "memory/region.h"
 
-/* What the kernel's drivers take for them. */
+/* Access flags that the kernel's drivers accept for them. */
 enum {
   KNOWN_ACCESS = TESSERA_VERBS_ACCESS_LOCAL_WRITE | TESSERA_VERBS_ACCESS_REMOTE_WRITE |
                  TESSERA_VERBS_ACCESS_REMOTE_READ | TESSERA_VERBS_ACCESS_REMOTE_ATOMIC |
                  IBV_ACCESS_OPTIONAL_RANGE
 };
 
-/* Reads which range a descriptor names: EBADF, or EINVAL where it names none. That it is what it
- * looks like the GPU's side finds out. */
+/* Read the range that a descriptor names. EBADF: it is not open; EINVAL: it names none. gpud
+ * verifies that the range is genuine. */
 static int read_range(int fd, tessera_shared_range *range) {
   if (fcntl(fd, F_GETFD) < 0) return EBADF;
-  const int seals = fcntl(fd, F_GET_SEALS); /* -1: no memory file, which might wait to be opened */
+  const int seals = fcntl(fd, F_GET_SEALS); /* -1: not a memfd; opening another file might block */
   char path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const int readable = seals < 0 || !(seals & F_SEAL_WRITE) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
@@ -40,10 +41,10 @@ static int register_shared(struct tsr_mr *mr, tessera_hca_mr_create *wanted, uin
   tessera_hca_segment_shared shared = {.offset = offset, .bytes = mr->ibv.length};
   int error = read_range(fd, &shared.range);
   if (error != 0) return error;
-  /* As in Linux: addresses of requests and of memory have the same place in a page. */
+  /* As in Linux: the request address and the memory must have the same offset in a page. */
   if (mr->ibv.length == 0 || (offset ^ mr->iova) % TESSERA_HCA_PAGE_BYTES != 0) return EINVAL;
   if (!(context->device.info.features & TESSERA_HCA_FEATURE_SHARED_RANGES)) {
-    tsr_log("ibv_reg_dmabuf_mr: the hcad that runs here is too old for it");
+    tsr_log("ibv_reg_dmabuf_mr: this node's hcad is too old for it");
     return EOPNOTSUPP;
   }
   error = tsr_find_shared(context, &shared, wanted, mr->segments);
@@ -51,7 +52,7 @@ static int register_shared(struct tsr_mr *mr, tessera_hca_mr_create *wanted, uin
     tsr_log("ibv_reg_dmabuf_mr: descriptor %d is of another process, its memory is freed, or it is"
             " shorter", fd);
   else if (error == ENODEV)
-    tsr_log("ibv_reg_dmabuf_mr: nobody provides device memory to this HCA");
+    tsr_log("ibv_reg_dmabuf_mr: no GPU daemon provides device memory to this HCA");
   return error ? error : tsr_region_register(context, mr, wanted);
 }
 
@@ -64,7 +65,7 @@ struct ibv_mr *tsr_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t 
   if (mr && wanted) {
     mr->ibv = (struct ibv_mr){.context = pd->context,
                               .pd = pd,
-                              .addr = (void *)(uintptr_t)offset, /* as rdma-core has it */
+                              .addr = (void *)(uintptr_t)offset, /* as in rdma-core */
                               .length = length};
     mr->access = (unsigned)access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
     mr->iova = iova;

@@ -1,4 +1,4 @@
-/* Protection domains and memory regions. */
+/* Protection domains, thread domains, parent domains and the verbs calls for memory regions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,8 @@ int tsr_ibv_dealloc_pd(struct ibv_pd *ibv) {
   return error;
 }
 
-/* A promise to use objects from one thread; there is nothing here that would be faster for it. */
+/* Creating a thread domain promises that only one thread uses it; this library has no faster
+ * path for that. */
 struct ibv_td *tsr_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr) {
   if (attr->comp_mask != 0) {
     errno = EINVAL;
@@ -62,10 +63,10 @@ int tsr_dealloc_td(struct ibv_td *ibv) {
   return 0;
 }
 
-/* Its allocators are not needed: rings are hcad's memory. */
+/* Its allocators are not used: rings are in hcad's memory. */
 struct ibv_pd *tsr_alloc_parent_domain(struct ibv_context *context,
                                        struct ibv_parent_domain_init_attr *attr) {
-  const uint32_t known = 3; /* allocators, and their context */
+  const uint32_t known = 3; /* allocators and their context */
   struct tsr_pd *base = (struct tsr_pd *)attr->pd;
   if (!base || base->parent || attr->comp_mask & ~known) {
     errno = EINVAL;

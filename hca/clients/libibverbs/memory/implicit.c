@@ -1,8 +1,9 @@
-/* Regions of all of a program's memory (implicit on-demand paging).
+/* Implicit on-demand paging: regions of a program's whole address space.
  *
- * What a request names by the key of one is registered when it is posted, and stays registered: the
- * request gets the key of that part. A part whose pages the program has replaced meanwhile is
- * registered anew, which /proc/self/maps tells: each post with such a key costs a look there. */
+ * A range that a request names with such a region's key is registered when the request is
+ * posted, and stays registered; the request uses that part's key. If the program has replaced a
+ * part's pages meanwhile, the part is registered again. To detect this, each post with such a
+ * key reads /proc/self/maps. */
 #define _GNU_SOURCE
 #include "memory/implicit.h"
 
@@ -94,7 +95,7 @@ int tsr_implicit_part(struct tsr_mr *mr, uint64_t address, uint32_t bytes, uint3
     }
     *key = part->ibv.lkey;
     if (is_pinned(part) || tsr_region_renew(context, part) == 0) return 0;
-    struct tsr_mr *const next = part->next_part; /* some of its pages are not there any more */
+    struct tsr_mr *const next = part->next_part; /* some of its pages are not mapped any more */
     const int error = tsr_region_end(part);
     if (error != 0) return error;
     *link = next;

@@ -18,7 +18,7 @@ enum {
   /* struct pthread of glibc 2.17 to 2.41 has between 1,800 and 2,400 bytes; the word that
    * pthread_join() waits for is in its first half. */
   CONTROL_BLOCK_BYTES = 2048,
-  KERNEL_SIGNALS = 8, /* bytes of a set of signals, as the kernel has it */
+  KERNEL_SIGNALS = 8, /* bytes of the kernel's signal set */
 };
 
 struct errand {
@@ -29,7 +29,7 @@ struct errand {
 /* makecontext() passes int arguments only. */
 static void enter(unsigned high, unsigned low) {
   const struct errand *errand =
-      (const struct errand *)(uintptr_t)((uint64_t)high << 32 | low); /* on the old stack */
+      (const struct errand *)(uintptr_t)((uint64_t)high << 32 | low); /* it is on the old stack */
   errand->work(errand->argument);
 }
 
@@ -38,7 +38,7 @@ int tsr_on_own_stack(void (*work)(void *argument), void *argument) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) return errno;
   mprotect(stack, PAGE, PROT_NONE);
-  /* Not by pthread_sigmask(): that lets through what glibc sends to its threads itself. */
+  /* Not pthread_sigmask(), which does not block the signals that glibc sends to its own threads. */
   uint64_t all = ~UINT64_C(0), before = 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, KERNEL_SIGNALS);
   struct errand errand = {work, argument};
@@ -49,7 +49,7 @@ int tsr_on_own_stack(void (*work)(void *argument), void *argument) {
     there.uc_link = &here;
     const uint64_t address = (uintptr_t)&errand;
     makecontext(&there, (void (*)(void))enter, 2, (unsigned)(address >> 32), (unsigned)address);
-    /* `here` is written before the other stack is taken, and read after it was left. */
+    /* `here` is written before the stack switch, and read after the switch back. */
     error = swapcontext(&here, &there) == 0 ? 0 : errno;
   }
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGNALS);
@@ -58,8 +58,9 @@ int tsr_on_own_stack(void (*work)(void *argument), void *argument) {
 }
 
 void tsr_keep_growing(uint64_t from) {
-  /* The kernel reads a set of signals there before it finds the operation unknown. Where nothing
-   * grows that fails, and a read by this thread would be its end. */
+  /* The kernel reads a signal set from the page before it rejects the operation; that makes the
+   * stack grow. Where nothing can grow, the call fails, whereas reading the page in this thread
+   * would crash the thread. */
   enum { NO_SUCH_OPERATION = -1 };
   if (from >= PAGE)
     syscall(SYS_rt_sigprocmask, NO_SUCH_OPERATION, (void *)(uintptr_t)(from - PAGE), NULL,

@@ -1,5 +1,5 @@
-/* On-demand paging. Pages of these regions, too, are replaced when they are registered, so that no
- * request faults. advise.c has them follow what was mapped in their place. */
+/* On-demand paging. The pages of these regions, too, are replaced at registration, so that no
+ * request faults. advise.c updates a region to what the program has mapped in its range since. */
 #include "memory/paging.h"
 
 void tsr_paging_add(struct tsr_context *context, struct tsr_mr *mr) {

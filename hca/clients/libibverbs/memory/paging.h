@@ -1,4 +1,4 @@
-/* Regions that were registered with IBV_ACCESS_ON_DEMAND. */
+/* Regions registered with IBV_ACCESS_ON_DEMAND. */
 #ifndef TSR_PAGING_H
 #define TSR_PAGING_H
 
@@ -6,7 +6,7 @@
 
 enum { TSR_PAGING_FLAGS = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB };
 
-/* The list of them. Callers take turns, by the context's `registering`. */
+/* The list of these regions. The caller holds the context's `registering`. */
 void tsr_paging_add(struct tsr_context *context, struct tsr_mr *mr);
 void tsr_paging_remove(struct tsr_context *context, struct tsr_mr *mr);
 

@@ -1,4 +1,5 @@
-/* Memory regions: made, exchanged, ended. Whose turn it is, callers see to. */
+/* Creation, replacement and removal of memory regions. The caller holds the context's
+ * `registering`. */
 #include "memory/region.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ static int make_region(struct tsr_context *context, struct tsr_mr *mr,
   return error ? error : tsr_region_register(context, mr, wanted);
 }
 
-/* hcad knows nothing of on-demand paging; what the flags ask for without it is not to be had. */
+/* hcad does not implement on-demand paging, so its flags are removed, and those that depend on
+ * it. */
 static unsigned without_paging(unsigned access) {
   return access & IBV_ACCESS_ON_DEMAND ? access & ~(unsigned)TSR_PAGING_FLAGS : access;
 }
@@ -43,7 +45,7 @@ struct tsr_mr *tsr_region_new(struct ibv_pd *pd, void *addr, size_t length, uint
   int error = ENOMEM;
   if (mr && wanted) {
     mr->ibv = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
-    /* Optional flags are hints: who cannot follow them ignores them. */
+    /* Optional flags are hints, which may be ignored. */
     mr->access = access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
     wanted->access = without_paging(mr->access);
     mr->iova = iova;

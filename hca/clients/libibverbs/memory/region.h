@@ -1,25 +1,24 @@
-/* Memory regions, as the library itself changes them. */
+/* Internal functions for memory regions. The caller holds the context's `registering`. */
 #ifndef TSR_REGION_H
 #define TSR_REGION_H
 
 #include "objects.h"
 
-/* Registers a region's range again, of the pages that lie there now, with its keys. 0 or an errno
- * value, and then the region is what it was. Callers take turns, by the context's `registering`. */
+/* Register a region's range again with the pages that are mapped there now, keeping the keys. 0
+ * or an errno value: then the region is unchanged. */
 int tsr_region_renew(struct tsr_context *context, struct tsr_mr *mr);
 
-/* Registers a range, which begins at `iova` for requests; NULL with errno set. Callers take turns. */
+/* Register a range; requests address it from `iova` on. NULL with errno set. */
 struct tsr_mr *tsr_region_new(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
                               unsigned access);
-/* Registers the pieces of `wanted`, which have been found, and forgets them where hcad refuses. 0 or
- * an errno value. Callers take turns. */
+/* Register the pieces in `wanted`, and release them if hcad refuses. 0 or an errno value. */
 int tsr_region_register(struct tsr_context *context, struct tsr_mr *mr,
                         tessera_hca_mr_create *wanted);
-/* Deregisters one; 0 or an errno value, and then it stays. Callers take turns. */
+/* Deregister a region; 0 or an errno value: then the region is unchanged. */
 int tsr_region_end(struct tsr_mr *mr);
 
-/* Makes a region of other pages, domain or access, which takes over the key of `mr`. 0 or an errno
- * value, and then that is what it was. Callers take turns. */
+/* Make a region with other pages, another domain or other access, which takes over the key of
+ * `mr`. 0 or an errno value: then `mr` is unchanged. */
 int tsr_region_exchange(struct tsr_context *context, struct tsr_mr *mr, struct tsr_mr *wanted);
 
 #endif

@@ -23,15 +23,15 @@ struct mapping {
   uint64_t from, to, inode;
   int protection;
   bool shared;
-  bool above_hole; /* nothing is mapped where it begins */
+  bool above_hole; /* nothing is mapped directly below it */
 };
 
-/* Reads the next one. */
+/* Read the next line. */
 static bool read_mapping(FILE *maps, struct mapping *mapping) {
   char line[512], flags[5];
   const uint64_t below = mapping->to;
   if (!fgets(line, sizeof line, maps)) return false;
-  if (!strchr(line, '\n')) /* a long path: its rest is not looked at */
+  if (!strchr(line, '\n')) /* a long path: skip the rest */
     for (int c; (c = fgetc(maps)) != EOF && c != '\n';) continue;
   if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64, &mapping->from,
              &mapping->to, flags, &mapping->inode) < 4)
@@ -44,12 +44,13 @@ static bool read_mapping(FILE *maps, struct mapping *mapping) {
   return true;
 }
 
-/* After ibv_fork_init() a child does not get registered pages: it would share them. */
+/* After ibv_fork_init() a child does not inherit registered pages; otherwise it would share
+ * them. */
 static atomic_bool hides_from_children, has_registered;
 
 int tsr_ibv_fork_init(void) {
   if (hides_from_children) return 0;
-  if (has_registered) return EINVAL; /* as verbs have it: too late */
+  if (has_registered) return EINVAL; /* as in rdma-core: too late */
   hides_from_children = true;
   return 0;
 }
@@ -58,7 +59,7 @@ int tsr_ibv_is_fork_initialized(void) {
   return hides_from_children ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
 }
 
-/* The end of the pages that a segment has from an address on; 0: it has none there. */
+/* Return the end of the segment's pages that begin at an address; 0: it has none there. */
 static uint64_t end_of(const struct tsr_segment *segment, uint64_t address) {
   const uint64_t from = (uintptr_t)segment->address;
   if (address - from >= segment->bytes) return 0;
@@ -70,8 +71,8 @@ static uint64_t end_of(const struct tsr_segment *segment, uint64_t address) {
   return end;
 }
 
-/* The segment whose page lies at an address, and where its pages end; NULL and the nearest place
- * where some segment's may begin. */
+/* Find the segment with a page at an address; `*end` receives the end of its pages. Without a
+ * segment, return NULL, and in `*end` the nearest address at which a segment's pages may begin. */
 static struct tsr_segment *segment_at(const struct tsr_context *context, uint64_t address,
                                       uint64_t *end) {
   uint64_t next = UINT64_MAX;
@@ -91,28 +92,28 @@ static uint64_t inode_of(int fd) {
   return fstat(fd, &status) == 0 ? status.st_ino : 0;
 }
 
-/* The program may have unmapped a segment's pages, and mapped others there. */
+/* Whether the pages still belong to the segment: the program may have mapped others there. */
 static bool is_ours(const struct tsr_segment *segment, const struct mapping *mapping) {
   return segment && mapping->shared && mapping->inode == segment->inode;
 }
 
-/* Pages that are to be replaced by others with the same content. The calling thread's stack may be
- * among them: it must not be written to between the copy and the exchange, which is why both are
- * done on a stack apart. What another thread writes to them in between is lost. */
+/* Pages to be replaced by other pages with the same content. The calling thread's stack may be
+ * among them, and must not be written between the copy and the replacement, so both run on a
+ * separate stack. Another thread's writes to the pages in between are lost. */
 struct exchange {
   const struct tsr_segment *segment;
-  uint8_t *window; /* the new memory, at another address */
+  uint8_t *window; /* the new memory, mapped at another address */
   int fd, error;
 };
 
-/* Not memcpy(): under an address sanitizer that refuses what lies between a program's variables,
- * and under a thread sanitizer it runs the handlers of earlier signals. */
+/* Not memcpy(): the address sanitizer's version rejects the gaps between a program's variables,
+ * and the thread sanitizer's runs handlers of pending signals. */
 __attribute__((no_sanitize_address, no_sanitize_thread))
 static void copy_pages(uint8_t *to, const uint8_t *from, uint64_t bytes) {
   typedef uint64_t words __attribute__((vector_size(64), may_alias));
   for (uint64_t at = 0; at < bytes; at += sizeof(words)) {
     *(words *)(to + at) = *(const words *)(from + at);
-    __asm__ volatile("" ::: "memory"); /* or the compiler makes a memcpy() of it */
+    __asm__ volatile("" ::: "memory"); /* prevents the compiler from emitting memcpy() */
   }
 }
 
@@ -137,7 +138,7 @@ static void take_out(void *argument) {
   if (exchange->error == 0) mprotect(address, bytes, exchange->segment->protection);
 }
 
-/* Gives the program private memory of its own again; false: it keeps what it has. */
+/* Give the program private memory again; false: the pages stay shared. */
 static bool put_back(const struct tsr_segment *segment) {
   uint8_t *own = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -148,7 +149,7 @@ static bool put_back(const struct tsr_segment *segment) {
   return false;
 }
 
-/* Makes memory and gives it the content of `bytes` from `from` on. */
+/* Make a segment and fill it with the content of `bytes` from `from` on. */
 static int make_segment(struct tsr_context *context, uint64_t from, uint64_t bytes, int protection,
                         struct tsr_segment *segment) {
   const tessera_hca_segment_create wanted = {.bytes = bytes};
@@ -195,8 +196,8 @@ static int replace(struct tsr_context *context, uint64_t from, uint64_t to,
   return 0;
 }
 
-/* Notes that some pages of a segment are not there any more: regions that have them do not reach what
- * lies there now. 0 or an errno value. */
+/* Record that some pages of a segment were unmapped: what is mapped there now is not part of the
+ * segment's regions. 0 or an errno value. */
 static int lose(struct tsr_segment *segment, uint64_t from, uint64_t to) {
   struct tsr_hole *hole = calloc(1, sizeof *hole);
   if (!hole) return ENOMEM;
@@ -205,12 +206,12 @@ static int lose(struct tsr_segment *segment, uint64_t from, uint64_t to) {
   return 0;
 }
 
-/* Why the pages of a mapping cannot be replaced, or NULL. */
+/* Return why the pages of a mapping cannot be replaced, or NULL. */
 static const char *obstacle(const struct mapping *mapping, uint64_t from, uint64_t to) {
   if (mapping->shared) return "shared memory";
   if (!(mapping->protection & PROT_READ)) return "memory that cannot be read";
   if (mapping->protection & PROT_EXEC) return "code";
-  /* pthread_join() of another thread would wait for a word that is not where it was. */
+  /* pthread_join() in another thread would wait for a word that has moved. */
   if (tsr_has_control_block(from, to)) return "the control block of the thread that registers it";
   return NULL;
 }
@@ -220,7 +221,8 @@ struct gap {
   struct mapping mapping;
 };
 
-/* Finds what of the pages is not replaced yet; -errno, or the number of gaps. */
+/* Find the gaps: ranges of pages that have not been replaced yet. Returns their number, or
+ * -errno. */
 static int find_gaps(struct tsr_context *context, uint64_t from, uint64_t to, struct gap *gaps) {
   FILE *maps = fopen("/proc/self/maps", "re");
   if (!maps) return -errno;
@@ -270,8 +272,9 @@ bool tsr_is_pinned(const struct tsr_segment *segment, const void *address, size_
   return at >= end;
 }
 
-/* Puts back what the program has not unmapped of a segment. False where there is no memory for it:
- * the segment stays, and what is not put back is registered again as it is. */
+/* Restore private memory for all of a segment's pages that are still mapped. False where there
+ * is not enough memory: the segment stays, and later registrations use its remaining pages as
+ * they are. */
 static bool put_all_back(const struct tsr_segment *segment) {
   enum { PARTS = 16 };
   struct tsr_segment parts[PARTS];
@@ -310,7 +313,7 @@ static void end_segment(struct tsr_context *context, struct tsr_segment *segment
   free(segment);
 }
 
-/* Ends the segments that no region has. */
+/* Remove the segments that no region uses. */
 static void sweep(struct tsr_context *context) {
   for (struct tsr_segment *segment = context->segments, *next; segment; segment = next) {
     next = segment->next;
@@ -324,7 +327,7 @@ void tsr_unpin(struct tsr_context *context, struct tsr_segment **used, unsigned 
   sweep(context);
 }
 
-/* Names the pieces of the range, all of whose pages have been replaced. */
+/* List the pieces of a range, all pages of which have been replaced. */
 static int name_pieces(const struct tsr_context *context, uint64_t at, uint64_t to,
                        tessera_hca_mr_create *region, struct tsr_segment **used) {
   while (at < to) {

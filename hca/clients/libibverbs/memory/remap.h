@@ -1,16 +1,17 @@
-/* Registered memory: the program's pages are replaced by memory that hcad made, with their content,
- * at their addresses; and back when no region has them any more. */
+/* Registered memory: the program's pages are replaced, at the same addresses and with the same
+ * content, by memory that hcad has created. When no region uses them any more, the program gets
+ * private pages again. */
 #ifndef TSR_REMAP_H
 #define TSR_REMAP_H
 
 #include "objects.h"
 
-/* Fills in the pieces of a region, replacing pages where none did yet, and notes a region more in
- * each segment. Its callers take turns. 0 or an errno value: EOPNOTSUPP for pages that cannot be
- * replaced, EFAULT where nothing is mapped. */
+/* Fill in the pieces of a region, replacing the pages that were not replaced yet, and count the
+ * region in each segment. The caller holds `registering`. 0 or an errno value; EOPNOTSUPP: pages
+ * cannot be replaced; EFAULT: nothing is mapped. */
 int tsr_pin(struct tsr_context *context, void *address, size_t bytes,
             tessera_hca_mr_create *region, struct tsr_segment **used);
-/* Whether the pages of a segment that are in a range are still where they were put. */
+/* Whether those of a segment's pages that are in a range are still mapped there. */
 bool tsr_is_pinned(const struct tsr_segment *segment, const void *address, size_t bytes);
 void tsr_unpin(struct tsr_context *context, struct tsr_segment **used, unsigned count);
 

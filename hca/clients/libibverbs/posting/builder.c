@@ -1,4 +1,4 @@
-/* Requests that are built one call after the other: ibv_wr_start() ... ibv_wr_complete(). */
+/* Requests built by calls: ibv_wr_start() ... ibv_wr_complete(). */
 #include <errno.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static int complete(struct ibv_qp_ex *ex) {
 
 static void drop(struct ibv_qp_ex *ex) { pthread_mutex_unlock(&of(ex)->sending); }
 
-/* The request that is being built; NULL after an error. */
+/* The request being built; NULL after an error. */
 static tessera_hca_send_slot *current(struct ibv_qp_ex *ex) {
   struct tsr_qp *qp = of(ex);
   if (qp->building_error != 0 || qp->building_head == qp->send_head) return NULL;

@@ -32,10 +32,10 @@ int tsr_dealloc_mw(struct ibv_mw *mw) {
   return 0;
 }
 
-/* The next key of a window: its lowest 8 bits count up. */
+/* Return the next key of a window: its lowest 8 bits count up. */
 static uint32_t next_key(uint32_t key) { return (key & ~UINT32_C(0xff)) | ((key + 1) & 0xff); }
 
-/* What the header has not checked: it compares nothing but the kind of the window. */
+/* Make the checks that the inline function omits: it compares only the window's type. */
 static int check(const struct ibv_mw *mw, const struct ibv_mw_bind_info *info) {
   if (mw->type != TESSERA_VERBS_MW_TYPE_TYPE_1) return EINVAL;
   if (info->length == 0) return 0;

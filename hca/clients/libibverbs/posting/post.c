@@ -50,7 +50,7 @@ void tsr_fill_bind(tessera_hca_send_slot *slot, const struct ibv_mw *mw, uint32_
   slot->payload.sges[0] = (tessera_hca_sge){.lkey = info->mr ? info->mr->lkey : 0};
 }
 
-/* What an opcode names beside data. */
+/* Fill in what an opcode needs besides data. */
 static int fill_operation(const struct tsr_qp *qp, tessera_hca_send_slot *slot,
                           const struct ibv_send_wr *wr) {
   if (qp->ibv.qp_type == TESSERA_VERBS_QP_TYPE_UD) {

@@ -1,18 +1,18 @@
-/* What librdmacm has of a connection, in one exchange with hcad: its queue pair, and the completion
- * queues with channels that it makes for whoever brings none. */
+/* tessera_create_qp for librdmacm: creates a queue pair, and the completion queues with channels
+ * that the program did not pass, by one exchange with hcad. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "api.h"
 #include "command/command.h"
-#include "made.h"
+#include "lifetime.h"
 
 enum { RECEIVING, SENDING, DIRECTIONS };
 enum { MOST_PARTS = 2 * DIRECTIONS + 2 };
 
 struct wanted_cq {
-  struct tsr_channel *channel; /* NULL: the program brings one */
+  struct tsr_channel *channel; /* NULL: the program passes one */
   struct tsr_cq *cq;
   tessera_hca_cq_create request;
   tessera_hca_handle channel_made;
@@ -46,7 +46,7 @@ static struct tsr_part *add(struct wanted *all, uint16_t type, const void *paylo
   return part;
 }
 
-/* Returns the place of the queue among what is asked for. */
+/* Add the requests for a completion queue and its channel; 0 or an errno value. */
 static int add_cq(struct wanted *all, struct wanted_cq *one, uint32_t entries) {
   one->channel = calloc(1, sizeof *one->channel);
   one->cq = calloc(1, sizeof *one->cq);
@@ -65,7 +65,7 @@ static int prepare(struct wanted *all, struct ibv_pd *pd, const struct ibv_qp_in
   const uint32_t entries[DIRECTIONS] = {attr->cap.max_recv_wr, attr->cap.max_send_wr};
   const bool brought[DIRECTIONS] = {attr->recv_cq, attr->send_cq};
   struct tsr_naming makes[DIRECTIONS] = {{0}};
-  int error = tsr_qp_wanted(pd, attr, false, &all->request);
+  int error = tsr_qp_make_request(pd, attr, false, &all->request);
   for (unsigned i = 0; i < DIRECTIONS && error == 0; i++) {
     if (brought[i]) continue;
     error = add_cq(all, &all->cqs[i], entries[i]);
@@ -83,24 +83,25 @@ static int prepare(struct wanted *all, struct ibv_pd *pd, const struct ibv_qp_in
   return error ? error : all->qp ? 0 : ENOMEM;
 }
 
-/* Returns 0 or an errno value; what has its shape by then is in the context's lists. */
+/* Initialise the objects. Returns 0 or an errno value; then the objects that were initialised
+ * before the error are in the context's lists. */
 static int shape(struct wanted *all, struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
                  void *cq_context) {
   struct ibv_cq **const given[DIRECTIONS] = {&attr->recv_cq, &attr->send_cq};
   for (unsigned i = 0; i < DIRECTIONS; i++) {
     struct wanted_cq *one = &all->cqs[i];
     if (!one->cq) continue;
-    tsr_channel_made(one->channel, pd->context, one->channel_made.handle);
+    tsr_channel_init(one->channel, pd->context, one->channel_made.handle);
     one->channel->ibv.fd = one->channel_fd;
-    const int error = tsr_cq_made(one->cq, pd->context, &one->channel->ibv, cq_context, &one->made,
+    const int error = tsr_cq_init(one->cq, pd->context, &one->channel->ibv, cq_context, &one->made,
                                   one->fd);
     one->fd = -1;
     if (error != 0) return error;
     *given[i] = &one->cq->ibv;
   }
-  const int error = tsr_qp_made(all->qp, pd, attr, &all->made, all->fd);
+  const int error = tsr_qp_init(all->qp, pd, attr, &all->made, all->fd);
   all->fd = -1;
-  if (error == 0) tsr_qp_modified(&all->qp->ibv, &all->now);
+  if (error == 0) tsr_qp_apply(&all->qp->ibv, &all->now);
   return error;
 }
 
@@ -121,7 +122,7 @@ static void undo(struct wanted *all, struct tsr_context *context, struct ibv_qp_
   for (unsigned i = 0; i < DIRECTIONS; i++) {
     struct wanted_cq *one = &all->cqs[i];
     if (one->cq && *given[i] == &one->cq->ibv) {
-      tsr_cq_gone(one->cq);
+      tsr_cq_release(one->cq);
       *given[i] = NULL;
     } else {
       free(one->cq);
@@ -158,7 +159,7 @@ int tsr_tessera_modify_qp_twice(struct ibv_qp *qp, struct ibv_qp_attr *attrs, in
   }
   const int error = tsr_ask_all(tsr_of(qp->context), parts, 2);
   for (unsigned i = 0; i < 2; i++)
-    if (parts[i].error == 0) tsr_qp_modified(qp, &now[i]);
+    if (parts[i].error == 0) tsr_qp_apply(qp, &now[i]);
   return error;
 }
 
@@ -182,13 +183,13 @@ int tsr_tessera_destroy_qp(struct ibv_qp *qp, struct ibv_cq *recv_cq, struct ibv
     parts[i].bytes = sizeof named[i];
   }
   const int error = tsr_ask_all(context, parts, count);
-  const bool dead = context->dead; /* what hcad had has gone with it */
-  if (dead || parts[0].error == 0) tsr_qp_gone((struct tsr_qp *)qp);
+  const bool dead = context->dead; /* with hcad its objects have gone */
+  if (dead || parts[0].error == 0) tsr_qp_release((struct tsr_qp *)qp);
   count = 1;
   for (unsigned i = 0; i < DIRECTIONS; i++) {
     if (!cqs[i]) continue;
-    if (dead || parts[count].error == 0) tsr_cq_gone((struct tsr_cq *)cqs[i]);
-    if (dead || parts[count + 1].error == 0) tsr_channel_gone(channels[i]);
+    if (dead || parts[count].error == 0) tsr_cq_release((struct tsr_cq *)cqs[i]);
+    if (dead || parts[count + 1].error == 0) tsr_channel_release(channels[i]);
     count += 2;
   }
   return dead ? 0 : error;

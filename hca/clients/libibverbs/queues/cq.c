@@ -10,10 +10,10 @@
 
 #include "api.h"
 #include "command/command.h"
-#include "made.h"
+#include "lifetime.h"
 #include "verbs_calls.h"
 
-/* Who polls an empty queue keeps a CPU from whoever is to fill it, where there are few. */
+/* A program that polls an empty queue occupies a CPU that hcad may need to fill the queue. */
 enum {
   POLLS_UNTIL_YIELD = 64,
   POLLS_UNTIL_LOOK = 1 << 10,
@@ -21,8 +21,8 @@ enum {
   DOZE_NS = 20000,
 };
 
-/* Of this thread, whatever the queue, since it found something: one of many queues may be empty for
- * ever while there is work in another. */
+/* Empty polls of this thread since it last got a completion. Queues are not counted separately,
+ * because one may stay empty while another has work. */
 static _Thread_local uint32_t polls_in_vain;
 
 struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_context,
@@ -40,7 +40,7 @@ struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_
   int error = tsr_ask(context, TESSERA_HCA_MESSAGE_CQ_CREATE, &wanted, sizeof wanted, &made,
                       sizeof made, &fd);
   if (error == 0) {
-    error = tsr_cq_made(cq, ibv, channel, cq_context, &made, fd);
+    error = tsr_cq_init(cq, ibv, channel, cq_context, &made, fd);
     if (error != 0) tsr_ask_handle(context, TESSERA_HCA_MESSAGE_CQ_DESTROY, made.handle);
   }
   if (error == 0) return &cq->ibv;
@@ -49,7 +49,7 @@ struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_
   return NULL;
 }
 
-int tsr_cq_made(struct tsr_cq *cq, struct ibv_context *ibv, struct ibv_comp_channel *channel,
+int tsr_cq_init(struct tsr_cq *cq, struct ibv_context *ibv, struct ibv_comp_channel *channel,
                 void *cq_context, const tessera_hca_created *made, int fd) {
   struct tsr_context *context = tsr_of(ibv);
   cq->page = tsr_map(fd, made->page_bytes);
@@ -73,14 +73,14 @@ int tsr_cq_made(struct tsr_cq *cq, struct ibv_context *ibv, struct ibv_comp_chan
   return 0;
 }
 
-/* Asks for a page of so many entries; hcad gives up the one that it has. */
+/* Request a page for this many entries; hcad removes the previous page. */
 static int ask_page(struct tsr_cq *cq, uint32_t entries, tessera_hca_created *made, int *fd) {
   const tessera_hca_cq_resize wanted = {.handle = cq->ibv.handle, .entries = entries};
   return tsr_ask(tsr_of(cq->ibv.context), TESSERA_HCA_MESSAGE_CQ_RESIZE, &wanted, sizeof wanted,
                  made, sizeof *made, fd);
 }
 
-/* The bytes of a page of so many entries, which are a power of two. */
+/* Return the size of a page for this many entries, rounded up to a power of two. */
 static uint64_t page_bytes(uint32_t entries) {
   uint64_t count = 1;
   while (count < entries) count *= 2;
@@ -88,7 +88,7 @@ static uint64_t page_bytes(uint32_t entries) {
   return (bytes + TESSERA_HCA_PAGE_BYTES - 1) & ~(TESSERA_HCA_PAGE_BYTES - 1);
 }
 
-/* A page of the old size again, in the old one's place: a queue without one is none any more. */
+/* Replace the old page by a new one of the same size; if that fails, the queue is unusable. */
 static void move_back(struct tsr_cq *cq) {
   tessera_hca_created made;
   int fd;
@@ -99,18 +99,18 @@ static void move_back(struct tsr_cq *cq) {
 
 static int move(struct tsr_cq *cq, uint32_t entries) {
   const uint64_t bytes = page_bytes(entries);
-  /* Found before hcad gives up the old page: what is left to fail then hardly does. */
+  /* Reserve the address range before hcad removes the old page; after that, little can fail. */
   void *place =
       mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (place == MAP_FAILED) return errno;
   tessera_hca_created made;
   int fd;
   int error = ask_page(cq, entries, &made, &fd);
-  const bool asked = error == 0;
-  if (asked && !tsr_map_at(place, fd, bytes)) error = errno;
+  const bool replaced = error == 0;
+  if (replaced && !tsr_map_at(place, fd, bytes)) error = errno;
   if (error != 0) {
     munmap(place, bytes);
-    if (asked) move_back(cq);
+    if (replaced) move_back(cq);
     return error;
   }
   munmap(cq->page, cq->page_bytes);
@@ -145,16 +145,16 @@ int tsr_ibv_destroy_cq(struct ibv_cq *ibv) {
   const int error = tsr_ask_handle(context, TESSERA_HCA_MESSAGE_CQ_DESTROY, ibv->handle);
   if (error != 0 && !context->dead) return error;
   pthread_mutex_lock(&ibv->context->mutex);
-  if (has_queue_pairs(ibv)) { /* hcad has gone, who says so otherwise */
+  if (has_queue_pairs(ibv)) { /* hcad checks this, but has gone */
     pthread_mutex_unlock(&ibv->context->mutex);
     return EBUSY;
   }
   pthread_mutex_unlock(&ibv->context->mutex);
-  tsr_cq_gone(cq);
+  tsr_cq_release(cq);
   return 0;
 }
 
-void tsr_cq_gone(struct tsr_cq *cq) {
+void tsr_cq_release(struct tsr_cq *cq) {
   struct ibv_cq *ibv = &cq->ibv;
   struct tsr_context *context = tsr_of(ibv->context);
   pthread_mutex_lock(&ibv->context->mutex);
@@ -165,7 +165,7 @@ void tsr_cq_gone(struct tsr_cq *cq) {
   }
   if (ibv->channel) ibv->channel->refcnt--;
   pthread_mutex_unlock(&ibv->context->mutex);
-  /* As verbs have it: events that were given must have been acknowledged. */
+  /* As verbs require: events returned to the program must have been acknowledged. */
   pthread_mutex_lock(&ibv->mutex);
   while (ibv->comp_events_completed != cq->events_given)
     pthread_cond_wait(&ibv->cond, &ibv->mutex);
@@ -188,8 +188,9 @@ static void read_entry(const tessera_hca_cqe *entry, struct ibv_wc *wc) {
                         .sl = entry->service_level};
 }
 
-/* hcad, which is to fill the queue, may wait for this very CPU. Yielding gives it to nobody of another
- * control group, as hcad is for a pod: who has polled in vain for long sleeps in between. */
+/* hcad, which fills the queue, may be waiting for this very CPU. sched_yield() does not give the
+ * CPU to a process of another control group, such as hcad's when this is a pod, so a thread
+ * sleeps after many empty polls. */
 static void let_others_run(void) {
   if (polls_in_vain < POLLS_UNTIL_DOZE) {
     sched_yield();
@@ -227,7 +228,7 @@ int tsr_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
   const bool more = tsr_flush_lost(cq);
   pthread_mutex_unlock(&cq->polling);
   if (more) return count ? tsr_poll_cq(ibv, count, wc) : 0;
-  return empty % POLLS_UNTIL_LOOK == 0 ? -1 : 0; /* there is nothing to come */
+  return empty % POLLS_UNTIL_LOOK == 0 ? -1 : 0; /* no completion will come */
 }
 
 void tsr_forget_completions(struct ibv_cq *ibv, uint32_t qpn) {
@@ -243,10 +244,11 @@ void tsr_forget_completions(struct ibv_cq *ibv, uint32_t qpn) {
 
 int tsr_req_notify_cq(struct ibv_cq *ibv, int solicited_only) {
   struct tsr_cq *cq = (struct tsr_cq *)ibv;
-  /* Against another page in its place. Not `polling`: a program may hold that, by ibv_start_poll(). */
+  /* Protects against a resize. Not `polling`, which a program may hold through
+   * ibv_start_poll(). */
   pthread_mutex_lock(&ibv->context->mutex);
   __atomic_store_n(&cq->page->armed, solicited_only ? 2 : 1, __ATOMIC_SEQ_CST);
-  /* Hardware notifies at once of entries that were not taken; programs rely on it. */
+  /* Hardware notifies at once if there are entries that were not polled; programs rely on that. */
   if (!solicited_only && __atomic_load_n(&cq->page->head, __ATOMIC_SEQ_CST) !=
                              __atomic_load_n(&cq->page->tail, __ATOMIC_RELAXED))
     tsr_ring_armed(tsr_of(ibv->context));

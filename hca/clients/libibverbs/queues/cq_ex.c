@@ -1,4 +1,4 @@
-/* Extended completion queues: entries are read one by one, where they lie. */
+/* Extended completion queues: entries are read one by one, in place. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include "log.h"
 #include "verbs_calls.h"
 
-/* The caller holds `polling`. */
+/* Make the next entry the current one; ENOENT: there is none. The caller holds `polling`. */
 static int show(struct tsr_cq *cq) {
   const uint32_t head = __atomic_load_n(&cq->page->head, __ATOMIC_ACQUIRE);
   while (cq->tail != head && cq->entries[cq->tail & (cq->count - 1)].qpn == TSR_NO_QPN) cq->tail++;
@@ -28,7 +28,7 @@ static int start_poll(struct ibv_cq_ex *ex, void *attr) {
   const int empty = show(cq);
   if (!empty) return 0;
   pthread_mutex_unlock(&cq->polling);
-  /* Also gives way, and finds out whether hcad is there. */
+  /* A poll for zero entries also yields the CPU, and detects that hcad has gone. */
   return tsr_poll_cq(&cq->ibv, 0, &none) < 0 ? EIO : ENOENT;
 }
 

@@ -1,13 +1,13 @@
-/* Completion channels, and events: of completion queues, and asynchronous ones. */
+/* Completion channels, completion events and asynchronous events. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "api.h"
 #include "command/command.h"
-#include "made.h"
+#include "lifetime.h"
 
-void tsr_channel_made(struct tsr_channel *channel, struct ibv_context *context, uint32_t handle) {
+void tsr_channel_init(struct tsr_channel *channel, struct ibv_context *context, uint32_t handle) {
   channel->ibv.context = context;
   channel->handle = handle;
 }
@@ -18,7 +18,7 @@ struct ibv_comp_channel *tsr_ibv_create_comp_channel(struct ibv_context *context
   tessera_hca_handle made = {0};
   const int error = tsr_ask(tsr_of(context), TESSERA_HCA_MESSAGE_CHANNEL_CREATE, NULL, 0, &made,
                             sizeof made, &channel->ibv.fd);
-  tsr_channel_made(channel, context, made.handle);
+  tsr_channel_init(channel, context, made.handle);
   if (error == 0) return &channel->ibv;
   free(channel);
   errno = error;
@@ -34,16 +34,16 @@ int tsr_ibv_destroy_comp_channel(struct ibv_comp_channel *ibv) {
   if (used) return EBUSY;
   const int error = tsr_ask_handle(context, TESSERA_HCA_MESSAGE_CHANNEL_DESTROY, channel->handle);
   if (error != 0 && !context->dead) return error;
-  tsr_channel_gone(channel);
+  tsr_channel_release(channel);
   return 0;
 }
 
-void tsr_channel_gone(struct tsr_channel *channel) {
+void tsr_channel_release(struct tsr_channel *channel) {
   close(channel->ibv.fd);
   free(channel);
 }
 
-/* The queue of the channel that has an event which nobody was given; NULL: none. */
+/* Take the next queue of the channel with an undelivered event; NULL: there is none. */
 static struct tsr_cq *take_event(struct ibv_comp_channel *channel) {
   pthread_mutex_lock(&channel->context->mutex);
   struct tsr_cq *cq = tsr_of(channel->context)->cqs;
@@ -68,7 +68,7 @@ int tsr_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, v
     if (got == 0) tsr_mark_lost(tsr_of(channel->context));
     struct tsr_cq *found = got == 0 ? tsr_lost_event(channel) : take_event(channel);
     if (got == 0 && !found) {
-      errno = EIO; /* hcad has gone, and nothing is to come */
+      errno = EIO; /* hcad has gone, and no event will come */
       return -1;
     }
     if (!found) continue; /* its queue was destroyed */
@@ -111,7 +111,7 @@ int tsr_ibv_get_async_event(struct ibv_context *context, struct ibv_async_event 
     tessera_hca_event raw;
     const ssize_t got = read(context->async_fd, &raw, sizeof raw);
     if (got < 0) return -1;
-    if (got != sizeof raw) { /* hcad has gone: that is said once */
+    if (got != sizeof raw) { /* hcad has gone: reported once, as DEVICE_FATAL */
       tsr_mark_lost(tsr_of(context));
       errno = EIO;
       if (__atomic_exchange_n(&tsr_of(context)->said_fatal, true, __ATOMIC_RELAXED)) return -1;

@@ -1,4 +1,4 @@
-/* Queue pairs: made, changed, asked, destroyed. */
+/* Queue pairs: ibv_create_qp, ibv_modify_qp, ibv_query_qp, ibv_destroy_qp. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/capability.h>
@@ -11,7 +11,7 @@
 #include "api.h"
 #include "command/command.h"
 #include "log.h"
-#include "made.h"
+#include "lifetime.h"
 #include "memory/paging.h"
 #include "verbs_calls.h"
 
@@ -20,7 +20,8 @@ static void forget_completions(const struct ibv_qp *qp) {
   if (qp->recv_cq != qp->send_cq) tsr_forget_completions(qp->recv_cq, qp->qp_num);
 }
 
-/* As Linux demands it (uverbs, CAP_NET_RAW): what is a wall against hostile programs is hcad's. */
+/* Check the privilege that Linux requires (uverbs, CAP_NET_RAW). hcad enforces security against
+ * hostile programs; this check does not. */
 static int check_raw(void) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
   struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
@@ -34,8 +35,8 @@ static int check_capacity(const struct ibv_qp_cap *cap) {
   return cap->max_inline_data > TESSERA_HCA_MAX_INLINE_BYTES ? EINVAL : 0;
 }
 
-int tsr_qp_wanted(const struct ibv_pd *pd, const struct ibv_qp_init_attr *attr, bool block_self,
-                  tessera_hca_qp_create *wanted) {
+int tsr_qp_make_request(const struct ibv_pd *pd, const struct ibv_qp_init_attr *attr,
+                        bool block_self, tessera_hca_qp_create *wanted) {
   *wanted = (tessera_hca_qp_create){.pd = pd->handle,
                                     .send_cq = attr->send_cq ? attr->send_cq->handle : 0,
                                     .recv_cq = attr->recv_cq ? attr->recv_cq->handle : 0,
@@ -73,7 +74,7 @@ static void add(struct tsr_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_a
   pthread_mutex_unlock(&pd->context->mutex);
 }
 
-int tsr_qp_made(struct tsr_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+int tsr_qp_init(struct tsr_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
                 const tessera_hca_created *made, int fd) {
   qp->page = tsr_map(fd, made->page_bytes);
   if (!qp->page) return errno;
@@ -102,13 +103,13 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
   tessera_hca_qp_create wanted;
   tessera_hca_created made;
   int fd;
-  int error = tsr_qp_wanted(pd, attr, block_self, &wanted);
+  int error = tsr_qp_make_request(pd, attr, block_self, &wanted);
   if (!attr->send_cq || !attr->recv_cq) error = EINVAL;
   if (error == 0)
     error = tsr_ask(context, TESSERA_HCA_MESSAGE_QP_CREATE, &wanted, sizeof wanted, &made,
                     sizeof made, &fd);
   if (error == 0) {
-    error = tsr_qp_made(qp, pd, attr, &made, fd);
+    error = tsr_qp_init(qp, pd, attr, &made, fd);
     if (error != 0) tsr_ask_handle(context, TESSERA_HCA_MESSAGE_QP_DESTROY, made.handle);
   }
   if (error == EOPNOTSUPP)
@@ -123,7 +124,7 @@ struct ibv_qp *tsr_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *att
   return create(pd, attr, false);
 }
 
-/* One that gives the frames that come to it to the work queues of a table. */
+/* Make a queue pair that passes its frames to the work queues of an indirection table. */
 static struct ibv_qp *create_spreading(const struct ibv_qp_init_attr_ex *attr) {
   const uint32_t both = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
   struct tsr_wq_table *table = (struct tsr_wq_table *)attr->rwq_ind_tbl;
@@ -172,7 +173,7 @@ struct ibv_qp *tsr_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_
     return NULL;
   }
   if (attr->comp_mask & spreads) return create_spreading(attr);
-  /* The structure begins with the one that is not extended. */
+  /* The structure begins with the plain one. */
   return create(attr->pd, (struct ibv_qp_init_attr *)attr, flags != 0);
 }
 
@@ -183,11 +184,11 @@ int tsr_ibv_destroy_qp(struct ibv_qp *ibv) {
   struct tsr_context *context = tsr_of(ibv->context);
   const int error = tsr_ask_handle(context, TESSERA_HCA_MESSAGE_QP_DESTROY, ibv->handle);
   if (error != 0 && !context->dead) return error;
-  tsr_qp_gone(qp);
+  tsr_qp_release(qp);
   return 0;
 }
 
-void tsr_qp_gone(struct tsr_qp *qp) {
+void tsr_qp_release(struct tsr_qp *qp) {
   struct ibv_qp *ibv = &qp->ibv;
   struct tsr_context *context = tsr_of(ibv->context);
   pthread_mutex_lock(&ibv->context->mutex);
@@ -210,7 +211,7 @@ static void write_attributes(const struct ibv_qp_attr *attr, tessera_hca_qp_attr
                                      .rq_psn = attr->rq_psn,
                                      .sq_psn = attr->sq_psn,
                                      .dest_qpn = attr->dest_qp_num,
-                                     /* Flags of regions say nothing about a queue pair. */
+                                     /* Access flags of regions that do not apply to queue pairs. */
                                      .access = attr->qp_access_flags & ~(unsigned)TSR_PAGING_FLAGS,
                                      .flow_label = path->grh.flow_label,
                                      .pkey_index = attr->pkey_index,
@@ -272,7 +273,7 @@ static int ask_attributes(struct ibv_qp *ibv, tessera_hca_qp_attributes *now) {
   return error;
 }
 
-/* Whether a queue pair is in the state that the program says it is: errors change it, too. */
+/* Check that a queue pair is in the state that the program states; an error may have changed it. */
 static int check_current(struct ibv_qp *ibv, int state) {
   tessera_hca_qp_attributes now;
   const int error = ask_attributes(ibv, &now);
@@ -284,7 +285,7 @@ void tsr_qp_modification(const struct ibv_qp_attr *attr, int mask, tessera_hca_q
   write_attributes(attr, &wanted->attributes);
 }
 
-void tsr_qp_modified(struct ibv_qp *ibv, const tessera_hca_qp_attributes *now) {
+void tsr_qp_apply(struct ibv_qp *ibv, const tessera_hca_qp_attributes *now) {
   struct tsr_qp *qp = (struct tsr_qp *)ibv;
   ibv->state = (int)now->state;
   if (now->state == TESSERA_VERBS_STATE_RESET) {
@@ -304,13 +305,13 @@ int tsr_ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask) {
   tessera_hca_qp_attributes now;
   const int error = tsr_ask(tsr_of(ibv->context), TESSERA_HCA_MESSAGE_QP_MODIFY, &wanted,
                             sizeof wanted, &now, sizeof now, NULL);
-  if (error == 0) tsr_qp_modified(ibv, &now);
+  if (error == 0) tsr_qp_apply(ibv, &now);
   return error;
 }
 
 int tsr_ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
                      struct ibv_qp_init_attr *init) {
-  (void)mask; /* names the least that is wanted */
+  (void)mask; /* the attributes to return at least; all are returned */
   const struct tsr_qp *qp = (const struct tsr_qp *)ibv;
   tessera_hca_qp_attributes now;
   const int error = ask_attributes(ibv, &now);
@@ -327,7 +328,7 @@ int tsr_ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
   return 0;
 }
 
-/* A write is copied from its lowest address up, but nothing promises it. */
+/* Return 0: a write is copied from its lowest address up, but that order is not guaranteed. */
 int tsr_ibv_query_qp_data_in_order(struct ibv_qp *qp, int opcode, uint32_t flags) {
   (void)qp, (void)opcode, (void)flags;
   return 0;

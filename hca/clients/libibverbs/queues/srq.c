@@ -80,7 +80,7 @@ struct ibv_srq *tsr_create_srq_ex(struct ibv_context *context, struct ibv_srq_in
 
 int tsr_ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
   if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) return EINVAL;
-  if (mask & IBV_SRQ_MAX_WR) { /* the device has no such capability */
+  if (mask & IBV_SRQ_MAX_WR) { /* the device does not have this capability */
     tsr_log("ibv_modify_srq: resizing is not supported");
     return EOPNOTSUPP;
   }

@@ -1,5 +1,5 @@
-/* Work queues: receives of frames that a hash spreads over several of them (RSS). Each is a raw packet
- * queue pair of hcad's, which knows nothing of tables: flows name the queue pairs. */
+/* Work queues for frames, and tables of work queues over which a hash spreads frames (RSS). Each
+ * work queue is a raw packet queue pair in hcad. hcad has no tables: flows name the queue pairs. */
 #include <errno.h>
 #include <stdlib.h>
 

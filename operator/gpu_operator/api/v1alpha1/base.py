@@ -1,4 +1,4 @@
-"""What all resources share: strict models, conditions, and the one list of reasons."""
+"""Base classes of all resources: strict models, conditions, and the list of reasons."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -8,7 +8,9 @@ from pydantic.alias_generators import to_camel
 
 
 class Model(BaseModel):
-    """camelCase on the wire, snake_case in Python; unknown fields are errors."""
+    """A model with camelCase names on the wire and snake_case in Python; unknown fields are
+    errors.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
@@ -16,7 +18,7 @@ class Model(BaseModel):
 
 
 class StatusModel(Model):
-    """A status may have been written by a newer version: what we do not know is ignored."""
+    """A status, possibly written by a newer version: unknown fields are ignored."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
@@ -24,8 +26,11 @@ class StatusModel(Model):
 
 
 class ConditionType(StrEnum):
-    """Conditions; ``rdma.tessera.dev`` has Accepted and Programmed, and policies SecondLayer;
-    pools have Fragmented where their GPUs are divided, and ModelledClock where it is, or was.
+    """Types of conditions.
+
+    Objects of ``rdma.tessera.dev`` have Accepted and Programmed, and its policies SecondLayer.
+    Pools have Fragmented while their GPUs are divided, and ModelledClock while they use a
+    modelled clock or have used one.
     """
 
     ACCEPTED = "Accepted"
@@ -39,7 +44,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Every reason a condition or an event of ours may give."""
+    """The reasons of all conditions and events that Tessera writes."""
 
     ACCEPTED = "Accepted"
     INVALID_SPEC = "InvalidSpec"
@@ -105,12 +110,14 @@ class Reason(StrEnum):
 class Condition(StatusModel):
     """A ``metav1.Condition``."""
 
-    type: str = Field(description="Which one it is, such as Accepted.")
+    type: str = Field(description="Type of the condition, such as Accepted.")
     status: str = Field(description="True, False or Unknown.")
-    reason: str = Field(description="One word for programs.")
-    message: str = Field(default="", description="One sentence for people.")
-    last_transition_time: str = Field(description="When status last changed (RFC 3339).")
-    observed_generation: int = Field(default=0, description="Generation this speaks of.")
+    reason: str = Field(description="Machine-readable reason in one word.")
+    message: str = Field(default="", description="Explanation in one sentence.")
+    last_transition_time: str = Field(description="When the status last changed (RFC 3339).")
+    observed_generation: int = Field(
+        default=0, description="Generation that the condition describes."
+    )
 
 
 Conditions = Annotated[
@@ -127,7 +134,7 @@ Conditions = Annotated[
 
 
 class Status(StatusModel):
-    """Begins every status."""
+    """The fields with which every status begins."""
 
-    observed_generation: int = Field(default=0, description="Last generation acted upon.")
+    observed_generation: int = Field(default=0, description="Generation that was last processed.")
     conditions: Conditions = ()

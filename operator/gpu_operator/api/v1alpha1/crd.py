@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions: ``python -m gpu_operator.api.v1alpha1.crd DIRECTORY`` writes them.
 
-Schemas come from the models, CEL rules inside of a spec too; names, columns and the other rules are
-here, and in ``rdma.definitions``.
+Schemas and the CEL rules within a spec come from the models. Names, columns and all other rules
+are defined here and in ``rdma.definitions``.
 """
 
 import argparse
@@ -11,17 +11,17 @@ from typing import Any
 import yaml
 
 from gpu_operator.api.v1alpha1 import VERSION
-from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind as Kind, condition
+from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind as Kind, condition_path
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
 from gpu_operator.api.v1alpha1.rdma.definitions import DEFINITIONS
-from gpu_operator.api.v1alpha1.schema import structural
+from gpu_operator.api.v1alpha1.schema import structural_schema
 
-_READY = condition("Ready")
-_REASON = condition("Ready", "reason")
+_READY = condition_path("Ready")
+_REASON = condition_path("Ready", "reason")
 
 KINDS: tuple[Kind, ...] = (
     Kind(
@@ -43,17 +43,17 @@ KINDS: tuple[Kind, ...] = (
         ),
         "GPUPool gives simulated GPUs to the nodes that its selector matches.",
         (
-            ("self.board == oldSelf.board", "board cannot be changed: make a new pool"),
+            ("self.board == oldSelf.board", "board cannot be changed: create a new pool"),
             (
                 "!has(self.customTopology) || self.topology == 'flat'",
-                "customTopology takes the place of topology: leave that out",
+                "customTopology replaces topology: omit topology",
             ),
             (
                 "!has(self.customTopology) || self.count <= self.customTopology.gpus.size()",
-                "customTopology has fewer places than count says GPUs",
+                "customTopology describes fewer GPUs than count",
             ),
         ),
-        # It becomes the value of a label, and part of the name of a DaemonSet.
+        # The name becomes a label value and part of a DaemonSet's name.
         (("self.metadata.name.size() <= 50", "the name of a pool has at most 50 characters"),),
     ),
     Kind(
@@ -76,7 +76,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Allocation", ".spec.allocation", wide=True),
             Column("Clock", ".status.clock", wide=True),
         ),
-        "GPU is one simulated device: the operator writes its spec, its node's agent the status.",
+        "GPU is one simulated device. The operator writes its spec, the node agent its status.",
         (
             (
                 "self.nodeName == oldSelf.nodeName && self.index == oldSelf.index"
@@ -99,15 +99,15 @@ KINDS: tuple[Kind, ...] = (
             Column("Reason", _REASON),
             AGE,
         ),
-        "MIGLayout says which MIG slices the selected GPUs get, and how to get there.",
+        "MIGLayout defines the MIG slices of the selected GPUs, and how changes are rolled out.",
         (
             (
                 "self.instances.all(i, !has(i.start) || !has(i.count) || i.count == 1)",
-                "start fixes one instance: it needs count 1",
+                "start places one instance: it requires count 1",
             ),
             (
                 "self.instances.all(i, !has(i.computeStart) || has(i.start))",
-                "computeStart is a place in the GPU instance at start: it needs start",
+                "computeStart is relative to the GPU instance at start: it requires start",
             ),
         ),
     ),
@@ -124,11 +124,11 @@ KINDS: tuple[Kind, ...] = (
             Column("Reason", _REASON),
             AGE,
         ),
-        "GPUPolicy says how slices are offered; only the one called default counts.",
+        "GPUPolicy defines how slices are offered. Only the object named default has an effect.",
         (
             (
                 "!has(self.sharing) || has(self.sharing.timeSlicing) != has(self.sharing.mps)",
-                "sharing is timeSlicing or mps",
+                "set exactly one of sharing.timeSlicing and sharing.mps",
             ),
         ),
     ),
@@ -146,26 +146,26 @@ KINDS: tuple[Kind, ...] = (
             AGE,
             Column("Slice", ".status.slice", wide=True),
         ),
-        "GPUFault makes a GPU fail, for tests of what runs on it; deleting it ends what lasts.",
+        "GPUFault makes a GPU fail, to test workloads. Deleting it ends a lasting fault.",
         (
-            ("self == oldSelf", "a fault cannot be changed: delete it and make another"),
+            ("self == oldSelf", "a fault cannot be changed: delete it and create another"),
             (
                 "has(self.gpuName) != has(self.nodeName) && has(self.nodeName) == has(self.index)",
-                "name the GPU: gpuName, or nodeName and index",
+                "select the GPU by gpuName, or by nodeName and index",
             ),
             (
                 "[has(self.xid), has(self.ecc), has(self.thermal) && self.thermal,"
                 " has(self.hang) && self.hang, has(self.offBus) && self.offBus]"
-                ".filter(asked, asked).size() == 1",
-                "exactly one of xid, ecc, thermal, hang and offBus",
+                ".filter(given, given).size() == 1",
+                "set exactly one of xid, ecc, thermal, hang and offBus",
             ),
             (
                 "!has(self.ecc) || has(self.ecc.corrected) != has(self.ecc.uncorrected)",
-                "ecc is corrected or uncorrected",
+                "set exactly one of ecc.corrected and ecc.uncorrected",
             ),
             (
                 "!has(self.durationSeconds) || !(has(self.xid) || has(self.ecc))",
-                "durationSeconds is for thermal, hang and offBus",
+                "durationSeconds applies to thermal, hang and offBus only",
             ),
         ),
     ),
@@ -174,8 +174,8 @@ KINDS: tuple[Kind, ...] = (
 
 
 def render(kind: Kind) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of one kind."""
-    spec = structural(kind.spec)
+    """Return the CustomResourceDefinition of a kind."""
+    spec = structural_schema(kind.spec)
     if kind.rules:
         spec["x-kubernetes-validations"] = [{"rule": r, "message": m} for r, m in kind.rules]
     singular = kind.kind.lower()
@@ -225,7 +225,7 @@ def _root(kind: Kind, spec: dict[str, Any]) -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec,
-            "status": structural(kind.status),
+            "status": structural_schema(kind.status),
         },
     }
 
@@ -242,7 +242,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def write(directory: Path) -> None:
-    """Write one file a kind, replacing what is there."""
+    """Write the definition of each kind to a file in ``directory``; overwrite existing files."""
     directory.mkdir(parents=True, exist_ok=True)
     for kind in KINDS:
         text = yaml.safe_dump(render(kind), sort_keys=False, width=100)
@@ -253,5 +253,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         prog="python -m gpu_operator.api.v1alpha1.crd", description=__doc__
     )
-    parser.add_argument("directory", type=Path, help="where one file a kind is written")
+    parser.add_argument(
+        "directory", type=Path, help="directory for the generated files, one for each kind"
+    )
     write(parser.parse_args().directory)

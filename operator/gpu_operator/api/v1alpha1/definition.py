@@ -1,4 +1,4 @@
-"""What of a resource its models do not say: names, columns, CEL rules."""
+"""The parts of a CRD that its models do not define: names, columns and CEL rules."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from gpu_operator.api.v1alpha1 import GROUP
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A printer column; ``wide`` ones show with ``-o wide`` only."""
+    """A column that ``kubectl get`` prints; ``wide`` columns are printed only with ``-o wide``."""
 
     name: str
     path: str
@@ -19,7 +19,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """All of a resource that its models do not say."""
+    """The names, models, columns and rules from which the CRD of a kind is generated."""
 
     kind: str
     plural: str
@@ -28,8 +28,8 @@ class Kind:
     status: type[BaseModel]
     columns: tuple[Column, ...]
     description: str
-    rules: tuple[tuple[str, str], ...] = ()  # CEL over the spec, message
-    root_rules: tuple[tuple[str, str], ...] = ()  # CEL over the object, message
+    rules: tuple[tuple[str, str], ...] = ()  # CEL rule over the spec, message
+    root_rules: tuple[tuple[str, str], ...] = ()  # CEL rule over the object, message
     group: str = GROUP
     namespaced: bool = False
 
@@ -37,6 +37,6 @@ class Kind:
 AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
-def condition(name: str, part: str = "status") -> str:
-    """Return the path of a part of a condition, for a column."""
+def condition_path(name: str, part: str = "status") -> str:
+    """Return the JSON path of one field of the named condition, for a printer column."""
     return f".status.conditions[?(@.type=='{name}')].{part}"

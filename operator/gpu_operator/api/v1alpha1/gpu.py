@@ -1,4 +1,4 @@
-"""GPU: one simulated device. The operator writes its spec, the node's agent its status."""
+"""GPU: one simulated device. The operator writes its spec, the agent on its node its status."""
 
 from enum import StrEnum
 
@@ -16,14 +16,14 @@ _NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
 class MigMode(StrEnum):
-    """Whether MIG divides a GPU."""
+    """Whether MIG is enabled on a GPU."""
 
     ENABLED = "Enabled"
     DISABLED = "Disabled"  # one whole GPU
 
 
 class PlacedInstance(Model):
-    """A MIG device at its place, or the whole GPU."""
+    """A MIG device at its placement, or the whole GPU."""
 
     profile: str = Field(
         min_length=1,
@@ -36,23 +36,24 @@ class PlacedInstance(Model):
         default=None,
         ge=0,
         le=15,
-        description="First compute slice inside its GPU instance, of what is narrower than that.",
+        description="First compute slice within the GPU instance, for a compute instance that is "
+        "smaller than its GPU instance.",
     )
 
     @classmethod
-    def at(cls, place: Place) -> "PlacedInstance":
-        """Return what is at a place."""
+    def from_place(cls, place: Place) -> "PlacedInstance":
+        """Make the instance at a placement."""
         profile, start, compute_start = place
         return cls(profile=profile, start=start, compute_start=compute_start)
 
     @property
     def place(self) -> Place:
-        """Return where it is, by names."""
+        """Return the placement, with names."""
         return Place(self.profile, self.start, self.compute_start)
 
 
 class FaultKind(StrEnum):
-    """What can be made to fail; gpud's words for it."""
+    """Faults that can be injected, by gpud's names."""
 
     XID = "xid"
     ECC_CORRECTED = "ecc_corrected"
@@ -63,82 +64,94 @@ class FaultKind(StrEnum):
 
 
 class WantedFault(Model):
-    """A fault that a GPUFault asks for."""
+    """A fault that a GPUFault requests."""
 
     id: str = Field(min_length=1, max_length=63, description="UID of the GPUFault.")
-    kind: FaultKind = Field(description="What is to fail.")
-    xid: int | None = Field(default=None, ge=1, le=9999, description="Number, with kind xid.")
-    count: int = Field(default=1, ge=1, le=1000, description="How often, or how many errors.")
+    kind: FaultKind = Field(description="Type of the fault.")
+    xid: int | None = Field(default=None, ge=1, le=9999, description="Xid number, for kind xid.")
+    count: int = Field(default=1, ge=1, le=1000, description="Number of occurrences or errors.")
     profile: str | None = Field(
-        default=None, max_length=63, description="Slice that has it; none: the whole GPU."
+        default=None,
+        max_length=63,
+        description="Slice that the fault affects; absent: the whole GPU.",
     )
-    start: int | None = Field(default=None, ge=0, le=15, description="Its first placement unit.")
+    start: int | None = Field(
+        default=None, ge=0, le=15, description="First memory slice of that slice."
+    )
     compute_start: int | None = Field(
-        default=None, ge=0, le=15, description="Its first compute slice in its GPU instance."
+        default=None,
+        ge=0,
+        le=15,
+        description="First compute slice of that slice in its GPU instance.",
     )
     until: str = Field(
-        default="", max_length=40, description="When it ends by itself (RFC 3339); empty: never."
+        default="",
+        max_length=40,
+        description="When the fault ends by itself (RFC 3339); empty: never.",
     )
 
 
 class FaultPhase(StrEnum):
-    """How far a fault got."""
+    """State of a fault."""
 
-    INJECTED = "Injected"  # happened; it is over
+    INJECTED = "Injected"  # the fault occurred and is over
     ACTIVE = "Active"
     CLEARED = "Cleared"
     REFUSED = "Refused"
 
 
 class FaultStatus(StatusModel):
-    """What became of a fault of the spec."""
+    """State of one fault of the spec."""
 
-    id: str = Field(description="As in the spec.")
+    id: str = Field(description="ID of the fault in the spec.")
     phase: FaultPhase = Field(description="Injected, Active, Cleared or Refused.")
-    slice: str = Field(default="", description="UUID of the slice that has it.")
-    message: str = Field(default="", description="Why it was refused.")
+    slice: str = Field(default="", description="UUID of the slice that the fault affects.")
+    message: str = Field(default="", description="Why the fault was refused.")
 
 
 class GPUSpec(FactFields):
-    """What the node agent is to make true."""
+    """Desired state, which the node agent applies."""
 
-    node_name: str = Field(description="Node that carries the GPU.")
+    node_name: str = Field(description="Node that has the GPU.")
     index: int = Field(ge=0, le=7, description="Index on its node.")
-    board: str = Field(description="Board it simulates.")
+    board: str = Field(description="Board that the GPU simulates.")
     uuid: str = Field(description="GPU-<uuid>; fixed for the life of the object.")
-    pool: str = Field(description="GPUPool it belongs to.")
-    layout: str | None = Field(default=None, description="MIGLayout that asked for the instances.")
+    pool: str = Field(description="GPUPool that the GPU belongs to.")
+    layout: str | None = Field(default=None, description="MIGLayout that requested the instances.")
     instances: tuple[PlacedInstance, ...] = Field(
-        default=(), max_length=16, description="Desired instances, all of them."
+        default=(), max_length=16, description="All desired instances."
     )
     mig_mode: MigMode | None = Field(
         default=None,
-        description="MIG mode that the instances mean: Disabled with `whole`, else Enabled. "
-        "Enabled without instances and without a layout keeps the GPU undivided and unoffered.",
+        description="MIG mode that the instances imply: Disabled with `whole`, otherwise Enabled. "
+        "Enabled without instances and without a layout keeps the GPU undivided and not offered.",
     )
     mig_strategy: Strategy = Field(
         default=Strategy.MIXED,
-        description="How the node offers MIG devices: the policy's, or its node label's.",
+        description="How the node offers MIG devices: as the policy or the node's label specifies.",
     )
     allocation: Allocation = Field(
         default=Allocation.DEVICE_PLUGIN,
-        description="Who gives it to pods: as the pool says, or the node's label.",
+        description="How the GPU is allocated to pods: as the pool or the node's label specifies.",
     )
-    allow_multiple_allocations: bool = Field(default=False, description="As in the pool.")
-    node_budget: str | None = Field(default=None, description="As in the pool.")
-    isolation: Isolation = Field(default=Isolation.DEFAULT, description="As in the pool.")
+    allow_multiple_allocations: bool = Field(default=False, description="Value of the pool.")
+    node_budget: str | None = Field(default=None, description="Value of the pool.")
+    isolation: Isolation = Field(default=Isolation.DEFAULT, description="Value of the pool.")
     faults: tuple[WantedFault, ...] = Field(
-        default=(), max_length=64, description="Faults that GPUFaults ask for, all of them."
+        default=(), max_length=64, description="All faults that GPUFaults request."
     )
     sharing: tuple[Shared, ...] = Field(
-        default=(), max_length=32, description="How its devices are shared: the policy's."
+        default=(),
+        max_length=32,
+        description="How the GPU's devices are shared, as the policy specifies.",
     )
 
     @property
     def layout_instances(self) -> tuple[PlacedInstance, ...]:
-        """Return the instances that are made for layouts, and none for claims.
+        """Return the instances that were made for layouts rather than for claims.
 
-        A GPU that is whole only for want of a layout is a claim's to take, if claims may.
+        A GPU that is whole because no layout selects it is available to claims, if the node's
+        allocation permits claims.
         """
         whole = [instance.profile for instance in self.instances] == [WHOLE]
         match self.allocation:
@@ -148,100 +161,116 @@ class GPUSpec(FactFields):
                 return ()
         return self.instances
 
-    def shared(self, profile: Profile | DeviceProfile) -> Shared | None:
-        """Return how devices of a profile are shared; None: each container has its own."""
+    def sharing_of(self, profile: Profile | DeviceProfile) -> Shared | None:
+        """Return how devices of a profile are shared, or None if each container has its own
+        device.
+        """
         name = self.mig_strategy.resource_of(profile)
         return next((one for one in self.sharing if one.name == name), None)
 
-    def offered_as(self, profile: Profile | DeviceProfile) -> str:
-        """Return the resource, without its prefix, of devices of a profile; empty: not offered."""
-        shared = self.shared(profile)
+    def resource_of(self, profile: Profile | DeviceProfile) -> str:
+        """Return the resource, without its prefix, for devices of a profile; empty if not
+        offered.
+        """
+        shared = self.sharing_of(profile)
         return shared.offered_as if shared is not None else self.mig_strategy.resource_of(profile)
 
-    def replicas(self, profile: Profile | DeviceProfile) -> int:
-        """Return how often each device of a profile is offered."""
-        shared = self.shared(profile)
+    def replicas_of(self, profile: Profile | DeviceProfile) -> int:
+        """Return how many times each device of a profile is offered."""
+        shared = self.sharing_of(profile)
         return shared.replicas if shared is not None else 1
 
 
 class Holder(StatusModel):
-    """A pod that the kubelet has given a slice to."""
+    """A pod to which the kubelet has allocated a slice."""
 
-    # The operator may evict this pod: what an agent writes here must be a name and nothing else.
+    # The operator may evict this pod, so the agent must write a valid name and nothing else.
     namespace: str = Field(pattern=_NAME, max_length=63, description="Namespace of the pod.")
     name: str = Field(pattern=_NAME, max_length=253, description="Name of the pod.")
     uid: str = Field(default="", description="UID of the pod.")
 
 
 class SliceState(StrEnum):
-    """Life of a slice on its node."""
+    """State of a slice on its node."""
 
     ACTIVE = "Active"  # offered to the kubelet
-    WITHDRAWING = "Withdrawing"  # no longer offered; waits for its holder
+    WITHDRAWING = "Withdrawing"  # no longer offered; the pod that holds it has yet to end
 
 
 class Slice(StatusModel):
-    """A MIG device, or a whole GPU, as it is on the node."""
+    """A MIG device or a whole GPU on the node."""
 
-    uuid: str = Field(description="MIG-<uuid>, or GPU-<uuid> of a whole GPU.")
+    uuid: str = Field(description="MIG-<uuid>, or GPU-<uuid> for a whole GPU.")
     profile: str = Field(description="MIG profile such as 1c.3g.40gb, or `whole`.")
-    start: int = Field(description="First placement unit.")
+    start: int = Field(description="First memory slice of the placement.")
     compute_start: int | None = Field(
-        default=None, description="First compute slice inside its GPU instance, if it shares that."
+        default=None, description="First compute slice within the GPU instance, if that is divided."
     )
     state: SliceState = Field(description="Active or Withdrawing.")
-    resource: str = Field(description="Extended resource it is offered as; empty: none.")
+    resource: str = Field(
+        description="Extended resource as which the slice is offered; empty: none."
+    )
     shared: bool | None = Field(
         default=None,
-        description="Whether it is offered, or pods have it, in shares; unset: by an older agent.",
+        description="Whether the slice is offered, or held by pods, in shares; absent: written by "
+        "an older agent.",
     )
     admitted: bool = Field(
         default=True,
-        description="False while it is sick, or kubelet or agent restart: no pod is admitted.",
+        description="False while the slice is unhealthy, or while the kubelet or the agent "
+        "restarts: no pod is admitted.",
     )
     memory_bytes: int = Field(description="Memory of the slice.")
-    memory_used_bytes: int = Field(default=0, description="Allocated by its contexts.")
+    memory_used_bytes: int = Field(
+        default=0, description="Memory that the slice's contexts have allocated."
+    )
     multiprocessors: int = Field(description="SMs of the slice.")
-    holders: tuple[Holder, ...] = Field(default=(), description="Pods that hold it.")
+    holders: tuple[Holder, ...] = Field(default=(), description="Pods that hold the slice.")
     health: str = Field(
-        default="Healthy", description="Healthy, Suspect, Unhealthy or Probation, and why."
+        default="Healthy",
+        description="Healthy, Suspect, Unhealthy or Probation, followed by the reason.",
     )
 
     @property
     def place(self) -> Place:
-        """Return where it is, by names."""
+        """Return the placement, with names."""
         return Place(self.profile, self.start, self.compute_start)
 
 
 class ClaimedSlice(StatusModel):
-    """A MIG device, or a whole GPU, that was made for a ResourceClaim and stays as long as that.
+    """A MIG device or a whole GPU that was made for a ResourceClaim and exists as long as the
+    claim.
 
-    What several claims share is there once for each, with the same UUID and place.
+    A slice that several claims share is listed once for each claim, with the same UUID and
+    placement.
     """
 
-    uuid: str = Field(description="MIG-<uuid>, or GPU-<uuid> of a whole GPU.")
+    uuid: str = Field(description="MIG-<uuid>, or GPU-<uuid> for a whole GPU.")
     profile: str = Field(description="MIG profile such as 1c.3g.40gb, or `whole`.")
-    start: int = Field(description="First placement unit.")
+    start: int = Field(description="First memory slice of the placement.")
     compute_start: int | None = Field(
-        default=None, description="First compute slice inside its GPU instance, if it shares that."
+        default=None, description="First compute slice within the GPU instance, if that is divided."
     )
     claim: Holder = Field(description="The ResourceClaim.")
     shared: bool = Field(
-        default=False, description="Other claims can have, or have, the rest of its memory."
+        default=False, description="Whether other claims can use the rest of the slice's memory."
     )
-    memory_bytes: int = Field(description="Memory of the slice, or the claim's share of that.")
-    memory_used_bytes: int = Field(default=0, description="Allocated by its contexts.")
+    memory_bytes: int = Field(description="Memory of the slice, or the claim's share of it.")
+    memory_used_bytes: int = Field(
+        default=0, description="Memory that the slice's contexts have allocated."
+    )
     multiprocessors: int = Field(description="SMs of the slice.")
     holders: tuple[Holder, ...] = Field(
-        default=(), description="Pods that use the claim; of a shared slice at most 16 of each."
+        default=(), description="Pods that use the claim; for a shared slice at most 16 per claim."
     )
     health: str = Field(
-        default="Healthy", description="Healthy, Suspect, Unhealthy or Probation, and why."
+        default="Healthy",
+        description="Healthy, Suspect, Unhealthy or Probation, followed by the reason.",
     )
 
     @property
     def place(self) -> Place:
-        """Return where it is, by names."""
+        """Return the placement, with names."""
         return Place(self.profile, self.start, self.compute_start)
 
     def __str__(self) -> str:
@@ -249,31 +278,35 @@ class ClaimedSlice(StatusModel):
 
 
 class Budget(StatusModel):
-    """Node memory behind device memory."""
+    """Node memory that backs device memory."""
 
-    total: str = Field(description="What all slices of the node may use together, such as 4Gi.")
-    used: str = Field(description="What they use.")
+    total: str = Field(
+        description="Memory that all slices of the node may use together, such as 4Gi."
+    )
+    used: str = Field(description="Memory that they use.")
 
 
 class IsolationStatus(StatusModel):
-    """Whether a slice's limits are enforced by cgroups."""
+    """Whether cgroups enforce a slice's limits."""
 
-    enforced: bool = Field(description="False: bookkeeping only.")
-    reason: str = Field(default="", description="Why not.")
+    enforced: bool = Field(description="False: limits are only accounted.")
+    reason: str = Field(default="", description="Why limits are not enforced.")
 
 
 class ModelledPeak(StatusModel):
-    """What the board can do by its data sheet: figures of the performance model."""
+    """Peak figures from the board's data sheet, used by the performance model."""
 
-    memory_gigabytes_per_second: int = Field(description="DRAM, 10^9 bytes/s.")
-    link_gigabytes_per_second: int = Field(description="NVLink, or else PCIe, one way.")
-    pcie_gigabytes_per_second: int = Field(description="PCIe, one way.")
-    fp32_gigaflops: int = Field(description="Vector operations on binary32.")
+    memory_gigabytes_per_second: int = Field(description="DRAM bandwidth, 10^9 bytes/s.")
+    link_gigabytes_per_second: int = Field(
+        description="NVLink bandwidth, or PCIe bandwidth without NVLink; one direction."
+    )
+    pcie_gigabytes_per_second: int = Field(description="PCIe bandwidth, one direction.")
+    fp32_gigaflops: int = Field(description="Vector operations in binary32.")
     tensor_gigaflops: dict[str, int] = Field(description="Dense matrix operations, by type.")
 
 
 class GPUStatus(Status):
-    """The truth as the node agent sees it."""
+    """State of the GPU as the node agent observes it."""
 
     product: str = Field(default="", description="Marketing name of the board.")
     memory_bytes: int = Field(default=0, description="Device memory in bytes.")
@@ -283,33 +316,36 @@ class GPUStatus(Status):
     )
     mig_mode: MigMode | None = Field(default=None, description="MIG mode: Enabled or Disabled.")
     slices: tuple[Slice, ...] = Field(
-        default=(), description="MIG devices on the GPU; with MIG off the whole GPU as one."
+        default=(), description="MIG devices on the GPU; with MIG off, the whole GPU as one slice."
     )
     claims: tuple[ClaimedSlice, ...] = Field(
-        default=(), description="Slices beside those, made for ResourceClaims (DRA)."
+        default=(), description="Additional slices, made for ResourceClaims (DRA)."
     )
-    slices_total: int = Field(default=0, description="How many there are, those of claims too.")
-    slices_used: int = Field(default=0, description="How many are held by a pod or a claim.")
+    slices_total: int = Field(default=0, description="Number of slices, including those of claims.")
+    slices_used: int = Field(default=0, description="Number of slices that a pod or a claim holds.")
     holders: str = Field(default="", description="Pods that hold slices, for `-o wide`.")
     budget: Budget | None = Field(default=None, description="Memory budget of the node.")
     isolation: IsolationStatus | None = Field(default=None, description="Cgroup enforcement.")
     modelled_peak: ModelledPeak | None = Field(
-        default=None, description="Peak figures of the board. Modelled: the node is not that fast."
+        default=None,
+        description="Peak figures of the board. The simulated GPU does not reach them.",
     )
     clock: Clock | None = Field(
         default=None,
-        description="What CUDA events of contexts that begin now measure. Wall: the node's time. "
-        "Modelled: what the board, or its slice, would take.",
+        description="What CUDA events measure in contexts that are created from now on. Wall: the "
+        "node's time. Modelled: the predicted time of the board, or of its slice.",
     )
     faults: tuple[FaultStatus, ...] = Field(
-        default=(), description="What became of the faults of the spec."
+        default=(), description="State of the faults of the spec."
     )
-    agent_version: str = Field(default="", description="Version of the agent that wrote this.")
-    driver_version: str = Field(default="", description="Version of the driver, as NVML says it.")
-    cuda_version: str = Field(default="", description="CUDA version that the driver serves.")
-    machine: str = Field(default="", description="Type of the node's machine (DMI product name).")
+    agent_version: str = Field(
+        default="", description="Version of the agent that wrote this status."
+    )
+    driver_version: str = Field(default="", description="Driver version, as NVML reports it.")
+    cuda_version: str = Field(default="", description="CUDA version that the driver supports.")
+    machine: str = Field(default="", description="Type of the machine (DMI product name).")
 
     @property
     def claimed(self) -> tuple[ClaimedSlice, ...]:
-        """Return one of ``claims`` for each slice: those that share one are alike but for that."""
+        """Return one entry of ``claims`` for each slice, however many claims share the slice."""
         return tuple({one.place: one for one in self.claims}.values())

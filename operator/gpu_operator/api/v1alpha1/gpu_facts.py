@@ -1,8 +1,8 @@
 """The facts of a GPU as fields of its spec, one for each that ``facts.document`` declares.
 
-The schema has no defaults for them, and they are not written where they have theirs: an agent of
-the version before, which refuses fields that it does not know, reads the object until a pool sets
-a new one.
+The schema has no defaults for them, and a fact with its default value is not written. So an
+agent of the previous version, which refuses unknown fields, reads the object until a pool sets a
+new fact.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ class _HasFacts(Model):
 
     @property
     def unset_facts(self) -> set[str]:
-        """Return the names of the facts that have their default."""
+        """Return the names of the facts that have their default value."""
         return DECLARED.keys() - self.facts.to_json().keys()
 
 
@@ -43,7 +43,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 if TYPE_CHECKING:
-    FactFields = _HasFacts  # a type checker knows no fields that are made when this is imported
+    FactFields = _HasFacts  # type checkers cannot see fields that are created at import time
 else:
     FactFields = create_model(
         "FactFields", __base__=_HasFacts, **{name: _field(name) for name in DECLARED}

@@ -1,4 +1,4 @@
-"""GPUFault: makes a GPU fail, for tests of what runs on it. For cluster administrators only."""
+"""GPUFault: makes a GPU fail, to test workloads. For cluster administrators only."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from gpu_operator.api.v1alpha1.base import Model, Status
 
 
 class EccErrors(Model):
-    """Memory errors; one of the two."""
+    """Memory errors; exactly one field is set."""
 
     corrected: int | None = Field(default=None, ge=1, le=1000, description="Single-bit errors.")
     uncorrected: int | None = Field(default=None, ge=1, le=1000, description="Double-bit errors.")
@@ -17,7 +17,7 @@ class FaultySlice(Model):
 
     profile: str = Field(min_length=1, max_length=63, description="MIG profile such as 1g.10gb.")
     start: int | None = Field(
-        default=None, ge=0, le=15, description="First placement unit; default: the lowest one."
+        default=None, ge=0, le=15, description="First memory slice; default: the lowest one."
     )
     compute_start: int | None = Field(
         default=None,
@@ -28,36 +28,38 @@ class FaultySlice(Model):
 
 
 class GPUFaultSpec(Model):
-    """What is to fail, and where."""
+    """The fault, and the GPU or slice that it affects."""
 
     gpu_name: str | None = Field(
-        default=None, max_length=253, description="GPU object; or nodeName and index."
+        default=None,
+        max_length=253,
+        description="Name of the GPU object; or set nodeName and index.",
     )
     node_name: str | None = Field(default=None, max_length=253, description="Node of the GPU.")
     index: int | None = Field(default=None, ge=0, le=7, description="Index on its node.")
     slice: FaultySlice | None = Field(
-        default=None, description="Slice that has it; default: the whole GPU."
+        default=None, description="Slice that the fault affects; default: the whole GPU."
     )
     xid: int | None = Field(
-        default=None, ge=1, le=9999, description="An Xid that Tessera knows, such as 79."
+        default=None, ge=1, le=9999, description="An Xid that Tessera supports, such as 79."
     )
     ecc: EccErrors | None = Field(default=None, description="Memory errors.")
-    thermal: bool = Field(default=False, description="The GPU gets too hot and slows down.")
+    thermal: bool = Field(default=False, description="The GPU overheats and slows down.")
     hang: bool = Field(default=False, description="Kernels stop making progress.")
     off_bus: bool = Field(default=False, description="The GPU falls off the bus (Xid 79).")
-    count: int = Field(default=1, ge=1, le=1000, description="How often an Xid happens.")
+    count: int = Field(default=1, ge=1, le=1000, description="Number of times that the Xid occurs.")
     duration_seconds: int | None = Field(
         default=None,
         ge=1,
         le=604800,
-        description="For how long thermal, hang or offBus last; default: until this is deleted.",
+        description="Duration of thermal, hang or offBus; default: until this object is deleted.",
     )
 
 
 class GPUFaultStatus(Status):
-    """How far it got."""
+    """State of the fault."""
 
     phase: str = Field(default="", description="Pending, Injected, Active, Cleared or Refused.")
-    gpu: str = Field(default="", description="GPU object that has it.")
-    slice: str = Field(default="", description="UUID of the slice that has it.")
-    fault: str = Field(default="", description="What fails, in one word.")
+    gpu: str = Field(default="", description="GPU object that the fault affects.")
+    slice: str = Field(default="", description="UUID of the slice that the fault affects.")
+    fault: str = Field(default="", description="Type of the fault, in one word.")

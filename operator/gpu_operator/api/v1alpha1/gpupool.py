@@ -1,4 +1,4 @@
-"""GPUPool: the hardware you wish your nodes had."""
+"""GPUPool: the simulated hardware of a set of nodes."""
 
 from enum import StrEnum
 
@@ -11,34 +11,34 @@ from mig import geometry
 
 
 class Isolation(StrEnum):
-    """How a slice's share of the CPU is kept."""
+    """How a slice's share of the CPU is enforced."""
 
-    DEFAULT = "Default"  # weight by SMs, work-conserving
-    STRICT = "Strict"  # and a quota
+    DEFAULT = "Default"  # CPU weight by SMs, work-conserving
+    STRICT = "Strict"  # CPU weight and a CPU quota
 
 
 class Allocation(StrEnum):
-    """Who gives a node's GPUs to pods."""
+    """How a node's GPUs are allocated to pods."""
 
-    DEVICE_PLUGIN = "DevicePlugin"  # extended resources: what layouts make
-    DRA = "DRA"  # ResourceClaims: slices are made when a pod that has one comes
-    BOTH = "Both"  # layouts' slices as extended resources, all other room by claims
+    DEVICE_PLUGIN = "DevicePlugin"  # extended resources, from the slices that layouts define
+    DRA = "DRA"  # ResourceClaims: a slice is made when a pod with a claim arrives
+    BOTH = "Both"  # extended resources for layouts' slices, claims for the remaining room
 
     @property
     def by_claims(self) -> bool:
-        """Return whether claims get anything."""
+        """Return whether claims can be allocated on the node."""
         return self is not Allocation.DEVICE_PLUGIN
 
 
 class Clock(StrEnum):
-    """What programs' events measure."""
+    """What CUDA events measure."""
 
     WALL = "Wall"  # the node's time
-    MODELLED = "Modelled"  # what the board would take
+    MODELLED = "Modelled"  # the predicted time of the board
 
 
 class LinkSpeed(StrEnum):
-    """What a port says that it can: a figure for tools, not a limit."""
+    """Rate that a port reports to tools; nothing is limited to it."""
 
     G25 = "25Gbps"
     G50 = "50Gbps"
@@ -48,20 +48,22 @@ class LinkSpeed(StrEnum):
 
     @property
     def gbps(self) -> int:
-        """Return it as a number."""
+        """Return the rate in Gbit/s."""
         return int(self.value.removesuffix("Gbps"))
 
 
 class HCAs(Model):
-    """Which nodes get which simulated RDMA adapters."""
+    """Simulated RDMA adapters of the pool's nodes."""
 
-    count: int = Field(default=1, ge=1, le=8, description="HCAs per node, each below a PCIe root.")
+    count: int = Field(
+        default=1, ge=1, le=8, description="HCAs per node, each on its own PCIe root port."
+    )
     functions_per_hca: int = Field(
         default=8,
         ge=1,
         le=64,
         alias="functionsPerHCA",
-        description="Functions of each HCA: as many containers of a node can have one, as "
+        description="Functions of each HCA. Each function can be used by one container, as "
         "`rdma.tessera.dev/hca: 1`.",
     )
     link_speed: LinkSpeed = Field(
@@ -71,12 +73,12 @@ class HCAs(Model):
 
 
 class GPUPoolSpec(Model):
-    """Which nodes get which simulated GPUs."""
+    """Simulated GPUs, and the nodes that get them."""
 
     node_selector: dict[str, str] = Field(
         min_length=1,
-        description="Labels a node must carry to be in the pool. A node belongs to one pool: "
-        "of two that select it, the older holds it.",
+        description="Labels that a node must have to be in the pool. A node belongs to one pool: "
+        "if two pools select it, to the older one.",
     )
     board: str = Field(
         min_length=1,
@@ -90,69 +92,69 @@ class GPUPoolSpec(Model):
         pattern=r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti)?$",
         max_length=32,
         description="Node memory that all slices of a node may use together (a quantity such as "
-        "8Gi). Device memory is backed by it as it is allocated. Default: the chart's value.",
+        "8Gi). It backs device memory as that is allocated. Default: the chart's value.",
     )
     isolation: Isolation = Field(
         default=Isolation.DEFAULT,
-        description="Default: CPU weight by SMs, work-conserving. Strict: a CPU quota as well.",
+        description="Default: CPU weight by SMs, work-conserving. Strict: a CPU quota in addition.",
     )
     allocation: Allocation = Field(
         default=Allocation.DEVICE_PLUGIN,
-        description="Who gives the GPUs to pods. DevicePlugin: extended resources, of the slices "
-        "that MIGLayouts make. DRA: ResourceClaims (Kubernetes 1.36), for which slices are made "
-        "on demand; layouts do not select these GPUs. Both: extended resources for what layouts "
-        "make, claims for all other room. A node's label tessera.dev/allocation says otherwise "
-        "for it. It may change at any time: what pods hold stays theirs.",
+        description="How the GPUs are allocated to pods. DevicePlugin: as extended resources, "
+        "from the slices that MIGLayouts define. DRA: through ResourceClaims (Kubernetes 1.36), "
+        "for which slices are made on demand; layouts do not select these GPUs. Both: extended "
+        "resources for the slices of layouts, claims for the remaining room. A node's label "
+        "tessera.dev/allocation overrides this. It can be changed at any time: pods keep the "
+        "slices that they hold.",
     )
     allow_multiple_allocations: bool = Field(
         default=False,
-        description="Whether several ResourceClaims can have one device, each a part of its "
-        "memory: `capacity.requests.memory` of the claim. One that asks for no part has the device "
-        "alone. They use its multiprocessors in turns. Concerns what `allocation` gives to claims; "
-        "needs Kubernetes 1.36 with the feature gate DRAConsumableCapacity. It may change at any "
-        "time: what claims have stays theirs.",
+        description="Whether several ResourceClaims can share a device, each with a part of its "
+        "memory: `capacity.requests.memory` of the claim. A claim without such a request gets the "
+        "device for itself. Claims that share a device take turns on its multiprocessors. Applies "
+        "to devices that `allocation` gives to claims; requires Kubernetes 1.36 with the feature "
+        "gate DRAConsumableCapacity. It can be changed at any time: claims keep their devices.",
     )
     clock: Clock = Field(
         default=Clock.WALL,
-        description="What `cuEventElapsedTime` measures. Wall: the node's time. Modelled: what the "
-        "board, or its slice, would take, predicted; each kernel is sampled when it first runs, "
-        "which takes seconds. A change starts the pool's node pods again, one after the other.",
+        description="What `cuEventElapsedTime` measures. Wall: the node's time. Modelled: the "
+        "predicted time of the board, or of its slice; each kernel is sampled when it first runs, "
+        "which takes seconds. A change restarts the pool's node pods one after the other.",
     )
     topology: Topology = Field(
         default=Topology.FLAT,
-        description="How a node's GPUs lie to each other: PCI buses, host bridges, NUMA nodes and "
-        "NVLink, as tools show them. GPU i has the i-th place; hgx-4 has four.",
+        description="How a node's GPUs are connected: PCI buses, host bridges, NUMA nodes and "
+        "NVLink, as tools show them. GPU i has the i-th position; hgx-4 has four.",
     )
     custom_topology: CustomTopology | None = Field(
         default=None,
-        description="How they lie to each other where no name fits, instead of `topology`. It may "
-        "change at any time; a GPU moves when it has no slices.",
+        description="Connections that no preset describes, instead of `topology`. It can be "
+        "changed at any time; a GPU moves to its new position once it has no slices.",
     )
     hcas: HCAs | None = Field(
         default=None,
         description="RDMA adapters of each node, offered as `rdma.tessera.dev/hca`. Absent: none. "
-        "A change starts the pool's node pods again, one after the other; with them queue pairs "
-        "end.",
+        "A change restarts the pool's node pods one after the other; queue pairs end with them.",
     )
 
     @property
     def facts(self) -> GpuFacts:
-        """Return what programs on the pool's GPUs are to read of it."""
+        """Return the facts that programs can query on the pool's GPUs."""
         custom = self.custom_topology
         return GpuFacts(topology=self.topology.value if custom is None else custom.text)
 
 
 class GPUPoolStatus(Status):
-    """What became of it."""
+    """State of the pool."""
 
-    nodes: int = Field(default=0, description="Nodes the pool holds.")
+    nodes: int = Field(default=0, description="Nodes that belong to the pool.")
     ready_nodes: int = Field(default=0, description="Nodes whose agent has applied the pool.")
-    gpus: int = Field(default=0, description="GPUs of those nodes.")
+    gpus: int = Field(default=0, description="GPUs on those nodes.")
     resource_prefix: str = Field(
         default="",
-        description="Prefix with which all of its nodes offered their slices when it last was "
-        "ready: the policy's, as soon as that has reached every node.",
+        description="Prefix with which all of the pool's nodes offered their slices when the pool "
+        "last was ready. It equals the policy's prefix once every node has applied that.",
     )
     conflicts: tuple[str, ...] = Field(
-        default=(), description="Selected nodes that an older pool holds."
+        default=(), description="Selected nodes that belong to an older pool."
     )

@@ -1,4 +1,4 @@
-"""MIGLayout: which slices where, and how to get there."""
+"""MIGLayout: the slices of the selected GPUs, and how changes are rolled out."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -9,7 +9,7 @@ from gpu_operator.api.v1alpha1.base import Model, Status, StatusModel
 from gpu_operator.api.v1alpha1.rdma.common import LabelSelector
 
 LISTED_GPUS: Final = 16
-"""GPUs that a status names one by one: with it and its conditions a status stays below 16 KiB."""
+"""GPUs that a status lists individually; with its conditions the status stays below 16 KiB."""
 LISTED_MESSAGE_LENGTH: Final = 200
 
 _PERCENTAGE = r"^(100|[1-9][0-9]?)%$"
@@ -22,7 +22,7 @@ MaxUnavailable = Annotated[
             "x-kubernetes-validations": [
                 {
                     "rule": f"type(self) == int ? self >= 1 : self.matches('{_PERCENTAGE}')",
-                    "message": "a number of GPUs from 1 on, or a percentage from 1% to 100%",
+                    "message": "a number of GPUs, at least 1, or a percentage from 1% to 100%",
                 }
             ],
         }
@@ -32,26 +32,26 @@ MaxUnavailable = Annotated[
 
 
 class LayoutSelector(Model):
-    """The GPUs a layout is for; all given parts must match."""
+    """GPUs that a layout applies to; all given fields must match."""
 
     pool: str | None = Field(default=None, description="GPUs of this GPUPool.")
     boards: tuple[str, ...] = Field(
         default=(), max_length=64, description="GPUs that simulate one of these boards."
     )
     node_selector: dict[str, str] = Field(
-        default_factory=dict, description="GPUs of nodes that carry all of these labels."
+        default_factory=dict, description="GPUs of nodes that have all of these labels."
     )
     node_names: tuple[str, ...] = Field(default=(), description="GPUs of these nodes.")
     indices: tuple[int, ...] = Field(default=(), description="GPUs with these indices.")
     node_label_selector: LabelSelector | None = Field(
         default=None,
-        description="GPUs of nodes whose labels this matches: nodeSelector with expressions.",
+        description="GPUs of nodes whose labels match; like nodeSelector, with expressions.",
         json_schema_extra={
             "x-kubernetes-validations": [
                 {
                     "rule": "!has(self.matchExpressions) || self.matchExpressions.all(e,"
                     " (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))",
-                    "message": "In and NotIn need values, Exists and DoesNotExist take none",
+                    "message": "In and NotIn require values; Exists and DoesNotExist accept none",
                 }
             ]
         },
@@ -64,10 +64,10 @@ class InstanceRequest(Model):
     profile: str = Field(
         min_length=1,
         max_length=63,
-        description="MIG profile such as 1g.10gb, or an alias of it, or a part of one such as "
-        "1c.3g.40gb; `whole` alone keeps MIG off.",
+        description="MIG profile such as 1g.10gb, an alias of it, or a compute instance profile "
+        "such as 1c.3g.40gb; `whole` must be the only entry and keeps MIG off.",
     )
-    count: int = Field(default=1, ge=1, le=64, description="How many on each GPU.")
+    count: int = Field(default=1, ge=1, le=64, description="Number of instances on each GPU.")
     start: int | None = Field(
         default=None, ge=0, le=15, description="Fixed placement (only with count 1)."
     )
@@ -75,39 +75,39 @@ class InstanceRequest(Model):
         default=None,
         ge=0,
         le=15,
-        description="Fixed compute slice inside the GPU instance at start, for a part of it.",
+        description="Fixed compute slice within the GPU instance at start, for a compute instance.",
     )
 
 
 class OnInUse(StrEnum):
-    """What to do about a slice that stands in the way and is held by a pod."""
+    """What to do about a slice that must be removed and that a pod holds."""
 
     WAIT = "Wait"
     EVICT = "Evict"
 
 
 class Rollout(Model):
-    """How a change reaches the GPUs."""
+    """How a change is rolled out to the GPUs."""
 
     max_unavailable: MaxUnavailable = Field(
         default=1,
-        description="GPUs that lose slices at the same time, a number or a percentage of the "
-        "selected ones (rounded up); an empty GPU is filled at once.",
+        description="GPUs that may lose slices at the same time: a number, or a percentage of the "
+        "selected GPUs (rounded up). An empty GPU is filled at once.",
     )
     on_in_use: OnInUse = Field(
         default=OnInUse.WAIT,
-        description="Wait for pods that hold a slice in the way, or evict them "
+        description="Wait for pods that hold a slice which must be removed, or evict them "
         "(PodDisruptionBudgets are honoured).",
     )
     deadline_seconds: int = Field(
         default=600,
         ge=1,
-        description="A GPU that is not as asked for after this long gets its last slices back, "
-        "and the layout is Degraded.",
+        description="Time after which a GPU that does not match the layout gets its previous "
+        "slices back. The layout is then Degraded.",
     )
 
     def unavailable_of(self, gpus: int) -> int:
-        """Return how many of so many GPUs may lose slices at a time, one at least."""
+        """Return how many of this many GPUs may lose slices at a time; at least one."""
         if isinstance(self.max_unavailable, int):
             return self.max_unavailable
         percent = int(self.max_unavailable.removesuffix("%"))
@@ -115,36 +115,37 @@ class Rollout(Model):
 
 
 class MIGLayoutSpec(Model):
-    """Desired slices of every selected GPU. Slices that fit stay as they are."""
+    """Desired slices of every selected GPU. Slices that already match are kept."""
 
     selector: LayoutSelector = Field(
-        default_factory=LayoutSelector, description="Which GPUs; empty: all."
+        default_factory=LayoutSelector, description="GPUs that the layout applies to; empty: all."
     )
     instances: tuple[InstanceRequest, ...] = Field(
-        max_length=64, description="Slices of each GPU; an empty list removes all."
+        max_length=64, description="Slices of each GPU; an empty list removes all slices."
     )
-    rollout: Rollout = Field(default_factory=Rollout, description="How to get there.")
+    rollout: Rollout = Field(default_factory=Rollout, description="How the change is rolled out.")
 
 
 class GPUProgress(StatusModel):
-    """One GPU's part in a layout."""
+    """State of one GPU in a layout."""
 
     name: str = Field(description="Name of the GPU.")
     state: str = Field(description="Applied, Applying, Waiting, Pending or Failed.")
-    message: str = Field(default="", description="Why it is not Applied.")
+    message: str = Field(default="", description="Why the GPU is not Applied.")
 
 
 class MIGLayoutStatus(Status):
-    """How far it got. Counts are slices over all selected GPUs."""
+    """State of the layout. Slices are counted over all selected GPUs."""
 
     desired: int = Field(
-        default=0, description="Slices asked for, those that a board cannot hold among them."
+        default=0, description="Requested slices, including those that a board cannot hold."
     )
-    applied: int = Field(default=0, description="Slices that exist as asked for.")
-    waiting: int = Field(default=0, description="Slices that have to go and that pods hold.")
+    applied: int = Field(default=0, description="Slices that exist as requested.")
+    waiting: int = Field(default=0, description="Slices that must be removed and that pods hold.")
     gpus: tuple[GPUProgress, ...] = Field(
         default=(),
-        description=f"GPU by GPU; of more than {LISTED_GPUS} those that are furthest from done.",
+        description=f"State of each GPU; of more than {LISTED_GPUS}, those that are furthest from "
+        "done.",
     )
-    gpus_selected: int = Field(default=0, description="How many GPUs the layout selects.")
-    gpus_applied: int = Field(default=0, description="How many of them are Applied.")
+    gpus_selected: int = Field(default=0, description="Number of GPUs that the layout selects.")
+    gpus_applied: int = Field(default=0, description="Number of selected GPUs that are Applied.")

@@ -1,4 +1,4 @@
-"""Memory quantities, in the forms that the schemas admit: 8Gi, 512Mi, 1.5Gi or plain bytes."""
+"""Memory quantities in the forms that the schemas accept: 8Gi, 512Mi, 1.5Gi or plain bytes."""
 
 import math
 import re
@@ -19,10 +19,10 @@ _FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti)?", re.ASCII)
 
 
 def to_bytes(text: str) -> int:
-    """Return bytes.
+    """Parse a memory quantity; return bytes.
 
     Raises:
-        ValueError: when it is not such a quantity.
+        ValueError: the text is not a memory quantity.
     """
     match = _FORM.fullmatch(text)
     if match is None or len(match[1]) > _MOST_DIGITS:
@@ -30,11 +30,11 @@ def to_bytes(text: str) -> int:
     return int(Fraction(match[1]) * _UNITS[match[2] or ""])
 
 
-def of_api(text: str) -> int:
-    """Return what a quantity of the Kubernetes API is, in whatever form, rounded up.
+def parse_api_quantity(text: str) -> int:
+    """Parse a quantity in any form of the Kubernetes API; return it rounded up to an integer.
 
     Raises:
-        ValueError: it is none, or below zero.
+        ValueError: the text is not a quantity, or it is negative.
     """
     match = _API_FORM.fullmatch(text)
     if match is None:
@@ -46,8 +46,8 @@ def of_api(text: str) -> int:
     return math.ceil(Fraction(number) * factor)
 
 
-def of_bytes(count: int) -> str:
-    """Return the same number in the largest unit that it is a multiple of."""
+def format_bytes(count: int) -> str:
+    """Format a number of bytes in the largest unit that divides it."""
     fitting = [unit for unit, size in _UNITS.items() if count >= size and count % size == 0]
     unit = fitting[-1] if fitting else ""
     return f"{count // _UNITS[unit]}{unit}"

@@ -1,4 +1,6 @@
-"""A custom resource as a value: metadata that reconciling needs, and its models."""
+"""Typed representation of a custom resource: the metadata that reconciliation needs, and its
+models.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +13,8 @@ from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
+from gpu_operator.api.v1alpha1.interning import intern_model
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
-from gpu_operator.api.v1alpha1.thrift import share
 
 SpecT = TypeVar("SpecT", bound=Model)
 StatusT = TypeVar("StatusT", bound=Status)
@@ -21,7 +23,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The part of ``metadata`` that matters here. ``created`` is RFC 3339, so it sorts."""
+    """The fields of ``metadata`` that reconciliation needs.
+
+    ``created`` is an RFC 3339 text, so it sorts by time.
+    """
 
     kind: str
     name: str
@@ -35,13 +40,13 @@ class Meta:
 
     @property
     def age_key(self) -> tuple[str, str]:
-        """Orders by age, oldest first; the name decides between equals."""
+        """Return a key that sorts by age, oldest first, then by name."""
         return (self.created, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[SpecT, StatusT]):
-    """One object."""
+    """One object of a custom resource."""
 
     meta: Meta
     spec: SpecT
@@ -54,7 +59,10 @@ class Resource(Generic[SpecT, StatusT]):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An object whose spec does not fit the model: it is left alone, and its status says why."""
+    """An object whose spec does not fit the model.
+
+    Such an object is not reconciled; its status gives the reason.
+    """
 
     meta: Meta
     problem: str
@@ -69,7 +77,7 @@ Fault = Resource[GPUFaultSpec, GPUFaultStatus]
 
 
 def meta_of(document: Document) -> Meta:
-    """Read ``metadata`` of any object."""
+    """Return the fields of an object's ``metadata`` that reconciliation needs."""
     metadata = document["metadata"]
     return Meta(
         kind=document.get("kind", ""),
@@ -87,14 +95,18 @@ def meta_of(document: Document) -> Meta:
 def parse(
     document: Document, spec: type[SpecT], status: type[StatusT]
 ) -> Resource[SpecT, StatusT] | Broken:
-    """Read one object. A status that cannot be read counts as none: the next report replaces it."""
+    """Parse an object with the models of its spec and status.
+
+    An object with an invalid spec becomes a ``Broken``. An invalid status is replaced by an
+    empty one, which the next report overwrites.
+    """
     meta = meta_of(document)
     try:
-        seen = share(status.model_validate(document.get("status") or {}))
+        seen = intern_model(status.model_validate(document.get("status") or {}))
     except ValidationError:
         seen = status()
     try:
-        return Resource(meta, share(spec.model_validate(document.get("spec") or {})), seen)
+        return Resource(meta, intern_model(spec.model_validate(document.get("spec") or {})), seen)
     except ValidationError as err:
         problems = [f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in err.errors()]
         return Broken(meta, "; ".join(problems), seen)

@@ -1,7 +1,7 @@
-"""Turns a pydantic model into the structural OpenAPI schema that a CRD wants.
+"""Converts a pydantic model to the structural OpenAPI schema that a CRD requires.
 
-``$ref`` is inlined, titles are dropped, ``anyOf [X, null]`` becomes X (an absent field), fixed
-values become enums, and a map keeps its value type. What cannot be said structurally is an error.
+``$ref`` is inlined, titles are dropped, ``anyOf [X, null]`` becomes X (an absent field), constants
+become enums, and a map keeps its value type. A construct without a structural form is an error.
 """
 
 import copy
@@ -12,11 +12,11 @@ from pydantic import BaseModel
 _DROPPED = ("title", "$defs", "additionalProperties", "discriminator")
 
 
-def structural(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of ``model``.
+def structural_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the structural schema of ``model``.
 
     Raises:
-        ValueError: for a construct that a structural schema cannot express.
+        ValueError: the model has a construct that a structural schema cannot express.
     """
     schema = model.model_json_schema(by_alias=True, mode="validation")
     return _convert(schema, schema.get("$defs", {}))
@@ -34,7 +34,7 @@ def _convert(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
             {**options[0], **{k: v for k, v in node.items() if k != "anyOf"}}, definitions
         )
     kept = {k: v for k, v in node.items() if k not in _DROPPED and not _is_empty_default(k, v)}
-    result = copy.deepcopy(kept)  # what two fields share would become an alias in YAML
+    result = copy.deepcopy(kept)  # an object that two fields share would become an alias in YAML
     if "const" in result:
         result["enum"] = [result.pop("const")]
     if node.get("type") == "object":
@@ -45,7 +45,7 @@ def _convert(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
             result["properties"] = {
                 name: _convert(child, definitions) for name, child in node["properties"].items()
             }
-        if "minLength" in result:  # pydantic's min_length of a mapping
+        if "minLength" in result:  # pydantic's min_length for a mapping
             result["minProperties"] = result.pop("minLength")
     if node.get("type") == "array" and "items" in node:
         result["items"] = _convert(node["items"], definitions)

@@ -14,7 +14,7 @@ _NAME = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
 class SharedResource(Model):
-    """One resource and into how many it is made."""
+    """A shared resource, and the number of shares of each device."""
 
     name: str = Field(
         pattern=_NAME,
@@ -22,60 +22,60 @@ class SharedResource(Model):
         description="Resource such as nvidia.com/gpu, gpu or mig-1g.10gb.",
     )
     replicas: int = Field(
-        ge=2, le=MAX_REPLICAS, description="Containers that may have each device at once."
+        ge=2, le=MAX_REPLICAS, description="Containers that may use each device at the same time."
     )
     rename: str = Field(
         default="",
         pattern=rf"^$|{_NAME}",
         max_length=63,
-        description="Name it is offered by instead; overrides renameByDefault.",
+        description="Name under which the resource is offered; overrides renameByDefault.",
     )
     devices: tuple[str, ...] = Field(
         default=("all",),
         min_length=1,
         max_length=64,
-        description='Which devices: "all", or indices and UUIDs of GPUs.',
+        description='Devices to share: "all", or indices and UUIDs of GPUs.',
     )
 
     @property
     def short(self) -> str:
-        """Return the name without a prefix."""
+        """Return the name without its prefix."""
         return self.name.rpartition("/")[2]
 
     @property
     def is_a_resource(self) -> bool:
-        """Return whether a resource can be called so; no device of ours is offered as another."""
+        """Return whether the name is short enough for an extended resource."""
         return len(self.short) <= _LONGEST
 
 
 class SharingConfig(Model):
-    """``timeSlicing`` or ``mps`` of the config file of NVIDIA's device plugin."""
+    """``timeSlicing`` or ``mps`` in the configuration file of NVIDIA's device plugin."""
 
     rename_by_default: bool = Field(
         default=False, description="Offer shared resources as <name>.shared."
     )
     fail_requests_greater_than_one: bool = Field(
         default=False,
-        description="Refuse containers that ask for more than one: they would get no more. Of mps"
-        " this is always so.",
+        description="Refuse containers that request more than one: they would not get a larger "
+        "share. With mps this is always so.",
     )
     resources: tuple[SharedResource, ...] = Field(
-        min_length=1, max_length=32, description="What is shared; the rest is not."
+        min_length=1, max_length=32, description="Resources to share; all others are not shared."
     )
 
 
 class SharingKind(StrEnum):
-    """How sharers are kept apart."""
+    """How sharers of a device are isolated."""
 
-    TIME_SLICING = "time-slicing"  # not at all: each context gets its turn
-    MPS = "mps"  # each gets its part of memory and multiprocessors
+    TIME_SLICING = "time-slicing"  # no isolation: contexts take turns
+    MPS = "mps"  # each container gets a part of memory and multiprocessors
 
 
 class Sharing(Model):
-    """One of the two, as in NVIDIA's device plugin."""
+    """Either timeSlicing or mps, as in NVIDIA's device plugin."""
 
     time_slicing: SharingConfig | None = Field(
-        default=None, description="Sharers take turns; memory is whoever's comes first."
+        default=None, description="Sharers take turns; they compete for memory."
     )
     mps: SharingConfig | None = Field(
         default=None, description="Each sharer has its part of memory and multiprocessors."
@@ -84,34 +84,37 @@ class Sharing(Model):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if self.time_slicing is not None and self.mps is not None:
-            raise ValueError("timeSlicing and mps exclude each other")
+            raise ValueError("timeSlicing and mps are mutually exclusive")
         return self
 
     @property
     def config(self) -> SharingConfig | None:
-        """Return what is given."""
+        """Return the configuration that is set."""
         return self.time_slicing or self.mps
 
     @property
     def kind(self) -> SharingKind:
-        """Return which of the two it is."""
+        """Return the type of sharing that is set."""
         return SharingKind.MPS if self.mps is not None else SharingKind.TIME_SLICING
 
 
 class Shared(Model):
-    """How devices of one resource of a GPU are shared; names have no prefix."""
+    """How a GPU's devices of one resource are shared. Names have no prefix."""
 
-    name: str = Field(max_length=253, description="Resource as it would be without sharing.")
-    offered_as: str = Field(max_length=253, description="Resource as it is offered.")
-    replicas: int = Field(ge=2, le=MAX_REPLICAS, description="Containers for each device.")
+    name: str = Field(max_length=253, description="Name of the resource without sharing.")
+    offered_as: str = Field(max_length=253, description="Name under which the resource is offered.")
+    replicas: int = Field(ge=2, le=MAX_REPLICAS, description="Containers that may use each device.")
     kind: SharingKind = Field(description="time-slicing or mps.")
     fail_greater_than_one: bool = Field(
-        default=False, description="Containers may ask for one only."
+        default=False, description="Whether containers may request one only."
     )
 
 
-def resolve(sharing: Sharing | None, index: int, uuid: str) -> tuple[Shared, ...]:
-    """Return how a GPU's resources are shared. Of two entries for a name the first counts."""
+def resolve_sharing(sharing: Sharing | None, index: int, uuid: str) -> tuple[Shared, ...]:
+    """Return how the resources of the GPU with this index and UUID are shared.
+
+    If two entries have the same name, the first one applies.
+    """
     config = sharing.config if sharing is not None else None
     if sharing is None or config is None:
         return ()

@@ -1,4 +1,4 @@
-"""How a node's GPUs lie to each other: a name, or a description of one's own (ADR 92)."""
+"""How a node's GPUs are connected: a preset's name, or a custom description (ADR 92)."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -13,9 +13,9 @@ _NVSWITCH_BUS: Final = "05"
 
 
 class Topology(StrEnum):
-    """How a node's GPUs lie to each other; names of `vgpu_sim.perf.topology`'s presets."""
+    """Presets of `vgpu_sim.perf.topology`."""
 
-    FLAT = "flat"  # each below a host bridge of its own, no NVLink
+    FLAT = "flat"  # each GPU on its own host bridge, no NVLink
     DGX_A100 = "dgx-a100"
     DGX_H100 = "dgx-h100"
     DGX_B200 = "dgx-b200"
@@ -24,18 +24,22 @@ class Topology(StrEnum):
 
 
 class PCIDevice(Model):
-    """Where a GPU or an HCA is."""
+    """Position of a GPU or an HCA."""
 
     bus: str = Field(
         pattern=r"^[0-9a-f]{2}$",
-        description="PCI bus, two hexadecimal digits such as 1b; the device is alone on it.",
+        description="PCI bus, two hexadecimal digits such as 1b; it has no other device.",
     )
-    numa_node: int = Field(default=0, ge=0, le=15, description="NUMA node that it is nearest to.")
+    numa_node: int = Field(default=0, ge=0, le=15, description="Nearest NUMA node.")
     host_bridge: int = Field(
-        ge=0, le=255, description="Number of its host bridge; the same number is the same bridge."
+        ge=0,
+        le=255,
+        description="Number of its host bridge; devices with the same number share the bridge.",
     )
     switch: int = Field(
-        ge=0, le=255, description="Number of its PCIe switch; the same number is the same switch."
+        ge=0,
+        le=255,
+        description="Number of its PCIe switch; devices with the same number share the switch.",
     )
 
     def __str__(self) -> str:
@@ -43,14 +47,19 @@ class PCIDevice(Model):
 
 
 class CXLMemory(Model):
-    """A CXL memory expander below a host bridge."""
+    """A CXL memory expander on a host bridge."""
 
     numa_node: int = Field(default=0, ge=0, le=15, description="NUMA node of its host bridge.")
-    host_bridge: int = Field(ge=0, le=255, description="Number of its host bridge, as of a device.")
-    gigabytes: int = Field(ge=1, le=65536, description="Its size in 10^9 bytes.")
+    host_bridge: int = Field(
+        ge=0, le=255, description="Number of its host bridge, as for a device."
+    )
+    gigabytes: int = Field(ge=1, le=65536, description="Size in 10^9 bytes.")
     lanes: int = Field(default=8, ge=8, le=16, multiple_of=8, description="8 or 16.")
     generation: int = Field(
-        default=2, ge=2, le=3, description="Of CXL: 2 has lanes of 32 GT/s, 3 of 64."
+        default=2,
+        ge=2,
+        le=3,
+        description="CXL generation: lanes have 32 GT/s in 2 and 64 GT/s in 3.",
     )
 
     def __str__(self) -> str:
@@ -59,19 +68,24 @@ class CXLMemory(Model):
 
 
 class CustomTopology(Model):
-    """A node that no preset describes."""
+    """Connections of a node that no preset describes."""
 
     numa_nodes: int = Field(
-        default=1, ge=1, le=16, description="NUMA nodes; one without devices may be memory alone."
+        default=1,
+        ge=1,
+        le=16,
+        description="Number of NUMA nodes; a node without devices is memory only.",
     )
     gpus: tuple[PCIDevice, ...] = Field(
-        min_length=1, max_length=8, description="Places: GPU i of a node has the i-th."
+        min_length=1,
+        max_length=8,
+        description="Positions of the GPUs: GPU i of a node has the i-th.",
     )
     hcas: tuple[PCIDevice, ...] = Field(
-        default=(), max_length=8, description="Places of network adapters, likewise."
+        default=(), max_length=8, description="Positions of the network adapters."
     )
     nvmes: tuple[PCIDevice, ...] = Field(
-        default=(), max_length=8, description="Places of NVMe drives, likewise."
+        default=(), max_length=8, description="Positions of the NVMe drives."
     )
     cxls: tuple[CXLMemory, ...] = Field(
         default=(), max_length=4, description="CXL memory expanders."
@@ -79,8 +93,8 @@ class CustomTopology(Model):
     nvlinks: int = Field(default=0, ge=0, le=18, description="NVLinks of each GPU; 0: none.")
     nvswitch: bool = Field(
         default=False,
-        description="NVLinks lead to NVSwitches. Else they join 2 to 8 GPUs, each to all "
-        "others alike.",
+        description="Whether the NVLinks lead to NVSwitches. Otherwise they connect 2 to 8 GPUs, "
+        "each to all others alike.",
     )
 
     @model_validator(mode="after")
@@ -92,7 +106,7 @@ class CustomTopology(Model):
 
     def _problems(self) -> Iterator[str]:
         fields = (("gpus", self.gpus), ("hcas", self.hcas), ("nvmes", self.nvmes))
-        named = [one for field, devices in fields for one in _named(field, devices)]
+        named = [one for field, devices in fields for one in _name_devices(field, devices)]
         for where, one in named:
             if one.bus == "00" or (self.nvswitch and one.bus == _NVSWITCH_BUS):
                 owner = "the host bridge's" if one.bus == "00" else "the NVSwitches'"
@@ -103,16 +117,16 @@ class CustomTopology(Model):
         for (first, a), (second, b) in combinations(named, 2):
             both = f"{first} and {second}"
             if a.bus == b.bus:
-                yield f"{both} are on one bus, {a.bus}"
+                yield f"{both} have the same bus {a.bus}"
             if a.host_bridge == b.host_bridge and a.numa_node != b.numa_node:
-                yield f"{both} are below host bridge {a.host_bridge}, but on two NUMA nodes"
+                yield f"{both} are on host bridge {a.host_bridge}, but on different NUMA nodes"
             if a.switch == b.switch and a.host_bridge != b.host_bridge:
-                yield f"{both} are below PCIe switch {a.switch}, but below two host bridges"
+                yield f"{both} are on PCIe switch {a.switch}, but on different host bridges"
         if self.nvswitch and not self.nvlinks:
-            yield "nvswitch: without nvlinks nothing leads to an NVSwitch"
+            yield "nvswitch requires nvlinks"
         peers = len(self.gpus) - 1
         if self.nvlinks and not self.nvswitch and not peers:
-            yield "nvlinks: without nvswitch they join 2 to 8 GPUs, not 1"
+            yield "nvlinks without nvswitch require 2 to 8 GPUs, not 1"
         if self.nvlinks and not self.nvswitch and peers and self.nvlinks % peers:
             yield f"nvlinks: {self.nvlinks} cannot be divided evenly among {peers} other GPUs"
         yield from self._problems_of_expanders(named)
@@ -127,12 +141,12 @@ class CustomTopology(Model):
             for other, device in others:
                 if device.host_bridge == one.host_bridge and device.numa_node != one.numa_node:
                     both, bridge = f"{other} and {where}", one.host_bridge
-                    yield f"{both} are below host bridge {bridge}, but on two NUMA nodes"
+                    yield f"{both} are on host bridge {bridge}, but on different NUMA nodes"
             others.append((where, one))
 
     @property
     def text(self) -> str:
-        """Return it as one line, as `vgpu_sim.perf.topology.custom` reads it."""
+        """Return the topology as one line, for `vgpu_sim.perf.topology.custom`."""
         parts = [f"numa={self.numa_nodes}", f"nvlinks={self.nvlinks}"]
         parts += ["switched"] if self.nvswitch else []
         parts.append(f"gpus={','.join(map(str, self.gpus))}")
@@ -141,6 +155,6 @@ class CustomTopology(Model):
         return f"custom:{';'.join(parts)}"
 
 
-def _named(field: str, devices: Sequence[PCIDevice]) -> Iterator[tuple[str, PCIDevice]]:
+def _name_devices(field: str, devices: Sequence[PCIDevice]) -> Iterator[tuple[str, PCIDevice]]:
     for index, one in enumerate(devices):
         yield f"{field}[{index}]", one

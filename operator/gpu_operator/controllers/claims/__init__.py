@@ -1,1 +1,1 @@
-"""What the scheduler does not say of ResourceClaims that wait (ADR 89). Pure."""
+"""Explains why ResourceClaims wait, beyond the scheduler's own explanations (ADR 89). Pure."""

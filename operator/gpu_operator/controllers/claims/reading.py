@@ -1,6 +1,6 @@
-"""ResourceClaims, DeviceClasses, pods that wait with claims, as values (``resource.k8s.io/v1``).
+"""Parsing of ResourceClaims, DeviceClasses and pods with claims (``resource.k8s.io/v1``).
 
-Which devices a request means is known only with its DeviceClass (``wanting``).
+Which devices a request refers to also depends on its DeviceClass (``request_resolution``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +17,11 @@ _ONE_GPU: Final = f"{DRIVER}/parentUUID"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Devices that a request asks for, or one of its alternatives: all on one node.
+class DeviceAlternative:
+    """The devices of one request, or of one of its alternatives; all must be on one node.
 
-    ``facts`` are of its own selectors. ``memory_bytes`` is the part that it asks for of each, where
-    devices are for several claims.
+    ``facts`` are those of the alternative's own selectors. ``memory_bytes`` is the requested
+    part of each device, if devices are shared between claims.
     """
 
     device_class: str
@@ -32,17 +32,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for devices; with alternatives the first that fits."""
+    """A request for devices; the first of its alternatives that fits is allocated."""
 
     name: str
-    alternatives: tuple[Asked, ...]
+    alternatives: tuple[DeviceAlternative, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A device that the scheduler has given to a claim. ``node`` is its pool's name.
+class AllocatedDevice:
+    """A device that the scheduler has allocated to a claim.
 
-    ``memory_bytes`` is what the claim consumes of one that is for several claims.
+    ``node`` is the name of the device's pool, which is the node's name. ``memory_bytes`` is the
+    part that the claim consumes of a shared device.
     """
 
     node: str
@@ -52,16 +53,17 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim that wants devices, of whomever (``requests``), or has some of ours (``held``).
+    """A claim that waits for devices, or has devices of this driver.
 
-    ``together`` are the requests, by name, that a constraint wants to be served of one GPU.
+    ``requests`` are for devices of any driver; ``held`` are the claim's devices of this one.
+    ``together`` names the requests that a constraint requires to be allocated on one GPU.
     """
 
     namespace: str
     name: str
     uid: str
     requests: tuple[Request, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[AllocatedDevice, ...] = ()
     together: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
@@ -70,7 +72,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class WaitingPod:
-    """A pod of which the scheduler has said that no node will do; ``claims`` are names."""
+    """A pod that the scheduler has reported as unschedulable; ``claims`` are its claims' names."""
 
     namespace: str
     name: str
@@ -80,7 +82,7 @@ class WaitingPod:
 
 @dataclass(frozen=True, slots=True)
 class StartingPod:
-    """A pod that has a node and of which no container has run yet; ``claims`` are names."""
+    """A pod that has a node but has run no container yet; ``claims`` are its claims' names."""
 
     namespace: str
     name: str
@@ -89,8 +91,8 @@ class StartingPod:
     claims: tuple[str, ...]
 
 
-def claim(document: Document) -> Claim | None:
-    """Read a ResourceClaim; None: it neither wants anything nor has something of ours."""
+def read_claim(document: Document) -> Claim | None:
+    """Parse a ResourceClaim. Return None if it has no request and no device of this driver."""
     metadata = document["metadata"]
     if metadata.get("deletionTimestamp") and not _allocation(document):
         return None
@@ -100,40 +102,43 @@ def claim(document: Document) -> Claim | None:
         metadata["name"],
         metadata["uid"],
         requests=requests,
-        held=tuple(_held(document)),
-        together=_together(document, requests),
+        held=tuple(_allocated_devices(document)),
+        together=_one_gpu_requests(document, requests),
     )
     return found if found.requests or found.held else None
 
 
-def pod(document: Document) -> WaitingPod | None:
-    """Read a pod; None: it has no claims, or the scheduler has not tried in vain."""
+def read_waiting_pod(document: Document) -> WaitingPod | None:
+    """Parse a pod. Return None if it has no claims, or is not reported as unschedulable."""
     metadata, status = document["metadata"], document.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     reason = conditions.get("PodScheduled", {}).get("reason")
     if reason != "Unschedulable" or metadata.get("deletionTimestamp"):
         return None
-    names = tuple(_claims_of(document))
+    names = tuple(_claim_names(document))
     if not names:
         return None
     return WaitingPod(metadata["namespace"], metadata["name"], metadata["uid"], names)
 
 
-def starting(document: Document) -> StartingPod | None:
-    """Read a pod that has a node; None: it has no claims, is going, or has begun to run."""
+def read_starting_pod(document: Document) -> StartingPod | None:
+    """Parse a pod that has a node.
+
+    Return None if it has no claims, is terminating or has started to run.
+    """
     metadata, status = document["metadata"], document.get("status") or {}
     every = ("initContainerStatuses", "containerStatuses")
     states = [one.get("state") or {} for kind in every for one in status.get(kind) or ()]
     begun = any("running" in state or "terminated" in state for state in states)
-    names = tuple(_claims_of(document))
+    names = tuple(_claim_names(document))
     if metadata.get("deletionTimestamp") or begun or not names:
         return None
     where = document["spec"]["nodeName"]
     return StartingPod(metadata["namespace"], metadata["name"], metadata["uid"], where, names)
 
 
-def device_class(document: Document) -> Facts:
-    """Read which devices a DeviceClass lets through."""
+def read_device_class(document: Document) -> Facts:
+    """Return what a DeviceClass requires of the devices that it selects."""
     return _facts(document.get("spec") or {})
 
 
@@ -142,25 +147,25 @@ def _allocation(document: Document) -> Document:
     return found
 
 
-def _held(document: Document) -> Iterator[Held]:
+def _allocated_devices(document: Document) -> Iterator[AllocatedDevice]:
     for one in (_allocation(document).get("devices") or {}).get("results") or ():
         if one["driver"] == DRIVER and not one.get("adminAccess"):
             consumed = (one.get("consumedCapacity") or {}).get(MEMORY)
-            yield Held(one["pool"], one["device"], _bytes(consumed))
+            yield AllocatedDevice(one["pool"], one["device"], _bytes(consumed))
 
 
 def _requests(document: Document) -> Iterator[Request]:
-    """Yield the requests but those for admin access, which takes nothing from anybody."""
+    """Yield a claim's requests, except those for admin access, which do not reserve devices."""
     devices = (document.get("spec") or {}).get("devices") or {}
     for request in devices.get("requests") or ():
         exactly = request.get("exactly")
         parts = request.get("firstAvailable") or () if exactly is None else (exactly,)
         if parts and not (exactly or {}).get("adminAccess"):
-            yield Request(request["name"], tuple(map(_asked, parts)))
+            yield Request(request["name"], tuple(map(_device_alternative, parts)))
 
 
-def _together(document: Document, requests: Iterable[Request]) -> frozenset[str]:
-    """Return what the first constraint to one GPU is about."""
+def _one_gpu_requests(document: Document, requests: Iterable[Request]) -> frozenset[str]:
+    """Return the names of the requests in the first constraint that requires one GPU."""
     devices = (document.get("spec") or {}).get("devices") or {}
     for constraint in devices.get("constraints") or ():
         if constraint.get("matchAttribute") == _ONE_GPU:
@@ -168,28 +173,28 @@ def _together(document: Document, requests: Iterable[Request]) -> frozenset[str]
     return frozenset()
 
 
-def _asked(part: Document) -> Asked:
-    # Of allocationMode All it is known only that one is too many when there is none.
+def _device_alternative(part: Document) -> DeviceAlternative:
+    # For allocationMode All it is only known that one device is required.
     memory = ((part.get("capacity") or {}).get("requests") or {}).get(MEMORY)
     count = part.get("count") or 1
-    return Asked(part["deviceClassName"], _facts(part), count, _bytes(memory))
+    return DeviceAlternative(part["deviceClassName"], _facts(part), count, _bytes(memory))
 
 
 def _facts(document: Document) -> Facts:
     """Read the selectors of a request, or of a DeviceClass's spec."""
     found = ((one.get("cel") or {}).get("expression") for one in document.get("selectors") or ())
-    return selectors.read(filter(None, found))
+    return selectors.read_selectors(filter(None, found))
 
 
 def _bytes(text: object) -> int:
-    """Return a quantity of memory; 0: none, or one that nothing here can be asked."""
+    """Parse a quantity of memory. Return 0 if there is none, or if it is invalid."""
     try:
-        return quantity.of_api(text) if isinstance(text, str) else 0
+        return quantity.parse_api_quantity(text) if isinstance(text, str) else 0
     except ValueError:
         return 0
 
 
-def _claims_of(document: Document) -> Iterator[str]:
+def _claim_names(document: Document) -> Iterator[str]:
     made = (document.get("status") or {}).get("resourceClaimStatuses") or ()
     names = {one["name"]: one.get("resourceClaimName") for one in made}
     for one in document["spec"].get("resourceClaims") or ():

@@ -1,7 +1,8 @@
-"""What of each GPU claims can have, and who has the rest.
+"""The room of each GPU for claims, and the layouts, pods and claims that use the rest of the GPU.
 
-By the planner's rules, which are the scheduler's: that the counters of ResourceSlices accept what
-the geometry accepts is tested for every state of every board.
+The room is computed by the planner's rules. They equal the scheduler's rules: a test verifies
+for every state of every board that the counters of ResourceSlices allow what the geometry
+allows.
 """
 
 from collections import Counter
@@ -24,17 +25,19 @@ _IN_SERVICE = ("Healthy", "Suspect")
 
 
 class Offer(Enum):
-    """Whether anything of a GPU is given to claims."""
+    """Whether claims can be allocated on a GPU."""
 
     OPEN = auto()
-    PLUGIN = auto()  # all of it is the device plugin's
-    OUT = auto()  # it, its node or its agent is not in service
+    PLUGIN = auto()  # only the device plugin allocates it
+    OUT = auto()  # the GPU, its node or its agent is not in service
 
 
 @dataclass(frozen=True, slots=True)
-class ShareOf:
-    """The part of a device's memory that a claim has; ``claim`` is its UID: it may have had a
-    namesake, whose part is not given back yet.
+class ClaimShare:
+    """The part of a shared device's memory that one claim has.
+
+    ``claim`` is the claim's UID, because the part of an earlier claim with the same name may not
+    be released yet.
     """
 
     instance: Instance
@@ -43,10 +46,11 @@ class ShareOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """A GPU as claims see it. ``layouts``, ``pods`` and ``claims`` name who has what is taken.
+class GpuCapacity:
+    """The state of a GPU for claims.
 
-    ``sharing``: several claims can have one device; ``shares`` are those who do.
+    ``layouts``, ``pods`` and ``claims`` name those that use the GPU. With ``sharing``, several
+    claims can share a device; ``shares`` are the parts that claims have.
     """
 
     node: str
@@ -58,10 +62,13 @@ class Seat:
     pods: frozenset[str] = frozenset()
     claims: frozenset[str] = frozenset()
     sharing: bool = False
-    shares: frozenset[ShareOf] = frozenset()
+    shares: frozenset[ClaimShare] = frozenset()
 
     def profiles(self, resource: str) -> tuple[Profile, ...]:
-        """Return what of its board a resource means: "gpu", "mig-1g.10gb", ANY_MIG or ANY."""
+        """Return the board's profiles that belong to a resource.
+
+        The resource is "gpu", "mig-1g.10gb", ANY_MIG or ANY.
+        """
         if resource == claim_devices.ANY_MIG:
             return self.board.profiles
         every = (*self.board.profiles, self.board.whole)
@@ -70,51 +77,55 @@ class Seat:
         return tuple(one for one in every if one.resource_name == resource)
 
     def room(self, resource: str, memory_bytes: int = 0) -> int:
-        """Return how many devices of a resource, or such parts of them, claims could have now."""
+        """Return how many devices of a resource claims can still get on this GPU.
+
+        With ``memory_bytes``, parts of devices of that size are counted.
+        """
         if self.offer is not Offer.OPEN:
             return 0
         counts = (self._room_for(one, memory_bytes) for one in self.profiles(resource))
         return max(counts, default=0)
 
     def _room_for(self, profile: Profile, memory_bytes: int) -> int:
-        most = _most(self.board, self.taken, profile)
+        most = _max_count(self.board, self.taken, profile)
         if not self.sharing or not memory_bytes:
             return most
         whole = profile.memory_bytes
-        part = claim_devices.share_policy(whole).rounded(memory_bytes)
+        part = claim_devices.share_policy(whole).round_up(memory_bytes)
         used = Counter[Instance]()
         for one in self.shares:
             used[one.instance] += one.memory_bytes
         beside = sum((whole - u) // part for one, u in used.items() if one.profile == profile)
         return most * (whole // part) + beside
 
-    def holds(self, resources: Sequence[str]) -> bool:
-        """Return whether claims could have one device of each of these together, now."""
+    def fits_together(self, resources: Sequence[str]) -> bool:
+        """Return whether claims can get one device of each of these resources at the same time."""
         if self.offer is not Offer.OPEN:
             return False
         profiles = [self.profiles(one)[:1] for one in resources]
-        wish = tuple(profile for found in profiles for profile in found)
-        return len(wish) == len(resources) and _fit(self.board, self.taken, wish)
+        wanted = tuple(profile for found in profiles for profile in found)
+        return len(wanted) == len(resources) and _fits(self.board, self.taken, wanted)
 
 
 _Given = tuple[str, str, claim_devices.Device]
-"""A claim's UID, its name, and what the scheduler gave it."""
+"""A claim's UID, its name, and a device that the scheduler allocated to it."""
 
 
-class Seats:
-    """The GPUs of a cluster; what is read from one is kept as long as that stays the same."""
+class GpuCapacities:
+    """Capacities of the cluster's GPUs. Each is computed again only if its GPU object changed."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[Gpu, Seat]] = {}
+        self._read: dict[str, tuple[Gpu, GpuCapacity]] = {}
 
-    def of(self, world: World, claims: Iterable[Claim]) -> tuple[Seat, ...]:
-        """Return the GPUs of a world, with what the scheduler has given to claims since.
+    def read(self, world: World, claims: Iterable[Claim]) -> tuple[GpuCapacity, ...]:
+        """Return the capacities of all GPUs, less the devices that are allocated to claims.
 
-        A claim's slice is in its GPU's status only once it was prepared. A GPU of a board that
-        nobody knows, as a person may write one, is left out: its node makes none of it.
+        These devices are counted because a claim's slice appears in its GPU's status only once
+        it is prepared. A GPU with an unknown board, which a user may have written, is left out:
+        its node makes no slices of it.
         """
         self._read = {
-            gpu.name: self._reading(gpu)
+            gpu.name: self._read_gpu(gpu)
             for gpu in world.gpus.values()
             if not gpu.meta.deleting and gpu.spec.board in geometry.BOARDS
         }
@@ -124,21 +135,23 @@ class Seats:
                 try:
                     device = claim_devices.parse(held.device)
                 except ValueError:
-                    continue  # of a driver of another version
+                    continue  # from another version of the driver
                 there = given.setdefault((held.node, device.gpu_index), {})
                 key = claim.uid, str(claim), device
                 there[key] = there.get(key, 0) + held.memory_bytes
         return tuple(
-            _with(_serving(seat, world), given.get((seat.node, seat.index), {}))
-            for _, seat in self._read.values()
+            _with_allocations(
+                _with_node_state(capacity, world), given.get((capacity.node, capacity.index), {})
+            )
+            for _, capacity in self._read.values()
         )
 
-    def _reading(self, gpu: Gpu) -> tuple[Gpu, Seat]:
+    def _read_gpu(self, gpu: Gpu) -> tuple[Gpu, GpuCapacity]:
         known = self._read.get(gpu.name)
-        return known if known is not None and known[0] is gpu else (gpu, _seat(gpu))
+        return known if known is not None and known[0] is gpu else (gpu, _capacity_of(gpu))
 
 
-def _seat(gpu: Gpu) -> Seat:
+def _capacity_of(gpu: Gpu) -> GpuCapacity:
     board, offer = geometry.board(gpu.spec.board), Offer.OPEN
     if gpu.status.health.partition(":")[0] not in _IN_SERVICE:
         offer = Offer.OUT
@@ -148,7 +161,7 @@ def _seat(gpu: Gpu) -> Seat:
     places = [one.place for one in wanted]
     places += [one.place for one in gpu.status.slices]
     places += [one.place for one in gpu.status.claims]
-    return Seat(
+    return GpuCapacity(
         gpu.spec.node_name,
         gpu.spec.index,
         board,
@@ -159,7 +172,7 @@ def _seat(gpu: Gpu) -> Seat:
         claims=frozenset(f"{s.claim.namespace}/{s.claim.name}" for s in gpu.status.claims),
         sharing=gpu.spec.allow_multiple_allocations,
         shares=frozenset(
-            ShareOf(instance, s.claim.uid, s.memory_bytes)
+            ClaimShare(instance, s.claim.uid, s.memory_bytes)
             for s in gpu.status.claims
             if s.shared
             for instance in _instances(board, [s.place])
@@ -172,57 +185,62 @@ def _instances(board: Board, places: Iterable[tuple[str, int, int | None]]) -> I
         try:
             yield board.instance(*place).gpu_instance
         except MigError:
-            continue  # of another board: its layout says what is wrong
+            continue  # the slice is not valid on this board: its layout reports the error
 
 
-def _serving(seat: Seat, world: World) -> Seat:
-    node = world.nodes.get(seat.node)
-    lost = seat.offer is Offer.OPEN and (node is None or not node.ready)
-    return replace(seat, offer=Offer.OUT) if lost else seat
+def _with_node_state(capacity: GpuCapacity, world: World) -> GpuCapacity:
+    node = world.nodes.get(capacity.node)
+    lost = capacity.offer is Offer.OPEN and (node is None or not node.ready)
+    return replace(capacity, offer=Offer.OUT) if lost else capacity
 
 
-def _with(seat: Seat, given: Mapping[_Given, int]) -> Seat:
+def _with_allocations(capacity: GpuCapacity, given: Mapping[_Given, int]) -> GpuCapacity:
     if not given:
-        return seat
+        return capacity
     found = [
-        ShareOf(instance, uid, memory_bytes)
+        ClaimShare(instance, uid, memory_bytes)
         for (uid, _, d), memory_bytes in given.items()
-        for instance in _instances(seat.board, [(d.profile or geometry.WHOLE, d.start or 0, None)])
+        for instance in _instances(
+            capacity.board, [(d.profile or geometry.WHOLE, d.start or 0, None)]
+        )
     ]
     shares = (one for one in found if 0 < one.memory_bytes < one.instance.profile.memory_bytes)
     return replace(
-        seat,
-        taken=seat.taken | {one.instance for one in found},
-        claims=seat.claims | {claim for _, claim, _ in given},
-        shares=seat.shares | frozenset(shares),
+        capacity,
+        taken=capacity.taken | {one.instance for one in found},
+        claims=capacity.claims | {claim for _, claim, _ in given},
+        shares=capacity.shares | frozenset(shares),
     )
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _most(board: Board, taken: frozenset[Instance], profile: Profile) -> int:
-    """Return how many of a profile fit beside what is taken."""
+def _max_count(board: Board, taken: frozenset[Instance], profile: Profile) -> int:
+    """Return how many more devices of a profile fit beside the ``taken`` instances."""
     if profile.is_whole:
         return int(not taken)
     most = 0
-    while _fit(board, taken, (profile,) * (most + 1)):
+    while _fits(board, taken, (profile,) * (most + 1)):
         most += 1
     return most
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _fit(board: Board, taken: frozenset[Instance], wish: tuple[Profile, ...]) -> bool:
+def _fits(board: Board, taken: frozenset[Instance], wanted: tuple[Profile, ...]) -> bool:
     if planner.violations(board, tuple(taken)):
-        return False  # a report and an allocation that contradict each other
-    return next(iter(planner.ways(board, tuple(taken), wish)), None) is not None
+        return False  # a report and an allocation contradict each other
+    return next(iter(planner.ways(board, tuple(taken), wanted)), None) is not None
 
 
-def on_nodes(seats: Iterable[Seat], resource: str, memory_bytes: int = 0) -> Mapping[str, int]:
-    """Return how many devices of a resource, or such parts of them, each node has left.
+def room_on_nodes(
+    capacities: Iterable[GpuCapacity], resource: str, memory_bytes: int = 0
+) -> Mapping[str, int]:
+    """Return how many devices of a resource claims can still get on each node.
 
-    Nodes without any are missing.
+    With ``memory_bytes``, parts of devices of that size are counted. Nodes without room are
+    omitted.
     """
     found: dict[str, int] = {}
-    for seat in seats:
-        if room := seat.room(resource, memory_bytes):
-            found[seat.node] = found.get(seat.node, 0) + room
+    for capacity in capacities:
+        if room := capacity.room(resource, memory_bytes):
+            found[capacity.node] = found.get(capacity.node, 0) + room
     return found

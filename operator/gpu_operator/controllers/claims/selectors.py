@@ -1,8 +1,9 @@
-"""Which devices selectors let through at most, as far as that is plain to read.
+"""Upper bounds for the devices that selectors match, as far as these are easy to parse.
 
-CEL is not evaluated (ADR 89). Of an expression that is a conjunction the parts of a few shapes are
-read: the driver, ``type`` and ``profile``. What is not read can only let fewer devices through, so
-of a claim may be said too little, and nothing that is wrong: no room for more is none for less.
+CEL is not evaluated (ADR 89). If an expression is a conjunction, terms of a few forms are
+recognized: conditions on the driver, ``type`` and ``profile``. All other terms can only exclude
+devices. So the result may include too many devices, but never too few: if these have no room,
+there is none for the claim.
 """
 
 import re
@@ -14,9 +15,9 @@ from typing import Final
 from gpu_operator.api.claim_devices import ANY, ANY_MIG, DRIVER
 from mig import geometry
 
-_LONGEST: Final = 1024  # characters of an expression; of a longer one nothing is read
-_MOST: Final = 8  # selectors of a request, or of a class
-_DEEPEST: Final = 8  # pairs of parentheses around a part
+_LONGEST: Final = 1024  # characters of an expression; a longer one is not parsed
+_MOST: Final = 8  # selectors of a request or a class
+_DEEPEST: Final = 8  # nested parentheses around a term
 _REMEMBERED: Final = 4096
 
 _TEXT: Final = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
@@ -39,24 +40,28 @@ _RESOURCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of all devices that are let through. ``type`` and ``profile`` are values of
-    those attributes; empty: any. Not ``ours``: those of other drivers may be.
+    """What is known about all devices that a selector matches.
+
+    ``type`` and ``profile`` are values of these attributes; if empty, any value is possible.
+    Unless ``ours`` is set, devices of other drivers may match, too.
     """
 
     ours: bool = False
     type: str = ""
     profile: str = ""
 
-    def with_(self, other: "Facts") -> "Facts":
-        """Return what is known of devices that both let through."""
+    def combine(self, other: "Facts") -> "Facts":
+        """Return what is known about the devices that both selectors match."""
         return Facts(
             self.ours or other.ours, self.type or other.type, self.profile or other.profile
         )
 
     @property
     def resource(self) -> str:
-        """Return the devices as a resource without its prefix: "gpu", "mig-1g.10gb", ``ANY_MIG``
-        or ``ANY``; empty where others than ours may be meant.
+        """Return the resource of the devices, without prefix.
+
+        It is "gpu", "mig-1g.10gb", ``ANY_MIG`` or ``ANY``; empty if devices of other drivers may
+        match.
         """
         if not self.ours:
             return ""
@@ -66,15 +71,15 @@ class Facts:
 
 
 NOTHING: Final = Facts()
-"""What is known where no selector is read."""
+"""What is known about devices without a selector: nothing."""
 
 
-def read(expressions: Iterable[str]) -> Facts:
-    """Read the selectors of a DeviceClass, or of a request, of which all have to hold."""
+def read_selectors(expressions: Iterable[str]) -> Facts:
+    """Parse the selectors of a DeviceClass or a request, all of which must match."""
     found = NOTHING
     for number, text in enumerate(expressions):
         if number < _MOST and len(text) <= _LONGEST:
-            found = found.with_(_read(text))
+            found = found.combine(_read(text))
     return found
 
 
@@ -82,7 +87,7 @@ def read(expressions: Iterable[str]) -> Facts:
 def _read(text: str) -> Facts:
     found = NOTHING
     for part in _parts(text, _DEEPEST):
-        found = found.with_(_of_part(part))
+        found = found.combine(_of_part(part))
     return found
 
 
@@ -95,7 +100,8 @@ def _of_part(part: str) -> Facts:
     equal = _EQUAL_TOO.fullmatch(part)
     if equal is not None:
         return _fact(equal[2] or equal[3], equal[1])
-    # What another driver's device does not have is an error, and the device is not let through.
+    # If a device of another driver lacks the attribute, evaluation fails and the device does not
+    # match.
     return Facts(ours=_OF_OURS.fullmatch(part) is not None)
 
 
@@ -104,7 +110,7 @@ def _fact(name: str, value: str) -> Facts:
 
 
 def _parts(text: str, deepest: int) -> Iterator[str]:
-    """Yield what has to hold together; nothing of what is no plain conjunction."""
+    """Yield the terms of an expression that is a conjunction; for any other, yield nothing."""
     found = _split(text)
     for part in found if found is not None else ():
         inner = _inside(part)
@@ -115,12 +121,14 @@ def _parts(text: str, deepest: int) -> Iterator[str]:
 
 
 def _split(text: str) -> list[str] | None:
-    """Split at ``&&`` outside of brackets; None: there is something else, or it is not read."""
+    """Split at ``&&`` outside of brackets. Return None for other operators or unsupported
+    syntax.
+    """
     parts, depth, start = [], 0, 0
     for token in _TOKEN.finditer(text):
         what = token[0]
         if what in ("//", '"', "'", "\\"):
-            return None  # a comment, or a string that is not plain
+            return None  # a comment, or a string with escapes
         if what[0] in "\"'":
             before, after = text[: token.start()][-1:], text[token.end() :][:1]
             if before.isalpha() or after == what[0]:
@@ -140,7 +148,7 @@ def _split(text: str) -> list[str] | None:
 
 
 def _inside(part: str) -> str | None:
-    """Return what is in the parentheses around a part; None: there are none."""
+    """Return the content of the parentheses around a term; None if there are none."""
     if not part.startswith("("):
         return None
     depth = 0

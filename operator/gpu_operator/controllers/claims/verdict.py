@@ -1,4 +1,4 @@
-"""Why a claim waits, in a sentence: what is full, and who has it."""
+"""Explains in one sentence why a claim waits: which GPUs are full, and who uses them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,8 +9,12 @@ from typing import Final
 from gpu_operator.api import claim_devices
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.controllers.claims.room import Offer, Seat, on_nodes
-from gpu_operator.controllers.claims.wanting import Wanted, WantedRequest, Wish
+from gpu_operator.controllers.claims.request_resolution import (
+    ResolvedAlternative,
+    ResolvedClaim,
+    ResolvedRequest,
+)
+from gpu_operator.controllers.claims.room import GpuCapacity, Offer, room_on_nodes
 from mig import geometry
 
 _MOST_ON_A_GPU: Final = 16  # instances; no board has room for more
@@ -20,12 +24,12 @@ _RESOURCES: Final = frozenset(
 )
 _VARIOUS: Final = (claim_devices.ANY, claim_devices.ANY_MIG)
 _OF_ONE: Final = {"are": "is", "have": "has", "hold": "holds"}
-_NAMED: Final = 3  # of those who hold something; an event's message has 1,024 characters
+_NAMED: Final = 3  # users of GPUs in a list; an event's message is limited to 1,024 characters
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a claim waits."""
+    """The reason why a claim waits, and the message that explains it."""
 
     reason: Reason
     message: str
@@ -33,42 +37,48 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Resource:
-    """What was found of a resource: how many devices of it each node has left, and what to say."""
+    """Findings for a resource: the number of devices left on each node, and the explanation."""
 
     what: str
     nodes: Mapping[str, int]
     offered: bool
-    told: str
+    explanation: str
 
 
-class Judge:
-    """Judges claims by the GPUs as they are now; what was found for a resource holds for all."""
+class ClaimEvaluator:
+    """Explains why claims wait, given the current GPUs.
 
-    def __init__(self, seats: Sequence[Seat]) -> None:
-        self._seats = seats
+    Findings about a resource are cached for all claims.
+    """
+
+    def __init__(self, capacities: Sequence[GpuCapacity]) -> None:
+        self._capacities = capacities
         self._known: dict[tuple[str, int], _Resource] = {}
-        self._sharing = any(seat.sharing for seat in seats)
+        self._sharing = any(capacity.sharing for capacity in capacities)
 
-    def verdict(self, wish: Wish) -> Verdict:
-        """Return what is in the way of what a claim wants."""
-        for request in wish.requests:
-            found = self._of_request(request)
+    def evaluate(self, claim: ResolvedClaim) -> Verdict:
+        """Return why a claim cannot be allocated."""
+        for request in claim.requests:
+            found = self._evaluate_request(request)
             if found is not None:
                 return Verdict(found.reason, f"request {request.name}: {found.message}")
-        together = self._of_one_gpu(wish.together)
+        together = self._evaluate_one_gpu(claim.together)
         if together is not None:
             return together
-        rooms = "; ".join(f"{one.name}: {self._room(one)}" for one in wish.requests[:_NAMED])
+        rooms = "; ".join(
+            f"{one.name}: {self._describe_room(one)}" for one in claim.requests[:_NAMED]
+        )
         return Verdict(
             Reason.CLAIM_UNMATCHED,
-            f"there is room for each request by itself ({rooms}). What keeps the scheduler from it"
-            " is not asked here: the rest of the claim's and its classes' selectors,"
-            " constraints, all its requests together, taints, or what the pod says about nodes",
+            f"there is room for each request by itself ({rooms}). Other causes are not evaluated "
+            "here:"
+            " the remaining selectors of the claim and its classes, constraints, all its requests "
+            "together, taints, or the pod's rules about nodes",
         )
 
-    def _of_request(self, request: WantedRequest) -> Verdict | None:
-        """Return what is in the way of a request; None: there is room for an alternative."""
-        found = [self._of_alternative(wanted) for wanted in request.alternatives]
+    def _evaluate_request(self, request: ResolvedRequest) -> Verdict | None:
+        """Return why a request cannot be allocated; None if there is room for an alternative."""
+        found = [self._evaluate_alternative(wanted) for wanted in request.alternatives]
         full = [one for one in found if one is not None]
         if len(full) < len(found):
             return None
@@ -76,37 +86,39 @@ class Judge:
         first = (no_room or full)[0]
         return Verdict(first.reason, first.message + ("; no alternative" * (len(full) > 1)))
 
-    def _of_one_gpu(self, together: Sequence[Wanted]) -> Verdict | None:
-        """Return what is in the way of devices that are to be on one GPU; None: nothing."""
+    def _evaluate_one_gpu(self, together: Sequence[ResolvedAlternative]) -> Verdict | None:
+        """Return why devices that must be on one GPU cannot be allocated; None if they can."""
         number = sum(one.count for one in together)
         if number < 2 or any(one.resource in _VARIOUS for one in together):
             return None
         if self._sharing and any(one.memory_bytes for one in together):
-            return None  # parts of devices of one GPU: that is not looked at
-        if number <= _MOST_ON_A_GPU:  # else there is no such GPU
+            return None  # parts of devices on one GPU are not evaluated
+        if number <= _MOST_ON_A_GPU:  # a larger number fits on no GPU
             resources = [one.resource for one in together for _ in range(one.count)]
-            if any(seat.holds(resources) for seat in self._seats):
+            if any(capacity.fits_together(resources) for capacity in self._capacities):
                 return None
         counts = Counter[str]()
         for one in together:
-            counts[self._of(one).what] += one.count
+            counts[self._look_up(one).what] += one.count
         what = ", ".join(f"{count} x {name}" for name, count in counts.items())
-        able = [s for s in self._seats if all(s.profiles(one.resource) for one in together)]
-        told = _explained(self._seats, able, lambda seat: False)
-        return Verdict(Reason.CLAIM_NO_ROOM, f"no GPU has {what} left together: {told}")
+        able = [s for s in self._capacities if all(s.profiles(one.resource) for one in together)]
+        explanation = _explain(self._capacities, able, lambda capacity: False)
+        return Verdict(Reason.CLAIM_NO_ROOM, f"no GPU has {what} left together: {explanation}")
 
-    def _of_alternative(self, wanted: Wanted) -> Verdict | None:
-        """Return what is in the way of one wish; None: there is room on some node."""
-        found = self._of(wanted)
+    def _evaluate_alternative(self, wanted: ResolvedAlternative) -> Verdict | None:
+        """Return why an alternative cannot be allocated; None if a node has room for it."""
+        found = self._look_up(wanted)
         most = max(found.nodes.values(), default=0)
         if most >= wanted.count:
             return None
-        if (largest := self._largest(wanted)) and wanted.memory_bytes > largest:
-            asked, has = map(quantity.of_bytes, (wanted.memory_bytes, largest))
-            message = f"no {found.what.removeprefix(f'{asked} of a ')} has {asked}: it has {has}"
+        if (largest := self._largest_memory(wanted)) and wanted.memory_bytes > largest:
+            requested, has = map(quantity.format_bytes, (wanted.memory_bytes, largest))
+            message = (
+                f"no {found.what.removeprefix(f'{requested} of a ')} has {requested}: it has {has}"
+            )
             return Verdict(Reason.CLAIM_NOT_OFFERED, message)
         if not found.offered:
-            message = f"no GPU offers {found.what} to claims: {found.told}"
+            message = f"no GPU offers {found.what} to claims: {found.explanation}"
             return Verdict(Reason.CLAIM_NOT_OFFERED, message)
         head = f"no {found.what} left"
         if wanted.count > 1:
@@ -114,46 +126,52 @@ class Judge:
             if most:
                 best = min(node for node, room in found.nodes.items() if room == most)
                 head += f" (the most is {most} on {best})"
-        return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: {found.told}")
+        return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: {found.explanation}")
 
-    def _largest(self, wanted: Wanted) -> int:
-        """Return the most memory that a device of the resource has; 0: no GPU has one."""
-        profiles = (one for seat in self._seats for one in seat.profiles(wanted.resource))
+    def _largest_memory(self, wanted: ResolvedAlternative) -> int:
+        """Return the largest memory of the resource's devices; 0 if no GPU has one."""
+        profiles = (
+            one for capacity in self._capacities for one in capacity.profiles(wanted.resource)
+        )
         return max((one.memory_bytes for one in profiles), default=0)
 
-    def _of(self, wanted: Wanted) -> _Resource:
+    def _look_up(self, wanted: ResolvedAlternative) -> _Resource:
         resource = wanted.resource
-        if resource not in _RESOURCES:  # whatever somebody calls a class: nothing is kept of it
+        if resource not in _RESOURCES:  # a class may name any resource: not cached
             what = resource.removeprefix(f"{claim_devices.ANY_MIG}-")
             return _Resource(what, {}, False, "no board has it")
         part = wanted.memory_bytes if self._sharing else 0
         if (resource, part) not in self._known:
-            self._known[resource, part] = _looked(self._seats, resource, part)
+            self._known[resource, part] = _inspect_resource(self._capacities, resource, part)
         return self._known[resource, part]
 
-    def _room(self, request: WantedRequest) -> str:
-        wanted = next(one for one in request.alternatives if self._of_alternative(one) is None)
-        found = self._of(wanted)
+    def _describe_room(self, request: ResolvedRequest) -> str:
+        wanted = next(
+            one for one in request.alternatives if self._evaluate_alternative(one) is None
+        )
+        found = self._look_up(wanted)
         most = nsmallest(_NAMED, found.nodes, key=lambda node: (-found.nodes[node], node))
         named = ", ".join(f"{found.nodes[node]} on {node}" for node in most)
         more = len(found.nodes) - len(most)
-        return f"{found.what}, {named}" + (f" and {more} nodes more" if more else "")
+        return f"{found.what}, {named}" + (f" and {more} more nodes" if more else "")
 
 
-def _looked(seats: Sequence[Seat], resource: str, part_bytes: int) -> _Resource:
-    """Look for a resource, or for parts of it with so much memory."""
-    able = [seat for seat in seats if seat.profiles(resource)]
-    what = _what(resource, able)
+def _inspect_resource(
+    capacities: Sequence[GpuCapacity], resource: str, part_bytes: int
+) -> _Resource:
+    """Return the findings for a resource or, with ``part_bytes``, for such parts of its devices."""
+    able = [capacity for capacity in capacities if capacity.profiles(resource)]
+    what = _resource_label(resource, able)
     return _Resource(
-        f"{quantity.of_bytes(part_bytes)} of a {what}" if part_bytes else what,
-        on_nodes(able, resource, part_bytes),
-        any(seat.offer is not Offer.PLUGIN for seat in able),
-        _explained(seats, able, lambda seat: bool(seat.room(resource, part_bytes))),
+        f"{quantity.format_bytes(part_bytes)} of a {what}" if part_bytes else what,
+        room_on_nodes(able, resource, part_bytes),
+        any(capacity.offer is not Offer.PLUGIN for capacity in able),
+        _explain(capacities, able, lambda capacity: bool(capacity.room(resource, part_bytes))),
     )
 
 
-def _what(resource: str, able: Sequence[Seat]) -> str:
-    """Return what a resource is called: by the profile's name where some GPU has it."""
+def _resource_label(resource: str, able: Sequence[GpuCapacity]) -> str:
+    """Return the name of a resource for messages: the profile's name if a GPU has the profile."""
     if resource == geometry.WHOLE_RESOURCE:
         return "whole GPU"
     if resource in _VARIOUS:
@@ -163,63 +181,82 @@ def _what(resource: str, able: Sequence[Seat]) -> str:
     return resource.removeprefix(f"{claim_devices.ANY_MIG}-")
 
 
-def _explained(
-    seats: Sequence[Seat], able: Sequence[Seat], has_some: Callable[[Seat], bool]
+def _explain(
+    capacities: Sequence[GpuCapacity],
+    able: Sequence[GpuCapacity],
+    has_some: Callable[[GpuCapacity], bool],
 ) -> str:
-    """Say what became of all GPUs. ``able`` have the profile; ``has_some``: room, if not enough."""
-    gpus = "1 GPU" if len(seats) == 1 else f"{len(seats)} GPUs"
-    counts = ", ".join(_counts(seats, able, has_some)) or "none"
-    return f"of {gpus} {counts}" + "".join(_who(one for one in able if one.offer is Offer.OPEN))
+    """Explain in one text why no GPU has enough room.
 
-
-def _counts(
-    seats: Sequence[Seat], able: Sequence[Seat], has_some: Callable[[Seat], bool]
-) -> Iterable[str]:
-    """Yield how many GPUs are no use, for each cause of it."""
-    served = [seat for seat in able if seat.offer is Offer.OPEN]
-    full = [seat for seat in served if not has_some(seat)]
-    causes: tuple[tuple[str, int], ...] = (
-        ("are given to pods by the device plugin alone", _number(able, _is_plugins)),
-        ("are of boards without it", len(seats) - len(able)),
-        ("are out of service", _number(able, lambda seat: seat.offer is Offer.OUT)),
-        ("have room for fewer", len(served) - len(full)),
-        ("hold layouts", _number(full, lambda seat: bool(seat.layouts) and not seat.claims)),
-        ("are held by claims", _number(full, lambda seat: bool(seat.claims) and not seat.layouts)),
-        ("hold layouts and claims", _number(full, lambda s: bool(s.claims) and bool(s.layouts))),
-        ("are empty", _number(full, lambda seat: not seat.taken)),  # it is too much for a board
+    ``able`` are the GPUs that have the profile; ``has_some`` returns whether a GPU has room,
+    though not enough.
+    """
+    gpus = "1 GPU" if len(capacities) == 1 else f"{len(capacities)} GPUs"
+    counts = ", ".join(_count_causes(capacities, able, has_some)) or "none"
+    return f"of {gpus} {counts}" + "".join(
+        _list_users(one for one in able if one.offer is Offer.OPEN)
     )
-    return (_agreeing(number, what) for what, number in causes if number)
 
 
-def _agreeing(number: int, what: str) -> str:
-    """Return "1 is held", "2 are held"."""
+def _count_causes(
+    capacities: Sequence[GpuCapacity],
+    able: Sequence[GpuCapacity],
+    has_some: Callable[[GpuCapacity], bool],
+) -> Iterable[str]:
+    """Yield, for each cause, a text with the number of GPUs that it makes unusable."""
+    served = [capacity for capacity in able if capacity.offer is Offer.OPEN]
+    full = [capacity for capacity in served if not has_some(capacity)]
+    causes: tuple[tuple[str, int], ...] = (
+        ("are given to pods by the device plugin alone", _count(able, _is_device_plugin_only)),
+        ("are of boards without it", len(capacities) - len(able)),
+        ("are out of service", _count(able, lambda capacity: capacity.offer is Offer.OUT)),
+        ("have room for fewer", len(served) - len(full)),
+        (
+            "hold layouts",
+            _count(full, lambda capacity: bool(capacity.layouts) and not capacity.claims),
+        ),
+        (
+            "are held by claims",
+            _count(full, lambda capacity: bool(capacity.claims) and not capacity.layouts),
+        ),
+        ("hold layouts and claims", _count(full, lambda s: bool(s.claims) and bool(s.layouts))),
+        (
+            "are empty",
+            _count(full, lambda capacity: not capacity.taken),
+        ),  # a single request exceeds the board
+    )
+    return (_agree(number, what) for what, number in causes if number)
+
+
+def _agree(number: int, what: str) -> str:
+    """Return the number with a verb that agrees with it: "1 is held" or "2 are held"."""
     verb, _, rest = what.partition(" ")
     return f"{number} {_OF_ONE[verb] if number == 1 else verb} {rest}"
 
 
-def _is_plugins(seat: Seat) -> bool:
-    return seat.offer is Offer.PLUGIN
+def _is_device_plugin_only(capacity: GpuCapacity) -> bool:
+    return capacity.offer is Offer.PLUGIN
 
 
-def _number(seats: Iterable[Seat], holds: Callable[[Seat], bool]) -> int:
-    return sum(map(holds, seats))
+def _count(capacities: Iterable[GpuCapacity], holds: Callable[[GpuCapacity], bool]) -> int:
+    return sum(map(holds, capacities))
 
 
-def _who(seats: Iterable[Seat]) -> Iterable[str]:
-    """Yield who has the GPUs: those first that have the most of them."""
+def _list_users(capacities: Iterable[GpuCapacity]) -> Iterable[str]:
+    """Yield the names of the GPUs' users, those with the most GPUs first."""
     layouts, claims, pods = Counter[str](), Counter[str](), Counter[str]()
-    for seat in seats:
-        layouts.update(filter(None, seat.layouts))
-        claims.update(seat.claims)
-        pods.update(seat.pods)
+    for capacity in capacities:
+        layouts.update(filter(None, capacity.layouts))
+        claims.update(capacity.claims)
+        pods.update(capacity.pods)
     for noun, names in (("layouts", layouts), ("claims", claims), ("pods of the plugin", pods)):
         if names:
             most = sorted(names, key=lambda name: (-names[name], name))
-            yield f"; {noun}: {_listed(most)}"
+            yield f"; {noun}: {_join_names(most)}"
 
 
-def _listed(names: Iterable[str]) -> str:
-    """Return the first names, and how many more there are."""
+def _join_names(names: Iterable[str]) -> str:
+    """Return a text with the first names and the number of the others."""
     every = list(names)
     more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
     return ", ".join(every[:_NAMED]) + more

@@ -1,1 +1,1 @@
-"""What every controller uses: the world as last seen, conditions, membership of nodes, offers."""
+"""Shared parts of the controllers: the world, conditions, membership of nodes, and offers."""

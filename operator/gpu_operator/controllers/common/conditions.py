@@ -1,4 +1,4 @@
-"""The four conditions of each resource of ours, its status document, events when they change."""
+"""The conditions of each resource, its status document, and events for changed conditions."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _MESSAGE_LENGTH = 2000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One condition without its times."""
+    """The status, reason and message of a condition, without its times."""
 
     true: bool
     reason: Reason
@@ -31,7 +31,10 @@ def verdicts(
     progressing: Verdict | None = None,
     degraded: Verdict | None = None,
 ) -> Verdicts:
-    """Return all four; what is not given is accepted, at rest and healthy."""
+    """Return all four conditions of a resource.
+
+    By default it is accepted, not progressing and not degraded.
+    """
     return {
         ConditionType.ACCEPTED: accepted or Verdict(True, Reason.ACCEPTED),
         ConditionType.READY: ready,
@@ -40,14 +43,17 @@ def verdicts(
     }
 
 
-def refused(reason: Reason, message: str) -> Verdicts:
+def refusal_verdicts(reason: Reason, message: str) -> Verdicts:
     """Return the conditions of a resource that is not accepted."""
     no = Verdict(False, reason, message)
     return verdicts(no, accepted=no, progressing=Verdict(False, reason))
 
 
-def blocked(wanted: Verdicts, refusal: str) -> Verdicts:
-    """Return the conditions while the API server refuses a write; without one, as they are."""
+def with_write_refusal(wanted: Verdicts, refusal: str) -> Verdicts:
+    """Return the conditions to report while the API server refuses to write the object.
+
+    ``refusal`` is the API server's reason; if it is empty, the conditions are unchanged.
+    """
     if not refusal:
         return wanted
     no, message = Reason.REFUSED, f"the API server refuses a change: {refusal}"
@@ -55,10 +61,10 @@ def blocked(wanted: Verdicts, refusal: str) -> Verdicts:
     return {**wanted, ConditionType.READY: ready, ConditionType.DEGRADED: degraded}
 
 
-def conditions(
+def make_conditions(
     wanted: Verdicts, before: Sequence[Condition], generation: int, now: datetime.datetime
 ) -> tuple[Condition, ...]:
-    """Return conditions; a time of transition is kept while the status stays."""
+    """Make the conditions of a status; one whose status is unchanged keeps its transition time."""
     known = {condition.type: condition for condition in before}
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     result = []
@@ -83,11 +89,14 @@ def conditions(
 def report(
     meta: Meta, before: Status, after: Status, wanted: Verdicts, now: datetime.datetime
 ) -> tuple[Action, ...]:
-    """Return the status write, if anything changed, and an event for each changed condition."""
+    """Return the action that writes the status ``after``, and an event for each changed condition.
+
+    There are no actions if nothing changed.
+    """
     complete = after.model_copy(
         update={
             "observed_generation": meta.generation,
-            "conditions": conditions(wanted, before.conditions, meta.generation, now),
+            "conditions": make_conditions(wanted, before.conditions, meta.generation, now),
         }
     )
     if complete == before:
@@ -103,19 +112,19 @@ def report(
 
 
 def report_broken(broken: Broken, now: datetime.datetime) -> tuple[Action, ...]:
-    """Return the status of an object whose spec cannot be read."""
-    wanted = refused(Reason.INVALID_SPEC, broken.problem)
+    """Return the action that reports in an object's status that its spec is invalid."""
+    wanted = refusal_verdicts(Reason.INVALID_SPEC, broken.problem)
     return report(broken.meta, broken.status, broken.status, wanted, now)
 
 
-_QUIET = {  # what a condition says when there is nothing to tell
+_QUIET = {  # status of a condition that needs no event
     ConditionType.ACCEPTED: "True",
     ConditionType.PROGRESSING: "False",
     ConditionType.DEGRADED: "False",
 }
 
 
-_TOLD = (
+_REPORTED = (
     ConditionType.DEGRADED,
     ConditionType.ACCEPTED,
     ConditionType.READY,
@@ -127,18 +136,18 @@ def _events(
     meta: Meta, before: Sequence[Condition], after: Sequence[Condition]
 ) -> Iterator[Record]:
     known = {c.type: (c.status, c.reason) for c in before}
-    told: set[str] = set()
-    for kind in _TOLD:
+    reported: set[str] = set()
+    for kind in _REPORTED:
         condition = next((c for c in after if c.type == kind.value), None)
         if condition is None:
             continue
         now = (condition.status, condition.reason)
-        if known.get(kind.value) == now or condition.reason in told:
+        if known.get(kind.value) == now or condition.reason in reported:
             continue
         usual = condition.status == _QUIET.get(kind) and not condition.message
         if kind.value not in known and usual:
             continue
-        told.add(condition.reason)
+        reported.add(condition.reason)
         yield Record(
             kind=meta.kind,
             name=meta.name,

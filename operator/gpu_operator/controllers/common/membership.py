@@ -1,4 +1,4 @@
-"""Which pool holds which node, and which GPUs are on their way out."""
+"""Membership of nodes in pools, and of GPUs that are being released."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ from gpu_operator.controllers.common.world import Node, World
 from gpu_operator.render import gpu as gpu_render
 from mig import geometry
 
-_LABEL_VALUE_LENGTH = 63  # a node's name becomes the value of a label
+_LABEL_VALUE_LENGTH = 63  # a node's name becomes a label value
 
 
 def selects(pool: Pool, node: Node) -> bool:
@@ -17,13 +17,13 @@ def selects(pool: Pool, node: Node) -> bool:
     return all(node.labels.get(key) == value for key, value in pool.spec.node_selector.items())
 
 
-def claims(world: World) -> Mapping[str, str]:
-    """Return the pool of each node that has one: the oldest that selects it and is valid."""
-    return world.index.held if world.index is not None else _claims(world)
+def pools_by_node(world: World) -> Mapping[str, str]:
+    """Return the pool of each node that has one: the oldest valid pool that selects it."""
+    return world.index.held if world.index is not None else _pools_by_node(world)
 
 
 def valid_pools(world: World) -> tuple[Pool, ...]:
-    """Return the pools that can hold nodes, the oldest first."""
+    """Return the pools that can have nodes, the oldest first."""
     pools = sorted(
         (
             p
@@ -35,22 +35,25 @@ def valid_pools(world: World) -> tuple[Pool, ...]:
     return tuple(pools)
 
 
-def holder(pools: Sequence[Pool], node: Node) -> str:
-    """Return the first of these pools that selects the node; empty: none."""
+def find_holder(pools: Sequence[Pool], node: Node) -> str:
+    """Return the first of these pools that selects the node; empty if none does."""
     if len(node.name) > _LABEL_VALUE_LENGTH:
         return ""
     return next((pool.name for pool in pools if selects(pool, node)), "")
 
 
 @lru_cache(maxsize=2)
-def _claims(world: World) -> Mapping[str, str]:
+def _pools_by_node(world: World) -> Mapping[str, str]:
     pools = valid_pools(world)
-    found = {node.name: holder(pools, node) for node in world.nodes.values()}
+    found = {node.name: find_holder(pools, node) for node in world.nodes.values()}
     return {node: pool for node, pool in found.items() if pool}
 
 
-def belongs(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
-    """Return whether the GPU should exist as it is; one that should not is being released."""
+def belongs_to_pool(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
+    """Return whether the GPU's spec still matches its pool and node.
+
+    A GPU that does not match is being released. ``held`` has the pool of each node.
+    """
     spec = gpu.spec
     pool, node = world.pools.get(spec.pool), world.nodes.get(spec.node_name)
     return (
@@ -64,9 +67,9 @@ def belongs(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
 
 
 def node_is_gone(gpu: Gpu, world: World) -> bool:
-    """Return whether the Node object that the GPU was made for is gone: deleted, or replaced.
+    """Return whether the Node object that the GPU was made for was deleted or replaced.
 
-    The GPU of one that was replaced goes only if it does not belong to the new one.
+    A GPU whose Node was replaced is deleted only if it does not belong to the new Node.
     """
     node = world.nodes.get(gpu.spec.node_name)
     return node is None or gpu.meta.annotations.get(NODE_UID, node.uid) != node.uid

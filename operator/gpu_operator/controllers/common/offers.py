@@ -1,7 +1,7 @@
-"""What nodes offer to the scheduler, against the slices that exist on them.
+"""Compares the resources in nodes' status with the slices on the nodes.
 
-The kubelet brings what the node agent offers into the node's status within ten seconds. Until then
-no pod can be scheduled to a slice that exists, and whoever waits for one must not be told it can.
+The kubelet copies what the node agent offers to the node's status within ten seconds. Until then
+no pod can be scheduled to a new slice, and it must not be reported as available.
 """
 
 from collections import Counter
@@ -16,68 +16,76 @@ from gpu_operator.controllers.common.world import Node, World
 from mig import geometry
 from mig.errors import MigError
 
-_SHORT = 10  # characters of a number that needs no reading as a quantity
+_SHORT = 10  # digits of a plain integer
 
 
 def is_ours(resource: str, prefix: str) -> bool:
-    """Return whether devices of a GPU are offered as this resource, with this prefix."""
+    """Return whether ``resource`` is one that Tessera offers under this prefix."""
     whole = f"{prefix}/{geometry.WHOLE_RESOURCE}"
     return resource in (whole, whole + SUFFIX) or resource.startswith(f"{prefix}/mig-")
 
 
-def active(world: World, node: Node) -> Mapping[str, int]:
-    """Count the slices that the node's agent offers, by resource."""
-    return _counted(_These(world.gpus_by_node().get(node.name, ())), admitted=False)
+def count_active(world: World, node: Node) -> Mapping[str, int]:
+    """Count the slices that the node's agent offers, for each resource."""
+    return _count_slices(_ByIdentity(world.gpus_by_node().get(node.name, ())), admitted=False)
 
 
-def admitted(world: World, node: Node) -> Mapping[str, int]:
-    """Count the slices that pods are admitted with now, by resource.
+def count_admitted(world: World, node: Node) -> Mapping[str, int]:
+    """Count the slices for which the node admits pods now, for each resource.
 
-    None while the kubelet or the node agent restarts, which would fail every pod that is sent.
+    The count is 0 while the kubelet or the node agent restarts, because admission would then
+    fail for every pod.
     """
-    return _counted(_These(world.gpus_by_node().get(node.name, ())), admitted=True)
+    return _count_slices(_ByIdentity(world.gpus_by_node().get(node.name, ())), admitted=True)
 
 
-def allocatable(node: Node, resource: str) -> int:
-    """Return how many of a resource the scheduler sees on the node.
+def allocatable_count(node: Node, resource: str) -> int:
+    """Return how many devices of a resource the node's ``allocatable`` lists.
 
-    It is a quantity, and the API server writes a thousand as 1k.
+    The value is a quantity: the API server writes a thousand as 1k.
     """
     text = node.allocatable.get(resource, "0")
     try:
-        return int(text) if len(text) < _SHORT and text.isdecimal() else quantity.of_api(text)
+        return (
+            int(text)
+            if len(text) < _SHORT and text.isdecimal()
+            else quantity.parse_api_quantity(text)
+        )
     except ValueError:
         return 0
 
 
-def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
-    """Say what the node does not offer yet of its slices, by the prefix in force; empty: nothing.
+def explain_late_offer(world: World, node: Node, slices: Iterable[Slice]) -> str:
+    """Explain which slices the node does not offer yet under the prefix in force; empty if none.
 
-    A slice that a pod was given by another prefix keeps that name until the pod ends. One that the
-    node's strategy does not offer is not waited for. What the node's status offers while no pod is
-    admitted with it, as when a kubelet was quicker than the agent's report, is about to be lowered.
+    A slice that a pod received under another prefix keeps that name until the pod ends. Slices
+    that the node's strategy does not offer are ignored. Slices for which no pod is admitted yet
+    count as not offered even if the node's status lists them. The kubelet was then faster than
+    the agent's report, and the operator is about to lower the number in the status.
     """
     prefix = f"{world.policy.resource_prefix}/"
-    there, admits = active(world, node), admitted(world, node)
+    there, admits = count_active(world, node), count_admitted(world, node)
     gpus = world.gpus_by_node().get(node.name, ())
-    former = {s.uuid for gpu in gpus for s in gpu.status.slices if not _is_as_meant(gpu, s)}
+    former = {s.uuid for gpu in gpus for s in gpu.status.slices if not _matches_spec(gpu, s)}
     resources = set()
     for item in slices:
         if item.resource.startswith(prefix):
             if item.uuid in former and not item.holders:
-                return f"node {node.name} offers {item.resource} yet as it was before"
+                return f"node {node.name} still offers {item.resource} as before the change"
             resources.add(item.resource)
         elif item.resource and not item.holders:
-            return f"node {node.name} has yet to offer {item.resource} by the prefix {prefix[:-1]}"
+            return (
+                f"node {node.name} does not offer {item.resource} with the prefix {prefix[:-1]} yet"
+            )
     for resource in sorted(resources):
-        offered = min(allocatable(node, resource), admits.get(resource, 0))
+        offered = min(allocatable_count(node, resource), admits.get(resource, 0))
         if offered < there.get(resource, 0):
             return f"node {node.name} offers {offered} of {there[resource]} {resource} so far"
     return ""
 
 
-class _These:
-    """GPUs that are equal to themselves alone: to compare them would cost more than to count."""
+class _ByIdentity:
+    """GPUs compared by identity, because a comparison by value would cost more than counting."""
 
     __slots__ = ("gpus",)
 
@@ -85,42 +93,43 @@ class _These:
         self.gpus = gpus
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _These) and self.gpus is other.gpus
+        return isinstance(other, _ByIdentity) and self.gpus is other.gpus
 
     def __hash__(self) -> int:
         return id(self.gpus)
 
 
 @lru_cache(maxsize=64)
-def _counted(these: _These, *, admitted: bool) -> Mapping[str, int]:
-    """Count a node's slices once for all that ask while nothing there changes."""
+def _count_slices(these: _ByIdentity, *, admitted: bool) -> Mapping[str, int]:
+    """Count a node's slices for each resource; cached while its GPUs do not change."""
     found: Counter[str] = Counter()
     for gpu in these.gpus:
         for one in gpu.status.slices:
             counts = one.state is SliceState.ACTIVE and (one.admitted or not admitted)
-            if counts and _is_as_meant(gpu, one):
+            if counts and _matches_spec(gpu, one):
                 found[one.resource] += _replicas(gpu, one)
     return found
 
 
-def _is_as_meant(gpu: Gpu, item: Slice) -> bool:
-    """Return whether a slice is offered as strategy and sharing make it: the kubelet offers
-    nothing by a name that only the pod knows that was given it, and no share of what a pod has
-    alone.
+def _matches_spec(gpu: Gpu, item: Slice) -> bool:
+    """Return whether a slice's resource matches the strategy and sharing of its GPU.
+
+    Otherwise the kubelet does not offer the slice: only the pod that holds it still uses the
+    former name, or the former kind of sharing.
     """
     name = item.resource.partition("/")[2]
     try:
         profile = geometry.board(gpu.spec.board).device_profile(item.profile)
     except MigError:
         return bool(name)
-    alike = item.shared is None or item.shared == (gpu.spec.shared(profile) is not None)
-    return bool(name) and alike and name == gpu.spec.offered_as(profile)
+    alike = item.shared is None or item.shared == (gpu.spec.sharing_of(profile) is not None)
+    return bool(name) and alike and name == gpu.spec.resource_of(profile)
 
 
 def _replicas(gpu: Gpu, item: Slice) -> int:
-    """Return how often the kubelet lists a slice."""
+    """Return how many times the kubelet lists a slice."""
     try:
         profile = geometry.board(gpu.spec.board).device_profile(item.profile)
     except MigError:
         return 1
-    return gpu.spec.replicas(profile)
+    return gpu.spec.replicas_of(profile)

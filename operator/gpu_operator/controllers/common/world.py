@@ -1,11 +1,11 @@
-"""What was last seen of the cluster, and what a decision about it looks like."""
+"""The last observed state of the cluster, and the result of a controller's decision about it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from gpu_operator.api import migparted
+from gpu_operator.api import mig_parted
 from gpu_operator.api.v1alpha1 import RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.resource import Broken, Fault, Gpu, Layout, Policy, Pool
@@ -15,7 +15,7 @@ from gpu_operator.kube.actions import Action
 
 @dataclass(frozen=True, slots=True)
 class GpuReady:
-    """A node's condition GPUReady; ``since`` is RFC 3339."""
+    """A node's condition GPUReady; ``since`` is an RFC 3339 time."""
 
     status: str
     reason: str
@@ -25,31 +25,31 @@ class GpuReady:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, as far as it matters."""
+    """The parts of a node that the controllers use."""
 
     name: str
     uid: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)  # ours
+    annotations: Mapping[str, str] = field(default_factory=dict)  # Tessera's own only
     capacity: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
-    taints: frozenset[str] = frozenset()  # keys of those with the effect NoSchedule
+    taints: frozenset[str] = frozenset()  # keys of the taints with effect NoSchedule
     gpu_ready: GpuReady | None = None
 
     @property
     def noted_prefixes(self) -> frozenset[str]:
-        """Return the prefixes, other than our own, by which it has offered slices."""
+        """Return the prefixes, other than Tessera's own, with which the node has offered slices."""
         return frozenset(filter(None, self.annotations.get(RESOURCE_PREFIXES, "").split(",")))
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPod:
-    """A pod of one of our DaemonSets: a node agent's, or gpud's.
+    """A pod of a node agent's or gpud's DaemonSet.
 
-    ``problem`` is empty when all its containers are ready; ``failing`` says that it is not just
-    starting. ``rendered`` is the digest of the DaemonSet that it was made from. ``has_gpud``: it is
-    a node agent's of an earlier version, in whose pods gpud was.
+    ``problem`` is empty when all containers are ready; ``failing`` is false while the pod is only
+    starting. ``rendered`` is the digest of its DaemonSet. ``has_gpud``: the pod belongs to an
+    earlier version, whose node agents' pods contained gpud.
     """
 
     name: str
@@ -64,9 +64,10 @@ class AgentPod:
 
 @dataclass(frozen=True, slots=True)
 class AgentSet:
-    """One of our DaemonSets: what it was rendered from, and how many of its pods are of it.
+    """A DaemonSet of the operator: the digest of its rendering, and how many of its pods have it.
 
-    ``observed`` is false while its controller has not seen its latest state.
+    ``observed`` is false until the DaemonSet controller has processed the DaemonSet's latest
+    state.
     """
 
     pool: str
@@ -78,14 +79,14 @@ class AgentSet:
 
 @dataclass(frozen=True, slots=True)
 class ChartPolicy:
-    """The policy ``default`` as the chart wants it, and who owns it: with them it is deleted."""
+    """The policy ``default`` as the chart defines it, and the owners with which it is deleted."""
 
     spec: GPUPolicySpec
     owners: tuple[Mapping[str, Any], ...] = ()
 
 
 class Index(Protocol):
-    """What is derived from a world and kept as it changes, where somebody does (``fleet``)."""
+    """Values derived from a world, which ``fleet`` updates with each change."""
 
     @property
     def held(self) -> Mapping[str, str]:
@@ -93,21 +94,22 @@ class Index(Protocol):
 
     @property
     def by_node(self) -> Mapping[str, Sequence[Gpu]]:
-        """Return the GPUs of each node that has any."""
+        """Return the GPUs of each node that has GPUs, by the node's name."""
 
     @property
     def followed(self) -> Mapping[str, str]:
-        """Return the layout of each GPU that follows one."""
+        """Return the name of the layout that each GPU follows; other GPUs are omitted."""
 
     @property
-    def asked_by_label(self) -> Mapping[str, Mapping[str, Layout]]:
-        """Return, by node, the layouts that were made for its label, by name."""
+    def layouts_by_label(self) -> Mapping[str, Mapping[str, Layout]]:
+        """Return the layouts that were made for a node's label, by node, then by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """A snapshot; all maps are by name. Worlds are equal only to themselves: what is derived from
-    one is kept as long as nothing changes.
+    """A snapshot of the cluster; all maps are by the objects' names.
+
+    Worlds compare by identity, so values derived from one are cached as long as nothing changes.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -119,22 +121,26 @@ class World:
     broken: Mapping[tuple[str, str], Broken] = field(default_factory=dict)  # by kind and name
     daemon_sets: Mapping[str, AgentSet] = field(default_factory=dict)
     agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
-    gpuds: Mapping[str, Sequence[AgentPod]] = field(default_factory=dict)  # by node: two at times
-    mig_configs: Mapping[str, migparted.Configs | None] = field(default_factory=dict)
+    gpuds: Mapping[str, Sequence[AgentPod]] = field(
+        default_factory=dict
+    )  # by node; two for a moment during a rollout
+    mig_configs: Mapping[str, mig_parted.Configs | None] = field(default_factory=dict)
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
     refused_writes: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by kind, name
-    chart_policy: ChartPolicy | None = None  # what the chart asks of the policy ``default``
+    chart_policy: ChartPolicy | None = None  # the policy ``default`` as the chart defines it
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
-    put_back: frozenset[tuple[str, str]] = frozenset()  # of zero_since: what may have been removed
+    put_back: frozenset[tuple[str, str]] = (
+        frozenset()
+    )  # those of zero_since that may have been removed before
     index: Index | None = None
 
     def gpus_by_node(self) -> Mapping[str, Sequence[Gpu]]:
-        """Return the GPUs of each node that has any."""
+        """Return the GPUs of each node that has GPUs, by the node's name."""
         return self.index.by_node if self.index is not None else _gpus_by_node(self)
 
     @property
     def policy(self) -> GPUPolicySpec:
-        """Return the policy in force."""
+        """Return the spec of the GPUPolicy that is in force."""
         found = self.policies.get(POLICY_NAME)
         if found is not None and not found.meta.deleting:
             return found.spec
@@ -151,12 +157,12 @@ def _gpus_by_node(world: World) -> Mapping[str, Sequence[Gpu]]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Actions, in order, and when to look again at the latest even if nothing changes."""
+    """Actions to perform, in order, and when to reconcile again at the latest without a change."""
 
     actions: tuple[Action, ...] = ()
     again_in_s: float | None = None
 
     def then(self, other: "Outcome") -> "Outcome":
-        """Return both, one after the other; to look again when the first of them wants it."""
+        """Return an outcome with the actions of both, in order, and the earlier time."""
         times = [t for t in (self.again_in_s, other.again_in_s) if t is not None]
         return Outcome((*self.actions, *other.actions), min(times, default=None))

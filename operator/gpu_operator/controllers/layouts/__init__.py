@@ -1,1 +1,1 @@
-"""MIGLayout: which slices each GPU gets, decided in phases."""
+"""MIGLayout: decides in phases which slices each GPU gets."""

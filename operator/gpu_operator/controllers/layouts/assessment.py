@@ -1,4 +1,4 @@
-"""First phase of a layout's pass: how far a GPU is, read from it and from what is asked of it."""
+"""First phase of a layout's pass: compares each GPU's state with its desired state."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ from mig import spec
 
 
 class State(StrEnum):
-    """States of ``MIGLayout.status.gpus``."""
+    """The states of a GPU in ``MIGLayout.status.gpus``."""
 
     APPLIED = "Applied"
     APPLYING = "Applying"
@@ -27,11 +27,12 @@ _WITHOUT_DEADLINE = (Reason.WAITING_FOR_KUBELET, Reason.WAITING_FOR_AGENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """One GPU's part in a layout.
+class GpuAssessment:
+    """The state of one GPU in a layout, and what its change waits for.
 
-    ``waits_for`` are slices that have to go and that pods hold, ``claims`` those of ResourceClaims
-    where wanted ones should be. ``needs_change``: its instances are not what is asked for.
+    ``waits_for`` are slices that must be removed and that pods hold. ``claims`` are the slices
+    of ResourceClaims at placements that the layout needs. ``needs_change`` is true if the GPU's
+    spec does not have the desired instances yet.
     """
 
     gpu: Gpu
@@ -44,96 +45,101 @@ class Judgement:
 
     @property
     def underway(self) -> bool:
-        """Return whether a change of it has begun and is not done, all the way to the scheduler."""
+        """Return whether a change of the GPU has begun, but has not reached the scheduler yet."""
         return self.state in (State.APPLYING, State.WAITING)
 
     @property
     def has_deadline(self) -> bool:
-        """Return whether the change may take too long: of the kubelet's part no time is asked,
-        nor of what else the agent is told once the slices are there.
+        """Return whether a deadline applies to the GPU's change.
+
+        There is none while only the kubelet has to act, or once the slices exist and the agent
+        applies other settings.
         """
         return self.underway and self.reason not in _WITHOUT_DEADLINE
 
 
-def judge(world: World, gpu: Gpu, layout: Layout) -> Judgement:
-    """Judge a GPU that follows the layout."""
-    wish = targets.wish(gpu.spec.board, layout.spec.instances)
-    if wish.problem:
-        return Judgement(gpu, State.FAILED, Reason.NOT_PLACEABLE, wish.problem)
+def assess(world: World, gpu: Gpu, layout: Layout) -> GpuAssessment:
+    """Assess a GPU that follows the layout, by its annotations, spec and status."""
+    target = targets.resolve_target(gpu.spec.board, layout.spec.instances)
+    if target.problem:
+        return GpuAssessment(gpu, State.FAILED, Reason.NOT_PLACEABLE, target.problem)
     if not gpu.status.conditions:
         message = "the node agent has not reported yet"
-        return Judgement(gpu, State.PENDING, Reason.WAITING_FOR_AGENT, message)
-    last = change.of(gpu)
-    if last.undone == change.version(layout):
+        return GpuAssessment(gpu, State.PENDING, Reason.WAITING_FOR_AGENT, message)
+    last = change.read_change(gpu)
+    if last.undone == change.layout_version(layout):
         message = last.why or f"not done in {layout.spec.rollout.deadline_seconds} s, rolled back"
-        return Judgement(gpu, State.FAILED, Reason.DEADLINE_EXCEEDED, message)
-    if _is_asked_otherwise(gpu, layout, wish.entries):
-        return Judgement(gpu, State.PENDING, Reason.APPLYING, needs_change=True)
+        return GpuAssessment(gpu, State.FAILED, Reason.DEADLINE_EXCEEDED, message)
+    if _spec_differs(gpu, layout, target.entries):
+        return GpuAssessment(gpu, State.PENDING, Reason.APPLYING, needs_change=True)
     if gpu.status.observed_generation < gpu.meta.generation:
-        if _is_settled(gpu):  # sharing, faults, budget...: of the slices nothing is due any more
-            message = "the node agent has yet to act on what is new beside the slices"
-            return Judgement(gpu, State.APPLYING, Reason.WAITING_FOR_AGENT, message)
-        # Who is in the way is known already; said at once, the condition does not flicker.
-        yet = Judgement(gpu, State.APPLYING, Reason.APPLYING, "the node agent has yet to act")
-        return _waiting(gpu) or yet
-    return _judge_report(world, gpu)
+        if _is_settled(gpu):  # sharing, faults, budget...: the slices are done
+            message = "the node agent has yet to apply settings other than the slices"
+            return GpuAssessment(gpu, State.APPLYING, Reason.WAITING_FOR_AGENT, message)
+        # The holders are known already: report them at once, so that the condition does not
+        # flicker.
+        yet = GpuAssessment(gpu, State.APPLYING, Reason.APPLYING, "the node agent has yet to act")
+        return _find_waiting(gpu) or yet
+    return _assess_report(world, gpu)
 
 
-def _is_asked_otherwise(gpu: Gpu, layout: Layout, wanted: Entries) -> bool:
-    return gpu.spec.layout != layout.name or not targets.satisfied(gpu.spec.instances, wanted)
+def _spec_differs(gpu: Gpu, layout: Layout, wanted: Entries) -> bool:
+    return gpu.spec.layout != layout.name or not targets.is_satisfied(gpu.spec.instances, wanted)
 
 
-def _judge_report(world: World, gpu: Gpu) -> Judgement:
-    """Judge a GPU whose agent has seen what is asked for now."""
+def _assess_report(world: World, gpu: Gpu) -> GpuAssessment:
+    """Assess a GPU whose agent has processed the current spec."""
     conditions = {c.type: c for c in gpu.status.conditions}
     degraded = conditions.get(ConditionType.DEGRADED.value)
     ready = conditions.get(ConditionType.READY.value)
     if degraded is not None and degraded.status == "True":
-        return Judgement(gpu, State.FAILED, _reason(degraded), degraded.message)
+        return GpuAssessment(gpu, State.FAILED, _parse_reason(degraded), degraded.message)
     if ready is not None and ready.reason == Reason.NOT_PLACEABLE.value:
-        return Judgement(gpu, State.FAILED, Reason.NOT_PLACEABLE, ready.message)
+        return GpuAssessment(gpu, State.FAILED, Reason.NOT_PLACEABLE, ready.message)
     if _is_settled(gpu):
-        late = offers.late(world, world.nodes[gpu.spec.node_name], gpu.status.slices)
+        late = offers.explain_late_offer(world, world.nodes[gpu.spec.node_name], gpu.status.slices)
         if late:
-            return Judgement(gpu, State.APPLYING, Reason.WAITING_FOR_KUBELET, late)
-        return Judgement(gpu, State.APPLIED, Reason.RECONCILED)
-    in_use = _waiting(gpu)
+            return GpuAssessment(gpu, State.APPLYING, Reason.WAITING_FOR_KUBELET, late)
+        return GpuAssessment(gpu, State.APPLIED, Reason.RECONCILED)
+    in_use = _find_waiting(gpu)
     if in_use is not None:
         return in_use
     if ready is not None and ready.status == "True":
         there = spec.format_places(s.place for s in gpu.status.slices)
         message = (
-            f"the node agent says it is done, but there are {there or 'none'}"
-            f" instead of {change.write(gpu.spec.instances) or 'none'}"
+            f"the node agent reports that it is done, but there are {there or 'none'}"
+            f" instead of {change.write_places(gpu.spec.instances) or 'none'}"
         )
-        return Judgement(gpu, State.FAILED, Reason.VERIFICATION_FAILED, message)
-    return Judgement(gpu, State.APPLYING, Reason.APPLYING, "slices are being changed")
+        return GpuAssessment(gpu, State.FAILED, Reason.VERIFICATION_FAILED, message)
+    return GpuAssessment(gpu, State.APPLYING, Reason.APPLYING, "slices are being changed")
 
 
 def _is_settled(gpu: Gpu) -> bool:
     slices = gpu.status.slices
-    asked = {i.place for i in gpu.spec.instances}
+    desired = {i.place for i in gpu.spec.instances}
     there = {s.place for s in slices}
-    return asked == there and all(s.state is SliceState.ACTIVE for s in slices)
+    return desired == there and all(s.state is SliceState.ACTIVE for s in slices)
 
 
-def _waiting(gpu: Gpu) -> Judgement | None:
+def _find_waiting(gpu: Gpu) -> GpuAssessment | None:
     wanted = {i.place for i in gpu.spec.instances}
     leaving = (s for s in gpu.status.slices if s.place not in wanted)
     held = tuple(s for s in leaving if s.holders)
     there = {s.place for s in gpu.status.slices}
-    claims = plans.in_the_way(gpu.spec.board, wanted - there, gpu.status.claims)
-    return waiting(gpu, held, claims) if held or claims else None
+    claims = plans.find_blocking_claims(gpu.spec.board, wanted - there, gpu.status.claims)
+    return make_waiting(gpu, held, claims) if held or claims else None
 
 
-def waiting(gpu: Gpu, held: tuple[Slice, ...], claims: tuple[ClaimedSlice, ...] = ()) -> Judgement:
-    """Return the judgement on a GPU that cannot go on before pods and claims release slices."""
-    told = ", ".join(filter(None, (_holding(held), *map(str, claims))))
-    return Judgement(gpu, State.WAITING, Reason.SLICE_IN_USE, told, held, claims)
+def make_waiting(
+    gpu: Gpu, held: tuple[Slice, ...], claims: tuple[ClaimedSlice, ...] = ()
+) -> GpuAssessment:
+    """Assess a GPU whose change waits until pods and claims release slices."""
+    message = ", ".join(filter(None, (_describe_holders(held), *map(str, claims))))
+    return GpuAssessment(gpu, State.WAITING, Reason.SLICE_IN_USE, message, held, claims)
 
 
-def _holding(slices: tuple[Slice, ...]) -> str:
-    """Say which pods hold which slices."""
+def _describe_holders(slices: tuple[Slice, ...]) -> str:
+    """Return a text that names the pods that hold the slices."""
     return ", ".join(
         f"{s.place} is held by pod {holder.namespace}/{holder.name}"
         for s in slices
@@ -141,7 +147,7 @@ def _holding(slices: tuple[Slice, ...]) -> str:
     )
 
 
-def _reason(condition: Condition) -> Reason:
+def _parse_reason(condition: Condition) -> Reason:
     try:
         return Reason(condition.reason)
     except ValueError:

@@ -1,14 +1,14 @@
-"""What is written beside a GPU's instances when a layout changes them: the only memory of a change.
+"""Annotations of a GPU that record a layout's change of its instances; no other state is kept.
 
-Five annotations: when the change began, which instances a rollback restores, whether those were a
-spare GPU, and, after a rollback, from which version of which layout and why. Whoever writes
-instances for a layout writes all of them.
+They record when the change began, the instances that a rollback restores, whether the GPU was
+spare, and, after a rollback, the layout's version and the reason. Each write of instances for a
+layout sets all of them.
 """
 
 import datetime
 from dataclasses import dataclass
 
-from gpu_operator.api.moments import moment
+from gpu_operator.api.timestamps import parse_timestamp
 from gpu_operator.api.v1alpha1 import (
     CHANGED_AT,
     LAST_APPLIED,
@@ -26,28 +26,28 @@ from mig.geometry import WHOLE
 
 Places = tuple[PlacedInstance, ...]
 
-_WHY_LENGTH = 1000  # annotations of an object share 256 KiB
-_LAST_START = 15  # as the schema of a GPU has it
-_MOST = 16  # likewise, of instances
+_WHY_LENGTH = 1000  # an object's annotations may have 256 KiB in total
+_LAST_START = 15  # as in the schema of a GPU
+_MOST = 16  # instances, as in the schema of a GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a GPU's instances. ``begun`` is None where nobody noted it."""
+    """A change of a GPU's instances. ``begun`` is None if its start is not recorded."""
 
     begun: datetime.datetime | None = None
     before: Places = ()
-    undone: str = ""  # the version of the layout that was rolled back
+    undone: str = ""  # version of the layout that was rolled back
     why: str = ""
-    spare: bool = False  # it took nothing away that was in service: see ``is_spare``
+    spare: bool = False  # the change removed nothing that was in use: see ``is_spare``
 
 
-def of(gpu: Gpu) -> Change:
-    """Read a GPU's annotations; what a person broke counts as not there."""
+def read_change(gpu: Gpu) -> Change:
+    """Parse a GPU's annotations; invalid values count as missing."""
     noted = gpu.meta.annotations
     return Change(
-        begun=moment(noted.get(CHANGED_AT, "")),
-        before=read(noted.get(LAST_APPLIED, "")),
+        begun=parse_timestamp(noted.get(CHANGED_AT, "")),
+        before=read_places(noted.get(LAST_APPLIED, "")),
         undone=noted.get(ROLLED_BACK, ""),
         why=noted.get(ROLLED_BACK_WHY, ""),
         spare=WAS_SPARE in noted,
@@ -55,51 +55,56 @@ def of(gpu: Gpu) -> Change:
 
 
 def is_spare(gpu: Gpu) -> bool:
-    """Return whether a GPU is whole only for want of a layout, and no pod holds it.
+    """Return whether dividing a GPU makes nothing unavailable.
 
-    To divide it makes nothing unavailable that anybody counts on.
+    Such a GPU is whole only because no layout selects it, and no pod holds it.
     """
     there = [(s.profile, bool(s.holders)) for s in gpu.status.slices]
     return gpu.spec.layout is None and there == [(WHOLE, False)]
 
 
-def version(layout: Layout) -> str:
-    """Return what names this layout as it is now, and no edit of it."""
+def layout_version(layout: Layout) -> str:
+    """Return an identifier of the layout's current version."""
     return f"{layout.meta.uid}/{layout.meta.generation}"
 
 
 def begin(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime) -> Apply:
-    """Return the write with which a change begins."""
-    begun = Change(now, _restorable(gpu), spare=is_spare(gpu))
+    """Return the write that begins a change."""
+    begun = Change(now, _rollback_target(gpu), spare=is_spare(gpu))
     return _write(gpu, layout, instances, begun)
 
 
 def move(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime) -> Apply:
-    """Return the write that gives a change underway another goal; its time goes on."""
-    underway = of(gpu)
+    """Return the write that gives a running change another target; its start time is kept."""
+    underway = read_change(gpu)
     begun = min(underway.begun or now, now)
     moved = Change(begun, underway.before, spare=underway.spare)
     return _write(gpu, layout, instances, moved)
 
 
-def date(gpu: Gpu, layout: Layout, now: datetime.datetime) -> Apply:
-    """Return the write that has a change underway begin now: it was dated by a clock ahead."""
-    underway = of(gpu)
+def restart_clock(gpu: Gpu, layout: Layout, now: datetime.datetime) -> Apply:
+    """Return the write that sets a change's start to now.
+
+    It is needed if a fast clock set the start in the future.
+    """
+    underway = read_change(gpu)
     return _write(
         gpu, layout, gpu.spec.instances, Change(now, underway.before, spare=underway.spare)
     )
 
 
 def roll_back(gpu: Gpu, layout: Layout, why: str, now: datetime.datetime) -> Apply:
-    """Return the write that restores the instances from before the change underway."""
-    before = of(gpu).before
-    return _write(gpu, layout, before, Change(now, before, version(layout), why[:_WHY_LENGTH]))
+    """Return the write that restores the instances from before the change."""
+    before = read_change(gpu).before
+    return _write(
+        gpu, layout, before, Change(now, before, layout_version(layout), why[:_WHY_LENGTH])
+    )
 
 
 def _write(gpu: Gpu, layout: Layout, instances: Places, change: Change) -> Apply:
     noted = {
         CHANGED_AT: change.begun.isoformat(timespec="seconds") if change.begun else "",
-        LAST_APPLIED: write(change.before),
+        LAST_APPLIED: write_places(change.before),
     }
     if change.spare:
         noted[WAS_SPARE] = "true"
@@ -109,23 +114,26 @@ def _write(gpu: Gpu, layout: Layout, instances: Places, change: Change) -> Apply
     return Apply(Manager.LAYOUT, document)
 
 
-def _restorable(gpu: Gpu) -> Places:
-    """Return what a rollback restores: the instances of now, or from before a change underway."""
+def _rollback_target(gpu: Gpu) -> Places:
+    """Return the instances that a rollback restores.
+
+    They are the current ones or, while a change is running, those from before it.
+    """
     if gpu.spec.layout is None and [i.profile for i in gpu.spec.instances] == [WHOLE]:
         return gpu.spec.instances
     there = {s.place for s in gpu.status.slices}
     if there == {i.place for i in gpu.spec.instances}:
         return gpu.spec.instances
-    return of(gpu).before
+    return read_change(gpu).before
 
 
-def write(instances: Places) -> str:
-    """Write instances as one line of text: 3g.40gb@4,1c.2g.20gb@0.1."""
+def write_places(instances: Places) -> str:
+    """Format instances as one line: 3g.40gb@4,1c.2g.20gb@0.1."""
     return spec.format_places(i.place for i in instances)
 
 
-def read(text: str) -> Places:
-    """Read what ``write`` wrote; what a person broke counts as no instances."""
+def read_places(text: str) -> Places:
+    """Parse the result of ``write_places``; an invalid text counts as no instances."""
     try:
         places = spec.parse_places(text)
     except SpecError:
@@ -134,4 +142,4 @@ def read(text: str) -> Places:
         return ()
     if any(max(place.start, place.compute_start or 0) > _LAST_START for place in places):
         return ()
-    return tuple(map(PlacedInstance.at, places))
+    return tuple(map(PlacedInstance.from_place, places))

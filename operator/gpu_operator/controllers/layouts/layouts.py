@@ -1,9 +1,9 @@
-"""MIGLayout, in one pass: judge each GPU that follows it, decide, act, report.
+"""Reconciles a MIGLayout in one pass: assess each GPU that follows it, decide, act, report.
 
-Each phase is a module: ``assessment``, ``decisions``, ``execution``, ``report``. None looks back at
-an earlier one, and what has to be remembered between two passes is in the GPU's
-annotations (``change``), never in the layout's status. What was judged is kept in a ``LayoutBook``
-and judged again only where something changed; where nobody keeps one it is made from the world.
+Each phase is a module: ``assessment``, ``decisions``, ``execution``, ``report``. A phase does
+not depend on later ones. State that must survive a pass is stored in the GPU's annotations
+(``change``), never in the layout's status. Assessments are cached in a ``LayoutBook``, and one
+is renewed only after its GPU changed. Without a cached book, a pass builds one from the world.
 """
 
 import datetime
@@ -13,7 +13,7 @@ from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.controllers.layouts import decisions, execution, report
 from gpu_operator.controllers.layouts.book import LayoutBook
-from gpu_operator.controllers.layouts.decisions import Decided
+from gpu_operator.controllers.layouts.decisions import PassDecisions
 from gpu_operator.controllers.layouts.selection import Part, Role, roles_of
 from gpu_operator.kube.actions import Action
 
@@ -23,7 +23,7 @@ _PAST_DEADLINE_S = 0.5
 def reconcile(
     world: World, name: str, now: datetime.datetime, book: LayoutBook | None = None
 ) -> Outcome:
-    """Decide about one layout. One that is gone needs nothing here: see ``orphans``."""
+    """Reconcile a layout. A deleted layout needs no action here: see ``orphans``."""
     layout = world.layouts.get(name)
     if layout is None or layout.meta.deleting:
         return Outcome()
@@ -38,7 +38,7 @@ def reconcile(
 
 
 def new_book(world: World, layout: Layout) -> LayoutBook:
-    """Judge all GPUs that a layout selects."""
+    """Build a book with all GPUs that a layout selects."""
     book = LayoutBook(layout)
     for gpu, role in roles_of(world, layout):
         write_role(book, world, gpu, role)
@@ -46,23 +46,23 @@ def new_book(world: World, layout: Layout) -> LayoutBook:
 
 
 def write_role(book: LayoutBook, world: World, gpu: Gpu, role: Role) -> None:
-    """Write a GPU that the book's layout selects into it."""
+    """Record in a layout's book a GPU that the layout selects, according to its role."""
     match role.part:
         case Part.OWN:
-            book.follow(world, gpu, role.rivals)
+            book.add_follower(world, gpu, role.rivals)
         case Part.UNPLACEABLE:
-            book.cannot_hold(gpu)
+            book.add_unplaceable(gpu)
         case Part.TAKEN:
-            book.lose_to(gpu, role.follows)
+            book.add_taken(gpu, role.follows)
         case Part.CLAIMS:
-            book.leave_to_claims(gpu)
+            book.add_claims_only(gpu)
 
 
-def _look_again(book: LayoutBook, decided: Decided) -> Iterator[float]:
-    """Yield after how many seconds something is due although nothing changes."""
+def _look_again(book: LayoutBook, decided: PassDecisions) -> Iterator[float]:
+    """Yield the delays, in seconds, after which the layout must be reconciled without a change."""
     if decided.more:
         yield 0.0
     if decided.next_deadline_s is not None:
         yield decided.next_deadline_s + _PAST_DEADLINE_S
-        if decisions.evicts(book.layout):
+        if decisions.evicts_pods(book.layout):
             yield execution.SETTLE_S

@@ -1,8 +1,8 @@
-"""GPUs that follow no layout: each is one whole GPU with MIG off, as hardware is delivered.
+"""GPUs that follow no layout: each becomes one whole GPU with MIG off, as hardware is delivered.
 
-Layouts have no finalizer: deleting one never hangs, and what it leaves behind is found here,
-also when the operator was down meanwhile. The slices go as soon as nobody holds them, and then the
-node makes the GPU whole.
+Layouts have no finalizer, so deleting one never hangs. The operator finds its GPUs here, even if
+the operator was down when the layout was deleted. Slices are removed once no pod holds them;
+then the node makes the GPU whole.
 """
 
 from gpu_operator.api.v1alpha1.gpu import MigMode, PlacedInstance
@@ -17,20 +17,20 @@ _WHOLE = (PlacedInstance(profile=WHOLE, start=0),)
 
 
 def reconcile(world: World, name: str) -> Outcome:
-    """Make a GPU whole that follows no layout any more, or never did."""
+    """Make a GPU whole if it follows no layout."""
     gpu = world.gpus.get(name)
-    if gpu is None or (gpu.spec.layout is None and _is_somebodys(gpu)):
+    if gpu is None or (gpu.spec.layout is None and _has_instances(gpu)):
         return Outcome()
     if not selection.is_live(world, gpu):
         return Outcome()  # it is being released
     if ("MIGLayout", gpu.spec.layout) in world.broken:
         return Outcome()
-    if name in selection.followed(world):
-        return Outcome()  # that layout's reconciliation does what is needed
+    if name in selection.layouts_by_gpu(world):
+        return Outcome()  # the layout's reconciliation handles it
     document = gpu_render.instances(gpu.name, gpu.meta.uid, _WHOLE, layout=None)
     return Outcome((Apply(Manager.LAYOUT, document),))
 
 
-def _is_somebodys(gpu: Gpu) -> bool:
-    """Return whether a GPU without a layout is as it should be: whole, or as a person made it."""
+def _has_instances(gpu: Gpu) -> bool:
+    """Return whether a GPU without a layout is already whole, or was configured by a user."""
     return bool(gpu.spec.instances) or gpu.spec.mig_mode is MigMode.ENABLED

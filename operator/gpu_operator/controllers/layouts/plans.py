@@ -1,4 +1,4 @@
-"""Where a GPU's slices go: the planner's answer for one GPU, each worked out once."""
+"""Placements of a GPU's slices: the planner's result for one GPU, cached."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -12,24 +12,26 @@ from mig.errors import MigError
 from mig.spec import Place
 
 _REMEMBERED = 4096
-_Occupied = tuple[tuple[Place, bool], ...]  # and whether it is held; in one order: it is a key
+_Occupied = tuple[
+    tuple[Place, bool], ...
+]  # placement and whether a pod holds it; sorted, because it is a cache key
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Instances to have, and the slices that have to go for it; ``blockers`` are held by pods."""
+    """Instances that the GPU should have, and the slices that must be removed for them."""
 
     instances: tuple[PlacedInstance, ...]
     removed: tuple[Slice, ...]
 
     @property
     def blockers(self) -> tuple[Slice, ...]:
-        """Return the removed slices that pods hold."""
+        """Return the slices that must be removed and that pods hold."""
         return tuple(s for s in self.removed if s.holders)
 
 
-def removes_surely(slices: Sequence[Slice], wanted: Entries) -> bool:
-    """Return whether any plan takes slices away, as far as that is known without one."""
+def certainly_removes(slices: Sequence[Slice], wanted: Entries) -> bool:
+    """Return True only if every plan for ``wanted`` removes slices; no plan is made for this."""
     devices = map(planner.device_of, wanted)
     return bool(Counter(s.profile for s in slices) - Counter(one.name for one in devices))
 
@@ -37,28 +39,28 @@ def removes_surely(slices: Sequence[Slice], wanted: Entries) -> bool:
 def choose(
     board_key: str, slices: Sequence[Slice], wanted: Entries, claims: Sequence[ClaimedSlice] = ()
 ) -> Plan:
-    """Place what is wanted so that as few held slices as possible have to go, beside ``claims``.
+    """Place the wanted instances beside ``claims``, with as few removed slices in use as possible.
 
-    Among those ways as many slices as possible stay, then as much room as possible. Slices of
-    claims are never moved, and are no part of the plan.
+    Among such placements it keeps as many slices as possible, then as much room as possible.
+    Slices of claims are never moved, and are not part of the plan.
 
     Raises:
-        MigError: the GPU's own slices are not legal on this board, or what is wanted does not fit
-            beside the claims'.
+        MigError: the GPU's own slices are invalid on this board, or the wanted instances do not fit
+            beside the claims' slices.
     """
     occupied = tuple(sorted(((s.place, bool(s.holders)) for s in slices), key=str))
     pinned = tuple(sorted({one.place for one in claims}, key=str))
-    places = _chosen(board_key, occupied, wanted, pinned)
+    places = _choose_places(board_key, occupied, wanted, pinned)
     return Plan(
-        tuple(map(PlacedInstance.at, places)),
+        tuple(map(PlacedInstance.from_place, places)),
         tuple(s for s in slices if s.place not in places),
     )
 
 
-def in_the_way(
+def find_blocking_claims(
     board_key: str, missing: Collection[Place], claims: Sequence[ClaimedSlice]
 ) -> tuple[ClaimedSlice, ...]:
-    """Return the claims' slices beside which an instance that is missing cannot exist."""
+    """Return the slices of claims that exclude one of the missing instances."""
     if not missing or not claims:
         return ()
     board = geometry.board(board_key)
@@ -77,7 +79,7 @@ def _excludes(
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _chosen(
+def _choose_places(
     board_key: str, occupied: _Occupied, wanted: Entries, pinned: tuple[Place, ...]
 ) -> tuple[Place, ...]:
     board = geometry.board(board_key)

@@ -1,7 +1,7 @@
-"""Fourth phase of a layout's pass: what the MIGLayout says about itself.
+"""Fourth phase of a layout's pass: the MIGLayout's status.
 
-It is made of sums and of the first few names: what it costs does not grow with the GPUs, unless
-some of their boards cannot hold the slices.
+It is computed from sums and the first few names, so its cost does not depend on the number of
+GPUs, unless some boards cannot hold the slices.
 """
 
 import datetime
@@ -19,35 +19,35 @@ from gpu_operator.api.v1alpha1.resource import Layout
 from gpu_operator.controllers.common.conditions import (
     Verdict,
     Verdicts,
-    blocked,
-    refused,
+    refusal_verdicts,
     report,
     verdicts,
+    with_write_refusal,
 )
 from gpu_operator.controllers.common.world import World
 from gpu_operator.controllers.layouts import targets
-from gpu_operator.controllers.layouts.assessment import Judgement, State
+from gpu_operator.controllers.layouts.assessment import GpuAssessment, State
 from gpu_operator.controllers.layouts.book import Group, LayoutBook
-from gpu_operator.controllers.layouts.decisions import evicts
+from gpu_operator.controllers.layouts.decisions import evicts_pods
 from gpu_operator.kube.actions import Action
 from mig import geometry
 
-_MOVING = (  # what a layout says first of GPUs that are not done
+_MOVING = (  # reasons of unfinished GPUs, the most important first
     Reason.SLICE_IN_USE,
     Reason.WAITING_FOR_AGENT,
     Reason.APPLYING,
     Reason.WAITING_FOR_KUBELET,
 )
 _URGENT = (State.FAILED, State.WAITING, State.APPLYING, State.PENDING, State.APPLIED)
-_TOLD = 5  # GPUs that a message names before it says how many more
+_MAX_NAMED = 5  # GPUs that a message names; for the others it states their number
 
 
 def report_on(
     world: World, layout: Layout, book: LayoutBook, why_not: str, now: datetime.datetime
 ) -> tuple[Action, ...]:
-    """Return the status write and events, if anything changed.
+    """Return the actions that write the layout's status, and its events, if anything changed.
 
-    ``why_not`` is what GPUs wait for whose turn has not come.
+    ``why_not`` is the reason why GPUs wait for their turn.
     """
     on_each = sum(request.count for request in layout.spec.instances)
     selected = len(book.entries) + len(book.unplaceable)
@@ -59,47 +59,49 @@ def report_on(
             GPUProgress(
                 name=j.gpu.name, state=j.state.value, message=j.message[:LISTED_MESSAGE_LENGTH]
             )
-            for j in _listed(book, why_not)
+            for j in _select_listed(book, why_not)
         ),
         gpus_selected=selected + len(book.taken),
         gpus_applied=sum(book.groups.count(g) for g in _in_state(book, State.APPLIED)),
     )
     refusal = world.refused_writes.get(("MIGLayout", layout.name), "")
-    wanted = blocked(_verdicts(world, layout, book, why_not), refusal)
+    wanted = with_write_refusal(_verdicts(world, layout, book, why_not), refusal)
     return report(layout.meta, layout.status, status, wanted, now)
 
 
 def _in_state(book: LayoutBook, state: State) -> list[Group]:
-    return [group for group in book.groups.used() if group[0] is state]
+    return [group for group in book.groups.nonempty_groups() if group[0] is state]
 
 
-def _listed(book: LayoutBook, why_not: str) -> list[Judgement]:
-    """Return the judgements that the status has room for, by name: those first that need a look."""
-    found: list[Judgement] = []
+def _select_listed(book: LayoutBook, why_not: str) -> list[GpuAssessment]:
+    """Return the assessments that fit into the status, by name; GPUs with problems take
+    precedence.
+    """
+    found: list[GpuAssessment] = []
     for state in _URGENT:
         room = LISTED_GPUS - len(found)
         here = list(book.first(_in_state(book, state), room))
         if state is State.FAILED:
             strangers = sorted(book.unplaceable)[:room]
-            here += [_unplaceable(book, name) for name in strangers]
+            here += [_assess_unplaceable(book, name) for name in strangers]
             here.sort(key=_name)
-        found += [_explained(judgement, why_not) for judgement in here[:room]]
+        found += [_with_wait_reason(assessed, why_not) for assessed in here[:room]]
     return sorted(found, key=_name)
 
 
-def _explained(judgement: Judgement, why_not: str) -> Judgement:
-    """Return what is said of a GPU, with what it waits for if its turn has not come."""
-    return replace(judgement, message=why_not) if judgement.needs_change else judgement
+def _with_wait_reason(assessed: GpuAssessment, why_not: str) -> GpuAssessment:
+    """Return the assessment; if the GPU waits for its turn, it has the reason ``why_not``."""
+    return replace(assessed, message=why_not) if assessed.needs_change else assessed
 
 
-def _name(judgement: Judgement) -> str:
-    return judgement.gpu.name
+def _name(assessed: GpuAssessment) -> str:
+    return assessed.gpu.name
 
 
-def _unplaceable(book: LayoutBook, name: str) -> Judgement:
+def _assess_unplaceable(book: LayoutBook, name: str) -> GpuAssessment:
     gpu = book.unplaceable[name]
-    problem = targets.wish(gpu.spec.board, book.layout.spec.instances).problem
-    return Judgement(gpu, State.FAILED, Reason.NOT_PLACEABLE, problem)
+    problem = targets.resolve_target(gpu.spec.board, book.layout.spec.instances).problem
+    return GpuAssessment(gpu, State.FAILED, Reason.NOT_PLACEABLE, problem)
 
 
 def _verdicts(world: World, layout: Layout, book: LayoutBook, why_not: str) -> Verdicts:
@@ -107,78 +109,80 @@ def _verdicts(world: World, layout: Layout, book: LayoutBook, why_not: str) -> V
     if unknown:
         known = ", ".join(geometry.BOARDS)
         message = f"selector.boards: unknown board {unknown[0]!r}; known boards: {known}"
-        return refused(Reason.UNKNOWN_BOARD, message)
-    problems = _problems(world, layout, book)
+        return refusal_verdicts(Reason.UNKNOWN_BOARD, message)
+    problems = _find_problems(world, layout, book)
     if problems:
-        book = _without(book, problems)
+        book = _exclude_boards(book, problems)
     own = len(book.entries)
     if problems and not own and not book.taken:
-        return refused(Reason.NOT_PLACEABLE, _several(list(problems.values())))
-    failed = _told(book, _in_state(book, State.FAILED), why_not)
-    progressing = _progressing(world, book, why_not)
+        return refusal_verdicts(Reason.NOT_PLACEABLE, _join_first(list(problems.values())))
+    failed = _describe_first(book, _in_state(book, State.FAILED), why_not)
+    progressing = _progressing_verdict(world, book, why_not)
     degraded = Verdict(True, *failed) if failed else None
     accepted: Verdict | None
     if book.taken:
-        told = [f"{gpu} follows the older layout {book.taken[gpu]}" for gpu in sorted(book.taken)]
-        ready = accepted = Verdict(False, Reason.LAYOUT_CONFLICT, _several(told))
-        if own:  # the others are carried out
+        messages = [
+            f"{gpu} follows the older layout {book.taken[gpu]}" for gpu in sorted(book.taken)
+        ]
+        ready = accepted = Verdict(False, Reason.LAYOUT_CONFLICT, _join_first(messages))
+        if own:  # the layout is applied to the others
             message = f"on {own} of {own + len(book.taken)} GPUs: {ready.message}"
             accepted = Verdict(True, Reason.PARTIALLY_ACCEPTED, message)
     elif problems:
-        message = _left_out(book, problems)
+        message = _describe_unchanged(book, problems)
         accepted = Verdict(True, Reason.PARTIALLY_ACCEPTED, message)
         ready = Verdict(False, Reason.NOT_PLACEABLE, message)
     else:
-        accepted = _contested(book)
-        ready = _ready(world, book, failed, progressing)
+        accepted = _describe_rivals(book)
+        ready = _ready_verdict(world, book, failed, progressing)
     return verdicts(ready, accepted=accepted, progressing=progressing, degraded=degraded)
 
 
-def _without(book: LayoutBook, problems: Mapping[str, str]) -> LayoutBook:
-    """Return a book of the same without what follows and is on boards that cannot hold it."""
+def _exclude_boards(book: LayoutBook, problems: Mapping[str, str]) -> LayoutBook:
+    """Return a copy of the book in which GPUs of the boards in ``problems`` follow no layout."""
     rest = LayoutBook(book.layout)
     rest.taken = book.taken
     rest.of_claims = book.of_claims
     rest.unplaceable = dict(book.unplaceable)
     for name, entry in book.entries.items():
-        gpu = entry.judged.gpu
+        gpu = entry.assessed.gpu
         if gpu.spec.board in problems:
             rest.unplaceable[name] = gpu
         else:
             rest.entries[name] = entry
-            rest.say(name, book.said[name])
+            rest.record(name, book.said[name])
     return rest
 
 
-def _contested(book: LayoutBook) -> Verdict | None:
-    """Say which other layouts select GPUs of this one, in vain."""
-    told = [
-        f"layout {other} selects {count} of its GPUs, in vain"
+def _describe_rivals(book: LayoutBook) -> Verdict | None:
+    """Report which other layouts select GPUs of this one without effect."""
+    messages = [
+        f"layout {other} also selects {count} of its GPUs, without effect"
         for other, count in sorted(book.rivals.items())
     ]
-    return Verdict(True, Reason.CONTESTED, _several(told)) if told else None
+    return Verdict(True, Reason.CONTESTED, _join_first(messages)) if messages else None
 
 
-def _no_gpu(world: World, layout: Layout) -> str:
+def _explain_no_gpu(world: World, layout: Layout) -> str:
     pool = layout.spec.selector.pool
     if pool and pool not in world.pools:
-        known = _several(sorted(world.pools), ", ") or "none"
+        known = _join_first(sorted(world.pools), ", ") or "none"
         return f"selector.pool: there is no GPUPool {pool!r}; there are: {known}"
     return "the selector matches no GPU"
 
 
-def _ready(
+def _ready_verdict(
     world: World, book: LayoutBook, failed: tuple[Reason, str] | None, progressing: Verdict | None
 ) -> Verdict:
     own = len(book.entries)
     if not own and book.of_claims:
         message = (
-            "ResourceClaims have all of the GPUs that the selector matches (allocation: DRA), and"
-            f" layouts none: {_several(sorted(book.of_claims), ', ')}"
+            "the selector matches only GPUs for ResourceClaims (allocation: DRA), which layouts"
+            f" cannot use: {_join_first(sorted(book.of_claims), ', ')}"
         )
         return Verdict(False, Reason.NO_GPUS, message)
     if not own:
-        return Verdict(False, Reason.NO_GPUS, _no_gpu(world, book.layout))
+        return Verdict(False, Reason.NO_GPUS, _explain_no_gpu(world, book.layout))
     if failed:
         return Verdict(False, *failed)
     if progressing is not None:
@@ -186,30 +190,33 @@ def _ready(
     return Verdict(True, Reason.RECONCILED, f"applied and verified on {own} GPUs")
 
 
-def _left_out(book: LayoutBook, problems: Mapping[str, str]) -> str:
-    """Say which GPUs stay as they are, since their board cannot hold the slices, and why."""
-    told = []
+def _describe_unchanged(book: LayoutBook, problems: Mapping[str, str]) -> str:
+    """Return which GPUs stay unchanged because their board cannot hold the slices, and why."""
+    messages = []
     for board, problem in problems.items():
         names = sorted(n for n, gpu in book.unplaceable.items() if gpu.spec.board == board)
-        told.append(f"not on {board} ({_several(names, ', ')}), which stay as they are: {problem}")
-    return _several(told)
+        messages.append(
+            f"not applied on {board} ({_join_first(names, ', ')}), whose GPUs stay unchanged: "
+            f"{problem}"
+        )
+    return _join_first(messages)
 
 
-def _progressing(world: World, book: LayoutBook, why_not: str) -> Verdict | None:
+def _progressing_verdict(world: World, book: LayoutBook, why_not: str) -> Verdict | None:
     for reason in _MOVING:
         groups: list[Group] = [
             (state, reason) for state in (State.APPLYING, State.WAITING, State.PENDING)
         ]
-        found = _told(book, groups, why_not)
+        found = _describe_first(book, groups, why_not)
         if found is not None:
             message = found[1]
-            if reason is Reason.SLICE_IN_USE and evicts(book.layout):
-                message += _evictions(world, book, groups)
+            if reason is Reason.SLICE_IN_USE and evicts_pods(book.layout):
+                message += _describe_evictions(world, book, groups)
             return Verdict(True, reason, message)
     return None
 
 
-def _evictions(world: World, book: LayoutBook, groups: Sequence[Group]) -> str:
+def _describe_evictions(world: World, book: LayoutBook, groups: Sequence[Group]) -> str:
     waiting = book.first(groups, len(book.entries)) if world.refused_evictions else ()
     pods = {h.uid: h for j in waiting for s in j.waits_for for h in s.holders}
     refusals = [
@@ -217,29 +224,31 @@ def _evictions(world: World, book: LayoutBook, groups: Sequence[Group]) -> str:
         for uid, pod in pods.items()
         if uid in world.refused_evictions
     ]
-    return f"; eviction refused: {_several(refusals)}" if refusals else "; being evicted"
+    return f"; eviction refused: {_join_first(refusals)}" if refusals else "; being evicted"
 
 
-def _problems(world: World, layout: Layout, book: LayoutBook) -> Mapping[str, str]:
+def _find_problems(world: World, layout: Layout, book: LayoutBook) -> Mapping[str, str]:
     """Return why boards of selected GPUs cannot hold the slices, by board."""
     boards = set(book.boards)
     pool = world.pools.get(layout.spec.selector.pool or "")
     if not boards and not book.taken and pool is not None:
-        boards = {pool.spec.board}  # no GPU is there yet
-    found = {b: targets.wish(b, layout.spec.instances).problem for b in sorted(boards)}
+        boards = {pool.spec.board}  # no GPU exists yet
+    found = {b: targets.resolve_target(b, layout.spec.instances).problem for b in sorted(boards)}
     return {board: problem for board, problem in found.items() if problem}
 
 
-def _told(book: LayoutBook, groups: Sequence[Group], why_not: str) -> tuple[Reason, str] | None:
-    """Return the reason of the first GPU in these groups, and what is said of the first few."""
-    first = [_explained(judgement, why_not) for judgement in book.first(groups, _TOLD)]
+def _describe_first(
+    book: LayoutBook, groups: Sequence[Group], why_not: str
+) -> tuple[Reason, str] | None:
+    """Return the reason of the first GPU in these groups, and a message about the first few."""
+    first = [_with_wait_reason(assessed, why_not) for assessed in book.first(groups, _MAX_NAMED)]
     if not first:
         return None
-    told = [f"{j.gpu.name}: {j.message or j.state.value}" for j in first]
+    messages = [f"{j.gpu.name}: {j.message or j.state.value}" for j in first]
     more = sum(map(book.groups.count, groups)) - len(first)
-    return first[0].reason, "; ".join([*told, *([f"and {more} more"] if more > 0 else [])])
+    return first[0].reason, "; ".join([*messages, *([f"and {more} more"] if more > 0 else [])])
 
 
-def _several(items: Sequence[str], between: str = "; ") -> str:
-    more = len(items) - _TOLD
-    return between.join([*items[:_TOLD], *([f"and {more} more"] if more > 0 else [])])
+def _join_first(items: Sequence[str], between: str = "; ") -> str:
+    more = len(items) - _MAX_NAMED
+    return between.join([*items[:_MAX_NAMED], *([f"and {more} more"] if more > 0 else [])])

@@ -1,4 +1,4 @@
-"""Which layout a GPU follows, and what a layout's selector finds besides."""
+"""Selection of GPUs by layouts: which layout a GPU follows, and which others select it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from rdma.selectors import Operator, Requirement, Selector
 
 
 def selects(world: World, layout: Layout, gpu: Gpu) -> bool:
-    """Return whether the layout's selector matches the GPU, whoever gives it to pods."""
+    """Return whether the layout's selector matches the GPU, whatever its allocation."""
     selector, node = layout.spec.selector, world.nodes.get(gpu.spec.node_name)
     labels = node.labels if node is not None else {}
     return (
@@ -29,7 +29,7 @@ def selects(world: World, layout: Layout, gpu: Gpu) -> bool:
 
 
 def _matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Return whether labels answer a ``metav1.LabelSelector``; None asks nothing."""
+    """Return whether labels match a ``metav1.LabelSelector``; None matches all."""
     if selector is None:
         return True
     exact = (selector.match_labels or {}).items()
@@ -42,24 +42,24 @@ def _matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=2)
 def live_gpus(world: World) -> Mapping[str, Gpu]:
-    """Return the GPUs that are not on their way out, ordered by name."""
-    held = membership.claims(world)
+    """Return the GPUs that are not being released, ordered by name."""
+    held = membership.pools_by_node(world)
     found = sorted(world.gpus.items())
-    return {name: gpu for name, gpu in found if membership.belongs(gpu, world, held)}
+    return {name: gpu for name, gpu in found if membership.belongs_to_pool(gpu, world, held)}
 
 
 def is_live(world: World, gpu: Gpu) -> bool:
-    """Return whether a GPU is not on its way out."""
+    """Return whether a GPU is not being released."""
     if world.index is not None:
-        return membership.belongs(gpu, world, world.index.held)
+        return membership.belongs_to_pool(gpu, world, world.index.held)
     return gpu.name in live_gpus(world)
 
 
-def followed(world: World) -> Mapping[str, str]:
-    """Return the layout of each GPU that has one: the oldest that selects it and fits its board.
+def layouts_by_gpu(world: World) -> Mapping[str, str]:
+    """Return the layout that each GPU follows: the oldest one that selects it and fits its board.
 
-    A layout that a GPU follows already keeps it when an edit makes it impossible: a typing error
-    must not cost anybody a slice.
+    GPUs without a layout are omitted. A GPU keeps following its layout even if an edit makes the
+    layout impossible to apply: a typing error must not remove slices.
     """
     if world.index is not None:
         return world.index.followed
@@ -67,19 +67,20 @@ def followed(world: World) -> Mapping[str, str]:
 
 
 class Part(Enum):
-    """What a layout that selects a GPU is to it."""
+    """How a layout is related to a GPU that it selects."""
 
     OWN = auto()
     UNPLACEABLE = auto()
     TAKEN = auto()
-    CLAIMS = auto()  # ResourceClaims have all of it: no layout does
+    CLAIMS = auto()  # only ResourceClaims can use the GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A layout's part in a GPU that it selects. ``follows``: whose the GPU is; empty: nobody's.
+    """How a layout is related to one GPU that it selects.
 
-    ``rivals`` want it in vain, the oldest first.
+    ``follows`` is the layout that the GPU follows; empty if there is none. ``rivals`` are the
+    other layouts that select the GPU, without effect, the oldest first.
     """
 
     layout: str
@@ -89,8 +90,10 @@ class Role:
 
 
 class Order:
-    """Layouts by age, sorted by the nodes that they name: one for each node, as labels ask for
-    them, must not have every GPU compared with every layout.
+    """Layouts in the order of their age, indexed by the nodes that they name.
+
+    With one layout for each node, as labels request them, comparing every GPU with every layout
+    would be too slow.
     """
 
     def __init__(self, layouts: Iterable[Layout]) -> None:
@@ -107,13 +110,13 @@ class Order:
                 self._anywhere.append(position)
 
     def roles(self, world: World, gpu: Gpu) -> tuple[Role, ...]:
-        """Return the parts of all layouts that select the GPU, the oldest first."""
+        """Return the roles of all layouts that select the GPU, the oldest first."""
         positions = sorted(self._anywhere + self._of_nodes.get(gpu.spec.node_name, []))
         found = [self._layouts[p] for p in positions if selects(world, self._layouts[p], gpu)]
         if gpu.spec.allocation is Allocation.DRA:
             return tuple(Role(layout.name, Part.CLAIMS, "") for layout in found)
         holds = {
-            layout.name: not targets.wish(gpu.spec.board, layout.spec.instances).problem
+            layout.name: not targets.resolve_target(gpu.spec.board, layout.spec.instances).problem
             for layout in found
         }
         could = [n for n, fits in holds.items() if fits or n == gpu.spec.layout]
@@ -129,14 +132,14 @@ class Order:
 
 @lru_cache(maxsize=2)
 def _roles(world: World) -> Mapping[str, Sequence[Role]]:
-    """Return the roles of each live GPU that any layout selects."""
+    """Return, for each live GPU that a layout selects, the roles of all layouts that do."""
     order = Order(world.layouts.values())
     found = {gpu.name: order.roles(world, gpu) for gpu in live_gpus(world).values()}
     return {name: roles for name, roles in found.items() if roles}
 
 
 def roles_of(world: World, layout: Layout) -> Iterator[tuple[Gpu, Role]]:
-    """Yield the GPUs that a layout selects, by name, and its part in each."""
+    """Yield each GPU that a layout selects, by name, with the layout's role for it."""
     for name, found in _roles(world).items():
         for role in found:
             if role.layout == layout.name:

@@ -1,18 +1,18 @@
-"""What may be done about a GPU of a layout, and what is said of it then."""
+"""Steps that a pass can take for a GPU, and the assessments that are reported with them."""
 
 from dataclasses import dataclass
 
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import Slice
 from gpu_operator.controllers.layouts import targets
-from gpu_operator.controllers.layouts.assessment import Judgement, State, waiting
+from gpu_operator.controllers.layouts.assessment import GpuAssessment, State, make_waiting
 from gpu_operator.controllers.layouts.change import Places
 from mig.errors import MigError
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Give the GPU these instances: a change begins. ``blockers`` are held by pods."""
+    """Begins a change of the GPU to these instances. ``blockers`` are slices that pods hold."""
 
     instances: Places
     blockers: tuple[Slice, ...] = ()
@@ -20,48 +20,51 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Give a change underway another goal, which fewer pods stand in the way of."""
+    """Changes the target of a running change to one that fewer pods block."""
 
     instances: Places
     blockers: tuple[Slice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Date:
-    """Let a change underway begin now: by its date it begins later, as a clock was ahead."""
+class Redate:
+    """Sets the start of a running change to now, because a fast clock set it in the future."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """Restore what was there before the change."""
+    """Restores the instances that the GPU had before the change."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict who stands in the way, as soon as that may be."""
+    """Evicts the pods that hold slices which must be removed, once that is permitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done about a GPU."""
+    """A GPU's assessment, and the step that a pass takes for the GPU."""
 
-    judgement: Judgement
-    step: Begin | Move | Date | RollBack | Evict
+    assessed: GpuAssessment
+    step: Begin | Move | Redate | RollBack | Evict
 
 
-def begun(judgement: Judgement, blockers: tuple[Slice, ...]) -> Judgement:
-    """Return what is said of a GPU whose change begins."""
+def assess_begin(assessed: GpuAssessment, blockers: tuple[Slice, ...]) -> GpuAssessment:
+    """Return the assessment of a GPU whose change begins."""
     if blockers:
-        return waiting(judgement.gpu, blockers)
-    return Judgement(judgement.gpu, State.APPLYING, Reason.APPLYING, "slices are being changed")
+        return make_waiting(assessed.gpu, blockers)
+    return GpuAssessment(assessed.gpu, State.APPLYING, Reason.APPLYING, "slices are being changed")
 
 
-def unplannable(judgement: Judgement, err: MigError) -> Judgement:
-    """Judge a GPU for which there is no plan: claims are waited for, as nobody may move them."""
-    problem, gpu = targets.one_line(err), judgement.gpu
+def assess_unplannable(assessed: GpuAssessment, err: MigError) -> GpuAssessment:
+    """Return the assessment of a GPU for which no valid plan exists.
+
+    A GPU with claims waits for them, because their slices cannot be moved.
+    """
+    problem, gpu = targets.one_line(err), assessed.gpu
     if claims := gpu.status.claims:
         message = f"{', '.join(map(str, claims))}: {problem}"
-        return Judgement(gpu, State.PENDING, Reason.SLICE_IN_USE, message, claims=claims)
-    return Judgement(gpu, State.FAILED, Reason.NOT_PLACEABLE, problem)
+        return GpuAssessment(gpu, State.PENDING, Reason.SLICE_IN_USE, message, claims=claims)
+    return GpuAssessment(gpu, State.FAILED, Reason.NOT_PLACEABLE, problem)

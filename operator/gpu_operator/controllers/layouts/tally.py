@@ -1,4 +1,4 @@
-"""Names sorted into groups, kept as they change: the first few of a group, and how many it has."""
+"""Names in sorted groups; finds the first names of a group, and their number."""
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Mapping, Sequence
@@ -8,7 +8,7 @@ GroupT = TypeVar("GroupT", bound=Hashable)
 
 
 class Tally(Generic[GroupT]):
-    """Each name is in one group at most. A change costs a search, whatever there is."""
+    """Assigns names to groups. One assignment costs a binary search."""
 
     def __init__(self) -> None:
         self._group: dict[str, GroupT] = {}
@@ -23,7 +23,7 @@ class Tally(Generic[GroupT]):
         return self._group
 
     def put(self, name: str, group: GroupT) -> None:
-        """Sort a name into a group, out of the one that it was in."""
+        """Put a name into a group; remove it from its previous group."""
         before = self._group.get(name)
         if before is not None:
             if before == group:
@@ -33,7 +33,7 @@ class Tally(Generic[GroupT]):
         insort(self._names.setdefault(group, []), name)
 
     def drop(self, name: str) -> None:
-        """Forget a name, if it is known."""
+        """Remove a name from its group, if it is in one."""
         group = self._group.pop(name, None)
         if group is None:
             return
@@ -43,13 +43,13 @@ class Tally(Generic[GroupT]):
             del self._names[group]
 
     def names(self, group: GroupT) -> Sequence[str]:
-        """Return the names of a group, sorted; not a copy."""
+        """Return the names of a group, sorted; the list is not a copy."""
         return self._names.get(group, ())
 
     def count(self, group: GroupT) -> int:
-        """Return how many names a group has."""
+        """Return the number of names in a group."""
         return len(self._names.get(group, ()))
 
-    def used(self) -> Sequence[GroupT]:
-        """Return the groups that have names."""
+    def nonempty_groups(self) -> Sequence[GroupT]:
+        """Return the groups that contain names."""
         return tuple(self._names)

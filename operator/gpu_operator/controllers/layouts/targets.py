@@ -1,4 +1,4 @@
-"""What a layout asks of a board, and whether instances or slices are that."""
+"""Resolves a layout's requests for a board, and compares them with instances or slices."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,20 +17,23 @@ Entries = tuple[Instance | DeviceProfile, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the planner understands; with a ``problem`` no GPU of the board can hold it."""
+class Target:
+    """The requests of a layout, resolved for one board.
+
+    If ``problem`` is set, no GPU of the board can hold them.
+    """
 
     entries: Entries = ()
     problem: str = ""
 
 
 @lru_cache(maxsize=256)
-def wish(board_key: str, requests: tuple[InstanceRequest, ...]) -> Wish:
-    """Read a layout's requests for a board. The problem says which request and why."""
+def resolve_target(board_key: str, requests: tuple[InstanceRequest, ...]) -> Target:
+    """Resolve a layout's requests for a board; ``problem`` names an invalid request."""
     try:
-        return Wish(_entries(board_key, requests))
+        return Target(_entries(board_key, requests))
     except MigError as err:
-        return Wish(problem=one_line(err))
+        return Target(problem=one_line(err))
 
 
 def _entries(board_key: str, requests: tuple[InstanceRequest, ...]) -> Entries:
@@ -47,13 +50,13 @@ def _entries(board_key: str, requests: tuple[InstanceRequest, ...]) -> Entries:
             raise SpecError(
                 f"spec.instances[{position}]",
                 f"start {request.start} with count {request.count}",
-                "a start fixes one instance: list them one by one",
+                "a start places one instance: list instances separately",
             )
     if len(wanted) > 1 and any(map(_is_whole, wanted)):
         raise SpecError(
             "spec.instances",
             f"{geometry.WHOLE} beside {len(wanted) - 1} more",
-            f"{geometry.WHOLE} is the GPU with MIG off: it stands alone, once",
+            f"{geometry.WHOLE} is the GPU with MIG off: it must be the only entry, with count 1",
         )
     planner.diff(board, (), wanted)
     return tuple(wanted)
@@ -65,22 +68,22 @@ def _is_whole(entry: Instance | DeviceProfile) -> bool:
 
 
 def one_line(err: MigError) -> str:
-    """Return the planner's explanation as a condition's message."""
+    """Return the planner's explanation as one line, for a condition's message."""
     return "; ".join(line.strip().removeprefix("- ") for line in str(err).splitlines())
 
 
-def satisfied(instances: Sequence[PlacedInstance], wanted: Entries) -> bool:
-    """Return whether these instances are what is wanted, neither more nor less."""
-    return len(instances) == len(wanted) == _met((i.place for i in instances), wanted)
+def is_satisfied(instances: Sequence[PlacedInstance], wanted: Entries) -> bool:
+    """Return whether these instances are exactly the wanted ones."""
+    return len(instances) == len(wanted) == _count_met((i.place for i in instances), wanted)
 
 
-def met(slices: Sequence[Slice], wanted: Entries) -> int:
-    """Count the wanted entries that active slices are there for."""
+def count_met(slices: Sequence[Slice], wanted: Entries) -> int:
+    """Count the wanted entries for which the GPU has an active slice."""
     active = (s.place for s in slices if s.state is SliceState.ACTIVE)
-    return _met(active, wanted)
+    return _count_met(active, wanted)
 
 
-def _met(places: Iterable[Place], wanted: Entries) -> int:
+def _count_met(places: Iterable[Place], wanted: Entries) -> int:
     left = Counter(places)
     fixed = Counter(place_of(e) for e in wanted if isinstance(e, Instance))
     exact = left & fixed

@@ -1,1 +1,1 @@
-"""Nodes that request a configuration of MIG by a label, as with the MIG manager."""
+"""Handles nodes that request a MIG configuration by a label, as with NVIDIA's MIG manager."""

@@ -1,9 +1,9 @@
-"""Nodes that say ``<prefix>/mig.config=NAME``, as the MIG manager serves them.
+"""Nodes with the label ``<prefix>/mig.config=NAME``, which NVIDIA's MIG manager uses, too.
 
-A configuration becomes layouts, one for each group of the node's GPUs that get the same: what is
-done to GPUs is done by layouts alone. Their conditions become the label ``mig.config.state``:
-pending, then success or failed. What cannot be carried out changes nothing; an event on the node
-says why, and so does its annotation ``gpu.tessera.dev/mig-config``.
+A configuration becomes layouts, one for each group of the node's GPUs with the same instances; only
+layouts change GPUs. Their conditions determine the label ``mig.config.state``: pending, then
+success or failed. An invalid configuration changes nothing; an event on the node and its annotation
+``gpu.tessera.dev/mig-config`` give the reason.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from gpu_operator.api.v1alpha1.resource import Layout
 from gpu_operator.config import MigManagerConfig
 from gpu_operator.controllers.common import membership
 from gpu_operator.controllers.common.world import Node, Outcome, World
-from gpu_operator.controllers.mig_config.plan import PlanError, groups
+from gpu_operator.controllers.mig_config.plan import PlanError, make_groups
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager, Record
 from gpu_operator.render import mig_config as render
 
@@ -24,28 +24,31 @@ _LONGEST_MESSAGE = 1000
 
 
 def reconcile(world: World, name: str, settings: MigManagerConfig) -> Outcome:
-    """Make a node's layouts what its label says, and tell how far they are."""
+    """Create or update a node's layouts for its label, and report their state."""
     node = world.nodes.get(name)
     there = _layouts_of(world, name)
-    wanted = _wanted(world, node, settings) if node is not None else ""
+    wanted = _config_name(world, node, settings) if node is not None else ""
     if node is None or not wanted:
         gone = [Delete("MIGLayout", layout.name) for layout in there]
         quiet = node is None or MIG_CONFIG not in node.annotations
-        return Outcome((*gone, *(() if quiet or node is None else [_silent(node)])))
+        return Outcome((*gone, *(() if quiet or node is None else [_clear_state(node)])))
     try:
         documents = _documents(world, node, wanted, settings)
     except PlanError as err:
-        return Outcome(tuple(_tell(world, node, wanted, settings, FAILED, str(err))))
+        return Outcome(tuple(_write_state(world, node, wanted, settings, FAILED, str(err))))
     by_name = {layout.name: layout for layout in there}
     actions = [*_changes(world, by_name, documents)]
     state, why = (PENDING, "") if actions else _progress(list(by_name.values()))
-    actions += _tell(world, node, wanted, settings, state, why)
+    actions += _write_state(world, node, wanted, settings, state, why)
     return Outcome(tuple(actions))
 
 
-def _wanted(world: World, node: Node, settings: MigManagerConfig) -> str:
-    """Return the name of the node's configuration; empty: it has none, or is not ours."""
-    if not settings.enabled or node.name not in membership.claims(world):
+def _config_name(world: World, node: Node, settings: MigManagerConfig) -> str:
+    """Return the name of the node's MIG configuration.
+
+    The name is empty if the node has no configuration, or is not in a pool.
+    """
+    if not settings.enabled or node.name not in membership.pools_by_node(world):
         return ""
     return node.labels.get(_label(world), "") or settings.default
 
@@ -57,27 +60,27 @@ def _label(world: World) -> str:
 def _documents(
     world: World, node: Node, wanted: str, settings: MigManagerConfig
 ) -> Sequence[render.Document]:
-    """Return the layouts that a node's configuration asks for. Raises PlanError."""
+    """Return the layouts for a node's configuration. Raises PlanError."""
     configs = world.mig_configs.get(settings.config_map)
     if configs is None:
         raise PlanError(f"there is no ConfigMap {settings.config_map} with a config.yaml")
     if configs.problem:
         raise PlanError(f"ConfigMap {settings.config_map}: {configs.problem}")
-    pool = world.pools[membership.claims(world)[node.name]].spec
-    found = groups(configs.named, wanted, pool.board, pool.count, settings.config_map)
+    pool = world.pools[membership.pools_by_node(world)[node.name]].spec
+    found = make_groups(configs.named, wanted, pool.board, pool.count, settings.config_map)
     documents = [render.layout(node, number, group, settings) for number, group in enumerate(found)]
     ours = {layout.name for layout in _layouts_of(world, node.name)}
     for document in documents:
         name = document["metadata"]["name"]
         if name not in ours and (name in world.layouts or ("MIGLayout", name) in world.broken):
-            raise PlanError(f"the name of MIGLayout {name} is needed, and somebody else's")
+            raise PlanError(f"MIGLayout {name} exists and was not made for this node: delete it")
     return documents
 
 
 def _layouts_of(world: World, node: str) -> Sequence[Layout]:
     """Return the layouts that were made for a node's label, by name."""
     if world.index is not None:
-        there = world.index.asked_by_label.get(node, {})
+        there = world.index.layouts_by_label.get(node, {})
         return [there[name] for name in sorted(there)]
     return _by_node(world).get(node, ())
 
@@ -96,9 +99,12 @@ def _by_node(world: World) -> Mapping[str, Sequence[Layout]]:
 def _changes(
     world: World, there: Mapping[str, Layout], documents: Sequence[render.Document]
 ) -> Iterator[Action]:
-    """Write what is new or wider first: no GPU is to follow no layout meanwhile."""
+    """Yield the writes that turn the layouts ``there`` into ``documents``.
+
+    New or wider layouts come first, because every GPU must follow a layout at any time.
+    """
     names = {document["metadata"]["name"] for document in documents}
-    stale = [d for d in documents if not render.is_as(there.get(d["metadata"]["name"]), d)]
+    stale = [d for d in documents if not render.matches(there.get(d["metadata"]["name"]), d)]
     for document in sorted(stale, key=lambda d: _narrows(there.get(d["metadata"]["name"]), d)):
         yield Apply(Manager.MIG_CONFIG, document)
     for name in there:
@@ -114,7 +120,7 @@ def _narrows(layout: Layout | None, document: render.Document) -> bool:
 
 
 def _progress(layouts: Sequence[Layout]) -> tuple[str, str]:
-    """Return the state that layouts which are as they should be add up to, and why it failed."""
+    """Return the combined state of up-to-date layouts, and the reason for a failure."""
     states = [_state(layout) for layout in layouts]
     failed = [why for state, why in states if state == FAILED]
     if failed:
@@ -139,18 +145,21 @@ def _state(layout: Layout) -> tuple[str, str]:
     return (SUCCESS if ready is not None and ready.status == "True" else PENDING), ""
 
 
-def _tell(
+def _write_state(
     world: World, node: Node, wanted: str, settings: MigManagerConfig, state: str, why: str
 ) -> Iterator[Action]:
-    """Write the node's state where it differs, and an event when it ends or its reason changes."""
+    """Yield the write of the node's state if it changed.
+
+    Yield an event, too, when the state is final or its reason changed.
+    """
     label = _label(world)
     note = f"{wanted}: {state}" + (f": {why}" if why else "")[:_LONGEST_MESSAGE]
     labels = {f"{label}.state": state}
     if settings.default and node.labels.get(label) in (None, settings.default):
-        labels[label] = settings.default  # as the GPU operator labels nodes that have none
+        labels[label] = settings.default  # the GPU operator labels such nodes in the same way
     noted = node.annotations.get(MIG_CONFIG)
     if noted != note or not labels.items() <= node.labels.items():
-        yield Apply(Manager.MIG_CONFIG, render.state(node, labels, {MIG_CONFIG: note}))
+        yield Apply(Manager.MIG_CONFIG, render.node_state(node, labels, {MIG_CONFIG: note}))
     if noted != note and state != PENDING:
         failed = state == FAILED
         yield Record(
@@ -163,6 +172,6 @@ def _tell(
         )
 
 
-def _silent(node: Node) -> Apply:
-    """Return the write that takes our state off a node."""
-    return Apply(Manager.MIG_CONFIG, render.state(node, {}, {}))
+def _clear_state(node: Node) -> Apply:
+    """Return the write that removes the state of the MIG configuration from a node."""
+    return Apply(Manager.MIG_CONFIG, render.node_state(node, {}, {}))

@@ -1,6 +1,6 @@
-"""Who gives a node's GPUs to pods: as its pool says, or a label on the node.
+"""How a node's GPUs are allocated to pods, which its pool or a label on the node specifies.
 
-With the label a pool is moved from extended resources to claims node by node.
+With the label, a pool can move from extended resources to claims node by node.
 """
 
 from gpu_operator.api.v1alpha1 import ALLOCATION_LABEL
@@ -10,20 +10,20 @@ from gpu_operator.controllers.common.world import Node
 
 
 def allocation_on(pool: Pool, node: Node, *, dra: bool) -> Allocation:
-    """Return what is in force on a node; without ``dra`` the cluster has the device plugin only."""
+    """Return how the node's GPUs are allocated; without ``dra``, only by the device plugin."""
     if not dra:
         return Allocation.DEVICE_PLUGIN
-    asked = node.labels.get(ALLOCATION_LABEL, "")
-    return Allocation(asked) if asked in list(Allocation) else pool.spec.allocation
+    requested = node.labels.get(ALLOCATION_LABEL, "")
+    return Allocation(requested) if requested in list(Allocation) else pool.spec.allocation
 
 
-def problem(node: Node) -> str:
-    """Say what is wrong with the node's label; empty: nothing."""
-    asked = node.labels.get(ALLOCATION_LABEL, "")
-    if not asked or asked in list(Allocation):
+def find_label_problem(node: Node) -> str:
+    """Return what is wrong with the node's label for allocation; empty if nothing is."""
+    requested = node.labels.get(ALLOCATION_LABEL, "")
+    if not requested or requested in list(Allocation):
         return ""
     known = ", ".join(Allocation)
     return (
-        f"label {ALLOCATION_LABEL}={asked} of node {node.name} is not one of {known}:"
+        f"label {ALLOCATION_LABEL}={requested} of node {node.name} is not one of {known}:"
         " it has no effect"
     )

@@ -1,23 +1,24 @@
-"""A node's extended resources: two places where the kubelet's figures are late, or never come.
+"""A node's extended resources, which the kubelet updates late, or never removes.
 
-The kubelet brings a change of the node agent's lists to the node's status within ten seconds. Until
+The kubelet copies a change of the node agent's lists to the node's status within ten seconds. Until
 then the scheduler sends pods to slices that are no longer offered, and each of them fails with
-UnexpectedAdmissionError; a ReplicaSet makes ten a second. So what is withdrawn leaves
-``allocatable`` here at once, and so does everything while a kubelet or a node agent restarts. It is
-never raised: only the kubelet knows when it can admit. Functions of HCAs have no status of their
-own: they are lowered while the node has no agent's pod that stays, or no GPU object.
+UnexpectedAdmissionError; a ReplicaSet creates ten per second. So the operator at once lowers
+``allocatable`` for withdrawn slices, and for all slices while the kubelet or the node agent
+restarts. The operator never raises ``allocatable``: only the kubelet knows when it can admit pods.
+Functions of HCAs have no status of their own: ``allocatable`` is lowered for them while the node
+has no permanent agent pod, or no GPU object.
 
-A resource that no slice is offered as any more stays in the status as 0. It is removed here when
-nothing on the node could offer it, and its capacity has been 0 for so long that the kubelet
-has forgotten it: it puts back what it still remembers, which is for five minutes after the node
-agent stopped serving it. A kubelet that was restarted counts these five minutes from its start, and
-nothing tells when that was. So a removal that did not hold is tried again every minute: waiting for
-as long as the first time could cost six minutes more than are needed. Nor does an operator that has
-just started know since when a resource is 0: it, too, tries every minute.
+A resource that is no longer offered stays in the status as 0. The operator removes it when
+nothing on the node can offer it and its capacity has been 0 for RETIRE_AFTER_S: the kubelet
+restores a resource that it still remembers. It remembers a resource for five minutes after the
+node agent has stopped serving it, or, if the kubelet restarts meanwhile, for five minutes after
+its start, whose time is unknown. So a removal that was undone is repeated every minute: waiting
+for the first period again could take six minutes longer than necessary. An operator that has
+just started does not know how long a resource has been 0, so it tries every minute, too.
 
-With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched. By which
-such prefixes a node has offered slices is noted on it, so that their resources are removed also
-when another prefix is in force by now, or the node has left its pool.
+With a prefix that other vendors use (nvidia.com), only nodes with simulated GPUs are changed.
+The operator records on the node the other vendors' prefixes with which it has offered slices, so
+that their resources are removed even after the prefix has changed or the node has left its pool.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,12 +38,15 @@ RETIRE_AGAIN_S = 60.0
 
 
 def reconcile(world: World, name: str, clock_s: float) -> Outcome:
-    """Lower and remove what is due; ``clock_s`` is on the scale of ``world.zero_since``."""
+    """Lower and remove the resources of a node that are due.
+
+    ``clock_s`` is the current time on the scale of ``world.zero_since``.
+    """
     node = world.nodes.get(name)
     if node is None:
         return Outcome()
-    actions: list[Action] = list(_note(world, node))
-    lowered = _lagging(world, node)
+    actions: list[Action] = list(_note_prefixes(world, node))
+    lowered = _find_lagging(world, node)
     if lowered:
         actions.append(
             PatchNode(name, node_render.with_allocatable(node.allocatable, lowered), status=True)
@@ -59,14 +63,19 @@ def reconcile(world: World, name: str, clock_s: float) -> Outcome:
             later.append(left_s + 0.1)
     if due:
         actions.append(PatchNode(name, node_render.without_resources(due), status=True))
-        later.append(RETIRE_AGAIN_S)  # it may be put back so soon that no watch shows the gap
+        later.append(
+            RETIRE_AGAIN_S
+        )  # the kubelet may restore it so soon that no watch shows the gap
     return Outcome(tuple(actions), min(later, default=None))
 
 
-def _note(world: World, node: Node) -> Iterator[Action]:
-    """Note the prefixes by which the node offers slices, and forget those it lists nothing of."""
+def _note_prefixes(world: World, node: Node) -> Iterator[Action]:
+    """Yield the write that records the prefixes with which the node offers slices.
+
+    Prefixes without listed resources are dropped from the record.
+    """
     noted = node.noted_prefixes
-    slices = [s.resource for gpu in _on(world, node) for s in gpu.status.slices]
+    slices = [s.resource for gpu in _gpus_on(world, node) for s in gpu.status.slices]
     offered = {resource.partition("/")[0] for resource in slices if resource} - {GROUP}
     listed = {p for p in noted if any(offers.is_ours(r, p) for r in node.capacity)}
     if offered | listed:
@@ -79,35 +88,40 @@ def _note(world: World, node: Node) -> Iterator[Action]:
 
 
 def is_withdrawn(world: World, node: Node, resource: str) -> bool:
-    """Return whether the scheduler knows how few slices of this resource the node still offers."""
-    return offers.allocatable(node, resource) <= offers.active(world, node).get(resource, 0)
+    """Return whether the node's status offers at most as many slices as its agent does."""
+    return offers.allocatable_count(node, resource) <= offers.count_active(world, node).get(
+        resource, 0
+    )
 
 
-def _on(world: World, node: Node) -> Sequence[Gpu]:
+def _gpus_on(world: World, node: Node) -> Sequence[Gpu]:
     return world.gpus_by_node().get(node.name, ())
 
 
-def _lagging(world: World, node: Node) -> dict[str, int]:
-    """Return to what the node's resources are to be lowered."""
-    gpus = _on(world, node)
+def _find_lagging(world: World, node: Node) -> dict[str, int]:
+    """Return the new values of ``allocatable`` for the resources for which it must be lowered."""
+    gpus = _gpus_on(world, node)
     lowered = {}
-    if offers.allocatable(node, HCA_RESOURCE) and not (gpus and node.name in world.agents):
+    if offers.allocatable_count(node, HCA_RESOURCE) and not (gpus and node.name in world.agents):
         lowered[HCA_RESOURCE] = 0
     if not gpus or not all(gpu.status.conditions for gpu in gpus):
         return lowered  # an agent that has not reported may still offer anything
-    admitted = offers.admitted(world, node)
+    admitted = offers.count_admitted(world, node)
     ours = (r for r in node.allocatable if _is_lowered_here(world, node, gpus, r))
     return lowered | {
-        r: admitted.get(r, 0) for r in ours if offers.allocatable(node, r) > admitted.get(r, 0)
+        r: admitted.get(r, 0)
+        for r in ours
+        if offers.allocatable_count(node, r) > admitted.get(r, 0)
     }
 
 
 def _is_lowered_here(world: World, node: Node, gpus: Sequence[Gpu], resource: str) -> bool:
-    """Return whether the node's agent offers a resource, by the prefix in force or an earlier one.
+    """Return whether the node's agent offers a resource, with the current prefix or an earlier one.
 
-    An agent of an earlier prefix is replaced, and ends when all that it offers is lowered. Once
-    another agent is there, names with an earlier prefix may be another vendor's. Sharing may give a
-    resource any name, so what the agent reports counts as well, with our prefixes.
+    An agent with an earlier prefix is replaced, and ends when all that it offers is lowered.
+    Once its successor runs, names with the earlier prefix may be another vendor's. Sharing may
+    give a resource any name, so resources that the agent reports count as well, if they have a
+    prefix of Tessera.
     """
     prefix = world.policy.resource_prefix
     if offers.is_ours(resource, prefix):
@@ -122,8 +136,10 @@ def _is_lowered_here(world: World, node: Node, gpus: Sequence[Gpu], resource: st
 
 
 def _candidates(world: World, node: Node) -> set[str]:
-    if any(gpu.spec.allocation.by_claims for gpu in _on(world, node)):
-        return set()  # names that claims serve stay registered, and a 0 keeps nobody from them
+    if any(gpu.spec.allocation.by_claims for gpu in _gpus_on(world, node)):
+        return (
+            set()
+        )  # resources that claims serve stay registered, and a 0 excludes no pod from them
     prefixes = {GROUP, *node.noted_prefixes}
     if POOL_LABEL in node.labels:
         prefixes.add(world.policy.resource_prefix)
@@ -134,20 +150,23 @@ def _candidates(world: World, node: Node) -> set[str]:
         and count == "0"
         and resource in node.allocatable
     }
-    return zero - _offered(world, node)
+    return zero - _find_offered(world, node)
 
 
-def _offered(world: World, node: Node) -> set[str]:
-    """Return what the node's pool asks for: resources of slices that are or are to be, and HCAs."""
+def _find_offered(world: World, node: Node) -> set[str]:
+    """Return the resources that the node's pool needs.
+
+    These are the resources of current and planned slices, and of HCAs.
+    """
     pool = world.pools.get(node.labels.get(POOL_LABEL, ""))
     offered = {HCA_RESOURCE} if pool is not None and pool.spec.hcas is not None else set[str]()
-    for gpu in _on(world, node):
+    for gpu in _gpus_on(world, node):
         offered |= {s.resource for s in gpu.status.slices}
         for instance in gpu.spec.instances:
             try:
                 profile = geometry.board(gpu.spec.board).device_profile(instance.profile)
             except MigError:
                 continue
-            if resource := gpu.spec.offered_as(profile):
+            if resource := gpu.spec.resource_of(profile):
                 offered.add(f"{world.policy.resource_prefix}/{resource}")
     return offered

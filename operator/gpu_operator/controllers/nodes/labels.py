@@ -1,7 +1,7 @@
-"""A node's labels: the pool's, and those of GPU Feature Discovery, in one write.
+"""A node's labels, written together: the pool's, and those of GPU Feature Discovery.
 
-While a layout changes a GPU, or a GPU has lost what it is to have, labels of slices stay as they
-were when all was there last: who selects nodes by them finds none missing meanwhile.
+While a layout changes a GPU, or a GPU lacks some of its slices, the labels for slices keep their
+last complete values, so that selectors which use them still match the node.
 """
 
 import datetime
@@ -21,15 +21,15 @@ from mig.geometry import WHOLE
 def write(
     world: World, pool: Pool, node: Node, on_node: Sequence[Gpu], now: datetime.datetime
 ) -> Iterator[Apply]:
-    """Yield the write of a node's labels, if they are not as they should be.
+    """Yield the write of a node's labels, if they are outdated.
 
     Raises:
-        UnknownBoardError: there is no such board.
+        UnknownBoardError: the board does not exist.
     """
     prefix = world.policy.resource_prefix
     there = {
         key.removeprefix(f"{prefix}/"): value
-        for key, value in node_render.ours_of(node.labels, (prefix,)).items()
+        for key, value in node_render.own_labels(node.labels, (prefix,)).items()
         if key != POOL_LABEL
     }
     stamp = there.pop(features.TIMESTAMP, "")
@@ -39,27 +39,30 @@ def write(
         return
     wanted[features.TIMESTAMP] = str(int(now.timestamp()))
     named = {f"{prefix}/{name}": value for name, value in wanted.items()}
-    document = node_render.labelled(node.name, node.uid, {POOL_LABEL: pool.name, **named})
+    document = node_render.with_labels(node.name, node.uid, {POOL_LABEL: pool.name, **named})
     yield Apply(Manager.LABELS, document)
 
 
 def _kept_or_found(
     strategy: Strategy, pool: Pool, on_node: Sequence[Gpu], there: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the labels of the GPUs: those of resources stay as they are until all are settled."""
+    """Return the labels for the node's GPUs.
+
+    Labels for resources keep their present values until all GPUs are settled.
+    """
     by_index = {gpu.spec.index: gpu for gpu in on_node}
     devices = [_device(pool, by_index.get(index)) for index in range(pool.spec.count)]
-    shared = {name: one for gpu in on_node for name, one in sharing.of_labels(gpu).items()}
+    shared = {name: one for gpu in on_node for name, one in sharing.label_sharing(gpu).items()}
     found = features.labels(devices, strategy.value, _software(on_node), shared)
     same = there.get("mig.strategy") == found.get("mig.strategy")
     if not same or "gpu.product" not in there or all(map(_is_settled, on_node)):
         return found
-    kept = {name: value for name, value in there.items() if features.is_of_a_resource(name)}
-    return {n: v for n, v in found.items() if not features.is_of_a_resource(n)} | kept
+    kept = {name: value for name, value in there.items() if features.describes_resource(name)}
+    return {n: v for n, v in found.items() if not features.describes_resource(n)} | kept
 
 
 def _device(pool: Pool, gpu: Gpu | None) -> features.Device:
-    """Return a GPU as its agent has reported it; before that it is as hardware is delivered."""
+    """Return a GPU as its agent has reported it; before the first report, a whole GPU."""
     slices = gpu.status.slices if gpu is not None else ()
     profiles = tuple(s.profile for s in slices if s.state is SliceState.ACTIVE)
     mode = gpu.status.mig_mode if gpu is not None else None
@@ -68,7 +71,7 @@ def _device(pool: Pool, gpu: Gpu | None) -> features.Device:
 
 
 def _is_settled(gpu: Gpu) -> bool:
-    """Return whether the instances are those that are asked for; if nobody asks, what there is."""
+    """Return whether a GPU has the instances of its layout, or needs none."""
     wanted = gpu.spec.layout_instances
     if not wanted and (gpu.spec.layout is None or gpu.spec.allocation.by_claims):
         return True
@@ -77,7 +80,9 @@ def _is_settled(gpu: Gpu) -> bool:
 
 
 def _software(gpus: Sequence[Gpu]) -> features.Software:
-    """Return what the node's agent has reported; it says the same of each GPU."""
+    """Return the versions that the node's agent has reported, which are the same for all its
+    GPUs.
+    """
     for gpu in gpus:
         status = gpu.status
         if status.driver_version or status.cuda_version or status.machine:

@@ -1,8 +1,8 @@
-"""Whether a node serves the GPUs of its pool, for others to see: a condition, and taints.
+"""Publishes whether a node serves the GPUs of its pool: a condition, and taints.
 
-The condition GPUReady is in `kubectl describe node` beside the kubelet's own. Taints are the
-chart's choice (``nodeTaints``). Which ones we put there is noted on the node, so that somebody
-else's of the same key is never taken off.
+`kubectl describe node` shows the condition GPUReady beside those of the kubelet. Taints are
+optional (the chart's ``nodeTaints``). An annotation of the node records which taints the operator
+has set, so that it never removes another owner's taint with the same key.
 """
 
 import datetime
@@ -28,7 +28,7 @@ def write(
     taints: TaintsConfig,
     now: datetime.datetime,
 ) -> Iterator[Action]:
-    """Yield what makes a node's condition and taints say whether it has a problem."""
+    """Yield the writes that set a node's condition and taints according to ``problem``."""
     status = "False" if problem else "True"
     reason = (problem.reason if problem else Reason.RECONCILED).value
     served = f"{pool.spec.count} GPUs of pool {pool.name} are served"
@@ -48,7 +48,7 @@ def write(
 
 
 def withdraw(node: Node) -> Iterator[Action]:
-    """Yield what takes everything of that off a node that has left its pool."""
+    """Yield the writes that remove condition and taints from a node that has left its pool."""
     if node.gpu_ready is not None:
         document = node_render.without_condition(node.name, node.uid)
         yield Apply(Manager.CONDITIONS, document, status=True)

@@ -1,4 +1,4 @@
-"""What of a policy's sharing has no effect, and what labels tell of the rest."""
+"""Validation of a policy's sharing, and its data for node labels."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ from gpu_operator.render import features
 from mig.geometry import WHOLE_RESOURCE
 
 _SHOWN = 63
-NVIDIA = "nvidia.com"  # configurations written for its device plugin name resources by this
+NVIDIA = "nvidia.com"  # prefix of resources in configurations for NVIDIA's device plugin
 
 
-def problem(policy: GPUPolicySpec) -> str:
-    """Say which shared resources the policy never offers; empty: all may be offered."""
+def find_sharing_problem(policy: GPUPolicySpec) -> str:
+    """Return which shared resources the policy never offers; empty if it may offer all."""
     config = policy.sharing.config if policy.sharing is not None else None
     if config is None:
         return ""
@@ -20,20 +20,20 @@ def problem(policy: GPUPolicySpec) -> str:
     for one in config.resources:
         prefix = one.name.rpartition("/")[0]
         if not one.is_a_resource:
-            wrong.append(f"{one.short[:_SHOWN]}... is longer than a resource's name can be")
+            wrong.append(f"{one.short[:_SHOWN]}... is too long for a resource's name")
         elif prefix not in ("", NVIDIA, policy.resource_prefix):
-            wrong.append(f"{one.name} is not of the prefix {policy.resource_prefix}")
+            wrong.append(f"{one.name} does not have the prefix {policy.resource_prefix}")
         elif one.short != WHOLE_RESOURCE and not one.short.startswith("mig-"):
             wrong.append(f"{one.name} is neither {WHOLE_RESOURCE} nor mig-<profile>")
         elif one.short != WHOLE_RESOURCE and policy.strategy is not Strategy.MIXED:
             wrong.append(f"strategy {policy.strategy.value} offers no {one.short}")
         elif (one.short, one.devices) in seen:
-            wrong.append(f"{one.name} is named twice: the first counts")
+            wrong.append(f"{one.name} is listed twice: the first entry applies")
         seen.add((one.short, one.devices))
     return f"sharing: {'; '.join(wrong)}" if wrong else ""
 
 
-def of_labels(gpu: Gpu) -> Mapping[str, features.Sharing]:
+def label_sharing(gpu: Gpu) -> Mapping[str, features.Sharing]:
     """Return how a GPU's resources are shared, for GPU Feature Discovery's labels."""
     return {
         one.name: features.Sharing(

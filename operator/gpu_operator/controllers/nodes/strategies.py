@@ -1,7 +1,8 @@
-"""How a node offers MIG devices: as the policy says, or a label on the node.
+"""How a node offers MIG devices, which the policy or a label on the node specifies.
 
-The label is what ``nvidia.com/device-plugin.config`` is to NVIDIA's plugin: one node of a
-heterogeneous cluster can differ. ``<prefix>/mig.strategy`` says what is in force, as there.
+The label corresponds to ``nvidia.com/device-plugin.config`` of NVIDIA's plugin: single nodes of
+a heterogeneous cluster can differ. As there, ``<prefix>/mig.strategy`` shows the strategy in
+force.
 """
 
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, Strategy
@@ -11,22 +12,22 @@ _LABEL = "mig.strategy.config"
 
 
 def policy_on(world: World, node: Node) -> GPUPolicySpec:
-    """Return the policy as it is in force on a node."""
-    asked = _asked(world, node)
-    if asked not in list(Strategy):
+    """Return the policy in force on a node."""
+    requested = _requested_strategy(world, node)
+    if requested not in list(Strategy):
         return world.policy
-    return world.policy.model_copy(update={"strategy": Strategy(asked)})
+    return world.policy.model_copy(update={"strategy": Strategy(requested)})
 
 
-def problem(world: World, node: Node) -> str:
-    """Say what is wrong with the node's label; empty: nothing."""
-    asked = _asked(world, node)
-    if not asked or asked in list(Strategy):
+def find_label_problem(world: World, node: Node) -> str:
+    """Return what is wrong with the node's label for the strategy; empty if nothing is."""
+    requested = _requested_strategy(world, node)
+    if not requested or requested in list(Strategy):
         return ""
     known = ", ".join(Strategy)
     label = f"{world.policy.resource_prefix}/{_LABEL}"
-    return f"label {label}={asked} of node {node.name} is not one of {known}: it has no effect"
+    return f"label {label}={requested} of node {node.name} is not one of {known}: it has no effect"
 
 
-def _asked(world: World, node: Node) -> str:
+def _requested_strategy(world: World, node: Node) -> str:
     return node.labels.get(f"{world.policy.resource_prefix}/{_LABEL}", "")

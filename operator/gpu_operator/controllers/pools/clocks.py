@@ -1,6 +1,7 @@
-"""What a pool says of its clock: a condition where events measure, or have measured, modelled time.
+"""The condition ModelledClock of a pool.
 
-Who reads a program's figures must be able to see that they are a prediction (ADR 91).
+Such a pool's CUDA events measure modelled time, or have measured it. The condition informs
+readers of a program's figures that these are predictions (ADR 91).
 """
 
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
@@ -9,18 +10,19 @@ from gpu_operator.api.v1alpha1.resource import Pool
 from gpu_operator.controllers.common.conditions import Verdict
 
 
-def verdict(pool: Pool, modelled: int, gpus: int) -> Verdict | None:
-    """Return the condition ModelledClock; None: it has never been anything but the nodes' time.
+def clock_verdict(pool: Pool, modelled: int, gpus: int) -> Verdict | None:
+    """Return the condition ModelledClock; None if the pool has never had a modelled clock.
 
-    ``modelled`` of the pool's ``gpus`` say in their status that their clock is modelled.
+    ``modelled`` is the number of the pool's ``gpus`` that report a modelled clock.
     """
     wanted = pool.spec.clock is Clock.MODELLED
     if wanted and gpus and modelled == gpus:
         return Verdict(
             True,
             Reason.MODELLED_CLOCK,
-            f"CUDA events in its pods measure what {pool.spec.board}, or its slice, would take, as"
-            " modelled; the time that passes on the nodes is another, and metrics are of that",
+            f"CUDA events in its pods measure the modelled time of {pool.spec.board}, or of its "
+            "slice;"
+            " it differs from the time that passes on the nodes, which metrics use",
         )
     if wanted and gpus:
         late = f"on {gpus - modelled} of {gpus} GPUs CUDA events still measure the node's time"

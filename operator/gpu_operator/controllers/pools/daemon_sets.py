@@ -1,9 +1,9 @@
 """The DaemonSets of a pool: those of gpud, of the node agents and of the HCAs.
 
-gpud's goes first. The node agents' is changed only once every node has a gpud of the new rendering
-that serves or stands by. Then the image is on the node, so no agent is ended before a pull; and
-where agent and gpud are still in one pod, as earlier versions had it, the next gpud is there when
-that pod ends (ADR 109).
+The DaemonSet of gpud is changed first. That of the node agents is changed once every node has a
+gpud with the new rendering that serves or stands by. Then the image is on the node, so no agent
+ends before its successor's image is pulled. Where agent and gpud are still in one pod, as in
+earlier versions, the next gpud is running when that pod ends (ADR 109).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ NAMES: Final = (gpud.name_of, daemonset.name_of, hca.name_of)
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """What the DaemonSets of a pool in use are to be; ``hca`` None: it has none."""
+    """The desired DaemonSets of a pool in use; ``hca`` is None for a pool without HCAs."""
 
     gpud: Document
     agent: Document
@@ -33,17 +33,17 @@ class Documents:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Return what tells them from those of another policy, pool or chart."""
-        return tuple(daemonset.rendered(one) for one in (self.gpud, self.agent))
+        """Return the digests that identify the renderings of gpud and of the node agents."""
+        return tuple(daemonset.rendered_digest(one) for one in (self.gpud, self.agent))
 
     def agents_change(self, world: World) -> bool:
-        """Return whether node agents run that are of another rendering, and are to be replaced."""
+        """Return whether the pool's node agents have another rendering, and will be replaced."""
         found = world.daemon_sets.get(self.agent["metadata"]["name"])
-        return found is not None and found.rendered != daemonset.rendered(self.agent)
+        return found is not None and found.rendered != daemonset.rendered_digest(self.agent)
 
 
-def documents(world: World, pool: Pool, node_config: NodeConfig, namespace: str) -> Documents:
-    """Return what a pool's DaemonSets are to be."""
+def make_documents(world: World, pool: Pool, node_config: NodeConfig, namespace: str) -> Documents:
+    """Return the desired DaemonSets of a pool."""
     with_hcas = daemonset.hcas_of(pool.spec, node_config) is not None
     return Documents(
         gpud.daemon_set(pool.name, pool.spec, node_config, namespace),
@@ -52,8 +52,8 @@ def documents(world: World, pool: Pool, node_config: NodeConfig, namespace: str)
     )
 
 
-def missing(world: World, wanted: Documents) -> str:
-    """Return what the DaemonSets for GPUs still lack; empty when they are rolled out."""
+def explain_missing(world: World, wanted: Documents) -> str:
+    """Return what the rollout of gpud and the node agents waits for; empty if it is complete."""
     _, of_gpud = rollouts.progress(world, wanted.gpud)
     return of_gpud or rollouts.progress(world, wanted.agent)[1]
 
@@ -61,34 +61,40 @@ def missing(world: World, wanted: Documents) -> str:
 def write(
     world: World, wanted: Documents, namespace: str, book: PoolBook
 ) -> tuple[Sequence[Action], str]:
-    """Return what makes the DaemonSets of a pool in use be so, and what their rollout lacks.
+    """Return the writes for the DaemonSets of a pool in use, and what their rollout waits for.
 
-    The book's ``late_gpuds`` must be of this world.
+    The book's ``late_gpuds`` must be up to date.
     """
     actions = [_apply(wanted.gpud)]
-    told = [missing(world, wanted)]
+    messages = [explain_missing(world, wanted)]
     if wanted.agents_change(world) and book.late_gpuds:
-        told = [rollouts.progress(world, wanted.gpud)[1], "the node agents follow gpud"]
+        messages = [
+            rollouts.progress(world, wanted.gpud)[1],
+            "the node agents are updated after gpud",
+        ]
     else:
         actions.append(_apply(wanted.agent))
-    if any(told) and book.late_gpuds:
-        told.append(book.late_gpuds[min(book.late_gpuds)])
+    if any(messages) and book.late_gpuds:
+        messages.append(book.late_gpuds[min(book.late_gpuds)])
     if wanted.hca is None:
-        return [*actions, *withdraw(world, book.name, namespace, hca.name_of)], _sentence(told)
-    told.append(rollouts.progress(world, wanted.hca)[1])
-    return [*actions, _apply(wanted.hca)], _sentence(told)
+        return [*actions, *withdraw(world, book.name, namespace, hca.name_of)], _sentence(messages)
+    messages.append(rollouts.progress(world, wanted.hca)[1])
+    return [*actions, _apply(wanted.hca)], _sentence(messages)
 
 
 def withdraw(
     world: World, pool: str, namespace: str, *names: Callable[[str], str]
 ) -> Sequence[Action]:
-    """Return what deletes a pool's DaemonSets: those that are named so, or all."""
+    """Return the deletions of a pool's DaemonSets.
+
+    ``names`` are functions that return the name of a DaemonSet; without them, all are deleted.
+    """
     found = (of(pool) for of in names or NAMES)
     return [Delete("DaemonSet", name, namespace) for name in found if name in world.daemon_sets]
 
 
-def _sentence(told: Sequence[str]) -> str:
-    return "; ".join(filter(None, told))
+def _sentence(messages: Sequence[str]) -> str:
+    return "; ".join(filter(None, messages))
 
 
 def _apply(document: Document) -> Apply:

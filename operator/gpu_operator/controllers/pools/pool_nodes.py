@@ -1,4 +1,4 @@
-"""What a pool asks of one of its nodes, and why the node does not serve its GPUs yet."""
+"""The labels and GPUs that a pool gives to one of its nodes, and why a node is not ready."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from gpu_operator.api.v1alpha1 import FINALIZER
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import GPUSpec
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
-from gpu_operator.api.v1alpha1.sharing import resolve
+from gpu_operator.api.v1alpha1.sharing import resolve_sharing
 from gpu_operator.controllers.common.conditions import Verdict
 from gpu_operator.controllers.common.world import AgentPod, Node, World
 from gpu_operator.controllers.nodes import allocations, labels, strategies
@@ -28,7 +28,7 @@ def populate(
     *,
     dra: bool,
 ) -> Iterable[Action]:
-    """Yield what gives a node its labels and GPUs."""
+    """Yield the writes of a node's labels and GPUs."""
     if any(g.spec.pool != pool.name for g in on_node):
         return  # another pool has not released the node yet
     yield from labels.write(world, pool, node, on_node, now)
@@ -45,15 +45,17 @@ def populate(
             mig_strategy=strategies.policy_on(world, node).strategy,
             allocation=allocations.allocation_on(pool, node, dra=dra),
             allow_multiple_allocations=pool.spec.allow_multiple_allocations,
-            sharing=resolve(world.policy.sharing, index, gpu_render.uuid_of(node.name, index)),
+            sharing=resolve_sharing(
+                world.policy.sharing, index, gpu_render.uuid_of(node.name, index)
+            ),
             **pool.spec.facts.to_json(),
         )
         known = existing.get(index)
-        if known is None or not _same(known, spec, node):
+        if known is None or not _is_current(known, spec, node):
             yield Apply(Manager.CHILDREN, gpu_render.gpu(spec, node.uid))
 
 
-_OTHERS: Final[Mapping[str, Any]] = {  # what other field managers write
+_OTHERS: Final[Mapping[str, Any]] = {  # fields of other field managers
     "instances": (),
     "layout": None,
     "mig_mode": None,
@@ -61,9 +63,9 @@ _OTHERS: Final[Mapping[str, Any]] = {  # what other field managers write
 }
 
 
-def _same(gpu: Gpu, wanted: GPUSpec, node: Node) -> bool:
+def _is_current(gpu: Gpu, wanted: GPUSpec, node: Node) -> bool:
     if gpu.meta.deleting or gpu.spec.uuid != wanted.uuid:
-        return True  # has to go first
+        return True  # it must be deleted first
     metadata = gpu_render.gpu(wanted, node.uid)["metadata"]
     return (
         gpu.spec.model_copy(update=_OTHERS) == wanted
@@ -73,14 +75,14 @@ def _same(gpu: Gpu, wanted: GPUSpec, node: Node) -> bool:
     )
 
 
-def problem_of(
+def find_problem(
     world: World,
     pool: Pool,
     document: Mapping[str, Any] | None,
     node: Node,
     on_node: Sequence[Gpu],
 ) -> Verdict | None:
-    """Return why a node of the pool is not ready, as its Degraded or its waiting verdict."""
+    """Return why a node of the pool is not ready, as a verdict for Degraded or Progressing."""
     agent = world.agents.get(node.name)
     if not node.ready:
         return Verdict(True, Reason.AGENT_UNREACHABLE, f"node {node.name} is not ready")
@@ -92,11 +94,11 @@ def problem_of(
             message = (
                 f"pool {min(others)} has not released the node yet"
                 if others
-                else f"GPU {index} is not there yet"
+                else f"GPU {index} does not exist yet"
             )
             return Verdict(True, Reason.WAITING_FOR_AGENT, message)
         reported = bool(gpu.status.conditions)
-        if (without := _without_gpud(world, node)) is not None:
+        if (without := _find_failing_gpud(world, node)) is not None:
             failed = reported and without.failing
             reason = Reason.AGENT_UNREACHABLE if failed else Reason.WAITING_FOR_AGENT
             return Verdict(True, reason, f"gpud {without.name}: {without.problem}")
@@ -106,8 +108,9 @@ def problem_of(
             return Verdict(True, reason, f"node agent {agent.name}: {agent.problem}")
         if not reported:
             message = "the node agent has not reported yet"
-            if agent is None:  # Pod Security, a quota: only its DaemonSet's events say so
-                message = f"there is no pod of DaemonSet {daemonset.name_of(pool.name)} on it yet"
+            # Pod Security or a quota may prevent it: only the DaemonSet's events show that.
+            if agent is None:
+                message = f"DaemonSet {daemonset.name_of(pool.name)} has no pod on it yet"
             return Verdict(True, Reason.WAITING_FOR_AGENT, message)
         degraded = next(
             (
@@ -122,14 +125,18 @@ def problem_of(
             known = degraded.reason in [r.value for r in (*FAILURES, *of_the_node)]
             reason = Reason(degraded.reason) if known else Reason.AGENT_ERROR
             return Verdict(True, reason, f"{gpu.name}: {degraded.message}")
-    if problem := strategies.problem(world, node) or allocations.problem(node):
+    if problem := strategies.find_label_problem(world, node) or allocations.find_label_problem(
+        node
+    ):
         return Verdict(True, Reason.INVALID_SPEC, problem)
-    late = rollouts.outdated(world, document, node) if document is not None else ""
+    late = rollouts.explain_old_agent(world, document, node) if document is not None else ""
     return Verdict(True, Reason.WAITING_FOR_AGENT, late) if late else None
 
 
-def _without_gpud(world: World, node: Node) -> AgentPod | None:
-    """Return the pod that says why a node has no gpud; None where one serves, or none is known."""
+def _find_failing_gpud(world: World, node: Node) -> AgentPod | None:
+    """Return the pod that explains why a node has no gpud; None if one serves, or no pod is
+    known.
+    """
     pods = world.gpuds.get(node.name, ())
     if not pods or any(not pod.problem for pod in pods):
         return None

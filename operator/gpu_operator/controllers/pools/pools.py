@@ -1,4 +1,7 @@
-"""GPUPool: nodes get labels, a DaemonSet and one GPU object a device, and lose them in reverse."""
+"""Reconciles a GPUPool: its nodes get labels, DaemonSets and a GPU object for each device.
+
+Nodes that leave the pool lose them in reverse order.
+"""
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,20 +16,20 @@ from gpu_operator.controllers.common import membership, offers
 from gpu_operator.controllers.common.conditions import (
     Verdict,
     Verdicts,
-    blocked,
-    refused,
+    refusal_verdicts,
     report,
     verdicts,
+    with_write_refusal,
 )
 from gpu_operator.controllers.common.world import Node, Outcome, World
 from gpu_operator.controllers.nodes import readiness
 from gpu_operator.controllers.pools import (
     clocks,
     daemon_sets,
+    fragmentation,
     pool_book,
     pool_nodes,
     rollouts,
-    scatter,
 )
 from gpu_operator.controllers.pools.pool_book import Part, PoolBook
 from gpu_operator.controllers.pools.pool_nodes import FAILURES
@@ -35,12 +38,15 @@ from gpu_operator.kube.actions import Action, Apply, DropFinalizer, Manager, Pat
 from gpu_operator.render import node as node_render
 from mig import geometry
 
-_TOLD = 5  # nodes that a message names before it says how many more
+_MAX_NAMED = 5  # nodes that a message names; for the others it states their number
 
 
 @dataclass(slots=True)
 class Decision:
-    """One pass over one pool, or over what is left of one that is gone; steps add actions."""
+    """The state of one pass over a pool, or over the remains of a deleted pool.
+
+    Each step of the pass adds actions.
+    """
 
     world: World
     name: str
@@ -51,16 +57,16 @@ class Decision:
     book: PoolBook
     leaving: Sequence[Gpu]
     updated: int
-    """Nodes whose agent has the wanted revision."""
+    """The number of nodes whose agent has the current rendering."""
     rollout: str = ""
-    """What a roll-out waits for; empty if none is under way."""
+    """What the rollout of the DaemonSets waits for; empty if no rollout is running."""
     problems: Mapping[str, Verdict] = field(default_factory=dict)
-    """By node."""
+    """The reason why a node is not ready, for each such node."""
     actions: list[Action] = field(default_factory=list)
 
     @property
     def in_use(self) -> bool:
-        """Whether the pool has nodes or GPU objects; a label alone holds nothing up."""
+        """Return whether the pool has nodes or GPU objects; labels alone do not count."""
         return bool(self.book.nodes or self.book.gpus)
 
 
@@ -72,8 +78,8 @@ def reconcile(
     now: datetime.datetime,
     book: PoolBook | None = None,
 ) -> Outcome:
-    """Take ``STEPS`` for one pool, or for what is left of one that is gone."""
-    book = pool_book.of(world, name) if book is None else book
+    """Run ``STEPS`` for one pool, or for the remains of a deleted one."""
+    book = pool_book.make_book(world, name) if book is None else book
     leaving = sorted(
         (world.gpus[n] for n in book.leaving), key=lambda g: (g.spec.node_name, g.spec.index)
     )
@@ -85,22 +91,24 @@ def reconcile(
 
 
 def add_finalizer(this: Decision) -> None:
-    """Keep the pool until what it made is gone."""
+    """Add the finalizer, which keeps the pool until its nodes and GPUs are released."""
     pool = this.pool
     if pool is not None and not pool.meta.deleting and FINALIZER not in pool.meta.finalizers:
         this.actions.append(_finalizer(pool.meta))
 
 
 def release_gpus(this: Decision) -> None:
-    """Release GPUs that leave."""
+    """Release the GPUs that no longer belong to the pool."""
     for gpu in this.leaving:
         this.actions += release(gpu, node_gone=membership.node_is_gone(gpu, this.world))
 
 
 def write_pods(this: Decision) -> None:
-    """Write the DaemonSets: their pods start while GPUs are written."""
+    """Write the DaemonSets, before the GPUs: their pods start while GPUs are written."""
     if this.pool is not None and this.in_use:
-        documents = daemon_sets.documents(this.world, this.pool, this.node_config, this.namespace)
+        documents = daemon_sets.make_documents(
+            this.world, this.pool, this.node_config, this.namespace
+        )
         _look_at_nodes(this.world, this.pool, this.book, documents, this.node_config, this.now)
         this.updated, _ = rollouts.progress(this.world, documents.agent)
         pods, this.rollout = daemon_sets.write(this.world, documents, this.namespace, this.book)
@@ -108,25 +116,28 @@ def write_pods(this: Decision) -> None:
 
 
 def write_gpus(this: Decision) -> None:
-    """Write labels and GPU objects of nodes that have changed."""
+    """Write the labels and GPU objects of the nodes that changed."""
     if this.pool is not None and this.in_use:
         parts = this.book.parts
         this.actions += [action for name in sorted(parts) for action in parts[name].populate]
 
 
 def unlabel_nodes(this: Decision) -> None:
-    """Remove the labels of nodes that have left, once their GPUs have."""
+    """Remove the labels of nodes that have left, once their GPUs are gone."""
     this.actions += _unlabel(this.world, this.book, this.world.gpus_by_node())
 
 
 def withdraw_pods(this: Decision) -> None:
-    """Remove the DaemonSets of a pool without nodes."""
+    """Delete the DaemonSets of a pool without nodes."""
     if this.pool is None or not this.in_use:
         this.actions += daemon_sets.withdraw(this.world, this.name, this.namespace)
 
 
 def write_readiness(this: Decision) -> None:
-    """Write each node's readiness; a new resource prefix counts once the scheduler knows it."""
+    """Write each node's readiness.
+
+    A new resource prefix counts only once the node's status lists it.
+    """
     if this.pool is None:
         return
     world, book, pool = this.world, this.book, this.pool
@@ -136,7 +147,7 @@ def write_readiness(this: Decision) -> None:
         this.actions += [a for n in sorted(book.parts) for a in book.parts[n].readiness]
         return
     members = [world.nodes[n] for n in sorted(book.nodes)]
-    this.problems = _unoffered(world, members, world.gpus_by_node())
+    this.problems = _find_late_nodes(world, members, world.gpus_by_node())
     for node in members:
         problem = this.problems.get(node.name)
         this.actions += readiness.write(node, pool, problem, prefix, taints, this.now)
@@ -156,17 +167,17 @@ def write_status(this: Decision) -> None:
         conflicts=tuple(sorted(book.conflicts)),
     )
     wanted = _verdicts(world, pool, nodes, this.leaving, status, this.problems, this.rollout)
-    wanted = _without(wanted, pool.spec, this.node_config)
-    wanted = blocked(wanted, world.refused_writes.get(("GPUPool", this.name), ""))
-    if (scattered := scatter.verdict(book.room.rooms)) is not None:
+    wanted = _with_idle_fields(wanted, pool.spec, this.node_config)
+    wanted = with_write_refusal(wanted, world.refused_writes.get(("GPUPool", this.name), ""))
+    if (scattered := fragmentation.fragmentation_verdict(book.room.rooms)) is not None:
         wanted = {**wanted, ConditionType.FRAGMENTED: scattered}
-    if (clock := clocks.verdict(pool, len(book.modelled), len(book.gpus))) is not None:
+    if (clock := clocks.clock_verdict(pool, len(book.modelled), len(book.gpus))) is not None:
         wanted = {**wanted, ConditionType.MODELLED_CLOCK: clock}
     this.actions += report(pool.meta, pool.status, status, wanted, this.now)
 
 
 def drop_finalizer(this: Decision) -> None:
-    """Let a deleted pool go once nothing is left of it."""
+    """Remove the finalizer of a deleted pool once nothing is left of it."""
     pool = this.pool
     if pool is None or not pool.meta.deleting or FINALIZER not in pool.meta.finalizers:
         return
@@ -176,8 +187,8 @@ def drop_finalizer(this: Decision) -> None:
         this.actions.append(DropFinalizer("GPUPool", this.name, pool.meta.uid, index))
 
 
-# The order of the actions. What is created may be refused, and must not hold up what leaves; nodes
-# and status come after what they describe.
+# The order of the actions. The API server may refuse creations, which must not delay releases;
+# nodes and status come after the objects that they describe.
 STEPS: tuple[Callable[[Decision], None], ...] = (
     add_finalizer,
     release_gpus,
@@ -199,8 +210,8 @@ def _look_at_nodes(
     node_config: NodeConfig,
     now: datetime.datetime,
 ) -> None:
-    """Bring the book up to date for the nodes that have changed, or for all by new rules."""
-    # Until their DaemonSet is changed the agents that run are not late.
+    """Update the book for changed nodes, or for all nodes if the rules have changed."""
+    # The running agents are not outdated until their DaemonSet is changed.
     in_force = None if wanted.agents_change(world) else wanted.agent
     dra, taints = node_config.dra.enabled, node_config.taints
     rules = (pool.meta.uid, pool.spec, world.policy, wanted.digests, in_force is None, taints, dra)
@@ -208,7 +219,7 @@ def _look_at_nodes(
     by_node, prefix = world.gpus_by_node(), _prefix(world)
     for name in sorted(book.dirty):
         node, on_node = world.nodes[name], by_node.get(name, ())
-        problem = pool_nodes.problem_of(world, pool, in_force, node, on_node)
+        problem = pool_nodes.find_problem(world, pool, in_force, node, on_node)
         part = Part(
             tuple(pool_nodes.populate(world, pool, node, on_node, now, dra=dra)),
             tuple(readiness.write(node, pool, problem, prefix, taints, now)),
@@ -220,7 +231,7 @@ def _look_at_nodes(
         if problem is not None:
             book.problems[name] = problem
         book.late_gpuds.pop(name, None)
-        if late := rollouts.late_gpud(world, wanted.gpud, node):
+        if late := rollouts.explain_late_gpud(world, wanted.gpud, node):
             book.late_gpuds[name] = late
     book.dirty.clear()
 
@@ -241,11 +252,11 @@ def _unlabel(
         node = world.nodes[name]
         if not any(gpu.name in book.gpus for gpu in by_node.get(name, ())):
             prefixes = {GROUP, _prefix(world), *node.noted_prefixes}
-            ours = node_render.ours_of(node.labels, prefixes)
+            ours = node_render.own_labels(node.labels, prefixes)
             yield PatchNode(node.name, node_render.without(node.uid, "labels", ours))
             yield from readiness.withdraw(node)
-            # What is ours by a prefix that is neither in force nor noted.
-            yield Apply(Manager.LABELS, node_render.labelled(node.name, node.uid, {}))
+            # Labels with a prefix that is neither in force nor noted.
+            yield Apply(Manager.LABELS, node_render.with_labels(node.name, node.uid, {}))
 
 
 def _verdicts(
@@ -258,18 +269,20 @@ def _verdicts(
     rollout: str,
 ) -> Verdicts:
     if pool.meta.deleting:
-        message = _waits(world, leaving) or "its nodes are being released"
+        message = _explain_wait(world, leaving) or "its nodes are being released"
         deleting = Verdict(True, Reason.DELETING, message)
         return verdicts(Verdict(False, Reason.DELETING, message), progressing=deleting)
     if pool.spec.board not in geometry.BOARDS:
         known = ", ".join(geometry.BOARDS)
-        return refused(
+        return refusal_verdicts(
             Reason.UNKNOWN_BOARD, f"unknown board {pool.spec.board!r}; known boards: {known}"
         )
     degraded = next((p for p in problems.values() if p.reason in FAILURES), None)
-    progressing = _progress(world, problems, leaving, rollout)
+    progressing = _progressing_verdict(world, problems, leaving, rollout)
     if status.conflicts:
-        conflict = Verdict(False, Reason.NODE_CONFLICT, _conflicts(world, status.conflicts))
+        conflict = Verdict(
+            False, Reason.NODE_CONFLICT, _describe_conflicts(world, status.conflicts)
+        )
         return verdicts(conflict, accepted=conflict, progressing=progressing, degraded=degraded)
     if not nodes:
         wanted = ",".join(f"{k}={v}" for k, v in sorted(pool.spec.node_selector.items()))
@@ -277,8 +290,8 @@ def _verdicts(
         return verdicts(none, progressing=progressing)
     if problems:
         first = degraded or next(iter(problems.values()))
-        told = [f"{node}: {problem.message}" for node, problem in problems.items()]
-        ready = Verdict(False, first.reason, _several(told))
+        messages = [f"{node}: {problem.message}" for node, problem in problems.items()]
+        ready = Verdict(False, first.reason, _join_first(messages))
     elif rollout:
         ready = Verdict(False, Reason.WAITING_FOR_AGENT, rollout)
     else:
@@ -287,20 +300,20 @@ def _verdicts(
     return verdicts(ready, progressing=progressing, degraded=degraded)
 
 
-def _without(wanted: Verdicts, spec: GPUPoolSpec, node_config: NodeConfig) -> Verdicts:
-    """Say of a pool that is accepted otherwise which fields of its do nothing here."""
+def _with_idle_fields(wanted: Verdicts, spec: GPUPoolSpec, node_config: NodeConfig) -> Verdicts:
+    """Return the conditions, with fields without effect in the message of Accepted."""
     idle = []
     if spec.hcas is not None and not node_config.rdma.enabled:
-        idle.append("spec.hcas has no effect: RDMA is off here (the chart's rdma.enabled)")
+        idle.append("spec.hcas has no effect: RDMA is off (the chart's rdma.enabled)")
     if spec.allocation.by_claims and not node_config.dra.enabled:
-        idle.append("spec.allocation has no effect: DRA is off here (the chart's dra.enabled)")
+        idle.append("spec.allocation has no effect: DRA is off (the chart's dra.enabled)")
     if not idle or not wanted[ConditionType.ACCEPTED].true:
         return wanted
     partly = Verdict(True, Reason.PARTIALLY_ACCEPTED, "; ".join(idle))
     return {**wanted, ConditionType.ACCEPTED: partly}
 
 
-def _progress(
+def _progressing_verdict(
     world: World, problems: Mapping[str, Verdict], leaving: Sequence[Gpu], rollout: str
 ) -> Verdict | None:
     for reason in (Reason.WAITING_FOR_AGENT, Reason.WAITING_FOR_KUBELET):
@@ -309,7 +322,7 @@ def _progress(
     if rollout:
         return Verdict(True, Reason.WAITING_FOR_AGENT, rollout)
     if leaving:
-        message = _waits(world, leaving) or "GPUs are being removed"
+        message = _explain_wait(world, leaving) or "GPUs are being removed"
         return Verdict(True, Reason.DELETING, message)
     return None
 
@@ -318,53 +331,53 @@ def _prefix(world: World) -> str:
     return world.policy.resource_prefix
 
 
-def _unoffered(
+def _find_late_nodes(
     world: World, nodes: Sequence[Node], by_node: Mapping[str, Sequence[Gpu]]
 ) -> dict[str, Verdict]:
-    """Return the nodes whose slices the scheduler does not know by the prefix in force."""
+    """Return the nodes that do not offer their slices with the prefix in force yet."""
     found = {}
     for node in nodes:
         slices = (s for gpu in by_node.get(node.name, ()) for s in gpu.status.slices)
-        late = offers.late(world, node, slices)
+        late = offers.explain_late_offer(world, node, slices)
         if late:
             found[node.name] = Verdict(True, Reason.WAITING_FOR_KUBELET, late)
     return found
 
 
-def _conflicts(world: World, names: Sequence[str]) -> str:
-    held = membership.claims(world)
-    told = [
-        f"node {name} is held by the older pool {held[name]}"
+def _describe_conflicts(world: World, names: Sequence[str]) -> str:
+    held = membership.pools_by_node(world)
+    messages = [
+        f"node {name} belongs to the older pool {held[name]}"
         if name in held
         else f"node {name} has a name longer than 63 characters"
         for name in names
     ]
-    return _several(told)
+    return _join_first(messages)
 
 
-def _waits(world: World, gpus: Sequence[Gpu]) -> str:
-    """Return what GPUs on their way out wait for: pods that hold slices, agents that are away."""
-    told = []
+def _explain_wait(world: World, gpus: Sequence[Gpu]) -> str:
+    """Return what the release of GPUs waits for: pods or claims with slices, unavailable agents."""
+    messages = []
     pods = sorted(
         {f"{h.namespace}/{h.name}" for g in gpus for s in g.status.slices for h in s.holders}
     )
     if pods:
-        told.append(f"waiting for pods that hold slices to end: {_several(pods)}")
+        messages.append(f"waiting for pods that hold slices to end: {_join_first(pods)}")
     claims = sorted({f"{c.claim.namespace}/{c.claim.name}" for g in gpus for c in g.status.claims})
     if claims:
-        told.append(f"waiting for claims to be released: {_several(claims)}")
+        messages.append(f"waiting for claims to be released: {_join_first(claims)}")
     for name in sorted({g.spec.node_name for g in gpus if g.status.conditions}):
         node, agent = world.nodes.get(name), world.agents.get(name)
         if node is not None and not node.ready:
-            told.append(
-                f"node {name} is not ready, so nobody can take its slices away"
+            messages.append(
+                f"node {name} is not ready, so its slices cannot be removed"
                 " (if it is gone for good, delete the Node)"
             )
         elif agent is not None and agent.problem:
-            told.append(f"node agent {agent.name} on {name}: {agent.problem}")
-    return _several(told)
+            messages.append(f"node agent {agent.name} on {name}: {agent.problem}")
+    return _join_first(messages)
 
 
-def _several(items: Sequence[str]) -> str:
-    more = len(items) - _TOLD
-    return "; ".join(items[:_TOLD]) + (f"; and {more} more" if more > 0 else "")
+def _join_first(items: Sequence[str]) -> str:
+    more = len(items) - _MAX_NAMED
+    return "; ".join(items[:_MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""How a GPU object goes: no instances first, then, when its node has none left, the object."""
+"""Releases a GPU object: its instances are removed first, then the object is deleted."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,14 @@ from gpu_operator.render import gpu as gpu_render
 
 
 def release(gpu: Gpu, *, node_gone: bool) -> Iterable[Action]:
-    """Take the next step. Slices that pods hold stay until the pods end."""
+    """Yield the action of the next step. Slices that pods hold stay until the pods end."""
     if not node_gone:
-        if gpu.spec.instances:  # the name of a layout does not matter; another may have put it
+        if gpu.spec.instances:  # written without a layout, since another one may have set them
             yield Apply(
                 Manager.LAYOUT, gpu_render.instances(gpu.name, gpu.meta.uid, (), layout=None)
             )
             return
-        if not _empty(gpu):
+        if not _is_empty(gpu):
             return
     if FINALIZER in gpu.meta.finalizers:
         meta = gpu.meta
@@ -25,8 +25,8 @@ def release(gpu: Gpu, *, node_gone: bool) -> Iterable[Action]:
         yield Delete("GPU", gpu.name)
 
 
-def _empty(gpu: Gpu) -> bool:
-    """Return whether the agent says that nothing is left; if it never reported it made nothing."""
+def _is_empty(gpu: Gpu) -> bool:
+    """Return whether the GPU has no slice left. An agent that never reported has made none."""
     status = gpu.status
     if not status.conditions:
         return True

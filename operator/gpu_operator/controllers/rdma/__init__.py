@@ -1,1 +1,1 @@
-"""Policies of RDMA: what was seen goes in, tables for nodes and words for users come out."""
+"""RDMA policies: compiles the observed objects to tables for nodes and statuses for users."""

@@ -1,7 +1,7 @@
-"""The cluster as policies of RDMA see it: changes go in, actions come out. No I/O, no clock.
+"""State of the cluster for RDMA policies: turns changes into actions. No I/O, no clock.
 
-``take`` notes changes; ``tables`` and ``reports`` say what has to be written now, and say it again
-until it is seen to be there. Not safe for threads.
+``apply`` records changes. ``plan_tables`` and ``plan_reports`` return the pending writes, and
+return them again until the objects are observed to have them. Not thread-safe.
 """
 
 import datetime
@@ -27,13 +27,13 @@ from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 
 TABLES_KIND: Final = "RDMANodeTables"
 Change = tuple[str, str, Any]
-"""Kind, key and value of what changed; None: it is gone."""
+"""Kind, key and value of a changed object; the value None means that it is gone."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time, in the three ways that it is asked for."""
+    """The current time: in monotonic seconds, and as a date."""
 
     seconds: float  # monotonic
     moment: datetime.datetime
@@ -44,21 +44,21 @@ class Now:
 
 
 class PolicyCluster:
-    """All that was seen, and the compiler that it is put into."""
+    """All observed objects, and the compiler that processes them."""
 
     def __init__(self, owners: Sequence[Mapping[str, Any]] = ()) -> None:
-        """``owners`` are those of what is written for nodes: with them it is deleted."""
+        """Initialize; ``owners`` become owners of the tables, which are deleted with them."""
         self._owners = [dict(owner) for owner in owners]
         self._compiler: Compiler | None = None
         self._packer = Packer()
         self._policies: dict[str, SeenPolicy] = {}
         self._networks: dict[str, SeenNetwork] = {}
-        self._uids: dict[str, str] = {}  # pod → uid
+        self._uids: dict[str, str] = {}  # pod → UID
         self._with_hca: set[str] = set()
         self._nodes: dict[str, NodeState] = {}
-        self._stray: dict[str, SeenTables] = {}  # of nodes that we write nothing for
+        self._stray: dict[str, SeenTables] = {}  # of nodes that need no tables
         self._hearts: dict[str, str] = {}
-        self._compiled: dict[tuple[str, str], int] = {}  # object → first revision that has it
+        self._compiled: dict[tuple[str, str], int] = {}  # object → first revision that contains it
         self._fresh: set[tuple[str, str]] = set()
         self._revision = 0
         self._stale = True
@@ -70,28 +70,30 @@ class PolicyCluster:
             "Lease": self._lease,
             NETWORK_KIND: self._network,
             POLICY_KIND: self._policy,
-            TABLES_KIND: self._seen,
+            TABLES_KIND: self._tables,
         }
 
-    def take(self, changes: Iterable[Change], now: Now) -> None:
-        """Note changes. The first ones must be all that there is: P_Keys are kept by them."""
+    def apply(self, changes: Iterable[Change], now: Now) -> None:
+        """Record changes. The first call must contain all objects, whose statuses have the P_Keys
+        to keep.
+        """
         changes = list(changes)
         if self._compiler is None:
-            self._compiler = Compiler(_given(changes))
+            self._compiler = Compiler(_read_pkeys(changes))
         for kind, key, value in changes:
             self._takers[kind](key, value, now)
 
-    def tables(self, now: Now) -> tuple[Action, ...]:
+    def plan_tables(self, now: Now) -> tuple[Action, ...]:
         """Return the writes that bring every node's tables up to date."""
         compiler = self._compiler
         if compiler is None:
             return ()
         if self._stale:
             self._compile(compiler)
-        for name in self._wanted(compiler) - self._nodes.keys():
+        for name in self._node_names(compiler) - self._nodes.keys():
             state = self._nodes[name] = NodeState(name, now.seconds, self._packer)
-            state.take(self._stray.pop(name, None), now.seconds)
-        gone = self._nodes.keys() - self._wanted(compiler)
+            state.apply(self._stray.pop(name, None), now.seconds)
+        gone = self._nodes.keys() - self._node_names(compiler)
         for name in gone:
             seen = self._nodes.pop(name).seen
             if seen is not None:
@@ -100,7 +102,7 @@ class PolicyCluster:
         self._too_large = ""
         for name, state in sorted(self._nodes.items()):
             try:
-                due = state.due(compiler.tables(name), self._revision, now.unix_ms)
+                due = state.due_write(compiler.tables(name), self._revision, now.unix_ms)
             except TablesError as err:
                 self._too_large = f"{name}: {err}"
                 continue
@@ -108,20 +110,22 @@ class PolicyCluster:
                 actions.append(self._write(name, *due))
         return tuple(actions)
 
-    def reports(self, now: Now) -> tuple[Action, ...]:
-        """Return the writes that bring statuses of policies and networks up to date."""
+    def plan_reports(self, now: Now) -> tuple[Action, ...]:
+        """Return the writes that bring the statuses of policies and networks up to date."""
         compiler = self._compiler
         if compiler is None:
             return ()
         problems = compiler.problems()
         nodes = [state for _, state in sorted(self._nodes.items())]
         for state in nodes:
-            state.forget()
+            state.prune_sent()
         reach = Reaches(nodes, now.seconds)
-        second = reports.second_layer(nodes)
+        second = reports.second_layer_finding(nodes)
         actions: list[Action] = []
         for key, policy in self._policies.items():
-            accepted = reports.accepted(policy.problem, problems.get((POLICY_KIND, key), ()))
+            accepted = reports.accepted_finding(
+                policy.problem, problems.get((POLICY_KIND, key), ())
+            )
             found = self._reach(reach, (POLICY_KIND, key), policy.problem)
             status = RDMANetworkPolicyStatus(
                 selected_pods=compiler.selected_count(key),
@@ -137,7 +141,9 @@ class PolicyCluster:
                 policy.meta, policy.namespace, policy.status, status, conditions, now.moment
             )
         for key, network in self._networks.items():
-            accepted = reports.accepted(network.problem, problems.get((NETWORK_KIND, key), ()))
+            accepted = reports.accepted_finding(
+                network.problem, problems.get((NETWORK_KIND, key), ())
+            )
             found = self._reach(reach, (NETWORK_KIND, key), network.problem)
             conditions = (
                 (ConditionType.ACCEPTED, self._mtu(network) or accepted),
@@ -150,8 +156,11 @@ class PolicyCluster:
         return tuple(actions)
 
     def again_in_s(self, now: Now) -> float | None:
-        """Return when to look again although nothing changes: a node may have fallen silent."""
-        left = [state.silent_in_s(now.seconds) for state in self._nodes.values()]
+        """Return the seconds until the next node counts as silent; None if no node is alive.
+
+        Reports are then due even if nothing has changed.
+        """
+        left = [state.seconds_until_silent(now.seconds) for state in self._nodes.values()]
         return min((seconds for seconds in left if seconds > 0), default=None)
 
     def _compile(self, compiler: Compiler) -> None:
@@ -160,9 +169,9 @@ class PolicyCluster:
             self._compiled[one] = self._revision
         self._fresh.clear()
         self._stale = False
-        compiler.nodes()  # settles
+        compiler.nodes()  # completes the compilation
 
-    def _wanted(self, compiler: Compiler) -> set[str]:
+    def _node_names(self, compiler: Compiler) -> set[str]:
         return self._with_hca | set(compiler.nodes())
 
     def _write(self, name: str, generation: int, packed: Packed) -> Apply:
@@ -180,11 +189,11 @@ class PolicyCluster:
 
     def _reach(self, reach: Reaches, of: tuple[str, str], problem: str) -> Reach:
         revision = self._compiled.get(of)
-        found = reach.of(revision if revision is not None else self._revision + 1)
+        found = reach.reach_of(revision if revision is not None else self._revision + 1)
         if revision is None or self._too_large:
             message = self._too_large or "not compiled yet"
             found = replace(found, ready=0, finding=Finding("False", Reason.PENDING, message))
-        return reports.invalid(found) if problem else found
+        return reports.with_invalid_spec(found) if problem else found
 
     def _mtu(self, network: SeenNetwork) -> Finding | None:
         wanted = network.network.mtu if network.network is not None else None
@@ -202,18 +211,18 @@ class PolicyCluster:
 
     def _network_status(self, compiler: Compiler, network: SeenNetwork) -> RDMANetworkStatus:
         if network.network is None:
-            return network.status  # P_Keys stay given until it can be read again
+            return network.status  # it keeps its P_Keys until it is valid again
         keys = compiler.pkeys
         given = tuple(
             AllocatedPartition(name=one.name, pkey=keys[network.meta.name, one.name])
             for one in network.network.partitions
             if (network.meta.name, one.name) in keys
         )
-        told = ",".join(f"{one.name}={one.pkey:#06x}" for one in given)
+        pkeys = ",".join(f"{one.name}={one.pkey:#06x}" for one in given)
         classes = ",".join(f"{one.name}={one.dscp}" for one in network.network.qos_classes)
-        return RDMANetworkStatus(partitions=given, pkeys=told, qos_classes=classes)
+        return RDMANetworkStatus(partitions=given, pkeys=pkeys, qos_classes=classes)
 
-    # one for each kind
+    # handlers, one for each kind
 
     def _pod(self, key: str, pod: PodFacts | None, now: Now) -> None:
         assert self._compiler is not None
@@ -245,7 +254,7 @@ class PolicyCluster:
         elif self._hearts.get(node) != renewed:
             self._hearts[node] = renewed
             if node in self._nodes:
-                self._nodes[node].heard(now.seconds)
+                self._nodes[node].record_heartbeat(now.seconds)
 
     def _network(self, key: str, network: SeenNetwork | None, now: Now) -> None:
         assert self._compiler is not None
@@ -263,7 +272,7 @@ class PolicyCluster:
                 self._compiler.upsert_network(network.network)
             elif before is None and network.closed is not None:
                 self._compiler.upsert_network(network.closed)
-            # else the last one that could be read stays
+            # else the last valid version stays in force
             self._fresh.add((NETWORK_KIND, key))
             self._compiled.pop((NETWORK_KIND, key), None)
             self._stale = True
@@ -290,12 +299,12 @@ class PolicyCluster:
         self._fresh.discard(of)
         self._stale = True
 
-    def _seen(self, key: str, seen: SeenTables | None, now: Now) -> None:
+    def _tables(self, key: str, seen: SeenTables | None, now: Now) -> None:
         known = self._nodes[key].seen if key in self._nodes else self._stray.get(key)
         if seen is not None and _is_older(seen, known):
             return
         if key in self._nodes:
-            self._nodes[key].take(seen, now.seconds)
+            self._nodes[key].apply(seen, now.seconds)
         elif seen is not None:
             self._stray[key] = seen
         else:
@@ -303,7 +312,7 @@ class PolicyCluster:
 
 
 def _is_older(seen: Any, known: Any) -> bool:
-    """Return whether an answer to a write of ours has overtaken what a watch tells now."""
+    """Return whether ``seen`` is older than ``known``, which the response to a write contained."""
     return bool(known is not None and seen.uid == known.uid and seen.version < known.version)
 
 
@@ -311,8 +320,8 @@ def _version(seen: SeenPolicy | SeenNetwork) -> tuple[str, int]:
     return seen.meta.uid, seen.meta.generation
 
 
-def _given(changes: Iterable[Change]) -> dict[tuple[str, str], int]:
-    """Return the P_Keys that networks have had, as their statuses say."""
+def _read_pkeys(changes: Iterable[Change]) -> dict[tuple[str, str], int]:
+    """Return the P_Keys that the statuses of networks contain, by network and partition."""
     return {
         (value.meta.name, partition.name): partition.pkey
         for kind, _, value in changes

@@ -1,8 +1,9 @@
-"""One node's tables: which generation they are, what its agent has acknowledged, if it is heard of.
+"""State of one node's tables: their generation, the agent's acknowledgement, and its heartbeat.
 
-A *revision* counts compilations; a *generation* counts what one node was sent. Generations only
-grow: from that of the object, or where there is none from the clock, so that they go on growing
-when somebody deletes the object. What an acknowledgement is worth is decided here and nowhere else.
+A *revision* counts compilations; a *generation* counts the tables that were sent to one node.
+Generations only increase: they start at the object's generation or, without an object, at the
+current time, so that they increase even if a user deletes the object. Only this module decides
+whether an acknowledgement is valid.
 """
 
 import math
@@ -16,12 +17,12 @@ from rdma.errors import TablesError
 from rdma.tables import NodeTables
 
 SILENT_AFTER_S: Final = 10.0
-_AHEAD_MS: Final = 1000 * 86400 * 366  # no clock is further ahead than that: somebody lies
+_AHEAD_MS: Final = 1000 * 86400 * 366  # no valid clock is further ahead; a larger value is forged
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Tables as they were made for the node; they say all that was compiled from ``since`` on."""
+    """Tables that were sent to the node; they contain every revision from ``since`` onwards."""
 
     since: int
     generation: int
@@ -29,9 +30,10 @@ class Sent:
 
 
 class NodeState:
-    """Pure bookkeeping; times are the caller's (monotonic seconds, and Unix milliseconds).
+    """The state of one node's tables.
 
-    ``packer`` is one for all nodes: they have most of their tables in common.
+    The caller supplies times: monotonic seconds, and Unix milliseconds. All nodes share one
+    ``packer``, because most of their tables are the same.
     """
 
     def __init__(self, name: str, now_s: float, packer: Packer) -> None:
@@ -40,40 +42,47 @@ class NodeState:
         self.seen: SeenTables | None = None
         self._tables: NodeTables | None = None
         self._sent: list[Sent] = []
-        self._heard_s = now_s
+        self._heartbeat_s = now_s
 
-    def heard(self, now_s: float) -> None:
-        """Note a sign of life."""
-        self._heard_s = now_s
+    def record_heartbeat(self, now_s: float) -> None:
+        """Record that the node's agent is alive."""
+        self._heartbeat_s = now_s
 
-    def silent_in_s(self, now_s: float) -> float:
-        """Return when it will have been silent for too long; not above 0: it has."""
-        return self._heard_s + SILENT_AFTER_S - now_s
+    def seconds_until_silent(self, now_s: float) -> float:
+        """Return the seconds until the node counts as silent; 0 or less if it does already."""
+        return self._heartbeat_s + SILENT_AFTER_S - now_s
 
-    def take(self, seen: SeenTables | None, now_s: float) -> None:
-        """Note the object as it is now; a status that is new is a sign of life."""
+    def apply(self, seen: SeenTables | None, now_s: float) -> None:
+        """Record the object that was observed; if its status changed, the agent is alive."""
         before = self.seen.status if self.seen is not None else None
         if seen is not None and seen.status != before and seen.status.time:
-            self.heard(now_s)
+            self.record_heartbeat(now_s)
         self.seen = seen
 
-    def due(self, tables: NodeTables, revision: int, now_ms: int) -> tuple[int, Packed] | None:
-        """Return generation and tables of what has to be written; None: it is there.
+    def due_write(
+        self, tables: NodeTables, revision: int, now_ms: int
+    ) -> tuple[int, Packed] | None:
+        """Return the generation and packed tables to write; None if the object is up to date.
 
-        ``tables`` are of generation 0. Raises TablesError where they are too large.
+        The generation in ``tables`` itself is 0.
+
+        Raises:
+            TablesError: the tables are too large.
         """
         try:
-            return self._due(tables, revision, now_ms)
+            return self._due_write(tables, revision, now_ms)
         except TablesError:
-            self._tables = None  # what was sent before does not say what these do
+            self._tables = None  # the tables that were sent before differ from these
             raise
 
-    def _due(self, tables: NodeTables, revision: int, now_ms: int) -> tuple[int, Packed] | None:
+    def _due_write(
+        self, tables: NodeTables, revision: int, now_ms: int
+    ) -> tuple[int, Packed] | None:
         seen = self.seen
         known, self._tables = self._tables, tables
         if known is None or not _same(known, tables):
             if not self._sent and seen is not None:
-                packed = self._packed(tables, seen.generation)
+                packed = self._pack(tables, seen.generation)
                 if packed.digest == seen.digest:  # the operator has just started
                     self._sent = [Sent(revision, seen.generation, seen.digest)]
                     return None
@@ -84,12 +93,16 @@ class NodeState:
         if seen is not None and (seen.generation, seen.digest) == (last.generation, last.digest):
             return None
         if seen is not None and seen.generation >= last.generation:
-            return self._send(revision, now_ms)  # written by another hand
-        return last.generation, self._packed(tables, last.generation)
+            return self._send(revision, now_ms)  # another writer has changed the object
+        return last.generation, self._pack(tables, last.generation)
 
     @property
     def enforced_below(self) -> float:
-        """Return the first revision of which the node has not acknowledged what was compiled."""
+        """Return the revision from which on the node has not acknowledged the tables.
+
+        All earlier revisions are enforced. The result is infinity if every revision is enforced,
+        and minus infinity if none is.
+        """
         acknowledged = self.acknowledged
         if not self._sent or not 0 < self._sent[0].generation <= acknowledged:
             return -math.inf
@@ -98,14 +111,15 @@ class NodeState:
 
     @property
     def second_layer(self) -> SecondLayer:
-        """Return what the node's agent says of the rules on its pods' links."""
+        """Return the state of the rules on the pods' links, as the node's agent reports it."""
         return self.seen.status.second_layer if self.seen is not None else SecondLayer.UNKNOWN
 
     @property
     def acknowledged(self) -> int:
-        """Return the generation that hcad enforces; 0 where that is not beyond doubt.
+        """Return the generation of the tables that hcad enforces; 0 if that is not certain.
 
-        What is there must be what this operator has sent, and not less than what is acknowledged.
+        It is certain only if the object has tables that this operator has sent, with a
+        generation not lower than the acknowledged one.
         """
         seen = self.seen
         if seen is None or seen.status.hcad is not HcadState.ENFORCING:
@@ -113,8 +127,8 @@ class NodeState:
         ours = any((s.generation, s.digest) == (seen.generation, seen.digest) for s in self._sent)
         return seen.status.generation if ours and seen.status.generation <= seen.generation else 0
 
-    def forget(self) -> None:
-        """Drop what is sent and older than what is acknowledged: nobody asks for less."""
+    def prune_sent(self) -> None:
+        """Drop sent tables that are older than the acknowledged ones."""
         acknowledged = self.acknowledged
         while len(self._sent) > 1 and self._sent[1].generation <= acknowledged:
             del self._sent[0]
@@ -122,11 +136,11 @@ class NodeState:
     def _send(self, revision: int, now_ms: int) -> tuple[int, Packed]:
         assert self._tables is not None
         generation = self._next_generation(now_ms)
-        packed = self._packed(self._tables, generation)
+        packed = self._pack(self._tables, generation)
         self._sent.append(Sent(revision, generation, packed.digest))
         return generation, packed
 
-    def _packed(self, tables: NodeTables, generation: int) -> Packed:
+    def _pack(self, tables: NodeTables, generation: int) -> Packed:
         return self._packer.pack(replace(tables, generation=generation))
 
     def _next_generation(self, now_ms: int) -> int:
@@ -144,5 +158,8 @@ class NodeState:
 
 
 def _same(one: NodeTables, other: NodeTables) -> bool:
-    """Compare; what nodes share is the same object as long as nothing has changed."""
+    """Return whether the tables are equal.
+
+    The common part of two tables is the same object as long as nothing in it has changed.
+    """
     return one is other or one == other

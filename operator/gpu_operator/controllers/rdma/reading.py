@@ -1,7 +1,7 @@
-"""Objects as the API server sends them, cut down to what policies of RDMA ask about.
+"""Parsing of the objects that RDMA policies depend on, reduced to the relevant fields.
 
-Each returns None for an object that is of no interest; it is not kept then. What is kept of a pod
-is its labels, addresses and names: a cluster's pods cost memory only where they hold an HCA.
+Functions return None for irrelevant objects, which are not stored. Of a pod only labels,
+addresses and names are stored, so only pods with an HCA use memory.
 """
 
 import logging
@@ -28,7 +28,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SeenPolicy:
-    """An RDMANetworkPolicy. ``problem`` says what cannot be read; ``policy`` is closed then."""
+    """An RDMANetworkPolicy. If it is invalid, ``problem`` is set and ``policy`` denies
+    everything.
+    """
 
     meta: Meta
     namespace: str
@@ -44,10 +46,10 @@ class SeenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SeenNetwork:
-    """An RDMANetwork; one that cannot be read has no ``network``.
+    """An RDMANetwork; ``network`` is None if it is invalid.
 
-    ``closed`` stands for one that cannot be read and was in force, which its status tells: without
-    it a restart of the operator would put its members back into the default partition.
+    ``closed`` replaces an invalid network whose status shows that it was in force. Without it, a
+    restart of the operator would move the network's members to the default partition.
     """
 
     meta: Meta
@@ -64,7 +66,7 @@ class SeenNetwork:
 
 @dataclass(frozen=True, slots=True)
 class SeenTables:
-    """RDMANodeTables without the text, of which only a digest is kept."""
+    """The RDMANodeTables of a node, with a digest in place of the tables' text."""
 
     node: str
     uid: str
@@ -74,46 +76,48 @@ class SeenTables:
     version: int = 0
 
 
-def pod(document: Document) -> PodFacts | None:
-    """Return a pod that holds an HCA and is on a node."""
+def read_pod(document: Document) -> PodFacts | None:
+    """Parse a pod; return None unless it has a node, holds an HCA and is not in the host's
+    network.
+    """
     try:
         facts = manifests.pod(document)
     except PolicyError as err:
-        _log.error("pod %s is passed over: %s", document["metadata"].get("name"), err)
+        _log.error("ignoring pod %s: %s", document["metadata"].get("name"), err)
         return None
     return facts if facts.holds_hca and not facts.host_network and facts.node else None
 
 
-def namespace(document: Document) -> NamespaceFacts | None:
-    """Return a namespace."""
+def read_namespace(document: Document) -> NamespaceFacts | None:
+    """Parse a namespace; return None if it is invalid."""
     try:
         return manifests.namespace(document)
     except PolicyError as err:
-        _log.error("namespace %s is passed over: %s", document["metadata"].get("name"), err)
+        _log.error("ignoring namespace %s: %s", document["metadata"].get("name"), err)
         return None
 
 
-def node(document: Document) -> str | None:
-    """Return the name of a node that has HCA functions."""
+def read_node(document: Document) -> str | None:
+    """Return the node's name if it has HCA functions, else None."""
     capacity = (document.get("status") or {}).get("capacity") or {}
     return str(document["metadata"]["name"]) if capacity.get(HCA_RESOURCE, "0") != "0" else None
 
 
-def policy(document: Document) -> SeenPolicy:
-    """Return an RDMANetworkPolicy; of one that cannot be read what denies everything."""
+def read_policy(document: Document) -> SeenPolicy:
+    """Parse an RDMANetworkPolicy; an invalid one becomes a policy that denies everything."""
     meta = meta_of({**document, "kind": manifests.POLICY_KIND})
     space, spec = str(document["metadata"]["namespace"]), document.get("spec")
     status = _status(document, RDMANetworkPolicyStatus)
     try:
         read = manifests.policy_of(space, meta.name, spec, meta.created)
     except PolicyError as err:
-        shut = manifests.closed(space, meta.name, spec, meta.created)
+        shut = manifests.closed_policy(space, meta.name, spec, meta.created)
         return SeenPolicy(meta, space, shut, str(err), status, _version(document))
     return SeenPolicy(meta, space, read, "", status, _version(document))
 
 
-def network(document: Document) -> SeenNetwork:
-    """Return an RDMANetwork."""
+def read_network(document: Document) -> SeenNetwork:
+    """Parse an RDMANetwork."""
     meta = meta_of({**document, "kind": manifests.NETWORK_KIND})
     status = _status(document, RDMANetworkStatus)
     try:
@@ -126,8 +130,8 @@ def network(document: Document) -> SeenNetwork:
     return SeenNetwork(meta, read, "", status, _version(document))
 
 
-def tables(document: Document) -> SeenTables:
-    """Return what was written for a node, and what its agent says."""
+def read_tables(document: Document) -> SeenTables:
+    """Parse the tables that were written for a node, and the agent's status."""
     metadata, spec = document["metadata"], document.get("spec") or {}
     try:
         status = RDMANodeTablesStatus.model_validate(document.get("status") or {})
@@ -139,13 +143,13 @@ def tables(document: Document) -> SeenTables:
     return SeenTables(metadata["name"], uid, generation, found, status, version)
 
 
-def heartbeat(document: Document) -> str:
-    """Return when a node's agent last renewed its Lease; only that it changes counts."""
+def read_heartbeat(document: Document) -> str:
+    """Return when a node's agent last renewed its Lease; callers use only whether it changed."""
     return str((document.get("spec") or {}).get("renewTime") or "")
 
 
 def _version(document: Document) -> int:
-    """Return the resourceVersion; those of a kind only grow."""
+    """Return an object's resourceVersion as a number, which increases within a kind."""
     text = str(document["metadata"].get("resourceVersion") or "")
     return int(text) if text.isdecimal() else 0
 

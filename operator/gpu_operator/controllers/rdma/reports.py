@@ -1,4 +1,4 @@
-"""What users are told: conditions, counts and events of networks and policies."""
+"""Conditions, counts and events of RDMA networks and policies."""
 
 import bisect
 import datetime
@@ -20,13 +20,13 @@ from rdma.errors import OverBudgetError, PolicyError
 _MESSAGE_LENGTH = 2000
 _NAMED = 5  # nodes that a message names
 _UNKNOWN = "Unknown"
-_FIGURE = re.compile(r"(?<![\w.-])[0-9]+(?![\w.-])")  # not part of a name
-_MOVED = 4  # a figure is written again when it has moved by more than this part of itself
+_FIGURE = re.compile(r"(?<![\w.-])[0-9]+(?![\w.-])")  # numbers that are not part of a name
+_MOVED = 4  # a number is rewritten when it has changed by more than a quarter
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition without its times. ``status`` is True, False or Unknown."""
+    """A condition without its times; ``status`` is True, False or Unknown."""
 
     status: str
     reason: Reason
@@ -35,15 +35,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a revision got, node by node."""
+    """How many nodes have acknowledged a revision of the policies, and the resulting condition."""
 
     total: int
     ready: int
     finding: Finding
 
 
-def accepted(unreadable: str, problems: Sequence[PolicyError] = ()) -> Finding:
-    """Return Accepted: True if both are empty. ``unreadable`` is why the spec cannot be read."""
+def accepted_finding(unreadable: str, problems: Sequence[PolicyError] = ()) -> Finding:
+    """Return the condition Accepted.
+
+    ``unreadable`` is the reason why the spec is invalid; empty if it is valid.
+    """
     if unreadable:
         return Finding("False", Reason.INVALID_SPEC, unreadable)
     if problems:
@@ -54,10 +57,13 @@ def accepted(unreadable: str, problems: Sequence[PolicyError] = ()) -> Finding:
 
 
 class Reaches:
-    """How far each revision got: one answer for all that the same nodes have acknowledged."""
+    """Computes how many nodes have acknowledged each revision.
+
+    Results are cached for revisions with the same acknowledgements.
+    """
 
     def __init__(self, nodes: Sequence[NodeState], now_s: float) -> None:
-        self._silent = [node.name for node in nodes if node.silent_in_s(now_s) <= 0]
+        self._silent = [node.name for node in nodes if node.seconds_until_silent(now_s) <= 0]
         silent = set(self._silent)
         self._below = [
             (-math.inf if node.name in silent else node.enforced_below, node) for node in nodes
@@ -65,54 +71,62 @@ class Reaches:
         self._steps = sorted({below for below, _ in self._below})
         self._known: dict[int, Reach] = {}
 
-    def of(self, revision: int) -> Reach:
-        """Return Programmed: True only when all nodes have acknowledged it and are alive."""
+    def reach_of(self, revision: int) -> Reach:
+        """Return how many nodes have acknowledged a revision, and the resulting condition.
+
+        The condition is True if all nodes are alive and have acknowledged the revision.
+        """
         step = bisect.bisect_right(self._steps, revision)
         found = self._known.get(step)
         if found is None:
-            found = self._known[step] = self._found(revision)
+            found = self._known[step] = self._compute(revision)
         return found
 
-    def _found(self, revision: int) -> Reach:
+    def _compute(self, revision: int) -> Reach:
         total, silent = len(self._below), self._silent
         late = [node for below, node in self._below if below <= revision]
         waiting = [node for node in late if node.name not in silent]
         if not total:
             finding = Finding("False", Reason.NO_NODES, "no node has an HCA")
         elif silent:
-            message = f"not heard of for 10 s: {_names(silent)}"
+            message = f"no heartbeat for 10 s: {_join_names(silent)}"
             finding = Finding(_UNKNOWN, Reason.NODE_SILENT, message)
-        elif failing := [node for node in waiting if _trouble(node)]:
-            told = "; ".join(f"{node.name}: {_trouble(node)}" for node in failing[:_NAMED])
-            finding = Finding("False", Reason.HCA_UNAVAILABLE, told)
+        elif failing := [node for node in waiting if _hcad_problem(node)]:
+            details = "; ".join(f"{node.name}: {_hcad_problem(node)}" for node in failing[:_NAMED])
+            finding = Finding("False", Reason.HCA_UNAVAILABLE, details)
         elif waiting:
-            message = f"not acknowledged yet by {_names([node.name for node in waiting])}"
+            message = f"not acknowledged yet by {_join_names([node.name for node in waiting])}"
             finding = Finding("False", Reason.PENDING, message)
         else:
             finding = Finding("True", Reason.PROGRAMMED, f"enforced on {total} of {total} nodes")
         return Reach(total, total - len(late), finding)
 
 
-def second_layer(nodes: Sequence[NodeState]) -> Finding:
-    """Return SecondLayer: whether rules on all pods' links follow what hcad enforces."""
+def second_layer_finding(nodes: Sequence[NodeState]) -> Finding:
+    """Return the condition SecondLayer.
+
+    It shows whether the rules on all pods' links match hcad's tables.
+    """
     lacking: list[str] = []
     for node in nodes:
         if node.second_layer is SecondLayer.ENGINE_ONLY and node.seen is not None:
             lacking.append(f"{node.name}: {node.seen.status.second_layer_message}")
     if lacking:
-        more = f"; and {len(lacking) - _NAMED} nodes more" if len(lacking) > _NAMED else ""
-        told = "; ".join(lacking[:_NAMED])
-        return Finding("False", Reason.ENGINE_ONLY, f"hcad alone judges there: {told}{more}")
+        more = f"; and {len(lacking) - _NAMED} more nodes" if len(lacking) > _NAMED else ""
+        details = "; ".join(lacking[:_NAMED])
+        return Finding(
+            "False", Reason.ENGINE_ONLY, f"only hcad evaluates policies there: {details}{more}"
+        )
     silent = [node.name for node in nodes if node.second_layer is SecondLayer.UNKNOWN]
     if silent or not nodes:
-        of = _names(silent) if silent else "no node has an HCA"
+        of = _join_names(silent) if silent else "no node has an HCA"
         return Finding(_UNKNOWN, Reason.PENDING, f"not reported yet: {of}")
-    message = f"rules stand on the pods' links on {len(nodes)} of {len(nodes)} nodes"
+    message = f"rules are installed on the pods' links on {len(nodes)} of {len(nodes)} nodes"
     return Finding("True", Reason.ENFORCED, message)
 
 
-def invalid(of: Reach) -> Reach:
-    """Return Programmed of an object whose spec cannot be read: there is nothing to program."""
+def with_invalid_spec(of: Reach) -> Reach:
+    """Return ``of`` with no node enforcing the object, because its spec is invalid."""
     message = "the spec cannot be enforced as it is, see Accepted"
     return Reach(of.total, 0, Finding("False", Reason.INVALID_SPEC, message))
 
@@ -125,7 +139,10 @@ def report(
     found: Sequence[tuple[ConditionType, Finding]],
     now: datetime.datetime,
 ) -> tuple[Action, ...]:
-    """Return the status write, if anything changed, and events that tell of it."""
+    """Return the action that writes the status of an object, and events for changed conditions.
+
+    There are no actions if nothing changed. ``before`` is the present status.
+    """
     conditions = _conditions(found, before.conditions, meta.generation, now)
     update = {"observed_generation": meta.generation, "conditions": conditions}
     complete = after.model_copy(update=update)
@@ -161,7 +178,7 @@ def _conditions(
                 type=kind.value,
                 status=finding.status,
                 reason=finding.reason.value,
-                message=_kept(old, finding, message, generation),
+                message=_keep_message(old, finding, message, generation),
                 last_transition_time=old.last_transition_time if old and same else moment,
                 observed_generation=generation,
             )
@@ -169,11 +186,12 @@ def _conditions(
     return tuple(result)
 
 
-def _kept(old: Condition | None, finding: Finding, message: str, generation: int) -> str:
-    """Return the former message if only its figures differ, and those by little.
+def _keep_message(old: Condition | None, finding: Finding, message: str, generation: int) -> str:
+    """Return the former message if the new one differs only slightly in its numbers.
 
-    What a policy takes of a budget depends on the pods of all namespaces. A tenant who makes and
-    deletes a pod must not have the status of each refused policy of the cluster written each time.
+    The share of a budget that a policy uses depends on the pods of all namespaces. A tenant who
+    creates and deletes a pod must not cause writes to the statuses of all refused policies in
+    the cluster.
     """
     if old is None or finding.reason is not Reason.OUT_OF_BUDGET:
         return message
@@ -190,7 +208,11 @@ def _kept(old: Condition | None, finding: Finding, message: str, generation: int
 def _events(
     meta: Meta, namespace: str, before: Sequence[Condition], after: Sequence[Condition]
 ) -> Iterator[Record]:
-    """Yield Programmed, Rejected, and what keeps it from being enforced; once for each change."""
+    """Yield the events for changed conditions.
+
+    The reason of an event is Rejected if the spec is not accepted, and otherwise the
+    condition's.
+    """
     known = {c.type: (c.status, c.reason, c.observed_generation) for c in before}
     for condition in after:
         was = known.get(condition.type, ("", "", 0))
@@ -219,13 +241,13 @@ def _events(
         )
 
 
-def _trouble(node: NodeState) -> str:
+def _hcad_problem(node: NodeState) -> str:
     status = node.seen.status if node.seen is not None else None
     if status is None or status.hcad in (HcadState.ENFORCING, HcadState.UNKNOWN):
         return ""
     return f"hcad is {status.hcad.value}: {status.message}"[:400]
 
 
-def _names(nodes: Sequence[str]) -> str:
+def _join_names(nodes: Sequence[str]) -> str:
     more = len(nodes) - _NAMED
     return ", ".join(sorted(nodes)[:_NAMED]) + (f" and {more} more" if more > 0 else "")

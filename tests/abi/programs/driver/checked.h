@@ -1,4 +1,4 @@
-/* Driver API calls whose results are checked; failures are counted and named on stderr. */
+/* Driver API calls whose results are checked; failures are counted and printed on stderr. */
 #ifndef CHECKED_H
 #define CHECKED_H
 

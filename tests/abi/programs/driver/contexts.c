@@ -1,7 +1,7 @@
 #define _POSIX_C_SOURCE 200809L
-/* Threads that share contexts: each pushes one, uses a stream, an event or memory of it that all
- * share, makes short-lived contexts that it destroys with work in flight, and pops. Argument 1: PTX
- * with the kernel spin (*p0 += p1); argument 2: steps of a thread. */
+/* Threads that share contexts. Each pushes one, uses a stream, an event or memory in it that all
+ * threads share, creates short-lived contexts and destroys them with work in flight, and pops.
+ * Argument 1: PTX with the kernel spin (*p0 += p1); argument 2: steps of a thread. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum { THREADS = 6, CONTEXTS = 3, STREAMS = 4, APART_BYTES = 256, ADDED = 3 };
 struct shared {
   CUcontext context;
   CUfunction function;
-  CUdeviceptr words; /* one for each stream, whose launches alone write it */
+  CUdeviceptr words; /* one word for each stream; only the stream's launches write it */
   CUstream streams[STREAMS];
   CUevent events[STREAMS];
   _Atomic unsigned launches[STREAMS];

@@ -1,5 +1,5 @@
 #define _POSIX_C_SOURCE 200809L
-/* dlopen and cuGetProcAddress only, as language runtimes do; then a fork. */
+/* Uses only dlopen and cuGetProcAddress, as language runtimes do; then forks. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Fibers that take turns with registers full: each must find its own again, and its own stack. */
+/* Fibers that switch with all registers in use: each must find its own values and its own stack
+ * again. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static uint64_t sums[FIBERS];
 static double reals[FIBERS];
 static uint32_t order[FIBERS * 2], ended;
 
-/* More values than there are registers that a call may use, so that some live across it. */
+/* More values than there are registers for a call, so that some are live across it. */
 static void turns(tw_fiber *self, uint64_t *sum, double *real) {
   const uint64_t g = self->group + 1;
   uint64_t a = g, b = g * 3, c = g * 5, d = g * 7, e = g * 11, f = g * 13, h = g * 17, i = g * 19;

@@ -1,6 +1,6 @@
-/* A context that first uses a library loads it: other threads do not wait for that, those that need
- * the library do, and so does who unloads it. Arguments: PTX with the kernel straight, which takes
- * long to load, and one with the kernel vecadd. */
+/* A context loads a library when it first uses the library. Threads that need the library, or
+ * unload it, wait for that; other threads do not. Arguments: PTX with the kernel straight, which
+ * takes long to load, and PTX with the kernel vecadd. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

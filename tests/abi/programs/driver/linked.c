@@ -1,4 +1,4 @@
-/* A C program that links -lcuda: argument 1 is a PTX file with the kernel vecadd. */
+/* A C program linked with -lcuda. Argument 1 is a PTX file with the kernel vecadd. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A module that takes long to load keeps no other thread waiting. Arguments: its PTX, and one with
- * the kernel vecadd. */
+/* A module that takes long to load does not block other threads. Arguments: the module's PTX,
+ * and PTX with the kernel vecadd. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ static void *load_slowly(void *path) {
   return NULL;
 }
 
-/* What a thread does that has its own module: none of it is the other one's business. */
+/* Use a module in ways that do not depend on the other thread. */
 static void work(const char *path) {
   CUmodule module;
   CUfunction function;
@@ -41,7 +41,7 @@ int main(int count, char **arguments) {
   if (count != 3) return 2;
   OK(cuInit(0));
   OK(cuCtxCreate_v2(&context, 0, 0));
-  work(arguments[2]); /* it is in the cache from now on */
+  work(arguments[2]); /* from now on the module is in the cache */
   pthread_create(&thread, NULL, load_slowly, arguments[1]);
   while (!begun) usleep(1000);
   usleep(20000);

@@ -1,7 +1,8 @@
-"""Calls every function of the table that takes pointers, with each of them NULL in turn.
+"""Calls every function of the table that takes pointers, with each pointer NULL in turn.
 
-Prints ``symbol parameter result`` a line; ``-`` for the parameter is the call with all of them.
-Arguments: the library, the folder with functions.toml, a file to write an image to.
+Prints one line ``symbol parameter result`` for each call; for the call with all pointers the
+parameter is ``-``. Arguments: the library, the folder with functions.toml, and the path for an
+image file.
 """
 
 import ctypes
@@ -40,13 +41,13 @@ SCALARS = {
     "handleType": 1,  # a descriptor
     "size": len(PTX),
 }
-# These are for callers that want something we refuse, or the other one of two ways.
+# Only needed by callers that use an unsupported feature, or the other one of two alternatives.
 ABSENT = {"paramsArray", "ctxCreateParams", "extra", "blockSizeToDynamicSMemSize"}
 OPTIMIZATION_LEVEL, BINARY_IS_PRESERVED, MEMORY_TYPE = 7, 1, 2
 
 cuda = ctypes.CDLL(sys.argv[1])
 made = load(Path(sys.argv[2]))
-kept: list[object] = []  # what the arguments point to
+kept: list[object] = []  # the objects to which the arguments point
 
 
 def buffer(content: bytes = b"", size: int = 4096) -> int:
@@ -83,13 +84,13 @@ handles = {
     "CUkernel": create("cuLibraryGetKernel", ctypes.c_uint64(library), b"kernel"),
     "CUstream": create("cuStreamCreate", 0),
 }
-device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(4096))  # the first: it begins a page
+device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(4096))  # the first one: it begins a page
 ptx_file = Path(sys.argv[3])
 ptx_file.write_bytes(PTX)
 
 
 def pointer(function: Function, parameter: Parameter) -> int:
-    """Something that the parameter may point to."""
+    """Return a valid pointer for the parameter."""
     name = parameter.name
     if name in ABSENT:
         return 0
@@ -121,7 +122,7 @@ def pointer(function: Function, parameter: Parameter) -> int:
 
 
 def create_link(symbol: str) -> int:
-    """Return a new link each time; one that can be completed where that is asked for."""
+    """Return a new link at each call; it can be completed if the function needs that."""
     state = ctypes.c_uint64()
     assert cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(state)) == 0
     if symbol == "cuLinkComplete":
@@ -151,7 +152,7 @@ def call(function: Function, without: str) -> int:
         ctypes.c_uint64(0) if parameter.name == without else argument(function, parameter)
         for parameter in function.parameters
     ]
-    # A handle that was popped or a context that was created must not stay the current one.
+    # A context that was popped or created must not remain the current one.
     assert cuda.cuCtxSetCurrent(ctypes.c_uint64(context)) == 0
     return getattr(cuda, function.symbol)(*arguments)
 

@@ -1,4 +1,4 @@
-/* Kernels that wait for what other streams do later. Argument 1 is a PTX file with the kernels
+/* Kernels that wait for later work of other streams. Argument 1 is a PTX file with the kernels
  * await(flag, seen), which polls a word until it is not 0, and raise(flag). */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static void raise_on(unsigned stream, unsigned which) {
   OK(cuLaunchKernel(raise_flag, 1, 1, 1, 1, 1, 1, 0, streams[stream], parameters, NULL));
 }
 
-/* By a kernel, through another stream's kernel, by a fill, by a copy: always one put in later. */
+/* Raise the flag by a kernel, through another stream's kernel, by a fill, by a copy, each
+ * enqueued later. */
 static void run_round(void) {
   OK(cuMemsetD8_v2(flags, 0, WORDS * sizeof(unsigned)));
   await_on(0, 1, 2);
@@ -56,14 +57,14 @@ static void run_round(void) {
   if (read_flag(8) != 0x01010101) failures++;
 }
 
-/* Between a stream that blocks and the legacy one there is still an order. */
+/* A blocking stream and the legacy stream are still ordered. */
 static void check_order(void) {
   CUstream blocking;
   CUdeviceptr values[] = {flag(9), flag(10)};
   void *parameters[] = {&values[0], &values[1]};
   OK(cuStreamCreate(&blocking, 0));
   OK(cuLaunchKernel(await_flag, 1, 1, 1, 1, 1, 1, 0, blocking, parameters, NULL));
-  OK(cuMemsetD32Async(flag(11), 1, 1, NULL)); /* behind it */
+  OK(cuMemsetD32Async(flag(11), 1, 1, NULL)); /* after it */
   usleep(20000);
   if (read_flag(11) != 0) failures++;
   raise_on(2, 9);
@@ -76,7 +77,7 @@ int main(int count, char **arguments) {
   CUcontext context;
   CUmodule module;
   if (count != 2) return 2;
-  alarm(100); /* what does not overlap waits without end */
+  alarm(100); /* without overlap, it waits forever */
   OK(cuInit(0));
   OK(cuCtxCreate_v2(&context, 0, 0));
   OK(cuModuleLoad(&module, arguments[1]));
@@ -88,7 +89,7 @@ int main(int count, char **arguments) {
   for (int i = 0; i < STREAMS; i++) OK(cuStreamCreate(&streams[i], NON_BLOCKING));
   for (int i = 0; i < ROUNDS; i++) run_round();
   check_order();
-  /* A module whose kernel runs: the kernel ends first. */
+  /* Unload a module whose kernel runs: the kernel ends first. */
   await_on(0, 12, 13);
   OK(cuMemsetD32Async(flag(12), 1, 1, streams[1]));
   OK(cuModuleUnload(module));

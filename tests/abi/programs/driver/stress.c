@@ -1,6 +1,7 @@
 #define _POSIX_C_SOURCE 200809L
-/* Threads that allocate, copy, fill, record and destroy at once in one context, and misuse what
- * others have destroyed. Argument 1: PTX with the kernel vecadd; argument 2: rounds. */
+/* Threads that allocate, copy, fill, record and destroy concurrently in one context, and misuse
+ * objects that others have destroyed. Argument 1: PTX with the kernel vecadd; argument 2:
+ * rounds. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,8 +75,8 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* Uses the shared context while the main thread destroys it: every answer is allowed, a crash is
- * not. */
+/* Use the shared context while the main thread destroys it: every result is allowed except a
+ * crash. */
 static void *misuse(void *argument) {
   _Atomic int *stop = argument;
   cuCtxSetCurrent(shared_context);

@@ -18,7 +18,7 @@ HEAD = """.version 8.0
 .extern .func __assertfail(.param .b64 message, .param .b64 file, .param .b32 line,
                            .param .b64 function, .param .b64 character_bytes);
 """
-# Prints the format and the packed arguments that it gets; keeps what vprintf returned.
+# Prints the format and the packed arguments that it gets; stores the result of vprintf.
 PRINT = """
 .visible .entry print(.param .u64 format, .param .u64 packed, .param .u64 statuses)
 {
@@ -82,7 +82,8 @@ FINE:
   ret;
 }
 """
-# Takes a block `rounds` times, fills it, checks that nobody else wrote there, and gives it back.
+# Allocates a block `rounds` times, fills it, checks that no other thread has written to it, and
+# frees it.
 HEAP = """
 .visible .entry heap(.param .u64 wrong, .param .u32 bytes, .param .u32 rounds)
 {
@@ -174,8 +175,8 @@ WRONG:
 }
 """
 INVALID_VALUE, UNSUPPORTED_LIMIT = 1, 215
-# Each activation has an array of 96 bytes; adds up what it read from it, and counts how often the
-# array was not zero when it began.
+# Each activation has an array of 96 bytes. Adds up what is read from it, and counts how often it
+# was not zero at the start.
 DEEP = """
 .func (.reg .b32 sum, .reg .b32 dirty) deep(.reg .b32 n)
 {
@@ -232,21 +233,21 @@ DEEP = """
 LIMIT = driver.CUlimit
 
 
-def compiled(text: str) -> Program:
+def load_program(text: str) -> Program:
     return Program(call(driver.cuModuleLoadData, (HEAD + text).encode() + b"\0"))
 
 
 class Printing:
-    """Prints from a kernel what it is told to."""
+    """Prints the given arguments from a kernel."""
 
     def __init__(self) -> None:
-        self._program = compiled(PRINT)
+        self._program = load_program(PRINT)
 
     def out(self, text: str, *arguments: object, threads: int = 1, grid: int = 1) -> list[int]:
         packed, kept = b"", []
         for argument in arguments:
             if isinstance(argument, str):
-                kept.append(self._copied(argument.encode() + b"\0"))
+                kept.append(self._copy_to_device(argument.encode() + b"\0"))
                 argument = np.uint64(int(kept[-1]))
             data = np.asarray(argument)
             packed += b"\0" * (-len(packed) % data.nbytes) + data.tobytes()
@@ -260,7 +261,7 @@ class Printing:
         )
         return [int(status) for status in statuses]
 
-    def _copied(self, data: bytes):
+    def _copy_to_device(self, data: bytes):
         pointer = call(driver.cuMemAlloc, len(data))
         call(driver.cuMemcpyHtoD, pointer, data, len(data))
         return pointer
@@ -294,10 +295,10 @@ def threads() -> None:
 
 
 def overflow() -> None:
-    """More than the FIFO holds is lost, and the next launch prints again."""
+    """Output beyond the FIFO's capacity is lost, but the next launch prints again."""
     call(driver.cuCtxSetLimit, LIMIT.CU_LIMIT_PRINTF_FIFO_SIZE, 4096)
     printing = Printing()
-    for _ in range(3):  # also over the FIFO's end
+    for _ in range(3):  # also across the FIFO's end
         statuses = printing.out("twelve bytes\n", threads=256)
         kept = statuses.count(0)
         assert 100 <= kept <= 128, kept
@@ -307,7 +308,7 @@ def overflow() -> None:
 
 
 def assertion() -> None:
-    program = compiled(ASSERT)
+    program = load_program(ASSERT)
     program.run("check", np.uint32(1000))
     try:
         program.run("check", np.uint32(5), block=(64,))
@@ -316,14 +317,14 @@ def assertion() -> None:
 
 
 def heap() -> None:
-    program = compiled(HEAP)
+    program = load_program(HEAP)
     for size in (1, 100, 1000):
         (wrong,) = program.run(
             "heap", np.zeros(1, np.uint32), np.uint32(size), np.uint32(6), grid=(4,), block=(64,)
         )
         assert wrong[0] == 0, size
     limit = call(driver.cuCtxGetLimit, LIMIT.CU_LIMIT_MALLOC_HEAP_SIZE)
-    for _ in range(3):  # what was given back is there again
+    for _ in range(3):  # freed memory is available again
         blocks, *_ = program.run("take", np.zeros(64, np.uint64), np.uint64(limit // 100))
         taken = blocks[:32]
         assert len(set(taken)) == 32
@@ -362,7 +363,7 @@ def limits() -> None:
     assert (set_limit(heap_, 32 << 20), get(heap_)) == (0, 32 << 20)
     assert (set_limit(fifo, 2 << 20), get(fifo)) == (0, 2 << 20)
     assert set_limit(LIMIT.CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64) == UNSUPPORTED_LIMIT
-    program = compiled(HEAP)
+    program = load_program(HEAP)
     (block,) = program.run("take", np.zeros(1, np.uint64), np.uint64(20 << 20), block=(1,))
     assert block[0] != 0
     assert (set_limit(heap_, 64 << 20), set_limit(heap_, 32 << 20)) == (INVALID_VALUE, 0)
@@ -370,9 +371,8 @@ def limits() -> None:
 
 
 def deep() -> None:
-    """The stack is as large as the program says, zero in each block, and no part of a kernel's own
-    local memory."""
-    program = compiled(DEEP)
+    """The stack has the size that the program sets, is zeroed, and is apart from local memory."""
+    program = load_program(DEEP)
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
     for kernel, own in (("plain", 40), ("descend", 0)):
         function = call(driver.cuModuleGetFunction, program._module, kernel.encode())
@@ -380,7 +380,7 @@ def deep() -> None:
     depth, stack = 300, LIMIT.CU_LIMIT_STACK_SIZE
     assert call(driver.cuCtxGetLimit, stack) < depth * 96
     call(driver.cuCtxSetLimit, stack, 64 << 10)
-    for _ in range(2):  # the second one finds what the first has left
+    for _ in range(2):  # the second call finds what the first has left
         (out,) = program.run(
             "descend", np.zeros((64, 2), np.uint32), np.uint32(depth - 64), grid=(40,), block=(64,)
         )
@@ -395,7 +395,7 @@ def deep() -> None:
 
 
 def overwritten() -> None:
-    """A kernel that writes over the FIFO harms nobody but itself."""
+    """A kernel that overwrites the FIFO harms only itself."""
     printing = Printing()
     printing.out("before\n")
     area = call(driver.cuModuleGetGlobal, printing._program._module, b"tessera.area")[0]
@@ -404,14 +404,14 @@ def overwritten() -> None:
     rng = np.random.default_rng(1)
     for size, kind in ((8, 1), (1 << 31, 1), (0, 2), (24, 1), (40, 2), (1 << 12, 1)):
         junk = struct.pack("<II", size, kind) + rng.integers(0, 256, 6000, np.uint8).tobytes()
-        if size == 1 << 12:  # a format that asks for more than there is
+        if size == 1 << 12:  # a format that needs more arguments than there are
             text = b"%s%d%999999999d%.99999999f%s%*d" * 4 + b"\0"
             junk = struct.pack("<IIQ", size, kind, len(text)) + text + b"\xff" * 4000
         call(driver.cuMemcpyHtoD, address.value + 4096, junk, len(junk))
         header = struct.pack("<QQ", len(junk) // 8 * 8, 0)
         call(driver.cuMemcpyHtoD, address.value + 8, header, len(header))
         call(driver.cuCtxSynchronize)
-        printing.out("after\n")  # which finds an empty FIFO: by its zeros a record is not whole
+        printing.out("after\n")  # the FIFO is empty: a record of zeros is incomplete
         fifo = np.ones(1 << 20, np.uint8)
         call(driver.cuMemcpyDtoH, fifo.ctypes.data, address.value + 4096, fifo.nbytes)
         assert not fifo.any(), np.flatnonzero(fifo)

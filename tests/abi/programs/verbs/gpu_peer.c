@@ -1,5 +1,5 @@
-/* Two programs, each with a GPU's memory, that rdma_cm connects: without an argument one serves, with an
- * address it asks that one. Every line is what one of them has seen. */
+/* Two programs with GPU memory, connected by rdma_cm: the server has no argument, the client has
+ * the server's address. Each line reports what one of them has observed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ int cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
 enum { COUNT = 1 << 20, BYTES = COUNT * 4 };
 enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE };
 
-/* What the server tells of its memory. */
-struct told {
+/* The server's memory, as described to the client. */
+struct memory {
   CUdeviceptr address;
   uint32_t key;
 };
@@ -74,7 +74,7 @@ static const char *done(struct ibv_cq *cq) {
 }
 
 static const char *post(struct rdma_cm_id *id, const struct ibv_mr *mr, enum ibv_wr_opcode opcode,
-                        struct told theirs) {
+                        struct memory theirs) {
   struct ibv_sge sge = {(size_t)mr->addr, (uint32_t)mr->length, mr->lkey};
   struct ibv_send_wr *bad, wr = {.sg_list = &sge,
                                  .num_sge = 1,
@@ -96,18 +96,18 @@ static void serve(void) {
   need(rdma_listen(listener, 1) == 0, "listen");
   printf("listens\n");
   need(rdma_get_request(listener, &id) == 0, "request");
-  const struct told mine = {memory, reg(id, memory, BYTES)->rkey};
+  const struct memory mine = {memory, reg(id, memory, BYTES)->rkey};
   const struct ibv_mr *words = reg(id, (size_t)word, sizeof word);
   struct rdma_conn_param param = {.private_data = &mine, .private_data_len = sizeof mine};
   expect(id, words);
   need(rdma_accept(id, &param) == 0, "accept");
-  printf("told %s\n", done(id->recv_cq));
+  printf("received %s\n", done(id->recv_cq));
   need(cuMemcpyDtoH_v2(host, memory, BYTES) == 0, "copy back");
   unsigned right = 0;
   for (unsigned i = 0; i < COUNT; i++) right += host[i] == i * 3 + 1;
   printf("gpu has %u\n", right);
   printf("reset %d\n", cuDevicePrimaryCtxReset_v2(0));
-  printf("tells %s\n", post(id, words, IBV_WR_SEND, mine));
+  printf("sent %s\n", post(id, words, IBV_WR_SEND, mine));
   struct rdma_cm_event *event;
   if (id->event) rdma_ack_cm_event(id->event);
   id->event = NULL;
@@ -123,11 +123,11 @@ static void ask(const char *address) {
   struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
   expect(id, words);
   need(rdma_connect(id, &param) == 0, "connect");
-  struct told theirs;
+  struct memory theirs;
   memcpy(&theirs, id->event->param.conn.private_data, sizeof theirs);
   printf("write %s\n", post(id, mr, IBV_WR_RDMA_WRITE, theirs));
-  printf("tells %s\n", post(id, words, IBV_WR_SEND, theirs));
-  printf("told %s\n", done(id->recv_cq));
+  printf("sent %s\n", post(id, words, IBV_WR_SEND, theirs));
+  printf("received %s\n", done(id->recv_cq));
   printf("write %s\n", post(id, mr, IBV_WR_RDMA_WRITE, theirs));
   rdma_disconnect(id);
 }

@@ -1,4 +1,4 @@
-/* Calls of verbs whose results are checked; what differs is printed, and counted. */
+/* Verbs calls whose results are checked; differences are printed and counted. */
 #ifndef HCA_CHECKED_H
 #define HCA_CHECKED_H
 
@@ -57,7 +57,7 @@ static int failures;
       failures++;                                                      \
     }                                                                  \
   } while (0)
-/* A call that returns an object returns none, and says why. */
+/* Check that a call which returns an object returns NULL and an error. */
 #define REFUSED(why, call) \
   do {                     \
     errno = 0;             \
@@ -104,7 +104,7 @@ static inline struct ibv_qp *make_qp(int type, struct ibv_srq *srq) {
   return ibv_create_qp(pd, &wanted);
 }
 
-/* Leads an unreliable queue pair, which is connected to itself, from one state to a later one. */
+/* Move an unreliable queue pair, which is connected to itself, from one state to a later one. */
 static inline void lead(struct ibv_qp *qp, int from, int to) {
   const bool connected = qp->qp_type == TESSERA_VERBS_QP_TYPE_UC;
   struct ibv_qp_attr attr = {.port_num = 1, .path_mtu = 3, .dest_qp_num = qp->qp_num, .qkey = 7};
@@ -123,7 +123,7 @@ static inline void lead(struct ibv_qp *qp, int from, int to) {
   }
 }
 
-/* The next completion of the queue; a test that waits in vain is ended for its time. */
+/* Return the queue's next completion; if there is none, the test's time limit ends the wait. */
 static inline struct ibv_wc next_wc(void) {
   struct ibv_wc done = {0};
   int got;

@@ -1,4 +1,4 @@
-/* Objects at the limits of what is made, and what is left where one is refused. */
+/* Creation of objects at their limits, and the state after a refusal. */
 #include "hca_checked.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ enum {
 
 static void completion_queues(void) {
   static const struct {
-    int entries, vector, made; /* entries in the end, which are a power of two; 0: refused */
+    int entries, vector, made; /* resulting number of entries, a power of two; 0: refused */
   } ROWS[] = {{0, 0, 0},  {-1, 0, 0}, {1, 0, 1},     {2, 0, 2}, {3, 0, 4},
               {1, 1, 0},  {1, -1, 0}, {65536, 0, 65536}, {65537, 0, 0}};
   for (unsigned i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
@@ -47,7 +47,7 @@ static void completion_queues(void) {
               {1 << 8, 0, 0, EOPNOTSUPP},
               {0, 1, 1, 0},
               {0, 1, 2, EOPNOTSUPP},
-              {0, 2, 2, 0}, /* flags are not looked at */
+              {0, 2, 2, 0}, /* flags are ignored */
               {0, 4, 0, EOPNOTSUPP}};
   for (unsigned i = 0; i < sizeof WIDE / sizeof *WIDE; i++) {
     wide.wc_flags = WIDE[i].wc_flags;
@@ -64,7 +64,8 @@ static void completion_queues(void) {
   REFUSED(EINVAL, verbs()->create_cq_ex(context, &wide));
 }
 
-/* A queue counts among its channel's, and is in use while a queue pair has it, on either side. */
+/* A completion queue is a user of its channel. It is in use while a queue pair refers to it, for
+ * either direction. */
 static void users(void) {
   struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
   struct ibv_cq *one = ibv_create_cq(context, 4, NULL, channel, 0);
@@ -85,7 +86,7 @@ static void users(void) {
 static void queue_pairs(void) {
   const struct ibv_qp_init_attr good = {
       .send_cq = cq, .recv_cq = cq, .cap = {3, 5, SGES, SGES, INLINE}, .qp_type = UC, .sq_sig_all = 1};
-  struct ibv_qp_init_attr attr = good, told;
+  struct ibv_qp_init_attr attr = good, init;
   struct ibv_qp_attr now;
   attr.qp_context = &failures;
   struct ibv_qp *qp = ibv_create_qp(pd, &attr);
@@ -93,9 +94,9 @@ static void queue_pairs(void) {
   WANT(attr.cap.max_send_sge == SGES && attr.cap.max_recv_sge == SGES);
   WANT(attr.cap.max_inline_data == INLINE && qp->qp_context == &failures);
   WANT(qp->state == TESSERA_VERBS_STATE_RESET && qp->qp_type == UC && qp->pd == pd);
-  WANT(ibv_query_qp(qp, &now, 0, &told) == 0 && told.sq_sig_all == 1 && told.qp_type == UC);
-  WANT(memcmp(&told.cap, &attr.cap, sizeof told.cap) == 0 && told.send_cq == cq);
-  WANT(memcmp(&now.cap, &attr.cap, sizeof now.cap) == 0 && told.qp_context == &failures);
+  WANT(ibv_query_qp(qp, &now, 0, &init) == 0 && init.sq_sig_all == 1 && init.qp_type == UC);
+  WANT(memcmp(&init.cap, &attr.cap, sizeof init.cap) == 0 && init.send_cq == cq);
+  WANT(memcmp(&now.cap, &attr.cap, sizeof now.cap) == 0 && init.qp_context == &failures);
   WANT(ibv_destroy_qp(qp) == 0);
   const struct {
     struct ibv_qp_cap cap;
@@ -136,7 +137,7 @@ static void wide_queue_pairs(void) {
               {1 | 2, 0, 0, EOPNOTSUPP},
               {1 | 4, 2, 0, 0},
               {1 | 4, 4, 0, EOPNOTSUPP},
-              {1, 4, 0, 0}, /* not looked at */
+              {1, 4, 0, 0}, /* ignored */
               {1 | 64, 0, 0x3ff, 0},
               {1 | 64, 0, 0x400, EOPNOTSUPP},
               {1 | 64, 0, 0x1000, 0},
@@ -224,7 +225,7 @@ static void domains(void) {
 static void work_queues(void) {
   struct ibv_wq_init_attr attr = {.max_wr = 3, .max_sge = SGES, .pd = pd, .cq = cq};
   struct ibv_wq *wqs[2] = {verbs()->create_wq(context, &attr)};
-  if (!wqs[0]) { /* without CAP_NET_RAW */
+  if (!wqs[0]) { /* if CAP_NET_RAW is missing */
     WANT(errno == EPERM);
     return;
   }
@@ -288,7 +289,7 @@ static void work_queues(void) {
   WANT(verbs()->destroy_wq(wqs[0]) == 0 && verbs()->destroy_wq(wqs[1]) == 0);
 }
 
-/* A descriptor that is open, whatever its flags, names no memory; another is none. */
+/* Register an open descriptor without memory, with any flags, and an invalid descriptor. */
 static void descriptors(void) {
   int pair[2];
   WANT(pipe(pair) == 0 && fcntl(pair[1], F_SETFD, FD_CLOEXEC) == 0);

@@ -1,11 +1,11 @@
-/* What a device says of itself, and where datagrams came from. */
+/* A device's attributes, and how the source of a datagram is found. */
 #include <arpa/inet.h>
 
 #include "hca_checked.h"
 
 enum { BEFORE = 0x5A };
 
-/* Each figure is the limit that another program finds where it makes objects. */
+/* Each number is the limit that another program finds by creating objects. */
 static void device(void) {
   struct ibv_device_attr attr;
   memset(&attr, BEFORE, sizeof attr);
@@ -91,11 +91,11 @@ static void port(void) {
   WANT(attr.lid == 0 && attr.sm_lid == 0 && attr.flags == 0 && attr.port_cap_flags2 == 0);
   WANT(attr.active_width != 0 && attr.active_speed != 0);
   memset(&attr, BEFORE, sizeof attr);
-  WANT(ibv_query_port(context, 1, &attr) == 0); /* as old programs call it */
+  WANT(ibv_query_port(context, 1, &attr) == 0); /* as old programs call the function */
   WANT(attr.link_layer == IBV_LINK_LAYER_ETHERNET && attr.flags == BEFORE);
 }
 
-/* A datagram's header of 40 bytes: of IPv6, or 20 of nothing and then one of IPv4. */
+/* A datagram's header of 40 bytes: IPv6, or 20 unused bytes and then IPv4. */
 static void handles(void) {
   union ibv_gid own[2];
   for (int i = 0; i < 2; i++) ibv_query_gid(context, 1, i, &own[i]);
@@ -113,7 +113,7 @@ static void handles(void) {
     WANT(attr.grh.hop_limit == 255 && attr.is_global == 1 && attr.port_num == 1 && attr.sl == 3);
     WANT(attr.dlid == 9 && attr.src_path_bits == 2);
   }
-  grh.dgid.raw[15] ^= 0x80; /* another's */
+  grh.dgid.raw[15] ^= 0x80; /* another program's */
   errno = 0;
   WANT(ibv_init_ah_from_wc(context, 1, &wc, &grh, &attr) == -1 && errno == ENODEV);
   REFUSED(ENODEV, ibv_create_ah_from_wc(pd, &wc, &grh, 1));
@@ -121,7 +121,7 @@ static void handles(void) {
   uint8_t *bytes = (uint8_t *)&grh;
   for (unsigned version = 0; version < 16; version++) {
     bytes[0] = (uint8_t)(version << 4);
-    bytes[20] = 0x50; /* no IPv4 either */
+    bytes[20] = 0x50; /* not IPv4 either */
     errno = 0;
     const int expected = version == 6 ? 0 : -1;
     WANT(ibv_init_ah_from_wc(context, 1, &wc, &grh, &attr) == expected);
@@ -138,7 +138,7 @@ static void handles(void) {
   WANT(memcmp(&attr.grh.dgid, SOURCE, 16) == 0);
   bytes[39] ^= 0x80;
   WANT(ibv_init_ah_from_wc(context, 1, &wc, &grh, &attr) == -1);
-  wc.wc_flags = 0; /* no header: no path, as long as there are LIDs */
+  wc.wc_flags = 0; /* without a header and with LIDs there is no path */
   WANT(ibv_init_ah_from_wc(context, 1, &wc, &grh, &attr) == 0 && attr.is_global == 0);
   REFUSED(EINVAL, ibv_create_ah_from_wc(pd, &wc, &grh, 1));
   wc.wc_flags = TESSERA_VERBS_WC_FLAG_GRH;
@@ -173,7 +173,7 @@ static void clocks(void) {
   WANT(verbs()->query_rt_values(context, &values) == 0 && values.raw_clock.tv_sec >= 0);
 }
 
-/* Each completion by itself, and by a batch that is read where it lies. */
+/* Read each completion alone, and in a batch that is read in place. */
 static void extended_polling(void) {
   struct ibv_cq_init_attr_ex wanted = {.cqe = 8};
   struct ibv_cq_ex *ex = verbs()->create_cq_ex(context, &wanted);
@@ -203,7 +203,7 @@ static void extended_polling(void) {
     WANT(ex->read_qp_num(ex) == qp->qp_num && ex->read_wc_flags(ex) == 2);
     WANT(ex->read_slid(ex) == 0 && ex->read_sl(ex) == 0 && ex->read_dlid_path_bits(ex) == 0);
     WANT(ex->read_vendor_err(ex) == 0);
-    if (i == 1) { /* the last two in one go, and then there is none */
+    if (i == 1) { /* the last two at once, and then none is left */
       while ((result = ex->next_poll(ex)) == ENOENT) continue;
       WANT(result == 0 && ex->wr_id == 52 && ex->read_imm_data(ex) == 0x102);
       WANT(ex->next_poll(ex) == ENOENT);

@@ -1,4 +1,5 @@
-/* Two processes, each with a GPU's memory, over RDMA; every line is what one of them has seen. */
+/* Two processes with GPU memory, connected by RDMA; each line reports what one of them has
+ * observed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -28,8 +29,8 @@ int cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
 enum { COUNT = 1 << 20, BYTES = COUNT * 4, DEPTH = 8, PAIRS = 4, BLOCK = 256 };
 enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
-/* What one process tells the other. */
-struct told {
+/* The data that the processes exchange. */
+struct endpoint {
   uint32_t numbers[PAIRS], x_key, y_key, pinned_key;
   CUdeviceptr x, y, far;
   uint64_t pinned;
@@ -55,7 +56,7 @@ static void open_gpu(void) {
   need(cuCtxSetCurrent(primary) == 0, "current");
 }
 
-static void open_hca(struct told *mine) {
+static void open_hca(struct endpoint *mine) {
   struct ibv_device **list = ibv_get_device_list(NULL);
   context = list && *list ? ibv_open_device(*list) : NULL;
   need(context != NULL, "device");
@@ -70,7 +71,7 @@ static void open_hca(struct told *mine) {
   }
 }
 
-static void join(const struct told *theirs) {
+static void join(const struct endpoint *theirs) {
   union ibv_gid gid;
   ibv_query_gid(context, 1, 1, &gid);
   for (int i = 0; i < PAIRS; i++) {
@@ -123,7 +124,7 @@ static void tell(int link, const void *data, size_t bytes) {
   need(send(link, data, bytes, 0) == (ssize_t)bytes, "send");
 }
 
-static void hear(int link, void *data, size_t bytes) {
+static void receive_bytes(int link, void *data, size_t bytes) {
   need(recv(link, data, bytes, MSG_WAITALL) == (ssize_t)bytes, "the other one has ended: recv");
 }
 
@@ -131,7 +132,7 @@ static void step(int link) { tell(link, "", 1); }
 
 static void wait_for(int link) {
   char byte;
-  hear(link, &byte, 1);
+  receive_bytes(link, &byte, 1);
 }
 
 static int errno_of_reg(CUdeviceptr address, size_t bytes) {
@@ -140,7 +141,7 @@ static int errno_of_reg(CUdeviceptr address, size_t bytes) {
 }
 
 static int serve(int link, const char *kernels) {
-  struct told mine = {0}, theirs;
+  struct endpoint mine = {0}, theirs;
   void *module, *saxpy, *pinned;
   CUdeviceptr kept;
   open_gpu();
@@ -160,7 +161,7 @@ static int serve(int link, const char *kernels) {
   mine.y_key = y->rkey;
   mine.pinned_key = host->rkey;
   tell(link, &mine, sizeof mine);
-  hear(link, &theirs, sizeof theirs);
+  receive_bytes(link, &theirs, sizeof theirs);
   join(&theirs);
   step(link);
 
@@ -202,7 +203,7 @@ static int serve(int link, const char *kernels) {
 }
 
 static int write_and_read(int link) {
-  struct told mine = {0}, theirs;
+  struct endpoint mine = {0}, theirs;
   CUdeviceptr source;
   open_gpu();
   open_hca(&mine);
@@ -211,7 +212,7 @@ static int write_and_read(int link) {
   need(cuMemcpyHtoD_v2(source, floats, BYTES) == 0, "copy");
   struct ibv_mr *mr = reg(source, BYTES);
   tell(link, &mine, sizeof mine);
-  hear(link, &theirs, sizeof theirs);
+  receive_bytes(link, &theirs, sizeof theirs);
   join(&theirs);
   wait_for(link);
 

@@ -1,4 +1,5 @@
-/* Two processes that register device memory by descriptor; every line is what one of them has seen. */
+/* Two processes that register device memory by descriptor; each line reports what one has
+ * observed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static int errno_of(uint64_t offset, size_t bytes, uint64_t iova, int fd, int ac
   return reg(offset, bytes, iova, fd, access) ? 0 : errno;
 }
 
-/* Two queue pairs of one process, joined; what a request between them gets. */
+/* Connect two queue pairs of this process, and return the status of a request between them. */
 static const char *write_to(uint64_t remote, uint32_t remote_key, struct ibv_mr *from) {
   for (int i = 0; i < 2; i++) {
     struct ibv_qp_init_attr wanted = {
@@ -122,7 +123,7 @@ static void say_what_is_refused(CUdeviceptr memory, int fd) {
   printf("flags %d\n", cuMemGetHandleForAddressRange(&other, memory, PAGE, DMA_BUF_FD, 1));
   need(pipe(tunnel) == 0, "pipe");
   const int file = memfd_create("mine", MFD_ALLOW_SEALING), copy = memfd_create("c", MFD_ALLOW_SEALING);
-  /* A forgery: the content of a real one, but for the length. */
+  /* A forgery: the content of a real descriptor, with another length. */
   char path[32];
   uint64_t words[8];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -164,7 +165,7 @@ static int own(int link) {
   say_what_is_refused(memory, fd);
   fflush(stdout);
 
-  /* Another process gets the descriptor, and has a context of its own. */
+  /* Another process gets the descriptor; it has its own context. */
   char byte = 0, room[CMSG_SPACE(sizeof fd)] = {0};
   struct iovec one = {&byte, 1};
   struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = room,

@@ -1,4 +1,5 @@
-/* Polls a queue that stays empty: says whether the thread slept at first, and later. */
+/* Polls a queue that stays empty; prints whether the thread slept at first, and whether it did
+ * later. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/resource.h>
@@ -27,7 +28,7 @@ int main(void) {
   struct ibv_context *context = devices && devices[0] ? ibv_open_device(devices[0]) : NULL;
   struct ibv_cq *cq = context ? ibv_create_cq(context, 4, NULL, NULL, 0) : NULL;
   if (!cq) return 1;
-  const long first = sleeps_of(cq, 1 << 11); /* it may yield, which is no sleep */
+  const long first = sleeps_of(cq, 1 << 11); /* it may yield, but that is not sleep */
   sleeps_of(cq, 1 << 12);
   const long later = sleeps_of(cq, 1 << 12);
   printf("first %s later %s\n", first < 8 ? "no" : "yes", later >= 60 ? "yes" : "no");

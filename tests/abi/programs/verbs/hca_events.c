@@ -1,4 +1,4 @@
-/* Events of completions, acknowledged one at a time, of two queues that share a channel. */
+/* Completion events of two queues that share a channel, acknowledged one at a time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ enum { STATE = 1, ACCESS = 8, PKEY = 16, PORT = 32 };
 enum { RC = 2, INIT = 1, ERR = 6, QUEUES = 2, ROUNDS = 2 };
 
 int main(void) {
-  alarm(30); /* a lock that is kept ends the program here */
+  alarm(30); /* if a lock is still held, the program hangs here */
   int count;
   struct ibv_context *context = ibv_open_device(ibv_get_device_list(&count)[0]);
   struct ibv_pd *pd = ibv_alloc_pd(context);

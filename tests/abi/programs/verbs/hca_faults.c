@@ -1,7 +1,7 @@
-/* Makes objects while one of the library's calls of the system fails. Each line on standard input is
- * "make KIND PLACE", whose PLACE-th call fails if there are so many, or "drop KIND -1". Answers with
- * an errno value, whether a call has failed, this process's descriptors and mappings of hcad's, and
- * whether what was there before still works. */
+/* Creates objects while one of the library's system calls fails. Each line on standard input is
+ * "make KIND PLACE", which makes the PLACE-th call fail if there are that many, or "drop KIND
+ * -1". Prints an errno value, whether a call has failed, the numbers of this process's
+ * descriptors and mappings of hcad's memory, and whether earlier objects still work. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -43,9 +43,9 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr);
 void rdma_destroy_qp(struct rdma_cm_id *id);
 void *__libc_calloc(size_t count, size_t bytes);
 
-/* ---- The library's calls of the system, which the loader finds here first. */
+/* ---- Replacements for the library's system calls, which the loader finds first. */
 
-static long calls_left = -1; /* -1: none is to fail */
+static long calls_left = -1; /* -1: no call fails */
 static int has_failed;
 
 static int fails(void) {
@@ -83,7 +83,7 @@ FILE *fopen(const char *path, const char *mode) {
   return fd < 0 ? NULL : fdopen(fd, mode);
 }
 
-/* ---- What there is beforehand. */
+/* ---- Objects that exist beforehand. */
 
 enum { PAGE = 4096, PAGES = 6, LOCAL_WRITE = 1, ON_DEMAND = 1 << 6, MOVES = 1, IPV6_ONLY = 2 };
 enum { RC = TESSERA_VERBS_QP_TYPE_RC, UD = TESSERA_VERBS_QP_TYPE_UD };
@@ -125,7 +125,7 @@ static void set(int state) {
   if (ibv_modify_qp(qp, &attr, TESSERA_VERBS_MASK_STATE | rest) != 0) exit(2);
 }
 
-/* A receive that never gets anything is flushed into the queue of completions. */
+/* A receive without a message is flushed into the completion queue. */
 static int completes(void) {
   struct ibv_recv_wr *bad, wr = {.wr_id = 7};
   struct ibv_wc done = {0};
@@ -151,7 +151,7 @@ static void begin(void) {
   mprotect(memory + 2 * PAGE, PAGE, PROT_READ); /* three mappings */
   other = filled();
   aperture = mmap((void *)(uintptr_t)0x300000000000, PAGE, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* libcuda would have devices there */
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* where libcuda would place devices */
   moving = ibv_reg_mr(pd, filled(), PAGE, LOCAL_WRITE);
   all = ibv_reg_mr(pd, NULL, SIZE_MAX, LOCAL_WRITE | ON_DEMAND);
   events = rdma_create_event_channel();
@@ -164,7 +164,7 @@ static void begin(void) {
   }
 }
 
-/* ---- The kinds. */
+/* ---- The kinds of objects. */
 
 static int made_or_errno(void *object) {
   made = object;
@@ -273,13 +273,13 @@ static int make_cm_qp(void) {
   return rdma_create_qp(bound, NULL, &wanted) == 0 ? 0 : errno;
 }
 
-/* As a program tries again: with the same structure. */
+/* A program may try again with the same structure. */
 static int make_cm_qp_ex(void) {
   static struct ibv_qp_init_attr_ex wanted;
   if (!wanted.qp_type) wanted = (struct ibv_qp_init_attr_ex){
       .cap = {4, 4, 1, 1, 0}, .qp_type = RC, .comp_mask = IBV_QP_INIT_ATTR_CREATE_FLAGS};
   const int error = rdma_create_qp_ex(bound, &wanted) == 0 ? 0 : errno;
-  if (error != 0 && (wanted.send_cq || wanted.recv_cq)) exit(3); /* of queues that are gone */
+  if (error != 0 && (wanted.send_cq || wanted.recv_cq)) exit(3); /* of destroyed queues */
   if (error == 0) wanted.send_cq = wanted.recv_cq = NULL;
   return error;
 }
@@ -317,7 +317,7 @@ static const struct kind {
     {"extended_pair_of_id", make_cm_qp_ex, drop_cm_qp},
 };
 
-/* ---- What this process has. */
+/* ---- This process's resources. */
 
 static int count_descriptors(void) {
   DIR *folder = opendir("/proc/self/fd");

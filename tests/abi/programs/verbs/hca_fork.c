@@ -1,4 +1,4 @@
-/* Registered pages and children: prints what a child can read of them. */
+/* Registered pages and child processes: prints what a child can read of the pages. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ int ibv_is_fork_initialized(void);
 
 enum { LOCAL_WRITE = 1, PAGE = 4096 };
 
-/* 0 where a child of this process can read the address, else an errno value. */
+/* Return 0 if a child of this process can read the address, else an errno value. */
 static int in_child(const char *address) {
   const pid_t child = fork();
   if (child == 0) {

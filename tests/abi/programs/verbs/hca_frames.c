@@ -1,4 +1,5 @@
-/* Flows: each field of each specification, held against a frame that has it and one that has not. */
+/* Flows: each field of each specification, compared with a frame that matches and one that does
+ * not. */
 #include "hca_checked.h"
 
 enum {
@@ -23,7 +24,7 @@ static void set(struct ibv_qp *qp, int to) {
   }
 }
 
-/* A frame with a tag: each byte that is asked for has another value. */
+/* A tagged frame in which every field byte that a flow may match has a distinct value. */
 static uint32_t make(bool is_ipv6, uint8_t protocol) {
   memset(memory, 0, ROOM);
   for (int i = 0; i < 12; i++) memory[i] = (uint8_t)(0x10 + 2 * i);
@@ -58,7 +59,8 @@ static void send(uint32_t bytes) {
   WANT(context->ops.post_send(sender, &wr, &bad) == 0);
 }
 
-/* Whether the frame came to the one that gets them: it has arrived when its sender is told. */
+/* Whether the frame has arrived at its target; it must have when the sender's request is
+ * complete. */
 static int arrivals(uint32_t bytes) {
   int got = 0;
   send(bytes);
@@ -73,7 +75,7 @@ static int arrivals(uint32_t bytes) {
   }
 }
 
-/* A flow of up to two specifications; each: type, size, value, mask. */
+/* A flow of at most two specifications, each with type, size, value and mask. */
 struct flow {
   struct ibv_flow_attr attr;
   uint8_t specs[2][96];
@@ -139,7 +141,7 @@ static void fields(void) {
               {IBV_FLOW_SPEC_TCP, 2, 2, PORTS_6, true, 6}};
   for (unsigned i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
     const uint32_t bytes = make(ROWS[i].is_ipv6, ROWS[i].protocol);
-    for (size_t wrong = 0; wrong <= ROWS[i].bytes; wrong++) { /* 0: none; else that byte */
+    for (size_t wrong = 0; wrong <= ROWS[i].bytes; wrong++) { /* 0: none; else its number */
       uint8_t value[16];
       memcpy(value, memory + ROWS[i].in_frame, ROWS[i].bytes);
       if (wrong) value[wrong - 1] ^= 0x80;
@@ -153,7 +155,7 @@ static void fields(void) {
       WANT(made->context == context && verbs()->ibv_destroy_flow(made) == 0);
     }
   }
-  /* The class of IPv6, which straddles two bytes; what a specification implies, by itself. */
+  /* IPv6's traffic class, which spans two bytes; and what a specification implies on its own. */
   const uint8_t class = 0xab, zero[16] = {0};
   for (int is_ipv6 = 0; is_ipv6 < 2; is_ipv6++)
     for (int protocol = 6; protocol <= 17; protocol += 11) {
@@ -189,7 +191,7 @@ static void refusals(void) {
     if (i == 9) put_spec(&flow, IBV_FLOW_SPEC_ETH, 0, 1, zero), flow.attr.type = 2;
     REFUSED(why, create(&flow));
   }
-  /* Two specifications: of one layer, or that contradict each other. */
+  /* Two specifications: for one layer, or contradictory. */
   static const struct {
     int one, two, ok;
     size_t at, bytes;
@@ -221,7 +223,7 @@ static void refusals(void) {
   WANT(ibv_destroy_qp(other) == 0);
 }
 
-/* What is for everybody, for groups, and of two rules the more urgent one's. */
+/* Flows for all frames and for multicast frames; and two rules of different priority. */
 static void defaults(void) {
   const uint32_t bytes = make(false, 17);
   for (int is_group = 0; is_group < 2; is_group++)
@@ -234,7 +236,7 @@ static void defaults(void) {
       WANT(verbs()->ibv_destroy_flow(made) == 0);
     }
   memory[0] = 0x10;
-  struct ibv_qp *other = make_qp(RAW, NULL); /* posts no receives: what goes to it is lost */
+  struct ibv_qp *other = make_qp(RAW, NULL); /* posts no receives, so its frames are lost */
   set(other, TESSERA_VERBS_STATE_RTR);
   for (int i = 0; i < 3; i++) {
     struct flow mine = plain(), its = plain();
@@ -248,7 +250,7 @@ static void defaults(void) {
   WANT(ibv_destroy_qp(other) == 0);
 }
 
-/* Microsoft's verification suite of the Toeplitz hash: source and destination, with ports. */
+/* Microsoft's verification suite for the Toeplitz hash: source and destination, with ports. */
 static void spreads(void) {
   static const uint8_t KEY[] =
       "\x6d\x5a\x56\xda\x25\x5b\x0e\xc2\x41\x67\x25\x3d\x43\xa3\x8f\xb0\xd0\xca\x2b\xcb\xae\x7b\x30"

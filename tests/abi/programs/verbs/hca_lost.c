@@ -1,4 +1,5 @@
-/* Posts what cannot complete, waits for a line (hcad is killed meanwhile), and prints what it is told. */
+/* Posts requests that cannot complete, waits for a line (hcad is killed meanwhile), and prints
+ * the results. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

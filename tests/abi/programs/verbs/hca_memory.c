@@ -1,4 +1,4 @@
-/* Registers memory of all kinds; prints one line a case. */
+/* Registers memory of all kinds; prints one line per case. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void overlapping(void) {
   printf("overlap %d %d %s\n", !!middle, !!all, pages + 3 * PAGE);
   int ended = ibv_dereg_mr(middle) + ibv_dereg_mr(all);
   printf("dereg %d shared %d\n", ended, count_shared());
-  /* Unmapped without a word to the library, and mapped again: another memory. */
+  /* Unmapped without notifying the library, and mapped again: the new memory is not registered. */
   struct ibv_mr *old = reg(pages, 2 * PAGE);
   munmap(pages, 2 * PAGE);
   mmap(pages, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -70,7 +70,7 @@ static void overlapping(void) {
   printf(" dereg %d %s\n", ended, pages);
 }
 
-/* What the program maps over some pages of a region is another memory; the rest is what it was. */
+/* Pages that the program maps over a part of a region are not registered; the rest is unchanged. */
 static void partly_remapped(void) {
   char *pages = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   strcpy(pages, "first");
@@ -105,7 +105,7 @@ static void refused(void) {
   printf(" shared %d\n", count_shared());
 }
 
-/* Where libcuda would have a device, in a program that has none. */
+/* An address at which libcuda would place a device, in a program without one. */
 static void aperture(void) {
   char *own = mmap((void *)(uintptr_t)0x300000000000, PAGE, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

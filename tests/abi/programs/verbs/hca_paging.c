@@ -1,5 +1,5 @@
-/* Regions on demand, of a program that maps other pages in their place. Compiled with the
- * distribution's header; prints one line a case. */
+/* Regions with on-demand paging, in a program that replaces their pages. Compiled with the
+ * distribution's header; prints one line per case. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -53,7 +53,7 @@ static void connect_to_itself(void) {
                                     IBV_QP_MAX_QP_RD_ATOMIC) == 0, "rts");
 }
 
-/* An errno value of the post, or a status plus 1000. */
+/* Return the errno value of the post, or the status plus 1000. */
 static int post(enum ibv_wr_opcode opcode, uint32_t lkey, char *at, uint32_t rkey, char *remote) {
   struct ibv_sge sge = {(uintptr_t)at, WORD, lkey};
   struct ibv_send_wr *bad, wr = {.sg_list = &sge,
@@ -126,7 +126,7 @@ static void refuses(void) {
   printf(" huge %d\n", ibv_reg_mr(pd, own, WORD, IBV_ACCESS_HUGETLB) ? 0 : errno);
 }
 
-/* What this program has, by one key: sent to `words`, and read from there. */
+/* Send the program's memory to `words` using one key, and read it from there. */
 static void reaches_everything(void) {
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
   struct ibv_mr *all = ibv_reg_mr(pd, NULL, SIZE_MAX, access), *read_only;

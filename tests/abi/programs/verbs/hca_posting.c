@@ -1,4 +1,4 @@
-/* Requests at the limits of what is taken, on every way by which they are posted. */
+/* Requests at their limits, for every interface that posts them. */
 #include "hca_checked.h"
 
 enum {
@@ -12,7 +12,7 @@ static uint8_t *memory;
 static struct ibv_mr *mr;
 static struct ibv_sge list[SGES + 1];
 
-/* What posts a chain of receives, wherever they go. */
+/* A function that posts a chain of receives. */
 struct receiver {
   struct ibv_qp *qp;
   struct ibv_srq *srq;
@@ -25,7 +25,7 @@ static int receive(const struct receiver *to, struct ibv_recv_wr *wr, struct ibv
   return to->wq ? to->wq->post_recv(to->wq, wr, bad) : context->ops.post_recv(to->qp, wr, bad);
 }
 
-/* With room for DEPTH: of one that is refused nothing stays, and those before it are taken. */
+/* With room for DEPTH requests: a refused one leaves nothing, and those before it are posted. */
 static void check_receives(const struct receiver *to) {
   struct ibv_recv_wr wrs[DEPTH + 1], *bad;
   for (int i = 0; i <= DEPTH; i++)
@@ -39,14 +39,14 @@ static void check_receives(const struct receiver *to) {
   wrs[1].num_sge = SGES + 1;
   WANT(receive(to, wrs, &bad) == EINVAL && bad == &wrs[1]);
   wrs[1].num_sge = 0;
-  WANT(receive(to, wrs, &bad) == ENOMEM && bad == &wrs[DEPTH - 2]); /* two were there */
+  WANT(receive(to, wrs, &bad) == ENOMEM && bad == &wrs[DEPTH - 2]); /* two were posted before */
   WANT(receive(to, &one, &bad) == ENOMEM && bad == &one);
 }
 
 static void receives(void) {
   struct ibv_recv_wr one = {.sg_list = list, .num_sge = 1}, *bad;
   struct receiver to = {.qp = make_qp(TESSERA_VERBS_QP_TYPE_UC, NULL)};
-  WANT(receive(&to, &one, &bad) == EINVAL && bad == &one); /* RESET */
+  WANT(receive(&to, &one, &bad) == EINVAL && bad == &one); /* in RESET */
   lead(to.qp, TESSERA_VERBS_STATE_RESET, TESSERA_VERBS_STATE_INIT);
   check_receives(&to);
   WANT(ibv_destroy_qp(to.qp) == 0);
@@ -55,7 +55,7 @@ static void receives(void) {
   check_receives(&to);
   struct receiver shares = {.qp = make_qp(TESSERA_VERBS_QP_TYPE_UC, to.srq)};
   lead(shares.qp, TESSERA_VERBS_STATE_RESET, TESSERA_VERBS_STATE_INIT);
-  WANT(receive(&shares, &one, &bad) == EINVAL && bad == &one); /* it has a shared one */
+  WANT(receive(&shares, &one, &bad) == EINVAL && bad == &one); /* it has a shared receive queue */
   WANT(ibv_destroy_srq(to.srq) == EBUSY);
   WANT(ibv_destroy_qp(shares.qp) == 0);
   WANT(ibv_destroy_srq(to.srq) == 0);
@@ -94,7 +94,7 @@ static void states_of_sends(void) {
   WANT(ibv_destroy_qp(qp) == 0);
 }
 
-/* A ring of DEPTH: a request that is refused leaves no trace, and takes no room. */
+/* In a ring of DEPTH requests a refused request leaves no trace and uses no room. */
 static void sends(void) {
   struct ibv_qp *qp = make_qp(TESSERA_VERBS_QP_TYPE_UC, NULL);
   lead(qp, TESSERA_VERBS_STATE_RESET, TESSERA_VERBS_STATE_RTS);
@@ -106,10 +106,10 @@ static void sends(void) {
     WANT(post(qp, &one, &bad) == EOPNOTSUPP && bad == &one);
   }
   one.opcode = TESSERA_VERBS_OPCODE_BIND_MW;
-  WANT(post(qp, &one, &bad) == EINVAL); /* of no window */
+  WANT(post(qp, &one, &bad) == EINVAL); /* without a window */
   struct ibv_mw *first = context->ops.alloc_mw(pd, TESSERA_VERBS_MW_TYPE_TYPE_1);
   one.bind_mw.mw = first;
-  WANT(post(qp, &one, &bad) == EINVAL); /* of a kind that is not posted */
+  WANT(post(qp, &one, &bad) == EINVAL); /* a kind of request that cannot be posted */
   one = (struct ibv_send_wr){
       .wr_id = 1, .opcode = SEND, .sg_list = list, .num_sge = SGES + 1, .send_flags = SIGNALED};
   WANT(post(qp, &one, &bad) == EINVAL);
@@ -135,7 +135,7 @@ static void sends(void) {
   WANT(ibv_destroy_qp(qp) == 0);
 }
 
-/* In SQD requests are taken and wait, so that the ring becomes full. */
+/* In SQD requests are accepted and wait, so that the ring becomes full. */
 static struct ibv_qp *halted(void) {
   struct ibv_qp *qp = make_qp(TESSERA_VERBS_QP_TYPE_UC, NULL);
   lead(qp, TESSERA_VERBS_STATE_RESET, TESSERA_VERBS_STATE_RTS);
@@ -203,7 +203,7 @@ static void windows(void) {
   WANT(context->ops.bind_mw(qp, first, &bind) == 0); /* unbinds */
   WANT(ibv_destroy_qp(qp) == 0);
   qp = make_qp(TESSERA_VERBS_QP_TYPE_UC, NULL);
-  WANT(context->ops.bind_mw(qp, first, &bind) == EINVAL); /* RESET */
+  WANT(context->ops.bind_mw(qp, first, &bind) == EINVAL); /* in RESET */
   WANT(ibv_destroy_qp(qp) == 0);
   WANT(ibv_dealloc_pd(other) == EBUSY);
   WANT(!context->ops.dealloc_mw(first) && !context->ops.dealloc_mw(second));
@@ -212,7 +212,7 @@ static void windows(void) {
   REFUSED(EINVAL, context->ops.alloc_mw(pd, 3));
 }
 
-/* Of a batch with an error nothing is posted, whichever of its calls it was; the next one is. */
+/* If any call of a batch is wrong, nothing of the batch is posted; the next batch is posted. */
 static void builder(void) {
   struct ibv_qp *qp = halted();
   struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
@@ -233,7 +233,7 @@ static void builder(void) {
     if (i == 5) ex->wr_set_xrc_srqn(ex, 1);
     if (i == 6) ex->wr_set_sge_list(ex, SGES, list);
     ex->wr_id = 200 + i;
-    ex->wr_send(ex); /* after an error it is passed over */
+    ex->wr_send(ex); /* ignored after an error */
     ex->wr_set_inline_data(ex, memory, INLINE);
     WANT(ex->wr_complete(ex) == EXPECTED[i]);
   }

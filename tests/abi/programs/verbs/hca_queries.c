@@ -1,4 +1,4 @@
-/* What the functions return that read a device's tables: at their ends and behind them. */
+/* Results of the functions that read a device's tables: at both ends and beyond. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ enum { ENTRIES = 8, MORE = 16 };
 
 static struct ibv_context *context;
 
-/* The next call that fails must set errno itself. */
+/* The next failing call must set errno itself. */
 static int status(int returned) {
   const int found = returned < 0 ? -errno : returned;
   errno = 0;
@@ -37,7 +37,8 @@ static bool is_empty(const union ibv_gid *gid) {
   return memcmp(gid, &none, sizeof none) == 0;
 }
 
-/* The status, and whether the entry has what ibv_query_gid() says and zeros behind its end. */
+/* Return the status, and whether the entry equals that of ibv_query_gid() and is followed by
+ * zeros. */
 static void entry(unsigned port, unsigned index, unsigned flags, size_t size) {
   struct {
     struct ibv_gid_entry its;

@@ -1,4 +1,5 @@
-/* Registers variables of running functions; prints one line a thread. `shallow` or `deep`. */
+/* Registers variables of running functions; prints one line per thread. Argument: `shallow` or
+ * `deep`. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <errno.h>
@@ -26,7 +27,7 @@ enum { LOCAL_WRITE = 1, PAGE = 4096, STEP = 336, STEPS = 26, ROOM = 200 << 10 };
 static struct ibv_pd *pd;
 static int failed, registered, wrong;
 
-/* What a signal's handler counts: once in a variable of the stack, once elsewhere. */
+/* Counters of a signal handler: one in a stack variable, one elsewhere. */
 static volatile int *counted_here;
 static volatile int counted;
 
@@ -36,15 +37,15 @@ static void tick(int number) {
   if (counted_here) (*counted_here)++;
 }
 
-/* Uses more of the stack than was ever used. */
+/* Use more of the stack than any call before. */
 __attribute__((noinline)) static int go_down(int pages) {
   volatile char page[PAGE];
   memset((char *)page, pages, sizeof page);
   return pages == 0 ? 0 : go_down(pages - 1) + page[7] - pages % 128;
 }
 
-/* Its variables lie at another offset of a page in each call; registered in one function's frame,
- * they are deregistered in another's. */
+/* The variables have another offset in a page in each call. They are registered in one
+ * function's frame and deregistered in another's. */
 __attribute__((noinline)) static void descend(int step, int room, struct ibv_mr *above) {
   volatile uint64_t before = 0x1111 * step, mine[4] = {step, step + 1, step + 2, step + 3};
   unsigned char *moved = alloca(STEP + room);
@@ -88,7 +89,7 @@ __attribute__((noinline)) static void interrupted(void) {
 static atomic_uintptr_t lowest_page;
 static atomic_int done_with_it;
 
-/* Registers a page of the first thread's stack, which that thread does not write to meanwhile. */
+/* Register a page of the first thread's stack; that thread does not write to it meanwhile. */
 static void *registers_anothers(void *unused) {
   uintptr_t page;
   while ((page = atomic_load(&lowest_page)) == 0) continue;
@@ -111,8 +112,9 @@ __attribute__((noinline)) static uintptr_t begin_of_stack(void) {
   return begin;
 }
 
-/* Nothing below the page is mapped; later the stack grows by 40 pages. Not under a thread sanitizer:
- * its functions would write to the page while this thread waits in it. */
+/* Have the stack's lowest page registered, with nothing mapped below it; later the stack grows
+ * by 40 pages. Compiled without the thread sanitizer, whose functions would write to the page
+ * while this thread waits in it. */
 __attribute__((no_sanitize_thread)) static void lowest(void) {
   pthread_t other;
   pthread_create(&other, NULL, registers_anothers, NULL);
@@ -155,7 +157,7 @@ int main(void) {
   report("lowest");
   descend(0, 0, NULL);
   report("main");
-  /* Below what the kernel gave it at the start: each page that is used there is the lowest one. */
+  /* Below the kernel's initial stack: each page used there is the lowest one. */
   for (int room = ROOM; room < ROOM + 3 * PAGE; room += 2500) descend(0, room, NULL);
   report("growing");
   interrupted();

@@ -1,4 +1,4 @@
-/* An unreliable queue pair, connected to itself, makes a mistake and goes on. */
+/* An unreliable queue pair, connected to itself, recovers from an error. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ static int post(struct ibv_qp *qp, int opcode) {
   return context->ops.post_send(qp, &wr, &bad);
 }
 
-/* The next completion, and whether its clocks are plausible; arms the queue while it is held. */
+/* Return the next completion, and whether its clocks are plausible; arm the queue during the
+ * poll. */
 static void poll(const char *what) {
   int empty;
   while ((empty = cq->start_poll(cq, NULL)) == ENOENT) continue;

@@ -1,6 +1,6 @@
 /* The calls that NCCL's InfiniBand transport (net_ib) makes from its start to a few messages, in
  * its order and with its arguments: `nccl_net -p PORT [HOST]`. Symbols are looked up with their
- * versions; nothing is linked. Each process prints what it has seen. */
+ * versions; nothing is linked. Each process prints what it has observed. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -54,7 +54,7 @@ static struct {
   SYMBOLS(MEMBER)
 } v;
 
-/* One slot of the FIFO in which a receiver says where the next message is to go. */
+/* One slot of the FIFO in which a receiver announces the address of the next message. */
 struct fifo {
   uint64_t addr;
   int size;
@@ -62,7 +62,7 @@ struct fifo {
   volatile uint64_t index;
 };
 
-struct told {
+struct endpoint {
   uint32_t qpn, fifo_key, mtu;
   uint64_t fifo_addr;
   union ibv_gid gid;
@@ -110,7 +110,7 @@ static int sysfs(const char *device, const char *file, char *text, int bytes) {
   return got;
 }
 
-/* The first GID that is one of IPv4 and of RoCE version 2. */
+/* Return the first GID for IPv4 and RoCE version 2. */
 static int choose_gid(const char *device, int count) {
   for (int i = 0; i < count; i++) {
     union ibv_gid gid;
@@ -147,7 +147,7 @@ static struct ibv_port_attr open_device(pthread_t *watcher) {
   return port;
 }
 
-/* Whether memory of devices can be registered by descriptor: then -1 is a bad one. */
+/* Whether device memory can be registered by descriptor: then -1 is an invalid descriptor. */
 static void probe_dmabuf(void) {
   struct ibv_pd *probed = v.ibv_alloc_pd_(context);
   errno = 0;
@@ -203,7 +203,7 @@ static void post(struct ibv_qp *qp, struct ibv_send_wr *wr) {
 static int size_of(int round) { return round % 7 == 0 ? 0 : round * 7919 % MOST; }
 static unsigned char byte_of(int round, int at) { return (unsigned char)(round * 31 + at * 7); }
 
-/* Memory as NCCL registers it: whole pages, by its relaxed kind. */
+/* Register memory as NCCL does: whole pages, with relaxed ordering. */
 static struct ibv_mr *register_memory(void *data, size_t bytes) {
   const uintptr_t from = (uintptr_t)data & ~(uintptr_t)(PAGE - 1);
   const size_t pages = ((uintptr_t)data + bytes - from + PAGE - 1) / PAGE;
@@ -214,8 +214,8 @@ static struct ibv_mr *register_memory(void *data, size_t bytes) {
   return mr;
 }
 
-/* Says where the message is to go, waits for it, and reads a byte back as a flush. */
-static int receive(struct ibv_qp *qp, struct ibv_qp *flush, const struct told *theirs, int round,
+/* Announce the address of the message, wait for it, and read a byte back as a flush. */
+static int receive(struct ibv_qp *qp, struct ibv_qp *flush, const struct endpoint *theirs, int round,
                    unsigned char *data, struct ibv_mr *mr) {
   struct ibv_recv_wr *bad, recv = {.wr_id = 7};
   need(ibv_post_recv(qp, &recv, &bad) == 0, "ibv_post_recv");
@@ -310,7 +310,7 @@ int main(int count, char **arguments) {
   printf("ece %d\n", v.ibv_query_ece_(qp, &ece) == EOPNOTSUPP);
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   struct ibv_mr *slots = v.ibv_reg_mr_(pd, fifo, sizeof fifo, access);
-  struct told mine = {.qpn = qp->qp_num, .mtu = port.active_mtu}, theirs;
+  struct endpoint mine = {.qpn = qp->qp_num, .mtu = port.active_mtu}, theirs;
   need(cq && slots && v.ibv_query_gid_(context, 1, gid_index, &mine.gid) == 0, "resources");
   mine.fifo_key = slots->rkey;
   mine.fifo_addr = (uintptr_t)fifo;
@@ -337,7 +337,7 @@ int main(int count, char **arguments) {
   printf("messages %d wrong %d\n", ROUNDS, wrong);
 
   swap(link, &ready, &ready, 1);
-  if (is_sender) { /* what the watcher is for: the other side hears of this by an event */
+  if (is_sender) { /* this is what the watcher is for: an event notifies the other side */
     struct ibv_sge sge = {(uintptr_t)data + 100, 8, mr->lkey};
     struct ibv_send_wr bad = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
                               .send_flags = IBV_SEND_SIGNALED};

@@ -1,5 +1,6 @@
-/* Calls of librdmacm that the tools do not make, in one process that connects with itself. Compiled
- * with the distribution's headers. Prints what differs from what is wanted; status 0: nothing. */
+/* Calls of librdmacm that the tools do not make, in one process that connects to itself.
+ * Compiled with the distribution's headers. Prints differences from the expected results; its
+ * exit status is 0 if there are none. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,8 +56,7 @@ static struct rdma_cm_id *routed(struct rdma_event_channel *channel, uint16_t po
   return id;
 }
 
-/* Of what is made for a queue pair nothing is left where a part of it is refused: there is not room for
- * the channels of so many. */
+/* A refused queue pair leaves nothing behind: there is no room for the channels of this many. */
 static void refused(struct rdma_event_channel *channel, uint16_t port) {
   enum { TRIES = 1100, TOO_MANY = 1 << 20 };
   struct rdma_cm_id *id = routed(channel, port);
@@ -71,7 +71,7 @@ static void refused(struct rdma_event_channel *channel, uint16_t port) {
     }
   }
   WANT(!id->qp && !id->recv_cq && !id->recv_cq_channel);
-  for (int i = 0; i < TRIES; i++) { /* nor is what was made, and is destroyed */
+  for (int i = 0; i < TRIES; i++) { /* nor do objects that are destroyed */
     struct ibv_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
     if (rdma_create_qp(id, NULL, &attr) != 0) {
       printf("queue pair %d: errno %d\n", i, errno), failures++;
@@ -81,7 +81,7 @@ static void refused(struct rdma_event_channel *channel, uint16_t port) {
   }
   struct ibv_cq *cq = ibv_create_cq(id->verbs, 4, NULL, NULL, 0);
   struct ibv_qp_init_attr attr = {
-      .recv_cq = cq, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC}; /* one of two */
+      .recv_cq = cq, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC}; /* one of two queues */
   WANT(rdma_create_qp(id, NULL, &attr) == 0 && id->qp->recv_cq == cq && id->send_cq && !id->recv_cq);
   rdma_destroy_qp(id);
   WANT(ibv_destroy_cq(cq) == 0);
@@ -93,13 +93,13 @@ static void rejects(struct rdma_event_channel *here, struct rdma_event_channel *
   struct rdma_cm_id *id = routed(here, port);
   struct rdma_conn_param param = {.private_data = "please", .private_data_len = 7};
   WANT(rdma_connect(id, &param) == 0);
-  struct rdma_cm_event *asked = next(there, RDMA_CM_EVENT_CONNECT_REQUEST);
-  WANT(strcmp(asked->param.conn.private_data, "please") == 0);
-  WANT(asked->param.conn.private_data_len == 56);
-  WANT(asked->listen_id && asked->id->context == asked->listen_id->context);
-  struct rdma_cm_id *new_id = asked->id;
+  struct rdma_cm_event *request = next(there, RDMA_CM_EVENT_CONNECT_REQUEST);
+  WANT(strcmp(request->param.conn.private_data, "please") == 0);
+  WANT(request->param.conn.private_data_len == 56);
+  WANT(request->listen_id && request->id->context == request->listen_id->context);
+  struct rdma_cm_id *new_id = request->id;
   WANT(rdma_reject(new_id, "never", 6) == 0);
-  rdma_ack_cm_event(asked);
+  rdma_ack_cm_event(request);
   WANT(rdma_destroy_id(new_id) == 0);
   struct rdma_cm_event *refused = next(here, RDMA_CM_EVENT_REJECTED);
   WANT(refused->status == 28);
@@ -115,10 +115,10 @@ static void connects(struct rdma_event_channel *here, struct rdma_event_channel 
   struct rdma_cm_id *id = routed(here, port);
   struct rdma_conn_param param = {.responder_resources = 4, .initiator_depth = 2, .retry_count = 3};
   WANT(rdma_connect(id, &param) == 0);
-  struct rdma_cm_event *asked = next(there, RDMA_CM_EVENT_CONNECT_REQUEST);
-  WANT(asked->param.conn.initiator_depth == 4 && asked->param.conn.responder_resources == 2);
-  struct rdma_cm_id *peer = asked->id;
-  rdma_ack_cm_event(asked);
+  struct rdma_cm_event *request = next(there, RDMA_CM_EVENT_CONNECT_REQUEST);
+  WANT(request->param.conn.initiator_depth == 4 && request->param.conn.responder_resources == 2);
+  struct rdma_cm_id *peer = request->id;
+  rdma_ack_cm_event(request);
   struct rdma_event_channel *other = rdma_create_event_channel();
   WANT(rdma_migrate_id(peer, other) == 0 && peer->channel == other);
   struct ibv_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
@@ -145,15 +145,16 @@ static void connects(struct rdma_event_channel *here, struct rdma_event_channel 
   rdma_destroy_event_channel(other);
 }
 
-/* The peer has accepted, but the own queue pair cannot be connected: both sides get an event. */
+/* The peer has accepted, but this side's queue pair cannot be connected: both sides get an
+ * event. */
 static void fails(struct rdma_event_channel *here, struct rdma_event_channel *there,
                   uint16_t port) {
   struct rdma_cm_id *id = routed(here, port);
   struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
   WANT(rdma_connect(id, &param) == 0);
-  struct rdma_cm_event *asked = next(there, RDMA_CM_EVENT_CONNECT_REQUEST);
-  struct rdma_cm_id *peer = asked->id;
-  rdma_ack_cm_event(asked);
+  struct rdma_cm_event *request = next(there, RDMA_CM_EVENT_CONNECT_REQUEST);
+  struct rdma_cm_id *peer = request->id;
+  rdma_ack_cm_event(request);
   struct ibv_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
   WANT(rdma_create_qp(peer, NULL, &attr) == 0);
   struct ibv_qp_attr state = {.qp_state = IBV_QPS_ERR};
@@ -170,7 +171,7 @@ static void fails(struct rdma_event_channel *here, struct rdma_event_channel *th
   WANT(rdma_destroy_id(peer) == 0);
 }
 
-/* Events of completions are acknowledged one at a time, and a queue with none left is destroyed. */
+/* Completion events are acknowledged one at a time; then the queue can be destroyed. */
 static void completes(struct rdma_event_channel *channel, uint16_t port) {
   struct rdma_cm_id *id = routed(channel, port);
   struct ibv_qp_attr state = {.qp_state = IBV_QPS_ERR};
@@ -210,7 +211,7 @@ static void datagrams(struct rdma_event_channel *channel) {
   const union ibv_gid *gid = &ud->ah_attr.grh.dgid;
   WANT(ud->qp_num == 0xffffff && ud->private_data == &group && ud->ah_attr.is_global);
   WANT(ud->qkey == RDMA_UDP_QKEY && memcmp(gid->raw + 12, &group.sin_addr, 4) == 0);
-  WANT(ibv_detach_mcast(id->qp, gid, 0) == 0); /* so it was inside */
+  WANT(ibv_detach_mcast(id->qp, gid, 0) == 0); /* so it has been a member */
   WANT(ibv_attach_mcast(id->qp, gid, 0) == 0);
   rdma_ack_cm_event(joined);
   WANT(rdma_leave_multicast(id, to) == 0);
@@ -224,7 +225,7 @@ static void datagrams(struct rdma_event_channel *channel) {
   joined = next(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
   WANT(ibv_detach_mcast(id->qp, &joined->param.ud.ah_attr.grh.dgid, 0) == EINVAL);
   rdma_ack_cm_event(joined);
-  /* An event that nobody has read when its group is left is not given any more. */
+  /* An event that is still unread when its group is left is not returned any more. */
   WANT(rdma_leave_multicast(id, to) == 0 && rdma_join_multicast(id, to, NULL) == 0);
   WANT(rdma_leave_multicast(id, to) == 0);
   WANT(rdma_resolve_route(id, 1000) == 0);
@@ -243,7 +244,7 @@ static void errors(struct rdma_event_channel *channel, uint16_t port) {
   WANT(rdma_resolve_route(id, 1) == -1 && errno == EINVAL);
   WANT(rdma_connect(id, NULL) == -1 && errno == EINVAL);
   WANT(rdma_join_multicast(id, (struct sockaddr *)&to, NULL) == -1 && errno == EINVAL);
-  /* An end of another family is refused, whichever it is, and the id is as it was. */
+  /* An address of the other family is refused for both ends, and the id is unchanged. */
   struct sockaddr_in other = {.sin_family = AF_UNIX};
   struct sockaddr *const odd = (struct sockaddr *)&other, *const good = (struct sockaddr *)&to;
   WANT(rdma_resolve_addr(id, NULL, odd, 1000) == -1 && errno == EAFNOSUPPORT);

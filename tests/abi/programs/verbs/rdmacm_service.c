@@ -1,6 +1,7 @@
-/* Two programs of one fabric, one of which a policy lets write by the service 7000 alone. They tell each
- * other their queue pairs by files, as programs that connect without the connection manager do. The one
- * that writes prints the status of its WRITE, the other one what its memory holds in the end. */
+/* Two programs of one fabric; a policy lets one of them write to the other only through service
+ * 7000. They exchange their queue pairs through files, as programs do that connect without the
+ * connection manager. The writer prints the status of its WRITE; the other one prints its memory
+ * at the end. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -108,7 +109,7 @@ static struct rdma_cm_id *serve(void) {
   return id;
 }
 
-/* The id of the next event of a type; others are skipped. NULL: it does not come. */
+/* Return the id of the next event of a type; others are skipped. NULL: it does not arrive. */
 static struct rdma_cm_id *next(int type, int timeout_ms) {
   struct pollfd ready = {.fd = channel->fd, .events = POLLIN};
   while (poll(&ready, 1, timeout_ms) == 1) {
@@ -154,13 +155,13 @@ static int victim(int accepts) {
   return 0;
 }
 
-/* A connection to oneself by the service, whose answer names the victim's number; a request to the
- * victim that nothing answers; and then the victim's address in the place of the own one. */
+/* A connection to itself through the service, whose reply has the victim's number; a request to
+ * the victim that gets no reply; and then the victim's address in place of its own. */
 static void deceive(void) {
   serve();
   ask(own.gid);
-  struct rdma_cm_id *asked = next(EVENT_REQUEST, 2000);
-  if (asked && answer(asked, peer.qpn) != 0) printf("accept: errno %d\n", errno);
+  struct rdma_cm_id *request = next(EVENT_REQUEST, 2000);
+  if (request && answer(request, peer.qpn) != 0) printf("accept: errno %d\n", errno);
   next(EVENT_RESPONSE, 500);
   point(own.gid, peer.qpn);
   ask(peer.gid);

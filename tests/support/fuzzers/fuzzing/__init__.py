@@ -1,1 +1,1 @@
-"""Random kernels run three ways, and what differs made smaller."""
+"""Random kernels on three executors, and minimised failures."""

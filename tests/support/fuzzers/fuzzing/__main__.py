@@ -3,12 +3,12 @@
     make fuzz                         sequence 1, from where it stopped, until interrupted
     make fuzz seed=7 n=1000           1,000 more kernels of sequence 7
     make fuzz minutes=10 jobs=1       for ten minutes, on one core
-    make fuzz meet=1                  kernels whose threads meet
+    make fuzz meet=1                  kernels whose threads synchronize
     make fuzz calls=1                 kernels with functions and local arrays
-    make fuzz plans=2                 each under the default plan and two more, not one plan in turn
+    make fuzz plans=2                 each under the default plan and two more, instead of one plan in rotation
     make fuzz kernel=.fuzz/4294967301/shrunk.ptx    one kernel again (also by its number)
 
-Ends with 1 when a kernel failed.
+Exits with 1 if a kernel failed.
 """
 
 import sys
@@ -23,8 +23,10 @@ _DEFAULTS = {**command.DEFAULTS, "plans": "0", "meet": "0", "calls": "0"}
 
 
 def main(arguments: list[str]) -> int:
-    """Run what ``name=value`` arguments say; empty values are the defaults."""
-    chosen = command.chosen(arguments, _DEFAULTS)
+    """Run with ``name=value`` arguments, in which empty values mean the defaults; return the exit
+    status.
+    """
+    chosen = command.parse_arguments(arguments, _DEFAULTS)
     if chosen is None:
         return 2
     if chosen["kernel"]:
@@ -58,9 +60,9 @@ def _again(which: str, plan_count: int) -> int:
     with Workers(1) as pool:
         (_, report) = next(pool.examine(iter([Task(kernel, plan_count)])))
     none = report.unordered or f"no finding: {report.runs} native runs {report.refused}"
-    return command.told(report, none)
+    return command.print_report(report, none)
 
 
 if __name__ == "__main__":
-    command.stop_when_told()
+    command.stop_on_signal()
     sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
-"""A run of the fuzzer over a sequence of kernels: where it stopped, what it found, how fast it is.
+"""A run of the fuzzer over a sequence of kernels, with its position, findings and speed.
 
-All of it is under one folder: ``state.json`` with how far each sequence has come, and a folder for
+All state is in one folder: ``state.json`` with the position in each sequence, and a folder for
 each kernel that failed.
 """
 
@@ -28,38 +28,38 @@ def kernel_seed(sequence: int, index: int) -> int:
 
 @dataclass(frozen=True)
 class Options:
-    """What to run: ``n`` kernels of a sequence or ``minutes``, whichever ends first."""
+    """The extent of a run: ``n`` kernels of a sequence or ``minutes``, whichever ends first."""
 
     sequence: int
     n: int
     minutes: float
     jobs: int
-    plan_count: int = 0  # beside the default plan; 0: one plan, which one goes by the seed
+    plan_count: int = 0  # besides the default plan; 0: a single plan, selected by the seed
     shrink_seconds: float = 60.0
-    meet: bool = False  # kernels whose threads meet at barriers
+    meet: bool = False  # kernels whose threads synchronize at barriers
     calls: bool = False  # kernels with functions and local arrays
-    folder: Path | None = None  # without: nothing is resumed or kept
+    folder: Path | None = None  # None: nothing is resumed or stored
 
 
 class Subject(Protocol):
-    """What a campaign examines, and how that is kept and made small."""
+    """The kind of programs that a campaign examines, and how they are stored and shrunk."""
 
     @property
     def name(self) -> str:
-        """What is added to a sequence's number in the state."""
+        """The suffix of a sequence's number in the state."""
 
     def workers(self, jobs: int, max_stage_seconds: float) -> Workers: ...
 
     def tasks(self, seeds: Iterator[int]) -> Iterator[Any]: ...
 
-    def told(self, task: Any) -> str:
-        """Say in words how a task is launched."""
+    def describe(self, task: Any) -> str:
+        """Return a description of a task's launch."""
 
     def save(self, task: Any, place: Path) -> None:
         """Write the files of a task that failed."""
 
     def shrunk(self, pool: Workers, task: Any, finding: Finding, place: Path) -> str:
-        """Write a smaller task that fails like this one; return which, and how small it is."""
+        """Write a smaller task that fails in the same way; return a description with its size."""
 
 
 class Kernels:
@@ -76,7 +76,7 @@ class Kernels:
         options = self._options
         return workers.tasks(seeds, options.plan_count, meet=options.meet, calls=options.calls)
 
-    def told(self, task: Task) -> str:
+    def describe(self, task: Task) -> str:
         return f"block {task.kernel.block}"
 
     def save(self, task: Task, place: Path) -> None:
@@ -92,7 +92,9 @@ class Kernels:
 
 @dataclass
 class Totals:
-    """What happened so far; ``before`` it, other runs of the sequence examined so many."""
+    """The totals of this run; ``before`` is the number of kernels in earlier runs of the
+    sequence.
+    """
 
     kernels: int = 0
     runs: int = 0
@@ -131,7 +133,7 @@ class Totals:
 
 
 class Campaign:
-    """Runs ``options``; ``say`` hears lines for people."""
+    """A run with ``options``; ``say`` receives lines to print."""
 
     def __init__(
         self,
@@ -149,17 +151,17 @@ class Campaign:
         self._next = self._totals.before = self._resumed()
 
     def run(self) -> Totals:
-        """Examine kernels until the budget is spent, then shrink what failed."""
+        """Examine kernels until the budget is spent, then shrink those that failed."""
         options, began = self._options, time.monotonic()
         until = began + options.minutes * 60
-        told = began
+        printed = began
         failed: list[tuple[Any, Report]] = []
         first = self._next
         try:
             with self._subject.workers(options.jobs, workers.MAX_STAGE_SECONDS) as pool:
                 todo = self._subject.tasks(self._seeds(first + options.n))
 
-                def spent() -> bool:  # one kernel at least, however slow the machine
+                def spent() -> bool:  # at least one kernel, however slow the machine
                     return self._totals.kernels > 0 and time.monotonic() > until
 
                 for task, report in pool.examine(todo, spent):
@@ -169,8 +171,8 @@ class Campaign:
                     if report.findings:
                         failed.append((task, report))
                         self._found(task, report)
-                    if time.monotonic() > told + 30:
-                        told = time.monotonic()
+                    if time.monotonic() > printed + 30:
+                        printed = time.monotonic()
                         self._say(self._totals.summary())
                         self._save()
         finally:
@@ -192,7 +194,7 @@ class Campaign:
             self._signatures[finding.signature()] += 1
         finding = report.findings[0]
         said = finding.detail.partition("\n")[0][:160]
-        self._say(f"kernel {report.seed}, {self._subject.told(task)}: {finding.kind}: {said}")
+        self._say(f"kernel {report.seed}, {self._subject.describe(task)}: {finding.kind}: {said}")
         if self._options.folder is None:
             return
         place = self._options.folder / str(report.seed)
@@ -215,10 +217,10 @@ class Campaign:
                 self._say(f"shrunk to {self._subject.shrunk(pool, task, finding, place)}")
 
     def signatures(self) -> Counter[str]:
-        """How often each kind of finding was made."""
+        """Return the number of findings of each kind."""
         return self._signatures
 
-    # --- where a sequence stopped ---
+    # --- position in a sequence ---
 
     def _resumed(self) -> int:
         return int(self._state().get(self._name, 0))
@@ -231,7 +233,7 @@ class Campaign:
         return state
 
     def _save(self) -> None:
-        """Note the first kernel that was not finished: from there the next run goes on."""
+        """Store the first unfinished kernel as the position at which the next run resumes."""
         if self._options.folder is None:
             return
         self._options.folder.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,9 @@ from vgpu_sim.exec import jit
 
 @dataclass(frozen=True)
 class Ending:
-    """How a launch ended: by itself with a status, by a fault at an address, or killed.
+    """The end of a launch: with a status, by a fault at an address, or killed.
 
-    ``signal`` is 0, a fault with its ``address``, or what killed the child.
+    ``signal`` is 0, that of a fault (with its ``address``), or the one that killed the child.
     """
 
     status: int
@@ -31,7 +31,7 @@ def run(
     shared_bytes: int = 0,
     cpu_seconds: int = 10,
 ) -> Ending:
-    """Run native code in a child with so much CPU time; say how it ended."""
+    """Run native code in a child with a limit of CPU time; return how it ended."""
     native_launch.prepare()
     report = mmap.mmap(-1, mmap.PAGESIZE)
     child = os.fork()

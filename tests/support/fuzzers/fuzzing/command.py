@@ -1,4 +1,4 @@
-"""What the commands of fuzzers have in common: arguments as ``make`` gives them, and the end."""
+"""Common code of the fuzzers' commands: arguments as ``make`` passes them, and exit statuses."""
 
 import os
 import signal
@@ -18,8 +18,10 @@ DEFAULTS = {
 }
 
 
-def chosen(arguments: Iterable[str], defaults: Mapping[str, str]) -> dict[str, str] | None:
-    """Read ``name=value`` arguments; empty values are the defaults. None: one is unknown, told."""
+def parse_arguments(arguments: Iterable[str], defaults: Mapping[str, str]) -> dict[str, str] | None:
+    """Parse ``name=value`` arguments; empty values mean the default. Print an unknown one and
+    return None.
+    """
     said = dict(argument.split("=", 1) for argument in arguments)
     unknown = said.keys() - defaults.keys()
     if unknown:
@@ -28,28 +30,28 @@ def chosen(arguments: Iterable[str], defaults: Mapping[str, str]) -> dict[str, s
     return {**defaults, **{name: value for name, value in said.items() if value}}
 
 
-def stop_when_told() -> None:
-    """Make SIGTERM and SIGINT raise ``KeyboardInterrupt``, in the background of a shell, too.
+def stop_on_signal() -> None:
+    """Make SIGTERM and SIGINT raise ``KeyboardInterrupt``, also in a background job of a shell.
 
-    A run that is stopped in either way writes down how far it came.
+    After either, the run records its progress.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
 
 
 def totals_of(campaign: Campaign) -> Totals | None:
-    """Run a campaign and print what came of it; None: it was interrupted."""
+    """Run a campaign and print its results; return None if it was interrupted."""
     try:
         totals = campaign.run()
     except KeyboardInterrupt:
-        print("stopped; the next run of this sequence goes on from here")
+        print("stopped; the next run of this sequence continues from here")
         return None
     print(totals.summary())
     return totals
 
 
-def told(report: Report, no_finding: str) -> int:
-    """Print what was found of one program; return the exit status."""
+def print_report(report: Report, no_finding: str) -> int:
+    """Print the findings for one program; return the exit status."""
     for finding in report.findings:
         print(f"{finding.kind}: {finding.plan}\n{finding.detail}")
     if not report.findings:

@@ -1,4 +1,4 @@
-"""One kernel on each of the three: scalar evaluator, interpreter, JIT. All see the same addresses."""
+"""One kernel on the scalar evaluator, the interpreter and the JIT, at the same addresses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ _IMAGE_BYTES = native_launch.MISALIGNED_OFFSET_BYTES
 
 @dataclass(frozen=True)
 class Outcome:
-    """``codes`` are what the launch may end with, as CUDA numbers; ``slots`` what it stored."""
+    """``codes`` are the possible results of the launch, as CUDA numbers; ``slots`` are the
+    stored bytes.
+    """
 
     codes: frozenset[int] = frozenset()
     slots: bytes = b""
@@ -29,11 +31,13 @@ class Outcome:
 
 
 class Unordered(Exception):
-    """The kernel's meaning depends on the order of its threads, or it does not end."""
+    """The kernel's results depend on the order of its threads, or it does not end."""
 
 
 class World:
-    """Memory for one kernel: whole pages, so that what is absent is absent for all three."""
+    """Memory for one kernel: whole pages, so that absent memory is absent for all three
+    executors.
+    """
 
     def __init__(self, kernel: Kernel, module: Module) -> None:
         self._kernel = kernel
@@ -55,22 +59,22 @@ class World:
         self.aperture.close()
 
     def evaluate(self, max_steps: int = 20_000) -> Outcome:
-        """Run the text itself, thread by thread.
+        """Execute the text itself, thread by thread.
 
         Raises:
-            Unordered: when the text has no one meaning.
-            scalar_ptx.text.SyntaxFault: when it is no text that the evaluator knows.
+            Unordered: the text has several possible results, or does not end.
+            scalar_ptx.text.SyntaxFault: the evaluator does not support the text.
         """
         read = text.read(self._kernel.code)
         symbols = {v.name: self.segment + v.offset for v in self._module.variables}
         data = [bytearray(initial) for initial in self._initial]
-        for name, address in symbols.items():  # as its own reader found them
+        for name, address in symbols.items():  # as the evaluator's own reader found them
             offset = address - self.segment
             data[2][offset : offset + len(read.variables[name])] = read.variables[name]
         starts = [buffer.address for buffer in self._buffers]
         regions = [machine.Region(start, d) for start, d in zip(starts, data, strict=True)]
         regions[1].share_bytes, regions[1].shares_from = SLOT_BYTES, self._slots_from
-        # A parameter block of its own layout: the two compilers may only agree by rule.
+        # The parameter block is laid out independently: both compilers must follow the same rules.
         packed = bytearray(read.parameter_bytes)
         addresses = starts[0] + len(data[0]) - len(self._kernel.table()), starts[1]
         values = (addresses[0], addresses[1] + self._slots_from, *self._kernel.words)
@@ -121,8 +125,8 @@ class World:
     def execute(self, loaded: jit.Loaded, ranges: Iterable[tuple[int, int]]) -> Outcome:
         """Run native code in a child.
 
-        A fault outside of the aperture's reserved range, and any other death, is code 0: right for
-        no kernel.
+        A fault outside of the aperture's reserved range, and any other crash, yields code 0,
+        which is wrong for every kernel.
         """
         kernel = self._kernel
         for buffer, initial in zip(self._buffers, self._initial, strict=True):
@@ -150,13 +154,15 @@ class World:
 
 
 def _near(address: int, base: int) -> bool:
-    """Whether an address is in the aperture that begins at ``base``, or in the guards around it."""
+    """Return whether an address is in the aperture that begins at ``base``, or in its guard
+    zones.
+    """
     end = base + native_launch.APERTURE_BYTES + native_launch.AFTER_BYTES
     return base - native_launch.BEFORE_BYTES <= address < end
 
 
 def difference(want: Outcome, have: Outcome) -> str:
-    """Return what is wrong with ``have``, or nothing."""
+    """Return a description of how ``have`` differs from ``want``; empty if it does not."""
     if want.codes or have.codes:
         if have.codes <= want.codes and want.codes and have.codes:
             return ""

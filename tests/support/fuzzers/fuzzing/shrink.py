@@ -1,4 +1,4 @@
-"""Make a failing kernel small: take lines away as long as it fails in the same way."""
+"""Shrinks a failing kernel: removes lines while it fails in the same way."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Fails = Callable[[Kernel], bool]
 
 
 def still_fails(workers: Workers, finding: Finding, plans: tuple[object, ...] | None) -> Fails:
-    """Return the test of a candidate: does a finding of the same signature come out?"""
+    """Return a test of whether a candidate yields a finding with the same signature."""
 
     def test(kernel: Kernel) -> bool:
         for _, report in workers.examine(iter([Task(kernel, plans=plans)])):
@@ -23,7 +23,7 @@ def still_fails(workers: Workers, finding: Finding, plans: tuple[object, ...] | 
 
 
 def shrink(kernel: Kernel, fails: Fails, seconds: float) -> Kernel:
-    """Return the smallest kernel that was found within ``seconds``, or the kernel itself."""
+    """Return the smallest failing kernel found within ``seconds``, or the kernel itself."""
     until = time.monotonic() + seconds
     if kernel.grid != (1, 1, 1):
         smaller = replace(kernel, grid=(1, 1, 1))
@@ -60,7 +60,7 @@ def _body(kernel: Kernel) -> list[str]:
 
 
 def _with_body(kernel: Kernel, body: list[str]) -> Kernel:
-    """The kernel with those lines alone between its frame's; declarations come before code."""
+    """Return the kernel with ``body`` in place of its statements; declarations precede code."""
     frame = [line for line in kernel.code.splitlines() if _is_frame(line)]
     outside = [line for line in body if line.startswith((".const", ".global"))]
     inside = [line for line in body if line not in outside]

@@ -1,4 +1,4 @@
-"""The three-way comparison of one kernel, with everything that can be wrong about it."""
+"""The three-way comparison of one kernel, with all kinds of findings."""
 
 import itertools
 import logging
@@ -28,30 +28,30 @@ Block = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. ``plan`` is the JIT's, as text; empty where it had no part."""
+    """One defect. ``plan`` is the JIT's, as text; empty if the JIT is not involved."""
 
     kind: str
     plan: str
     detail: str
 
     def signature(self) -> str:
-        """What is the same in findings that are likely one defect."""
+        """Return the part of a finding that is equal for findings of the same likely cause."""
         words = self.detail.partition("\n")[0].partition("(")[0].split()[:12]
         return f"{self.kind}: {' '.join(w for w in words if not any(c.isdigit() for c in w))}"
 
 
 def plan_named(text: str) -> jit.Plan | None:
-    """Return the plan whose text appears in ``text``; None, which is the default, without one."""
+    """Return the plan whose text appears in ``text``; None, the default plan, if there is none."""
     said = dict(re.findall(r"(\w+)=(\w+)", text))
     if "width" not in said:
         return None
-    width, strips, tier = (int(said[name]) for name in ("width", "strips", "tier"))
-    return jit.Plan(width, strips, said["versioned"] == "True", tier)
+    width, vectors, tier = (int(said[name]) for name in ("width", "vectors", "tier"))
+    return jit.Plan(width, vectors, said["versioned"] == "True", tier)
 
 
 @dataclass
 class Report:
-    """What came of one kernel. ``refused`` is why the JIT did not take it, if it did not."""
+    """The result of one kernel. ``refused`` is the reason if the JIT rejected it."""
 
     seed: int
     findings: list[Finding] = field(default_factory=list)
@@ -62,10 +62,10 @@ class Report:
 
 
 def choose_plans(kernel: Kernel, module: Module, count: int) -> list[jit.Plan | None]:
-    """Return the default plan and ``count`` legal ones, as the kernel's seed says.
+    """Return the default plan and ``count`` legal ones, selected by the kernel's seed.
 
-    With ``count`` 0 it is one plan alone, the default one for a third of the kernels: a run of
-    another kernel says more than another run of the same.
+    With ``count`` 0, return a single plan, which is the default one for a third of the kernels:
+    another kernel reveals more than another run of the same kernel.
     """
     dice = Dice(kernel.seed, 3)
     if not count and not kernel.plan:
@@ -81,20 +81,20 @@ def choose_plans(kernel: Kernel, module: Module, count: int) -> list[jit.Plan | 
 
 
 def _first(kernel: Kernel, module: Module) -> jit.Plan | None:
-    """Return the plan that launches begin with, None where it is the default one."""
+    """Return the plan with which launches begin; None if it is the default one."""
     form = ssa.build(module.functions[0])
     return tiers.first(form, kernel.block, llvm.vector_bits())[0]
 
 
 def _drawn(kernel: Kernel, module: Module, dice: Dice) -> jit.Plan:
-    """Return any legal plan.
+    """Draw any legal plan.
 
-    Many strips make much code and say little more: half of the draws are kept small.
+    Code of many vectors is long and reveals little more: half of the draws prefer few vectors.
     """
 
     def order(found: list[Geometry]) -> list[Geometry]:
         shuffled = sorted(found, key=lambda _: dice.bits(32))
-        return shuffled if dice.one_in(2) else sorted(shuffled, key=lambda g: g.strips > 4)
+        return shuffled if dice.one_in(2) else sorted(shuffled, key=lambda g: g.vectors > 4)
 
     plans = jit.legal_plans(module.functions[0], kernel.block, order)
     plan = next(plans)
@@ -109,7 +109,10 @@ def examine(
     plans: Sequence[jit.Plan | None] | None = None,
     plan_count: int = 0,
 ) -> Report:
-    """Compare the three. ``progress`` hears what begins, so that a crash can be placed."""
+    """Run a kernel on the evaluator, the interpreter and the JIT, and compare their results.
+
+    ``progress`` is called with the name of each step, so that a crash can be attributed.
+    """
     report = Report(kernel.seed)
     progress("compiling the text")
     try:
@@ -117,8 +120,8 @@ def examine(
     except compiler.PtxError as error:
         report.findings.append(Finding("compiler refuses", "", str(error)))
         return report
-    except Exception as error:  # noqa: BLE001 - any other is a defect, and the fuzzer goes on
-        report.findings.append(Finding("compiler fails", "", said(error)))
+    except Exception as error:  # noqa: BLE001 - any other error is a defect, and the fuzzer continues
+        report.findings.append(Finding("compiler fails", "", format_error(error)))
         return report
     world = World(kernel, module)
     try:
@@ -145,11 +148,13 @@ def examine(
 
 
 def interpret(report: Report, differs: Callable[[], str]) -> None:
-    """Report how what the interpreter computes ``differs``, or that it fails."""
+    """Report a difference that ``differs`` returns for the interpreter, or the interpreter's
+    failure.
+    """
     try:
         wrong = differs()
     except Exception as error:  # noqa: BLE001 - as above
-        report.findings.append(Finding("interpreter fails", "", said(error)))
+        report.findings.append(Finding("interpreter fails", "", format_error(error)))
         return
     if wrong:
         report.findings.append(Finding("interpreter differs", "", wrong))
@@ -163,9 +168,10 @@ def run_plans(
     differs: Callable[[jit.Loaded], str],
     progress: Progress,
 ) -> None:
-    """Report how what native code of each plan computes ``differs``, and what the JIT said making it.
+    """Report, for native code of each plan, differences that ``differs`` returns and errors that
+    the JIT logs.
 
-    A kernel that it does not take is ``refused``.
+    A kernel that the JIT rejects is ``refused``.
     """
     native = jit.Compiler()
     native.emit_by(emit_in_time)
@@ -184,7 +190,7 @@ def run_plans(
             report.refused = error.what
             return
         except Exception as error:  # noqa: BLE001 - as above
-            report.findings.append(Finding("jit fails", str(plan), said(error)))
+            report.findings.append(Finding("jit fails", str(plan), format_error(error)))
             continue
         report.runs += 1
         report.findings += (Finding("jit complains", shown, what) for what in complaints.said)
@@ -193,9 +199,9 @@ def run_plans(
 
 
 def emit_in_time(text: str, tier: int) -> bytes:
-    """Generate code as the worker does, which gives LLVM so much CPU time and ends it then.
+    """Generate code as a worker does, which limits LLVM's CPU time.
 
-    What takes longer ends this process, by SIGPROF.
+    Exceeding the limit ends this process, by SIGPROF.
     """
     signal.setitimer(signal.ITIMER_PROF, children.allowed_seconds(len(text)))
     try:
@@ -205,7 +211,7 @@ def emit_in_time(text: str, tier: int) -> bytes:
 
 
 class _Complaints(logging.Handler):
-    """Hears what the JIT logs as errors: defects of its own that it found a way around."""
+    """Collects the JIT's error messages: defects from which it recovered."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -220,21 +226,21 @@ class _Complaints(logging.Handler):
 
 
 def _ranges(kernel: Kernel, dice: Dice) -> list[tuple[int, int]]:
-    """All blocks at once, or one after another from the last."""
+    """Return all blocks as one range, or each block as a range, from the last to the first."""
     x, y, z = kernel.grid
     if dice.one_in(2):
         return [(0, x * y * z)]
     return list(itertools.pairwise(range(x * y * z + 1)))[::-1]
 
 
-def said(error: Exception) -> str:
-    """Return an error with the last places that it came through."""
+def format_error(error: Exception) -> str:
+    """Return an error with the innermost places of its traceback."""
     frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
     return f"{type(error).__name__}: {error}"[:2000] + f"\n{frames}"
 
 
 def crash(number: int, stage: str, log: str) -> Finding:
-    """Return the finding that is a worker's death in ``stage``."""
+    """Return the finding for the death of a worker in ``stage``."""
     name = signal.Signals(number).name if number in set(signal.Signals) else f"exit {number}"
     lines = [line.strip()[:300] for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if "LLVM ERROR" in line or "Assertion" in line]

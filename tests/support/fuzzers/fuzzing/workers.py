@@ -1,9 +1,9 @@
-"""Worker processes that examine kernels, and may die of one without taking the fuzzer along.
+"""Worker processes that examine kernels; a kernel may crash its worker without ending the fuzzer.
 
-What a kernel is, and how it is examined, is the caller's; ``Task`` is what ``make fuzz`` has.
+The caller defines kernels and how they are examined; ``Task`` is that of ``make fuzz``.
 
-A worker says what it begins before it begins it. When it dies or hangs, that is the finding: the
-kernel's seed, the plan, the signal, and the last it wrote to stderr.
+A worker reports each step before it begins. If it dies or hangs, that is the finding: the
+kernel's seed, the plan, the signal, and the last lines of stderr.
 """
 
 import ctypes
@@ -26,10 +26,10 @@ from support.kernels.random_kernels import functions, kernels, meetings
 from support.kernels.random_kernels.kernels import Kernel
 
 _FORK = multiprocessing.get_context("fork")
-MAX_STAGE_SECONDS = 300.0  # of wall time, on a machine that does much else
+MAX_STAGE_SECONDS = 300.0  # of wall time, on a busy machine
 _PR_SET_PDEATHSIG = 1
-_KERNELS_PER_WORKER = 400  # then LLVM's memory is given back
-_GARBAGE_OBJECTS = 100_000  # between collections: of a kernel little is kept, and nothing is old
+_KERNELS_PER_WORKER = 400  # then a new worker replaces it, which frees LLVM's memory
+_GARBAGE_OBJECTS = 100_000  # between collections: a kernel leaves few objects, none of them old
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Task:
 
 
 class Seeded(Protocol):
-    """What workers are given: anything that a seed names."""
+    """The input of workers: anything that a seed identifies."""
 
     @property
     def seed(self) -> int: ...
@@ -95,9 +95,10 @@ class Workers:
     def examine(
         self, tasks: Iterator[Given], stop: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[Given, Report]]:
-        """Yield each task's report as it comes, until they or time run out.
+        """Yield the report of each task when it is ready, until all tasks are done or time runs
+        out.
 
-        What runs when ``stop`` turns true is not waited for.
+        Tasks that are running when ``stop`` becomes true are abandoned.
         """
         for index in range(len(self._workers)):
             self._give(index, tasks)
@@ -109,7 +110,7 @@ class Workers:
                 if worker.task is None:
                     continue
                 task: Any = worker.task
-                report = self._heard(index)
+                report = self._take_report(index)
                 if report is not None:
                     self._give(index, tasks)
                     yield task, report
@@ -131,8 +132,10 @@ class Workers:
             worker.stage, worker.since = "starting", time.monotonic()
             worker.connection.send(worker.task)
 
-    def _heard(self, index: int) -> Report | None:
-        """Return the report of a worker's task once it is there, if only as the worker's death."""
+    def _take_report(self, index: int) -> Report | None:
+        """Return the report of a worker's task if it has ended; a report of its death if the worker
+        died.
+        """
         worker = self._workers[index]
         try:
             while worker.connection.poll():
@@ -180,12 +183,12 @@ class Workers:
 def _serve(connection: Connection, log: str, examine: Examine) -> None:
     ctypes.CDLL(None).prctl(
         _PR_SET_PDEATHSIG, signal.SIGKILL
-    )  # others hold the pipe's far end, too
+    )  # other workers have the pipe's other end, too
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(descriptor, 2)
     gc.freeze()
     gc.set_threshold(_GARBAGE_OBJECTS)
-    faulthandler.disable()  # what LLVM says of its end is worth more than our stack
+    faulthandler.disable()  # LLVM's message about its end is more useful than our stack
     while True:
         try:
             task = connection.recv()
@@ -199,7 +202,9 @@ def _serve(connection: Connection, log: str, examine: Examine) -> None:
 def tasks(
     seeds: Iterator[int], plan_count: int, *, meet: bool = False, calls: bool = False
 ) -> Iterator[Task]:
-    """Return a task for each seed's kernel; with ``meet``, for the one whose threads meet; with
-    ``calls``, for the one with functions and local arrays."""
+    """Yield a task for each seed's kernel.
+
+    ``meet`` selects kernels whose threads synchronize, ``calls`` kernels with functions and local arrays.
+    """
     generate = meetings.generate if meet else functions.generate if calls else kernels.generate
     return (Task(generate(seed), plan_count) for seed in seeds)

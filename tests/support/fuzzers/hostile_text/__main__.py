@@ -1,13 +1,12 @@
 """``make fuzz text=parse|isa|llvm|all``: hostile PTX, guided by the code that it covers.
 
     make fuzz text=isa n=10000        10,000 more inputs to verified ISA
-    make fuzz text=all                the three stages in turns, until each has come to its goal
-    make fuzz text=all minutes=60 jobs=2    an hour of it, in two processes
+    make fuzz text=all                the three stages in turns, until each has reached its goal
+    make fuzz text=all minutes=60 jobs=2    the same for an hour, in two processes
     make fuzz text=llvm kernel=FILE   one text again
 
-State is under ``.fuzz/text``: a run goes on where the last one stopped, and counts go on, too. With
-the goals behind it, ``all`` goes on to twice as much, and so forth. Ends with 1 when something failed
-in any run.
+State is under ``.fuzz/text``: a run resumes where the last one stopped, counts included. Once
+all goals are reached, ``all`` doubles them. Exits with 1 if a text failed in any run.
 """
 
 import importlib.util
@@ -29,8 +28,10 @@ _DEFAULTS = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run what ``name=value`` arguments say; empty values are the defaults."""
-    chosen = command.chosen(arguments, _DEFAULTS)
+    """Run with ``name=value`` arguments, in which empty values mean the defaults; return the exit
+    status.
+    """
+    chosen = command.parse_arguments(arguments, _DEFAULTS)
     if chosen is None:
         return 2
     if chosen["kernel"]:
@@ -48,17 +49,17 @@ def main(arguments: list[str]) -> int:
         else:
             _in_turns(campaigns, minutes)
     except KeyboardInterrupt:
-        print("stopped; the next run goes on from here")
+        print("stopped; the next run continues from here")
     for campaign in campaigns.values():
         print(campaign.summary())
-    found = [path for campaign in campaigns.values() for path in campaign.found()]
+    found = [path for campaign in campaigns.values() for path in campaign.list_findings()]
     for path in found:
         print(path)
     return 1 if found else 0
 
 
 def _in_turns(campaigns: dict[str, Campaign], minutes: float) -> None:
-    """Run all stages until each has come to its next goal, or for so long."""
+    """Run all stages until each has reached its next goal, or for ``minutes``."""
     until = time.monotonic() + minutes * 60
     goals = {
         stage: (campaign.state.runs // GOALS[stage] + 1) * GOALS[stage]
@@ -82,5 +83,5 @@ def _again(stage: str, path: Path) -> int:
 
 
 if __name__ == "__main__":
-    command.stop_when_told()
+    command.stop_on_signal()
     sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,8 @@
-"""Runs of a target over so many texts, resumed where the last one stopped.
+"""Runs of a target on many texts, resumed where the last one stopped.
 
-``FOLDER/STAGE`` holds the texts that reached new code, what failed, and ``state.json``: how many
-inputs there were in all. Children share the texts, and are replaced now and then and when one dies,
-which is a failure.
+``FOLDER/STAGE`` holds the texts that reached new code, the failures, and ``state.json``: the total
+number of inputs. Children share the texts. They are replaced at intervals, and when one dies, which
+is a failure.
 """
 
 import json
@@ -20,7 +20,7 @@ from support.fuzzers.hostile_text.targets import STAGES
 
 RUNS_OF_A_CHILD = {"parse": 50_000, "isa": 10_000, "llvm": 2_000}
 GOALS = {"parse": 2_000_000, "isa": 100_000, "llvm": 10_000}
-CHILD = ("support.fuzzers.hostile_text.guided",)
+CHILD = ("support.fuzzers.hostile_text.guidance",)
 _TESTS = Path(__file__).parents[3]
 _POLLED_SECONDS = 0.1
 _KEPT_OF_A_LOG = 20_000
@@ -28,7 +28,7 @@ _KEPT_OF_A_LOG = 20_000
 
 @dataclass
 class State:
-    """What was done so far, all runs together; ``seconds`` of all children, one after another."""
+    """The totals of all runs; ``seconds`` are the sum over all children."""
 
     runs: int = 0
     children: int = 0
@@ -38,7 +38,7 @@ class State:
     reached: dict[str, int] = field(default_factory=dict)
 
     def add(self, said: dict[str, Any]) -> None:
-        """Add what a child said of itself."""
+        """Add a child's report."""
         self.runs += said["runs"]
         self.cpu_seconds += said.get("cpu_seconds", 0.0)
         for name, count in said["reached"].items():
@@ -46,7 +46,7 @@ class State:
 
 
 class Campaign:
-    """Guided runs of one stage in ``jobs`` processes; ``say`` hears lines for people."""
+    """Guided runs of one stage in ``jobs`` processes; ``say`` receives lines to print."""
 
     def __init__(
         self, stage: str, folder: Path, say: Callable[[str], None] = print, jobs: int = 1
@@ -61,7 +61,7 @@ class Campaign:
         self.state = self._resumed()
 
     def run(self, n: int, minutes: float) -> State:
-        """Run ``n`` more inputs or for so long, whichever ends first."""
+        """Run ``n`` more inputs or for ``minutes``, whichever ends first."""
         until = time.monotonic() + minutes * 60
         end = self.state.runs + n
         children: list[_Child] = []
@@ -76,25 +76,25 @@ class Campaign:
                 if not children:
                     return self.state
                 time.sleep(_POLLED_SECONDS)
-                for child in [c for c in children if c.ended(until)]:
+                for child in [c for c in children if c.has_ended(until)]:
                     children.remove(child)
-                    self._heard(child)
+                    self._add_results(child)
         finally:
             for child in children:
                 child.end()
-                self._heard(child)
+                self._add_results(child)
 
-    def found(self) -> list[Path]:
-        """Return what failed in any run."""
+    def list_findings(self) -> list[Path]:
+        """Return the files of all failures in any run."""
         folder = self._folder / "found"
         return sorted(folder.iterdir()) if folder.is_dir() else []
 
     def summary(self) -> str:
-        """Say in a line what all runs together have come to."""
+        """Return the totals of all runs in one line."""
         state = self.state
         reached = ", ".join(f"{count} {name}" for name, count in sorted(state.reached.items()))
         texts = sum(1 for _ in (self._folder / "corpus").glob("*"))
-        failed = {path.stem for path in self.found()}
+        failed = {path.stem for path in self.list_findings()}
         runs = max(state.runs, 1)
         return (
             f"{self._stage}: {state.runs} of {GOALS[self._stage]} inputs ({reached}), "
@@ -107,10 +107,10 @@ class Campaign:
         self.state.children += 1
         return _Child(self._stage, self._folder, runs, self.state.children)
 
-    def _heard(self, child: "_Child") -> None:
-        """Add what a child did that has ended, and keep how it died if it did."""
+    def _add_results(self, child: "_Child") -> None:
+        """Add the results of a child that has ended, and record how it died if it did."""
         self.state.seconds += time.monotonic() - child.began
-        said = child.said()
+        said = child.last_report()
         if said is not None:
             self.state.add(said)
         if child.died:
@@ -134,7 +134,9 @@ class Campaign:
 
 
 class _Child:
-    """A process that runs so many inputs, notes how many it has run, and may die of one."""
+    """A process that runs a number of inputs and records how many it has run; an input may crash
+    it.
+    """
 
     def __init__(self, stage: str, folder: Path, runs: int, number: int) -> None:
         self.runs, self.number = runs, number
@@ -147,30 +149,32 @@ class _Child:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=paths)
 
-    def ended(self, until: float) -> bool:
-        """Whether it is over; from ``until`` on it is, but for a second to begin in."""
+    def has_ended(self, until: float) -> bool:
+        """Return whether it has ended; after ``until`` it is killed, but not in its first
+        second.
+        """
         if self._process.poll() is None and time.monotonic() > max(until, self.began + 1):
             self.end()
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """End it wherever it is: what it has noted counts."""
+        """Kill it in any state; the runs that it has recorded count."""
         self._ended_by_us = self._process.poll() is None
         self._process.kill()
         self._process.wait()
 
     @property
     def status(self) -> int:
-        """The exit status, or minus the signal."""
+        """The exit status, or the negated signal number."""
         return int(self._process.wait())
 
     @property
     def died(self) -> bool:
-        """Whether it ended by itself and not well."""
+        """Return whether it failed or crashed by itself."""
         return self.status != 0 and not self._ended_by_us
 
-    def said(self) -> dict[str, Any] | None:
-        """Return what it noted last, None if nothing."""
+    def last_report(self) -> dict[str, Any] | None:
+        """Return its last report, None if there is none."""
         if not self._report.exists():
             return None
         said: dict[str, Any] = json.loads(self._report.read_text())

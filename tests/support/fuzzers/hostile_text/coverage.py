@@ -1,8 +1,8 @@
-"""Which branches a run takes, for libFuzzer, at a fraction of what Atheris' own hooks cost.
+"""Branch coverage for libFuzzer, at a fraction of the cost of Atheris' own hooks.
 
-Atheris calls into C++ at each branch, and instruments all of a package where a module of it is
-named. Here a branch appends its number to a list; when the run is over libFuzzer hears of each
-branch once. What it hears is the same: the branch and how often it was taken, in powers of two.
+Atheris calls into C++ at each branch, and instruments a whole package if a module of it is
+named. Here a branch appends its number to a list; after the run each branch is reported to
+libFuzzer once, with the same content: the branch and its count, as a power of two.
 """
 
 import sys
@@ -16,8 +16,8 @@ from types import CodeType, ModuleType
 import atheris
 from atheris.instrument_bytecode import patch_code
 
-_MOST_HITS = 1 << 20  # of a run; one that takes for ever shall not fill the memory
-_BUCKETS = 8  # libFuzzer's: once, twice, three times, 4 to 7, ... 128 times or more
+_MOST_HITS = 1 << 20  # of a run; one that never ends must not exhaust memory
+_BUCKETS = 8  # those of libFuzzer: once, twice, three times, 4 to 7, ... 128 times or more
 _ENDS = (1, 2, 3, 7, 15, 31, 127)
 _BUCKET_OF = tuple(sum(count > end for end in _ENDS) for count in range(129))
 
@@ -33,11 +33,11 @@ class Coverage:
         self._tell: Callable[[int], None] = atheris._trace_branch
 
     @contextmanager
-    def instrumented(self, prefixes: Sequence[str], comparisons: bool) -> Iterator[None]:
-        """Instrument what is imported and begins with one of ``prefixes``.
+    def instrument(self, prefixes: Sequence[str], comparisons: bool) -> Iterator[None]:
+        """Instrument imported modules whose names begin with one of ``prefixes``.
 
-        With ``comparisons`` libFuzzer hears of what is compared, too, which costs more than the
-        branches do.
+        With ``comparisons`` libFuzzer also receives the operands of comparisons, which costs
+        more than the branches.
         """
         atheris._reserve_counter = _reserve_buckets
         finder = _Finder(tuple(prefixes), comparisons)
@@ -48,22 +48,22 @@ class Coverage:
             sys.meta_path.remove(finder)
 
     def begin(self) -> None:
-        """Listen to the branches of the input that is about to be run.
+        """Start recording branches for the next input.
 
-        Atheris puts its hook where the branches find it when the first input is there already.
+        Atheris installs its hook only when the first input has already been read.
         """
         if atheris._trace_branch != self._append:
             self._tell, atheris._trace_branch = atheris._trace_branch, self._append
         self._hits.clear()
 
     def tell(self) -> None:
-        """Tell libFuzzer which branches the input took."""
+        """Report the branches that the input took to libFuzzer."""
         for branch, count in Counter(self._hits).items():
             self._tell(branch + _BUCKET_OF[min(count, 128)])
 
 
 def _reserve_buckets() -> int:
-    """Return the first of the counters of a branch: one for each number of times."""
+    """Return the first counter of a new branch, which has one for each range of counts."""
     first, *_ = (_reserve() for _ in range(_BUCKETS))
     return int(first)
 

@@ -1,7 +1,7 @@
 """Changes to PTX text: of bytes, of tokens, and of its structure.
 
-All choices come from a ``random.Random``, so that a seed is a text. Structural changes keep most of
-a file valid and so reach what stands behind the parser.
+A ``random.Random`` makes all choices, so that a seed determines a text. Structural changes keep
+most of a file valid and therefore reach the stages after the parser.
 """
 
 import re
@@ -33,7 +33,7 @@ _MODIFIER = re.compile(r"(?<=[a-z0-9])\.[a-z][A-Za-z0-9_:]*")
 _STATEMENT = re.compile(r"[^;{}]*;")
 _LABEL = re.compile(r"^\s*([\w$]+):", re.MULTILINE)
 _LINE = re.compile(r"[^\n]*\n")
-_INSTRUCTION = re.compile(  # on a line of its own, and nothing that ends a function
+_INSTRUCTION = re.compile(  # a whole line, and not the end of a function
     r"^[ \t]*(?:@!?%?[\w$]+[ \t]+)?(?!ret\b|exit\b)[a-z]\w*"
     r"[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)?;[ \t]*\n?",
     re.MULTILINE,
@@ -47,9 +47,9 @@ Change = Callable[[str, Random, Sequence[str]], str]
 def mutate(
     text: str, random: Random, others: Sequence[str], most: int, counts: Sequence[int] = COUNTS
 ) -> str:
-    """Return ``text`` after a few changes, one of ``counts``; ``others`` lend parts.
+    """Return ``text`` after a few changes, their number one of ``counts``; ``others`` supply parts.
 
-    At most ``most`` characters of it.
+    The result has at most ``most`` characters.
     """
     for _ in range(random.choice(counts)):
         text = random.choice(CHANGES)(text, random, others)[:most]
@@ -57,9 +57,9 @@ def mutate(
 
 
 def excerpt(text: str, random: Random) -> str:
-    """Return ``text`` with a few neighbouring instructions and all that is no instruction.
+    """Return ``text`` with only a few neighbouring instructions, and everything that is not one.
 
-    Names stay declared and labels stay where they are, so that what was valid mostly is, at a
+    Declarations and labels remain, so that an excerpt of a valid text is mostly valid, at a
     fraction of the size.
     """
     places = _instructions(text)
@@ -82,7 +82,9 @@ def _replaced(text: str, found: re.Match[str] | None, by: str) -> str:
 
 
 def _pick(pattern: re.Pattern[str], text: str, random: Random) -> re.Match[str] | None:
-    """Return one of the matches: the first behind a random place, so that no text is read whole."""
+    """Return a match: the first after a random position, so that the text is not searched as a
+    whole.
+    """
     if not text:
         return None
     return pattern.search(text, random.randrange(len(text))) or pattern.search(text)
@@ -121,7 +123,7 @@ def _modifier(text: str, random: Random, others: Sequence[str]) -> str:
 
 
 def _statement(text: str, random: Random, others: Sequence[str]) -> str:
-    """Drop, double, move, or take over a statement."""
+    """Drop, double or move a statement, or copy one from another text."""
     found = _pick(_STATEMENT, text, random)
     if found is None:
         return text
@@ -134,7 +136,7 @@ def _statement(text: str, random: Random, others: Sequence[str]) -> str:
 
 
 def _branch(text: str, random: Random, others: Sequence[str]) -> str:
-    """Put a label or a branch to one anywhere: loops, irreducible ones, code never reached."""
+    """Insert a label or a branch to one anywhere: loops, irreducible ones, unreachable code."""
     found, label = _pick(_STATEMENT, text, random), _pick(_LABEL, text, random)
     if found is None:
         return text
@@ -158,7 +160,7 @@ def _lines(text: str, random: Random, others: Sequence[str]) -> str:
 
 
 def _splice(text: str, random: Random, others: Sequence[str]) -> str:
-    """Take over a run of lines from another text."""
+    """Copy a run of lines from another text."""
     other = random.choice(others)
     start = random.randrange(len(other) + 1)
     piece = other[start : start + random.randrange(1, 400)]
@@ -178,7 +180,7 @@ def _nest(text: str, random: Random, others: Sequence[str]) -> str:
 
 
 def _rename(text: str, random: Random, others: Sequence[str]) -> str:
-    """Give everything of one name another one's name."""
+    """Rename all occurrences of one name to another name."""
     names = [_pick(re.compile(r"[A-Za-z_$][\w$]{1,30}"), text, random) for _ in "12"]
     if None in names:
         return text

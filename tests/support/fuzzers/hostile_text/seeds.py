@@ -1,4 +1,4 @@
-"""PTX to begin with: the project's own files, random kernels, and other compilers' where named."""
+"""Initial PTX texts: the project's own files, random kernels, and an optional folder."""
 
 import os
 from pathlib import Path
@@ -13,14 +13,14 @@ MAX_BYTES = 1 << 16
 
 
 def texts() -> list[str]:
-    """Return the texts that are always there, in a fixed order."""
+    """Return the texts that are always available, in a fixed order."""
     files = [path for folder in _FOLDERS for path in sorted((_ROOT / folder).glob("*.ptx"))]
     made = [generate(seed).text for seed in range(_RANDOM) for generate in _GENERATORS]
     return [*(path.read_text(errors="replace") for path in files), *made, _every_spelling()]
 
 
 def corpus() -> list[str]:
-    """Return those of the folder that TESSERA_PTX_CORPUS names, if it does."""
+    """Return the texts of the folder TESSERA_PTX_CORPUS, if it is set."""
     folder = os.environ.get("TESSERA_PTX_CORPUS", "")
     files = sorted(Path(folder).glob("*.ptx")) if folder else []
     return [text for path in files if len(text := path.read_text()) <= MAX_BYTES]
@@ -30,7 +30,9 @@ _GENERATORS = (kernels.generate, meetings.generate, functions.generate)
 
 
 def _every_spelling() -> str:
-    """One instruction of each spelling on record, with operands of which few fit."""
+    """Return a kernel with one instruction of each recorded spelling, whose operands mostly do not
+    fit.
+    """
     lines = (_ROOT / "tests/golden/ptx/spellings.txt").read_text().splitlines()
     words = [line.split()[0] for line in lines if line and line[0].isalpha()]
     body = "\n".join(f" {word} %r1, %r2, %r3;" for word in words)

@@ -1,9 +1,10 @@
-"""What a text goes through, and what it must come to: a result, or an error that says where.
+"""The stages that a text passes through, and their required outcome: a result, or an error with a
+location.
 
-``parse``: a tree or a PtxSyntaxError. ``isa``: a module whose every function the verifier takes and
-whose container is read back the same, or a PtxError. ``llvm``: object code of every kernel, made as
-a worker has it made, or an UnsupportedError. Anything else is a ``Failure``; so is whatever takes
-longer or more memory than its limit.
+``parse``: a tree or a PtxSyntaxError. ``isa``: a module whose functions all pass the verifier and
+whose container survives a round trip, or a PtxError. ``llvm``: object code for every kernel, compiled
+as in a worker, or an UnsupportedError. Anything else is a ``Failure``, and so is exceeding the time
+or memory limit.
 """
 
 import os
@@ -35,14 +36,14 @@ _ROOT = str(Path(__file__).parents[4])
 
 @dataclass(frozen=True)
 class Failure:
-    """What came of a text that should not have: a kind with its place, and all that was said."""
+    """An unexpected result for a text: its kind with the place in the code, and all output."""
 
     kind: str
     detail: str
 
 
 class _TooSlow(BaseException):
-    """Not an Exception: nothing on the way takes it for one of its own."""
+    """Not an Exception, so that no handler in the product catches it."""
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def _limit(seconds: float) -> Iterator[None]:
 
 
 class Target:
-    """One of ``STAGES``. ``close`` it: that of ``llvm`` has a process of its own."""
+    """One of ``STAGES``. The caller must ``close`` it: ``llvm`` has a process of its own."""
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
@@ -69,7 +70,7 @@ class Target:
             "isa": _to_isa,
             "llvm": self._to_object,
         }[stage]
-        self.reached: dict[str, int] = {}  # how many texts came to what
+        self.reached: dict[str, int] = {}  # the number of texts for each result
         if stage == "llvm":
             self._helper, self._pid = _helper()
             self._compiler = jit.Compiler()
@@ -81,7 +82,7 @@ class Target:
             os.waitpid(self._pid, 0)
 
     def examine(self, data: bytes) -> Failure | None:
-        """Return what is wrong with what came of ``data``, if anything is."""
+        """Return the failure of ``data``, or None."""
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
             with _limit(CPU_SECONDS[self._stage]):
@@ -150,10 +151,10 @@ def _to_isa(data: bytes) -> str:
 
 
 def _helper() -> tuple[CompileHelper, int]:
-    """Fork what generates code for workers.
+    """Fork a helper that generates code, as for workers.
 
-    As a worker's it has LLVM ready before it forks a child for each text: to load it takes a child
-    longer than most texts do.
+    Like that of a worker, it loads LLVM before it forks a child for each text, because loading
+    LLVM takes longer than compiling most texts.
     """
 
     def emit(request: bytes) -> bytes:
@@ -173,12 +174,12 @@ def _helper() -> tuple[CompileHelper, int]:
         for tier in (0, 1):
             llvm.assembly("define void @ready() { ret void }", tier)
         helper.serve(lambda: None)
-    helper.started()
+    helper.connect()
     return helper, pid
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost place in the product, without its line: the same defect, one name."""
+    """Return the innermost place in the product, without the line, to identify equal defects."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if f.filename.startswith(f"{_ROOT}/vgpu_sim/")] or list(frames)
     last = ours[-1]

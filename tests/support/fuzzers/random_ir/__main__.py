@@ -3,11 +3,11 @@
     make fuzz ir=1                      sequence 1, from where it stopped, until interrupted
     make fuzz ir=1 seed=7 n=1000        1,000 more programs of sequence 7
     make fuzz ir=1 minutes=10 jobs=1    for ten minutes, on one core
-    make fuzz ir=1 plans=4              each under four plans more than launches take by themselves
+    make fuzz ir=1 plans=4              each under four plans in addition to those of launches
     make fuzz ir=1 kernel=.fuzz/ir/4294967301/shrunk.ll    one program again (also by its number)
 
-LLVM writes the code for this machine and the PTX alike, so no compiler is needed beside it. Ends
-with 1 when a program failed.
+LLVM emits both the host's code and the PTX, so no other compiler is needed. Exits with 1 if a
+program failed.
 """
 
 import sys
@@ -23,8 +23,10 @@ _MAX_STAGE_SECONDS = 300
 
 
 def main(arguments: list[str]) -> int:
-    """Run what ``name=value`` arguments say; empty values are the defaults."""
-    chosen = command.chosen(arguments, _DEFAULTS)
+    """Run with ``name=value`` arguments, in which empty values mean the defaults; return the exit
+    status.
+    """
+    chosen = command.parse_arguments(arguments, _DEFAULTS)
     if chosen is None:
         return 2
     subject = RandomIr(int(chosen["plans"]), float(chosen["shrink"]))
@@ -52,12 +54,12 @@ def _again(which: str, subject: RandomIr) -> int:
         print(program.text)
     else:
         program = programs.parse(Path(which).read_text())
-    print(subject.told(program))
+    print(subject.describe(program))
     with subject.workers(1, _MAX_STAGE_SECONDS) as pool:
         (_, report) = next(pool.examine(iter([program])))
-    return command.told(report, report.refused or f"no finding: {report.runs} native runs")
+    return command.print_report(report, report.refused or f"no finding: {report.runs} native runs")
 
 
 if __name__ == "__main__":
-    command.stop_when_told()
+    command.stop_on_signal()
     sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """LLVM's two back ends for one program: the host's code, which is the oracle, and PTX.
 
-The host's is written without passes. Both are told their data layout before anything looks at the
-text: passes fold sizes and offsets, and without one they fold other ones than the back end uses.
+The host's code is emitted without passes. Both modules get their data layout before any pass
+runs: passes fold sizes and offsets, and without a layout they assume others than the back end.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from llvmlite import binding
 from support.execution import native_launch
 from support.fuzzers.random_ir.programs import OUT_WORDS, Program
 
-UNWRITTEN = 0xAB  # every byte of the output before
+UNWRITTEN = 0xAB  # every byte of the output before the launch
 _TRIPLE = "nvptx64-nvidia-cuda"
 _SPECIAL = "llvm.nvvm.read.ptx.sreg"
 _REGISTERS = ("tid.x", "tid.y", "ntid.x", "ntid.y", "ctaid.x")
@@ -41,7 +41,7 @@ define ptx_kernel void @kernel(ptr %out, ptr %in) {{
 
 
 class NoPtx(Exception):
-    """LLVM writes no PTX of a program: what it says, or the signal that it ends by."""
+    """LLVM emits no PTX for a program: its message, or the signal that ended it."""
 
 
 @functools.cache
@@ -51,10 +51,10 @@ def _initialise() -> None:
 
 
 def host(program: Program) -> np.ndarray:
-    """Return what threads write, computed by code for this machine in this process.
+    """Return the words that threads write, computed by native code in this process.
 
     Raises:
-        RuntimeError: LLVM does not take the text, which is a mistake of the generator.
+        RuntimeError: LLVM rejects the text, which is a defect of the generator.
     """
     _initialise()
     machine = binding.Target.from_default_triple().create_target_machine(
@@ -100,15 +100,16 @@ def ptx(program: Program) -> str:
 
 
 def verify(program: Program) -> None:
-    """Raise RuntimeError when LLVM does not take the program's text."""
+    """Raise RuntimeError if LLVM rejects the program's text."""
     binding.parse_assembly(program.text).verify()
 
 
 def ptx_alone(program: Program) -> str:
-    """Return the program as a kernel, written by a child: LLVM aborts on what it cannot select.
+    """Return the program as a kernel, emitted by a child, since LLVM aborts on code it cannot
+    select.
 
     Raises:
-        NoPtx: when it does, raises, or takes longer than a minute of CPU time.
+        NoPtx: the child aborts, raises, or exceeds a minute of CPU time.
     """
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
 

@@ -1,4 +1,4 @@
-"""What a campaign of the fuzzer (``fuzzing.campaign``) needs to know of random LLVM IR."""
+"""Random LLVM IR as the subject of a campaign of the fuzzer (``fuzzing.campaign``)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from support.fuzzers.random_ir.programs import Program
 
 @dataclass(frozen=True)
 class RandomIr:
-    """Programs under ``plan_count`` plans beside those that launches take by themselves."""
+    """Programs under ``plan_count`` plans besides those that launches choose by themselves."""
 
     plan_count: int = 1
     shrink_seconds: float = 60.0
-    name: str = ""  # of the state, which is in a folder of its own
+    name: str = ""  # suffix in the state, which has a folder of its own
 
     def workers(self, jobs: int, max_stage_seconds: float) -> Workers:
         def examine(program: Program, progress: Progress) -> Report:
@@ -27,8 +27,8 @@ class RandomIr:
     def tasks(self, seeds: Iterator[int]) -> Iterator[Program]:
         return map(programs.generate, seeds)
 
-    def told(self, program: Program) -> str:
-        """Say how a program is compiled and launched."""
+    def describe(self, program: Program) -> str:
+        """Return a description of how a program is compiled and launched."""
         return (
             f"block {program.block}, {program.target}, "
             f"passes -O{program.passes}, code -O{program.level}"
@@ -36,11 +36,13 @@ class RandomIr:
 
     def save(self, program: Program, place: Path) -> None:
         """Write the program and its PTX."""
-        (place / "program.ll").write_text(program.saved())
+        (place / "program.ll").write_text(program.to_text())
         _write_ptx(program, place / "kernel.ptx")
 
     def shrunk(self, pool: Workers, program: Program, finding: Finding, place: Path) -> str:
-        """Write a program of fewer statements that fails in the same way; return which it is."""
+        """Write a program of fewer statements that fails in the same way; return its
+        description.
+        """
 
         def fails(candidate: Program) -> bool:
             for _, report in pool.examine(iter([candidate])):
@@ -49,7 +51,7 @@ class RandomIr:
 
         small = shrink.shrink(program, fails, self.shrink_seconds)
         path = place / "shrunk.ll"
-        path.write_text(small.saved())
+        path.write_text(small.to_text())
         _write_ptx(small, place / "shrunk.ptx")
         return f"{len(small.text.splitlines())} lines: make fuzz ir=1 kernel={path}"
 

@@ -1,9 +1,9 @@
-"""From one scalar type to another, with one result whoever computes it.
+"""Conversions between scalar types that have one result on every back end.
 
-A number becomes an integer by saturation, an integer of more than 64 bits is cut before it becomes a
-number. Nothing is rounded in a step where machines may round twice: what becomes ``half`` comes from
-``float``, or is an integer that ``float`` holds exactly. The bits of a NaN are open, so it is
-replaced where a number's bits are looked at.
+A float becomes an integer by saturation; an integer of more than 64 bits is truncated before it
+becomes a float. No step rounds where machines may round twice: a ``half`` is made from a
+``float``, or from an integer that ``float`` represents exactly. The bits of a NaN are undefined, so
+it is replaced before a number's bits are used.
 """
 
 from support.fuzzers.random_ir import scalars
@@ -25,7 +25,7 @@ def convert(frame: Frame, kind: str, value: str, to: str) -> str:
 
 
 def as_i64(frame: Frame, kind: str, value: str) -> str:
-    """Return 64 bits that all of a scalar's bits have a part in; any NaN is the same."""
+    """Return 64 bits that depend on all bits of a scalar; they are the same for any NaN."""
     width = scalars.bits(kind)
     if kind in scalars.FLOATS:
         value, kind = plain_bits(frame, kind, value), f"i{width}"

@@ -1,8 +1,8 @@
-"""A module of LLVM IR while it is written, and one function of it.
+"""The LLVM IR of a module while it is written, and of one of its functions.
 
-All that a program remembers is in memory: named values live within one statement, so any statement
-can be left out and what is left is still a program. Cost is counted while it is written, with every
-loop at its most turns, so that a program ends soon on an interpreter, too.
+All state of a program is in memory: a named value is used only within one statement, so that the
+rest remains a program if any statement is removed. The cost is counted while the program is
+written, with the maximum trip count of every loop, so that it ends soon on an interpreter, too.
 """
 
 from collections.abc import Callable, Collection
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from support.fuzzers.random_ir import scalars
 from support.kernels.random_kernels.dice import Dice
 
-MAX_COST = 12_000  # instructions of one thread, at most
+MAX_COST = 12_000  # maximum number of instructions of one thread
 _ALWAYS = ("i32", "i64", "i1")
 _OTHERS = ("i8", "i16", "i24", "i48", "i128", "i7", "i33", "half", "float", "double")
 _ARRAYS = ("i32", "i64", "i8", "i16", "float", "i128")
-BYTES = 48  # of the memory that is accessed in every type, at any place
+BYTES = 48  # size of the memory that is accessed with every type, at any place
 _CALLS = 3
 
 Typed = tuple[str, str]  # a type and a value of it
@@ -25,7 +25,7 @@ Typed = tuple[str, str]  # a type and a value of it
 class Array:
     """``count`` elements of a scalar type; a power of two, so that a mask keeps an index inside.
 
-    They lie ``stride`` elements apart: there are other threads' between them.
+    Elements are ``stride`` apart: those of other threads are between them.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Callee:
-    """A function that may be called. ``takes`` are scalars, or the one type of a structure."""
+    """A function that may be called. ``takes`` are scalars, or the only type of a structure."""
 
     how: str
     name: str
@@ -48,7 +48,7 @@ class Callee:
 
 @dataclass
 class Module:
-    """What the functions of a program share. Statements in ``without`` are left out."""
+    """The state that the functions of a program share. Statements in ``without`` are omitted."""
 
     dice: Dice
     without: Collection[int] = ()
@@ -65,7 +65,7 @@ class Module:
         return f"{prefix}{self._names}"
 
 
-# Where a value may come from beside its own type's operations; None where there is nothing now.
+# Yields a value other than by its own type's operations; None if there is none at the moment.
 Source = Callable[["Frame", int], Typed | None]
 
 
@@ -79,7 +79,7 @@ class Frame:
         self.lines: list[str] = []
         self.variables: dict[str, list[str]] = {}
         self.arrays: list[Array] = []
-        self.exits: list[str] = []  # blocks of what is around, which may be left for them
+        self.exits: list[str] = []  # blocks of enclosing statements, to which code may leave
         self.calls_left = _CALLS
         self.turns = self.cost = 1
         self._entry: list[str] = []
@@ -116,7 +116,9 @@ class Frame:
         return self.value(f"call {gives} @{name}({said})")
 
     def alloca(self, text: str) -> str:
-        """Give the function memory, once however often it is come by."""
+        """Allocate memory of the function in its entry block, once however often control passes
+        here.
+        """
         name = self.module.fresh("%a")
         self._entry.append(f"  {name} = alloca {text}")
         return name
@@ -134,7 +136,7 @@ class Frame:
         body = "\n".join(["entry:", *self._entry, *self.lines])
         self.module.definitions[name] = f"{head} {{\n{body}\n}}"
 
-    # --- what there is ---
+    # --- contents ---
 
     def constant(self, kind: str) -> str:
         return scalars.constant(self.dice, kind)
@@ -151,11 +153,11 @@ class Frame:
         return [array for array in self.arrays if array.writable]
 
     def adopt(self, kind: str, pointer: str) -> None:
-        """Make what a pointer leads to a variable of the function."""
+        """Make the value at a pointer a variable of the function."""
         self.variables.setdefault(kind, []).append(pointer)
 
     def add(self, array: Array) -> None:
-        """Give an array of the function's own its first values."""
+        """Initialise an array of the function's own."""
         for index in range(array.count):
             self.line(
                 f"store {array.kind} {self.constant(array.kind)}, ptr {self.at(array, index)}"

@@ -1,7 +1,7 @@
 """Functions that a program calls: by name and through pointers, recursive, with structures.
 
-A call is a source of values (``frames.Source``). Its cost is known when it is written: all that a
-function calls was written before it, but itself, whose depth is bounded.
+A call is a source of values (``frames.Source``). Its cost is known when it is emitted: every
+callee was emitted before, except the function itself, whose recursion depth is bounded.
 """
 
 from support.fuzzers.random_ir.frames import MAX_COST, Callee, Frame, Module, Source, Typed
@@ -15,13 +15,13 @@ STRUCTURES = {
 }
 _GIVEN = ("i32", "i64", "i8", "float", "double", "i1", "i128", "half", "i16")
 _DEEPEST = 7
-_CALLS_OF_A_CHAIN, _CALLS_OF_A_TREE = 8, 37  # where a call makes one more, and where two
+_CALLS_OF_A_CHAIN, _CALLS_OF_A_TREE = 8, 37  # for functions with one recursive call, and with two
 _BY_VALUE = "byval({}) align 16"
 Sources = tuple[Source, ...]
 
 
 def call(frame: Frame, depth: int) -> Typed | None:
-    """Call a function, where there is one that is not too dear here."""
+    """Call a function whose cost fits here, if there is one."""
     room = (MAX_COST - frame.cost) // frame.turns
     callees = [callee for callee in frame.module.callees if callee.cost < room]
     if not callees or frame.calls_left <= 0:
@@ -75,7 +75,7 @@ def _structure(frame: Frame, structure: str, depth: int) -> str:
 
 
 def add(module: Module, sources: Sources) -> None:
-    """Write one more function for what comes after it to call."""
+    """Add a function that later ones may call."""
     how = module.dice.pick(("plain", "plain", "plain", "structure", "by value", "recursive"))
     name = f"f{len(module.callees)}"
     writers = {"plain": _plain, "structure": _of_structure, "by value": _by_value}
@@ -90,7 +90,7 @@ def _attributes(module: Module) -> str:
 def _plain(module: Module, name: str, sources: Sources) -> Callee:
     dice = module.dice
     before = [callee for callee in module.callees if callee.how == "plain"]
-    if before and dice.one_in(2):  # of one type, for pointers to choose among
+    if before and dice.one_in(2):  # of one type, so that pointers can select one
         gives, takes = before[-1].gives, before[-1].takes
     else:
         gives = dice.pick(_GIVEN)

@@ -1,8 +1,8 @@
-"""Random programs: a function of LLVM IR, how it becomes PTX, and how it is launched.
+"""Random programs: a function of LLVM IR, its compilation to PTX, and its launch.
 
 The function is ``void body(ptr out, ptr in, i32 thread, i32 lane)``: from ``IN_WORDS`` 64-bit words at
-``in`` it makes up to ``OUT_WORDS`` at ``out``, for each thread at places of its own. ``lane`` counts the
-threads of a block. Threads do not meet: even shared memory has a part for each.
+``in`` it computes up to ``OUT_WORDS`` words at ``out``, both private to each thread. ``lane`` counts
+the threads of a block. Threads do not interact: each has its own part of shared memory.
 """
 
 import json
@@ -19,7 +19,7 @@ from support.fuzzers.random_ir.statements import statements, store
 from support.kernels.random_kernels.dice import Dice
 
 IN_WORDS = OUT_WORDS = 16
-# Compute capability and version of PTX: those that LLVM writes some things differently for.
+# Compute capability and version of PTX: those between which LLVM's output differs.
 TARGETS = (
     "sm_70 ptx70",
     "sm_75 ptx71",
@@ -28,7 +28,7 @@ TARGETS = (
     "sm_90 ptx88",
     "sm_100 ptx88",
 )
-# Levels of LLVM's passes and of its code generation; clang's own are the pairs of equals.
+# Levels of LLVM's passes and of its code generation; clang uses the same level for both.
 LEVELS = ((0, 0), (1, 1), (2, 2), (3, 3), (0, 2), (0, 3), (2, 3))
 _BLOCKS = ((32, 1, 1), (32, 1, 1), (33, 1, 1), (64, 1, 1), (5, 1, 1), (7, 3, 1), (16, 2, 1))
 _TABLES = ("i32", "i64", "i8", "i16", "float", "double", "half")
@@ -43,9 +43,12 @@ _MARK = "; random_ir "
 
 @dataclass(frozen=True)
 class Program:
-    """``passes`` and ``level`` are LLVM's, ``target`` one of ``TARGETS``; ``statements`` how many
-    there are to leave out, those left out already included. A thread's words lie ``stride`` words
-    apart: 1, or as many as there are threads, whose words are a row then."""
+    """A random program and how it is compiled.
+
+    ``passes`` and ``level`` are LLVM's optimization levels, ``target`` one of ``TARGETS``;
+    ``statements`` is the number of removable statements, including removed ones. A thread's words are
+    ``stride`` words apart: 1, or the number of threads, which makes rows.
+    """
 
     seed: int
     block: tuple[int, int, int]
@@ -63,22 +66,24 @@ class Program:
 
     @property
     def rows(self) -> int:
-        """How many threads there is memory for."""
+        """The number of threads for which there is memory."""
         return max(self.threads, self.stride)
 
     @property
     def thread_bytes(self) -> int:
-        """How far a thread's words are from its neighbour's."""
+        """The distance in bytes between the words of neighbouring threads."""
         return 8 * (IN_WORDS if self.stride == 1 else 1)
 
     @property
     def capability(self) -> tuple[int, int]:
-        """Compute capability of the device: the oldest that there is, or that of the target."""
+        """The compute capability of the device: the oldest supported one, or that of the target."""
         digits = self.target.split()[0].removeprefix("sm_")
         return max((8, 0), (int(digits[:-1]), int(digits[-1])))
 
     def inputs(self) -> np.ndarray:
-        """Return the words that threads read; for some programs nearly the same for all."""
+        """Return the words that threads read; in some programs they are nearly the same for all
+        threads.
+        """
         dice = Dice(self.seed, 2)
         words = [[_word(dice) for _ in range(IN_WORDS)] for _ in range(self.rows)]
         rows = np.array(words, np.uint64)
@@ -87,15 +92,15 @@ class Program:
             rows[:, 0] = np.arange(self.rows)
         return (rows if self.stride == 1 else rows.T).reshape(-1)
 
-    def saved(self) -> str:
-        """Return a file that ``parse`` makes the program of."""
+    def to_text(self) -> str:
+        """Return a file from which ``parse`` restores the program."""
         said = asdict(self)
         text = said.pop("text")
         return f"{_MARK}{json.dumps(said)}\n{text}"
 
 
 def parse(file: str) -> Program:
-    """Read what ``Program.saved`` wrote, also where a hand has changed its text since.
+    """Read a file that ``Program.to_text`` wrote; its text may have been edited since.
 
     Raises:
         ValueError: when the first line is not that of such a file.
@@ -109,7 +114,7 @@ def parse(file: str) -> Program:
 
 
 def generate(seed: int, without: Collection[int] = ()) -> Program:
-    """Return a seed's program; of its statements those in ``without`` are left out."""
+    """Return a seed's program, without the statements ``without``."""
     dice = Dice(seed, 1)
     block, blocks = dice.pick(_BLOCKS), dice.number(1, 2)
     target, (passes, level) = dice.pick(TARGETS), dice.pick(LEVELS)
@@ -148,7 +153,7 @@ def _text(module: Module, size: int, stride: int, lanes: int) -> str:
 
 
 def _share(frame: Frame, lanes: int) -> str:
-    """Give each thread an array in shared memory, in one piece or in rows; return their variable."""
+    """Give each thread an array in shared memory, in one piece or in rows; return its variable."""
     dice = frame.dice
     kind, count, stride = dice.pick(_SHARED), dice.pick((2, 4, 8)), dice.pick((1, lanes))
     first = frame.value(f"mul i32 %lane, {count}") if stride == 1 else "%lane"
@@ -159,7 +164,7 @@ def _share(frame: Frame, lanes: int) -> str:
 
 
 def _read(frame: Frame, stride: int) -> None:
-    """Put words of the input into variables, as numbers or as a number's bits."""
+    """Read words of the input into variables, as numbers or as a number's bits."""
     for index in range(IN_WORDS // 2):
         at = frame.value(f"getelementptr i64, ptr %in, i32 {index * stride}")
         word, kind = frame.value(f"load i64, ptr {at}"), frame.pick_kind()
@@ -172,7 +177,7 @@ def _read(frame: Frame, stride: int) -> None:
 
 
 def _write(frame: Frame, stride: int) -> None:
-    """Write variables, and one word that all other memory of the function has a part in."""
+    """Write variables, and one word that depends on all other memory of the function."""
     variables = [(kind, name) for kind, names in frame.variables.items() for name in names]
     for index, (kind, name) in enumerate(variables[: OUT_WORDS - 1]):
         at = frame.value(f"getelementptr i64, ptr %out, i32 {index * stride}")
@@ -189,7 +194,7 @@ def _write(frame: Frame, stride: int) -> None:
 
 
 def _used(module: Module, tables: dict[str, str]) -> str:
-    """Return the module without what ``body`` does not lead to."""
+    """Return the module without functions and variables that ``body`` does not use."""
     parts = {f"@{name}": text for name, text in module.definitions.items()} | tables
     wanted, found = ["@body"], set[str]()
     while wanted:

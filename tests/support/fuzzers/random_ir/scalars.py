@@ -1,4 +1,4 @@
-"""The scalar types of random LLVM IR, and constants of each that computations like to trip over."""
+"""The scalar types of random LLVM IR, and constants of each that often reveal defects."""
 
 from support.kernels.random_kernels.dice import Dice
 
@@ -26,7 +26,7 @@ _EDGES: tuple[int, ...] = (
 )
 _EDGES += tuple(value for bit in (31, 32, 63, 64) for value in ((1 << bit) - 1, 1 << bit))
 _EDGES += (0xDEADBEEF, 0x0123456789ABCDEF)
-# The bits of numbers: zeros, the smallest, the greatest, and some between.
+# The bits of numbers: zeros, the smallest, the largest, and some between.
 _NUMBERS = {
     "half": "0xH0000 0xH8000 0xH0001 0xH3C00 0xHBC00 0xH7BFF 0xH4248 0xHC500 0xH2E66",
     "float": "0.0 -0.0 1.0 -1.5 2.5 1024.0 0x36A0000000000000 0x47EFFFFFE0000000 0x3FB99999A0000000",
@@ -35,12 +35,12 @@ _NUMBERS = {
 
 
 def is_integer(kind: str) -> bool:
-    """Whether a scalar type is an integer."""
+    """Return whether a scalar type is an integer."""
     return kind not in FLOATS
 
 
 def bits(kind: str) -> int:
-    """Return how many bits a value of a scalar type has."""
+    """Return the width of a scalar type in bits."""
     return FLOATS[kind] if kind in FLOATS else int(kind[1:])
 
 

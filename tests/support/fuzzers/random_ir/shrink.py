@@ -1,4 +1,4 @@
-"""Make a failing program small: leave statements out as long as it fails in the same way."""
+"""Shrinks a failing program: omits statements while it fails in the same way."""
 
 import time
 from collections.abc import Callable
@@ -11,9 +11,9 @@ Fails = Callable[[Program], bool]
 
 
 def shrink(program: Program, fails: Fails, seconds: float) -> Program:
-    """Return the smallest program that was found within ``seconds``, or the program itself.
+    """Return the smallest failing program found within ``seconds``, or the program itself.
 
-    ``program`` is what its seed generates, and may be launched in another way than the seed says.
+    ``program`` has its seed's statements; its launch may differ from the seed's.
     """
     until = time.monotonic() + seconds
     for smaller in (replace(program, blocks=1), replace(program, blocks=1, block=(1, 1, 1))):

@@ -1,6 +1,7 @@
-"""Random statements: assignments, memory in other types than it was written in, and all kinds of flow.
+"""Random statements: assignments, memory accesses with another type than the store's, and all kinds
+of control flow.
 
-Every loop ends: its counter is nobody else's, and blocks that jump among each other burn fuel.
+Every loop ends: its counter is private, and blocks with arbitrary jumps consume fuel.
 """
 
 from collections.abc import Callable
@@ -12,23 +13,23 @@ from support.fuzzers.random_ir.values import condition, element, value
 
 _IN_BYTES = ("i16", "i32", "i64", "float", "double", "i24", "i48", "i128", "half")
 _OUT_OF_BYTES = ("i8", "i16", "i32", "i64", "i128")
-_LAST = BYTES - 32  # where 16 bytes may begin, so that parts of what was written are read, too
-_DEAR = MAX_COST // 100  # turns of all loops around, from which there are no more loops
+_LAST = BYTES - 32  # where 16 bytes may begin, so that parts of stored values are read, too
+_DEAR = MAX_COST // 100  # enclosing trips from which on no loop is emitted
 
 
 def statements(frame: Frame, count: int, depth: int) -> None:
-    """Write so many statements, with others inside of them at most so deep."""
+    """Write ``count`` statements, nested at most ``depth`` levels deep."""
     for _ in range(count):
         _numbered(frame, _drawn(frame, depth), depth)
 
 
 def store(frame: Frame, kind: str, text: str, pointer: str) -> None:
-    """Write a store that may be left out as a statement may."""
+    """Write a store that may be omitted, as statements may."""
     _numbered(frame, lambda f, _: f.line(f"store {kind} {text}, ptr {pointer}"), 0)
 
 
 def _numbered(frame: Frame, write: Callable[[Frame, int], None], depth: int) -> None:
-    """Write a statement, and take it back where it is to be left out: choices stay the same."""
+    """Write a statement, and remove it if it is to be omitted: the later choices stay the same."""
     module = frame.module
     number, start = module.statements, len(frame.lines)
     module.statements += 1
@@ -66,7 +67,7 @@ def _put(frame: Frame, depth: int) -> None:
 
 
 def _bytes(frame: Frame, _: int) -> None:
-    """Write a value at any byte, and read another type near it."""
+    """Write a value at any byte, and read one of another type near it."""
     dice, kind = frame.dice, frame.dice.pick(_IN_BYTES)
     text = value(frame, kind, 2)
     if not scalars.is_integer(kind):
@@ -83,7 +84,7 @@ def _bytes(frame: Frame, _: int) -> None:
 
 
 def _move(frame: Frame, depth: int) -> None:
-    """Fill a part of an array, or move one over another that it may overlap."""
+    """Fill a part of an array, or copy one to another that it may overlap."""
     dice, declared = frame.dice, frame.module.declared
     arrays = [array for array in frame.own_arrays() if array.stride == 1]
     if not arrays:
@@ -108,11 +109,11 @@ def _move(frame: Frame, depth: int) -> None:
     return frame.line(f"call void @llvm.memmove.p0.p0.i64({said})")
 
 
-# --- flow ---
+# --- control flow ---
 
 
 def _leave(frame: Frame, label: str) -> None:
-    """End a block: to ``label``, or now and then out of what is around."""
+    """End a block with a branch to ``label``, or sometimes out of an enclosing statement."""
     if frame.exits and frame.dice.percent(15):
         chosen = condition(frame, 1)
         out = frame.dice.pick(frame.exits)
@@ -165,7 +166,7 @@ def _loop(frame: Frame, depth: int) -> None:
 
 
 def _add_counter(frame: Frame, turn: str) -> None:
-    """Let the turn have a part in what comes out."""
+    """Make the results depend on the loop's counter."""
     kind = frame.dice.pick(("i32", "i64"))
     pointer = frame.pick_variable(kind)
     before = frame.value(f"load {kind}, ptr {pointer}")
@@ -200,7 +201,7 @@ def _switch(frame: Frame, depth: int) -> None:
 
 
 def _tangle(frame: Frame, depth: int) -> None:
-    """Blocks that go to any of each other, which no structure of loops and branches does."""
+    """Emit blocks that branch to any of each other, which structured control flow cannot."""
     dice, fuel, most = frame.dice, frame.alloca("i32"), frame.dice.pick((5, 9, 17))
     blocks, end = [frame.label() for _ in range(dice.number(3, 7))], frame.label()
     frame.line(f"store i32 {most}, ptr {fuel}")

@@ -1,11 +1,18 @@
-"""One program on each of the three: host, interpreter, JIT."""
+"""One program on the host, the interpreter and the JIT."""
 
 import itertools
 from dataclasses import replace
 
 import numpy as np
 
-from support.fuzzers.fuzzing.trial import Finding, Progress, Report, interpret, run_plans, said
+from support.fuzzers.fuzzing.trial import (
+    Finding,
+    Progress,
+    Report,
+    format_error,
+    interpret,
+    run_plans,
+)
 from support.fuzzers.random_ir import backends
 from support.fuzzers.random_ir.programs import Program
 from support.fuzzers.random_ir.world import World
@@ -18,15 +25,18 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module, verify
 
-_WRITTEN = 6  # further plans whose code is written and not compiled: that is what costs
-_LONG_CODE_WORDS = 700  # from here on only what LLVM spends little time on
+_WRITTEN = (
+    6  # further plans whose code is emitted but not compiled, because compilation is expensive
+)
+_LONG_CODE_WORDS = 700  # from here on, only plans for which LLVM is fast
 
 
 def examine(program: Program, progress: Progress = lambda _: None, plan_count: int = 1) -> Report:
-    """Compare the three; ``progress`` hears what begins, so that a crash can be placed.
+    """Run a program on the host, the interpreter and the JIT, and compare the results.
 
-    The JIT has the default plan, the first tier's, and ``plan_count`` other legal ones. Where LLVM
-    writes no PTX, ``refused`` says so.
+    ``progress`` is called with the name of each step, so that a crash can be attributed. The JIT uses
+    the default plan, the first tier's, and ``plan_count`` other legal ones. If LLVM emits no PTX,
+    ``refused`` contains the reason.
     """
     report = Report(program.seed)
     progress("writing PTX")
@@ -39,7 +49,7 @@ def examine(program: Program, progress: Progress = lambda _: None, plan_count: i
         progress("computing on the host")
         want = backends.host(program)
     except RuntimeError as error:
-        report.findings.append(Finding("host fails", "", said(error)))
+        report.findings.append(Finding("host fails", "", format_error(error)))
         return report
     progress("compiling the text")
     module = _compiled(program, text, report)
@@ -64,8 +74,8 @@ def _compiled(program: Program, text: str, report: Report) -> Module | None:
     except compiler.PtxError as error:
         report.findings.append(Finding("compiler refuses", "", str(error)))
         return None
-    except Exception as error:  # noqa: BLE001 - any other is a defect, and the fuzzer goes on
-        report.findings.append(Finding("compiler fails", "", said(error)))
+    except Exception as error:  # noqa: BLE001 - any other error is a defect, and the fuzzer continues
+        report.findings.append(Finding("compiler fails", "", format_error(error)))
         return None
     if module.refused:
         report.findings.append(Finding("compiler refuses", "", str(module.refused[0])))
@@ -74,7 +84,9 @@ def _compiled(program: Program, text: str, report: Report) -> Module | None:
 
 
 def plans(program: Program, module: Module, count: int) -> list[jit.Plan | None]:
-    """Return the default plan, the one that a launch begins in, and ``count`` other legal ones."""
+    """Return the default plan, the one with which a launch begins, and ``count`` other legal
+    ones.
+    """
     function, dice = module.functions[0], Dice(program.seed, 3)
     first, _ = tiers.first(ssa.build(function), program.block, llvm.vector_bits())
     if len(function.code) > _LONG_CODE_WORDS:
@@ -87,12 +99,12 @@ def plans(program: Program, module: Module, count: int) -> list[jit.Plan | None]
 
 
 def _drawn(program: Program, module: Module, count: int) -> list[jit.Plan]:
-    """Return ``count`` legal plans, or as many as there are; always the same ones first."""
+    """Return up to ``count`` legal plans, the same ones first for any count."""
     dice = Dice(program.seed, 4)
 
     def order(found: list[Geometry]) -> list[Geometry]:
-        """Small ones first: many strips make much code and say little more."""
-        return sorted(found, key=lambda geometry: (geometry.strips > 4, dice.bits(32)))
+        """Put small groups first: code of many vectors is long and reveals little more."""
+        return sorted(found, key=lambda geometry: (geometry.vectors > 4, dice.bits(32)))
 
     legal = jit.legal_plans(module.functions[0], program.block, order)
     return list(itertools.islice(legal, count))
@@ -111,7 +123,7 @@ def _execute(
     try:
         chosen = plans(program, module, plan_count)
     except Exception as error:  # noqa: BLE001 - as above
-        report.findings.append(Finding("jit fails", "", said(error)))
+        report.findings.append(Finding("jit fails", "", format_error(error)))
         return
 
     def differs(loaded: jit.Loaded) -> str:
@@ -119,21 +131,21 @@ def _execute(
         return found if isinstance(found, str) else difference(want, found)
 
     run_plans(report, module, program.block, chosen, differs, progress)
-    if report.refused:  # what compilers write is taken; ``refused`` is for what LLVM does not
+    if report.refused:  # the JIT must compile what LLVM emits
         report.findings.append(Finding("jit refuses", "", report.refused))
 
 
 def _write(program: Program, module: Module, plan_count: int, report: Report) -> None:
-    """Have the JIT write code by more plans than run: it asserts what it has decided."""
+    """Emit code by more plans than are executed: emission asserts the JIT's own decisions."""
     for plan in _drawn(program, module, plan_count + _WRITTEN)[plan_count:]:
         try:
             jit.Compiler().emit_llvm(module, module.functions[0], program.block, plan)
         except Exception as error:  # noqa: BLE001 - as above
-            report.findings.append(Finding("jit fails", str(plan), said(error)))
+            report.findings.append(Finding("jit fails", str(plan), format_error(error)))
 
 
 def difference(want: np.ndarray, have: np.ndarray) -> str:
-    """Return where two outputs differ, or nothing."""
+    """Return a description of where two outputs differ; empty if they do not."""
     places = np.flatnonzero(want != have)
     if not len(places):
         return ""

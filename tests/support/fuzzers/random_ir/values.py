@@ -1,7 +1,7 @@
 """Random values of a scalar type: trees of operations on variables and constants.
 
-None has undefined behaviour: amounts of shifts are below the width, divisors are odd and, where
-signs count, positive.
+They have no undefined behaviour: shift counts are below the width, divisors are odd and, in
+signed divisions, positive.
 """
 
 from support.fuzzers.random_ir import scalars
@@ -30,7 +30,7 @@ _PAIRS = ("smin", "smax", "umin", "umax", "sadd.sat", "uadd.sat", "ssub.sat", "u
 
 
 def value(frame: Frame, kind: str, depth: int) -> str:
-    """Write a random value of a type, a tree at most so deep; return its name."""
+    """Write a random value of a type, a tree of at most ``depth`` levels; return its name."""
     dice = frame.dice
     if depth <= 0 or dice.percent(25):
         if dice.percent(25):
@@ -52,7 +52,7 @@ def value(frame: Frame, kind: str, depth: int) -> str:
 
 
 def load(frame: Frame, kind: str) -> str:
-    """Load a variable of a type that the function has."""
+    """Load a variable of the type ``kind``."""
     how = "load volatile" if frame.dice.percent(4) else "load"
     return frame.value(f"{how} {kind}, ptr {frame.pick_variable(kind)}")
 
@@ -69,8 +69,9 @@ def condition(frame: Frame, depth: int) -> str:
 
 
 def element(frame: Frame, array: Array, depth: int) -> str:
-    """Return a pointer to a random element, now and then of another array that may as well be
-    accessed: in which memory it is, is known when the program runs."""
+    """Return a pointer to a random element, sometimes through a select with another array: then its
+    memory is known only at run time.
+    """
     dice = frame.dice
     alike = [a for a in frame.arrays if a.kind == array.kind and a != array]
     alike = [a for a in alike if a.writable or not array.writable]
@@ -90,7 +91,7 @@ def _indexed(frame: Frame, array: Array, depth: int) -> str:
 
 
 def of_an_array(frame: Frame, depth: int) -> Typed | None:
-    """Load a random element, where the function sees an array."""
+    """Load a random element of an array that the function can access."""
     if not frame.arrays:
         return None
     array = frame.dice.pick(frame.arrays)
@@ -160,7 +161,7 @@ def _of_two(frame: Frame, kind: str, depth: int) -> str:
 
 
 def _three_ways(frame: Frame, kind: str, depth: int) -> str:
-    """Compare two values of any integer type: -1, 0 or 1."""
+    """Emit a three-way comparison of two values of any integer type: -1, 0 or 1."""
     kinds = [k for k in frame.variables if scalars.is_integer(k) and k != "i1"]
     compared = frame.dice.pick(kinds)
     a, b = _two(frame, compared, depth)
@@ -177,8 +178,8 @@ def _of_one(frame: Frame, kind: str, depth: int) -> str:
     names = ["ctpop", "bitreverse", "ctlz", "cttz", "abs"]
     names += ["bswap"] if scalars.bits(kind) % 16 == 0 else []
     name = frame.dice.pick(names)
-    asked = [("i1", "false")] if name in ("ctlz", "cttz", "abs") else []  # defined for every number
-    return frame.call(kind, f"llvm.{name}.{kind}", (kind, value(frame, kind, depth)), *asked)
+    flags = [("i1", "false")] if name in ("ctlz", "cttz", "abs") else []  # defined for every number
+    return frame.call(kind, f"llvm.{name}.{kind}", (kind, value(frame, kind, depth)), *flags)
 
 
 def _overflow(frame: Frame, kind: str, depth: int) -> str:
@@ -202,7 +203,7 @@ def _high_half(frame: Frame, kind: str, depth: int) -> str:
     return frame.value(f"trunc {wide} {high} to {kind}")
 
 
-# --- numbers ---
+# --- floats ---
 
 
 def _number(frame: Frame, kind: str, depth: int) -> str:
@@ -215,11 +216,11 @@ def _number(frame: Frame, kind: str, depth: int) -> str:
     if drawn < 10:
         name = dice.pick(("fabs", "floor", "ceil", "trunc", "rint", "round", "roundeven", "sqrt"))
         return frame.call(kind, f"llvm.{name}.{suffix}", (kind, value(frame, kind, depth)))
-    if drawn < 11 and kind != "half":  # machines without one of halves round it twice
+    if drawn < 11 and kind != "half":  # machines without arithmetic on halves round it twice
         three = [(kind, value(frame, kind, depth)) for _ in range(3)]
         return frame.call(kind, f"llvm.fma.{suffix}", *three)
     a, b = _two(frame, kind, depth)
-    if dice.one_in(3):  # the sign of a NaN is open
+    if dice.one_in(3):  # the sign of a NaN is undefined
         nan = frame.value(f"fcmp uno {kind} {b}, {b}")
         b = frame.value(f"select i1 {nan}, {kind} {frame.constant(kind)}, {kind} {b}")
         return frame.call(kind, f"llvm.copysign.{suffix}", (kind, a), (kind, b))

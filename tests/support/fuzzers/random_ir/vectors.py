@@ -1,4 +1,4 @@
-"""Values that come out of short vectors: made of scalars, computed with, compared, and taken apart."""
+"""Scalar values computed with short vectors: composed, computed with, compared, and split."""
 
 from support.fuzzers.random_ir import scalars
 from support.fuzzers.random_ir.frames import Frame, Typed

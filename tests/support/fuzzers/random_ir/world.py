@@ -15,7 +15,7 @@ _CPU_SECONDS = 60
 
 
 class World:
-    """Output, input and the module's variables, at the same addresses for both."""
+    """Memory with output, input and the module's variables, at the same addresses for both."""
 
     def __init__(self, program: Program, module: Module) -> None:
         self._program, self._module, self._function = program, module, module.functions[0]
@@ -38,7 +38,9 @@ class World:
         self.aperture.close()
 
     def interpret(self) -> np.ndarray:
-        """Return what threads write on the interpreter. Raises what that raises."""
+        """Return the words that threads write on the interpreter. Raises what the interpreter
+        raises.
+        """
         base, end = self._buffers[0].address, self._buffers[2].address + len(self._initial[2])
         data = bytearray(end - base)  # the gaps are zeros here
         for buffer, initial in zip(self._buffers, self._initial, strict=True):
@@ -51,7 +53,9 @@ class World:
         return _words(bytes(data[: len(self._initial[0])]))
 
     def execute(self, loaded: jit.Loaded) -> np.ndarray | str:
-        """Return what native code writes, in a child, or how else than well that ended."""
+        """Return the words that native code writes in a child, or a description of how it
+        failed.
+        """
         for buffer, initial in zip(self._buffers, self._initial, strict=True):
             buffer.view[:] = np.frombuffer(initial, np.uint8)
         image = self._function.parameter_image

@@ -1,4 +1,4 @@
-"""Random loads and stores: legal ones by addresses of many makes, and wild ones."""
+"""Random loads and stores: legal ones, whose addresses are computed in many ways, and wild ones."""
 
 from support.kernels.random_kernels.program import SCRATCH_BYTES, TABLE_WORDS, WILD_BYTE, Program
 
@@ -9,7 +9,7 @@ SYMBOL_WORDS = 16
 
 
 def _shape(program: Program) -> tuple[str, int, int]:
-    """Return a type, its size in bytes, and how many of it one access moves."""
+    """Return a type, its size in bytes, and the number of elements that one access moves."""
     kind = program.dice.pick(_KINDS)
     size = int(kind[1:]) // 8
     most = min(4, 16 // size)
@@ -106,7 +106,7 @@ def _inside(program: Program, base: str, length: int, step: int) -> tuple[str, s
 
 
 def _by_float(program: Program, index: str, count: int) -> None:
-    """An index that went through a floating-point number."""
+    """Return an index that was converted to a floating-point number and back."""
     dice = program.dice
     program.add(f"and.b32 {index}, {program.source(32)}, {4 * count - 1};")
     rounding = dice.pick(("rni", "rzi", "rmi"))
@@ -123,7 +123,7 @@ def _by_float(program: Program, index: str, count: int) -> None:
 
 
 def _disguised(program: Program, address: str) -> str:
-    """The same address, perhaps by a detour."""
+    """Return the same address, perhaps computed in an indirect way."""
     dice, other = program.dice, program.temporary(64)
     kind = dice.number(0, 9)
     if kind == 0:
@@ -148,7 +148,7 @@ def _disguised(program: Program, address: str) -> str:
 
 
 def _pattern(program: Program) -> str:
-    """Return a register with 64 bits from anywhere: computed, converted, loaded, of a float."""
+    """Return a 64-bit register of any origin: computed, converted, loaded, or a float's pattern."""
     dice = program.dice
     kind = dice.number(0, 6)
     if kind < 2:
@@ -175,7 +175,7 @@ def _pattern(program: Program) -> str:
 
 
 def store(program: Program) -> None:
-    """Write into the part of this thread's slot that later loads may read."""
+    """Write to the part of this thread's slot that later loads may read."""
     kind, size, vector = _shape(program)
     offset = size * vector * program.dice.number(0, SCRATCH_BYTES // (size * vector) - 1)
     data = _data(program, kind, vector, load=False)
@@ -184,7 +184,7 @@ def store(program: Program) -> None:
 
 
 def reload(program: Program) -> None:
-    """Read back from this thread's slot, perhaps in another width than was stored."""
+    """Read back from this thread's slot, perhaps with another width than that of the store."""
     kind, size, vector = _shape(program)
     offset = size * vector * program.dice.number(0, SCRATCH_BYTES // (size * vector) - 1)
     data = _data(program, kind, vector, load=True)
@@ -207,7 +207,7 @@ def parameter(program: Program) -> None:
 
 
 def wild(program: Program) -> None:
-    """Read or write through an address that is most likely no memory of this kernel."""
+    """Read or write through an address that is most likely outside this kernel's memory."""
     dice = program.dice
     kind, _, vector = _shape(program)
     address = program.temporary(64)
@@ -235,12 +235,12 @@ def wild(program: Program) -> None:
     if vector > 1 and len(set(data.strip("{}").split(", "))) < vector:
         data = _sinks(data)
     program.add(f"{program.guard()}ld{form} {data}, {where};")
-    # A load that nobody needs may be left out, and its fault with it.
+    # The compiler may remove a dead load, and with it the load's fault.
     kept = data.strip("{}").split(", ")[0]
     program.add(f"st.{kind} [%out+{WILD_BYTE}], {kept};")
 
 
 def _sinks(data: str) -> str:
-    """The first element, and nothing of the others."""
+    """Return the first element, with sinks in place of the others."""
     first, *others = data.strip("{}").split(", ")
     return "{" + ", ".join([first, *("_" for _ in others)]) + "}"

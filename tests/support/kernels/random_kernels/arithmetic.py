@@ -1,4 +1,4 @@
-"""Random instructions that compute: every form that the compiler's binding has."""
+"""Random arithmetic instructions: every form in the compiler's binding."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def _width(dice: Dice) -> int:
 
 
 def integer(program: Program) -> None:
-    """Two operands in, one out."""
+    """Emit an integer operation with two operands and one result."""
     dice, bits = program.dice, _width(program.dice)
     sign = dice.pick("us")
     kind = dice.number(0, 11)
@@ -46,7 +46,7 @@ def integer(program: Program) -> None:
 
 
 def wide(program: Program) -> None:
-    """A product twice as wide as its factors."""
+    """Emit a product that is twice as wide as its factors."""
     dice = program.dice
     bits, sign = dice.pick((16, 32, 32)), dice.pick("us")
     to, a, b = program.register(2 * bits), program.source(bits), program.source(bits)
@@ -58,7 +58,7 @@ def wide(program: Program) -> None:
 
 
 def real(program: Program) -> None:
-    """Floating-point arithmetic on whatever the registers hold."""
+    """Emit floating-point arithmetic on the patterns that registers happen to hold."""
     dice = program.dice
     bits = dice.pick((32, 32, 32, 64))
     a, b, c = (program.source(bits, real=True) for _ in range(3))
@@ -87,7 +87,7 @@ def real(program: Program) -> None:
 
 
 def convert(program: Program) -> None:
-    """cvt between any two types, with a rounding where PTX wants one."""
+    """Emit cvt between any two types, with a rounding where PTX requires one."""
     dice = program.dice
     to, source = dice.pick(_CONVERTIBLE), dice.pick(_CONVERTIBLE)
     modifiers = _conversion(dice, to, source)
@@ -101,7 +101,9 @@ def convert(program: Program) -> None:
 
 
 def _may_saturate(to: str, source: str) -> bool:
-    """Whether ``.sat`` may stand: among integers only where the result cannot hold every source."""
+    """Return whether ``.sat`` is allowed: among integers, only if the result cannot hold every
+    source.
+    """
     if "f" in (to[0], source[0]):
         return True
     if to[0] == source[0]:
@@ -121,7 +123,7 @@ def _conversion(dice: Dice, to: str, source: str) -> str:
 
 
 def compare(program: Program) -> None:
-    """setp with one or two results, alone or combined with a predicate."""
+    """Emit setp with one or two results, alone or combined with a predicate."""
     dice = program.dice
     kind = dice.pick(("u32", "s32", "b32", "f32", "f32", "u64", "s64", "f64", "u16", "s16"))
     bits, is_real = _bits(kind), kind[0] == "f"
@@ -165,7 +167,7 @@ _COMPARISONS = {
 
 
 def move(program: Program) -> None:
-    """mov, selp, packing and unpacking, predicates: what carries patterns unchanged."""
+    """Emit instructions that do not change patterns: mov, selp, packing, unpacking, predicates."""
     dice = program.dice
     kind, guard = dice.number(0, 6), program.guard()
     bits = _width(dice)
@@ -193,7 +195,7 @@ def move(program: Program) -> None:
 
 
 def affine(program: Program) -> None:
-    """Numbers that step evenly from lane to lane and may wrap around."""
+    """Emit numbers that differ by a constant from lane to lane and may wrap around."""
     dice = program.dice
     narrow, wide_ = program.register(32), program.register(64)
     base = dice.pick(("%tid.x", "%laneid", "%thread", "%tid.y"))
@@ -213,7 +215,7 @@ def affine(program: Program) -> None:
 
 
 def step(program: Program) -> None:
-    """A change that nothing hides: which way a thread came shows in the sum."""
+    """Emit a change that no later one cancels: the sum reveals the path of a thread."""
     register = program.register(32)
     program.add(f"add.u32 {register}, {program.register(32)}, {program.dice.number(1, 4095)};")
 

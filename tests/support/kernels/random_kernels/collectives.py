@@ -1,6 +1,6 @@
-"""Random collectives of warps: all lanes together, in tiles, from two sides, on the side that voted.
+"""Random collectives of warps: by all lanes, in tiles, from two branches, in the branch of a vote.
 
-They stand where every thread of the block that has not ended comes.
+They are emitted only where every thread of the block that has not ended arrives.
 """
 
 from support.kernels.random_kernels.program import PREDICATES, Program
@@ -13,7 +13,7 @@ _ALL = "0xffffffff"
 
 
 def meeting(program: Program) -> None:
-    """Write something that lanes of a warp do together."""
+    """Write a collective of some or all lanes of a warp."""
     dice = program.dice
     shape = dice.number(0, 7)
     if shape < 3:
@@ -35,7 +35,7 @@ def _in_tiles(program: Program) -> None:
 
 
 def _from_two_sides(program: Program) -> None:
-    """Both sides execute a collective of one kind and mask: they meet though they have parted."""
+    """Emit one collective in both branches: the lanes meet although they have diverged."""
     other, join, kind = program.label(), program.label(), _kind(program)
     program.add(f"{program.condition()}bra {other};")
     program.add(_one(program, _ALL, kind))
@@ -69,7 +69,7 @@ def _kind(program: Program) -> str:
 
 
 def _one(program: Program, members: str, kind: str, spare: str = "") -> str:
-    """Return a collective. It leaves the predicate ``spare`` as it is."""
+    """Return a collective that does not change the predicate ``spare``."""
     dice = program.dice
     number = program.register(32)
     flag = dice.pick([p for p in (f"%p{i}" for i in range(PREDICATES)) if p != spare])

@@ -8,10 +8,11 @@ _M64 = (1 << 64) - 1
 
 
 class Dice:
-    """A stream of choices that ``seed`` and ``stream`` alone decide."""
+    """A stream of choices, determined by ``seed`` and ``stream``."""
 
     def __init__(self, seed: int, stream: int = 0) -> None:
-        # Hashed, since the states of neighbouring seeds would be steps of one and the same stream.
+        # Hashed, since neighbouring seeds would otherwise yield the same stream, shifted by some
+        # steps.
         self._state = _mixed(_mixed(seed & _M64) + stream & _M64)
 
     def bits(self, count: int) -> int:
@@ -27,7 +28,7 @@ class Dice:
         return self.number(1, count) == 1
 
     def percent(self, share: int) -> bool:
-        """Be true so often of a hundred times."""
+        """Return True with a probability of ``share`` percent."""
         return self.number(1, 100) <= share
 
     def pick(self, choices: Sequence[Chosen]) -> Chosen:

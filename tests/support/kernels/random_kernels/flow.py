@@ -1,6 +1,6 @@
-"""Random control flow that always ends: structured, shared joins, switches, and gotos anywhere.
+"""Random control flow that always ends: structured, shared joins, switches, and arbitrary gotos.
 
-Loops count on registers of their own; a graph whose edges lead anywhere burns fuel at every block.
+Loops count on private registers; a graph with arbitrary edges consumes fuel at every block.
 """
 
 from support.kernels.random_kernels import accesses, arithmetic, halves
@@ -20,7 +20,7 @@ END = "EXIT"
 
 
 class Flow:
-    """Writes statements until the budget is spent. ``end`` is a label that stands after them."""
+    """Writes statements until the budget is spent. ``end`` is a label after them."""
 
     def __init__(self, program: Program, budget: int, end: str = END) -> None:
         self._program = program
@@ -28,11 +28,11 @@ class Flow:
         self._left = budget
         self._end = end
         self._exits = [end]
-        # Half of the kernels are mostly branches, and what they compute shows the way they went.
+        # Half of the kernels are mostly branches, and their results reveal the paths of threads.
         branching = self._dice.one_in(2)
         self._simple = _BRANCHING if branching else _COMPUTING
         self._shapes, self._leaves = (45, 60) if branching else (20, 26)
-        if branching and self._dice.one_in(4):  # values that change on many ways, in many loops
+        if branching and self._dice.one_in(4):  # values that change on many paths, in many loops
             self._left *= 2
 
     def body(self) -> None:
@@ -62,7 +62,7 @@ class Flow:
             self._left -= 1
 
     def _leave(self) -> None:
-        """Jump to a join that others reach by other ways."""
+        """Jump to a join that other paths reach too."""
         inner = self._exits[-1 if self._dice.one_in(2) else -2 :]
         target = self._dice.pick((*inner, self._dice.pick(self._exits)))
         if target == self._end and not self._dice.one_in(3):
@@ -77,7 +77,7 @@ class Flow:
         self._left -= 1
         self._exits.append(end)
         self._statements(depth + 1, dice.number(1, 3))
-        if dice.one_in(3):  # without: falls into the other side
+        if dice.one_in(3):  # without this, falls through to the other side
             program.place(otherwise)
         else:
             program.add(f"bra {end};")
@@ -118,7 +118,7 @@ class Flow:
         program.place(end)
 
     def _switch(self, depth: int) -> None:
-        """Cases chosen by a value; some fall through into the next."""
+        """Emit cases selected by a value; some fall through to the next."""
         program, dice = self._program, self._dice
         count, value = dice.number(2, 5), program.temporary(32)
         cases, end = [program.label() for _ in range(count)], program.label()
@@ -141,7 +141,7 @@ class Flow:
         program.place(end)
 
     def _web(self, depth: int) -> None:
-        """Blocks whose edges lead forward to any other: joins of every kind."""
+        """Emit blocks with forward edges to any later block: joins of every kind."""
         program, dice = self._program, self._dice
         labels = [program.label() for _ in range(dice.number(3, 7))]
         for place, label in enumerate(labels):
@@ -157,7 +157,7 @@ class Flow:
                 program.add(f"bra {dice.pick(later)};")
 
     def _tangle(self, depth: int) -> None:
-        """Blocks whose edges lead anywhere, backward and into loops too, while the fuel lasts."""
+        """Emit blocks with edges to any block, also backward and into loops, while fuel remains."""
         program, dice = self._program, self._dice
         fuel, empty, end = program.temporary(32), program.temporary(1), program.label()
         labels = [program.label() for _ in range(dice.number(3, 6))]
@@ -173,7 +173,7 @@ class Flow:
             program.add(f"setp.eq.u32 {empty}, {fuel}, 0;")
             program.add(f"@{empty} bra {end};")
             self._statements(_MAX_DEPTH, dice.number(0, 2))
-            # Edges back to the first block alone keep one way into every loop.
+            # If the only backward edges are to the first block, every loop has one entry.
             targets = [labels[0], *labels[place + 1 :], end] if reducible else [*labels, end]
             for _ in range(dice.number(1, 2)):
                 program.add(f"{program.condition()}bra {dice.pick(targets)};")

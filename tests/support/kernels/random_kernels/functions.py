@@ -1,8 +1,8 @@
 """Random kernels with functions and local arrays.
 
-Functions have local arrays of their own (filled before they are read), loops, early returns; they
-call those before them, through pointers too, and some call themselves a few levels deep. Indices of
-arrays are constants, the same in all threads, or data.
+Functions have local arrays of their own (filled before they are read), loops and early returns.
+They call the functions defined before them, also through pointers, and some are recursive to a
+depth of a few calls. Indices of arrays are constants, the same in all threads, or data.
 """
 
 from support.kernels.random_kernels import kernels
@@ -11,7 +11,7 @@ from support.kernels.random_kernels.flow import Flow
 from support.kernels.random_kernels.kernels import Kernel
 from support.kernels.random_kernels.program import Program
 
-_WORDS = 16  # of the kernel's own array; functions have 4
+_WORDS = 16  # of the kernel's own array; those of functions have 4
 _BINARY = (
     "add.u32",
     "sub.u32",
@@ -28,7 +28,7 @@ DECLARATIONS = (
     f" .local .align 16 .b8 mine[{4 * _WORDS}];",
     " .reg .b32 %place, %index, %turn; .reg .b64 %to, %other; .reg .pred %q;",
 )
-"""What ``call`` and ``local`` need of the kernel."""
+"""The declarations in the kernel that ``call`` and ``local`` need."""
 
 
 def definitions(dice: Dice) -> list[str]:
@@ -78,7 +78,7 @@ def call(program: Program, functions: int) -> None:
 
 
 def _loop(program: Program, functions: int) -> None:
-    """A loop of a few turns, as many as the data or the launch say."""
+    """Emit a loop with a small trip count, which depends on data or the launch."""
     dice, label = program.dice, program.label()
     turn, limit, more = program.temporary(32), program.temporary(32), program.temporary(1)
     program.add(f"mov.b32 {turn}, 0;")
@@ -92,7 +92,7 @@ def _loop(program: Program, functions: int) -> None:
 
 
 def local(program: Program) -> None:
-    """An access to the kernel's array; what nobody has stored is zero."""
+    """Emit an access to the kernel's array; an element without a store is zero."""
     dice = program.dice
     where = dice.pick(("constant", "launch", "data", "data"))
     width = dice.pick((1, 1, 2, 4))
@@ -117,7 +117,7 @@ def local(program: Program) -> None:
 
 
 def _function(dice: Dice, index: int) -> str:
-    """A function of two words; the ones before it may be called, and itself."""
+    """Return a function of two words; it may call earlier functions, and itself."""
     x = [f"%x{n}" for n in range(4)]
     lines = [f".func (.reg .b32 res) f{index}(.reg .b32 a, .reg .b32 b)", "{"]
     lines += [" .reg .b32 %x<4>, %depth, %place; .reg .pred %p;"]

@@ -1,4 +1,4 @@
-"""Random instructions on small and packed floats, and those on floats that no operator has."""
+"""Random instructions on small and packed floats, and float instructions without an operator."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def _optional(dice: Dice, word: str, sides: int = 4) -> str:
 
 
 def arithmetic(program: Program) -> None:
-    """One or two halves, or two singles, at a time."""
+    """Emit arithmetic on one or two halves, or on two singles, at a time."""
     dice = program.dice
     kind = dice.pick(("f16", "bf16", "f16x2", "bf16x2", "f16x2", "f32x2"))
     bits = {"f16": 16, "bf16": 16, "f32x2": 64}.get(kind, 32)
@@ -37,8 +37,8 @@ def arithmetic(program: Program) -> None:
     program.add(f"{program.guard()}{name}.{kind} {to}, {operands};")
 
 
-def mixed(program: Program) -> None:
-    """binary32 sums of halves, and the minimum's other forms."""
+def emit_mixed(program: Program) -> None:
+    """Emit binary32 sums of halves, and the other forms of the minimum."""
     dice = program.dice
     to, c = program.register(32), program.register(32)
     if dice.one_in(2):
@@ -54,7 +54,7 @@ def mixed(program: Program) -> None:
 
 
 def convert(program: Program) -> None:
-    """From and to the small formats."""
+    """Emit conversions from and to the small formats."""
     dice = program.dice
     guard, relu = program.guard(), _optional(dice, ".relu")
     finite = _optional(dice, ".satfinite", 2)
@@ -86,7 +86,7 @@ def convert(program: Program) -> None:
 
 
 def choose(program: Program) -> None:
-    """Signs, properties and choices."""
+    """Emit copies of signs, tests of properties, and selections."""
     dice, guard = program.dice, program.guard()
     bits = dice.pick((32, 64))
     which = dice.number(0, 2)
@@ -108,7 +108,7 @@ def choose(program: Program) -> None:
 
 STATEMENTS: tuple[Callable[[Program], None], ...] = (
     *(arithmetic,) * 3,
-    mixed,
+    emit_mixed,
     *(convert,) * 2,
     choose,
 )

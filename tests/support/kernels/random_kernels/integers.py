@@ -23,7 +23,7 @@ def _kind(dice: Dice, letters: str) -> tuple[str, int]:
 
 
 def bits(program: Program) -> None:
-    """Bit fields, counts, searches, funnel shifts, permutations, tables."""
+    """Emit bit fields, counts, searches, funnel shifts, permutations and truth tables."""
     dice, guard = program.dice, program.guard()
     name = dice.pick(("bfe", "bfi", "mask", "count", "find", "funnel", "prmt", "prmt", "lop3"))
     a, b, c, to = (*(program.source(32) for _ in range(3)), program.register(32))
@@ -70,7 +70,7 @@ def bits(program: Program) -> None:
 
 
 def chain(program: Program) -> None:
-    """A carry chain: wide sums, differences and products, now and then broken by a guard."""
+    """Emit a carry chain: wide sums, differences and products, sometimes interrupted by a guard."""
     dice, (kind, width) = program.dice, _kind(program.dice, "us")
     subtracts = dice.one_in(3)
     length = dice.number(1, 4)
@@ -89,7 +89,7 @@ def chain(program: Program) -> None:
 
 
 def odd(program: Program) -> None:
-    """Saturating, 24-bit and dot-product instructions."""
+    """Emit saturating, 24-bit and dot-product instructions."""
     dice, guard = program.dice, program.guard()
     a, b, c, to = (*(program.source(32) for _ in range(3)), program.register(32))
     sign, other, half = dice.pick("us"), dice.pick("us"), dice.pick(("lo", "hi"))

@@ -1,8 +1,8 @@
-"""Random kernels as PTX text, each from one seed: what they compute depends on no other thread.
+"""Random kernels as PTX text, each from one seed; no thread's results depend on another thread.
 
 A kernel reads a table, parameters and the module's arrays, computes on a few registers of every
-width, and stores only into its own thread's slot. Some reach for one address that is no memory of
-theirs (``wild``), to see that both backends end them alike.
+width, and stores only to its own thread's slot. Some access one address outside their memory
+(``wild``), to check that both backends end them in the same way.
 """
 
 import json
@@ -35,9 +35,9 @@ _SPECIAL_WORDS += (0x40490FDB, 7, 0x7F800000, 0x3F000000, 0x7F, 0x8000, 0x004000
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and how it is launched; ``text`` is all of it, this included.
+    """A kernel and its launch, both of which ``text`` contains.
 
-    ``plan`` is the one of the JIT's under which it failed, if it did.
+    ``plan`` is the JIT's plan under which the kernel failed, if it did.
     """
 
     seed: int
@@ -68,7 +68,7 @@ class Kernel:
         return x * y * z * a * b * c
 
     def table(self) -> bytes:
-        """Return what the table holds: special words, small numbers, floats, any."""
+        """Return the table's content: special words, small numbers, floats, or any patterns."""
         dice = Dice(self.seed, 2)
         words = []
         for _ in range(TABLE_WORDS):
@@ -91,7 +91,7 @@ def parse(text: str) -> Kernel:
     """Return the kernel of a file that ``Kernel.text`` wrote.
 
     Raises:
-        ValueError: when the first line does not say how to launch it.
+        ValueError: when the first line does not describe a launch.
     """
     first, _, code = text.partition("\n")
     if not first.startswith(_MARK):
@@ -153,7 +153,7 @@ _ANY_THREADS = (
 
 
 def prelude(program: Program, grid: Shape, block: Shape) -> None:
-    """Parameters, the linear thread, its slot; then something in every register."""
+    """Emit the parameters, the linear thread and its slot; then initialise every register."""
     dice = program.dice
     for line in (
         "ld.param.u64 %table, [table];",
@@ -192,7 +192,9 @@ def prelude(program: Program, grid: Shape, block: Shape) -> None:
 
 
 def _bounds(program: Program) -> None:
-    """What most kernels begin with: threads beyond a limit, or beyond one of two, end at once."""
+    """Emit the usual start of a kernel: threads beyond a limit, or beyond one of two, end at
+    once.
+    """
     dice = program.dice
     outside = program.temporary(1)
     for _ in range(dice.number(1, 2)):

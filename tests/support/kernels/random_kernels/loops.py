@@ -1,9 +1,10 @@
-"""Random kernels whose pointers move in counted loops: what bounds a loop's trips is the subject.
+"""Random kernels whose pointers move in counted loops; they test the bounds of trip counts.
 
-Counters step by large powers of two and their multiples, and start anywhere; loops are left at the
-head, in the middle or at the end, by any comparison with any limit, also by a value from memory.
-At all ways out of a loop a pointer has moved equally often: the proof of the clamp does not relate
-the way that a lane takes to the value that it leaves with. They are compiled, not run. Pointers move so far that only a right bound of the trips confines them.
+Counters step by large powers of two and their multiples, and start at any number; loops exit at
+the header, in the middle or at the latch, by any comparison with any limit, including a value
+from memory. At all exits of a loop a pointer has moved equally often: the proof of the clamp
+does not relate a lane's path to the value with which it exits. The kernels are compiled, not
+run. Pointers move so far that only a correct trip count confines them.
 """
 
 from support.kernels.random_kernels.dice import Dice

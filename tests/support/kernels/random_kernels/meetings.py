@@ -1,10 +1,10 @@
-"""Random kernels whose threads meet: phases of divergent work with barriers between them, and
-collectives of their warps.
+"""Random kernels whose threads synchronize: phases of divergent work separated by barriers, and
+warp collectives.
 
-In each phase a thread stores into its own slot of shared memory and, behind a barrier, reads a
-neighbour's; another barrier ends the phase, so what it reads depends on no order. Phases stand in
-loops whose turns all threads count alike. Some threads end on the way. A quarter of the kernels have
-functions and local arrays, too.
+In each phase a thread stores into its own slot of shared memory and, after a barrier, reads a
+neighbour's; another barrier ends the phase, so that the value read does not depend on the order
+of threads. Phases occur in loops with a uniform trip count. Some threads exit early. A quarter
+of the kernels also have functions and local arrays.
 """
 
 from support.kernels.random_kernels import collectives, functions, kernels, updates
@@ -110,7 +110,7 @@ def _phase(program: Program, threads: int, called: int) -> None:
 
 
 def _registers(dice: Dice) -> dict[str, str]:
-    """Return different general registers under the names that the lines above use."""
+    """Return distinct general registers for the names in the texts above."""
     first = dice.number(0, GENERAL[32] - 1)
     return {f"r{i}": f"%r{(first + i) % GENERAL[32]}" for i in range(4)} | {
         "d0": f"%d{dice.number(0, GENERAL[64] - 1)}",

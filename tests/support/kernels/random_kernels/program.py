@@ -1,14 +1,14 @@
-"""A kernel as text that grows line by line, with the registers that its random part works on."""
+"""A kernel as text that grows line by line, with the registers that its random part uses."""
 
 import re
 
 from support.kernels.random_kernels.dice import Dice
 
 TABLE_WORDS = 128
-SCRATCH_BYTES = 64  # of a thread's slot: what it stores on the way and may read back
-WILD_BYTE = 128  # where it keeps what it read through a wild address
+SCRATCH_BYTES = 64  # of a thread's slot: intermediate results, which it may read back
+WILD_BYTE = 128  # for the values read through a wild address
 SLOT_BYTES = 144
-GENERAL = {32: 6, 64: 3, 16: 2}  # how many registers of each width the random part has
+GENERAL = {32: 6, 64: 3, 16: 2}  # the number of registers of each width in the random part
 PREDICATES = 4
 _PREFIX = {16: "%h", 32: "%r", 64: "%d"}
 _SPECIAL = ("%tid.x", "%tid.x", "%tid.y", "%laneid", "%ctaid.x", "%ntid.x", "%tid.z", "%nctaid.y")
@@ -54,7 +54,7 @@ class Program:
         return f"L{self._labels}"
 
     def temporary(self, bits: int) -> str:
-        """Return a register that only its maker uses."""
+        """Return a register that only the caller uses."""
         self._temporaries[bits] += 1
         return f"%t{bits}_{self._temporaries[bits] - 1}"
 
@@ -75,7 +75,7 @@ class Program:
         return f"%p{self.dice.number(0, PREDICATES - 1)}"
 
     def integer(self, bits: int) -> str:
-        """Return a constant of that width: small, at an edge, or any."""
+        """Return a constant of that width: small, near a limit, or random."""
         kind = self.dice.number(0, 5)
         if kind < 3:
             return str(self.dice.pick(_INTEGERS))
@@ -84,12 +84,12 @@ class Program:
         return str(value) if value < 1 << 31 else hex(value)
 
     def float(self, bits: int) -> str:
-        """Return a floating-point constant by its pattern."""
+        """Return a floating-point constant, written as its pattern."""
         pattern = self.dice.bits(bits) if self.dice.one_in(6) else self.dice.pick(FLOATS[bits])
         return f"0f{pattern:08x}" if bits == 32 else f"0d{pattern:016x}"
 
     def source(self, bits: int, *, real: bool = False) -> str:
-        """Return an operand: most often a register, or a constant, or a special register."""
+        """Return an operand: usually a register, else a constant or a special register."""
         kind = self.dice.number(0, 7)
         if kind == 0:
             return self.float(bits) if real else self.integer(bits)
@@ -98,13 +98,13 @@ class Program:
         return self.register(bits)
 
     def guard(self) -> str:
-        """Return a guard for an instruction, most often none."""
+        """Return a guard for an instruction, usually none."""
         if not self.dice.one_in(6):
             return ""
         return f"@{self.dice.pick(('', '!'))}{self.predicate()} "
 
     def condition(self) -> str:
-        """Return a guard for a branch: by lane, by block, by launch, or by data."""
+        """Return a guard for a branch that depends on the lane, the block, the launch, or data."""
         dice = self.dice
         sense = dice.pick(("", "!"))
         kind = dice.number(0, 9)

@@ -1,6 +1,6 @@
 """Random kernels that access memory in every form at addresses from random arithmetic.
 
-They are compiled, not run: hostile addresses are what they are about. Half of them call functions.
+They are compiled, not run, because their addresses are hostile. Half of them call functions.
 """
 
 from support.kernels.random_kernels import arithmetic, functions, kernels

@@ -1,7 +1,9 @@
-"""Numbers that lanes step through, as far as around all numbers there are, and what asks of them.
+"""Numbers with a constant step from lane to lane, up to wrapping around all values, and uses of
+them.
 
-A base that all lanes share, perhaps one with zeros below some bit, and a step from lane to lane:
-what the compiler follows as a scalar and a distance. Compared, cut, widened, and chosen as an index.
+A number is a base that all lanes share, perhaps with low bits that are zero, plus a step per
+lane: the compiler represents it as a scalar and a distance. It is compared, truncated, widened,
+and used as an index.
 """
 
 from support.kernels.random_kernels.dice import Dice
@@ -14,7 +16,7 @@ _RELATIONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def steps(program: Program) -> None:
-    """One such number, and one or two questions of it."""
+    """Emit one such number, and one or two uses of it."""
     dice = program.dice
     bits = dice.pick((32, 32, 32, 32, 16, 64))
     number = _number(program, bits)
@@ -41,21 +43,21 @@ def _number(program: Program, bits: int) -> str:
 
 
 def _special(program: Program, name: str, bits: int) -> str:
-    """Return a register of that width with a special register's number."""
+    """Return a register of that width that holds a special register's number."""
     register = program.temporary(bits)
     program.add(f"cvt.u{bits}.u32 {register}, {name};")
     return register
 
 
 def _step(dice: Dice, bits: int) -> int:
-    """Return a step; every other one goes around within some lanes."""
+    """Return a step; half of them wrap around within some lanes."""
     odd = dice.pick((1, 1, 1, 1, 3, 5, -1, 17))
     shift = bits - dice.number(2, 6) if dice.one_in(2) else dice.number(0, bits - 4)
     return odd << shift & (1 << bits) - 1
 
 
 def _limit(program: Program, bits: int) -> str:
-    """Return what a number is compared with: around a power of two, any, or what lanes share."""
+    """Return a limit for comparisons: near a power of two, random, or uniform."""
     dice = program.dice
     kind = dice.number(0, 5)
     if kind == 0:
@@ -67,7 +69,7 @@ def _limit(program: Program, bits: int) -> str:
     return hex(value & (1 << bits) - 1)
 
 
-def _asked(program: Program, number: str, bits: int) -> str:
+def _condition(program: Program, number: str, bits: int) -> str:
     """Return a predicate that is a comparison of the number, perhaps with another predicate."""
     dice, found = program.dice, program.temporary(1)
     operands = [number, _limit(program, bits)]
@@ -81,20 +83,20 @@ def _asked(program: Program, number: str, bits: int) -> str:
 
 
 def _compared(program: Program, number: str, bits: int) -> None:
-    """What a lane adds, or the way it goes, by a comparison."""
-    dice, asked = program.dice, _asked(program, number, bits)
+    """Emit an addition or a branch that depends on a comparison of the number."""
+    dice, condition = program.dice, _condition(program, number, bits)
     register = program.register(32)
     if dice.one_in(2):
-        program.add(f"@{asked} add.u32 {register}, {register}, {dice.number(1, 4095)};")
+        program.add(f"@{condition} add.u32 {register}, {register}, {dice.number(1, 4095)};")
         return
     end = program.label()
-    program.add(f"@{asked} bra {end};")
+    program.add(f"@{condition} bra {end};")
     program.add(f"mad.lo.u32 {register}, {program.source(32)}, 3, {dice.number(1, 4095)};")
     program.place(end)
 
 
 def _cut(program: Program, number: str, bits: int) -> None:
-    """Some of its bits."""
+    """Extract or mask some of the number's bits."""
     dice, to = program.dice, program.register(bits)
     shift = dice.number(0, bits - 1)
     if bits != 16 and dice.one_in(3):
@@ -107,7 +109,7 @@ def _cut(program: Program, number: str, bits: int) -> None:
 
 
 def _extended(program: Program, number: str, bits: int) -> None:
-    """The same number with more bits, shifted so that the upper ones show."""
+    """Extend the number to more bits, shifted so that the upper ones are visible."""
     dice = program.dice
     sign = dice.pick("us")
     if bits == 64:
@@ -122,13 +124,13 @@ def _extended(program: Program, number: str, bits: int) -> None:
 
 
 def _chosen(program: Program, number: str, bits: int) -> None:
-    """An element of the table at an index that is the number, or another one at an edge."""
+    """Load an element of the table at the number as index, or at another index near a limit."""
     dice, chosen = program.dice, program.temporary(bits)
-    asked, other = _asked(program, number, bits), _limit(program, bits)
+    condition, other = _condition(program, number, bits), _limit(program, bits)
     operands = [number, other]
     if dice.one_in(2):
         operands.reverse()
-    program.add(f"selp.b{bits} {chosen}, {', '.join(operands)}, {asked};")
+    program.add(f"selp.b{bits} {chosen}, {', '.join(operands)}, {condition};")
     program.add(f"shr.u{bits} {chosen}, {chosen}, {dice.number(0, bits - 1)};")
     index, address = program.temporary(32), program.temporary(64)
     program.add(f"cvt.u32.u{bits} {index}, {chosen};")

@@ -1,5 +1,5 @@
 """Random atomic updates: of cells in shared memory that all threads share, each cell by one
-operation whose order nobody can see; and of a thread's own slot, by any operation.
+operation whose order is unobservable; and of a thread's own slot, by any operation.
 """
 
 from support.kernels.random_kernels.dice import Dice
@@ -30,13 +30,15 @@ def declarations() -> tuple[str, ...]:
 
 
 def own(program: Program) -> None:
-    """Update the thread's slot, and perhaps take what was there."""
+    """Update the thread's slot, and perhaps use the former value."""
     at = 8 * program.dice.number(0, 7)
     program.add(program.guard() + program.dice.pick(_OWN).format(at=at, **_registers(program.dice)))
 
 
 def together(program: Program) -> None:
-    """Update a cell that other threads may update, too: until the next barrier nobody looks."""
+    """Emit an update of a cell that other threads may also update; no thread reads it before the
+    next barrier.
+    """
     dice = program.dice
     place = dice.number(0, len(_GROUPS) - 1)
     operation, size = _GROUPS[place]
@@ -54,7 +56,7 @@ def together(program: Program) -> None:
 
 
 def look(program: Program) -> None:
-    """Read a cell, behind a barrier that ends its updates."""
+    """Read a cell, after a barrier that ends its updates."""
     dice = program.dice
     names = _registers(dice)
     at = 8 * dice.number(0, CELLS_BYTES // 8 - 1)

@@ -1,4 +1,4 @@
-"""Random video instructions and arithmetic of packed integers."""
+"""Random video instructions and arithmetic on packed integers."""
 
 from collections.abc import Callable
 
@@ -13,14 +13,14 @@ _TYPES = ("u32", "s32")
 
 
 def _selected(program: Program, operand: str) -> str:
-    """Return an operand, most often one of its parts if it is a register."""
+    """Return an operand; a register usually with a part selected."""
     if operand.startswith("%r") and program.dice.number(0, 2):
         return f"{operand}.{program.dice.pick(_PARTS)}"
     return operand
 
 
 def scalar_video(program: Program) -> None:
-    """One of the scalar instructions, with a second operation, a merge or neither."""
+    """Emit a scalar video instruction, with a second operation, a merge or neither."""
     program.add(program.guard() + scalar_text(program))
 
 
@@ -72,7 +72,7 @@ def _simd_selector(dice: Dice, count: int, operand: str) -> str:
 
 
 def simd_video(program: Program) -> None:
-    """One of the instructions on two halves or four bytes."""
+    """Emit a video instruction on two halves or four bytes."""
     program.add(program.guard() + simd_text(program))
 
 
@@ -94,8 +94,8 @@ def simd_text(program: Program) -> str:
     return f"{name} {to}, {a}, {b}, {c};"
 
 
-def packed(program: Program) -> None:
-    """Arithmetic of a packed type; four bytes are for targets that no board here is."""
+def emit_packed(program: Program) -> None:
+    """Emit arithmetic on two halves; types of four bytes need targets that no board has."""
     dice = program.dice
     to, a, b = (program.register(32) for _ in range(3))
     name = dice.pick(("add", "min", "max", "min.relu", "max.relu"))
@@ -104,4 +104,4 @@ def packed(program: Program) -> None:
     program.add(program.guard() + text)
 
 
-STATEMENTS: tuple[Callable[[Program], None], ...] = (scalar_video, simd_video, packed)
+STATEMENTS: tuple[Callable[[Program], None], ...] = (scalar_video, simd_video, emit_packed)

@@ -1,6 +1,6 @@
-/* The client's rings against a worker that is as unfriendly as the protocol allows: it runs any
+/* The client's rings with a worker that is as unfriendly as the protocol allows: it runs any
  * request whose waits are reached, in random order over the streams, and checks for each that
- * everything which must come before it has been done. Now and then it sleeps until the bell rings.
+ * all its predecessors have been executed. At times it sleeps until the doorbell rings.
  *
  * Argument 1: seed; 2: requests; 3: producers (one checks the order, more check the memory). */
 #define _GNU_SOURCE
@@ -26,13 +26,13 @@ static struct tsr_context *context;
 static tessera_worker_page page;
 static int failures;
 static uint32_t requests, producers;
-static uint32_t free_runs; /* how often one ran before an earlier one of the legacy stream */
+static uint32_t free_runs; /* how often a request ran before an earlier one of the legacy stream */
 static _Atomic uint32_t running;
 
-/* By sequence number of the request; 0 is none. */
+/* By sequence number of the request; 0 is no request. */
 static struct {
   uint8_t stream;
-  uint32_t after; /* an event's request that it waits for */
+  uint32_t after; /* the request whose event it waits for */
 } plan[MAX_REQUESTS];
 static _Atomic uint8_t done[MAX_REQUESTS];
 static int64_t counted[MAX_REQUESTS + 1]; /* tessera_slot.order of the request, plus 1 */
@@ -65,7 +65,7 @@ static void fail(const char *what, uint32_t sequence) {
 
 static bool is_blocking(uint32_t stream) { return stream >= 1 && stream <= BLOCKING; }
 
-/* Program order of the only producer says what must be done first. */
+/* The only producer's program order determines which requests must be complete first. */
 static void check_order(uint32_t sequence) {
   const uint32_t stream = plan[sequence].stream;
   for (uint32_t other = sequence - 1; other > 0 && other + 3000 > sequence; other--) {
@@ -128,8 +128,8 @@ static bool any_news(void) {
   return false;
 }
 
-/* Sleeps so long that a bell which does not ring shows. A doze is as long here: all producers wait
- * for something sooner or later. */
+/* Sleeps long enough to detect a doorbell that does not ring. A doze takes as long, since all
+ * producers wait for a request sooner or later. */
 static void nap(uint32_t number, uint32_t how) {
   const uint32_t bell = __atomic_load_n(&context->area->bell, __ATOMIC_SEQ_CST);
   const struct timespec limit = {.tv_sec = 10};
@@ -140,12 +140,12 @@ static void nap(uint32_t number, uint32_t how) {
     slept = syscall(SYS_futex, &context->area->bell, FUTEX_WAIT, bell, &limit, NULL, 0);
   __atomic_store_n(&page.sleeping, 0, __ATOMIC_SEQ_CST);
   if (slept == 0 || errno != ETIMEDOUT) return;
-  fail(how ? "nobody ended a doze" : "no bell", 0);
-  exit(1); /* and not after thousands of such naps */
+  fail(how ? "no thread ended a doze" : "no doorbell", 0);
+  exit(1); /* end at the first failure, not after thousands of such naps */
 }
 
-/* One stream at a time is held up for a while, as if its request took long; now and then nothing
- * moves, so that rings fill up. */
+/* One stream at a time is delayed, as if its request took long; at times all streams are
+ * delayed, so that rings fill up. */
 static void *worker(void *argument) {
   unsigned seed = (unsigned)(uintptr_t)argument;
   uint32_t idle = 0, held = 0, naps = 0;
@@ -175,7 +175,8 @@ static uint64_t enqueue(uint32_t stream, uint32_t sequence, uint32_t more,
   return tsr_ring_commit(&request);
 }
 
-/* After it the client may copy: nothing that the stream's next request follows is left. */
+/* After a wait the client may copy: all requests that the stream's next request follows are
+   done. */
 static void check_wait(uint32_t stream, uint32_t last) {
   if (tsr_wait_stream_open(context, stream) != CUDA_SUCCESS) abort();
   for (uint32_t other = last; other > 0 && other + 3000 > last; other--) {
@@ -208,7 +209,7 @@ static void *producer(void *argument) {
   return NULL;
 }
 
-/* Producers share the plan when there are several: they may not write it. */
+/* Several producers share the plan, so they may not write it. */
 static void *hammer(void *argument) {
   unsigned seed = (unsigned)(uintptr_t)argument;
   for (uint32_t i = 1; i <= requests; i++) {
@@ -220,8 +221,8 @@ static void *hammer(void *argument) {
   return NULL;
 }
 
-/* A nap is rung for once, a doze not for a request that nobody waits for, and none for a stream
- * whose last request runs. */
+/* The client rings once for a nap. It does not ring for a request during a doze unless a call
+ * waits for the request, nor for a stream whose last request is running. */
 static void check_bell(void) {
   static const struct {
     uint32_t sleeping, rings;

@@ -1,5 +1,5 @@
-/* Compiled in before the engine's and the library's own sources: each step that the other side can see
- * is one that orders.c may let the other side go first at. */
+/* Included before the engine's and the library's own sources: at each step that the other side
+ * can observe, orders.c may run the other side first. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -25,5 +25,5 @@ int model_thread(void *(*run)(void *), void *argument);
 #define clock_gettime(clock, now) model_clock(now)
 #define pthread_create(thread, attributes, run, argument) model_thread(run, argument)
 #define sched_yield() (void)0
-#define sigpending(set) sigemptyset(set) /* no SIGPIPE comes here */
+#define sigpending(set) sigemptyset(set) /* no SIGPIPE occurs here */
 #define pthread_sigmask(how, set, before) ((void)(before), model_mask())

@@ -1,11 +1,12 @@
-/* The engine's thread and a program's threads, which ring it, in all orders of the steps that the others
- * can see: a load or a store of a word of the program's page, its pipe, a look for bells. Each is a
- * coroutine. An order is a list of choices; the next one differs in the last choice that has another.
+/* Executes the engine's thread and a program's threads, which ring its doorbell, in all orders
+ * of their visible steps: a load or a store of a word of the program's page, its pipe, a poll
+ * for doorbells. Each thread is a coroutine. An order is a list of choices; the next one differs
+ * in the last choice that has an alternative.
  *
- * Everything but these steps is the engine's (engine.c, doorbell.c, collect.c, share.c) and the
- * library's (ring.c) own code, and the kernel's pipes and epoll. Ends with status 1 where the engine
- * sleeps although the program has asked for something. Arguments: threads; what each asks for (q, s or
- * a); nanoseconds that pass between two looks at the clock. */
+ * Everything except these steps is the engine's (engine.c, doorbell.c, collect.c, share.c) and
+ * the library's (ring.c) own code, and the kernel's pipes and epoll. Exits with status 1 if the
+ * engine sleeps although the program has sent a request. Arguments: threads; each one's requests
+ * (q, s or a); nanoseconds between two readings of the clock. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static struct {
 } choices[MOST_CHOICES];
 static unsigned made, known;
 static struct tsr_context program;
-static const char *wishes;
+static const char *requests;
 static uint64_t now_ns, pace_ns;
 static void *(*run_engine)(void *);
 static void *engine;
@@ -45,12 +46,12 @@ void model_step(void) {
   if (running) swapcontext(&running->context, &scheduler);
 }
 
-/* Words that nothing is asked for by are no steps: no side writes to them. */
+/* Accesses to words that carry no request are not steps: neither side writes to these words. */
 void model_access(const volatile void *address) {
   const tessera_hca_client_page *page = program.page;
-  if (address == &page->sleeping || (address == &page->dirty[0] && strchr(wishes, 'q')) ||
-      (address == &page->dirty_srqs[0] && strchr(wishes, 's')) ||
-      (address == &page->armed && strchr(wishes, 'a')))
+  if (address == &page->sleeping || (address == &page->dirty[0] && strchr(requests, 'q')) ||
+      (address == &page->dirty_srqs[0] && strchr(requests, 's')) ||
+      (address == &page->armed && strchr(requests, 'a')))
     model_step();
 }
 
@@ -85,7 +86,7 @@ bool hca_wire_poll(struct hca *hca) {
 bool hca_turn(struct hca *hca, struct hca_qp *qp) {
   (void)hca;
   (void)qp;
-  abort(); /* there is no queue pair: bits are taken, and that is all */
+  abort(); /* there is no queue pair: the engine only takes bits */
 }
 void hca_memory_guard(void) {}
 int hca_absent_open(void) { return -1; }
@@ -97,10 +98,10 @@ void tsr_mark_lost(struct tsr_context *context) {
 
 static void act(int which) {
   if (which == ENGINE) run_engine(engine);
-  for (unsigned i = (unsigned)which; i < strlen(wishes); i += RINGERS) {
-    if (wishes[i] == 'q') tsr_ring(&program, 0);
-    if (wishes[i] == 's') tsr_ring_srq(&program, 0);
-    if (wishes[i] == 'a') tsr_ring_armed(&program);
+  for (unsigned i = (unsigned)which; i < strlen(requests); i += RINGERS) {
+    if (requests[i] == 'q') tsr_ring(&program, 0);
+    if (requests[i] == 's') tsr_ring_srq(&program, 0);
+    if (requests[i] == 'a') tsr_ring_armed(&program);
   }
   actors[which].done = true;
   swapcontext(&actors[which].context, &scheduler);
@@ -123,7 +124,7 @@ static bool can_run(struct actor *actor) {
   return !actor->blocked;
 }
 
-/* Carries out one order until neither side has anything to do. */
+/* Executes one order until neither side can continue. */
 static void carry_out(void) {
   made = 0;
   for (;;) {
@@ -145,7 +146,7 @@ static void carry_out(void) {
   }
 }
 
-/* The next order; false: that was all. */
+/* Selects the next order; returns false after the last one. */
 static bool next_order(void) {
   while (known && choices[known - 1].chosen + 1 == choices[known - 1].count) known--;
   if (known == 0) return false;
@@ -161,7 +162,7 @@ static bool is_lost(const struct hca *hca) {
 
 int main(int count, char **arguments) {
   if (count != 3) return 2;
-  wishes = arguments[1];
+  requests = arguments[1];
   pace_ns = strtoul(arguments[2], NULL, 10);
   int bell[2];
   const int page = memfd_create("page", 0);
@@ -171,7 +172,7 @@ int main(int count, char **arguments) {
   const uint8_t gids[TESSERA_HCA_GIDS][16] = {{1}, {2}};
   struct hca_client *client = hca ? hca_client_new(hca, page, bell[0], page, gids[0]) : NULL;
   if (!client) return 2;
-  program.page = client->page; /* one address of each word: see model_access() */
+  program.page = client->page; /* each word has only one address: see model_access() */
   program.doorbell_fd = bell[1];
   for (int i = 0; i < RINGERS; i++) actors[i].done = true;
   begin(ENGINE);

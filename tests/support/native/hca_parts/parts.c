@@ -113,7 +113,7 @@ unsigned parts_waits(void) { return waits; }
 unsigned parts_ready(void) { return engine.pacing->ready; }
 unsigned parts_ready_of(unsigned number) { return engine.pacing->classes[number].ready; }
 
-/* A packet of so many bytes is sent by a queue pair. */
+/* Charges a queue pair for a sent packet of `bytes`. */
 void parts_spend(unsigned wire, unsigned qp, uint32_t bytes) {
   batch.out[0] = (struct wire_out){.wired = &wireds[wire][qp], .bytes = bytes};
   batch.count = 1;
@@ -128,7 +128,7 @@ void parts_put(unsigned wire, unsigned qp, uint32_t bytes, uint8_t opcode, uint8
   batch.used += bytes;
 }
 
-/* Makes a packet as a queue pair does; returns what it was charged. */
+/* Makes a packet as a queue pair does; returns its cost. */
 uint64_t parts_make(unsigned wire, unsigned qp, uint8_t opcode, uint32_t payload_bytes) {
   struct hca_function payer = {.credit = 0};
   const struct wire_packet packet = {.opcode = opcode, .payload_bytes = payload_bytes};
@@ -144,8 +144,9 @@ void parts_datagrams(unsigned wire, unsigned qp, uint8_t tos) {
   wireds[wire][qp].tos = tos;
 }
 
-/* Which wire leads from an address of a client's to another, both given by their last byte and the
- * family of a wire: -1: none. A function of this engine has the addresses that end in 9. */
+/* Returns the wire that leads from an address of a client to another, or -1. Both addresses are
+ * given by their last byte and the family of a wire. A function of this engine has the addresses
+ * that end in 9. */
 int parts_towards(unsigned own_wire, uint8_t own, unsigned index, unsigned wire, uint8_t to,
                   bool wires_there) {
   static struct hca_function here;
@@ -160,7 +161,7 @@ int parts_towards(unsigned own_wire, uint8_t own, unsigned index, unsigned wire,
   return found ? (int)(found - wires) : -1;
 }
 
-/* What the kernel answers to the next call: so many messages, or an error below zero. */
+/* Sets the kernel's answer to the next call: a number of messages, or a negative error. */
 void parts_answer(int answer) { answers[answer_count++] = answer; }
 
 static int value_of(struct msghdr *header, int level, int type) {

@@ -25,7 +25,7 @@ void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *
 
 bool tw_pool_claim(uint64_t *first, uint64_t *end) {
   (void)first, (void)end;
-  return false; /* the caller gives all blocks at once */
+  return false; /* the caller passes all blocks at once */
 }
 
 __attribute__((visibility("default"))) void call_blocks(const tw_launch *launch,
@@ -44,5 +44,5 @@ __attribute__((visibility("default"))) void call_blocks(const tw_launch *launch,
   }
 }
 
-/* After a fault that somebody else caught: its block is left where it is. */
+/* After a fault that another handler caught: the fault's block is abandoned. */
 __attribute__((visibility("default"))) void abandon_blocks(void) { tw_cta_end_thread(); }

@@ -1,4 +1,5 @@
-/* Calls of librdmacm whose hcad is the test: requests are noted, and answered as the test sets. */
+/* Calls of librdmacm whose hcad is the test: it records requests, and answers as the test
+   specifies. */
 #include <errno.h>
 #include <string.h>
 
@@ -50,7 +51,8 @@ int tsr_qp_connect(struct tsr_id *of, uint8_t resources, uint8_t depth) {
 }
 void tsr_qp_fail(struct tsr_id *of) { seen.failures += of == &id; }
 
-/* An id whose handle is 0x51; `kind` is that of its queue pairs, of which it has number 0x61 or none. */
+/* An id with handle 0x51; `kind` is that of its queue pairs. It has queue pair number 0x61 or
+   none. */
 struct tsr_id *cm_begin(int kind, bool has_qp, bool has_srq) {
   static struct ibv_srq srq;
   id = (struct tsr_id){.handle = 0x51, .qkey = 0x71, .reuse = true};

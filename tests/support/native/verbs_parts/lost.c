@@ -1,5 +1,5 @@
-/* A program's context whose hcad has gone: whichever call notices it first prints it, once.
- * usage: lost ring|look|ask */
+/* A program's context whose hcad has ended: the first call that notices it prints a message,
+ * once. usage: lost ring|look|ask */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
-/* What each way of posting a request writes into a queue pair's ring: printed, a line a request. */
+/* Prints what each way of posting a request writes into a queue pair's ring, one line per
+   request. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* A worker that was stopped and is started again, for another client: nothing of the first one's
- * rings is remembered. */
+/* A worker that is stopped and started again for another client: it keeps no state of the first
+ * client's rings. */
 #include <unistd.h>
 
 #include "client.h"
@@ -25,7 +25,7 @@ static void serve_one_client(void) {
 }
 
 int main(void) {
-  alarm(60); /* a request that is forgotten would be waited for without end */
+  alarm(60); /* a lost request would be waited for forever */
   tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES;
   for (int i = 0; i < 2; i++) serve_one_client();
   printf("ok\n");

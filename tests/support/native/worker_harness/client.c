@@ -18,14 +18,15 @@ static tessera_kernel_entry (*choose_entry)(uint64_t kernel);
 enum dying client_dying = DYING_MAY_TIME_OUT;
 uint32_t client_runners;
 
-/* Whether it is a wait for the owner of a worker that dies: runners that live on wait, too, but for
+/* Whether a dying worker waits for its owner: runners that still run also wait, but only
  * milliseconds. */
 static bool for_owner(const struct timespec *limit) {
   enum { LEAST_NS = 100000000 };
   return limit != NULL && (limit->tv_sec > 0 || limit->tv_nsec >= LEAST_NS);
 }
 
-/* Instead of libc's, to see a dying worker wait. Only futexes are called by this name. */
+/* Replaces libc's function, to detect a dying worker's waits. Only futexes are called by this
+   name. */
 long syscall(long number, ...) {
   va_list list;
   va_start(list, number);
@@ -57,7 +58,7 @@ void client_open(client *c) {
   c->area = mmap(NULL, sizeof *c->area, PROT_READ | PROT_WRITE, MAP_SHARED, area_fd, 0);
   c->page = mmap(NULL, sizeof *c->page, PROT_READ, MAP_SHARED, page_fd, 0);
   CHECK(c->area != MAP_FAILED && c->page != MAP_FAILED);
-  /* The page is the worker's alone, and neither can change its size. */
+  /* Only the worker may write the page, and the client cannot change the size of the area. */
   CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0) == MAP_FAILED);
   CHECK(ftruncate(area_fd, 4096) != 0 && errno == EPERM);
   c->area->cpu = -1;

@@ -1,4 +1,4 @@
-/* The worker's statistics under a clock that the test sets, with nothing else of the worker. */
+/* The worker's statistics under a clock that the test sets, without the rest of the worker. */
 #define _GNU_SOURCE
 #include <stdio.h>
 
@@ -36,7 +36,7 @@ void tw_kernel_name(uint64_t handle, char *name, uint64_t size) {
   snprintf(name, size, "kernel %llu", (unsigned long long)handle);
 }
 
-/* From now on it is `now_ns`, and calls are those of `runner`. */
+/* Sets the clock to `now_ns`; the following calls are those of `runner`. */
 void clocked_at(uint64_t now_ns, uint32_t runner) {
   clock_ns = now_ns;
   tw_current.runner = runner;

@@ -1,4 +1,4 @@
-/* Blocks whose groups wait for each other: turns, ends, shared memory, and how they fault. */
+/* Blocks whose groups wait for each other: scheduling, exits, shared memory, and faults. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
@@ -44,14 +44,15 @@ static void check_block(const tessera_launch_context *launch, const tessera_thre
              at[0] + launch->grid[0] * ((uint64_t)at[1] + (uint64_t)launch->grid[1] * at[2]));
 }
 
-/* Each group adds up what all of them wrote in the step before: right only if nobody is early. */
+/* Each group adds up what all groups wrote in the previous step: correct only if no group is
+   early. */
 static void sum(const tessera_launch_context *launch, const uint8_t *parameters, uint64_t group,
                 tessera_thread_state *state) {
   (void)parameters;
   const uint32_t groups = groups_of_launch;
   volatile uint32_t *shared = (volatile uint32_t *)(uintptr_t)state->shared_base;
   check_block(launch, state);
-  note_wrong(shared[MAX_GROUPS + group] != 0); /* of the block before */
+  note_wrong(shared[MAX_GROUPS + group] != 0); /* left from the previous block */
   shared[MAX_GROUPS + group] = 1;
   volatile uint32_t kept[8];
   for (uint32_t i = 0; i < 8; i++) kept[i] = (uint32_t)group + i;
@@ -82,8 +83,8 @@ static uint32_t expected_sum(uint32_t groups) {
   return total;
 }
 
-/* Groups end after 0, 1, 2... stops. Those that are left still see each other's steps, and nobody
- * enters the next block before the last one is through. */
+/* Groups end after 0, 1, 2... wait points. The remaining ones still observe each other's steps,
+ * and no group enters the next block before the last one has left. */
 static void end_early(const tessera_launch_context *launch, const uint8_t *parameters,
                       uint64_t group, tessera_thread_state *state) {
   (void)parameters;
@@ -118,7 +119,8 @@ static uint64_t collect(tessera_thread_state *state, uint32_t kind, uint32_t mem
       uintptr_t)state->collect)(state, kind, members, a, way);
 }
 
-/* Each lane by itself: halves of a warp vote, quarters shuffle, the first lane ends early. */
+/* Each lane is a separate fiber: halves of a warp vote, quarters shuffle, the first lane ends
+   early. */
 static void learn(const tessera_launch_context *launch, const uint8_t *parameters, uint64_t group,
                   tessera_thread_state *state) {
   (void)parameters;
@@ -136,8 +138,8 @@ static void learn(const tessera_launch_context *launch, const uint8_t *parameter
   }
 }
 
-/* Blocks of two warps: the first one's groups only announce what the other's wait for, in turns of
- * two barriers; the last group ends before the last barrier of all. */
+/* Blocks of two warps: the first warp's groups only arrive at barriers 1 and 2 in turn, at which
+ * the second warp's groups wait; the last group ends before the last barrier. */
 static void hand_over(const tessera_launch_context *launch, const uint8_t *parameters,
                       uint64_t group, tessera_thread_state *state) {
   (void)parameters;
@@ -154,7 +156,8 @@ static void hand_over(const tessera_launch_context *launch, const uint8_t *param
   __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
 }
 
-/* As the code does at the end of a turn of a loop that polls memory. */
+/* Counts an iteration of a polling loop, as generated code does, and suspends after the last
+   one. */
 static void turn(tessera_thread_state *state) {
   if (--state->turns == 0) stop(state);
 }
@@ -163,7 +166,7 @@ static uint32_t look(const uint32_t *word) { return __atomic_load_n(word, __ATOM
 
 static void tell(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
 
-/* Every block waits for the one behind it; its groups, one by one, for the group behind. */
+/* Every block waits for the next block, and within a block every group for the next group. */
 static void wait_backward(const tessera_launch_context *launch, const uint8_t *parameters,
                           uint64_t group, tessera_thread_state *state) {
   (void)parameters;
@@ -176,7 +179,7 @@ static void wait_backward(const tessera_launch_context *launch, const uint8_t *p
   if (group == 0) tell(&seen->sums[block], 1);
 }
 
-/* Blocks meet as often as a barrier of theirs does, in a grid that is resident as a whole. */
+/* In a fully resident grid, blocks synchronise with each other at each step. */
 static void meet_in_grid(const tessera_launch_context *launch, const uint8_t *parameters,
                          uint64_t group, tessera_thread_state *state) {
   (void)parameters;
@@ -195,7 +198,7 @@ static void meet_in_grid(const tessera_launch_context *launch, const uint8_t *pa
   __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
 }
 
-/* A kernel whose threads do not wait has shared memory too, which it clears by itself. */
+/* A kernel whose threads do not wait also has shared memory, which it clears itself. */
 static void count_alone(const tessera_launch_context *launch, const uint8_t *parameters,
                         uint64_t first, uint64_t end, tessera_thread_state *state) {
   (void)launch, (void)parameters;
@@ -249,7 +252,7 @@ BAD(is_no_member, (void)collect(state, 0x60, 1, 0, 0))
 typedef struct kernel {
   void *entry;
   uint32_t groups, stack_bytes, error, kind;
-  int64_t shared_offset; /* of the fault; 0: it has no such address */
+  int64_t shared_offset; /* of the fault; 0: the fault has no shared address */
   bool counts, polls;
 } kernel;
 
@@ -284,7 +287,7 @@ enum { GOOD_COUNT = sizeof GOOD_KERNELS / sizeof GOOD_KERNELS[0] };
 
 static client c;
 static const kernel *running;
-static bool system_pretends; /* to know every advice about memory, as qemu does */
+static bool system_pretends; /* to support every madvise() advice, as qemu does */
 
 int madvise(void *address, size_t bytes, int advice) {
   if (system_pretends) return 0;
@@ -303,7 +306,7 @@ static void answer(tessera_worker_call *call) {
 static void start(uint32_t threads) {
   static const uint64_t BASES[] = TESSERA_APERTURE_BASES;
 #if defined(__SANITIZE_THREAD__)
-  tw.aperture_base = BASES[0]; /* the sanitizer's own memory lies there; kernels leave it alone */
+  tw.aperture_base = BASES[0]; /* the sanitizer's own memory is there; kernels do not access it */
 #else
   if (tw.aperture_base == 0) CHECK(tessera_worker_reserve(BASES[0]) == 0);
 #endif
@@ -339,7 +342,7 @@ static uint32_t launch(const kernel *k, uint32_t dynamic_bytes) {
 
 static void run_good(uint32_t threads) {
   client_open(&c);
-  /* One mapping for both sides: the thread sanitizer tells memory apart by address. */
+  /* One mapping for both sides: the thread sanitizer distinguishes memory by address. */
   tw.client = c.area;
   c.page = tw.page;
   start(threads);
@@ -364,7 +367,7 @@ static void run_bad(const kernel *k) {
   if (pid == 0) {
     alarm(60);
     start(2);
-    CHECK(launch(&GOOD_KERNELS[0], 8 * 4096) == 0); /* what it had nobody has after it */
+    CHECK(launch(&GOOD_KERNELS[0], 8 * 4096) == 0); /* after it no stream has its slot */
     launch(k, 8);
     for (;;) pause();
   }

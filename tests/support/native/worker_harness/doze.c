@@ -1,5 +1,5 @@
-/* A worker on its client's CPU dozes: it comes back without a bell, goes on dozing while that
- * collects requests, and naps, so that the bell counts, once it does not. */
+/* A worker on its client's CPU dozes: it wakes up without a doorbell and continues to doze while
+ * that finds requests; when it no longer does, the worker naps, and the doorbell counts again. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ static void put_silently(void) {
   __atomic_store_n(&c.area->head[0], head + 1, __ATOMIC_SEQ_CST);
 }
 
-/* Looks on, without ever counting as a client that waits. */
+/* Polls for the end of all requests, without being counted as a waiting client. */
 static bool finished(uint64_t limit_ns) {
   uint64_t deadline = tw_now_ns() + limit_ns;
   while (__atomic_load_n(&c.page->timeline[0], __ATOMIC_ACQUIRE) < c.values[0]) {
@@ -44,7 +44,7 @@ static void share_one_cpu(void) {
   c.area->cpu = sched_getcpu();
 }
 
-/* Returns how many batches of `rounds` were put into a doze; `enough` of them end it. */
+/* Returns the number of rounds in which a batch met a doze; `enough` of them end the loop. */
 static int run_batches(int batch, int rounds, int enough) {
   int dozes = 0;
   for (int round = 0; round < rounds && dozes < enough; round++) {
@@ -54,7 +54,7 @@ static int run_batches(int batch, int rounds, int enough) {
     uint64_t deadline = tw_now_ns() + 2000000;
     uint32_t state;
     while (((state = sleeping()) & TESSERA_DOZING) == 0 && tw_now_ns() < deadline)
-      if (c.page->timeline[0] >= c.values[0] && state != 0) break; /* it naps at once */
+      if (c.page->timeline[0] >= c.values[0] && state != 0) break; /* the worker naps at once */
     if (state & TESSERA_DOZING) {
       dozes++;
       for (int i = 0; i < batch; i++) put_silently();
@@ -76,9 +76,10 @@ int main(void) {
   share_one_cpu();
   CHECK(tessera_worker_reserve(BASES[0]) == 0);
   worker_start(1, choose);
-  /* Each second batch, as the doze after one stays empty. A busy machine keeps this client from
-   * seeing most of them, so that it may take more rounds: as many as dozes that never pay, one in
-   * 256 at last, would need five times over. */
+  /* Only every second batch meets a doze, since the doze after one stays empty. On a busy
+   * machine this client misses most of them, so it may take more rounds. Dozes that never pay
+   * are still detected: at last one in 256 naps is a doze, which would need more than five times
+   * as many rounds. */
   int paying = run_batches(BATCH, 5 * ROUNDS, ROUNDS / 4);
   int idle = run_batches(0, ROUNDS, ROUNDS);
   tessera_worker_stop();

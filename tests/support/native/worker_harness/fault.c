@@ -1,4 +1,5 @@
-/* Native kernels that fault: what the page says, how the process ends, how soon the client knows. */
+/* Native kernels that fault: the page's contents, the process's end, the delay until the client
+   knows. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <string.h>
@@ -44,7 +45,8 @@ static void illegal_instruction(const tessera_launch_context *launch, const uint
 
 static tessera_kernel_entry kernels[] = {store_outside, trap, illegal_instruction};
 static uint64_t handles[3];
-/* Interpreted: one whose interpreter fails itself, one whose memory was freed meanwhile. */
+/* Interpreted kernels: the interpreter of the first one fails itself; the memory of the second
+   one was freed meanwhile. */
 static uint64_t broken, vanished;
 
 static tessera_kernel_entry choose(uint64_t handle) {
@@ -62,7 +64,7 @@ static void answer(tessera_worker_call *call) {
   call->fault_kind = TESSERA_FAULT_KIND_NONE;
 }
 
-/* The owner thread, as vgpu_sim.worker.control: waits for a fault and says where it came from. */
+/* The owner thread, as in vgpu_sim.worker.control: waits for a fault and reports its origin. */
 static void own(int fault_event) {
   uint64_t count;
   CHECK(read(fault_event, &count, sizeof count) == sizeof count);
@@ -102,7 +104,7 @@ static pid_t start(void) {
   return 0;
 }
 
-/* Launches, waits for the end; returns ns from the enqueue until the client knew. */
+/* Launches and waits for the end; returns the ns from the enqueue until the client knew. */
 static uint64_t provoke(uint64_t kernel, uint32_t expected_error, uint32_t expected_kind) {
   uint8_t nothing = 0;
   pid_t pid = start();
@@ -144,7 +146,7 @@ int main(void) {
   static const uint64_t BASES[] = TESSERA_APERTURE_BASES;
   uint64_t times[15];
   resolve = true;
-  client_dying = DYING_MAY_WAIT; /* the owner answers whatever it is asked */
+  client_dying = DYING_MAY_WAIT; /* the owner answers every request */
   for (int i = 0; i < 15; i++) {
     times[i] = provoke(handles[0], CUDA_ERROR_ILLEGAL_ADDRESS, TESSERA_FAULT_KIND_ADDRESS);
     const tessera_fault_record *fault = &c.page->fault;
@@ -153,7 +155,7 @@ int main(void) {
     CHECK(fault->ptx_line == RESOLVED_LINE && strcmp(fault->message, "resolved") == 0);
     CHECK(strcmp(fault->kernel_name, "store_outside") == 0);
   }
-  resolve = false; /* an owner that has no answer delays the end by half a second, no more */
+  resolve = false; /* an owner without an answer delays the end by at most half a second */
   client_dying = DYING_MAY_TIME_OUT;
   CHECK(provoke(handles[0], CUDA_ERROR_ILLEGAL_ADDRESS, TESSERA_FAULT_KIND_ADDRESS) >= 20000000);
   CHECK(strcmp(c.page->fault.message, "illegal address") == 0);

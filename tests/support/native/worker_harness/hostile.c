@@ -1,5 +1,6 @@
-/* Requests that no client library writes. Each is put to a worker process of its own, which must
- * end its context as a protocol error, or (random ones) at least end or serve, never hang or crash. */
+/* Requests that no client library writes. Each is sent to a separate worker process, which must
+ * end its context with a protocol error, or (random ones) end or keep serving, never hang or
+ * crash. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static tessera_kernel_entry choose(uint64_t handle) {
   return run_nothing;
 }
 
-/* What each damage is done to. */
+/* The valid request that each test damages. */
 static tessera_slot good_launch(void) {
   tessera_slot slot = {.opcode = TESSERA_OPCODE_LAUNCH, .value = 1, .continuation_slots = 1};
   slot.body.launch = (tessera_launch_body){.kernel = kernel,
@@ -107,7 +108,7 @@ static const struct {
     ENTRY(set_unaligned), ENTRY(set_wrapping), ENTRY(set_beyond), ENTRY(timestamp_beyond),
 };
 
-/* A worker process; returns its pid. The parent is the client. */
+/* Starts a worker process; returns its pid. The parent is the client. */
 static pid_t start(void) {
   client_open(&c);
   pid_t pid = fork();
@@ -172,7 +173,7 @@ static void random_requests(uint32_t seed) {
       slot[k] = (uint8_t)(random >> 24);
     }
     tessera_slot *header = (tessera_slot *)slot;
-    /* Mostly right headers, so that the bodies are looked at. */
+    /* Mostly valid headers, so that the worker examines the bodies. */
     if (seed % 2 == 0) {
       header->opcode = (uint16_t)(1 + random % 5);
       header->wait_count = (uint8_t)(seed % 3);

@@ -1,7 +1,7 @@
-/* Client library and worker pass requests, naps and progress to each other (libcuda: ring.c,
- * doorbell.c, wait.c; worker: ring.c, scheduler.c, leader.c, timeline.c) under schedules that chance
- * makes. A request that nobody runs though nobody computes is a call that was lost, and so is the
- * progress that a client sleeps through. interleave_client.c has the client's threads. */
+/* Client library and worker exchange requests, naps and progress (libcuda: ring.c,
+ * doorbell.c, wait.c; worker: ring.c, scheduler.c, leader.c, timeline.c) under random
+ * schedules. A request that no thread runs while all are idle is a lost wake-up, and so is
+ * progress during which a client sleeps. interleave_client.c contains the client's threads. */
 #include "schedules.h"
 
 #include "interleave.h"

@@ -1,9 +1,9 @@
-/* What both sides of interleave.c know of a request, by its `order`. */
+/* Properties of a request, by its `order`, that both sides of interleave.c use. */
 #include "tessera_abi.h"
 
 enum { STREAMS = 4, MOST_REQUESTS = 512 };
 enum { PARAMETER_BYTES = 8000 }; /* of a launch: eight of them fill a ring */
-enum kind { SHORT, LONG, LOOKED_SHORT, KINDS }; /* the last waits, and was thought not to */
+enum kind { SHORT, LONG, LOOKED_SHORT, KINDS }; /* LOOKED_SHORT: waits unexpectedly */
 
 struct nature {
   enum kind kind;

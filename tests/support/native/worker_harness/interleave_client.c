@@ -1,4 +1,4 @@
-/* Threads of a program that use a context as the client library lets them. */
+/* Threads of a program that use a context within the rules of the client library. */
 #include "schedules.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static void put_one(uint32_t stream) {
   }
   struct nature *nature = &natures[request.slot->order];
   nature->kind = (enum kind)draw(KINDS);
-  /* What was put in before, so that all can end. */
+  /* Only requests that are already enqueued, so that all can end. */
   const uint32_t partner = (uint32_t)draw(STREAMS);
   if (partner != stream)
     nature->awaited = (tessera_wait){.stream = partner, .value = last_of(partner)};

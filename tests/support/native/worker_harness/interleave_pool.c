@@ -1,29 +1,30 @@
-/* Runners and helpers of the pool share blocks (pool.c, residents.c) under schedules that chance
- * makes: each block of a launch runs once, a launch that returns has run, blocks that wait for others
- * end, better code makes all helpers come, and so does a launch that was thought to be over sooner. */
+/* Runners and helpers of the pool share blocks (pool.c, residents.c) under random schedules:
+ * each block of a launch runs once, a launch that returns has run, blocks that wait for others
+ * end, and all helpers join after better code arrives or when a launch takes longer than
+ * predicted. */
 #include "schedules.h"
 
 #include "base/internal.h"
 
 enum { RUNNERS = 3, LAUNCHES = 6, MOST_BLOCKS = 600, SHARED_BYTES = 8 };
-enum kind { PLAIN, GROUPS, POLLS, MEETS, MEETS_LATE, KINDS }; /* MEETS: all threads, at once */
+enum kind { PLAIN, GROUPS, POLLS, MEETS, MEETS_LATE, KINDS }; /* MEETS: all threads together */
 
 typedef struct test_launch {
-  tw_launch launch; /* first: what the pool's callees know it by */
+  tw_launch launch; /* first member: the pool's callees identify the test launch by it */
   enum kind kind;
   uint64_t blocks;
   uint32_t arrived, needed;
-  uint32_t ran[MOST_BLOCKS];  /* atomic: how often */
-  uint32_t awaits[MOST_BLOCKS]; /* of one that polls: a block that has to end first, or itself */
+  uint32_t ran[MOST_BLOCKS];  /* atomic: number of runs */
+  uint32_t awaits[MOST_BLOCKS]; /* of a polling block: the block that must end first, or itself */
 } test_launch;
 
 worker tw;
 __thread thread_activity tw_current;
 static __thread uint64_t window; /* the shared memory of this thread */
-static __thread uint64_t entered; /* the launch that it met the others in */
+static __thread uint64_t entered; /* the launch in which it met the other threads */
 static test_launch launches[RUNNERS];
 static pthread_mutex_t lock;
-static test_launch *provisional[RUNNERS]; /* under the lock */
+static test_launch *provisional[RUNNERS]; /* protected by the lock */
 static uint32_t helpers, at_work;
 static uint64_t launched;
 static const uint8_t parameters[1];
@@ -72,7 +73,7 @@ void tw_cta_begin(tw_cta *c, uint64_t first, uint64_t end) {
   window = first + 1;
 }
 
-/* Whether it has run to its end. */
+/* Returns whether the block has run to its end. */
 bool tw_cta_continue(tw_cta *c) {
   test_launch *l = (test_launch *)(uintptr_t)c->launch;
   if (window != c->first + 1) fail("a block has another's shared memory");
@@ -86,7 +87,7 @@ bool tw_cta_continue(tw_cta *c) {
   return true;
 }
 
-/* A launch where each thread stays in its first block until all have come. */
+/* A launch in which each thread stays in its first block until all threads have arrived. */
 static void meet(test_launch *l, uint64_t block) {
   if (l->kind == MEETS_LATE && block < 16) return compute(2000);
   if (entered != l->launch.context.grid_id) __atomic_add_fetch(&l->arrived, 1, __ATOMIC_SEQ_CST);
@@ -107,7 +108,7 @@ static void entry(const tessera_launch_context *context, const uint8_t *p, uint6
   }
 }
 
-/* A block may wait for a neighbour of higher rank, before or behind it; and all are resident. */
+/* A block may wait for a neighbour of higher rank, before or after it; all of them are resident. */
 static void choose_waits(test_launch *l) {
   uint64_t rank[MOST_BLOCKS];
   for (uint32_t i = 0; i < l->blocks; i++) rank[i] = draw(1 << 20) << 20 | i;
@@ -155,7 +156,7 @@ static void launch(uint32_t runner) {
   if (l->launch.room != l->blocks) fail("room for blocks is lost");
 }
 
-/* As kernels.c and execute.c give better code to launches that run. */
+/* Replaces the code of running launches, as kernels.c and execute.c do. */
 static void *improve(void *unused) {
   (void)unused;
   while (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) != 0) {

@@ -105,7 +105,7 @@ static void measure(uint64_t kernel, uint32_t blocks) {
   report(title, times, 4000);
 }
 
-/* A client that sleeps is woken by every completion, not only by the one it waits for. */
+/* A sleeping client is woken by every completion, not only by the one for which it waits. */
 static void measure_sleeping_client(uint64_t kernel) {
   enum { LAUNCHES = 250, REPEATS = 40 };
   uint64_t times[REPEATS];

@@ -11,7 +11,7 @@
 enum { CHUNK = 4 << 20, ROUNDS = 400 };
 
 static client c;
-static uint8_t model[2 * CHUNK]; /* what two adjacent chunks must hold */
+static uint8_t model[2 * CHUNK]; /* the expected contents of two adjacent chunks */
 
 static tessera_kernel_entry choose(uint64_t kernel) {
   (void)kernel;
@@ -87,7 +87,7 @@ int main(void) {
   CHECK(memcmp(a, model, CHUNK) == 0 && memcmp(b, model + CHUNK, CHUNK) == 0);
   CHECK(c.page->timestamps[8] > c.page->timestamps[7] && c.page->timestamps[7] > 0);
 
-  /* Freeing gives the pages back although descriptors and mappings of them live on. */
+  /* Freeing releases the pages although descriptors and mappings of them still exist. */
   CHECK(tessera_worker_unmap_chunk(TESSERA_DEVICE_OFFSET, 2 * CHUNK) == -ENOENT);
   CHECK(tessera_worker_unmap_chunk(TESSERA_DEVICE_OFFSET, CHUNK) == 0);
   for (uint32_t i = 0; i < CHUNK; i++) CHECK(a[i] == 0);

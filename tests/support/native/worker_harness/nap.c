@@ -1,5 +1,5 @@
-/* Requests that come at the worst moment: after the worker's last look and before its sleep. The
- * client sees a worker that is awake and does not ring; the worker must look once more. */
+/* Requests that arrive at the worst moment: after the worker's last check and before its sleep.
+ * The client sees a worker that is awake, and does not ring; the worker must check once more. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <sys/syscall.h>
@@ -12,16 +12,16 @@
 enum { STREAM = 1, LATE_STREAM = 2, ROUNDS = 50, LATE_CALL = 2 };
 
 static client c;
-static int calls_left;   /* atomic; until a request is put in, 0: none will be */
-static time_t skipped_s; /* scheduler's thread */
+static int calls_left;   /* atomic; calls until a request is enqueued; 0: no request will be */
+static time_t skipped_s; /* of the scheduler's thread */
 
 static void put_nop(uint32_t stream) {
   tessera_slot slot = client_slot(&c, stream, TESSERA_OPCODE_NOP);
   client_put(&c, stream, &slot);
 }
 
-/* Instead of libc's. Only the scheduler asks here: for when to stop looking, then for whether it is
- * time, which it is at once. */
+/* Replaces libc's function. Here only the scheduler calls it: to determine when polling ends,
+ * then to check whether that time has passed, which is true at once. */
 int clock_gettime(clockid_t clock, struct timespec *now) {
   syscall(SYS_clock_gettime, clock, now, 0, 0, 0, 0);
   if (__atomic_load_n(&calls_left, __ATOMIC_SEQ_CST) > 0 &&
@@ -39,7 +39,7 @@ static tessera_kernel_entry choose(uint64_t kernel) {
 }
 
 int main(void) {
-  alarm(60); /* a worker that sleeps now sleeps for good */
+  alarm(60); /* a worker that sleeps now never wakes up */
   client_open(&c);
   tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES;
   worker_start(1, choose);

@@ -1,5 +1,5 @@
-/* Launches of many streams with waits across them, rings that run full, parameters of all sizes.
- * Everything lies in ordinary memory, so that the thread sanitizer sees it. */
+/* Launches of many streams with waits between them, rings that become full, parameters of all
+ * sizes. All memory is ordinary, so that the thread sanitizer observes it. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
@@ -27,7 +27,7 @@ typedef struct parameters {
 } parameters;
 
 static uint64_t awaited_value(const parameters *p) {
-  /* Streams only wait for lower ones, for a value that was put in before. */
+  /* Streams wait only for lower ones, for a value that was enqueued before. */
   return p->awaited_stream < p->stream ? p->value : 0;
 }
 
@@ -40,7 +40,7 @@ static void check_launch(const tessera_launch_context *launch, const uint8_t *by
   for (uint32_t i = sizeof p; i < p.bytes; i++)
     if (bytes[i] != (uint8_t)(p.seed + i)) fail();
   if (((uintptr_t)bytes & 63) != 0) fail();
-  /* Plain accesses: the sanitizer objects unless completion orders them. */
+  /* Plain accesses: the sanitizer reports them unless completion orders them. */
   if (awaited_value(&p) && !finished[p.awaited_stream][awaited_value(&p)]) fail();
   if (p.value > 1 && !finished[p.stream][p.value - 1]) fail();
   for (uint64_t block = first; block < end; block++) {
@@ -79,10 +79,10 @@ static void *fill_stream(void *argument) {
 
 int main(void) {
   client_open(&c);
-  /* One mapping for both sides: the thread sanitizer tells memory apart by address. */
+  /* One mapping for both sides: the thread sanitizer distinguishes memory by address. */
   tw.client = c.area;
   c.page = tw.page;
-  /* The sanitizers' own memory lies where the aperture would, and no chunk is mapped here. */
+  /* The sanitizer's own memory occupies the aperture's addresses, and no chunk is mapped here. */
   tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES;
   for (uint32_t i = 0; i < SIZES; i++) kernels[i] = kernel_add("check", SIZES_BYTES[i]);
   worker_start(THREADS, choose);

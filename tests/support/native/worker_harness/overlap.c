@@ -1,5 +1,6 @@
-/* Requests of several streams side by side: what waits for another stream's request through memory
- * gets it, whichever was put in first, and whatever its kernel took before. */
+/* Requests of several streams run concurrently: a kernel that waits through memory for another
+ * stream's request sees its effect, whichever was enqueued first, and however long its kernel
+ * took before. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>
@@ -16,10 +17,10 @@ static client c;
 static uint64_t waiting, setting, slow_to_compile, spreading;
 static uint32_t flags[STREAMS + 1]; /* atomic */
 static uint32_t compiling, compile_on; /* atomic */
-static uint32_t late;                /* atomic: waits that gave up */
+static uint32_t late;                /* atomic: number of waits that timed out */
 
 typedef struct parameters {
-  uint32_t awaited, set; /* flags; 0: none */
+  uint32_t awaited, set; /* numbers of flags; 0: none */
 } parameters;
 
 static bool raised(const uint32_t *flag) {
@@ -59,7 +60,7 @@ static void clear(void) {
   for (uint32_t i = 0; i <= STREAMS; i++) __atomic_store_n(&flags[i], 0, __ATOMIC_SEQ_CST);
 }
 
-/* Each stream's kernel waits for that of the next stream, which is put in later. */
+/* Each stream's kernel waits for that of the next stream, which is enqueued later. */
 static void check_chain(uint32_t blocks) {
   for (uint32_t round = 0; round < ROUNDS; round++) {
     clear();
@@ -69,7 +70,8 @@ static void check_chain(uint32_t blocks) {
   }
 }
 
-/* A kernel that was always quick, and so runs where requests are taken in, now waits. */
+/* A kernel that was always quick, and therefore runs in the thread that takes requests, now
+   waits. */
 static void check_surprise(void) {
   for (uint32_t round = 0; round < 3; round++) {
     for (uint32_t i = 0; i < 40; i++) put(waiting, 1, 1, 0, 0);
@@ -82,7 +84,8 @@ static void check_surprise(void) {
   }
 }
 
-/* Which kernel runs, and since when, is that of the oldest; times add up to no more than there was. */
+/* The statistics report the oldest running kernel and its start; busy time does not exceed
+   elapsed time. */
 static void check_stats(void) {
   tessera_worker_stats before, during, after;
   clear();
@@ -106,7 +109,7 @@ static void check_stats(void) {
   CHECK(after.busy_ns <= after.last_launch_ns - after.first_launch_ns);
 }
 
-/* While one stream's kernel is compiled, others run; a wait on it holds up only who has it. */
+/* While one stream's kernel is compiled, others run; only requests that wait for it are delayed. */
 static void check_compile(void) {
   clear();
   put(slow_to_compile, 1, 1, 0, 1);
@@ -126,7 +129,7 @@ static void check_compile(void) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-/* Copies and fills of several streams, long and short, beside kernels. */
+/* Copies and fills of several streams, long and short, concurrent with kernels. */
 static void check_copies(uint64_t device) {
   uint8_t *bytes = (uint8_t *)(uintptr_t)device;
   clear();
@@ -151,7 +154,7 @@ static void check_copies(uint64_t device) {
 
 #endif
 
-/* Two timestamps around a kernel are those of its own stream, whatever else runs. */
+/* Two timestamps around a kernel are those of its own stream, regardless of other streams. */
 static void check_times(void) {
   clear();
   put(waiting, 1, 1, 7, 0);
@@ -160,7 +163,7 @@ static void check_times(void) {
     stamp.body.timestamp.index = i;
     client_put(&c, 2, &stamp);
     if (i == 0) {
-      finish(2); /* it is taken now: what follows comes after it, however busy the machine */
+      finish(2); /* taken now: what follows comes after it, even on a busy machine */
       put(waiting, 2, 1, 8, 0);
     }
   }
@@ -184,13 +187,13 @@ static void start(uint32_t threads) {
 }
 
 int main(void) {
-  alarm(110); /* what is not run side by side waits without end */
+  alarm(110); /* requests that do not run concurrently wait forever */
   client_open(&c);
-  /* One mapping for both sides: the thread sanitizer tells memory apart by address. */
+  /* One mapping for both sides: the thread sanitizer distinguishes memory by address. */
   tw.client = c.area;
   c.page = tw.page;
 #if defined(__SANITIZE_THREAD__)
-  tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES; /* the sanitizer's own memory lies elsewhere */
+  tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES; /* the sanitizer's own memory is elsewhere */
 #else
   static const uint64_t BASES[] = TESSERA_APERTURE_BASES;
   CHECK(tessera_worker_reserve(BASES[0]) == 0);

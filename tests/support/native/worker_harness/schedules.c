@@ -1,4 +1,4 @@
-/* See schedules.h. The program's variables are put back to what they were before each run. */
+/* See schedules.h. The program's variables are restored before each run. */
 #include "schedules.h"
 
 #include <setjmp.h>
@@ -8,21 +8,21 @@
 #include <ucontext.h>
 
 enum { FIBERS = 64, STACK_BYTES = 1 << 16, BUFFER = 8, ZEROS = 8 };
-enum { STEPS_LIMIT = 4000000, STEP_NS = 50, JOIN_NS = 1000000, NOBODY = FIBERS };
+enum { STEPS_LIMIT = 4000000, STEP_NS = 50, JOIN_NS = 1000000, NO_FIBER = FIBERS };
 
 typedef struct store {
   volatile void *place;
   uint8_t value[8];
   uint32_t bytes, epoch;
-  bool ordered, total; /* after all stores before it; SEQ_CST */
+  bool ordered, total; /* ordered: after all earlier stores; total: SEQ_CST */
 } store;
 
 typedef struct fiber {
   jmp_buf context;
   void *(*main)(void *);
   void *argument;
-  const void *futex; /* NULL: it may run */
-  uint64_t until_ns; /* of a wait; 0: no limit */
+  const void *futex; /* NULL: it can run */
+  uint64_t until_ns; /* time limit of a wait; 0: no limit */
   uint32_t alive, begun;
   store stores[BUFFER];
   uint32_t buffered, epoch;
@@ -45,9 +45,9 @@ typedef struct model {
   uint32_t zeros_count;
 } model;
 
-static model *m; /* not among the variables that are put back */
+static model *m; /* not among the restored variables */
 extern char __data_start[], _end[], __start_fiber_local[], __stop_fiber_local[];
-__attribute__((section("fiber_local"), used)) static int at_least_one; /* or it has no ends */
+__attribute__((section("fiber_local"), used)) static int at_least_one; /* defines the section */
 
 #define LOCAL_BYTES ((size_t)(__stop_fiber_local - __start_fiber_local))
 
@@ -64,7 +64,7 @@ void ignore_time_limits(const uint32_t *word) { m->unlimited = word; }
 static void make_model(void) {
   if (m != NULL) return;
   m = calloc(1, sizeof *m);
-  m->running = NOBODY;
+  m->running = NO_FIBER;
 }
 
 void *zeros_of_run(size_t bytes) {
@@ -79,7 +79,7 @@ void end_run(const char *why) {
   setcontext(&m->outside);
 }
 
-/* ---- stores that nobody sees yet ---- */
+/* ---- stores that are not yet visible ---- */
 
 static void drain(fiber *f, uint32_t index) {
   store *s = &f->stores[index];
@@ -92,7 +92,7 @@ static void drain_all(fiber *f) {
   while (f->buffered > 0) drain(f, 0);
 }
 
-/* Up to the last SEQ_CST one. */
+/* Makes the buffered stores visible up to the last SEQ_CST one. */
 static void drain_total(fiber *f) {
   uint32_t count = f->buffered;
   while (count > 0 && !f->stores[count - 1].total) count--;
@@ -118,7 +118,7 @@ static void drain_some(void) {
   }
 }
 
-static fiber *self(void) { return m->running == NOBODY ? NULL : &m->fibers[m->running]; }
+static fiber *self(void) { return m->running == NO_FIBER ? NULL : &m->fibers[m->running]; }
 
 void schedules_load(const volatile void *place, void *value, size_t bytes, int order) {
   schedules_step();
@@ -156,7 +156,8 @@ void schedules_fence(int order) {
   if (order == __ATOMIC_SEQ_CST) drain_all(f);
 }
 
-/* Where memory is weak a change that releases nothing lets what was stored before it wait. */
+/* On weakly ordered memory, an atomic change without release semantics leaves earlier stores in
+   the buffer. */
 void schedules_change(const volatile void *place, int order) {
   schedules_step();
   fiber *f = self();
@@ -171,7 +172,7 @@ static void call_the_kernel(void) { schedules_change(NULL, __ATOMIC_SEQ_CST); }
 
 bool schedules_spurious(bool weak) { return weak && self() != NULL && draw(20) == 0; }
 
-/* ---- who runs ---- */
+/* ---- scheduling ---- */
 
 static void switch_to_another(void);
 static void wake(const void *word, uint32_t most);
@@ -253,7 +254,7 @@ static uint64_t ns_of(const struct timespec *t) {
   return (uint64_t)t->tv_sec * UINT64_C(1000000000) + (uint64_t)t->tv_nsec;
 }
 
-/* The kernel wakes the longest sleeper as a rule, and promises nothing. */
+/* The kernel usually wakes the longest sleeper, but guarantees no order. */
 static void wake(const void *word, uint32_t most) {
   const uint32_t first = (uint32_t)draw(m->count);
   for (uint32_t i = 0; i < m->count && most > 0; i++) {
@@ -303,7 +304,7 @@ int schedules_join(pthread_t thread, bool limited) {
   return f->alive ? ETIMEDOUT : 0;
 }
 
-/* The first word of a mutex, 0 as it is made: whether it is locked. */
+/* The first word of a mutex, initially 0, states whether it is locked. */
 int schedules_lock(pthread_mutex_t *mutex) {
   call_the_kernel();
   uint32_t *locked = (uint32_t *)(void *)mutex;
@@ -333,7 +334,7 @@ static const char *run(uint64_t seed, void (*begin)(void), const char *saved) {
   m->weak = seed / 5 % 2;
   m->drain_one_in = DRAINS[seed / 10 % 3];
   m->steps = m->now_ns = m->count = m->buffered = 0;
-  m->running = NOBODY;
+  m->running = NO_FIBER;
   m->failure = "it has not begun";
   begin();
   volatile bool began = false;

@@ -1,14 +1,14 @@
-/* Real C under schedules that chance makes. Every file of a program is compiled with `-include
- * schedules.h`, which turns threads into fibers of one thread: each atomic access, each call of the
- * kernel and each pause may be the last thing that a thread does for a while. Time is counted in
- * steps, so a seed gives the same run again.
+/* Runs real C code under random schedules. Every file of a program is compiled with `-include
+ * schedules.h`, which turns threads into fibers of one thread: at each atomic access, each
+ * system call and each pause, another thread may run for a while. Time is counted in steps, so a
+ * seed always gives the same run.
  *
- * Stores wait in a buffer of their thread, as in hardware: in order, up to a store that is SEQ_CST
- * or the next atomic change (x86); or, of every other seed, in any order that release stores and
- * fences permit (Arm). Loads happen when they are made.
+ * Stores wait in a buffer of their thread, as in hardware: in order, up to a SEQ_CST store or
+ * the next atomic change (x86); or, for every other seed, in any order that release stores and
+ * fences permit (Arm). Loads are performed at once.
  *
- * A program spawns its first threads in `begin`; one of them calls `end_run`. It is a failure where
- * all of them sleep, or it goes on for ever. */
+ * A program spawns its first threads in `begin`; one of them calls `end_run`. A run fails if all
+ * threads sleep, or if it does not end. */
 #ifndef SCHEDULES_H
 #define SCHEDULES_H
 
@@ -25,16 +25,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* `name [runs [first seed]]`: exit status 1 names the seed that failed. */
+/* `name [runs [first seed]]`: for exit status 1 the failed seed was printed. */
 int run_schedules(int argc, char **argv, uint64_t runs, void (*begin)(void));
-/* NULL: all is well. Does not return to a fiber. */
+/* Ends the run; NULL: it succeeded. Does not return to a fiber. */
 void end_run(const char *why);
 uint64_t draw(uint64_t below);
 uint64_t now_ns(void);
-/* Nothing but a wake ends a wait on that word: time limits, which may hide that one is missing, do
- * not count. */
+/* Only a wake ends a wait on that word: time limits, which could hide a missing wake, are
+ * ignored. */
 void ignore_time_limits(const uint32_t *word);
-/* Memory that is zeros whenever a run begins. */
+/* Memory that is zeroed at the beginning of each run. */
 void *zeros_of_run(size_t bytes);
 
 void schedules_step(void);
@@ -109,7 +109,7 @@ bool schedules_spurious(bool weak);
 #define pthread_mutex_lock(mutex) schedules_lock(mutex)
 #define pthread_mutex_unlock(mutex) schedules_unlock(mutex)
 
-/* What threads have for themselves lies together, so that a switch exchanges it. */
+/* Thread-private data is contiguous, so that a switch exchanges it. */
 #define __thread __attribute__((section("fiber_local")))
 #define tls_model(model) unused
 

@@ -1,5 +1,5 @@
-/* Better code that comes while a launch runs. It is handed over by a block of that launch itself, so
- * that which blocks run in which code does not depend on time. */
+/* Better code that arrives while a launch runs. A block of that launch itself installs it, so
+ * that the division of blocks between old and new code does not depend on time. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>
@@ -13,17 +13,17 @@ enum { BLOCKS = 20000, SWAP_AT = 777, NARROW = 1, BETTER = 2, GROUPS = 4, THREAD
 
 static client c;
 static uint64_t kernel;
-static uint32_t asked;           /* atomic: how often the owner was */
+static uint32_t requests;           /* atomic: number of requests to the owner */
 static uint8_t ran_in[BLOCKS];   /* which code each block ran in */
 static uint32_t visits[BLOCKS];  /* atomic: groups that ran each block */
 static uint32_t groups_per_kind[3];
-static tessera_worker_call narrow, better; /* what the owner answers, and what comes later */
+static tessera_worker_call narrow, better; /* the owner's answer, and the later replacement */
 static bool hands_over;
-static int improved = -1; /* atomic: launches, by the one that handed better code over */
+static int improved = -1; /* atomic: launches that changed code; -1: none handed over */
 
 static void hand_over(uint64_t block) {
   if (!hands_over) return;
-  /* Blocks begin in order: whoever has that one is not held up here. */
+  /* Blocks begin in order, so the thread that runs block SWAP_AT does not wait here. */
   while (block > SWAP_AT + 100 && __atomic_load_n(&improved, __ATOMIC_SEQ_CST) < 0) usleep(50);
   if (block != SWAP_AT) return;
   better.kernel = kernel;
@@ -66,7 +66,7 @@ static void wait_narrow(const tessera_launch_context *launch, const uint8_t *par
   __atomic_fetch_or(&ran_in[state->current_block], NARROW, __ATOMIC_RELAXED);
   __atomic_add_fetch(&visits[state->current_block], 1, __ATOMIC_RELAXED);
   if (group == 0) hand_over(state->current_block);
-  stop(state); /* the block goes on in the code in which it began */
+  stop(state); /* the block continues in the code in which it began */
 }
 
 static void wait_better(const tessera_launch_context *launch, const uint8_t *parameters,
@@ -78,7 +78,7 @@ static void wait_better(const tessera_launch_context *launch, const uint8_t *par
 }
 
 static void answer(tessera_worker_call *call) {
-  __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
   call->entry = narrow.entry;
   call->groups = narrow.groups;
   call->stack_bytes = narrow.stack_bytes;
@@ -103,7 +103,7 @@ static void launch(void) {
   CHECK(client_wait(&c, 0, c.values[0]) == 0);
   memset(groups_per_kind, 0, sizeof groups_per_kind);
   for (uint32_t block = 0; block < BLOCKS; block++) {
-    CHECK(ran_in[block] == NARROW || ran_in[block] == BETTER); /* one, from begin to end */
+    CHECK(ran_in[block] == NARROW || ran_in[block] == BETTER); /* one code only */
     const uint32_t groups = ran_in[block] == NARROW ? narrow.groups : better.groups;
     CHECK(visits[block] == (groups != 0 ? groups : 1));
     groups_per_kind[ran_in[block]]++;
@@ -112,7 +112,7 @@ static void launch(void) {
 
 static void add_kernel(void) {
   kernel = kernel_add("swapped", sizeof(uint32_t));
-  asked = 0;
+  requests = 0;
   improved = -1;
   hands_over = true;
 }
@@ -122,14 +122,14 @@ static void check(tessera_worker_call first, tessera_worker_call later) {
   better = later;
   add_kernel();
   launch();
-  CHECK(improved == 1 && asked == 1 && ran_in[SWAP_AT] == NARROW);
+  CHECK(improved == 1 && requests == 1 && ran_in[SWAP_AT] == NARROW);
   CHECK(groups_per_kind[NARROW] != 0 && groups_per_kind[BETTER] > BLOCKS / 2);
   for (uint32_t block = BLOCKS - 64; block < BLOCKS; block++) CHECK(ran_in[block] == BETTER);
   launch();
-  CHECK(asked == 1 && groups_per_kind[BETTER] == BLOCKS);
+  CHECK(requests == 1 && groups_per_kind[BETTER] == BLOCKS);
 }
 
-/* Code that never gets better, and code for what is not there any more, or was not asked for. */
+/* Code that is never replaced, and code for a removed or unrequested kernel. */
 static void check_without(void) {
   narrow = code(run_narrow, 0, 0);
   better = code(run_better, 0, 0);
@@ -137,24 +137,24 @@ static void check_without(void) {
   hands_over = false;
   launch();
   launch();
-  CHECK(asked == 1 && groups_per_kind[NARROW] == BLOCKS);
+  CHECK(requests == 1 && groups_per_kind[NARROW] == BLOCKS);
   better.kernel = kernel;
   better.block[0] = 64;
   better.block[1] = better.block[2] = 1;
   CHECK(tessera_worker_replace_code(&better) == 0);
   launch();
-  CHECK(asked == 1 && groups_per_kind[NARROW] == BLOCKS);
+  CHECK(requests == 1 && groups_per_kind[NARROW] == BLOCKS);
   better.block[0] = 32;
   CHECK(tessera_worker_replace_code(&better) == 0);
   launch();
-  CHECK(asked == 1 && groups_per_kind[BETTER] == BLOCKS);
+  CHECK(requests == 1 && groups_per_kind[BETTER] == BLOCKS);
   CHECK(tessera_worker_remove_kernel(kernel) == 0);
   CHECK(tessera_worker_replace_code(&better) == 0);
   better.kernel = 0;
   CHECK(tessera_worker_replace_code(&better) == 0);
 }
 
-/* Better code that is there before the answer is: nobody runs in the narrow one. */
+/* The better code is ready before the owner's answer: no block runs in the narrow code. */
 static void answer_late(tessera_worker_call *call) {
   hands_over = true;
   hand_over(SWAP_AT);
@@ -163,7 +163,7 @@ static void answer_late(tessera_worker_call *call) {
 }
 
 static void (*answering)(tessera_worker_call *) = answer;
-static void answer_as_told(tessera_worker_call *call) { answering(call); }
+static void answer_by_mode(tessera_worker_call *call) { answering(call); }
 
 static void check_early(void) {
   narrow = code(run_narrow, 0, 0);
@@ -173,13 +173,13 @@ static void check_early(void) {
   answering = answer_late;
   launch();
   answering = answer;
-  CHECK(asked == 1 && improved == 0 && groups_per_kind[BETTER] == BLOCKS);
+  CHECK(requests == 1 && improved == 0 && groups_per_kind[BETTER] == BLOCKS);
 }
 
 int main(int count, char **arguments) {
   (void)arguments;
   client_open(&c);
-  /* One mapping for both sides: the thread sanitizer tells memory apart by address. */
+  /* One mapping for both sides: the thread sanitizer distinguishes memory by address. */
   tw.client = c.area;
   c.page = tw.page;
   tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES;
@@ -189,7 +189,7 @@ int main(int count, char **arguments) {
                                   .multiprocessors = 1,
                                   .client_socket = -1,
                                   .fault_event = -1,
-                                  .callback = answer_as_told};
+                                  .callback = answer_by_mode};
   CHECK(tessera_worker_start(&config) == 0);
   check(code(run_narrow, 0, 0), code(run_better, 0, 0));
   check(code(wait_narrow, GROUPS, 0), code(wait_better, 2, 0));

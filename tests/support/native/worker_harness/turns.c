@@ -1,5 +1,5 @@
-/* Requests of several streams that can all run, in a worker that runs one at a time: in each turn
- * one of each stream, the oldest first. */
+/* Requests of several streams that can all run, in a worker that runs one at a time: in each
+ * round it runs one of each stream, the oldest first. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ static client c;
 static uint64_t gate, noted, other;
 static uint32_t entered, opened; /* atomic */
 static uint32_t runs, order[MAX_RUNS];
-static uint64_t launched_ns; /* the last gate */
+static uint64_t launched_ns; /* of the last gate */
 
 static void wait_at_gate(const tessera_launch_context *launch, const uint8_t *parameters,
                          uint64_t first, uint64_t end, tessera_thread_state *thread) {
@@ -45,7 +45,7 @@ static void launch(uint64_t kernel, uint32_t stream, uint32_t number) {
                 sizeof number);
 }
 
-/* At the gate one sees from outside which kernel runs and since when. */
+/* While the gate kernel runs, the statistics report it and its start. */
 static void check_running(void) {
   tessera_worker_stats stats;
   tessera_worker_get_stats(&stats);
@@ -77,8 +77,8 @@ static void hold_at_gate(void) {
   while (!__atomic_load_n(&entered, __ATOMIC_SEQ_CST)) usleep(50);
 }
 
-/* A kernel in the place of a removed one has neither its code nor its counts. Places are taken in
- * turn, so that this takes many kernels, and the gate's, whose kernel runs, is passed over. */
+/* A kernel in the slot of a removed one has neither its code nor its counts. Slots are reused in
+ * rotation, so this needs many kernels, and skips the gate's slot, whose kernel is running. */
 static void check_reuse(void) {
   hold_at_gate();
   CHECK(tessera_worker_remove_kernel(gate) == 0 && tessera_worker_kernel_runs(gate));
@@ -103,7 +103,7 @@ static void check_reuse(void) {
   noted = other;
 }
 
-/* A context that is ended from outside finishes nothing, not even what runs. */
+/* A context that is ended from outside completes nothing, not even the running request. */
 static void check_end_at_gate(void) {
   enum { ERROR = 46 };
   hold_at_gate();
@@ -119,7 +119,7 @@ static void check_end_at_gate(void) {
   CHECK(strcmp(c.page->fault.message, "taken away") == 0);
 }
 
-/* Feeds the streams, each with its own number, while the worker is at the gate. */
+/* Enqueues in the given streams, each with its own number, while the worker is at the gate. */
 static void check(const uint32_t *fed, const uint32_t *expected, uint32_t count) {
   hold_at_gate();
   check_running();
@@ -136,7 +136,7 @@ static void check(const uint32_t *fed, const uint32_t *expected, uint32_t count)
 
 int main(void) {
   client_open(&c);
-  /* One mapping for both sides: the thread sanitizer tells memory apart by address. */
+  /* One mapping for both sides: the thread sanitizer distinguishes memory by address. */
   tw.client = c.area;
   c.page = tw.page;
   tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES;
@@ -146,9 +146,9 @@ int main(void) {
   worker_start(2, choose);
   static const uint32_t MIXED[] = {7, 2, 100, 0, 5};
   check(MIXED, MIXED, 5);
-  c.order = UINT32_MAX - 3; /* the count wraps between two of them */
+  c.order = UINT32_MAX - 3; /* the order number wraps between two of them */
   check(MIXED, MIXED, 5);
-  /* A stream with a queue has one turn like the others. */
+  /* A stream with several requests has one turn per round like the others. */
   static const uint32_t QUEUED[] = {7, 7, 7, 2, 5, 2}, TURNS[] = {7, 2, 5, 7, 2, 7};
   check(QUEUED, TURNS, 6);
   check_that_none_runs(3 + 5 + 5 + 6);

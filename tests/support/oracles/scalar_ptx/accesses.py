@@ -1,4 +1,4 @@
-"""Loads and stores: whose bytes they are, and who may touch them."""
+"""Loads and stores: which memory contains an address, and which threads may access it."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ _WORDS = _CACHES | {"global", "const", "param", "shared", "local", "v2", "v4", "
 
 
 class Accesses(Operands):
-    """Steps that access memory: of the thread that runs, and of its block."""
+    """Steps that access memory of the running thread and of its block."""
 
     def __init__(
         self,
@@ -100,7 +100,9 @@ class Accesses(Operands):
         return bytes(own[address : address + size])
 
     def _narrow_address(self, where: Address) -> Callable[[list[int]], int]:
-        """Addresses of shared and local memory have 32 bits, in registers of 32 or 64."""
+        """Return how to read an address of shared or local memory: 32 bits in a register of 32 or
+        64.
+        """
         named = {**self._kernel.shared, **self._kernel.local}
         if isinstance(where.base, str) and where.base in named:
             known = named[where.base] + where.displacement

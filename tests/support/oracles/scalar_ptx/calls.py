@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def number(kernel: Kernel, name: str) -> int:
-    """Return what stands for a function's address; no program may look at it."""
+    """Return a number that represents a function's address; no program may inspect it."""
     return 0xF000 + 16 * list(kernel.functions).index(name)
 
 
 def step(machine: "Machine", statement: Statement) -> Callable[[list[int]], None]:
-    """Return what a call does to the caller's registers."""
+    """Return the effect of a call on the caller's registers."""
     results, target, arguments, *_ = statement.operands
     if not isinstance(results, Several) or not isinstance(arguments, Several):
         raise SyntaxFault(f"{statement}")

@@ -5,14 +5,14 @@ Source: PTX ISA, "Extended-Precision Integer Arithmetic Instructions".
 
 from collections.abc import Callable
 
-from support.oracles.scalar_ptx.numbers import signed
+from support.oracles.scalar_ptx.numbers import to_signed
 from support.oracles.scalar_ptx.text import WIDTHS
 
 
 def function(words: tuple[str, ...]) -> tuple[int, Callable[..., tuple[int, int]]] | None:
-    """Return the width, and what operands and flag become: the result and the new flag.
+    """Return the width, and a function from operands and flag to the result and the new flag.
 
-    None where an instruction has nothing to do with the flag.
+    None if an instruction does not use the flag.
     """
     opcode, *modifiers = words
     takes, gives = opcode in ("addc", "subc", "madc"), "cc" in modifiers
@@ -24,13 +24,13 @@ def function(words: tuple[str, ...]) -> tuple[int, Callable[..., tuple[int, int]
     def compute(flag: int, *operands: int) -> tuple[int, int]:
         carry = flag if takes else 0
         if opcode.startswith("sub"):
-            borrow = 1 - flag if takes else 0  # the flag is an adder's, of a + ~b + 1
+            borrow = 1 - flag if takes else 0  # the flag is that of an adder, for a + ~b + 1
             exact = operands[0] - (operands[1] + borrow)
             out = int(exact >= 0)
         else:
             first = operands[0]
             if opcode.startswith("mad"):
-                x, y = (signed(v, bits) if is_signed else v for v in operands[:2])
+                x, y = (to_signed(v, bits) if is_signed else v for v in operands[:2])
                 first = x * y >> (bits if "hi" in modifiers else 0) & mask
             exact = first + operands[-1] + carry
             out = int(exact > mask)

@@ -10,7 +10,7 @@ OPCODES = frozenset(["shfl", "vote", "match", "redux", "elect"])
 
 @dataclass(frozen=True)
 class Arrival:
-    """A thread at a collective: what it executes, whom it names, its operands a, b and c."""
+    """A thread at a collective: the instruction, its member mask, its operands a, b and c."""
 
     words: tuple[str, ...]
     members: int
@@ -19,7 +19,7 @@ class Arrival:
 
 
 def complete(waiting: dict[int, Arrival], living: set[int]) -> list[int]:
-    """Perform each collective for which all that it names have come; return who goes on.
+    """Perform each collective at which all named threads have arrived; return the resuming threads.
 
     ``waiting`` and ``living`` are threads of the block by their number; the latter have not ended.
     """

@@ -1,6 +1,7 @@
-"""What PTX's instructions on small and packed floats make of bit patterns, and a few on any floats.
+"""The effect of PTX's instructions on small and packed floats, and of a few on any floats.
 
-As ``numbers``: plain functions on integers. A packed instruction is one of its element, twice.
+As in ``numbers``, these are plain functions on integers. A packed instruction applies that of
+its element twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from support.oracles.scalar_ptx.numbers import Function
 BF16 = ieee.Format(16, 8, 0x7FFF)
 FORMATS = {"f16": ieee.F16, "bf16": BF16, "f32": ieee.F32, "f64": ieee.F64}
 _MODES = ("rn", "rz", "rm", "rp")
-# bits, precision, exponent of the least subnormal number, largest pattern, what a NaN becomes
+# bits, precision, exponent of the least subnormal number, largest pattern, result for a NaN
 _TINY = {
     "e4m3": (8, 4, -9, 0x7E, 0x7F),
     "e5m2": (8, 3, -16, 0x7B, 0x7F),
@@ -23,7 +24,7 @@ _SIGNS = {"e4m3": 0x80, "e5m2": 0x80, "e2m3": 0x20, "e3m2": 0x20, "e2m1": 0x8}
 
 
 def function(words: tuple[str, ...]) -> Function | None:
-    """Return what an instruction computes; None if it is not one of those here."""
+    """Return the function that an instruction computes; None if it is not defined here."""
     opcode, *modifiers = words
     if opcode == "cvt":
         return _conversion(modifiers)

@@ -1,6 +1,6 @@
 """IEEE 754 on bit patterns, by Python integers alone: every result is exact, then rounded once.
 
-The rules that the standard leaves open are the instruction set's own (docs/isa.md): NaN results are
+Results that the standard leaves open follow the instruction set (docs/isa.md): NaNs are
 canonical, approximate forms round to nearest.
 """
 
@@ -181,7 +181,9 @@ def square_root(format_: Format, a: int, mode: str) -> int:
 
 
 def least(format_: Format, a: int, b: int, larger: bool) -> int:
-    """Return the smaller (``larger``: the greater) of a and b; -0 < +0, a number beats a NaN."""
+    """Return the smaller (``larger``: the larger) of a and b; -0 < +0, and a number wins over a
+    NaN.
+    """
     if format_.is_nan(a):
         return format_.nan if format_.is_nan(b) else b
     if format_.is_nan(b):

@@ -1,12 +1,12 @@
-"""Integer instructions beyond plain arithmetic, bit by bit as the manual's pseudocode has them.
+"""Integer instructions beyond plain arithmetic, bit by bit, following the manual's pseudocode.
 
 Source: PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instructions", "prmt". Each
-function takes patterns, and gives one as wide as its row says.
+function takes patterns and returns one of the width in its row.
 """
 
 from collections.abc import Callable
 
-from support.oracles.scalar_ptx.numbers import Function, signed
+from support.oracles.scalar_ptx.numbers import Function, to_signed
 
 Compute = Callable[..., int]
 _M32 = (1 << 32) - 1
@@ -14,7 +14,7 @@ _NONE = _M32
 
 
 def function(words: tuple[str, ...]) -> Function | None:
-    """Return what an instruction computes; None where it is not one of these."""
+    """Return the function that an instruction computes; None if it is not defined here."""
     opcode, *modifiers = words
     make = _MAKERS.get(opcode)
     return None if make is None else make(opcode, modifiers)
@@ -101,7 +101,7 @@ def _bfind(opcode: str, modifiers: list[str]) -> Function:
 
 def _fns(opcode: str, modifiers: list[str]) -> Function:
     def compute(mask: int, base: int, offset: int) -> int:
-        steps = signed(offset, 32)
+        steps = to_signed(offset, 32)
         if steps == 0:
             return base if base < 32 and _bit(mask, base) else _NONE
         position, count = base, abs(steps) - 1
@@ -201,7 +201,7 @@ def _saturated(opcode: str, modifiers: list[str]) -> Function | None:
     sign = 1 if opcode == "add" else -1
 
     def compute(a: int, b: int) -> int:
-        x, y = (signed(v, 32) if is_signed else v for v in (a, b))
+        x, y = (to_signed(v, 32) if is_signed else v for v in (a, b))
         return _clamped(x + sign * y, is_signed)
 
     return Function(compute, 32, (32, 32))
@@ -212,8 +212,8 @@ def _mad(opcode: str, modifiers: list[str]) -> Function | None:
         return None
 
     def compute(a: int, b: int, c: int) -> int:
-        high = signed(a, 32) * signed(b, 32) >> 32
-        return _clamped(high + signed(c, 32), is_signed=True)
+        high = to_signed(a, 32) * to_signed(b, 32) >> 32
+        return _clamped(high + to_signed(c, 32), is_signed=True)
 
     return Function(compute, 32, (32, 32, 32))
 
@@ -224,15 +224,15 @@ def _short(opcode: str, modifiers: list[str]) -> Function:
     def product(a: int, b: int) -> int:
         x, y = (v & 0xFFFFFF for v in (a, b))
         if is_signed:
-            x, y = signed(x, 24), signed(y, 24)
+            x, y = to_signed(x, 24), to_signed(y, 24)
         part = x * y >> (16 if "hi" in modifiers else 0) & _M32
-        return signed(part, 32) if is_signed else part
+        return to_signed(part, 32) if is_signed else part
 
     if opcode == "mul24":
         return Function(lambda a, b: product(a, b) & _M32, 32, (32, 32))
     if "sat" in modifiers:
         return Function(
-            lambda a, b, c: _clamped(product(a, b) + signed(c, 32), is_signed=True),
+            lambda a, b, c: _clamped(product(a, b) + to_signed(c, 32), is_signed=True),
             32,
             (32, 32, 32),
         )
@@ -243,7 +243,7 @@ def _sad(opcode: str, modifiers: list[str]) -> Function:
     bits, is_signed = _kind(modifiers)
 
     def compute(a: int, b: int, c: int) -> int:
-        x, y = (signed(v, bits) if is_signed else v for v in (a, b))
+        x, y = (to_signed(v, bits) if is_signed else v for v in (a, b))
         return c + (y - x if x < y else x - y) & ((1 << bits) - 1)
 
     return Function(compute, bits, (bits, bits, bits))
@@ -253,12 +253,12 @@ def _relu(opcode: str, modifiers: list[str]) -> Function | None:
     if modifiers != ["relu", "s32"]:
         return None
     choose = min if opcode == "min" else max
-    return Function(lambda a, b: max(0, choose(signed(a, 32), signed(b, 32))), 32, (32, 32))
+    return Function(lambda a, b: max(0, choose(to_signed(a, 32), to_signed(b, 32))), 32, (32, 32))
 
 
 def _octets(value: int, kind: str, bits: int = 8) -> list[int]:
     parts = [value >> bits * i & ((1 << bits) - 1) for i in range(32 // bits)]
-    return [signed(part, bits) for part in parts] if kind[0] == "s" else parts
+    return [to_signed(part, bits) for part in parts] if kind[0] == "s" else parts
 
 
 def _dot(opcode: str, modifiers: list[str]) -> Function:
@@ -312,4 +312,4 @@ _MAKERS: dict[str, Callable[[str, list[str]], Function | None]] = {
     "clmad": _clmad,
 }
 CARRIED = frozenset(["addc", "subc", "madc"])  # ``carries``
-OPCODES = frozenset(_MAKERS) - {"add", "sub", "mad", "min", "max"}  # without plain arithmetic's
+OPCODES = frozenset(_MAKERS) - {"add", "sub", "mad", "min", "max"}  # others in ``numbers``

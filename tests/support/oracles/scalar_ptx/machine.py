@@ -1,10 +1,10 @@
-"""One PTX thread after another, one instruction at a time: the meaning of a text, and no speed.
+"""An evaluator that runs one PTX thread after another, one instruction at a time: simple, not fast.
 
 Each thread of a block runs from the first statement to its end, or to a barrier, before the next
-one begins; when all have come to a barrier or ended, all go on. So this is the meaning of a kernel
-only if its threads talk to each other across barriers alone, and that is held to: a thread that
-touches another's part of memory, or a byte of the block's shared memory that another has stored to
-since the last barrier (or stores to one that another has read), raises ``Race``.
+one starts; when all have arrived at a barrier or ended, all resume. The results are those of the
+kernel only if its threads communicate across barriers alone. That is checked: a thread that
+accesses another's part of memory, or a byte of the block's shared memory that another has stored
+since the last barrier (or stores one that another has read), raises ``Race``.
 """
 
 from support.oracles.scalar_ptx import calls, carries, halves, integers, numbers, updates, video
@@ -26,14 +26,14 @@ from support.oracles.scalar_ptx.threads import SPECIALS, Shape, indices, special
 
 
 class Endless(Exception):
-    """A thread took more steps than it was allowed."""
+    """A thread exceeded its number of steps."""
 
 
 class Machine(Steps, Accesses):
-    """A kernel made ready to run over some memory.
+    """A kernel prepared to run on some memory.
 
-    ``symbols`` are the addresses of the module's variables. ``aligned`` says whether a misaligned
-    access is a fault.
+    ``symbols`` are the addresses of the module's variables. ``aligned``: a misaligned access is a
+    fault.
     """
 
     def __init__(
@@ -65,9 +65,10 @@ class Machine(Steps, Accesses):
             raise Fault(frozenset().union(*(f.codes for f in faults)), str(faults[0]))
 
     def _run_block(self, ctaid: Shape, grid: Shape, block: Shape, faults: list[Fault]) -> None:
-        """Run all threads up to a barrier, then all that came to it up to the next.
+        """Run all threads up to a barrier, then all that arrived at it up to the next.
 
-        Lanes in collectives go on as soon as all that they name have come, before any barrier.
+        Lanes in collectives resume as soon as all threads that they name have arrived, before
+        any barrier.
         """
         first, self._shared = self._thread, Shared(self._kernel.shared_bytes)
         ready = []
@@ -99,21 +100,23 @@ class Machine(Steps, Accesses):
                 else:
                     at_barrier.append((state[0], state[1], stopped))
             if faults and (at_barrier or gathered):
-                break  # threads that faulted do not come to the others
+                break  # threads that faulted never arrive
             free = complete(gathered, living)
             ready = [states.pop(thread) for thread in free]
             gathered = {thread: at for thread, at in gathered.items() if thread not in free}
             if not ready and gathered:
-                raise Race  # they wait for ever
+                raise Race  # a deadlock
             if not ready:
                 if len({place for *_, place in at_barrier}) > 1:
-                    raise Race  # at different barriers of one number: right, but not for this one
+                    raise Race  # at different barriers with one number: legal, but not supported here
                 ready, at_barrier = at_barrier, []
                 self._shared.begin()
         self._thread = first + block[0] * block[1] * block[2]
 
     def _run(self, registers: list[int], place: int) -> int | None:
-        """Run a thread to its end, or to where it goes on after a barrier."""
+        """Run a thread to its end, or to a barrier; return where it resumes after that, else
+        None.
+        """
         code, end = self._code, len(self._code)
         for _ in range(self._max_steps):
             if place >= end:
@@ -135,11 +138,11 @@ class Machine(Steps, Accesses):
         return self._kernel
 
     def source(self, operand: Operand, bits: int) -> int:
-        """Return the place of an operand among the registers."""
+        """Return the index of an operand among the registers."""
         return self._source(operand, bits)
 
     def place(self, name: str) -> int:
-        """Return the place of a register."""
+        """Return the index of a register."""
         return self._index[name]
 
     def function(self, name: str) -> "Machine":
@@ -165,7 +168,7 @@ class Machine(Steps, Accesses):
             self._own[self._thread] = before
         return [registers[self._index[name]] for name in self._kernel.returns]
 
-    # --- making statements ready ---
+    # --- preparation of statements ---
 
     def _guarded(self, statement: Statement) -> tuple[int | None, int, Step]:
         step = self._step(statement)
@@ -222,7 +225,7 @@ class Machine(Steps, Accesses):
         small = halves.function(statement.words)
         if small is not None:
             return self._plain(small, statement.operands)
-        what = video.packed(statement.words) or integers.function(statement.words)
+        what = video.packed_operation(statement.words) or integers.function(statement.words)
         what = what or numbers.function(statement.words)
         return self._plain(what, statement.operands, wider=opcode == "cvt")
 

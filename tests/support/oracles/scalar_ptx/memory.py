@@ -1,13 +1,13 @@
-"""Memory of the scalar machine, and what ends a thread that misuses it."""
+"""Memory of the scalar machine, and the errors that end a thread that misuses it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 
 class Fault(Exception):
-    """A thread touched memory that is not there (700) or not aligned (716), or trapped (719).
+    """A thread accessed memory that does not exist (700) or is misaligned (716), or trapped (719).
 
-    ``codes`` are all that apply: which of them a launch ends with depends on the order of threads.
+    ``codes`` are all that apply: which of them a launch reports depends on the order of threads.
     """
 
     def __init__(self, codes: frozenset[int], what: str) -> None:
@@ -16,13 +16,14 @@ class Fault(Exception):
 
 
 class Race(Exception):
-    """The result may depend on the order of threads: this machine cannot tell it."""
+    """The result may depend on the order of threads, so this machine cannot compute it."""
 
 
 @dataclass
 class Region:
     """Bytes at an address. With ``share_bytes``, that many belong to each thread, in linear order
-    from ``shares_from`` on; all others any thread may read and none may write."""
+    from ``shares_from`` on; all other bytes may be read by any thread and written by none.
+    """
 
     base: int
     data: bytearray
@@ -31,7 +32,9 @@ class Region:
 
 
 class Shared:
-    """The shared memory of a block, zero at first: who has stored and read which byte lately."""
+    """The shared memory of a block, zero at first, with the threads that last stored and read each
+    byte.
+    """
 
     def __init__(self, size: int) -> None:
         self._data = bytearray(size)
@@ -40,7 +43,7 @@ class Shared:
         self._updated: dict[int, str] = {}
 
     def begin(self) -> None:
-        """Forget who did what before the barrier that all have passed."""
+        """Discard the records of accesses before the barrier that all threads have passed."""
         self._stored.clear()
         self._read.clear()
         self._updated.clear()
@@ -49,8 +52,8 @@ class Shared:
         """Return bytes.
 
         Raises:
-            Fault: when they are not all there.
-            Race: when another thread has stored to one since the barrier.
+            Fault: some of the bytes do not exist.
+            Race: another thread has stored one of them since the barrier.
         """
         self._check(address, size)
         for byte in range(address, address + size):
@@ -63,8 +66,8 @@ class Shared:
         """Store bytes.
 
         Raises:
-            Fault: when they are not all there.
-            Race: when another thread has stored to or read one since the barrier.
+            Fault: some of the bytes do not exist.
+            Race: another thread has stored or read one of them since the barrier.
         """
         self._check(address, len(raw))
         for byte in range(address, address + len(raw)):
@@ -75,11 +78,11 @@ class Shared:
         self._data[address : address + len(raw)] = raw
 
     def update(self, address: int, size: int, kind: str, function: Callable[[int], int]) -> None:
-        """Change bytes by an update whose like may come in any order.
+        """Change bytes by an update that commutes with others of its kind.
 
         Raises:
-            Fault: when they are not all there.
-            Race: when one was read, stored to, or updated otherwise since the barrier.
+            Fault: some of the bytes do not exist.
+            Race: one was read, stored to, or updated by another operation since the barrier.
         """
         self._check(address, size)
         for byte in range(address, address + size):

@@ -1,7 +1,7 @@
-"""What each arithmetic instruction of PTX makes of bit patterns: plain functions on integers.
+"""The effect of each arithmetic instruction of PTX on bit patterns: plain functions on integers.
 
-``function(words)`` takes an opcode with its modifiers and returns how it computes, with the width
-of its result and of each operand. Where PTX leaves a result open, docs/isa.md decides.
+``function(words)`` takes an opcode with its modifiers and returns its computation, with the widths
+of its result and of each operand. Results that PTX leaves open follow docs/isa.md.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _ROUNDINGS = {"rn": "rn", "rz": "rz", "rm": "rm", "rp": "rp"} | _APPROXIMATE
 
 @dataclass(frozen=True)
 class Function:
-    """``compute`` takes patterns as wide as ``sources`` say and gives one of ``bits``."""
+    """``compute`` takes patterns of the widths ``sources`` and returns one of ``bits``."""
 
     compute: Callable[..., int]
     bits: int
@@ -25,16 +25,16 @@ class Function:
     signed: bool = False
 
 
-def signed(value: int, bits: int) -> int:
+def to_signed(value: int, bits: int) -> int:
     """Return a pattern's two's complement value."""
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def function(words: tuple[str, ...]) -> Function:
-    """Return what an arithmetic instruction computes.
+    """Return the function that an arithmetic instruction computes.
 
     Raises:
-        SyntaxFault: for one that is not known here.
+        SyntaxFault: the instruction is not defined here.
     """
     opcode, *modifiers = words
     if opcode == "cvt":
@@ -187,7 +187,7 @@ def _conversion(modifiers: list[str]) -> Function:
         to_format = FORMATS[to]
 
         def to_float(a: int) -> int:
-            value = signed(a, source_bits) if source[0] == "s" else a
+            value = to_signed(a, source_bits) if source[0] == "s" else a
             return ieee.encode(to_format, value < 0, abs(value), 0, mode)
 
         return Function(_finished(to_float, to, ftz, sat), bits, (source_bits,))
@@ -195,7 +195,7 @@ def _conversion(modifiers: list[str]) -> Function:
     highest = (1 << (bits - is_signed)) - 1
 
     def to_other_width(a: int) -> int:
-        value = signed(a, source_bits) if source[0] == "s" else a
+        value = to_signed(a, source_bits) if source[0] == "s" else a
         if sat:
             value = max(lowest, min(highest, value))
         return value & ((1 << bits) - 1)
@@ -228,7 +228,7 @@ def comparison(modifiers: list[str]) -> tuple[int, Callable[[int, int], bool]]:
     bits = WIDTHS[kind]
     test = _TESTS[{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(how, how)]
     if kind[0] == "s":
-        return bits, lambda a, b: test(signed(a, bits) - signed(b, bits))
+        return bits, lambda a, b: test(to_signed(a, bits) - to_signed(b, bits))
     return bits, lambda a, b: test(a - b)
 
 

@@ -1,4 +1,4 @@
-"""Where operands are: each register, constant and address has its place in a thread's list."""
+"""The places of operands: each register, constant and address has an index in a thread's list."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,14 @@ from support.oracles.scalar_ptx.text import Kernel, Number, Operand, SyntaxFault
 from support.oracles.scalar_ptx.threads import SPECIALS
 
 Step = Callable[[list[int]], int | None]
-"""What a statement does to a thread's registers; it returns where to go on, if not behind it."""
-STOP = -1  # what a step returns where its thread waits
+"""The effect of a statement on a thread's registers; returns the next statement, None: the
+following.
+"""
+STOP = -1  # returned by a step at which its thread waits
 
 
 class Operands:
-    """The places of one kernel or function. ``symbols`` are the addresses of variables."""
+    """The operands of one kernel or function. ``symbols`` are the addresses of variables."""
 
     def __init__(self, kernel: Kernel, symbols: dict[str, int]) -> None:
         self._kernel = kernel
@@ -61,4 +63,4 @@ class Operands:
         mask = (1 << self._width[str(operand)]) - 1
         if not signed or mask >> bits == 0:
             return None
-        return lambda value: numbers.signed(value, bits) & mask
+        return lambda value: numbers.to_signed(value, bits) & mask

@@ -1,4 +1,4 @@
-"""What instructions do to the registers of the thread that runs them."""
+"""The effects of instructions on the registers of the running thread."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from support.oracles.scalar_ptx.text import (
 
 
 class Steps(Operands):
-    """Steps that need no memory; ``_arrival`` is what the thread brings to a collective."""
+    """Steps that need no memory; ``_arrival`` holds the thread's operands at a collective."""
 
     _arrival: Arrival | None = None
 
@@ -73,7 +73,7 @@ class Steps(Operands):
         return lambda r: r.__setitem__(d, compute(*(r[s] for s in sources)))
 
     def _lop3(self, combine: str, operands: tuple[Operand, ...]) -> Step:
-        """``lop3.and`` and ``lop3.or``: a predicate, too."""
+        """Return the step of ``lop3.and`` and ``lop3.or``, which also compute a predicate."""
         first, *inputs, chooser = operands
         assert isinstance(first, Several)
         what = integers.function(("lop3", "b32"))
@@ -118,7 +118,7 @@ class Steps(Operands):
         return step
 
     def _collective(self, statement: Statement) -> Step:
-        """Note what a thread brings; whoever runs the block lets it go on."""
+        """Record a thread's operands; the code that runs the block resumes the thread."""
         opcode, last = statement.words[0], statement.words[-1]
         first, *operands, mask = statement.operands
         targets = first.parts if isinstance(first, Several) else (first,)

@@ -1,8 +1,8 @@
-"""PTX text to a list of statements, by a reader of its own.
+"""A reader from PTX text to a list of statements, independent of the compiler.
 
-It reads what the generator of random kernels writes and hand-written kernels of that kind: one
-entry, its parameters, registers and labels, and arrays in ``.global`` or ``.const`` space. It shares
-nothing with the product's compiler, whose mistakes it is there to find.
+It reads the output of the random kernel generator and hand-written kernels of that kind: one
+entry, its parameters, registers and labels, and arrays in ``.global`` or ``.const`` space. It
+shares no code with the product's compiler, so that it can find the compiler's defects.
 """
 
 import re
@@ -76,8 +76,9 @@ class Statement:
 
 @dataclass
 class Kernel:
-    """What was read. ``labels`` maps a label to the index of the next statement, ``shared`` a
-    variable to its address in shared memory."""
+    """The parsed module. ``labels`` maps a label to the index of the next statement, ``shared`` a
+    variable to its address in shared memory.
+    """
 
     parameters: dict[str, tuple[int, int]] = field(default_factory=dict)
     parameter_bytes: int = 0
@@ -90,7 +91,7 @@ class Kernel:
     local: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     functions: dict[str, "Kernel"] = field(default_factory=dict)
-    returns: list[str] = field(default_factory=list)  # of a function: registers
+    returns: list[str] = field(default_factory=list)  # if it is a function: registers
     takes: list[str] = field(default_factory=list)
 
 
@@ -98,7 +99,7 @@ def read(source: str) -> Kernel:
     """Read a module with one kernel.
 
     Raises:
-        SyntaxFault: with the token that was not understood.
+        SyntaxFault: names the token that was not understood.
     """
     return _Reader(_tokens(source)).module()
 
@@ -191,7 +192,7 @@ class _Reader:
         self._kernel.variables[name] = data.ljust(count * size, b"\0")
 
     def _function(self) -> None:
-        """A function whose parameters and results are registers, defined or declared."""
+        """Read a function whose parameters and results are registers, defined or declared."""
         outer, function = self._kernel, Kernel()
         function.functions = outer.functions
         self._kernel = function
@@ -280,7 +281,7 @@ class _Reader:
         self._kernel.shared_bytes = address + size
 
     def _array(self) -> tuple[str, int, int]:
-        """Read the rest of an array's declaration: its name, alignment and bytes."""
+        """Read the rest of an array's declaration; return its name, alignment and size in bytes."""
         align = 1
         if self._take(".align"):
             align = self._integer()

@@ -1,4 +1,4 @@
-"""The threads of a launch, and what their special registers hold."""
+"""The threads of a launch, and the values of their special registers."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ SPECIALS = (
 
 
 def indices(shape: Shape) -> list[Shape]:
-    """Return all places of a shape, x fastest."""
+    """Return all index triples of a shape, x fastest."""
     x, y, z = shape
     return [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
 

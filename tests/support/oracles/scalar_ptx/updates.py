@@ -1,4 +1,4 @@
-"""atom and red of the scalar machine: what one update makes of memory, on Python's numbers."""
+"""atom and red of the scalar machine: the effect of one update on memory, with Python's numbers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,15 +7,15 @@ from support.oracles.scalar_ptx import numbers
 from support.oracles.scalar_ptx.memory import Race
 from support.oracles.scalar_ptx.text import WIDTHS, Address, Statement, SyntaxFault
 
-_ONE_BY_ONE = frozenset(["exch", "cas", "inc", "dec"])  # their order can be seen
+_ONE_BY_ONE = frozenset(["exch", "cas", "inc", "dec"])  # their order is observable
 Update = Callable[..., int]
-"""Of what is there and the operands to what is there then."""
+"""A function from the former value and the operands to the new value."""
 
 
 def update(operation: str, kind: str, *, in_global: bool) -> Update:
-    """Return what an operation does with values of a type such as ``u32``.
+    """Return the function of an update on values of a type such as ``u32``.
 
-    f32 sums flush subnormal numbers in global memory alone (PTX ISA, "atom").
+    f32 sums flush subnormal numbers only in global memory (PTX ISA, "atom").
     """
     bits = int(kind[1:])
     mask = (1 << bits) - 1
@@ -25,7 +25,7 @@ def update(operation: str, kind: str, *, in_global: bool) -> Update:
         return lambda m, b: total(m, b)
 
     def number(pattern: int) -> int:
-        return numbers.signed(pattern, bits) if kind[0] == "s" else pattern
+        return numbers.to_signed(pattern, bits) if kind[0] == "s" else pattern
 
     results: dict[str, Update] = {
         "and": lambda m, b: m & b,
@@ -43,8 +43,9 @@ def update(operation: str, kind: str, *, in_global: bool) -> Update:
 
 
 def step(machine: Any, statement: Statement) -> Callable[[list[int]], None]:
-    """Return what one statement does on a machine (``machine.Machine``): updates of the thread's own
-    part of memory, or of shared memory without a result."""
+    """Return the step of an update on a machine (``machine.Machine``): of the thread's own part of
+    memory, or of shared memory without a result.
+    """
     opcode, space, operation, kind = statement.words
     size = WIDTHS[kind] // 8
     where, *operands = statement.operands[opcode == "atom" :]

@@ -1,4 +1,4 @@
-"""Video instructions and packed integers, part by part as the manual's pseudocode has them.
+"""Video instructions and packed integers, part by part, following the manual's pseudocode.
 
 Source: PTX ISA, "Scalar Video Instructions", "SIMD Video Instructions", and packed types of add,
 sub, min, max, abs and neg.
@@ -7,7 +7,7 @@ sub, min, max, abs and neg.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from support.oracles.scalar_ptx.numbers import Function, signed
+from support.oracles.scalar_ptx.numbers import Function, to_signed
 from support.oracles.scalar_ptx.text import Negative, Number, Operand, SyntaxFault
 from support.oracles.scalar_ptx.threads import SPECIALS
 
@@ -28,7 +28,7 @@ _TESTS: dict[str, Callable[[int, int], bool]] = {
 
 @dataclass(frozen=True)
 class Video:
-    """``compute`` takes the whole words of ``sources`` and gives that of ``to``."""
+    """``compute`` takes the whole words of ``sources`` and returns the whole word of ``to``."""
 
     to: str
     sources: tuple[Operand, ...]
@@ -60,10 +60,10 @@ def _arithmetic(name: str, modifiers: list[str], a: int, b: int) -> int:
 
 
 def read(words: tuple[str, ...], operands: tuple[Operand, ...]) -> Video:
-    """Return a video instruction made ready.
+    """Return a prepared video instruction.
 
     Raises:
-        SyntaxFault: for one that is none.
+        SyntaxFault: the words are not a video instruction.
     """
     opcode, *modifiers = words
     if opcode in _SIMD:
@@ -86,7 +86,7 @@ def _part(word: int, selector: str, kind: str) -> int:
     """partSelectSignExtend."""
     bits = {"": 32, "b": 8, "h": 16}[selector[:1]]
     value = word >> bits * int(selector[1:] or 0) & ((1 << bits) - 1)
-    return signed(value, bits) if kind == "s32" else value
+    return to_signed(value, bits) if kind == "s32" else value
 
 
 def _scalar(opcode: str, modifiers: list[str], operands: tuple[Operand, ...]) -> Video:
@@ -101,14 +101,14 @@ def _scalar(opcode: str, modifiers: list[str], operands: tuple[Operand, ...]) ->
         if opcode in ("vshl", "vshr"):
             tb = min(tb, 32) if "clamp" in modifiers else tb & 31
             value = ta << tb if opcode == "vshl" else ta >> tb
-            if "sat" not in modifiers:  # as docs/binding.md says
+            if "sat" not in modifiers:  # see docs/binding.md
                 value &= _M32
-                value = signed(value, 32) if own == "s32" else value
+                value = to_signed(value, 32) if own == "s32" else value
         else:
             value = _arithmetic(opcode, modifiers, ta, tb)
         if "sat" in modifiers:
             value = _clamp(value, size, own == "s32")
-        number = signed(c, 32) if own == "s32" else c
+        number = to_signed(c, 32) if own == "s32" else c
         if second:
             value = {"add": value + number, "min": min(value, number), "max": max(value, number)}[
                 second
@@ -142,7 +142,7 @@ def _vmad(modifiers: list[str], operands: tuple[Operand, ...]) -> Video:
             value, lsb = ~value, 1
         elif minus[2]:
             z, lsb = ~z & _M32, 1
-        value += (signed(z, 32) if is_signed else z) + lsb
+        value += (to_signed(z, 32) if is_signed else z) + lsb
         value >>= scale
         if "sat" in modifiers:
             value = _clamp(value, 32, is_signed)
@@ -162,7 +162,7 @@ def _simd(opcode: str, modifiers: list[str], operands: tuple[Operand, ...]) -> V
 
     def element(word: int, place: int, kind: str) -> int:
         value = word >> bits * place & ((1 << bits) - 1)
-        return signed(value, bits) if kind == "s32" else value
+        return to_signed(value, bits) if kind == "s32" else value
 
     def compute(x: int, y: int, z: int) -> int:
         both = y << 32 | x
@@ -187,8 +187,8 @@ def _simd(opcode: str, modifiers: list[str], operands: tuple[Operand, ...]) -> V
 _PACKED = {"u16x2": 16, "s16x2": 16, "u8x4": 8, "s8x4": 8}
 
 
-def packed(words: tuple[str, ...]) -> Function | None:
-    """Return what arithmetic of a packed type computes; None where the type is none."""
+def packed_operation(words: tuple[str, ...]) -> Function | None:
+    """Return the function of an instruction on a packed type; None if its type is not packed."""
     opcode, *modifiers = words
     bits, is_signed = _PACKED.get(modifiers[-1], 0), modifiers[-1][0] == "s"
     if not bits:
@@ -206,7 +206,7 @@ def packed(words: tuple[str, ...]) -> Function | None:
         total = 0
         for place in range(0, 32, bits):
             parts = [word >> place & ((1 << bits) - 1) for word in sources]
-            value = exact[opcode](*(signed(v, bits) if is_signed else v for v in parts))
+            value = exact[opcode](*(to_signed(v, bits) if is_signed else v for v in parts))
             value = _clamp(value, bits, is_signed) if "sat" in modifiers else value
             value = max(value, 0) if "relu" in modifiers else value
             total |= (value & ((1 << bits) - 1)) << place

@@ -1,1 +1,1 @@
-"""Kernels of C++ as clang compiles them, with their oracle."""
+"""C++ kernels as clang compiles them, with their oracle."""

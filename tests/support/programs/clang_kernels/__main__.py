@@ -1,4 +1,6 @@
-"""Run every case on one file: ``python -m support.programs.clang_kernels FILE.ptx ORACLE.so``; one line each."""
+"""Runs every case on one file: ``python -m support.programs.clang_kernels FILE.ptx ORACLE.so``;
+prints one line each.
+"""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What each kernel is run on: those that the host runs as well, and those with oracles of their own."""
+"""The inputs of each kernel: kernels that the host runs as well, and kernels with other oracles."""
 
 import ctypes
 from collections.abc import Callable
@@ -54,11 +54,11 @@ COMPARED: Final[dict[str, Callable[[], tuple[Argument, ...]]]] = {
         _longs() >> np.uint64(3),
     ),
 }
-"""The arguments of kernels that the host runs, too."""
+"""The arguments of kernels that the host runs as well."""
 
 
 def _structure_cases(program: Program) -> None:
-    """Padding is nobody's, so fields are compared."""
+    """Add cases with structures; padding is undefined, so fields are compared."""
     out, one, n = _structures()
     (found,) = program.run("structures", out, one, n, grid=(GRID,), block=(BLOCK,))
     start = Structure.from_buffer_copy(one)
@@ -123,7 +123,7 @@ def _standard_atomics(program: Program) -> None:
 def _halves(program: Program) -> None:
     x, y = RANDOM.normal(size=(2, 32, 2)).astype(np.float16)
     out, _ = program.run("halves", x, y)
-    a = x * y + x  # numpy rounds each step, as without contraction
+    a = x * y + x  # numpy rounds each step, as code without contraction does
     a[:, 0] = np.where(a[:, 1] > y[:, 0], a[:, 0], y[:, 1])
     np.testing.assert_array_equal(out, a - y)
 

@@ -1,4 +1,4 @@
-"""The same functions, compiled for this machine and called thread after thread: an oracle."""
+"""An oracle: the same functions, compiled for this machine and called once per thread."""
 
 import ctypes
 import subprocess
@@ -13,7 +13,7 @@ BLOCK, GRID = 32, 2
 
 
 class Structure(ctypes.Structure):
-    """``Large`` of kernels.cu."""
+    """``Large`` in kernels.cu."""
 
     _fields_ = (
         ("a", ctypes.c_double),
@@ -37,7 +37,9 @@ class Host:
         self._library = ctypes.CDLL(str(library))
 
     def compare(self, program: Program, name: str, *arguments: Argument) -> None:
-        """Hold what a kernel leaves of its arrays to what the host's threads leave, bit by bit."""
+        """Compare the arrays that a kernel writes with those that the host's functions write, bit
+        by bit.
+        """
         found = program.run(name, *arguments, grid=(GRID,), block=(BLOCK,))
         copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
         passed = [_passed(argument) for argument in copies]

@@ -1,5 +1,5 @@
-/* What compilers make of C++: kernels for clang, without a CUDA SDK, and the same functions for the
- * host's own compiler, thread after thread (oracle.cpp). `remake.sh` writes the PTX beside this. */
+/* C++ kernels for clang, without a CUDA SDK; the host's own compiler compiles the same functions,
+ * which it calls thread after thread (oracle.cpp). `remake.sh` writes the PTX into this folder. */
 #ifdef __CUDA__
 #include "../../../examples/cuda_builtins.h"
 #define __shared__ __attribute__((shared))
@@ -47,7 +47,7 @@ KERNEL structures(Large *out, Large in, int n) {
   }
 }
 
-/* A table of jumps. */
+/* A jump table. */
 __device__ int chosen(int k, int x) {
   switch (k) {
     case 0: return x + 1;
@@ -74,7 +74,7 @@ KERNEL switches(int *a, int n) {
   a[i] = x;
 }
 
-/* Recursion, of one function and of two. */
+/* Recursion, in one function and in two. */
 __device__ NOINLINE int fibonacci(int n) {
   return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
 }
@@ -103,7 +103,7 @@ KERNEL tree(int *out, Tree *t, int n) {
   out[0] = sum(t);
 }
 
-/* Arrays of each thread. */
+/* Thread-local arrays. */
 KERNEL local_arrays(int *a, const int *index, int n) {
   int t[32], i = global_index(), hash = 0;
   for (int k = 0; k < 32; k++) t[k] = k * i;
@@ -124,7 +124,7 @@ KERNEL taken_from_the_stack(int *out, int n) {
   out[i] = total;
 }
 
-/* Virtual functions, of which one has no body, and functions in tables. */
+/* Virtual functions, one of them pure, and tables of functions. */
 struct Shape {
   __device__ virtual float area() const = 0;
   __device__ virtual int factor() { return 1; }
@@ -181,7 +181,7 @@ KERNEL templates_and_lambdas(float *a, int n) {
   a[i] = of(a[i]);
 }
 
-/* Numbers. */
+/* Variables and arithmetic. */
 __constant__ float coefficients[8] = {1, 2, 3, 4, 5, 6, 7, 8};
 __device__ double table[4][3] = {{1, 2, 3}, {4, 5, 6}};
 __constant__ const char *names[2] = {"ab", "cdef"};
@@ -259,7 +259,7 @@ KERNEL conversions(float *f, double *d, int *i, u64 *u) {
   u[k] = (u64)__builtin_fabs(x) + (u64)(long long)x;
 }
 
-#ifdef __CUDA__ /* what the host has not */
+#ifdef __CUDA__ /* not available on the host */
 
 KERNEL printing(int *a) {
   int i = global_index();

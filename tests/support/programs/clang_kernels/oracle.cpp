@@ -1,4 +1,4 @@
-/* The kernels for the host: `at` says which thread calls come from. */
+/* The kernels for the host: `at` sets the thread for which they are called next. */
 struct Index {
   unsigned x, y, z;
 };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Write the PTX of kernels.cu again: apt-get install clang-22. Without contraction, as the oracle is.
+# Rewrites the PTX of kernels.cu: apt-get install clang-22. Without contraction, like the oracle.
 set -eu
 cd "$(dirname "$0")"
 make_one() { # name, architecture, flags

@@ -1,1 +1,1 @@
-"""Kernels of other compilers, with their expected results."""
+"""Kernels from other compilers, with their expected results."""

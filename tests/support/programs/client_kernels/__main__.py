@@ -1,4 +1,6 @@
-"""Run every case whose file is in a folder: ``python -m support.programs.client_kernels FOLDER [FILE...]``."""
+"""Runs every case whose file is in a folder:
+``python -m support.programs.client_kernels FOLDER [FILE...]``.
+"""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Which case checks which kernel of which file."""
+"""Maps the kernels of each file to the cases that check them."""
 
 from collections.abc import Callable
 from typing import Final

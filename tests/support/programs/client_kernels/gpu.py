@@ -1,4 +1,4 @@
-"""The little of the driver API that the cases need, with numpy arrays for device memory."""
+"""The part of the driver API that the cases need, with numpy arrays as device memory."""
 
 import ctypes
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class DriverError(Exception):
 
 
 def call(function, *arguments):
-    """Return what a driver function returns beside its status."""
+    """Return the results of a driver function, without its status."""
     status, *results = function(*arguments)
     if status != driver.CUresult.CUDA_SUCCESS:
         raise DriverError(function.__name__, int(status))
@@ -45,13 +45,13 @@ class Program:
         self._module = module
 
     def variable(self, name: str, data: np.ndarray) -> None:
-        """Fill a module variable."""
+        """Store data in a module variable."""
         address, size = call(driver.cuModuleGetGlobal, self._module, name.encode())
         assert data.nbytes <= size
         call(driver.cuMemcpyHtoD, address, data.ctypes.data, data.nbytes)
 
     def contents(self, name: str, data: np.ndarray) -> np.ndarray:
-        """Return the first bytes of a module variable, as many and of such a kind as ``data``."""
+        """Return the contents of a module variable, with the size and type of ``data``."""
         address, size = call(driver.cuModuleGetGlobal, self._module, name.encode())
         assert data.nbytes <= size
         call(driver.cuMemcpyDtoH, data.ctypes.data, address, data.nbytes)
@@ -66,7 +66,7 @@ class Program:
         shared: int = 0,
         cooperative: bool = False,
     ) -> list[np.ndarray]:
-        """Launch once; return the arrays among the arguments as the kernel left them.
+        """Launch once; return the array arguments as the kernel left them.
 
         Arrays are passed as pointers to copies of them, scalars and bytes by value.
         """

@@ -1,20 +1,20 @@
-"""Kernels that multiply matrices a warp at a time. The numbers are small: sums are exact."""
+"""Kernels that multiply matrices, a warp at a time. The numbers are small, so sums are exact."""
 
 import numpy as np
 
 from support.programs.client_kernels.gpu import Program
 
 RANDOM = np.random.default_rng(5)
-DEPTH = 80  # five steps: four in the unrolled loop, one behind it
+DEPTH = 80  # five steps: four in the unrolled loop, one after it
 
 
 def halves(program: Program) -> None:
-    columns = 16  # of b, whose steps of 16 are so many strides apart
+    columns = 16  # the stride of b; each step reads 16 rows of it
     a = RANDOM.integers(-9, 9, (16, DEPTH)).astype(np.float16)
     b = RANDOM.integers(-9, 9, DEPTH * columns).astype(np.float16)
     sizes = np.int32(DEPTH), np.int32(columns)
     *_, c = program.run("wmma_h", a, b, np.zeros((16, 16), np.float32), *sizes)
-    tiles = b.reshape(-1, 16, columns).astype(np.float32)  # each one transposed
+    tiles = b.reshape(-1, 16, columns).astype(np.float32)  # each tile transposed
     want = sum(a[:, 16 * n :][:, :16].astype(np.float32) @ t.T for n, t in enumerate(tiles))
     np.testing.assert_array_equal(c, want)
 

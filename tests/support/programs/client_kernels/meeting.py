@@ -1,4 +1,4 @@
-"""Kernels whose threads meet: shared memory, barriers, shuffles, votes, atomics."""
+"""Kernels whose threads synchronize: shared memory, barriers, shuffles, votes, atomics."""
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def atoms(program: Program) -> None:
     assert (i[0], i[1]) == (0, threads - 1)
     assert 0 <= i[2] < threads
     assert (i[4], i[5]) == (threads, threads)
-    assert 0 < i[3] < threads  # the first that is not 0 stays
+    assert 0 < i[3] < threads  # the first value other than 0 stays
     assert u[0] == 0
     assert (u[1], u[2]) == (threads - 1, 0)
     assert 0 <= u[3] <= 7
@@ -190,7 +190,7 @@ def calls(program: Program) -> None:
 
 
 def hello(program: Program) -> None:
-    """Whoever runs this holds what it prints to what it has to."""
+    """Print from a kernel; the caller compares the output with the expected text."""
     text = np.frombuffer(b"text\0", np.uint8)
     program.run("hello", np.int32(3), np.float32(2.5), text, grid=(2,), block=(1,))
 

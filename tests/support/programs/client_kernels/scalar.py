@@ -1,4 +1,4 @@
-"""Kernels whose threads do not meet."""
+"""Kernels whose threads do not synchronize."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def vecadd4(program: Program) -> None:
 def saxpy(program: Program) -> None:
     x, y = RANDOM.random((2, 500), np.float32)
     _, out = program.run("saxpy", np.float32(2), x, y, np.uint64(500), grid=(4,), block=(128,))
-    np.testing.assert_array_equal(out, 2 * x + y)  # a product by two is exact
+    np.testing.assert_array_equal(out, 2 * x + y)  # a multiplication by two is exact
 
 
 def dmath(program: Program) -> None:
@@ -44,7 +44,7 @@ def mandel(program: Program) -> None:
         inside = np.abs(z) < 2
         counts += inside
         z = np.where(inside, z * z + c, z)
-    assert (out == counts).mean() > 0.98  # contraction moves few pixels at the edge
+    assert (out == counts).mean() > 0.98  # contraction changes few pixels at the edge
 
 
 def cmul(program: Program) -> None:
@@ -70,7 +70,9 @@ def _philox(counter: list[np.ndarray], key: list[int]) -> list[np.ndarray]:
 
 
 def rng(program: Program) -> None:
-    """The kernel multiplies x and z by the constants of the published rounds, crosswise."""
+    """The kernel multiplies x and z by the constants of the published rounds, with the two
+    exchanged.
+    """
     count, seed, offset = 512, 0x123456789ABCDEF, 77
     out = np.zeros((count, 4), np.float32)
     (out,) = program.run("rng", out, np.uint64(seed), np.uint64(offset), grid=(4,), block=(128,))
@@ -108,7 +110,7 @@ def typed_stores(program: Program) -> None:
 
 
 def narrow_floats(program: Program) -> None:
-    """One thread: neighbours of the kernel write the same elements."""
+    """One thread only: adjacent threads of the kernel write the same elements."""
     import ml_dtypes
 
     x = np.array([3.3, -0.7], np.float32)
@@ -122,7 +124,7 @@ def narrow_floats(program: Program) -> None:
 
 
 def smallest_floats(program: Program) -> None:
-    """One thread, as above: fp4 by pairs, fp6 and powers of two."""
+    """One thread only, as above: fp4 in pairs, fp6 and powers of two."""
     import ml_dtypes
 
     x = np.array([2.7, -0.3], np.float32)
@@ -131,7 +133,7 @@ def smallest_floats(program: Program) -> None:
     e2m1, e3m2 = x.astype(ml_dtypes.float4_e2m1fn), x.astype(ml_dtypes.float6_e3m2fn)
     low, high = e2m1.view(np.uint8).tolist()
     assert y[0] == (high & 15) << 4 | low & 15
-    power = 2.0 ** np.ceil(np.log2(x[0]))  # of e8m0, which is rounded up
+    power = 2.0 ** np.ceil(np.log2(x[0]))  # as e8m0, rounded up
     want = np.stack([e2m1.astype(np.float32), e3m2.astype(np.float32)])
     want[0, 0] += power
     np.testing.assert_array_equal(out, want)
@@ -163,14 +165,14 @@ def one_store(program: Program) -> None:
 
 
 def after_other_grids(program: Program) -> None:
-    """A grid that may begin before another has ended; here none does."""
+    """A grid that may begin before another has ended; here there is no other."""
     a = RANDOM.integers(0, 99, 32, dtype=np.int32)
     (out,) = program.run("pdl", a)
     np.testing.assert_array_equal(out, a + 1)
 
 
 def child(program: Program) -> None:
-    """What dynamic parallelism would launch, launched from here."""
+    """A kernel for dynamic parallelism, launched from the host."""
     p = RANDOM.integers(0, 99, 96, dtype=np.int32)
     (out,) = program.run("_Z5childPii", p, np.int32(5), grid=(3,))
     np.testing.assert_array_equal(out, p + 5)

@@ -1,5 +1,5 @@
-// What a Go program of the Kubernetes ecosystem asks NVML, through NVIDIA's own bindings: one line a
-// device, for a test to compare with gpud. Exits with 1 at the first status that is not SUCCESS.
+// Makes the NVML queries of Kubernetes programs in Go, through NVIDIA's own bindings, and prints one
+// line a device, which a test compares with gpud. Exits with 1 at the first failed call.
 package main
 
 import (

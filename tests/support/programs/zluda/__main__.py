@@ -1,4 +1,6 @@
-"""Run ZLUDA's cases on the device at hand: ``python -m support.programs.zluda CHECKOUT [CASE...]``."""
+"""Runs ZLUDA's cases on the available device:
+``python -m support.programs.zluda CHECKOUT [CASE...]``.
+"""
 
 import json
 import sys
@@ -14,7 +16,7 @@ _SHARED_BYTES = 1024  # as ZLUDA launches all of them
 
 
 def outcome(gpu: Gpu, case: Case) -> str:
-    """Return ``right``, or what is wrong."""
+    """Return ``right``, or a description of the error."""
     try:
         program = gpu.load(case.path)
         if case.expected is None:
@@ -28,7 +30,9 @@ def outcome(gpu: Gpu, case: Case) -> str:
 
 
 def _run(program: Program, case: Case, out: Values) -> Values:
-    """Return what a kernel leaves in its output: without input it has that twice."""
+    """Return the kernel's output. If the case has no input, the output buffer serves as input
+    too.
+    """
     pointer = call(driver.cuMemAlloc, out.nbytes)
     call(driver.cuMemsetD8, pointer, 0, out.nbytes)
     own = np.uint64(int(pointer))

@@ -1,4 +1,4 @@
-"""The table of cases in ZLUDA's ``mod.rs``: macros with arrays of Rust literals, read as text."""
+"""The table of cases in ZLUDA's ``mod.rs``: macros with arrays of Rust literals, parsed as text."""
 
 import math
 import re
@@ -15,7 +15,7 @@ INSTALL = (
     f"{COMMIT} && export TESSERA_ZLUDA=$PWD/ZLUDA"
 )
 FOLDER = Path("ptx", "src", "test", "spirv_run")
-WARP_THREADS = 64  # of a `test_ptx_warp!`
+WARP_THREADS = 64  # in a `test_ptx_warp!`
 
 _MACRO = re.compile(r"\btest_ptx(_warp|_with_32)?!\s*\(([^;]*)\);", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*")
@@ -45,7 +45,9 @@ Values = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Case:
-    """One case: what goes in, what has to come out (None: it has to load), in how many threads."""
+    """One case: its input, its expected output (None: it must only load), and its number of
+    threads.
+    """
 
     name: str
     path: Path
@@ -58,7 +60,7 @@ def cases(checkout: Path) -> Iterator[Case]:
     """Yield the cases of a checkout.
 
     Raises:
-        ValueError: a literal is of a kind that is not known here.
+        ValueError: a literal has a type that this module does not know.
     """
     folder = checkout / FOLDER
     text = _COMMENT.sub("", (folder / "mod.rs").read_text())
@@ -80,7 +82,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def _values(text: str) -> Values:
-    """Return an array of Rust literals: all have the type that one of them names."""
+    """Return an array of Rust literals; all have the type that one of them states."""
     found = [_literal(item) for part in text.split(",") if (item := " ".join(part.split()))]
     types = {type_ for _, type_ in found if type_}
     default = "f64" if any(isinstance(value, float) for value, _ in found) else "i32"

@@ -1,1 +1,1 @@
-"""Comparison of what the compiler accepts with ptxas."""
+"""Comparison between the PTX that the compiler accepts and the PTX that ptxas accepts."""

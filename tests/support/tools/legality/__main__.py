@@ -1,7 +1,7 @@
-"""The whole comparison: ``PYTHONPATH=.:tests python -m support.tools.legality [--all]``.
+"""The complete comparison: ``PYTHONPATH=.:tests python -m support.tools.legality [--all]``.
 
-Prints the table of ``docs/legality.md`` and every kind of difference with an example; ends with 1
-when a goal is missed, or the kinds are not those of ``residue``.
+Prints the table of ``docs/legality.md`` and every kind of difference with an example; exits with
+1 when a goal is missed, or the kinds differ from those in ``residue``.
 """
 
 import sys
@@ -14,7 +14,7 @@ _GOAL, _FAMILY_GOAL, _ACCEPTS_GOAL = 0.99, 0.95, 0.005
 
 
 def main() -> int:
-    ptxas = assembler.needed()
+    ptxas = assembler.require()
     found = compare.verdicts(list(compare.cases(per_form=2)), assembler.Assembler(ptxas))
     print(f"ptxas {assembler.release(ptxas)}\n\n{compare.table(found)}\n")
     kinds: dict[tuple[str, str], list[compare.Verdict]] = defaultdict(list)

@@ -1,4 +1,6 @@
-"""NVIDIA's ``ptxas`` as a judge of what is PTX: the one in Triton's wheel, or ``TESSERA_PTXAS``."""
+"""NVIDIA's ``ptxas`` as a reference for legal PTX: the one in Triton's wheel, or
+``TESSERA_PTXAS``.
+"""
 
 import importlib.util
 import os
@@ -15,13 +17,13 @@ INSTALL = "pip install 'triton>=3.9' (or set TESSERA_PTXAS to a ptxas of CUDA 13
 DIED = "the assembler died"
 _INSIDE = Path("backends", "nvidia", "bin", "ptxas-blackwell")
 _FOUND = re.compile(r"line (\d+); (?:error|fatal)\s*: (.*)")
-_OLDEST_CODE = 75  # what is written for older targets is assembled for this one
+_OLDEST_CODE = 75  # kernels for older targets are assembled for this one
 _MOST_AT_ONCE = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel to be judged: its file's target (``90a``) and version, and its text."""
+    """A kernel to assemble: its file's target (``90a``) and version, and its text."""
 
     target: str
     version: tuple[int, int]
@@ -37,7 +39,7 @@ def whole_file(kernel: Kernel) -> str:
 
 
 def find() -> Path | None:
-    """Return the assembler, if there is one."""
+    """Return the assembler's path; None if there is none."""
     named = os.environ.get("TESSERA_PTXAS")
     if named:
         return Path(named)
@@ -49,21 +51,22 @@ def find() -> Path | None:
 
 
 def release(ptxas: Path) -> str:
-    """Return what the assembler says about itself, such as ``V13.4.59``."""
+    """Return the assembler's version, such as ``V13.4.59``."""
     said = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True)
     found = re.search(r"V[0-9.]+", said.stdout)
     return found[0] if found else "unknown"
 
 
 class Assembler:
-    """Judges kernels, many in one file: those it finds fault with are named by line and left out,
-    until it takes what is left as a whole."""
+    """Assembles many kernels in one file: rejected ones are identified by line and left out, until
+    the assembler accepts the rest as a whole.
+    """
 
     def __init__(self, ptxas: Path) -> None:
         self.ptxas = ptxas
 
     def refusals(self, kernels: Sequence[Kernel]) -> list[str]:
-        """Return for each kernel the first fault that was found with it; "" if it was taken."""
+        """Return for each kernel the first error that was found in it; "" if it was accepted."""
         refusals = [""] * len(kernels)
         groups: dict[tuple[str, tuple[int, int]], list[int]] = defaultdict(list)
         for index, kernel in enumerate(kernels):
@@ -72,10 +75,10 @@ class Assembler:
             for members in groups.values():
                 for start in range(0, len(members), _MOST_AT_ONCE):
                     chosen = members[start : start + _MOST_AT_ONCE]
-                    self._judge(kernels, chosen, refusals, Path(folder))
+                    self._bisect(kernels, chosen, refusals, Path(folder))
         return refusals
 
-    def _judge(
+    def _bisect(
         self, kernels: Sequence[Kernel], members: list[int], refusals: list[str], folder: Path
     ) -> None:
         while members:
@@ -90,10 +93,10 @@ class Assembler:
             }
             if not faults and len(members) == 1:
                 faults = {members[0]: (said.strip().splitlines() or [DIED])[-1]}
-            if not faults:  # nothing says whose fault it is
+            if not faults:  # the message contains no line
                 half = len(members) // 2
-                self._judge(kernels, members[:half], refusals, folder)
-                self._judge(kernels, members[half:], refusals, folder)
+                self._bisect(kernels, members[:half], refusals, folder)
+                self._bisect(kernels, members[half:], refusals, folder)
                 return
             for index, message in faults.items():
                 refusals[index] = message
@@ -110,13 +113,13 @@ class Assembler:
 
 
 def _bundle(kernels: Sequence[Kernel], members: Sequence[int]) -> tuple[str, dict[int, int]]:
-    """Return one file with all of them, and whose each line is."""
+    """Return one file with all of them, and a map from each line to its kernel."""
     first = kernels[members[0]]
     parts = [HEADER.format(*first.version, first.target)]
     line = parts[0].count("\n") + 1
     owners = {}
     for index in members:
-        # `KERNEL` is in every name that the file sees, so that none is there twice.
+        # `KERNEL` is part of every name in the file, so that no name occurs twice.
         text = kernels[index].text.replace("KERNEL", f"k{index}")
         lines = text.count("\n")
         owners.update(dict.fromkeys(range(line, line + lines), index))
@@ -125,11 +128,11 @@ def _bundle(kernels: Sequence[Kernel], members: Sequence[int]) -> tuple[str, dic
     return "".join(parts), owners
 
 
-def needed() -> Path:
-    """Return the assembler.
+def require() -> Path:
+    """Return the assembler's path.
 
     Raises:
-        SystemExit: when there is none, with how to get it.
+        SystemExit: there is none; the message states how to install it.
     """
     found = find() or (Path(which) if (which := shutil.which("ptxas-blackwell")) else None)
     if found is None:

@@ -1,14 +1,21 @@
-"""Forms broken in one named way. Whether that makes them illegal is the assembler's to say."""
+"""Forms broken in one named way. The assembler decides whether that makes them illegal."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from support.tools.legality.forms import LATEST, TARGETS, Form, held, missing, replaced
+from support.tools.legality.forms import (
+    LATEST,
+    TARGETS,
+    Form,
+    missing,
+    register_type,
+    replace_operand,
+)
 from vgpu_sim.compiler.legality.signatures import Wanted
 from vgpu_sim.compiler.ptx.grammar import requirements
 
 Broken = tuple[Form, str, str]
-"""A form, its instruction's text, and what stands before it in the kernel."""
+"""A form, its instruction's text, and the text before it in the kernel."""
 
 
 def _line(form: Form) -> Broken:
@@ -31,13 +38,13 @@ def too_many_operands(form: Form) -> Iterator[Broken]:
 
 
 def wrong_kind(form: Form) -> Iterator[Broken]:
-    """An integer register for a floating-point type, and the other way round."""
+    """Yield the form with an integer register for a floating-point type, and vice versa."""
     for number, wanted in _typed(form):
         type_ = wanted.type
         assert type_ is not None
         other = {"integer": "f", "float": "u", "held": "u", "packed": "u"}.get(type_.kind)
         if other is not None and (other == "u" or type_.bits in (16, 32, 64)):
-            yield _line(replaced(form, number, f"%{other}{type_.bits}_{number}"))
+            yield _line(replace_operand(form, number, f"%{other}{type_.bits}_{number}"))
 
 
 def wrong_width(form: Form) -> Iterator[Broken]:
@@ -46,109 +53,117 @@ def wrong_width(form: Form) -> Iterator[Broken]:
         assert type_ is not None
         if type_.kind != "pred" and 16 <= type_.bits <= 64:
             bits = {16: 32, 32: 64, 64: 32}[type_.bits]
-            yield _line(replaced(form, number, f"%b{bits}_{number}"))
+            yield _line(replace_operand(form, number, f"%b{bits}_{number}"))
             narrow = {16: 8, 32: 16, 64: 16}[type_.bits]
-            yield _line(replaced(form, number, f"%b{narrow}_{number}"))
+            yield _line(replace_operand(form, number, f"%b{narrow}_{number}"))
 
 
 def predicate_for_number(form: Form) -> Iterator[Broken]:
     for number, wanted in _typed(form):
         is_predicate = wanted.type is not None and wanted.type.kind == "pred"
-        yield _line(replaced(form, number, f"%b32_{number}" if is_predicate else f"%pred_{number}"))
+        yield _line(
+            replace_operand(form, number, f"%b32_{number}" if is_predicate else f"%pred_{number}")
+        )
 
 
 def undeclared_register(form: Form) -> Iterator[Broken]:
     for number, wanted in enumerate(form.wanted):
         if wanted.what in ("type", "int", "name") and not wanted.count:
-            yield _line(replaced(form, number, "%undeclared_0"))
+            yield _line(replace_operand(form, number, "%undeclared_0"))
         elif wanted.what.startswith("["):
-            yield _line(replaced(form, number, "[%undeclared_0]"))
+            yield _line(replace_operand(form, number, "[%undeclared_0]"))
 
 
 def constant_destination(form: Form) -> Iterator[Broken]:
     for number, wanted in _typed(form):
         if wanted.written:
-            yield _line(replaced(form, number, "1"))
+            yield _line(replace_operand(form, number, "1"))
 
 
 def unwanted_destination(form: Form) -> Iterator[Broken]:
     for number, wanted in _typed(form):
         if wanted.written:
-            yield _line(replaced(form, number, "_"))
+            yield _line(replace_operand(form, number, "_"))
 
 
 def wrong_constant(form: Form) -> Iterator[Broken]:
-    """A floating-point constant for an integer, an integer for a floating-point type."""
+    """Yield it with a floating-point constant for an integer, or an integer for a floating-point
+    type.
+    """
     for number, wanted in _typed(form):
         assert wanted.type is not None
         if not wanted.written:
-            yield _line(replaced(form, number, "1" if wanted.type.kind == "float" else "1.5"))
+            yield _line(
+                replace_operand(form, number, "1" if wanted.type.kind == "float" else "1.5")
+            )
 
 
 def constant_out_of_range(form: Form) -> Iterator[Broken]:
     for number, wanted in enumerate(form.wanted):
         if wanted.limits:
-            yield _line(replaced(form, number, "77"))
+            yield _line(replace_operand(form, number, "77"))
 
 
 def register_for_constant(form: Form) -> Iterator[Broken]:
     for number, wanted in enumerate(form.wanted):
         if wanted.what == "imm":
-            yield _line(replaced(form, number, f"%u32_{number}"))
+            yield _line(replace_operand(form, number, f"%u32_{number}"))
 
 
 def special_register(form: Form) -> Iterator[Broken]:
     for number, _ in _typed(form):
-        yield _line(replaced(form, number, "%tid.x"))
+        yield _line(replace_operand(form, number, "%tid.x"))
 
 
 def variable_for_register(form: Form) -> Iterator[Broken]:
     for number, _ in _typed(form):
-        yield _line(replaced(form, number, "global_KERNEL"))
+        yield _line(replace_operand(form, number, "global_KERNEL"))
 
 
 def address_without_brackets(form: Form) -> Iterator[Broken]:
     for number, wanted in enumerate(form.wanted):
         if wanted.what.startswith("["):
-            yield _line(replaced(form, number, form.operands[number].strip("[]")))
+            yield _line(replace_operand(form, number, form.operands[number].strip("[]")))
         elif wanted.what == "type" and not wanted.count and not wanted.pair:
-            yield _line(replaced(form, number, f"[{form.operands[number]}]"))
+            yield _line(replace_operand(form, number, f"[{form.operands[number]}]"))
 
 
 def address_in_float(form: Form) -> Iterator[Broken]:
     for number, wanted in enumerate(form.wanted):
         if wanted.what.startswith("["):
-            yield _line(replaced(form, number, "[%f64_8]"))
+            yield _line(replace_operand(form, number, "[%f64_8]"))
 
 
 def wrong_state_space(form: Form) -> Iterator[Broken]:
-    """A variable of another space than the instruction says."""
+    """Yield the form with a variable of another space than the instruction's."""
     for number, wanted in enumerate(form.wanted):
         if wanted.what.startswith("["):
             for name in ("const_KERNEL", "local_local", "param_var", "shared_local"):
                 if name not in form.operands[number]:
-                    yield _line(replaced(form, number, f"[{name}]"))
+                    yield _line(replace_operand(form, number, f"[{name}]"))
 
 
 def wrong_vector_length(form: Form) -> Iterator[Broken]:
     for number, wanted in enumerate(form.wanted):
         if wanted.count and wanted.type is not None:
-            register = held(wanted.type)
+            register = register_type(wanted.type)
             parts = ", ".join(f"%{register}_{n}" for n in range(wanted.count - 1))
-            yield _line(replaced(form, number, f"{{{parts}}}"))
-            yield _line(replaced(form, number, f"%{register}_1"))
+            yield _line(replace_operand(form, number, f"{{{parts}}}"))
+            yield _line(replace_operand(form, number, f"%{register}_1"))
         elif wanted.type is not None and wanted.what == "type":
-            register = held(wanted.type)
-            yield _line(replaced(form, number, f"{{%{register}_1, %{register}_2}}"))
+            register = register_type(wanted.type)
+            yield _line(replace_operand(form, number, f"{{%{register}_1, %{register}_2}}"))
 
 
 def pair_of_predicates(form: Form) -> Iterator[Broken]:
     for number, wanted in _typed(form):
         if wanted.pair:
-            yield _line(replaced(form, number, form.operands[number].partition("|")[0]))
-            yield _line(replaced(form, number, form.operands[number].partition("|")[0] + "|%b32_1"))
+            yield _line(replace_operand(form, number, form.operands[number].partition("|")[0]))
+            yield _line(
+                replace_operand(form, number, form.operands[number].partition("|")[0] + "|%b32_1")
+            )
         elif wanted.written:
-            yield _line(replaced(form, number, form.operands[number] + "|%pred_1"))
+            yield _line(replace_operand(form, number, form.operands[number] + "|%pred_1"))
 
 
 def modifier_left_out(form: Form) -> Iterator[Broken]:
@@ -177,7 +192,7 @@ def foreign_modifier(form: Form) -> Iterator[Broken]:
 
 
 def wrong_type(form: Form) -> Iterator[Broken]:
-    """Another type in the place of each."""
+    """Yield the form with each type replaced by another."""
     for number, word in enumerate(form.modifiers):
         if any(w.type is not None and w.type.name == word for w in form.wanted):
             for other in ("u8", "b16", "u32", "s64", "f16", "bf16x2", "f32", "b128", "pred"):
@@ -192,7 +207,7 @@ def unknown_word(form: Form) -> Iterator[Broken]:
 
 
 def target_too_old(form: Form) -> Iterator[Broken]:
-    """The newest target that lacks the form, and the one after it."""
+    """Yield the form for the newest target that lacks it."""
     older = [name for name in TARGETS if missing(form.opcode, form.modifiers, name, LATEST)]
     plain = [name for name in older if name.isdigit() and int(name) < int(form.target.rstrip("af"))]
     for name in plain[-1:]:
@@ -200,7 +215,9 @@ def target_too_old(form: Form) -> Iterator[Broken]:
 
 
 def oldest_version(form: Form) -> Iterator[Broken]:
-    """The first version that has form and target, which is legal, and the one before."""
+    """Yield the form in the first version that has form and target, which is legal, and in the
+    previous one.
+    """
     versions = [need.version for need in requirements.needs(form.opcode, form.modifiers)]
     least = max([TARGETS[form.target], *versions])
     yield _line(replace(form, version=least))

@@ -1,4 +1,4 @@
-"""Both verdicts on many kernels, and where they differ."""
+"""The verdicts of compiler and assembler on many kernels, and their differences."""
 
 import random
 import re
@@ -13,14 +13,14 @@ from support.tools.legality.forms import all_forms, alternatives, kernel
 from vgpu_sim import compiler
 
 VALID = "valid"
-_NOT_PTX = "32-Bit"  # about the compiler that it is, not about the text
+_NOT_PTX = "32-Bit"  # an error about the assembler itself, not about the text
 _BLAMED = re.compile(r"instruction '([_a-z0-9]+)")
 _SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kernel: of which family, which form, and how it is broken (``valid``: not)."""
+    """One kernel: its family and form, and how it is broken (``valid``: it is not broken)."""
 
     family: str
     spelling: str
@@ -31,7 +31,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What both say: "" legal, else why not."""
+    """Both verdicts: "" for legal, otherwise the reason."""
 
     case: Case
     ours: str
@@ -47,9 +47,9 @@ class Verdict:
 
 
 def cases(per_form: int = 3) -> Iterator[Case]:
-    """Yield every form, and ``per_form`` broken ones of each that an assembler takes.
+    """Yield every form, and ``per_form`` broken variants of each that an assembler accepts.
 
-    The first forms of an instruction are broken in every way that there is.
+    The first forms of an instruction are broken in every available way.
     """
     draw = random.Random(_SEED)
     seen: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def _once(done: set[tuple[object, ...]], case: Case) -> Iterator[Case]:
 
 
 def ours(one: Kernel) -> str:
-    """Return why our compiler says that a kernel is illegal; "" when it does not."""
+    """Return why our compiler considers a kernel illegal; "" if it does not."""
     number = int(one.target.rstrip("af"))
     try:
         compiler.compile_ptx(whole_file(one), capability=(number // 10, number % 10), partial=True)
@@ -90,21 +90,22 @@ def ours(one: Kernel) -> str:
     return ""
 
 
-def verdicts(judged: Sequence[Case], assembler: Assembler, workers: int = 2) -> list[Verdict]:
-    """Return what both say of each case; without those that the assembler does not survive."""
-    kernels = [case.kernel for case in judged]
+def verdicts(cases: Sequence[Case], assembler: Assembler, workers: int = 2) -> list[Verdict]:
+    """Return both verdicts for each case, without cases that crash the assembler."""
+    kernels = [case.kernel for case in cases]
     with ProcessPoolExecutor(workers) as pool:
         own = list(pool.map(ours, kernels, chunksize=200))
     theirs = assembler.refusals(kernels)
-    found = [Verdict(*one) for one in zip(judged, own, theirs, strict=True)]
+    found = [Verdict(*one) for one in zip(cases, own, theirs, strict=True)]
     return [one for one in found if _is_verdict(one)]
 
 
 def _is_verdict(found: Verdict) -> bool:
-    """Return whether the assembler judged the text, and did not stumble over itself.
+    """Return whether the assembler rejected the text, rather than its own translation of it.
 
-    It dies of some, does not make code for 32-bit addresses any more, and refuses instructions for
-    what it has turned them into: a ``mov`` with modifiers that no line of the text has.
+    It crashes on some texts, no longer supports 32-bit addresses, and rejects instructions
+    because of its own rewriting: it then blames an instruction, such as a ``mov`` with
+    modifiers, that no line of the text contains.
     """
     blamed = _BLAMED.search(found.theirs)
     own_fault = blamed is not None and not found.case.spelling.startswith(blamed[1])
@@ -112,7 +113,9 @@ def _is_verdict(found: Verdict) -> bool:
 
 
 def within(found: Sequence[Verdict]) -> list[Verdict]:
-    """Leave out what is judged of a form that is none itself: it is not broken in one way alone."""
+    """Leave out verdicts on broken variants of illegal forms, which are broken in more than one
+    way.
+    """
     illegal = {
         one.case.spelling for one in found if one.case.how == VALID and one.theirs and one.ours
     }

@@ -1,4 +1,4 @@
-"""Forms of instructions as the compiler's own grammar spells them, with operands that they take."""
+"""Forms of instructions as in the compiler's own grammar, with operands that they accept."""
 
 import itertools
 import random
@@ -14,7 +14,7 @@ from vgpu_sim.compiler.ptx.grammar.tables import TABLES
 _MOST_OF_A_ROW = 24
 _SEED = 20
 
-# Targets that the assembler knows, each with the first version of PTX that has it.
+# Targets that the assembler supports, each with the first PTX version that has it.
 TARGETS = {
     "50": (4, 0),
     "53": (4, 2),
@@ -59,7 +59,7 @@ class Form:
 
 
 def kernel(form: Form, text: str | None = None, before: str = "") -> Kernel:
-    """Return a kernel that has one instruction, the form's own unless ``text`` says another."""
+    """Return a kernel with one instruction: the form's own, or ``text``."""
     line = text if text is not None else form.text
     return Kernel(form.target, form.version, _wrapped(line, before))
 
@@ -91,7 +91,7 @@ def _names(line: str) -> Iterator[str]:
 
 
 def all_forms() -> Iterator[Form]:
-    """Yield the forms of every row of the grammar whose operands the compiler says."""
+    """Yield the forms of every row of the grammar whose operands the compiler defines."""
     for family, opcode, row in _rows():
         for modifiers in _spellings(row, opcode):
             form = valid(family, opcode, modifiers)
@@ -100,11 +100,11 @@ def all_forms() -> Iterator[Form]:
 
 
 def valid(family: str, opcode: str, modifiers: tuple[str, ...]) -> Form | None:
-    """Return the form with operands that its first signature takes; None if none is known."""
+    """Return the form with operands that its first signature accepts; None if none is known."""
     dotted = tuple(f".{word}" for word in modifiers)
     lists = signatures(opcode, modifiers)
     if "param::func" in modifiers and opcode == "ld":
-        return None  # of what a call returned: an instruction by itself has none
+        return None  # reads a call's result, which a single instruction does not have
     if first_error(opcode, dotted) is not None or not lists:
         return None
     if any(one.what in ("rest", "any") or one.what == "[*]" for one in lists[0]):
@@ -117,7 +117,7 @@ def valid(family: str, opcode: str, modifiers: tuple[str, ...]) -> Form | None:
 
 
 def alternatives(form: Form) -> Iterator[Form]:
-    """Yield the same form with other operands that it takes."""
+    """Yield the same form with the operands of its other signatures."""
     for wanted in signatures(form.opcode, form.modifiers)[1:]:
         if any(one.what == "any" for one in wanted):
             continue
@@ -125,11 +125,11 @@ def alternatives(form: Form) -> Iterator[Form]:
         yield replace(form, operands=operands, wanted=wanted)
     for number, one in enumerate(form.wanted):
         for other in _others(one, number):
-            yield replaced(form, number, other)
+            yield replace_operand(form, number, other)
 
 
-def replaced(form: Form, number: int, text: str) -> Form:
-    """Return the form with another operand in one place."""
+def replace_operand(form: Form, number: int, text: str) -> Form:
+    """Return the form with one operand replaced."""
     operands = (*form.operands[:number], text, *form.operands[number + 1 :])
     return replace(form, operands=operands)
 
@@ -143,14 +143,16 @@ def least_target(opcode: str, modifiers: tuple[str, ...]) -> str | None:
 
 
 def missing(opcode: str, modifiers: tuple[str, ...], name: str, version: tuple[int, int]) -> str:
-    """Return what the compiler says a form lacks in a target and version."""
+    """Return the requirement of a form that a target and version lack, according to the
+    compiler.
+    """
     own = requirements.Target(int(name.rstrip("af")), name.lstrip("0123456789"))
     needs = requirements.needs(opcode, modifiers)
     return next((said for need in needs if (said := need.error(own, version))), "")
 
 
 def operand(wanted: Wanted, number: int, modifiers: tuple[str, ...]) -> str:
-    """Return the plainest operand that is taken: a register where it may be one."""
+    """Return the simplest operand that is accepted: a register where possible."""
     if wanted.what.startswith("["):
         return f"[{_address(wanted.what[1:-1], modifiers, stored=number == 0)}]"
     if wanted.what == "imm":
@@ -163,7 +165,7 @@ def operand(wanted: Wanted, number: int, modifiers: tuple[str, ...]) -> str:
         wide = "u32" if "u32" in modifiers else "u64"
         return f"%{wide}_{number}"
     assert wanted.type is not None
-    register = held(wanted.type)
+    register = register_type(wanted.type)
     if wanted.count:
         parts = ", ".join(f"%{register}_{(number + n) % 9}" for n in range(wanted.count))
         return f"{{{parts}}}"
@@ -171,7 +173,7 @@ def operand(wanted: Wanted, number: int, modifiers: tuple[str, ...]) -> str:
     return f"%{register}_{number}{pair}"
 
 
-def held(type_: Type) -> str:
+def register_type(type_: Type) -> str:
     """Return the type of a register that holds values of a type."""
     return f"b{type_.bits}" if type_.kind == "held" else type_.name
 
@@ -237,7 +239,7 @@ def _spellings(row: rows.Row, name: str) -> Iterator[tuple[str, ...]]:
     for words in choices:
         total *= max(len(words), 1)
     if any(not words for words in choices):
-        return  # nothing but `sp::*`
+        return  # only `sp::*`
     if total <= _MOST_OF_A_ROW:
         chosen = set(itertools.product(*choices))
     else:

@@ -1,7 +1,8 @@
-"""Where the two judges still differ, by instruction and kind of break, with why.
+"""The remaining differences between assembler and compiler, by instruction and kind of break, with
+reasons.
 
-``test_legality`` fails when its sample shows a difference that is not here, and the whole comparison
-(``python -m support.tools.legality``) also when one that is here is gone.
+``test_legality`` fails when its sample shows a difference that is not listed, and the whole comparison
+(``python -m support.tools.legality``) also when a listed one no longer occurs.
 """
 
 from support.tools.legality.compare import Verdict
@@ -53,6 +54,6 @@ def key(found: Verdict) -> Key:
 
 
 def changes(different: set[Key]) -> list[str]:
-    """Return how the kinds of differences are not those of the list."""
+    """Return the differences between the found kinds and those of the list."""
     new = [f"new: {one}" for one in sorted(different - RESIDUE.keys())]
     return new + [f"gone: {one}" for one in sorted(RESIDUE.keys() - different)]

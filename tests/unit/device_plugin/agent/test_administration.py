@@ -14,7 +14,7 @@ from device_plugin.backends.administration import Administration
 from device_plugin.errors import DaemonError, DaemonUnreachable
 from support.processes.no_replies import NO_REPLIES
 
-HIGH = 1100  # beyond what select() knows
+HIGH = 1100  # select() supports no descriptors beyond this
 
 
 class Echo(Administration):
@@ -44,7 +44,7 @@ def _answer(listener: socket.socket) -> None:
     connection, _ = listener.accept()
     with connection, connection.makefile("rwb", buffering=0) as lines:
         for line in lines:
-            reply = {"id": json.loads(line)["id"], "result": {"heard": True}}
+            reply = {"id": json.loads(line)["id"], "result": {"echoed": True}}
             lines.write(json.dumps(reply).encode() + b"\n")
 
 
@@ -57,14 +57,14 @@ def test_a_connection_is_used_again_whatever_its_descriptors_number(
         server = threading.Thread(target=_answer, args=(listener,), daemon=True)
         server.start()
         client = Echo(tmp_path / "socket")
-        assert [client.call("hear") for _ in range(2)] == [{"heard": True}] * 2
+        assert [client.call("echo") for _ in range(2)] == [{"echoed": True}] * 2
         client.close()
         server.join(30)
         assert not server.is_alive()  # one connection was enough
 
 
 class Plain(Administration):
-    """A client of a daemon."""
+    """A client of a daemon named ``echo``."""
 
     daemon, refused, unreachable = "echo", DaemonError, DaemonUnreachable
 
@@ -74,7 +74,7 @@ ANSWERS = [b"", b'{"id": 1, "res', *NO_REPLIES]
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
 def test_a_call_that_failed_leaves_nothing_for_the_next_one(tmp_path: Path, answer: bytes) -> None:
-    """The next one has a connection of its own: an answer that came late would be taken for its."""
+    """The next call has a new connection, on which no late answer to the failed one comes."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         listener.listen()
@@ -92,9 +92,9 @@ def test_a_call_that_failed_leaves_nothing_for_the_next_one(tmp_path: Path, answ
         server.start()
         client = Plain(tmp_path / "socket")
         with pytest.raises(DaemonUnreachable):
-            client.call("hear")
+            client.call("echo")
         assert client._connection is None
-        assert client.call("hear") == {"heard": True}
+        assert client.call("echo") == {"echoed": True}
         client.close()
         server.join(30)
         assert not server.is_alive()
@@ -109,15 +109,17 @@ def test_a_daemon_that_was_started_again_costs_no_call(tmp_path: Path) -> None:
             for _ in range(2):
                 connection, _ = listener.accept()
                 with connection, connection.makefile("rb") as lines:
-                    asked = json.loads(next(lines))
-                    connection.sendall(b'{"id": %d, "result": {}}\n' % asked["id"])
+                    requested = json.loads(next(lines))
+                    connection.sendall(b'{"id": %d, "result": {}}\n' % requested["id"])
 
         server = threading.Thread(target=serve, daemon=True)
         server.start()
         client = Plain(tmp_path / "socket")
         for _ in range(2):
-            assert client.call("hear") == {}
+            assert client.call("echo") == {}
             assert client._connection is not None
-            assert select.select([client._connection], [], [], 30)[0]  # it has hung up
+            assert select.select([client._connection], [], [], 30)[
+                0
+            ]  # the daemon has closed the connection
         server.join(30)
         client.close()

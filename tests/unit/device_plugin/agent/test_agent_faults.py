@@ -1,4 +1,4 @@
-"""On which slice of a GPU a wanted fault comes."""
+"""The slice of a GPU that a requested fault hits, and the status of the fault."""
 
 import datetime
 from typing import Any
@@ -33,9 +33,9 @@ class _Gpud:
         self.hit: list[str] = []
         self.lasts_ms: list[int] = []
 
-    def inject_fault(self, **asked: Any) -> None:
-        self.lasts_ms.append(asked["duration_ms"])
-        self.hit.append(asked["instance"])
+    def inject_fault(self, **requested: Any) -> None:
+        self.lasts_ms.append(requested["duration_ms"])
+        self.hit.append(requested["instance"])
 
 
 def _carried_out(wanted: WantedFault) -> tuple[_Gpud, FaultStatus]:
@@ -45,8 +45,8 @@ def _carried_out(wanted: WantedFault) -> tuple[_Gpud, FaultStatus]:
     gpud: Any = _Gpud()
     gpu = Gpu("GPU-0", 0, BOARD, "Healthy", SLICES)
     of_gpu = GpuObject("gpu-0", "GPU-0", 1, False, spec, GPUStatus())
-    (told,) = faults.carry_out(gpud, of_gpu, gpu, NOW)
-    return gpud, told
+    (reported,) = faults.carry_out(gpud, of_gpu, gpu, NOW)
+    return gpud, reported
 
 
 @pytest.mark.parametrize(
@@ -70,27 +70,27 @@ def test_a_fault_comes_on_the_slice_that_is_named_or_on_none(
         start=start,
         compute_start=compute_start,
     )
-    gpud, told = _carried_out(wanted)
+    gpud, reported = _carried_out(wanted)
     if hit is None:
-        assert (told.phase, gpud.hit) == (FaultPhase.REFUSED, [])
-        assert f"has no slice {profile}" in told.message
+        assert (reported.phase, gpud.hit) == (FaultPhase.REFUSED, [])
+        assert f"has no slice {profile}" in reported.message
     else:
-        assert (told.phase, told.slice, gpud.hit) == (FaultPhase.INJECTED, hit, [hit])
+        assert (reported.phase, reported.slice, gpud.hit) == (FaultPhase.INJECTED, hit, [hit])
 
 
 @pytest.mark.parametrize("until", ["tomorrow", "2026-01-03T00:00:00", "2026-01-03", "1e9"])
 def test_a_time_that_is_none_is_refused_and_ends_no_agent(until: str) -> None:
     wanted = WantedFault(id="f", kind=FaultKind.HANG, until=until)
-    gpud, told = _carried_out(wanted)
-    assert (told.phase, gpud.hit) == (FaultPhase.REFUSED, [])
-    assert until in told.message
+    gpud, reported = _carried_out(wanted)
+    assert (reported.phase, gpud.hit) == (FaultPhase.REFUSED, [])
+    assert until in reported.message
 
 
 @pytest.mark.parametrize(
     ("kind", "left_ms", "phase", "lasts_ms"),
     [
         (FaultKind.XID, None, FaultPhase.INJECTED, [0]),
-        (FaultKind.HANG, None, FaultPhase.ACTIVE, [0]),  # until it is taken out of the spec
+        (FaultKind.HANG, None, FaultPhase.ACTIVE, [0]),  # until the spec no longer requests it
         (FaultKind.HANG, -1, FaultPhase.CLEARED, []),
         (FaultKind.HANG, 0, FaultPhase.CLEARED, []),
         (FaultKind.HANG, 1, FaultPhase.ACTIVE, [1]),

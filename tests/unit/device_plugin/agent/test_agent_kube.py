@@ -1,4 +1,4 @@
-"""The agent's client: requests on the wire, and what becomes of the answers."""
+"""The agent's client of the API server: requests on the wire, and the handling of answers."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ GPUS = "/apis/gpu.tessera.dev/v1alpha1/gpus"
 SELECTOR = "gpu.tessera.dev/node=n"
 
 
-def refused(code: int) -> Answer:
+def refusal(code: int) -> Answer:
     return Answer(code, {"kind": "Status", "code": code, "message": "why not"})
 
 
@@ -32,7 +32,7 @@ def gpu(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}}
 
 
-def test_gpus_of_the_node_are_asked_for_page_by_page() -> None:
+def test_gpus_of_the_node_are_listed_page_by_page() -> None:
     def answer(request: Request) -> Answer:
         assert int(request.query["limit"]) > 0
         last = request.query.get("continue") == "next"
@@ -59,9 +59,9 @@ def test_a_status_is_applied_as_the_agent_s_own_and_checked() -> None:
 
 
 def test_a_gpu_that_is_gone_needs_no_status() -> None:
-    with HttpStub(lambda _: refused(404)) as stub:
+    with HttpStub(lambda _: refusal(404)) as stub:
         kube(stub).apply_status("g", GPUStatus())
-    with HttpStub(lambda _: refused(409)) as stub, pytest.raises(ClusterError, match="why not"):
+    with HttpStub(lambda _: refusal(409)) as stub, pytest.raises(ClusterError, match="why not"):
         kube(stub).apply_status("g", GPUStatus())
 
 
@@ -106,7 +106,7 @@ def test_a_gpu_that_is_gone_needs_no_status() -> None:
         ),
     ],
 )
-def test_an_event_says_what_it_is_about(
+def test_an_event_names_its_object(
     put: Callable[[Kube], None], about: dict[str, str], namespace: str, kind: str
 ) -> None:
     with HttpStub(lambda _: Answer(document={})) as stub:
@@ -122,7 +122,7 @@ def test_an_event_says_what_it_is_about(
 
 def test_an_event_is_put_on_the_pod_and_counted_when_it_is_known() -> None:
     def answer(request: Request) -> Answer:
-        return refused(409) if request.method == "POST" else Answer(document={"count": 2})
+        return refusal(409) if request.method == "POST" else Answer(document={"count": 2})
 
     with HttpStub(answer) as stub:
         kube(stub).pod_event(HolderPod("default", "train", "u"), "Faulted", "m" * 5000)
@@ -152,7 +152,7 @@ def test_a_watch_goes_on_from_a_version_and_ends_with_the_stream() -> None:
 
 
 def test_a_watch_that_is_refused_or_is_none_is_an_error() -> None:
-    with HttpStub(lambda _: refused(403)) as stub, pytest.raises(ClusterError, match="why not"):
+    with HttpStub(lambda _: refusal(403)) as stub, pytest.raises(ClusterError, match="why not"):
         list(kube(stub).watch_gpus("7"))
     for text in ("what?\n", "[]\n7\n"):
         with HttpStub(lambda _, t=text: Answer(text=t)) as stub, pytest.raises(ClusterError):
@@ -180,10 +180,12 @@ def test_silence_is_an_error_and_does_not_last(monkeypatch: pytest.MonkeyPatch) 
         finally:
             done.set()
     with pytest.raises(ClusterError):
-        kube(stub).gpus()  # nobody listens there any more
+        kube(stub).gpus()  # the server has stopped
 
 
-def test_without_an_account_and_a_kubeconfig_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_account_and_a_kubeconfig_the_error_names_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", "/nowhere")
     with pytest.raises(ClusterError, match="no way to the API server"):

@@ -1,4 +1,4 @@
-"""What the agent counts is still there when one of its processes is started again."""
+"""The agent's counters, which keep their values when one of its processes restarts."""
 
 import os
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def values(metrics: AgentMetrics) -> Values:
     }
 
 
-def changed(metrics: AgentMetrics, act: Callable[[], object]) -> Values:
+def changed_values(metrics: AgentMetrics, act: Callable[[], object]) -> Values:
     before = values(metrics)
     act()
     return {key: new - before[key] for key, new in values(metrics).items() if new != before[key]}
@@ -35,12 +35,12 @@ def test_every_row_is_there_from_the_start() -> None:
     assert ("tessera_agent_kubelet_calls_total", "Allocate", "failed") in found
 
 
-def test_what_a_child_counts_is_seen_by_its_parent_and_its_successor() -> None:
+def test_a_child_s_counts_are_visible_to_its_parent_and_its_successor() -> None:
     metrics = AgentMetrics()
     for _ in range(2):
         child = os.fork()
         if child == 0:
-            metrics.passed(0.5, succeeded=True)
+            metrics.count_pass(0.5, succeeded=True)
             os._exit(0)
         os.waitpid(child, 0)
     found = values(metrics)
@@ -73,7 +73,7 @@ class _Offer:
     def devices(self) -> list[pb.Device]:
         return [pb.Device(ID=name, health=health) for name, health in self._health.items()]
 
-    def known(self) -> set[str]:
+    def allocatable_ids(self) -> set[str]:
         return set(self._health)
 
     def problem(self, ids: list[str]) -> str:
@@ -88,22 +88,22 @@ def test_allocations_and_changes_of_health_are_counted(monkeypatch: pytest.Monke
     monkeypatch.setattr(service, "METRICS", metrics)
     plugin = service.DevicePlugin("r", True, Allocations(), lambda: None)
 
-    def wanted(*ids: str) -> pb.AllocateRequest:
+    def allocation(*ids: str) -> pb.AllocateRequest:
         return pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
 
     healthy, ill = "Healthy", "Unhealthy"
-    assert changed(metrics, lambda: plugin.offer(_Offer(a=healthy, b=healthy))) == {}
-    assert changed(metrics, lambda: plugin.offer(_Offer(a=ill, b=healthy, c=ill))) == {
+    assert changed_values(metrics, lambda: plugin.offer(_Offer(a=healthy, b=healthy))) == {}
+    assert changed_values(metrics, lambda: plugin.offer(_Offer(a=ill, b=healthy, c=ill))) == {
         ("tessera_agent_health_changes_total", ill): 1
     }
     calls = "tessera_agent_kubelet_calls_total"
-    assert changed(metrics, lambda: plugin.Allocate(wanted("a", "b"), _Context())) == {
+    assert changed_values(metrics, lambda: plugin.Allocate(allocation("a", "b"), _Context())) == {
         (calls, "Allocate", "ok"): 1,
         ("tessera_agent_devices_allocated_total",): 2,
     }
 
-    def refused() -> None:
+    def refuse() -> None:
         with pytest.raises(grpc.RpcError):
-            plugin.Allocate(wanted("gone"), _Context())
+            plugin.Allocate(allocation("gone"), _Context())
 
-    assert changed(metrics, refused) == {(calls, "Allocate", "failed"): 1}
+    assert changed_values(metrics, refuse) == {(calls, "Allocate", "failed"): 1}

@@ -1,4 +1,4 @@
-"""What the DaemonSet sets, and what holds where it sets nothing."""
+"""Settings of the agent: those that the DaemonSet sets, and the defaults of the others."""
 
 import pytest
 
@@ -23,5 +23,5 @@ def test_seconds_can_be_set_and_must_be_numbers() -> None:
 @pytest.mark.parametrize("seconds", ["28.1", "inf", "nan", "-1"])
 def test_an_agent_has_to_end_before_its_supervisor_kills_it(seconds: str) -> None:
     assert app._LEAVE_S - config.LEAVE_S > 1, "time for the last steps"
-    with pytest.raises(SettingsError, match=r"TESSERA_LEAVE_SECONDS=.*: not 0 to 28"):
+    with pytest.raises(SettingsError, match=r"TESSERA_LEAVE_SECONDS=.*: must be 0 to 28"):
         config.from_environment(REQUIRED | {"TESSERA_LEAVE_SECONDS": seconds})

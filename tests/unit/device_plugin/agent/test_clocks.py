@@ -1,4 +1,4 @@
-"""Events on pods whose programs' events measure modelled time: once for each pod and change."""
+"""Events on pods whose CUDA events measure modelled time: once for each pod and change."""
 
 import dataclasses
 from typing import cast
@@ -21,7 +21,7 @@ from gpu_operator.api.v1alpha1.gpu import (
 )
 from gpu_operator.api.v1alpha1.gpupool import Clock
 from mig import geometry
-from vgpu_sim.hal.observe.modelled import MODELLED, WALL
+from vgpu_sim.hal.observe.modelled_report import MODELLED, WALL
 
 BOARD = geometry.board("h100-80gb")
 TRAIN = HolderPod("team", "train", "uid-train")
@@ -35,11 +35,11 @@ def mig_slice(start: int) -> MigSlice:
 
 
 GPUS = (Gpu("GPU-1", 0, BOARD, "Healthy", (mig_slice(0), mig_slice(1))),)
-WALLED = Inventory("1", "/lib", 1, 0, True, "", (), GPUS)
+ON_WALL_CLOCK = Inventory("1", "/lib", 1, 0, True, "", (), GPUS)
 
 
 class Posted:
-    """Takes the place of ``Notices``; refuses what is beyond the allowance."""
+    """Stands in for ``Notices``; refuses events beyond the allowance."""
 
     def __init__(self) -> None:
         self.allowance = 100
@@ -55,7 +55,7 @@ class Posted:
 
 
 class Node:
-    """One GPU with two slices, and an agent that may start again."""
+    """One GPU with two slices, and an agent that can be restarted."""
 
     def __init__(self, status: GPUStatus | None = None) -> None:
         self.posted = Posted()
@@ -65,42 +65,44 @@ class Node:
     def start_agent(self) -> None:
         self.clocks = Clocks(cast(Notices, self.posted))
 
-    def tell(self, clock: str, **holders: tuple[HolderPod, ...]) -> list[tuple[str, Reason, bool]]:
-        """Make one pass; return the events that it wrote."""
+    def make_pass(
+        self, clock: str, **holders: tuple[HolderPod, ...]
+    ) -> list[tuple[str, Reason, bool]]:
+        """Make one pass; return the events that it posted."""
         before = len(self.posted.events)
         held = {uuid.replace("_", "-"): pods for uuid, pods in holders.items()}
         known = GpuObject("n-gpu-0", "GPU-1", 1, False, SPEC, self.status)
-        self.clocks.tell((known,), dataclasses.replace(WALLED, clock=clock), held)
+        self.clocks.notify((known,), dataclasses.replace(ON_WALL_CLOCK, clock=clock), held)
         return self.posted.events[before:]
 
 
 MODELLED_EVENT = ("train", Reason.MODELLED_CLOCK, False)
 
 
-def test_with_the_walls_clock_nobody_hears_anything() -> None:
-    assert Node().tell(WALL, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == []
+def test_with_the_wall_clock_no_event_is_posted() -> None:
+    assert Node().make_pass(WALL, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == []
 
 
-def test_a_pod_hears_once_what_its_events_measure_and_of_which_board() -> None:
+def test_a_pod_is_notified_once_of_the_modelled_clock_and_its_board() -> None:
     node = Node()
-    assert node.tell(MODELLED, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == [MODELLED_EVENT]
-    assert "what NVIDIA H100, or its slice, would take, as modelled" in node.posted.message
+    assert node.make_pass(MODELLED, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == [MODELLED_EVENT]
+    assert "the modelled time of NVIDIA H100 or its slice" in node.posted.message
     assert "GPUPool fast has clock: Modelled" in node.posted.message
-    assert node.tell(MODELLED, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == []
-    assert node.tell(MODELLED, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == [
+    assert node.make_pass(MODELLED, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == []
+    assert node.make_pass(MODELLED, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == [
         ("other", Reason.MODELLED_CLOCK, False)
     ]
 
 
 def test_a_clock_that_is_changed_back_is_news_too() -> None:
     node = Node()
-    node.tell(MODELLED, MIG_0=(TRAIN,))
-    assert node.tell(WALL, MIG_0=(TRAIN,)) == [("train", Reason.WALL_CLOCK, False)]
-    assert node.tell(WALL, MIG_0=(TRAIN,)) == []
+    node.make_pass(MODELLED, MIG_0=(TRAIN,))
+    assert node.make_pass(WALL, MIG_0=(TRAIN,)) == [("train", Reason.WALL_CLOCK, False)]
+    assert node.make_pass(WALL, MIG_0=(TRAIN,)) == []
 
 
 @pytest.mark.parametrize("by_claim", [False, True])
-def test_a_new_agent_repeats_nothing_that_the_status_shows_was_said(by_claim: bool) -> None:
+def test_a_new_agent_repeats_no_event_that_the_status_shows(by_claim: bool) -> None:
     place = mig_slice(0)
     common = {
         "uuid": place.uuid,
@@ -116,25 +118,25 @@ def test_a_new_agent_repeats_nothing_that_the_status_shows_was_said(by_claim: bo
         else {"slices": (Slice(**common, state=SliceState.ACTIVE, resource="gpu"),)}
     )
     node = Node(GPUStatus(clock=Clock.MODELLED, **there))
-    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == []
+    assert node.make_pass(MODELLED, MIG_0=(TRAIN,)) == []
     node.start_agent()
-    assert node.tell(WALL, MIG_0=(TRAIN,)) == [("train", Reason.WALL_CLOCK, False)]
-    node = Node(GPUStatus(clock=Clock.WALL, **there))  # it was there before the clock changed
-    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == [MODELLED_EVENT]
+    assert node.make_pass(WALL, MIG_0=(TRAIN,)) == [("train", Reason.WALL_CLOCK, False)]
+    node = Node(GPUStatus(clock=Clock.WALL, **there))  # the pod was there before the clock changed
+    assert node.make_pass(MODELLED, MIG_0=(TRAIN,)) == [MODELLED_EVENT]
 
 
-def test_what_the_allowance_kept_back_is_said_later() -> None:
+def test_an_event_beyond_the_allowance_is_posted_later() -> None:
     node = Node()
     node.posted.allowance = 0
-    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == []
+    assert node.make_pass(MODELLED, MIG_0=(TRAIN,)) == []
     node.posted.allowance = 1
-    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == [MODELLED_EVENT]
+    assert node.make_pass(MODELLED, MIG_0=(TRAIN,)) == [MODELLED_EVENT]
 
 
-def test_a_pod_of_unknown_identity_is_told_nothing() -> None:
-    assert Node().tell(MODELLED, MIG_0=(HolderPod("team", "train", ""),)) == []
+def test_a_pod_of_unknown_identity_gets_no_event() -> None:
+    assert Node().make_pass(MODELLED, MIG_0=(HolderPod("team", "train", ""),)) == []
 
 
 def test_the_status_words_it_as_the_pool_does() -> None:
-    assert clock_of(WALLED) is Clock.WALL
-    assert clock_of(dataclasses.replace(WALLED, clock=MODELLED)) is Clock.MODELLED
+    assert clock_of(ON_WALL_CLOCK) is Clock.WALL
+    assert clock_of(dataclasses.replace(ON_WALL_CLOCK, clock=MODELLED)) is Clock.MODELLED

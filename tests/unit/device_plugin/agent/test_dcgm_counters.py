@@ -1,4 +1,4 @@
-"""Our exporter beside dcgm-exporter's own list: names, types, and what is absent is said."""
+"""The exporter compared with dcgm-exporter's own list: names, types, and documented omissions."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ THEIRS = tomllib.loads(
 )
 DOCUMENT = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 FIRST_LABELS = ["gpu", "UUID", "pci_bus_id", "device", "modelName"]
-"""What dcgm-exporter 4.8 writes on each series of a GPU, in its template for them."""
+"""The labels that dcgm-exporter 4.8 writes on each series of a GPU, from its template."""
 
 
 def kinds(*parts: str) -> dict[str, str]:
@@ -28,7 +28,7 @@ def test_each_of_dcgm_s_names_that_we_have_is_in_their_list_with_the_same_type()
     assert {name: theirs.get(name) for name in ours} == ours
 
 
-def test_what_they_export_by_default_is_there_or_said_to_be_absent() -> None:
+def test_each_default_metric_of_dcgm_exporter_is_exported_or_documented_as_absent() -> None:
     ours = {row.name for row in (*OF_GPU, *OF_INSTANCE)}
     (absent,) = re.findall(r"by default these are not there.*?\n- ", DOCUMENT, re.DOTALL)
     missing = {name for name, kind in kinds("default").items() if kind != "label"} - ours

@@ -1,4 +1,4 @@
-"""gpud's events over a real socket: reconnects, tells holders at once, does not amplify floods."""
+"""gpud's events over a real socket: reconnections, refreshed holders, and limited floods."""
 
 import json
 import socket
@@ -19,7 +19,7 @@ FLOOD = 2000
 
 
 class Subscription:
-    """gpud's end of a connection, played by the test."""
+    """gpud's end of a connection, operated by the test."""
 
     def __init__(self, path: Path) -> None:
         self._server = socket.socket(socket.AF_UNIX)
@@ -40,12 +40,12 @@ class Subscription:
 
 
 class Recorder:
-    """Stands in for the kubelet's side of Holders and for the notices."""
+    """Stands in for ``Holders`` and for ``Notices``; records the calls."""
 
     def __init__(self) -> None:
         self.refreshed = 0
         self.pokes = 0
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._at = 0.0
 
     def refresh(self) -> None:
@@ -60,7 +60,7 @@ class Recorder:
         return object() if uid == "known" else None
 
     def post(self, pod: object, reason: str, message: str) -> bool:
-        self.told.append(message)
+        self.reported.append(message)
         return True
 
     def poke(self) -> None:
@@ -97,11 +97,11 @@ def test_every_connection_begins_with_holders_and_a_flood_is_few_lists(
             for uid in ("known", "stranger"):
                 event = {"event": "fault", "pod_uid": uid, "kernel": uid, "message": "m"}
                 connection.sendall(json.dumps(event).encode() + b"\n")
-            until(lambda: recorder.told)
+            until(lambda: recorder.reported)
         before = recorder.refreshed
         with gpud.accept():  # gpud was restarted
             until(lambda: recorder.refreshed == before + 1)
-    assert recorder.told == ["kernel known: m"]
+    assert recorder.reported == ["kernel known: m"]
 
 
 def test_a_gpud_of_another_version_or_none_is_an_error_not_a_crash(
@@ -123,4 +123,4 @@ def test_a_gpud_of_another_version_or_none_is_an_error_not_a_crash(
     with pytest.raises(GpudUnreachable):
         client.inventory()
     with pytest.raises(GpudUnreachable):
-        next(Gpud(tmp_path / "nobody.sock").events())
+        next(Gpud(tmp_path / "absent.sock").events())

@@ -1,4 +1,4 @@
-"""What is scraped: dcgm-exporter's names, types and labels, made of gpud's inventory."""
+"""The exporter's metrics: dcgm-exporter's names, types and labels, from gpud's inventory."""
 
 import re
 import socket
@@ -22,7 +22,7 @@ from device_plugin.exporter.source import Source
 from support.worlds.scraped_node import NODE, SLICE, SLICED, Fixed, scrape
 from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.management.nvml import DRIVER_RELEASE
-from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED
+from vgpu_sim.hal.observe.modelled_report import CLOCKS, MODELLED
 
 
 def test_every_figure_has_the_labels_that_dashboards_ask_for() -> None:
@@ -67,7 +67,7 @@ def test_parts_of_a_gpu_instance_are_series_of_their_own_with_one_free_memory() 
     assert [one.value for one in families["DCGM_FI_DEV_FB_USED"].samples] == [10, 10]
 
 
-def test_memory_is_told_in_whole_mebibytes_and_never_as_less_than_used() -> None:
+def test_memory_is_exported_in_whole_mebibytes_and_never_as_less_than_used() -> None:
     families = {one.name: one for one in classic(scrape())}
     assert families["DCGM_FI_DEV_FB_USED"].samples[0].value == 31
     assert families["DCGM_FI_DEV_FB_FREE"].samples[0].value == 69
@@ -82,10 +82,10 @@ def test_a_counter_of_dcgm_keeps_its_name_and_its_type() -> None:
     assert "untyped" not in text
 
 
-def test_openmetrics_is_spoken_to_who_asks_for_it_with_the_same_names() -> None:
+def test_openmetrics_is_served_on_request_with_the_same_names() -> None:
     text = scrape(accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
     assert text.endswith("# EOF\n")
-    assert list(openmetrics(text))  # the strict parser reads it
+    assert list(openmetrics(text))  # the strict parser accepts it
     named = re.compile(r"^(\w+)[{ ]", re.MULTILINE).findall
     assert named(text) == named(scrape())
 
@@ -96,7 +96,7 @@ def test_every_row_is_exported_once() -> None:
     assert {one.name for one in classic(scrape()) if one.samples} == set(rows)
 
 
-def test_what_was_not_measured_says_so_where_dashboards_show_it() -> None:
+def test_the_help_text_states_that_a_metric_is_not_measured() -> None:
     helps = {one.name: one.documentation for one in classic(scrape())}
     assert helps["DCGM_FI_DEV_POWER_USAGE"].endswith(
         "Modelled: what a board of this kind would show."
@@ -120,7 +120,7 @@ def test_without_gpud_there_is_no_old_figure() -> None:
 
 
 def test_names_of_pods_cannot_add_series() -> None:
-    """A holder's name comes from the kubelet; were it not a name, it would still be one label."""
+    """A holder's name comes from the kubelet; even an invalid name becomes one label's value."""
     holder = admin.Holder("u", "team", 'x"} 1\nDCGM_FI_DEV_GPU_UTIL 5\n# {a="', "c\\")
     node = replace(NODE, gpus=(replace(SLICED, instances=(replace(SLICE, holders=(holder,)),)),))
     samples = [one for family in classic(scrape(node)) for one in family.samples]
@@ -130,8 +130,8 @@ def test_names_of_pods_cannot_add_series() -> None:
 
 @pytest.fixture
 def gpud(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
-    """Stand in for gpud: answers the first request of each connection with nonsense."""
-    path, asked = tmp_path / "s", list[bytes]()
+    """Yield the socket of a fake gpud, whose answers are invalid, and its requests."""
+    path, requested = tmp_path / "s", list[bytes]()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -143,28 +143,30 @@ def gpud(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
                 except OSError:
                     return
                 with connection:
-                    asked.append(connection.recv(4096))
+                    requested.append(connection.recv(4096))
                     connection.sendall(b'{"id": 1, "result": {"protocol": 0}}\n')
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield path, asked
+        yield path, requested
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(5)
 
 
-def test_gpud_is_asked_once_a_period_however_many_scrape(gpud: tuple[Path, list[bytes]]) -> None:
-    path, asked = gpud
+def test_gpud_is_queried_once_a_period_however_many_scrapes_there_are(
+    gpud: tuple[Path, list[bytes]],
+) -> None:
+    path, requested = gpud
     now = [100.0]
     source = Source(path, clock=lambda: now[0])
     for _ in range(50):
         with pytest.raises(Exception, match="another version"):
             source.inventory()
-    assert len(asked) == 1
+    assert len(requested) == 1
     now[0] += 1
     with pytest.raises(Exception, match=r"another version|gpud at"):
         source.inventory()
-    assert b'"inventory"' in asked[0]
+    assert b'"inventory"' in requested[0]
 
 
 def test_it_answers_over_http() -> None:

@@ -1,4 +1,4 @@
-"""HCA functions as the node agent has them: handed out, bound to pods, taken back."""
+"""HCA functions in the node agent: offered, bound to pods, released."""
 
 import pickle
 import threading
@@ -11,7 +11,7 @@ import pytest
 
 from device_plugin import config
 from device_plugin.agent import loop
-from device_plugin.agent.desired import Desired
+from device_plugin.agent.desired_state import Desired
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holding import View
 from device_plugin.agent.loop import Agent
@@ -46,7 +46,7 @@ class World:
         self.calls: list[tuple[str, ...]] = []
         self.view = View({}, complete=True)
         self.pods: dict[str, PodFacts | None] = {}
-        self.asked = 0
+        self.requested = 0
         self.refreshed: View | None = None
         self.notices: list[tuple[HolderPod, Reason, str]] = []
         self.gone = False
@@ -55,7 +55,7 @@ class World:
 
     def functions(self) -> dict[str, FunctionState]:
         if self.gone:
-            raise HcadUnreachable("nobody")
+            raise HcadUnreachable("away")
         return dict(self.there)
 
     def add(self, name: str, rate: int) -> None:
@@ -70,7 +70,7 @@ class World:
         self.there[name] = FunctionState(name, "", (), "")
         self.calls.append(("release", name))
 
-    def believed(self) -> View:
+    def last_view(self) -> View:
         return self.view
 
     def age_s(self) -> float:
@@ -81,7 +81,7 @@ class World:
         return self.refreshed
 
     def pod(self, namespace: str, name: str) -> PodFacts | None:
-        self.asked += 1
+        self.requested += 1
         return self.pods.get(name)
 
     def post(self, pod: HolderPod, reason: Reason, message: str) -> bool:
@@ -122,14 +122,14 @@ def test_a_function_is_bound_once_kubelet_and_api_server_have_spoken(world: Worl
     assert world.calls == []
     world.pods["one"] = facts(UID, "10.0.0.1", "fd00::1")
     assert not world.binder.reconcile()
-    assert world.asked == 1, "not so soon again"
+    assert world.requested == 1, "not so soon again"
     world.now += 0.3
     assert world.binder.reconcile()
     assert world.there[A.id].addresses == ("10.0.0.1", "fd00::1")
     world.now += 10
     assert world.binder.reconcile()
     assert world.calls == [("bind", A.id, UID)]
-    assert world.asked == 2, "what is known of a pod is not asked again so soon"
+    assert world.requested == 2, "known facts about a pod are not queried again so soon"
 
 
 def test_a_pod_whose_sandbox_was_made_again_is_bound_by_its_new_address(world: World) -> None:
@@ -152,7 +152,7 @@ def test_an_address_that_another_pod_has_by_now_is_not_taken_back(world: World) 
     world.holds((A, POD))
     world.pods["one"] = facts()
     assert world.binder.reconcile()
-    world.release(A.id)  # as hcad does for whoever has that address now
+    world.release(A.id)  # hcad does so for the pod that has the address now
     world.calls.clear()
     world.pods["one"] = PodFacts(UID, "node-1", False, ())
     world.now += 1
@@ -160,12 +160,12 @@ def test_an_address_that_another_pod_has_by_now_is_not_taken_back(world: World) 
     assert world.calls == []
 
 
-def test_a_pod_that_stays_without_an_address_is_asked_for_ever_less_often(world: World) -> None:
+def test_a_pod_without_an_address_is_queried_ever_less_often(world: World) -> None:
     world.holds((A, POD))
     for _ in range(400):
         world.now += 0.25
         assert not world.binder.reconcile()
-    assert world.asked < 100
+    assert world.requested < 100
 
 
 def test_another_pod_of_that_name_is_not_the_holder(world: World) -> None:
@@ -186,7 +186,7 @@ def test_a_pod_whose_folder_is_not_there_yet_is_listed_again(world: World) -> No
 def test_a_pod_made_again_under_its_name_is_bound_as_soon_as_its_folder_is_there(
     world: World,
 ) -> None:
-    """Until then it is listed under the UID of the one before, and all seems settled."""
+    """Until its folder exists the kubelet lists it with its predecessor's UID, which is bound."""
     again = HolderPod(POD.namespace, POD.name, OTHER_UID)
     world.there[A.id] = FunctionState(A.id, UID, ("10.0.0.1",), "")
     world.holds((A, POD))
@@ -203,7 +203,7 @@ def test_a_pod_made_again_under_its_name_is_bound_as_soon_as_its_folder_is_there
     assert world.calls == [("release", A.id), ("bind", A.id, OTHER_UID)]
     world.now += 20
     world.view, world.refreshed = world.refreshed, None
-    assert world.binder.reconcile(), "nobody is asked for ever"
+    assert world.binder.reconcile(), "the queries end"
 
 
 def test_a_pod_that_is_gone_loses_its_function_and_one_of_unknown_uid_does_not(
@@ -233,7 +233,7 @@ def test_the_next_holder_s_predecessor_goes_first(world: World) -> None:
     assert world.calls[1:] == [("bind", A.id, OTHER_UID)]
 
 
-def test_a_new_agent_changes_nothing_that_stands(world: World) -> None:
+def test_a_new_agent_changes_no_existing_binding(world: World) -> None:
     world.there[A.id] = FunctionState(A.id, UID, ("10.0.0.1",), "")
     world.holds((A, POD), complete=False)
     world.pods["one"] = facts()
@@ -241,7 +241,7 @@ def test_a_new_agent_changes_nothing_that_stands(world: World) -> None:
     assert world.calls == []
 
 
-def test_a_pod_on_the_node_s_network_is_refused_and_told_once(world: World) -> None:
+def test_a_pod_on_the_node_s_network_is_refused_and_notified_once(world: World) -> None:
     world.holds((A, POD), (B, POD))
     world.pods["one"] = facts(UID, "172.18.0.2", host=True)
     assert world.binder.reconcile()
@@ -272,7 +272,7 @@ def test_failures_are_tried_again_and_hcad_may_not_stay_away(
 
 
 def test_a_node_without_functions_keeps_no_empty_resource() -> None:
-    """``keep`` serves a resource without devices; functions that are gone do not come back."""
+    """``keep`` is for resources that may get devices; a node's functions do not come back."""
     for functions in (FUNCTIONS, ()):
         assert not FunctionOffer(functions, "/lib/x").keep
     assert FunctionOffer((), "/lib/x").devices() == []
@@ -280,7 +280,7 @@ def test_a_node_without_functions_keeps_no_empty_resource() -> None:
 
 def test_one_function_a_container_by_cdi_or_by_mounts() -> None:
     offer = FunctionOffer(FUNCTIONS, "/lib/x")
-    assert offer.known() == {one.id for one in FUNCTIONS}
+    assert offer.allocatable_ids() == {one.id for one in FUNCTIONS}
     assert offer.problem([]) == ""
     assert offer.problem([A.id]) == ""
     assert offer.problem([A.id, B.id]) == "a container can have one HCA function, and not 2"
@@ -298,7 +298,7 @@ def test_one_function_a_container_by_cdi_or_by_mounts() -> None:
     assert not by_mounts.envs
 
 
-def test_cdi_says_the_same_as_mounts() -> None:
+def test_cdi_devices_equal_the_mounts() -> None:
     document = hca.render("/lib/x", FUNCTIONS)
     assert document["kind"] == "rdma.tessera.dev/function"
     libraries = document["containerEdits"]["mounts"]
@@ -335,7 +335,7 @@ def test_a_function_is_preferred_below_the_root_of_the_slice_given_away_last() -
     assert offer.prefer(["HCA-gone"], [], 1, []) == []
 
 
-def test_settings_say_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_set_the_number_of_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     env = {"TESSERA_HCAS": "2", "TESSERA_FUNCTIONS_PER_HCA": "8", "TESSERA_HCA_GBPS": "400"}
     assert config.from_environment(REQUIRED | env).hcas == Hcas(2, 8, 400)
     assert config.from_environment(REQUIRED).hcas == Hcas()
@@ -379,8 +379,8 @@ def test_hcad_s_answers_become_values(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
     tmp_path: Path, objects: tuple[str, ...], gpud_is_there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pods that are under way need it until the end; a pass that still runs then writes no more."""
-    monkeypatch.setattr(loop, "sort_out", lambda *_: Desired())
+    """Starting pods need the files until the end; a later pass must not write them again."""
+    monkeypatch.setattr(loop, "sort_objects", lambda *_: Desired())
     kube: Any = SimpleNamespace(gpus=lambda: objects)
     unused: Any = MagicMock(functions=FUNCTIONS, seen_at=lambda: 0.0)
     unused.given.return_value = {}
@@ -397,7 +397,7 @@ def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
 
     agent._offering.offer(inventory, {})
     assert (tmp_path / hca.FILE_NAME).exists()
-    agent._say_that_it_leaves()
+    agent._report_leaving()
     make_a_pass()
     assert (tmp_path / hca.FILE_NAME).exists(), "its functions are still on the kubelet's list"
     agent.end()

@@ -1,4 +1,4 @@
-"""The agent's view of its GPU objects: listed once, followed after that, never older than known."""
+"""The agent's GPU objects: listed once, then watched, and never replaced by an older version."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def document(name: str, version: int, uid: str = "u", generation: int = 1) -> di
 
 
 class Script:
-    """A Kube whose lists and watches a test has written."""
+    """Stands in for ``Kube``: its lists and watches are given by a test."""
 
     def __init__(self, lists: list[Any], watches: list[list[Any]]) -> None:
         self.lists = lists
@@ -56,11 +56,11 @@ class Script:
 
 
 class Stop(Exception):
-    """Ends a run."""
+    """Ends ``GpuWatch.run``."""
 
 
 def following(kube: Any, rounds: int = 1) -> tuple[GpuWatch, list[int]]:
-    """Run until so many watches have ended; return also how many objects each wake-up found."""
+    """Follow ``rounds`` watches; return the GpuWatch, and the object count at each wake-up."""
     seen: list[int] = []
 
     def wait(_: float) -> None:
@@ -79,7 +79,7 @@ def generations(watch: GpuWatch) -> dict[str, int]:
     return {gpu.name: gpu.generation for gpu in watch.gpus()}
 
 
-def test_each_change_is_told_and_a_bookmark_moves_on_without_a_word() -> None:
+def test_each_change_wakes_the_loop_and_a_bookmark_does_not() -> None:
     events = [
         {"type": "ADDED", "object": document("b", 8)},
         {"type": "MODIFIED", "object": document("a", 9, generation=2)},
@@ -90,10 +90,10 @@ def test_each_change_is_told_and_a_bookmark_moves_on_without_a_word() -> None:
     watch, seen = following(kube, rounds=2)
     assert seen == [1, 2, 2, 1]
     assert generations(watch) == {"a": 2}
-    assert kube.versions == ["7", "13"]  # the second goes on where the first ended
+    assert kube.versions == ["7", "13"]  # the second watch continues where the first ended
 
 
-def test_our_own_writing_is_known_at_once_and_wakes_nobody() -> None:
+def test_an_own_write_is_applied_at_once_and_wakes_no_loop() -> None:
     echo = {"type": "MODIFIED", "object": document("a", 9, generation=3)}
     kube = Script([([document("a", 5)], "7")], [[], [echo]])
     watch, seen = following(kube)
@@ -104,7 +104,7 @@ def test_our_own_writing_is_known_at_once_and_wakes_nobody() -> None:
     assert len(seen) == 1
 
 
-def test_what_is_older_than_what_is_known_does_not_win() -> None:
+def test_an_older_version_does_not_replace_a_newer_one() -> None:
     late = {"type": "MODIFIED", "object": document("a", 8, generation=1)}
     kube = Script([([document("a", 5)], "7")], [[], [late]])
     watch, _ = following(kube)
@@ -125,7 +125,7 @@ def test_an_answer_that_comes_after_the_deletion_brings_nothing_back() -> None:
 
 @pytest.mark.parametrize(("others", "known"), [(1023, []), (1024, ["a"])])
 def test_so_many_deletions_are_remembered_for_late_answers(others: int, known: list[str]) -> None:
-    """Of what was created and deleted on a node for years only the last ones."""
+    """Only the last 1024 deletions are remembered, however many objects a node has had."""
     names = ["a", *(f"x{number}" for number in range(others))]
     gone = [{"type": "DELETED", "object": document(one, 8, uid=one)} for one in names]
     kube = Script([([document("a", 5, uid="a")], "7")], [gone])
@@ -163,11 +163,13 @@ def test_a_version_that_is_forgotten_is_listed_anew_and_a_broken_connection_is_n
     kube.lists.insert(1, ([document("a", 5), document("b", 6)], "7"))
     watch, seen = following(kube, rounds=4)
     assert kube.versions == ["7", "7", "7", "4"]
-    assert generations(watch) == {"a": 1}  # a list is believed: the database may be a backup
+    assert generations(watch) == {
+        "a": 1
+    }  # a list is trusted even if it is older: the database may have been restored
     assert seen[-1] == 1
 
 
-def test_while_nobody_tells_of_changes_it_says_so_and_asks_nothing() -> None:
+def test_without_a_watch_gpus_raises_and_sends_no_query() -> None:
     kube = Script([([], "7")], [[ClusterError("API server: 500 etcd is away", 500)]])
     watch, _ = following(kube)
     with pytest.raises(ClusterError, match="etcd is away"):
@@ -178,7 +180,7 @@ def test_while_nobody_tells_of_changes_it_says_so_and_asks_nothing() -> None:
     assert kube.versions == ["7", "7"]
 
 
-def test_on_the_wire_it_lists_once_however_often_it_is_asked_and_written() -> None:
+def test_on_the_wire_it_lists_once_despite_many_reads_and_writes() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())

@@ -1,4 +1,4 @@
-"""Events of health: every change from each state to each, of a GPU and of its slices."""
+"""Events of health: each change from one state to another, of a GPU and of its slices."""
 
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ HOLDER, OTHER = HolderPod("team", "train", "u"), HolderPod("team", "other", "v")
 
 
 class World:
-    """A GPU with two slices, and what was posted."""
+    """A GPU with two slices, and the events that were posted."""
 
     def __init__(self, last: str = "Healthy") -> None:
         self.on_gpu: list[tuple[str, str, Reason, str, bool]] = []
@@ -31,17 +31,17 @@ class World:
         self.last = last
 
     def post_gpu(self, *said: Any) -> bool:
-        """Stand for ``Notices``."""
+        """Stand in for ``Notices.post_gpu``."""
         self.on_gpu.append(cast("Any", said))
         return True
 
     def post(self, *said: Any) -> bool:
-        """Stand for ``Notices``."""
+        """Stand in for ``Notices.post``."""
         self.on_pods.append(cast("Any", said))
         return True
 
-    def tell(self, gpu: str = "Healthy", one: str = "Healthy", other: str = "Healthy") -> None:
-        """Make one pass."""
+    def make_pass(self, gpu: str = "Healthy", one: str = "Healthy", other: str = "Healthy") -> None:
+        """Make one pass in which the devices have these healths."""
         slices = tuple(
             MigSlice(
                 f"MIG-{start}",
@@ -58,11 +58,11 @@ class World:
             GpuObjectLike("g", "GPU-1", status),
         ]
         holders = {"MIG-0": (HOLDER,), "MIG-1": (OTHER,), "GPU-1": (HOLDER,)}
-        self.healths.tell(wanted, (Gpu("GPU-1", 0, BOARD, gpu, slices),), holders)
+        self.healths.notify(wanted, (Gpu("GPU-1", 0, BOARD, gpu, slices),), holders)
 
 
 class GpuObjectLike:
-    """What is asked of a ``GpuObject``."""
+    """The attributes of a ``GpuObject`` that ``Healths`` reads."""
 
     def __init__(self, name: str, uuid: str, status: GPUStatus) -> None:
         self.name, self.uuid, self.status = name, uuid, status
@@ -72,42 +72,44 @@ class GpuObjectLike:
 @pytest.mark.parametrize("before", STATES)
 @pytest.mark.parametrize("after", STATES)
 @pytest.mark.parametrize("first", [True, False])
-def test_a_change_is_told_once_and_to_pods_what_they_lose_or_get_back(
+def test_a_change_is_reported_once_and_to_pods_only_losses_and_recoveries(
     before: str, after: str, first: bool
 ) -> None:
-    """A new agent goes on from the status; one that has told something from that."""
+    """A new agent compares with the status, a running agent with its last report."""
     world = World(last=before if first else "Healthy")
     if not first:
-        world.tell(gpu=before)
+        world.make_pass(gpu=before)
         world.on_gpu.clear()
         world.on_pods.clear()
     for _ in range(2):  # the second pass changes nothing
-        world.tell(gpu=f"{after}: cause" if after != "Healthy" else after)
+        world.make_pass(gpu=f"{after}: cause" if after != "Healthy" else after)
         shown = f"{after}: cause" if after != "Healthy" else after
         message = f"GPU GPU-1 is {shown} (it was {before})"
-        told = ("g", "uid-g", REASONS[after], message, after != "Healthy")
-        assert world.on_gpu == ([told] if after != before else [])
+        reported = ("g", "uid-g", REASONS[after], message, after != "Healthy")
+        assert world.on_gpu == ([reported] if after != before else [])
         loses = (before == "Unhealthy") != (after == "Unhealthy")
         assert world.on_pods == ([(HOLDER, REASONS[after], message)] if loses else [])
 
 
-def test_a_slice_is_told_of_beside_its_gpu_and_others_are_left_alone() -> None:
+def test_a_slice_s_change_is_reported_separately_from_its_gpu_s() -> None:
     world = World()
-    world.tell(one="Unhealthy: Xid 94")
-    (told,) = world.on_gpu
-    assert told[3] == "slice 1g.10gb@0 (MIG-0) is Unhealthy: Xid 94 (it was Healthy)"
+    world.make_pass(one="Unhealthy: Xid 94")
+    (reported,) = world.on_gpu
+    assert reported[3] == "slice 1g.10gb@0 (MIG-0) is Unhealthy: Xid 94 (it was Healthy)"
     assert [pod for pod, *_ in world.on_pods] == [HOLDER]
-    world.tell(one="Unhealthy: another cause")  # still as it was
-    world.tell(one="Unhealthy", other="Unhealthy")
+    world.make_pass(
+        one="Unhealthy: another cause"
+    )  # the state is the same, only the cause has changed
+    world.make_pass(one="Unhealthy", other="Unhealthy")
     assert [pod for pod, *_ in world.on_pods] == [HOLDER, OTHER]
-    world.tell(other="Unhealthy")
+    world.make_pass(other="Unhealthy")
     assert [reason for _, reason, _ in world.on_pods][-1] is Reason.HEALTHY
     assert len(world.on_gpu) == 3
 
 
 def test_of_a_gpu_of_which_nothing_is_known_yet_health_is_no_news() -> None:
     world = World(last="Unknown")
-    world.tell()
+    world.make_pass()
     assert world.on_gpu == []
-    world.tell(gpu="Suspect")
+    world.make_pass(gpu="Suspect")
     assert [one[3] for one in world.on_gpu] == ["GPU GPU-1 is Suspect (it was Healthy)"]

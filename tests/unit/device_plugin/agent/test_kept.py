@@ -1,22 +1,22 @@
-"""When the supervisor starts a child again: pauses and silences by a clock that the test sets."""
+"""The supervisor's restarts of a child: pauses and heartbeats, by a clock that the test sets."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from device_plugin import app
-from device_plugin.app import Kept
+from device_plugin.app import ChildProcess
 
 
 class World:
-    """A clock, and the processes that were made; the last one is the child."""
+    """A clock, and the processes that were created; the last one is the child."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
         self.made: list[SimpleNamespace] = []
 
     def process(self, **_: object) -> SimpleNamespace:
-        """Stand for a process."""
+        """Create a fake process."""
         made = SimpleNamespace(exitcode=None, sentinel=40 + len(self.made), started=0)
 
         def start() -> None:
@@ -27,7 +27,7 @@ class World:
         return made
 
     def end(self, after_s: float) -> None:
-        """Have the child end."""
+        """Advance the clock, and end the child."""
         self.now += after_s
         self.made[-1].exitcode = 1
 
@@ -41,10 +41,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_a_child_is_started_once_and_watched(world: World) -> None:
-    kept = Kept("agent", lambda: None)
+    kept = ChildProcess("agent", lambda: None)
     assert (kept.sentinel, kept.has_ended, kept.hangs) == (0, False, False)
-    assert kept.keep() is None
-    assert kept.keep() is None
+    assert kept.start_if_due() is None
+    assert kept.start_if_due() is None
     (only,) = world.made
     assert (only.started, kept.sentinel, kept.has_ended) == (1, 40, False)
     world.now += 5.0
@@ -52,65 +52,65 @@ def test_a_child_is_started_once_and_watched(world: World) -> None:
 
 
 def test_one_that_dies_young_is_started_after_a_pause_that_grows(world: World) -> None:
-    kept = Kept("agent", lambda: None)
-    kept.keep()
+    kept = ChildProcess("agent", lambda: None)
+    kept.start_if_due()
     pauses = [0.0, *(0.2 * 2**n for n in range(6)), 10.0, 10.0]
     for count, pause in enumerate(pauses, 1):
         world.end(after_s=29.9)
         assert kept.has_ended
         if pause:
-            assert kept.keep() == pytest.approx(pause)
+            assert kept.start_if_due() == pytest.approx(pause)
             assert (len(world.made), kept.sentinel, kept.has_ended) == (count, 0, False)
             world.now += pause / 2
-            assert kept.keep() == pytest.approx(pause / 2)
+            assert kept.start_if_due() == pytest.approx(pause / 2)
             assert len(world.made) == count
             world.now += pause / 2 + 1e-6
-        assert kept.keep() is None
+        assert kept.start_if_due() is None
         assert len(world.made) == count + 1
 
 
 def test_one_that_lived_long_is_started_at_once_and_forgiven(world: World) -> None:
-    kept = Kept("agent", lambda: None)
-    kept.keep()
+    kept = ChildProcess("agent", lambda: None)
+    kept.start_if_due()
     for after_s in (1.0, 1.0, 1.0):
         world.end(after_s)
-        world.now += (kept.keep() or 0.0) + 1e-6
-        kept.keep()
+        world.now += (kept.start_if_due() or 0.0) + 1e-6
+        kept.start_if_due()
     world.end(after_s=30.0)
-    assert kept.keep() is None
+    assert kept.start_if_due() is None
     world.end(after_s=1.0)
-    assert kept.keep() is None  # the first pause is none
+    assert kept.start_if_due() is None  # there is no pause before the first restart
     world.end(after_s=1.0)
-    assert kept.keep() == pytest.approx(0.2)
+    assert kept.start_if_due() == pytest.approx(0.2)
 
 
 def test_one_that_is_not_to_come_again_is_left_as_it_ended(world: World) -> None:
-    kept = Kept("agent", lambda: None)
-    assert kept.keep(again=False) is None  # what has not been started is
-    assert kept.keep(again=False) is None
+    kept = ChildProcess("agent", lambda: None)
+    assert kept.start_if_due(again=False) is None  # a child that was never started is started
+    assert kept.start_if_due(again=False) is None
     world.end(after_s=1.0)
     for _ in range(2):
-        assert kept.keep(again=False) == 0.0
+        assert kept.start_if_due(again=False) == 0.0
         assert (kept.has_ended, len(world.made)) == (True, 1)
-    assert kept.keep() is None
+    assert kept.start_if_due() is None
     assert len(world.made) == 2
 
 
 def test_silence_is_measured_from_the_start_or_the_last_sign(world: World) -> None:
-    kept = Kept("agent", lambda: None, hung_after_s=3.0)
+    kept = ChildProcess("agent", lambda: None, hung_after_s=3.0)
     assert not kept.hangs
-    assert kept.keep() == 3.0
+    assert kept.start_if_due() == 3.0
     world.now += 2.0
-    assert (kept.keep(), kept.hangs) == (1.0, False)
-    kept.heard()
-    assert kept.keep() == 3.0
+    assert (kept.start_if_due(), kept.hangs) == (1.0, False)
+    kept.record_heartbeat()
+    assert kept.start_if_due() == 3.0
     world.now += 2.75
-    assert (kept.keep(), kept.hangs) == (0.25, False)
+    assert (kept.start_if_due(), kept.hangs) == (0.25, False)
     world.now += 0.25
-    assert (kept.keep(), kept.hangs) == (0.0, True)
+    assert (kept.start_if_due(), kept.hangs) == (0.0, True)
     world.now += 9.0
-    assert (kept.keep(), kept.hangs) == (0.0, True)
+    assert (kept.start_if_due(), kept.hangs) == (0.0, True)
     world.end(after_s=0.0)
     assert not kept.hangs  # it has ended
-    assert kept.keep() == 3.0
+    assert kept.start_if_due() == 3.0
     assert not kept.hangs

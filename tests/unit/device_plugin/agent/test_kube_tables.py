@@ -34,7 +34,7 @@ def test_an_object_is_read_with_its_owners_and_encoding(
 
 
 @pytest.mark.parametrize("missing", ["generation", "tables"])
-def test_an_object_without_what_tables_need_is_no_table(missing: str) -> None:
+def test_an_object_without_the_required_fields_is_not_a_table(missing: str) -> None:
     spec = {name: value for name, value in SPEC.items() if name != missing}
     for found in (spec, None):
         with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""The Kubernetes client in the agent: the parts that it uses, and the others for whoever asks."""
+"""The Kubernetes client in the agent: the parts that it uses are loaded, the others on demand."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ def test_the_agent_imports_no_part_of_the_client_that_it_does_not_use() -> None:
     assert not set(UNUSED) & set(imported)
 
 
-def test_what_is_asked_for_is_there_as_in_any_program() -> None:
+def test_every_attribute_of_the_client_is_available() -> None:
     program = (
         "import device_plugin.kube.client, kubernetes;"
         " print(kubernetes.__version__, kubernetes.config.load_kube_config.__name__,"

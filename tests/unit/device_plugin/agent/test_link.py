@@ -1,4 +1,4 @@
-"""The kubelet's side in its own process: what an agent can ask, and what its death changes."""
+"""Calls to the process that serves the kubelet, and the effects of an agent's death."""
 
 import errno
 import socket
@@ -30,7 +30,7 @@ OFFER = SliceOffer((SLICE,), (Gpu("GPU-1", 0, BOARD, HEALTHY, (SLICE,)),), "/lib
 
 
 class Recorded(Resources):
-    """Resources without a kubelet: what was offered last, by health."""
+    """Resources without a kubelet: the last offer, by health."""
 
     def __init__(self) -> None:
         self.offered: dict[str, str] = {}
@@ -43,12 +43,12 @@ class Recorded(Resources):
         self.offered = {d.ID: d.health for offer in offers.values() for d in offer.devices()}
         self.changed.set()
 
-    def connected(self) -> frozenset[str]:
+    def connected_resources(self) -> frozenset[str]:
         return frozenset({"a/b"})
 
 
 class Side:
-    """A running kubelet's side, and links to it."""
+    """The server of a link that is running, and links to it."""
 
     def __init__(self, directory: Path) -> None:
         self.address = directory / "link"
@@ -71,7 +71,7 @@ class Side:
         return self._links[-1]
 
     def close(self) -> None:
-        """Remove the socket, and see the threads end: what comes last wakes the one that accepts."""
+        """Close the links and the listener; end the accepting thread by a last connection."""
         for made in self._links:
             hang_up(made)
         self.woken.set()
@@ -90,46 +90,46 @@ def side(tmp_path: Path) -> Iterator[Side]:
 
 
 def hang_up(link: Link) -> None:
-    """What the death of an agent does to its connections."""
+    """Close an agent's connections, as its death does."""
     if link._calls is not None:
         link._calls.close()
 
 
-def test_an_agent_offers_condemns_and_asks(side: Side) -> None:
+def test_an_agent_makes_every_call(side: Side) -> None:
     link = side.link()
     link.update({"a/b": OFFER})
     assert side.resources.offered == {"MIG-1": HEALTHY}
-    assert link.connected() == {"a/b"}
+    assert link.connected_resources() == {"a/b"}
     (allocations,) = side.allocations
     assert allocations.allocate(["MIG-1"]) is None
-    assert link.pending()
-    assert not link.condemn("MIG-1")  # it is on its way to a pod
-    link.listed(["MIG-1"])
-    assert not link.pending()
-    assert link.condemn("MIG-1")
+    assert link.has_pending()
+    assert not link.forbid("MIG-1")  # it has just been allocated to a pod
+    link.confirm_listed(["MIG-1"])
+    assert not link.has_pending()
+    assert link.forbid("MIG-1")
     assert allocations.allocate(["MIG-1"]) == "MIG-1"
-    link.spare("MIG-1")
+    link.allow("MIG-1")
     assert allocations.allocate(["MIG-1"]) is None
 
 
-def test_an_error_of_the_other_side_arrives_as_what_it_is(side: Side) -> None:
+def test_an_error_of_the_other_side_arrives_with_its_type(side: Side) -> None:
     side.resources.failure = OSError("socket path too long: /x")
     link = side.link()
     with pytest.raises(OSError, match="socket path too long: /x"):
         link.update({"a/b": OFFER})
-    assert link.connected() == {"a/b"}  # and the link is as good as before
+    assert link.connected_resources() == {"a/b"}  # the link still works
 
 
-def test_what_a_dead_agent_condemned_is_spared_for_the_next(side: Side) -> None:
+def test_slices_forbidden_by_a_dead_agent_are_allowed_again(side: Side) -> None:
     first = side.link()
-    assert first.condemn("MIG-1")
+    assert first.forbid("MIG-1")
     hang_up(first)
     second = side.link()
-    assert not second.pending()
+    assert not second.has_pending()
     assert side.allocations[0].allocate(["MIG-1"]) is None
 
 
-def test_offers_stand_while_an_agent_is_away_and_not_for_good(
+def test_offers_stay_healthy_for_a_while_without_an_agent(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = side.link()
@@ -143,7 +143,7 @@ def test_offers_stand_while_an_agent_is_away_and_not_for_good(
 
 
 def test_an_agent_that_came_back_has_the_whole_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the first absence would count for the second."""
+    """Otherwise the first absence would shorten the time that the second one may last."""
     waiting: list[object] = []
 
     class Timer:
@@ -161,9 +161,9 @@ def test_an_agent_that_came_back_has_the_whole_time_again(monkeypatch: pytest.Mo
     monkeypatch.setattr(kubelet_side.threading, "Timer", Timer)
     server = KubeletServer(lambda allocations: Recorded())
     for _ in range(2):
-        server.agent_came()
+        server.on_agent_connect()
         assert not waiting
-        server.agent_went()
+        server.on_agent_disconnect()
         assert len(waiting) == 1
 
 
@@ -175,26 +175,26 @@ def test_an_agent_is_woken_at_once_and_at_every_change(side: Side) -> None:
         assert woken.acquire(timeout=60)
 
 
-def test_nobody_there_is_an_error_that_is_tried_again(tmp_path: Path) -> None:
+def test_an_absent_kubelet_side_is_an_error_that_is_retried(tmp_path: Path) -> None:
     link = Link(tmp_path / "link", KEY)
     with pytest.raises(KubeletSideLost):
-        link.pending()
+        link.has_pending()
     came = Side(tmp_path)
-    assert not link.pending()
+    assert not link.has_pending()
     came.close()
 
 
 def test_a_stranger_without_the_key_changes_nothing(side: Side) -> None:
     with pytest.raises(KubeletSideLost):
-        Link(side.address, b"x" * 32).condemn("MIG-1")
+        Link(side.address, b"x" * 32).forbid("MIG-1")
     assert side.allocations[0].allocate(["MIG-1"]) is None
-    assert not side.link().condemn("MIG-1")
+    assert not side.link().forbid("MIG-1")
 
 
-def test_whoever_accepts_for_a_machine_without_descriptors_takes_its_time(
+def test_accepting_without_free_descriptors_is_retried_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What lasts is tried again after a pause, not as fast as a CPU can; a closed listener ends it."""
+    """A lasting error is retried after a pause, not in a busy loop; a closed listener ends it."""
     listener = mock.Mock()
     listener.accept.side_effect = [
         OSError(errno.EMFILE, "none left"),

@@ -1,11 +1,11 @@
-"""The agent's side of the second layer: it follows the tables, and never stands before the engine."""
+"""The agent's side of the second layer: linkd gets the tables, and never delays the engine's."""
 
 import logging
 from typing import Any
 
 import pytest
 
-from device_plugin.agent.second_layer import DROPS_S, LinkCarrier, Standing
+from device_plugin.agent.second_layer import DROPS_S, LayerStatus, LinkCarrier
 from device_plugin.agent.tables import TableCarrier
 from device_plugin.errors import LinkdError, LinkdUnreachable
 from device_plugin.inventory.model import HolderPod
@@ -32,18 +32,18 @@ def tables(generation: int) -> Tables:
 
 
 class Linkd:
-    """Loads what it is handed, unless it is told otherwise."""
+    """Loads the tables that it is sent, unless a test makes it fail."""
 
     def __init__(self) -> None:
         self.generation: int | None = None
         self.able, self.why = True, ""
         self.handed = 0
-        self.asked = 0
+        self.requested = 0
         self.links: list[dict[str, Any]] = []
         self.error: Exception | None = None
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        self.asked += 1
+        self.requested += 1
         if self.error is not None:
             raise self.error
         if method == "drops":
@@ -77,19 +77,21 @@ def rig() -> Rig:
 
 def test_tables_are_handed_over_once_and_again_to_a_new_linkd(rig: Rig) -> None:
     for generation, handed in ((5, 1), (5, 1), (6, 2)):
-        assert rig.carrier.follow(tables(generation)) == Standing(SecondLayer.ENFORCING)
+        assert rig.carrier.follow(tables(generation)) == LayerStatus(SecondLayer.ENFORCING)
         assert rig.linkd.handed == handed
     rig.linkd.generation = None
     rig.carrier.follow(tables(6))
     assert rig.linkd.handed == 3
 
 
-def test_why_there_is_none_is_said_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_for_a_missing_second_layer_is_logged_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.linkd.able, rig.linkd.why = False, "nft is missing in the image"
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            standing = rig.carrier.follow(tables(5))
-    assert standing == Standing(SecondLayer.ENGINE_ONLY, "nft is missing in the image")
+            status = rig.carrier.follow(tables(5))
+    assert status == LayerStatus(SecondLayer.ENGINE_ONLY, "nft is missing in the image")
     assert rig.linkd.handed == 0
     said = [one for one in caplog.records if one.name == "device_plugin.agent.second_layer"]
     assert len(said) == 1
@@ -129,7 +131,7 @@ def test_without_linkd_the_engine_has_its_tables(rig: Rig, error: Exception) -> 
     assert statuses[0].second_layer_message == str(error)
 
 
-def test_rules_come_after_the_engine_has_switched_and_before_it_is_said(rig: Rig) -> None:
+def test_rules_are_sent_after_the_engine_has_switched_and_before_the_status(rig: Rig) -> None:
     class Hcad:
         generation: int | None = None
 
@@ -151,20 +153,20 @@ def test_rules_come_after_the_engine_has_switched_and_before_it_is_said(rig: Rig
     assert carrier.attempt()
 
 
-def test_one_that_hangs_is_not_asked_each_time(rig: Rig) -> None:
+def test_a_linkd_that_hangs_is_not_called_each_time(rig: Rig) -> None:
     rig.linkd.error = LinkdUnreachable("linkd at x: timed out")
     rig.linkd.error.__cause__ = TimeoutError()
     for _ in range(3):
         assert rig.carrier.follow(tables(5)).state is SecondLayer.ENGINE_ONLY
-    assert rig.linkd.asked == 1
+    assert rig.linkd.requested == 1
     rig.seconds, rig.linkd.error = 60.0, None
     assert rig.carrier.follow(tables(5)).state is SecondLayer.ENFORCING
 
 
 def test_drops_are_events_on_the_pod_whose_link_it_is(rig: Rig) -> None:
     def link(count: int) -> dict[str, Any]:
-        told = {"link": "veth-a", "leaving": True, "dropped": {"spoofed": count}}
-        return {"addresses": ["10.0.0.1"], **told}
+        reported = {"link": "veth-a", "leaving": True, "dropped": {"spoofed": count}}
+        return {"addresses": ["10.0.0.1"], **reported}
 
     rig.carrier.follow(tables(5))
     rig.linkd.links = [link(2), {**link(9), "link": "veth-b", "addresses": ["10.0.0.9"]}]

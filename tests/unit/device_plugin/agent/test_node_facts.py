@@ -1,4 +1,4 @@
-"""What an agent says of its node."""
+"""The facts that an agent reports about its node."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from device_plugin.agent.reporting import node_facts
 from device_plugin.agent.reporting.reporter import Reporter
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import Gpu, Inventory
-from device_plugin.inventory.resources import Offered
+from device_plugin.inventory.resources import OfferedResources
 from device_plugin.kube.client import Kube
 from mig import geometry
 from support.processes.api_server import ApiServer
@@ -28,11 +28,11 @@ def test_the_machine_is_named_by_its_firmware(tmp_path: Path, content: bytes, fo
     assert node_facts.machine(file) == found
 
 
-def test_a_machine_that_does_not_say_is_not_guessed(tmp_path: Path) -> None:
+def test_an_unknown_machine_type_is_left_empty(tmp_path: Path) -> None:
     assert node_facts.machine(tmp_path / "none") == ""
 
 
-def test_each_gpu_says_the_versions_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_gpu_has_the_versions_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_facts, "machine", lambda: "KVM")
     gpus = (Gpu("GPU-1", 0, BOARD, "Healthy", ()),)
     inventory = Inventory("1", "/lib", 1 << 30, 0, True, "", (), gpus)
@@ -40,7 +40,9 @@ def test_each_gpu_says_the_versions_and_the_machine(monkeypatch: pytest.MonkeyPa
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
         reporter = Reporter(kube)
-        reporter.report(kube.gpus(), inventory, {"GPU-1": Steps()}, {}, set(), {}, Offered(), {})
+        reporter.report(
+            kube.gpus(), inventory, {"GPU-1": Steps()}, {}, set(), {}, OfferedResources(), {}
+        )
         said = api.status("gpu-1")
     assert (said["machine"], said["cudaVersion"]) == ("KVM", "13.0")
     assert said["driverVersion"] == DRIVER_RELEASE

@@ -1,4 +1,4 @@
-"""The probes' port is open to every pod of the cluster: who says nothing keeps nobody out."""
+"""The probes' port is open to every pod: an idle connection must not block another."""
 
 import contextlib
 import socket
@@ -26,7 +26,7 @@ def test_silent_connections_neither_pile_up_nor_keep_the_kubelet_out() -> None:
             sock.send(b"G")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=3) as answer:
             assert answer.status == 200
-        assert time.monotonic() - began < 45  # 100 where a full queue makes clients try again
+        assert time.monotonic() - began < 45  # 100 if a full queue makes clients retry
         deadline = time.monotonic() + 3
         while threading.active_count() > before + serving.MAX_CONNECTIONS + 1:
             assert time.monotonic() < deadline, threading.active_count()
@@ -36,7 +36,7 @@ def test_silent_connections_neither_pile_up_nor_keep_the_kubelet_out() -> None:
 
 
 def test_an_answer_ends_its_connection_and_frees_its_place() -> None:
-    """One after the other, so that the most that are open at once is never reached."""
+    """Connections come one after the other, so the limit of open ones is never reached."""
     server = serving.server(0, lambda path, accept: serving.text(200, f"{path} {accept}"))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -46,7 +46,7 @@ def test_an_answer_ends_its_connection_and_frees_its_place() -> None:
                 with socket.create_connection(server.server_address, timeout=10) as one:
                     one.sendall(b"GET /%d?x=1 HTTP/1.0\r\nAccept: a/b\r\n\r\n" % turn)
                     said = b""
-                    while part := one.recv(4096):  # until it hangs up
+                    while part := one.recv(4096):  # until the server closes the connection
                         said += part
                 assert said.endswith(b"\r\n\r\n/%d a/b" % turn)
             waiting.sendall(b"GET /last HTTP/1.0\r\n\r\n")
@@ -64,16 +64,16 @@ def test_the_oldest_connection_makes_way_for_one_too_many() -> None:
     try:
         with contextlib.ExitStack() as silent:
 
-            def connected() -> socket.socket:
+            def connect() -> socket.socket:
                 made = socket.create_connection(server.server_address, timeout=10)
                 return silent.enter_context(made)
 
-            first, second, *_ = [connected() for _ in range(serving.MAX_CONNECTIONS)]
+            first, second, *_ = [connect() for _ in range(serving.MAX_CONNECTIONS)]
             first.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 assert first.recv(1), "it had to go although there was room"
             first.settimeout(10)
-            connected()
+            connect()
             assert first.recv(1) == b""
             second.sendall(b"GET / HTTP/1.0\r\n\r\n")
             assert second.recv(4096).startswith(b"HTTP/1.0 200")

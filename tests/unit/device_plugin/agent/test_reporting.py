@@ -1,4 +1,4 @@
-"""Status and events: what is written, and how seldom."""
+"""Status and events: their contents, and how seldom they are written."""
 
 import dataclasses
 import datetime
@@ -15,7 +15,7 @@ from device_plugin.agent.reporting.notices import BURST, REFILL_S, Allowance, No
 from device_plugin.agent.reporting.reporter import MEMORY_INTERVAL_S, Reporter
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import ClaimShare, Gpu, HolderPod, Inventory, MigSlice
-from device_plugin.inventory.resources import Kind, Offered
+from device_plugin.inventory.resources import Kind, OfferedResources
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.base import Reason
 from mig import geometry
@@ -26,7 +26,7 @@ from support.rigs.turned_clock import Clock
 BOARD = geometry.board("h100-80gb")
 POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")
 SERVED = {"gpu.tessera.dev/mig-1g.10gb"}
-NAMED = Offered({"MIG-1": "gpu.tessera.dev/mig-1g.10gb"})
+NAMED = OfferedResources({"MIG-1": "gpu.tessera.dev/mig-1g.10gb"})
 SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "pool": "p"}
 
 
@@ -38,7 +38,7 @@ def inventory(used_bytes: int) -> Inventory:
 
 
 def test_a_slice_that_a_pod_got_by_the_former_prefix_is_listed_by_it() -> None:
-    """The kubelet does not offer it by the new one before that pod ends."""
+    """The kubelet offers the slice under the new prefix only after that pod has ended."""
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
@@ -52,7 +52,7 @@ def test_a_slice_that_a_pod_got_by_the_former_prefix_is_listed_by_it() -> None:
                 {},
                 {new},
                 {},
-                Offered({"MIG-1": new}),
+                OfferedResources({"MIG-1": new}),
                 elsewhere,
             )
             (listed,) = api.status("gpu-1")["slices"]
@@ -80,7 +80,7 @@ def test_a_slice_that_a_pod_got_by_the_former_prefix_is_listed_by_it() -> None:
     ],
     ids=["healthy", "not enforced", "unhealthy", "unhealthy comes first"],
 )
-def test_degraded_says_whether_the_device_is_well_and_its_limits_are_kept(
+def test_degraded_reports_unhealthy_devices_and_unenforced_limits(
     changes: dict[str, Any], degraded: tuple[str, str], message: str
 ) -> None:
     found = inventory(0)
@@ -97,7 +97,7 @@ def test_degraded_says_whether_the_device_is_well_and_its_limits_are_kept(
         assert conditions["Ready"]["status"] == "True"
 
 
-def test_what_a_node_may_not_offer_has_no_resource_and_says_why() -> None:
+def test_a_slice_that_is_not_offered_has_no_resource_and_a_reason() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
@@ -118,7 +118,7 @@ def test_a_whole_gpu_is_reported_with_mig_off() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        named = Offered({"GPU-1": "nvidia.com/gpu"})
+        named = OfferedResources({"GPU-1": "nvidia.com/gpu"})
         found = dataclasses.replace(inventory(0), gpus=(whole,))
         served = {"nvidia.com/gpu"}
         for gpus, mode, places in (
@@ -177,7 +177,7 @@ def test_a_slice_that_no_kubelet_follows_is_reported_as_not_admitted_at_once() -
 
 @pytest.mark.parametrize("whole_gpu", [False, True])
 def test_a_sick_slice_is_reported_as_not_admitted(whole_gpu: bool) -> None:
-    """The kubelet allocates it to no pod; the operator lowers allocatable by it at once."""
+    """The kubelet allocates it to no pod, and the operator lowers ``allocatable`` by it at once."""
     why, there = "Unhealthy: Xid 48", inventory(0)
     (gpu,) = there.gpus
     (well,) = gpu.slices
@@ -194,7 +194,7 @@ def test_a_sick_slice_is_reported_as_not_admitted(whole_gpu: bool) -> None:
             assert api.status("gpu-1")["slices"][0]["admitted"] is admitted
 
 
-def test_a_refused_object_shows_its_device_as_it_is_and_says_why() -> None:
+def test_a_refused_object_s_status_shows_its_device_and_the_reason() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
@@ -202,7 +202,7 @@ def test_a_refused_object_shows_its_device_as_it_is_and_says_why() -> None:
         reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, {}, NAMED, {})
         refused = {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}
         since = api.status("gpu-1")["conditions"]
-        for holders in ({"MIG-1": (POD,)}, {}):  # its slices are served on: pods come and go
+        for holders in ({"MIG-1": (POD,)}, {}):  # its slices are still served: pods start and end
             reporter.report(
                 kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, refused, NAMED, {}
             )
@@ -213,7 +213,7 @@ def test_a_refused_object_shows_its_device_as_it_is_and_says_why() -> None:
         assert {c["type"] for c in since} == {c["type"] for c in api.status("gpu-1")["conditions"]}
 
 
-def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
+def test_a_gpu_that_gpud_does_not_have_has_no_slices_and_no_health() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
@@ -225,7 +225,7 @@ def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
 
         reporter.report_failure(kube.gpus(), "gpud does not answer")
         assert api.condition("gpu-1", "Degraded") == ("True", "AgentError")
-        assert api.status("gpu-1")["slicesTotal"] == 1  # as last known
+        assert api.status("gpu-1")["slicesTotal"] == 1  # the last known number
         assert api.status("gpu-1")["health"] == "Unknown"
 
         gone = dataclasses.replace(inventory(0), gpus=())
@@ -236,7 +236,7 @@ def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
             assert api.status("gpu-1")["health"] == "Healthy"
             reporter.report(kube.gpus(), gone, {}, holders, SERVED, refused, NAMED, {})
             status = api.status("gpu-1")
-            assert status["slices"] == []  # what the operator waits for
+            assert status["slices"] == []  # the operator waits for this
             assert (status["slicesTotal"], status["slicesUsed"], status["holders"]) == (0, 0, "")
             assert status["health"] == "Unknown"
 
@@ -278,13 +278,13 @@ def test_a_pod_that_floods_runs_out_and_its_neighbour_does_not() -> None:
     clock.now = REFILL_S
     assert [allowance.take("hostile") for _ in range(3)] == [True, False, False]
     for number in range(5000):
-        allowance.take(str(number))  # memory is bounded; the test would show in its size
+        allowance.take(str(number))  # memory is bounded: only some pods are remembered
     assert len(allowance._buckets) == 1024
 
 
-def test_events_that_nobody_writes_pile_up_only_so_far() -> None:
+def test_the_queue_of_unwritten_events_is_bounded() -> None:
     with ApiServer() as api:
-        notices = Notices(Kube("node-1", api.client()))  # nothing runs it
+        notices = Notices(Kube("node-1", api.client()))  # no thread calls ``run``
         assert sum(notices.post(POD, Reason.FAULTED, "bad") for _ in range(1000)) == BURST
         others = (dataclasses.replace(POD, uid=f"uid-{number}") for number in range(1000))
         assert sum(notices.post(pod, Reason.FAULTED, "bad") for pod in others) == 256 - BURST
@@ -331,14 +331,14 @@ def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
                 "node_total_bytes": 4 << 30,
             },
             "OutOfBudget",
-            "3072 MiB asked for; free are 9984 MiB of the slice's 9984 MiB and 969 MiB of the"
-            " node's memory budget of 4096 MiB, which all its slices share",
+            "3072 MiB requested; 9984 MiB of the slice's 9984 MiB and 969 MiB of the"
+            " node's memory budget of 4096 MiB, which all its slices share, are free",
         ),
         ({"event": "fenced", "reason": "no longer"}, "Fenced", "no longer"),
         ({"event": "worker_failed", "message": "no cgroup"}, "AgentError", "no cgroup"),
     ],
 )
-def test_what_users_are_told(event: dict[str, Any], reason: str, part: str) -> None:
+def test_messages_for_users(event: dict[str, Any], reason: str, part: str) -> None:
     described = describe(event)
     assert described is not None
     assert described[0].value == reason
@@ -348,19 +348,19 @@ def test_what_users_are_told(event: dict[str, Any], reason: str, part: str) -> N
 
 def test_probes_tell_a_loop_that_turns_from_one_that_gets_somewhere() -> None:
     pulse = Pulse()
-    assert health.judge("/healthz", pulse, 1e9)[0] == 503
+    assert health.evaluate_probe("/healthz", pulse, 1e9)[0] == 503
     pulse.began = 10.0
-    assert health.judge("/healthz", pulse, 20.0)[0] == 200
-    assert health.judge("/readyz", pulse, 20.0)[0] == 503
+    assert health.evaluate_probe("/healthz", pulse, 20.0)[0] == 200
+    assert health.evaluate_probe("/readyz", pulse, 20.0)[0] == 503
     pulse = dataclasses.replace(pulse, succeeded=15.0)
-    assert health.judge("/readyz", pulse, 20.0)[0] == 200
-    assert health.judge("/readyz", pulse, 15.0 + health.STALE_AFTER_S)[0] == 200
-    assert health.judge("/readyz", pulse, 15.5 + health.STALE_AFTER_S)[0] == 503
-    assert health.judge("/metrics", pulse, 20.0)[0] == 404
+    assert health.evaluate_probe("/readyz", pulse, 20.0)[0] == 200
+    assert health.evaluate_probe("/readyz", pulse, 15.0 + health.STALE_AFTER_S)[0] == 200
+    assert health.evaluate_probe("/readyz", pulse, 15.5 + health.STALE_AFTER_S)[0] == 503
+    assert health.evaluate_probe("/metrics", pulse, 20.0)[0] == 404
 
 
 def test_claims_that_share_a_slice_are_listed_each_with_its_pods() -> None:
-    """Of a share at most 16 pods are named: an object that is too large could not be written."""
+    """At most 16 pods of a share are named: the API server would refuse a larger object."""
     owners = [f"claim:{name}" for name in ("a", "b")]
     shares = tuple(
         ClaimShare(owner, f"team/{owner[-1]}", 4 << 30, used, contexts=1)

@@ -1,4 +1,4 @@
-"""Another plugin serves our resource: seen twice, told once, forgotten when it is gone."""
+"""Another plugin serves one of Tessera's resources: its start and its end are reported once."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -17,17 +17,17 @@ OBJECTS = [SimpleNamespace(name=f"gpu-{i}", object_uid=f"uid-{i}") for i in (2, 
 
 
 class World:
-    """A kubelet's answer, a clock, and the events that were written."""
+    """The kubelet's answer, a clock, and the events that were posted."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.listed: Mapping[str, tuple[str, ...]] | None = {GPU: (OURS,)}
         self.events: list[tuple[str, Reason, str, bool]] = []
-        self.asked = 0
+        self.requested = 0
         self.rivals = Rivals(self, self, lambda: self.now)  # type: ignore[arg-type]
 
     def allocatable(self) -> Mapping[str, tuple[str, ...]]:
-        self.asked += 1
+        self.requested += 1
         if self.listed is None:
             raise PodResourcesError("UNAVAILABLE")
         return self.listed
@@ -50,14 +50,14 @@ def world() -> World:
     return World()
 
 
-def test_our_own_devices_are_nobody_else_s(world: World) -> None:
+def test_our_own_devices_are_no_rival_s(world: World) -> None:
     world.listed = {GPU: (OURS, f"{OURS}::1"), "intel.com/gpu": ("card0",)}
     assert not world.look()
     assert not world.look(CONFIRMED_S)
     assert world.events == []
 
 
-def test_strangers_that_stay_are_told_once_and_so_is_that_they_left(world: World) -> None:
+def test_a_confirmed_rival_is_reported_once_and_so_is_its_end(world: World) -> None:
     world.listed = {GPU: (THEIRS,)}
     assert not world.look(), "the kubelet may be a moment behind"
     found = world.look(CONFIRMED_S)
@@ -80,18 +80,18 @@ def test_a_moment_is_not_enough(world: World) -> None:
     assert not world.look(), "the count begins anew"
 
 
-def test_what_is_not_ours_to_serve_is_not_looked_at(world: World) -> None:
+def test_other_resources_are_ignored(world: World) -> None:
     world.listed = {GPU: (THEIRS,)}
     world.look(resources=("gpu.tessera.dev/gpu",))
     assert not world.look(CONFIRMED_S, ("gpu.tessera.dev/gpu",))
 
 
-def test_the_kubelet_is_asked_seldom_and_its_silence_changes_nothing(world: World) -> None:
+def test_the_kubelet_is_queried_seldom_and_its_silence_changes_nothing(world: World) -> None:
     world.listed = {GPU: (THEIRS,)}
     world.look()
     world.look(CONFIRMED_S)
     world.look(0.1)
-    assert world.asked == 2
+    assert world.requested == 2
     world.listed = None
     assert world.look()[GPU]
     assert len(world.events) == 1

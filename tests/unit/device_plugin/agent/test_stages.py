@@ -1,4 +1,4 @@
-"""The order of the stages of one pass of the agent: each pair is a promise to pods."""
+"""The order of the stages of a pass of the agent: each pair guarantees something to pods."""
 
 import pytest
 
@@ -23,14 +23,14 @@ ORDER = {
 
 @pytest.mark.parametrize("reason", ORDER)
 def test_a_stage_comes_before_another(reason: str) -> None:
-    """Exchange two stages, and what the reason promises is lost."""
+    """The reason no longer holds if the two stages are exchanged."""
     names = [stage.__name__ for stage in STAGES]
     earlier, later = ORDER[reason]
     assert names.index(earlier) < names.index(later)
 
 
 def test_the_last_stage_is_the_report_and_each_runs_once() -> None:
-    """What a pass did is reported at its end."""
+    """A pass is reported at its end."""
     names = [stage.__name__ for stage in STAGES]
     assert len(set(names)) == len(names)
     assert names[-1] == "_report"

@@ -1,4 +1,4 @@
-"""What the death, the silence and the end of each of the agent's processes does to the others."""
+"""The effects of the death, silence and end of each of the agent's processes on the others."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ FOREVER_S = 600.0
 
 
 class Supervised:
-    """A supervisor whose children tell their process IDs and their end (tests/support)."""
+    """A supervisor whose children log their process IDs and their end (``run_supervisor.py``)."""
 
     def __init__(self, directory: Path, agent: str, hung_after_s: float, settled_s: float) -> None:
         self._log = directory / "log"
@@ -25,19 +25,19 @@ class Supervised:
         self.process = subprocess.Popen(
             [
                 sys.executable,
-                str(REPOSITORY / "tests" / "support" / "scripts" / "supervised.py"),
+                str(REPOSITORY / "tests" / "support" / "scripts" / "run_supervisor.py"),
                 *(str(directory), agent, str(hung_after_s), str(settled_s)),
             ],
             env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'operator'}"},
         )
 
-    def said(self) -> list[tuple[str, str]]:
+    def log_entries(self) -> list[tuple[str, str]]:
         lines = self._log.read_text().splitlines()
         return [(who, what) for who, _, what in (line.partition(" ") for line in lines)]
 
-    def started(self, who: str) -> list[int]:
-        """Return the process IDs of all that were started under a name."""
-        return [int(what) for one, what in self.said() if one == who and what.isdecimal()]
+    def started_pids(self, who: str) -> list[int]:
+        """Return the process IDs of all processes that were started under a name."""
+        return [int(what) for one, what in self.log_entries() if one == who and what.isdecimal()]
 
     def end(self) -> int:
         self.process.terminate()
@@ -48,7 +48,7 @@ Start = Callable[..., Supervised]
 
 
 @pytest.fixture
-def supervised(tmp_path: Path) -> Iterator[Start]:
+def start_supervised(tmp_path: Path) -> Iterator[Start]:
     made: list[Supervised] = []
 
     def start(agent: str, hung_after_s: float = FOREVER_S, settled_s: float = 0.1) -> Supervised:
@@ -62,8 +62,8 @@ def supervised(tmp_path: Path) -> Iterator[Start]:
 
 
 def both(one: Supervised) -> tuple[int, int]:
-    wait_until(lambda: one.started("agent") and one.started("kubelet"))
-    return one.started("agent")[0], one.started("kubelet")[0]
+    wait_until(lambda: one.started_pids("agent") and one.started_pids("kubelet"))
+    return one.started_pids("agent")[0], one.started_pids("kubelet")[0]
 
 
 def runs(pid: int) -> bool:
@@ -74,75 +74,79 @@ def runs(pid: int) -> bool:
     return state != "Z"
 
 
-def test_an_agent_that_hangs_is_started_again_alone(supervised: Start) -> None:
-    one = supervised("hanging", hung_after_s=0.5)
+def test_an_agent_that_hangs_is_started_again_alone(start_supervised: Start) -> None:
+    one = start_supervised("hanging", hung_after_s=0.5)
     agent, kubelet = both(one)
-    wait_until(lambda: len(one.started("agent")) > 1)
+    wait_until(lambda: len(one.started_pids("agent")) > 1)
     assert not runs(agent)
-    assert one.started("kubelet") == [kubelet]
+    assert one.started_pids("kubelet") == [kubelet]
     assert runs(kubelet)
     assert one.end() == 0
 
 
-def test_an_agent_that_hangs_soon_after_its_start_ends_the_container(supervised: Start) -> None:
-    one = supervised("hanging", hung_after_s=0.5, settled_s=FOREVER_S)
+def test_an_agent_that_hangs_soon_after_its_start_ends_the_container(
+    start_supervised: Start,
+) -> None:
+    one = start_supervised("hanging", hung_after_s=0.5, settled_s=FOREVER_S)
     _, kubelet = both(one)
     assert one.process.wait(30) == 1
-    assert len(one.started("agent")) == 1
+    assert len(one.started_pids("agent")) == 1
     assert not runs(kubelet)
 
 
-def test_an_agent_that_gives_signs_of_life_is_left_alone(supervised: Start) -> None:
-    one = supervised("beating", hung_after_s=3.0)
+def test_an_agent_that_gives_signs_of_life_is_left_alone(start_supervised: Start) -> None:
+    one = start_supervised("beating", hung_after_s=3.0)
     agent, _ = both(one)
     time.sleep(4.0)
-    assert one.started("agent") == [agent]
+    assert one.started_pids("agent") == [agent]
     assert runs(agent)
 
 
-def test_an_agent_that_is_killed_is_started_again_alone(supervised: Start) -> None:
-    one = supervised("beating")
+def test_an_agent_that_is_killed_is_started_again_alone(start_supervised: Start) -> None:
+    one = start_supervised("beating")
     agent, kubelet = both(one)
     os.kill(agent, signal.SIGKILL)
-    wait_until(lambda: len(one.started("agent")) == 2)
-    assert one.started("kubelet") == [kubelet]
+    wait_until(lambda: len(one.started_pids("agent")) == 2)
+    assert one.started_pids("kubelet") == [kubelet]
     assert runs(kubelet)
 
 
-def test_the_kubelet_is_served_until_the_agent_has_left(supervised: Start) -> None:
-    one = supervised("beating")
+def test_the_kubelet_is_served_until_the_agent_has_left(start_supervised: Start) -> None:
+    one = start_supervised("beating")
     both(one)
     assert one.end() == 0
-    assert one.said()[-2:] == [("agent", "ended"), ("kubelet", "ended")]
+    assert one.log_entries()[-2:] == [("agent", "ended"), ("kubelet", "ended")]
 
 
-def test_a_collection_writes_to_nothing_that_the_processes_share(supervised: Start) -> None:
-    one = supervised("beating")
+def test_a_collection_writes_to_nothing_that_the_processes_share(start_supervised: Start) -> None:
+    one = start_supervised("beating")
     both(one)
-    assert ("agent", "collects") not in one.said()
-    assert ("kubelet", "collects") not in one.said()
+    assert ("agent", "collects") not in one.log_entries()
+    assert ("kubelet", "collects") not in one.log_entries()
 
 
-def test_the_supervisor_keeps_no_page_of_code_that_only_imports_ran(supervised: Start) -> None:
-    one = supervised("beating")
+def test_the_supervisor_keeps_no_page_of_code_that_only_imports_ran(
+    start_supervised: Start,
+) -> None:
+    one = start_supervised("beating")
     both(one)
     lines = Path(f"/proc/{one.process.pid}/smaps_rollup").read_text().splitlines()[1:]
     kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-    assert kib["Rss"] - kib["Anonymous"] < 9 << 10  # 14 MiB with it
+    assert kib["Rss"] - kib["Anonymous"] < 9 << 10  # 14 MiB if those pages stay
 
 
-def test_neither_process_outlives_the_supervisor(supervised: Start) -> None:
-    one = supervised("beating")
+def test_neither_process_outlives_the_supervisor(start_supervised: Start) -> None:
+    one = start_supervised("beating")
     children = both(one)
     one.process.kill()
     one.process.wait(30)
     wait_until(lambda: not any(map(runs, children)))
 
 
-def test_an_agent_that_never_got_to_work_ends_the_container(supervised: Start) -> None:
-    one = supervised("failing")
+def test_an_agent_that_never_got_to_work_ends_the_container(start_supervised: Start) -> None:
+    one = start_supervised("failing")
     assert one.process.wait(30) == 1
-    assert not any(map(runs, one.started("kubelet")))
+    assert not any(map(runs, one.started_pids("kubelet")))
 
 
 @pytest.mark.parametrize(

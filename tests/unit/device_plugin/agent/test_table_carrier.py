@@ -1,4 +1,4 @@
-"""The agent's side of RDMA policies: tables reach hcad, and only what hcad says is acknowledged."""
+"""The agent's side of RDMA policies: tables reach hcad; only its answers are acknowledged."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ DENIAL = {
 
 
 class Hcad:
-    """Believes what it is handed, unless it is told to refuse or is away."""
+    """Accepts the tables that it is sent, unless a test makes it refuse or unreachable."""
 
     def __init__(self) -> None:
         self.generation: int | None = None
@@ -57,7 +57,7 @@ class Hcad:
 
 
 class Kube:
-    """The API server's side."""
+    """Stands in for the API server's client; records statuses."""
 
     def __init__(self) -> None:
         self.statuses: list[tuple[str, RDMANodeTablesStatus]] = []
@@ -82,7 +82,7 @@ class Notices:
 
 
 class Rig:
-    """A carrier between both."""
+    """A carrier between a fake hcad and a fake API server."""
 
     def __init__(self) -> None:
         self.hcad, self.kube, self.notices = Hcad(), Kube(), Notices()
@@ -105,7 +105,7 @@ def rig() -> Rig:
 
 
 def test_tables_are_handed_over_once_and_acknowledged_once(rig: Rig) -> None:
-    assert rig.carrier.attempt()  # nothing is wanted yet
+    assert rig.carrier.attempt()  # no tables are wanted yet
     assert rig.kube.statuses == []
     rig.take(7)
     for _ in range(3):
@@ -118,7 +118,7 @@ def test_tables_are_handed_over_once_and_acknowledged_once(rig: Rig) -> None:
     assert rig.said == [(7, HcadState.ENFORCING), (8, HcadState.ENFORCING)]
 
 
-def test_the_path_mtu_of_pods_is_told_as_soon_as_it_is_known(rig: Rig) -> None:
+def test_the_path_mtu_of_pods_is_reported_as_soon_as_it_is_known(rig: Rig) -> None:
     rig.take(7)
     rig.carrier.attempt()
     rig.hcad.path_mtu = 1024
@@ -135,7 +135,7 @@ def test_an_hcad_that_was_restarted_gets_them_again(rig: Rig) -> None:
     assert rig.hcad.handed == ["7", "7"]
 
 
-def test_an_hcad_that_is_away_is_told_and_its_acknowledgement_taken_back(rig: Rig) -> None:
+def test_an_unreachable_hcad_is_reported_and_its_acknowledgement_withdrawn(rig: Rig) -> None:
     rig.take(7)
     rig.carrier.attempt()
     rig.hcad.away, rig.hcad.generation = True, None
@@ -146,7 +146,7 @@ def test_an_hcad_that_is_away_is_told_and_its_acknowledgement_taken_back(rig: Ri
     assert rig.said == expected
 
 
-def test_a_refusal_says_what_is_in_force_and_why(rig: Rig) -> None:
+def test_a_refusal_reports_the_generation_in_force_and_the_reason(rig: Rig) -> None:
     rig.take(7)
     rig.carrier.attempt()
     rig.hcad.refusal = HcadError("conflict", "generation 6: 7 is enforced")
@@ -174,7 +174,7 @@ def test_an_object_that_was_made_anew_is_acknowledged_again(rig: Rig) -> None:
     rig.take(7, uid="other")
     rig.carrier.attempt()
     assert [uid for uid, _ in rig.kube.statuses] == ["u", "other"]
-    rig.carrier.take(None)  # deleted: what is in force stays
+    rig.carrier.take(None)  # the object was deleted: its tables stay in force
     assert rig.carrier.attempt()
     assert rig.hcad.generation == 7
 

@@ -1,4 +1,4 @@
-"""The interlock of Allocate and destruction, with a gpud that goes away in between."""
+"""The interlock of Allocate and destruction, also while gpud is away."""
 
 import threading
 from pathlib import Path
@@ -21,22 +21,24 @@ SLICE = MigSlice("MIG-1", "GPU-1", PLACE, 1, 0, 1, "/run", 0, ())
 GPU = Gpu("GPU-1", 0, BOARD, "Healthy", (SLICE,))
 
 
-def test_whoever_comes_first_wins() -> None:
+def test_the_first_of_allocate_and_forbid_wins() -> None:
     now = 0.0
     allocations = Allocations(lambda: now)
     assert allocations.allocate([SLICE.uuid]) is None
-    assert not allocations.condemn(SLICE.uuid)
+    assert not allocations.forbid(SLICE.uuid)
     now = LISTED_WITHIN_S
-    assert allocations.condemn(SLICE.uuid)
+    assert allocations.forbid(SLICE.uuid)
     assert allocations.allocate([SLICE.uuid]) == SLICE.uuid
-    allocations.spare(SLICE.uuid)
+    allocations.allow(SLICE.uuid)
     assert allocations.allocate([SLICE.uuid]) is None
 
 
-def test_slices_that_an_earlier_agent_may_have_allocated_are_told_from_ours() -> None:
+def test_slices_that_an_earlier_agent_may_have_allocated_are_distinguished() -> None:
     now = 100.0
     allocations = Allocations(lambda: now)
-    assert not allocations.all_ours([])  # what it allocated last may not be listed yet
+    assert not allocations.all_ours(
+        []
+    )  # slices that the earlier agent allocated last may not be listed yet
     now += LISTED_WITHIN_S
     assert allocations.all_ours([])
     assert not allocations.all_ours(["MIG-1"])
@@ -47,12 +49,12 @@ def test_slices_that_an_earlier_agent_may_have_allocated_are_told_from_ours() ->
     assert not allocations.all_ours(["MIG-1"])
 
 
-def test_a_slice_that_gpud_could_not_be_asked_to_destroy_can_be_allocated(tmp_path: Path) -> None:
-    """The layout may be changed back before gpud returns: then the slice is offered again."""
+def test_a_slice_whose_destruction_failed_can_be_allocated(tmp_path: Path) -> None:
+    """The layout may be changed back before gpud returns; then the slice is offered again."""
     allocations = Allocations()
     unused: Any = None
     holders: Any = SimpleNamespace(seen_at=lambda: 0.0)
-    kubelet_side: Any = allocations  # has what a destruction asks for
+    kubelet_side: Any = allocations  # it has the methods that a destruction calls
     agent = Agent(
         Settings("node-1", "agent", run_dir=tmp_path),
         GpudClient(tmp_path / "gpud.sock"),

@@ -1,4 +1,4 @@
-"""CDI documents and how they are written."""
+"""CDI documents, and their files."""
 
 import dataclasses
 import json
@@ -148,7 +148,7 @@ def test_other_builds_are_removed_and_nothing_else(tmp_path: Path) -> None:
     assert (current / "libcuda.so.1").read_bytes() == b"two"
 
 
-def test_what_is_being_written_when_files_end_does_not_stay(
+def test_a_file_that_is_being_written_at_the_end_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = CdiFiles(Settings("n", "p", cdi_dir=tmp_path), tmp_path)

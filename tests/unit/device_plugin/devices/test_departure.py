@@ -1,4 +1,4 @@
-"""An agent ends when no pod can be bound to its slices any more, or when its time is over."""
+"""An agent ends when no pod can be bound to its slices any more, or at its deadline."""
 
 import threading
 
@@ -13,9 +13,9 @@ SLICES, WHOLE, HCA = "gpu.tessera.dev/mig-1g.10gb", "gpu.tessera.dev/gpu", "rdma
 
 
 class Node:
-    """A kubelet that raises what it lists every ``period`` seconds, and an operator that lowers it.
+    """A kubelet that raises ``allocatable`` every ``period`` s, and an operator that lowers it.
 
-    ``lowers_after`` None: no operator is there.
+    ``lowers_after`` None: there is no operator.
     """
 
     def __init__(self, period: float = 2.0, lowers_after: float | None = 0.4) -> None:
@@ -47,7 +47,7 @@ def test_an_agent_ends_while_the_kubelet_s_next_write_is_far_away(period: float)
 
 @pytest.mark.parametrize("resource", [HCA, "gpu.tessera.dev/small"])
 def test_every_resource_with_devices_is_waited_for(resource: str) -> None:
-    """Functions of HCAs, and slices that sharing gave any name."""
+    """The resource may be that of HCA functions, or one that sharing has named."""
     node = Node()
     assert node.wait(resource)
     assert node.status().allocatable[HCA] == 0
@@ -81,7 +81,7 @@ def test_an_api_server_that_is_away_is_read_again() -> None:
 
 
 class Agent:
-    """An agent that takes ``reports_s`` for its report; notes what is done, and how long it may."""
+    """An agent that takes ``reports_s`` for its report; records its calls and their time limits."""
 
     served = frozenset({SLICES})
 
@@ -108,7 +108,7 @@ class Agent:
 
 
 def test_the_time_to_leave_begins_when_the_signal_comes() -> None:
-    """An agent that still starts waits for it later."""
+    """An agent that is still starting may wait for the signal only after it came."""
     agent = Agent()
     assert agent.deadline(28.0, waited_for_after_s=10.0).left_s() == 18.0
     agent.now += 20

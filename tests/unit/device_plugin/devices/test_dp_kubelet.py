@@ -1,4 +1,4 @@
-"""The device plugin's gRPC surface, driven the way a kubelet drives it."""
+"""The device plugin's gRPC services, called as a kubelet calls them."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ import pytest
 from device_plugin.cdi import nvidia
 from device_plugin.dp import registration
 from device_plugin.dp.allocations import LISTED_WITHIN_S, Allocations
-from device_plugin.dp.offer import KEPT
+from device_plugin.dp.offer import CLAIM_SERVED
 from device_plugin.dp.resources import Resources
 from device_plugin.dp.service import DevicePlugin
 from device_plugin.dp.slices import SliceOffer
@@ -113,9 +113,9 @@ def test_list_and_watch_sends_every_change_and_an_empty_list_before_it_retires(
 def test_a_name_that_claims_serve_is_registered_without_devices_and_never_retires(
     tmp_path: Path, resources: Resources, clock: Clock
 ) -> None:
-    """Nor while pods still have slices that are withdrawn."""
+    """This also holds while pods still have withdrawn slices of that name."""
     held = make_gpu(0, range(1)).slices
-    for offer in (KEPT, SliceOffer((), (), "/lib", held, keep=True), KEPT):
+    for offer in (CLAIM_SERVED, SliceOffer((), (), "/lib", held, keep=True), CLAIM_SERVED):
         resources.update({RESOURCE: offer})
         clock.now += 3600
         resources.update({RESOURCE: offer})
@@ -141,7 +141,7 @@ def test_a_resource_that_returns_before_it_is_retired_is_served_on(
         assert len(next(stream).devices) == 2
 
 
-def test_allocate_names_cdi_devices_and_refuses_what_is_gone(
+def test_allocate_names_cdi_devices_and_refuses_destroyed_ones(
     tmp_path: Path, resources: Resources
 ) -> None:
     resources.update({RESOURCE: offer_of(make_gpu(0, range(2)))})
@@ -160,21 +160,21 @@ def test_allocate_names_cdi_devices_and_refuses_what_is_gone(
 
 
 class Slow(SliceOffer):
-    """Takes a moment to choose, as on a busy node."""
+    """An offer whose choice takes a moment, as on a busy node."""
 
     chooses, stops = threading.Event(), threading.Event()
 
     def prefer(self, available: Sequence[str], *others: Any) -> list[str]:
         self.chooses.set()
         assert self.stops.wait(60)
-        threading.Event().wait(0.7)  # more than gRPC was given for what is under way
+        threading.Event().wait(0.7)  # longer than gRPC's own grace for calls in progress was
         return [available[0]]
 
 
 def test_a_call_that_is_under_way_when_the_plugin_stops_is_answered(
     tmp_path: Path, resources: Resources
 ) -> None:
-    """The kubelet fails the pod of a call that breaks off."""
+    """The kubelet fails the pod of an aborted call."""
     gpu = make_gpu(0, range(2))
     resources.update({RESOURCE: Slow(gpu.slices, (gpu,), "/lib")})
     ids = [s.uuid for s in gpu.slices]
@@ -198,7 +198,7 @@ def allocate(tmp_path: Path, device: str) -> dp.AllocateResponse:
         return dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=60)
 
 
-def test_a_withdrawn_slice_goes_to_whom_the_kubelet_gave_it_or_is_destroyed_never_both(
+def test_a_withdrawn_slice_is_allocated_or_destroyed_never_both(
     tmp_path: Path, clock: Clock
 ) -> None:
     allocations = Allocations(clock)
@@ -211,17 +211,17 @@ def test_a_withdrawn_slice_goes_to_whom_the_kubelet_gave_it_or_is_destroyed_neve
             {RESOURCE: dataclasses.replace(whole, slices=(kept,), withdrawn=(withdrawn,))}
         )
         assert allocate(tmp_path, withdrawn.uuid).container_responses
-        assert not allocations.condemn(withdrawn.uuid)
-        assert allocations.pending()
+        assert not allocations.forbid(withdrawn.uuid)
+        assert allocations.has_pending()
         clock.now += LISTED_WITHIN_S
-        assert allocations.condemn(withdrawn.uuid)
+        assert allocations.forbid(withdrawn.uuid)
         with pytest.raises(grpc.RpcError, match=withdrawn.uuid):
             allocate(tmp_path, withdrawn.uuid)
-        allocations.spare(withdrawn.uuid)  # gpud said that it is in use
+        allocations.allow(withdrawn.uuid)  # gpud refused to destroy it because it is in use
         assert allocate(tmp_path, withdrawn.uuid).container_responses
-        allocations.listed([withdrawn.uuid])  # from now on the kubelet's lists decide
-        assert not allocations.pending()
-        assert allocations.condemn(withdrawn.uuid)
+        allocations.confirm_listed([withdrawn.uuid])  # from now on the kubelet's Lists show its pod
+        assert not allocations.has_pending()
+        assert allocations.forbid(withdrawn.uuid)
     finally:
         resources.stop()
 
@@ -252,7 +252,7 @@ def test_memory_use_is_no_news_to_the_kubelet(tmp_path: Path, resources: Resourc
     assert answers.empty()
 
 
-def test_only_sockets_that_nobody_serves_are_removed_at_start(tmp_path: Path) -> None:
+def test_only_sockets_without_a_server_are_removed_at_start(tmp_path: Path) -> None:
     dead = registration.socket_path(tmp_path, RESOURCE, "agent-killed")
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(dead))
@@ -289,7 +289,7 @@ def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
 
 
 @pytest.mark.parametrize("use_cdi", [True, False])
-def test_with_nvidias_names_the_variable_says_what_was_given(use_cdi: bool) -> None:
+def test_with_nvidias_names_the_variable_lists_the_allocated_devices(use_cdi: bool) -> None:
     programs = nvidia.program_mounts("/x")
     offer = dataclasses.replace(
         offer_of(make_gpu(0, range(3))), prefix="nvidia.com", programs=programs
@@ -297,7 +297,7 @@ def test_with_nvidias_names_the_variable_says_what_was_given(use_cdi: bool) -> N
     container = offer.container(["MIG-0-2", "MIG-0-0"], use_cdi)
     assert container.envs == {"NVIDIA_VISIBLE_DEVICES": "MIG-0-2,MIG-0-0"}
     paths = [mount.container_path for mount in container.mounts]
-    assert ("/usr/bin/nvidia-smi" in paths) is not use_cdi  # by CDI it comes with the devices
+    assert ("/usr/bin/nvidia-smi" in paths) is not use_cdi  # with CDI it is part of the devices
 
 
 def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
@@ -316,28 +316,28 @@ def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
 
 
 def test_a_resource_is_connected_exactly_while_a_kubelet_listens() -> None:
-    told: list[bool] = []
-    plugin = DevicePlugin(RESOURCE, True, Allocations(), lambda: told.append(plugin.connected))
+    reported: list[bool] = []
+    plugin = DevicePlugin(RESOURCE, True, Allocations(), lambda: reported.append(plugin.connected))
     assert not plugin.connected
-    looks = iter([True, True])  # an end without a third look
+    looks = iter([True, True])  # the stream must end without a third call
     kubelet: Any = SimpleNamespace(add_callback=lambda _: None, is_active=looks.__next__)
     stream = plugin.ListAndWatch(dp.Empty(), kubelet)
     assert len(next(stream).devices) == 0
     plugin.stop()
     assert list(stream) == []
-    assert told == [True, False]
+    assert reported == [True, False]
 
 
 def test_preference_fills_the_gpu_that_is_in_use_and_keeps_big_placements() -> None:
     offer = offer_of(make_gpu(0, range(7)), make_gpu(1, range(7)))
     available = [s.uuid for s in offer.slices if s.uuid != "MIG-1-0"]
     (chosen,) = offer.prefer(available, [], 1, ())
-    assert chosen.startswith("MIG-1-")  # GPU 1 has a slice in use already
-    # Beside 1g@0 the choice that keeps 3g@4 and a 2g placement possible is 1g@1.
+    assert chosen.startswith("MIG-1-")  # GPU 1 already has a slice in use
+    # With 1g@0 in use, only 1g@1 keeps both 3g@4 and a 2g placement possible.
     assert chosen == "MIG-1-1"
 
 
-def test_preference_keeps_what_must_be_included_and_its_number() -> None:
+def test_preferred_allocation_has_the_mandatory_devices_and_the_requested_size() -> None:
     offer = offer_of(make_gpu(0, range(7)))
     available = [s.uuid for s in offer.slices]
     chosen = offer.prefer(available, ["MIG-0-5"], 3, ())

@@ -1,4 +1,4 @@
-"""What the agent believes of holders, and what it tells gpud, List after List."""
+"""The known holders, and the reports to gpud, from one List to the next."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ OLD = HolderPod("team", "train", "uid-old")
 NEW = HolderPod("team", "other", "uid-new")
 
 
-def test_a_listed_pod_is_believed_at_once_and_the_first_list_is_never_complete() -> None:
+def test_a_listed_pod_is_a_holder_at_once_and_the_first_list_is_never_complete() -> None:
     memory = HolderMemory()
     view = memory.observe({"MIG-1": (OLD,)}, True, 0.0)
     assert view.holders == {"MIG-1": (OLD,)}
@@ -23,12 +23,12 @@ def test_a_listed_pod_is_believed_at_once_and_the_first_list_is_never_complete()
     assert memory.observe({"MIG-1": (OLD,)}, True, ABSENT_S).complete
 
 
-def test_an_empty_list_of_a_kubelet_that_has_no_pods_yet_drops_nobody_however_long() -> None:
+def test_empty_lists_of_a_kubelet_that_has_not_synced_drop_no_holder() -> None:
     memory = HolderMemory()
     memory.observe({"MIG-1": (OLD,)}, True, 0.0)
     for moment in range(1, 1000):
         assert memory.observe({}, False, float(moment)).holders == {"MIG-1": (OLD,)}
-    # Nor does the first List that is whole again: it may be half of it.
+    # Nor does the first List of a kubelet that has synced: it may be incomplete.
     assert memory.observe({}, True, 1000.0).holders == {"MIG-1": (OLD,)}
     assert memory.observe({"MIG-1": (OLD,)}, True, 1001.0).holders == {"MIG-1": (OLD,)}
     assert memory.observe({}, True, 1004.0).holders == {"MIG-1": (OLD,)}
@@ -55,7 +55,9 @@ def test_a_slice_that_the_kubelet_gave_to_another_pod_changes_hands_at_once() ->
     memory = HolderMemory()
     memory.observe({"MIG-1": (OLD,)}, True, 0.0)
     assert memory.observe({"MIG-1": (NEW,)}, True, 0.1).holders == {"MIG-1": (NEW,)}
-    reborn = HolderPod("team", "other", "uid-newer")  # a force delete: one name, another pod
+    reborn = HolderPod(
+        "team", "other", "uid-newer"
+    )  # a forced deletion: another pod of the same name
     assert memory.observe({"MIG-1": (reborn,)}, True, 0.2).holders == {"MIG-1": (reborn,)}
 
 
@@ -68,7 +70,7 @@ def test_a_pod_whose_log_directory_is_not_there_keeps_the_uid_it_had() -> None:
 
 
 class Kubelet:
-    """Stands in for the kubelet; not ours."""
+    """Stands in for the kubelet."""
 
     def __init__(self) -> None:
         self.answer: Listing | None = None
@@ -79,7 +81,7 @@ class Kubelet:
         return self.answer
 
 
-class Told:
+class FakeGpud:
     def __init__(self) -> None:
         self.calls: list[tuple[dict[str, Any], bool]] = []
 
@@ -87,35 +89,35 @@ class Told:
         self.calls.append((holders, complete))
 
 
-def make(kubelet: Kubelet, told: Told) -> Holders:
+def make(kubelet: Kubelet, reported: FakeGpud) -> Holders:
     moments = iter(float(second) for second in range(1000))
     return Holders(
         kubelet,  # type: ignore[arg-type]
-        told,  # type: ignore[arg-type]
+        reported,  # type: ignore[arg-type]
         "agent-1",
         lambda: next(moments) * ABSENT_S,
     )
 
 
-def test_gpud_is_told_what_was_known_when_the_kubelet_is_silent() -> None:
-    kubelet, told = Kubelet(), Told()
-    holders = make(kubelet, told)
+def test_gpud_gets_the_last_known_holders_when_the_kubelet_is_silent() -> None:
+    kubelet, reported = Kubelet(), FakeGpud()
+    holders = make(kubelet, reported)
     with pytest.raises(PodResourcesError):
         holders.refresh()
-    assert told.calls == [({}, False)]  # nothing is known, so nobody is fenced
+    assert reported.calls == [({}, False)]  # nothing is known, so no pod is fenced
     kubelet.answer = Listing({"MIG-1": (OLD,)}, {}, frozenset({"agent-1", "train"}))
     holders.refresh()
     holders.refresh()
-    assert told.calls[-1] == ({"MIG-1": [OLD]}, True)
+    assert reported.calls[-1] == ({"MIG-1": [OLD]}, True)
     kubelet.answer = None
     with pytest.raises(PodResourcesError):
         holders.refresh()
-    assert told.calls[-1] == ({"MIG-1": [OLD]}, True)
+    assert reported.calls[-1] == ({"MIG-1": [OLD]}, True)
 
 
 def test_a_list_without_the_agents_own_pod_is_not_the_whole_node() -> None:
-    kubelet, told = Kubelet(), Told()
-    holders = make(kubelet, told)
+    kubelet, reported = Kubelet(), FakeGpud()
+    holders = make(kubelet, reported)
     kubelet.answer = Listing({"MIG-1": (OLD,)}, {}, frozenset({"agent-1", "train"}))
     holders.refresh()
     kubelet.answer = Listing({}, {}, frozenset())
@@ -124,4 +126,4 @@ def test_a_list_without_the_agents_own_pod_is_not_the_whole_node() -> None:
     kubelet.answer = Listing({}, {}, frozenset({"agent-1"}))
     assert holders.refresh().holders
     assert not holders.refresh().holders
-    assert holders.pod("uid-old") == OLD  # its events may still come
+    assert holders.pod("uid-old") == OLD  # events about it may still arrive

@@ -1,4 +1,4 @@
-"""What a node offered last is on the node, and is believed only if it is wholly of its form."""
+"""The record of a node's last offer is used only if it is valid."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def put(directory: Path, *keys: Any, value: Any) -> None:
     path.write_text(json.dumps(document))
 
 
-def test_the_next_agent_reads_what_the_last_one_wrote(record: OfferRecord, tmp_path: Path) -> None:
+def test_the_next_agent_reads_the_last_one_s_record(record: OfferRecord, tmp_path: Path) -> None:
     read = OfferRecord(tmp_path / "offered.json", "node-1").read()
     assert read == (Strategy.SINGLE, SHARING)
     put(tmp_path, "version", value=1)  # the same, as written by a JSON library
@@ -87,14 +87,16 @@ SHARE = ("sharing", GPU, 0)
         ((*SHARE, "name"), "*"),
     ],
 )
-def test_one_value_of_another_form_and_nothing_is_believed(
+def test_one_invalid_value_invalidates_the_record(
     keys: tuple[Any, ...], value: Any, record: OfferRecord, tmp_path: Path
 ) -> None:
     put(tmp_path, *keys, value=value)
     assert record.read() is None
 
 
-def test_a_resource_shared_in_two_ways_is_not_believed(record: OfferRecord, tmp_path: Path) -> None:
+def test_a_record_with_a_resource_shared_in_two_ways_is_refused(
+    record: OfferRecord, tmp_path: Path
+) -> None:
     share = json.loads((tmp_path / "offered.json").read_text())["sharing"][GPU][0]
     put(tmp_path, "sharing", GPU, value=[share, share | {"replicas": 3}])
     assert record.read() is None
@@ -105,14 +107,14 @@ def test_a_resource_shared_in_two_ways_is_not_believed(record: OfferRecord, tmp_
     assert record.read() is None
 
 
-def test_more_gpus_than_a_node_has_are_not_believed(record: OfferRecord, tmp_path: Path) -> None:
+def test_a_record_of_too_many_gpus_is_refused(record: OfferRecord, tmp_path: Path) -> None:
     gpus = {f"GPU-{n:08x}-1111-4111-8111-111111111111": [] for n in range(65)}
     put(tmp_path, "sharing", value=gpus)
     assert record.read() is None
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000, b"{}" + b" " * (256 << 10)])
-def test_what_is_no_record_is_not_believed(
+def test_a_file_that_is_not_a_record_is_refused(
     text: bytes, record: OfferRecord, tmp_path: Path
 ) -> None:
     (tmp_path / "offered.json").write_bytes(text)
@@ -129,9 +131,9 @@ def test_links_and_pipes_are_not_read(record: OfferRecord, tmp_path: Path) -> No
     assert record.read() is None
 
 
-def test_what_cannot_be_recorded_leaves_no_older_record(
+def test_a_failed_write_leaves_no_older_record(
     record: OfferRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_files, "replace", lambda *_: None)  # so it fails: silently
+    monkeypatch.setattr(own_files, "replace", lambda *_: None)  # so that the write fails silently
     record.write(Strategy.MIXED, SHARING)
     assert not (tmp_path / "offered.json").exists()

@@ -1,4 +1,4 @@
-"""No pod fails when what a node offers changes its name, its shares, or is not offered any more.
+"""No pod fails when the resources that a node offers are renamed, shared or withdrawn.
 
 The agent's loop and the operator's decision about a node's status are the real ones. Kubelet,
 scheduler and gpud are a model: each acts at its own pace, and a pod is always waiting.
@@ -45,14 +45,14 @@ OTHER = [BOARD.instance("2g.20gb", 0)]
 TICK_S = 0.1
 
 
-def shared(replicas: int, offered_as: str = "mig-1g.10gb") -> Shared:
+def make_shared(replicas: int, offered_as: str = "mig-1g.10gb") -> Shared:
     kind = SharingKind.TIME_SLICING
     return Shared(name="mig-1g.10gb", offered_as=offered_as, replicas=replicas, kind=kind)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the operator asks of the node's two GPUs."""
+    """The operator's specification of the node's two GPUs."""
 
     strategy: Strategy = Strategy.MIXED
     second: str = "small"
@@ -63,15 +63,19 @@ class Wanted:
 Edit = tuple[Wanted, Wanted, str]
 PLAIN = Wanted()
 SINGLE = Wanted(Strategy.SINGLE)
-FOUR = Wanted(sharing=(shared(4),))
+FOUR = Wanted(sharing=(make_shared(4),))
 EDITS: dict[str, Edit] = {
     "strategy mixed to single": (PLAIN, SINGLE, "gpu"),
     "strategy single to mixed": (SINGLE, PLAIN, "mig-1g.10gb"),
     "strategy none": (PLAIN, Wanted(Strategy.NONE), ""),
     "single gets mixed kinds": (SINGLE, replace(SINGLE, second="other"), ""),
-    "sharing renames": (PLAIN, Wanted(sharing=(shared(4, "fourth"),)), "fourth"),
-    "sharing ends with its name": (Wanted(sharing=(shared(4, "fourth"),)), PLAIN, "mig-1g.10gb"),
-    "fewer shares": (FOUR, Wanted(sharing=(shared(2),)), "mig-1g.10gb"),
+    "sharing renames": (PLAIN, Wanted(sharing=(make_shared(4, "fourth"),)), "fourth"),
+    "sharing ends with its name": (
+        Wanted(sharing=(make_shared(4, "fourth"),)),
+        PLAIN,
+        "mig-1g.10gb",
+    ),
+    "fewer shares": (FOUR, Wanted(sharing=(make_shared(2),)), "mig-1g.10gb"),
     "shared no longer": (FOUR, PLAIN, "mig-1g.10gb"),
     "shared from now on": (PLAIN, FOUR, "mig-1g.10gb"),
     "a layout takes slices away": (PLAIN, replace(PLAIN, second="none"), "mig-1g.10gb"),
@@ -81,7 +85,7 @@ EDITS: dict[str, Edit] = {
 
 @dataclass
 class Cluster:
-    """One node; ``known`` is what the scheduler sees, ``failed`` counts rejected pods."""
+    """One node; ``known`` is the scheduler's view of it, ``failed`` counts rejected pods."""
 
     directory: Path
     random: random.Random
@@ -99,14 +103,14 @@ class Cluster:
     admitted: int = 0
     pods_last_s: tuple[float, float] = (0.2, 0.6)
     agent_sees_api: bool = True
-    asks: bool = False
-    """Whether the kubelet asks the plugin which of several devices it prefers."""
+    requesting: bool = False
+    """Whether the kubelet calls GetPreferredAllocation."""
     crowds: int = 0
-    """Pods that got a share of a slice of which as many pods have one as are to have one."""
+    """The number of pods that got a share of a slice which already had as many pods as shares."""
     intrusions: int = 0
-    """Pods that share what another has alone, or have alone what others share."""
-    told: list[bool] = field(default_factory=list)
-    """Of each status: whether it says that ``allocatable`` is waited for."""
+    """The number of pods that wrongly share a slice, or wrongly have one exclusively."""
+    reported: list[bool] = field(default_factory=list)
+    """For each status, whether it reports that the agent waits for ``allocatable``."""
 
     def __post_init__(self) -> None:
         self.slices: dict[str, dict[geometry.Instance, str]] = {uuid: {} for uuid in UUIDS}
@@ -121,7 +125,7 @@ class Cluster:
         self.agent = self.start_agent()
 
     def start_agent(self) -> Agent:
-        """Return a new agent, which knows of the one before it what that left on the node."""
+        """Return a new agent, which knows only what its predecessor left on the node."""
         silent = {n: lambda *a, **k: True for n in ("post", "post_gpu", "post_claim")}
         functions = (HcaFunction("HCA-1", 0, "/run/1", "/run/2"),)
         binder: Any = SimpleNamespace(functions=functions, wake=lambda: None, healthy=True)
@@ -163,18 +167,18 @@ class Cluster:
                 del made[instance]
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("listed", "keep_only", "condemn", "spare", "pending", "all_ours"):
+        if name in ("confirm_listed", "keep_only", "forbid", "allow", "has_pending", "all_ours"):
             return getattr(self.allocations, name)
-        if name in ("configure", "set_sharing", "set_holders", "claimed"):
+        if name in ("configure", "set_sharing", "set_holders", "report_claim_health"):
             return lambda *a, **k: None
         raise AttributeError(name)
 
-    # The kubelet, as the agent sees it
+    # The kubelet as the agent sees it
 
     def update(self, offers: dict[str, Offer]) -> None:
         self.offers = dict(offers)
 
-    def connected(self) -> frozenset[str]:
+    def connected_resources(self) -> frozenset[str]:
         return frozenset(self.offers)
 
     def healthy(self) -> dict[str, list[str]]:
@@ -199,7 +203,7 @@ class Cluster:
         return [GpuObject(u, u, 1, leaves, spec[u], self.status[u]) for u in spec]
 
     def specs(self) -> dict[str, GPUSpec]:
-        """Return the specs of the GPU objects; of a pool that is left they go after their slices."""
+        """Return the specs of the GPU objects; without a pool, until their slices are gone."""
         if not self.wanted.in_pool and not any(one.slices for one in self.status.values()):
             return {}
         second = {"small": SMALL, "other": OTHER, "none": []}[self.wanted.second]
@@ -210,7 +214,7 @@ class Cluster:
                 board=BOARD.key,
                 uuid=uuid,
                 pool="p",
-                instances=tuple(PlacedInstance.at(planner.place_of(i)) for i in places),
+                instances=tuple(PlacedInstance.from_place(planner.place_of(i)) for i in places),
                 mig_strategy=self.wanted.strategy,
                 sharing=self.wanted.sharing,
             )
@@ -220,7 +224,7 @@ class Cluster:
     def apply_status(self, name: str, status: GPUStatus) -> None:
         self.status[name] = status
         (ready,) = (one for one in status.conditions if one.type == "Ready")
-        self.told.append("allocatable" in ready.message)
+        self.reported.append("allocatable" in ready.message)
 
     def look(self) -> NodeStatus:
         return NodeStatus(self.known, f"kubelet {self.writes}")
@@ -239,7 +243,7 @@ class Cluster:
                         name = one["path"].removeprefix("/status/allocatable/")
                         self.known[name.replace("~1", "/")] = int(one["value"])
 
-    # What happens as time goes by
+    # The events of each moment
 
     def later(self, least_s: float, most_s: float, act: Callable[[], None]) -> None:
         self.due.append((self.now + self.random.uniform(least_s, most_s), act))
@@ -275,7 +279,7 @@ class Cluster:
         taken = {shared_uuid(d) if name == HCA else d for _, d in self.pods.values()}
         free = [device for device in self.healthy().get(name, ()) if device not in taken]
         chosen = self.random.choice(free) if free else ""
-        if self.asks and free:
+        if self.requesting and free:
             (chosen,) = self.offers[name].prefer(free, [], 1, [])
         if not chosen or self.allocations.allocate([chosen]) is not None:
             self.failed += 1
@@ -308,23 +312,28 @@ def run(
     period_s: float,
     pods_last_s: tuple[float, float] = (0.2, 0.6),
     *,
-    asks: bool = False,
+    requesting: bool = False,
 ) -> Cluster:
     before, after, _ = edit
     cluster = Cluster(
-        directory, random.Random(seed), before, period_s, pods_last_s=pods_last_s, asks=asks
+        directory,
+        random.Random(seed),
+        before,
+        period_s,
+        pods_last_s=pods_last_s,
+        requesting=requesting,
     )
     cluster.go_on(2 * period_s + 3)
     assert cluster.admitted
     cluster.wanted = after
-    phases = 1 if after.in_pool else 2  # the functions after the slices
+    phases = 1 if after.in_pool else 2  # the functions are withdrawn after the slices
     cluster.go_on(phases * LONGEST_S + SETTLE_S + period_s + 5)
     return cluster
 
 
 @pytest.mark.parametrize(("seed", "period_s"), [(0, 2.0), (1, 10.0)])
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
-def test_no_pod_fails_when_what_is_offered_changes(
+def test_no_pod_fails_when_the_offer_changes(
     edit: Edit, seed: int, period_s: float, tmp_path: Path
 ) -> None:
     cluster = run(tmp_path, edit, seed, period_s)
@@ -333,33 +342,33 @@ def test_no_pod_fails_when_what_is_offered_changes(
     expected = {f"gpu.tessera.dev/{edit[2]}"} if edit[2] else set()
     assert there - {HCA} == expected
     assert (HCA in there) is edit[1].in_pool
-    assert any(cluster.told)
-    assert not cluster.told[-1]
+    assert any(cluster.reported)
+    assert not cluster.reported[-1]
 
 
 @pytest.mark.parametrize("edit", ["shared from now on", "shared no longer", "sharing renames"])
-def test_no_pod_shares_what_another_has_alone(edit: str, tmp_path: Path) -> None:
-    """Pods outlast the change: the resource's name stays, what its devices stand for does not."""
+def test_no_pod_shares_a_slice_that_another_has_exclusively(edit: str, tmp_path: Path) -> None:
+    """Pods outlast the change: a resource keeps its name, but not the kind of its devices."""
     cluster = run(tmp_path, EDITS[edit], 0, 2.0, (3.0, 12.0))
     assert (cluster.failed, cluster.intrusions) == (0, 0)
-    assert not cluster.told[-1]
+    assert not cluster.reported[-1]
     listed = cluster.healthy()[f"gpu.tessera.dev/{EDITS[edit][2]}"]
     assert len(listed) == 6 * (4 if EDITS[edit][1].sharing else 1)
 
 
 def test_of_fewer_shares_no_slice_has_more_than_that(tmp_path: Path) -> None:
-    """Pods outlast the change, some with ids that are on the list no more; others come."""
-    cluster = run(tmp_path, EDITS["fewer shares"], 0, 2.0, (3.0, 20.0), asks=True)
+    """Pods outlast the change, some with ids that have left the list, while others start."""
+    cluster = run(tmp_path, EDITS["fewer shares"], 0, 2.0, (3.0, 20.0), requesting=True)
     assert (cluster.failed, cluster.crowds) == (0, 0)
     assert len(cluster.healthy()["gpu.tessera.dev/mig-1g.10gb"]) == 6 * 2
-    cluster.bound = dict.fromkeys(cluster.bound, 1000)  # no pod comes any more
+    cluster.bound = dict.fromkeys(cluster.bound, 1000)  # no pod starts any more
     cluster.go_on(20)
     listed = cluster.healthy()["gpu.tessera.dev/mig-1g.10gb"]
     assert {one.partition("::")[2] for one in listed} == {"0", "1"}
 
 
 @pytest.mark.parametrize("name", ["strategy single to mixed", "sharing ends with its name"])
-def test_an_agent_without_an_api_server_offers_what_the_last_one_did(
+def test_an_agent_without_an_api_server_keeps_the_last_agent_s_offer(
     name: str, tmp_path: Path
 ) -> None:
     before, after, offered_as = EDITS[name]
@@ -370,7 +379,7 @@ def test_an_agent_without_an_api_server_offers_what_the_last_one_did(
     cluster.agent = cluster.start_agent()
     cluster.go_on(8)
     assert {name: ids for name, ids in cluster.healthy().items() if ids} == listed
-    cluster.agent_sees_api = True  # now it changes, after the scheduler knows
+    cluster.agent_sees_api = True  # now the offer changes, but only after the scheduler sees it
     cluster.go_on(LONGEST_S + SETTLE_S + 7)
     assert (cluster.failed, cluster.intrusions) == (0, 0)
     assert cluster.healthy()[f"gpu.tessera.dev/{offered_as}"]
@@ -405,7 +414,7 @@ RENAMES = list(EDITS)[:8]
 def test_the_model_fails_pods_where_slices_change_at_once(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order before ADR 110: the list first."""
+    """Without a wait the list changes before ``allocatable``, as it did before ADR 110."""
     monkeypatch.setattr(unlisting, "LONGEST_S", 0.0)
     failed = [run(tmp_path / str(s), EDITS[name], s, 2.0).failed for s in (1, 5)]
     assert sum(failed) > 0

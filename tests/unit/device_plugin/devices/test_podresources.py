@@ -1,4 +1,4 @@
-"""The kubelet's pod resources as the agent reads them; pod UIDs from log directories."""
+"""The kubelet's pod resources as the agent reads them, and pod UIDs from log directories."""
 
 import os
 import time
@@ -37,7 +37,7 @@ def test_the_younger_of_two_pods_of_one_name_counts_though_the_older_changed_las
     time.sleep(0.02)
     kubelet.log_directory("team", "train-0", NEW)
     time.sleep(0.02)
-    (old / "main").mkdir()  # the old container's logs come and go: ctime and mtime move
+    (old / "main").mkdir()  # containers of the old pod start and end, which changes ctime and mtime
     assert old.stat().st_ctime_ns > birth_time_ns(kubelet.pod_logs / f"team_train-0_{NEW}")
     kubelet.pods = [("team", "train-0", {"gpu.tessera.dev/mig-1g.10gb": [SLICE]})]
     listing = client(kubelet).list()
@@ -96,7 +96,7 @@ def test_a_kubelet_that_refuses_or_is_not_there_is_an_error(
     with pytest.raises(PodResourcesError, match="RESOURCE_EXHAUSTED"):
         client(kubelet).list()
     with pytest.raises(PodResourcesError, match="UNAVAILABLE"):
-        PodResources(tmp_path / "nobody.sock", kubelet.pod_logs).list()
+        PodResources(tmp_path / "absent.sock", kubelet.pod_logs).list()
     kubelet.refuse = False
     with pytest.raises(PodResourcesError, match="log directories"):
         PodResources(kubelet.socket, tmp_path / "nowhere").list()
@@ -105,7 +105,7 @@ def test_a_kubelet_that_refuses_or_is_not_there_is_an_error(
 def test_lists_keep_a_distance_also_after_one_that_failed(
     kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kubelet allows so many a second for everybody together."""
+    """The kubelet limits the rate of all its clients together."""
     pauses: list[float] = []
     monkeypatch.setattr(podresources, "time", SimpleNamespace(sleep=pauses.append))
     pods = PodResources(kubelet.socket, kubelet.pod_logs, clock=lambda: 100.0)
@@ -118,7 +118,7 @@ def test_lists_keep_a_distance_also_after_one_that_failed(
     assert pauses == [pytest.approx(0.05)]
 
 
-def test_birth_time_lies_between_before_and_after_and_does_not_move(tmp_path: Path) -> None:
+def test_birth_time_is_between_before_and_after_and_does_not_change(tmp_path: Path) -> None:
     tick_ns = 20_000_000  # the kernel's clock for files is coarse
     before = time.time_ns()
     directory = tmp_path / "d"
@@ -131,8 +131,8 @@ def test_birth_time_lies_between_before_and_after_and_does_not_move(tmp_path: Pa
         birth_time_ns(tmp_path / "nothing")
 
 
-def test_pods_hold_what_their_claims_gave_them(kubelet: FakeKubelet) -> None:
-    """Each of the pods that share a claim, by itself; other drivers' claims are nobody's."""
+def test_pods_hold_the_slices_of_their_claims(kubelet: FakeKubelet) -> None:
+    """Each pod that uses a claim is a holder; other drivers' claims are ignored."""
     claim = "33333333-3333-4333-8333-333333333333"
     kubelet.log_directory("team", "one", NEW)
     kubelet.pods = [("team", "one", {}), ("team", "two", {}), ("team", "stranger", {})]
@@ -145,7 +145,9 @@ def test_pods_hold_what_their_claims_gave_them(kubelet: FakeKubelet) -> None:
     }
     assert listing.given == {}
     other = claim.replace("3", "4")
-    kubelet.claims = {"one": [device, device.replace(claim, other)]}  # both have a share of it
+    kubelet.claims = {
+        "one": [device, device.replace(claim, other)]
+    }  # both claims have a share of the slice
     assert client(kubelet).list().holders.keys() == {
         f"{SLICE}::{uid}/team/one" for uid in (claim, other)
     }

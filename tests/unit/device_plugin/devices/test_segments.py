@@ -1,6 +1,6 @@
-"""The classifier of segments, run here by an interpreter of eBPF, against what it should drop.
+"""The classifier of segments, run by an interpreter of eBPF: which packets it drops.
 
-With a kernel, and root, ``tests/integration/rdma/test_second_layer.py`` runs the same program.
+``tests/integration/rdma/test_second_layer.py`` runs the same program in a kernel, as root.
 """
 
 import struct
@@ -19,7 +19,7 @@ TCP, UDP, DESTINATION_OPTIONS = 6, 17, 60
 
 @dataclass
 class Machine:
-    """RFC 9669, as far as the program goes, with the loads from packets that classifiers have."""
+    """Interprets the part of RFC 9669 that the program uses, and the legacy packet loads."""
 
     code: bytes
     packet: bytes
@@ -29,7 +29,7 @@ class Machine:
     stack: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> int:
-        """Return what the classifier says."""
+        """Return the classifier's verdict."""
         self.registers[1], self.registers[10] = CONTEXT, FRAME
         at = 0
         while True:
@@ -94,7 +94,10 @@ class Machine:
         return True
 
     def _load(self, code: int, source: int, value: int) -> bool:
-        """BPF_ABS and BPF_IND: big-endian, to r0, from the packet that r6 names."""
+        """Execute BPF_ABS and BPF_IND: load from the packet that r6 names to r0, big-endian.
+
+        Return False for a load beyond the packet's end.
+        """
         assert self.registers[6] == CONTEXT
         size = {0x10: 1, 0x08: 2, 0x00: 4}[code & 0x18]
         assert code & 0xE7 in (0x20, 0x40), hex(code)
@@ -106,7 +109,7 @@ class Machine:
         return True
 
 
-def classified(packet: bytes, segment_bytes: int) -> int:
+def classify(packet: bytes, segment_bytes: int) -> int:
     return Machine(segments.program(), packet, segment_bytes).run()
 
 
@@ -130,7 +133,7 @@ HEADERS = [ipv6(), *(ipv4(words) for words in range(5, 16))]
 
 
 def transport(bytes_: int, **changes: int) -> bytes:
-    """A packet of InfiniBand's that is so long; ``changes`` by place, as b3=1."""
+    """Return an InfiniBand packet of this length; ``changes`` are XORed by offset, such as b3=1."""
     made = bytearray(max(bytes_, 12))
     made[:12] = bytes(range(0x81, 0x8D))
     for place, change in changes.items():
@@ -144,10 +147,10 @@ def transport(bytes_: int, **changes: int) -> bytes:
 def test_segments_that_are_alike_pass_whatever_is_left_for_the_last(
     header: bytes, size: int, count: int
 ) -> None:
-    """The last one may be shorter; it has a header and a checksum, or it is no packet."""
+    """The last segment may be shorter, but not shorter than a header and a checksum."""
     for last in {1, 11, LEAST - 1, LEAST, size}:
         packet = header + udp() + count * transport(size) + transport(last)
-        assert classified(packet, size) == (PASS if last >= LEAST else DROP), last
+        assert classify(packet, size) == (PASS if last >= LEAST else DROP), last
 
 
 @pytest.mark.parametrize("size", [LEAST, 40])
@@ -161,21 +164,23 @@ def test_no_more_segments_are_looked_at_than_there_can_be(
     packet = packet[:rest] if rest < 0 else packet + bytes(rest)
     if size != LEAST and rest < 0:
         packet = packet[: len(packet) + LEAST - size]
-    assert classified(packet, size) == verdict
+    assert classify(packet, size) == verdict
 
 
 @pytest.mark.parametrize("header", [ipv4(), ipv4(15), ipv6()], ids=len)
 @pytest.mark.parametrize("which", [1, 2, 62, 63])
-def test_what_rules_ask_about_is_the_same_in_each_segment(header: bytes, which: int) -> None:
-    """Opcode, partition key and queue pair (with the byte before it); a change of one bit."""
-    judged = {0, 2, 3, 4, 5, 6, 7}
+def test_the_fields_that_rules_match_must_be_equal_in_each_segment(
+    header: bytes, which: int
+) -> None:
+    """One bit changes in the opcode, the partition key, the queue pair or the byte before it."""
+    subject = {0, 2, 3, 4, 5, 6, 7}
     parts = [transport(LEAST)] * 64
     for place in range(LEAST):
         for bit in (1, 0x80):
             changed = transport(LEAST, **{f"b{place}": bit})
             packet = header + udp() + b"".join([*parts[:which], changed, *parts[which + 1 :]])
-            expected = DROP if place in judged else PASS
-            assert classified(packet, LEAST) == expected, (place, bit)
+            expected = DROP if place in subject else PASS
+            assert classify(packet, LEAST) == expected, (place, bit)
 
 
 @pytest.mark.parametrize("header", HEADERS, ids=len)
@@ -190,12 +195,12 @@ def test_a_first_segment_that_is_no_packet_is_dropped(header: bytes) -> None:
         (1 << 16, LEAST - 1, DROP),
     ):
         packet = header + udp() + transport(length)
-        assert classified(packet, size) == expected, (size, length)
+        assert classify(packet, size) == expected, (size, length)
 
 
-def test_what_is_not_cut_passes() -> None:
+def test_an_unsegmented_packet_passes() -> None:
     for packet in (b"", bytes(10), ipv4() + udp(), ipv6() + udp() + transport(7)):
-        assert classified(packet, 0) == PASS
+        assert classify(packet, 0) == PASS
 
 
 DIFFERENT = transport(LEAST) + transport(LEAST, b0=1)
@@ -209,7 +214,7 @@ DIFFERENT = transport(LEAST) + transport(LEAST, b0=1)
         (ipv4(protocol=TCP) + udp() + DIFFERENT, PASS),
         (ipv4(protocol=UDP + 1) + udp() + DIFFERENT, PASS),
         (ipv6(protocol=TCP) + udp() + DIFFERENT, PASS),
-        # Behind other headers of IPv6 may be anything.
+        # Other extension headers of IPv6 are not parsed.
         *((ipv6(protocol=one) + udp() + DIFFERENT, DROP) for one in (0, 43, 44, 5, 7, 16, 18)),
         (ipv6(protocol=DESTINATION_OPTIONS) + udp() + DIFFERENT, DROP),
         *((one + udp(PORT + by) + DIFFERENT, PASS) for one in HEADERS for by in (-1, 1, 256)),
@@ -217,7 +222,7 @@ DIFFERENT = transport(LEAST) + transport(LEAST, b0=1)
     ],
 )
 def test_only_the_port_of_roce_is_looked_at(packet: bytes, verdict: int) -> None:
-    assert classified(packet, LEAST) == verdict
+    assert classify(packet, LEAST) == verdict
 
 
 def test_the_program_ends_in_fewer_steps_than_a_kernel_takes() -> None:

@@ -1,4 +1,4 @@
-"""The pure decision of the node agent, over every pair of legal layouts of a board."""
+"""The steps that the node agent plans, over every pair of legal layouts of a board."""
 
 import dataclasses
 
@@ -45,14 +45,14 @@ def test_released_slice_makes_room_at_once() -> None:
     assert [str(i) for i in steps.create] == ["4g.40gb@0"]
 
 
-def test_illegal_wish_is_a_problem_and_touches_nothing() -> None:
+def test_an_illegal_request_is_a_problem_and_changes_nothing() -> None:
     gpu = gpu_with(place("1g.10gb", 0))
-    for wish in (
+    for request in (
         [Place("4g.40gb", 1)],
         [Place("9g.90gb", 0)],
         [Place("4g.40gb", 0), Place("3g.40gb", 0)],
     ):
-        steps = plan_steps(gpu, wish, releasable={"MIG-1g.10gb@0"})
+        steps = plan_steps(gpu, request, releasable={"MIG-1g.10gb@0"})
         assert steps.problem
         assert steps.withdraw == steps.destroy == ()
         assert steps.create == ()
@@ -63,9 +63,9 @@ def test_every_layout_is_reached_from_every_maximal_one() -> None:
     for have in layouts:
         for want in layouts:
             gpu = gpu_with(*have)
-            wish = [planner.place_of(i) for i in want]
+            request = [planner.place_of(i) for i in want]
             for _ in range(3):
-                steps = plan_steps(gpu, wish, releasable={s.uuid for s in gpu.slices})
+                steps = plan_steps(gpu, request, releasable={s.uuid for s in gpu.slices})
                 if steps.settled:
                     break
                 left = [s.instance for s in gpu.slices if s not in steps.destroy]
@@ -81,14 +81,14 @@ def test_untouched_slices_stay() -> None:
     assert dataclasses.asdict(gpu.slices[0])["uuid"] not in [s.uuid for s in steps.destroy]
 
 
-def claimed(instance: geometry.Instance) -> MigSlice:
+def claimed_slice(instance: geometry.Instance) -> MigSlice:
     (made,) = gpu_with(instance).slices
     claim = "claim:33333333-3333-4333-8333-333333333333"
     return dataclasses.replace(made, owner=claim, owner_name="team/job")
 
 
-def test_a_claims_slice_is_neither_withdrawn_nor_moved_and_what_is_free_is_made() -> None:
-    theirs = claimed(place("1g.10gb", 3))
+def test_a_claim_s_slice_stays_and_free_places_are_used() -> None:
+    theirs = claimed_slice(place("1g.10gb", 3))
     gpu = dataclasses.replace(gpu_with(), slices=(theirs,))
     steps = plan_steps(gpu, [Place("3g.40gb", 0), Place("3g.40gb", 4)], {theirs.uuid})
     assert (steps.withdraw, steps.destroy) == ((), ())
@@ -98,14 +98,14 @@ def test_a_claims_slice_is_neither_withdrawn_nor_moved_and_what_is_free_is_made(
 
 
 def test_a_claims_slice_is_not_the_one_that_a_layout_wants_there() -> None:
-    theirs = claimed(place("1g.10gb", 3))
+    theirs = claimed_slice(place("1g.10gb", 3))
     gpu = dataclasses.replace(gpu_with(), slices=(theirs,))
     steps = plan_steps(gpu, [Place("1g.10gb", 3)], ())
     assert (steps.create, steps.claimed) == ((), (theirs,))
 
 
 def test_a_gpu_beside_whose_claims_all_fits_is_settled() -> None:
-    theirs = claimed(place("1g.10gb", 3))
+    theirs = claimed_slice(place("1g.10gb", 3))
     gpu = dataclasses.replace(gpu_with(), slices=(theirs, *gpu_with(place("3g.40gb", 4)).slices))
     assert plan_steps(gpu, [Place("3g.40gb", 4)], ()).settled
 
@@ -113,17 +113,17 @@ def test_a_gpu_beside_whose_claims_all_fits_is_settled() -> None:
 def test_devices_in_one_gpu_instance_come_and_go_one_by_one() -> None:
     kept, gone = (BOARD.instance("1c.3g.40gb", 4, at) for at in (0, 2))
     gpu = gpu_with(kept, gone)
-    wish = [Place("1c.3g.40gb", 4, 0), Place("2c.3g.40gb", 0, 0), Place("1c.3g.40gb", 4, 1)]
-    steps = plan_steps(gpu, wish, releasable=())
+    request = [Place("1c.3g.40gb", 4, 0), Place("2c.3g.40gb", 0, 0), Place("1c.3g.40gb", 4, 1)]
+    steps = plan_steps(gpu, request, releasable=())
     assert [str(s.instance) for s in steps.withdraw] == ["1c.3g.40gb@4.2"]
     assert [str(i) for i in steps.create] == ["2c.3g.40gb@0.0", "1c.3g.40gb@4.1"]
-    # What has the whole GPU instance waits for all of its parts.
+    # An instance that needs the whole GPU instance waits until all of its parts are gone.
     whole = [Place("3g.40gb", 4)]
     assert plan_steps(gpu, whole, {f"MIG-{gone}"}).create == ()
     freed = plan_steps(gpu, whole, {f"MIG-{kept}", f"MIG-{gone}"})
     assert [str(i) for i in freed.create] == ["3g.40gb@4"]
 
 
-def test_a_place_that_says_too_little_or_too_much_is_a_problem() -> None:
-    for wish in (Place("1c.3g.40gb", 4), Place("3g.40gb", 4, 0), Place("2c.3g.40gb", 4, 1)):
-        assert str(wish.profile) in plan_steps(gpu_with(), [wish], ()).problem
+def test_an_incomplete_or_contradictory_place_is_a_problem() -> None:
+    for request in (Place("1c.3g.40gb", 4), Place("3g.40gb", 4, 0), Place("2c.3g.40gb", 4, 1)):
+        assert str(request.profile) in plan_steps(gpu_with(), [request], ()).problem

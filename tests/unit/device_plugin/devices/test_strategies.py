@@ -1,9 +1,9 @@
-"""Which resource a slice or a whole GPU is offered as: none, single, mixed."""
+"""The resource under which a slice or a whole GPU is offered, by strategy: none, single, mixed."""
 
 import pytest
 
 from device_plugin.inventory.model import MigSlice
-from device_plugin.inventory.resources import by_resource, offered
+from device_plugin.inventory.resources import assign_resources, by_resource
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from mig import geometry
 
@@ -33,24 +33,24 @@ MEDIA = piece("MIG-me", "1g.10gb+me")
 def test_each_strategy_names_slices_and_whole_gpus(
     strategy: Strategy, expected: dict[str, str]
 ) -> None:
-    found = offered("p", strategy, [WHOLE, SEVEN[0], MEDIA], ())
+    found = assign_resources("p", strategy, [WHOLE, SEVEN[0], MEDIA], ())
     assert (found.names, found.problem) == (expected, "")
 
 
 @pytest.mark.parametrize("alike", [SEVEN, [WHOLE, piece("GPU-2", "whole")]])
-def test_single_offers_what_is_all_alike_as_gpu(alike: list[MigSlice]) -> None:
-    found = offered("nvidia.com", Strategy.SINGLE, alike, ())
+def test_single_offers_equal_devices_as_gpu(alike: list[MigSlice]) -> None:
+    found = assign_resources("nvidia.com", Strategy.SINGLE, alike, ())
     assert by_resource(found.names, alike) == {"nvidia.com/gpu": tuple(alike)}
     assert not found.problem
 
 
 @pytest.mark.parametrize("other", [WHOLE, MEDIA, piece("MIG-9", "2g.20gb")])
 def test_single_offers_nothing_of_a_node_whose_devices_differ(other: MigSlice) -> None:
-    found = offered("nvidia.com", Strategy.SINGLE, [*SEVEN, other], ())
+    found = assign_resources("nvidia.com", Strategy.SINGLE, [*SEVEN, other], ())
     assert "1g.10gb" in found.problem
     assert str(other.instance.profile) in found.problem
-    gone = offered("nvidia.com", Strategy.SINGLE, [*SEVEN, other], {other.uuid})
-    assert not gone.problem  # what is withdrawn is not there any more
+    gone = assign_resources("nvidia.com", Strategy.SINGLE, [*SEVEN, other], {other.uuid})
+    assert not gone.problem  # a withdrawn device does not count
 
 
 def part(name: str, start: int, inner: int) -> MigSlice:
@@ -60,10 +60,10 @@ def part(name: str, start: int, inner: int) -> MigSlice:
 
 def test_a_part_of_a_gpu_instance_has_a_resource_of_its_own() -> None:
     parts = [part("1c.3g.40gb", 4, at) for at in range(3)]
-    mixed = offered("nvidia.com", Strategy.MIXED, [*parts, piece("MIG-3", "3g.40gb")], ())
+    mixed = assign_resources("nvidia.com", Strategy.MIXED, [*parts, piece("MIG-3", "3g.40gb")], ())
     assert {mixed.names[one.uuid] for one in parts} == {"nvidia.com/mig-1c.3g.40gb"}
     assert mixed.names["MIG-3"] == "nvidia.com/mig-3g.40gb"
-    single = offered("nvidia.com", Strategy.SINGLE, parts, ())
+    single = assign_resources("nvidia.com", Strategy.SINGLE, parts, ())
     assert (set(single.names.values()), single.problem) == ({"nvidia.com/gpu"}, "")
-    uneven = offered("nvidia.com", Strategy.SINGLE, [*parts, part("2c.3g.40gb", 0, 0)], ())
+    uneven = assign_resources("nvidia.com", Strategy.SINGLE, [*parts, part("2c.3g.40gb", 0, 0)], ())
     assert "1c.3g.40gb, 2c.3g.40gb" in uneven.problem

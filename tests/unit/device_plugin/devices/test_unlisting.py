@@ -1,4 +1,4 @@
-"""A slice that has to go leaves the kubelet's list when no pod is bound to it any more."""
+"""A withdrawn slice leaves the kubelet's list when no pod can be bound to it any more."""
 
 import random
 from collections.abc import Callable
@@ -39,7 +39,7 @@ GPU = Gpu("GPU-1", 0, BOARD, "Healthy", SLICES)
 
 
 class LooksAtEachPass(AllocatableWatch):
-    """For what is decided by a look, whenever that is made."""
+    """Reads the node's status in each pass, for tests that do not depend on the time of reads."""
 
     def _look_again_at(self, seen: allocatable._Resource) -> float:
         del seen
@@ -48,7 +48,7 @@ class LooksAtEachPass(AllocatableWatch):
 
 @dataclass
 class Node:
-    """What the API server has of a node, and an agent that reads it."""
+    """A node's status at the API server, and an agent that reads it."""
 
     now: float = 100.0
     allocatable: int = 4
@@ -69,7 +69,7 @@ class Node:
         return NodeStatus({RESOURCE: self.allocatable}, wrote)
 
     def passes(self, after_s: float = 0.0) -> set[str]:
-        """Make a pass of the agent; return which slices are listed yet of those that have to go."""
+        """Make a pass of the agent; return the leaving slices that are still listed."""
         self.now += after_s
         leaving = {one.uuid: self.resource for one in self.leaving}
         self.unlisting.advance(leaving, {RESOURCE: len(SLICES) - len(leaving)})
@@ -79,7 +79,7 @@ class Node:
 def test_slices_stay_listed_until_the_kubelet_wrote_and_the_operator_lowered_again() -> None:
     node, all_three = Node(), {s.uuid for s in SLICES[:3]}
     assert node.passes() == all_three
-    node.allocatable = 1  # the operator's answer to the report
+    node.allocatable = 1  # the operator has handled the report
     assert node.passes(5.0) == all_three  # the kubelet's next write may come at any moment
     node.passes(0.1)
     node.wrote, node.allocatable = 1, 4
@@ -106,7 +106,7 @@ def test_a_write_between_two_looks_is_noticed_although_allocatable_is_low_again(
 
 
 def test_a_write_that_is_long_past_is_not_enough() -> None:
-    """The next one may come at any moment, until it has been seen how far apart they are."""
+    """Until the period of writes was observed, the next one may come at any moment."""
     node = Node(allocatable=1)
     node.passes()
     node.wrote = 1
@@ -123,7 +123,7 @@ def test_a_write_that_is_long_past_is_not_enough() -> None:
 def test_allocatable_stays_low_for_a_quarter_of_the_time_between_writes(
     period_s: float, low_s: float
 ) -> None:
-    """On a busy node a pod that was bound took 1.6 s to reach the kubelet."""
+    """On a busy node a bound pod took 1.6 s to reach the kubelet."""
     node = Node(allocatable=1)
     node.passes()
     node.passes(period_s)
@@ -148,7 +148,7 @@ def test_a_slice_that_is_wanted_again_was_never_off_the_list() -> None:
     assert not node.passes(1)
     node.leaving = SLICES[:1]
     node.now += LONGEST_S
-    assert node.passes()  # its time begins anew
+    assert node.passes()  # its wait starts again
 
 
 def test_where_no_writer_is_known_for_the_kubelet_slices_leave_when_allocatable_is_low() -> None:
@@ -160,7 +160,7 @@ def test_where_no_writer_is_known_for_the_kubelet_slices_leave_when_allocatable_
     assert not node.passes(LOW_S)
 
 
-def test_what_is_offered_as_nothing_leaves_at_once() -> None:
+def test_a_device_without_a_resource_leaves_at_once() -> None:
     assert not Node(resource="").passes()
 
 
@@ -171,7 +171,7 @@ def test_without_an_api_server_slices_leave_at_once() -> None:
 
 
 def test_a_long_time_without_a_write_is_no_period() -> None:
-    """A kubelet with nothing to raise writes every few minutes, and every 10 s later on."""
+    """A kubelet with nothing to raise writes every few minutes, but every 10 s once it has."""
     node = Node(allocatable=1, leaving=SLICES[:3])
     node.passes()
     node.wrote = 1
@@ -186,11 +186,11 @@ def test_a_long_time_without_a_write_is_no_period() -> None:
     assert node.passes(QUIET_MOST_S + 0.1)
 
 
-def test_what_is_about_to_leave_is_given_away_last() -> None:
+def test_leaving_slices_are_allocated_last() -> None:
     uuids = [s.uuid for s in SLICES]
     leaving = frozenset({"MIG-0", "MIG-1"})
     offer = SliceOffer(SLICES, (GPU,), "/lib", leaving=leaving)
-    assert {one.ID for one in offer.devices()} == set(uuids)  # listed, and healthy
+    assert {one.ID for one in offer.devices()} == set(uuids)  # they are still listed, as healthy
     assert sorted(offer.prefer(uuids, [], 2, [])) == ["MIG-2", "MIG-3"]
     assert len(offer.prefer(uuids, [], 3, [])) == 3
     assert "MIG-0" in offer.prefer(uuids, ["MIG-0"], 2, [])
@@ -198,7 +198,7 @@ def test_what_is_about_to_leave_is_given_away_last() -> None:
 
 @dataclass
 class Cluster:
-    """Kubelet, operator, scheduler and agent, each at its own pace; time goes by in ticks."""
+    """Kubelet, operator, scheduler and agent, each at its own pace; time advances in ticks."""
 
     random: random.Random
     period_s: float
@@ -271,8 +271,8 @@ class Cluster:
 
 @pytest.mark.parametrize("period_s", [2.0, 10.0])
 @pytest.mark.parametrize("seed", range(100))
-def test_no_pod_is_bound_to_what_has_left_the_list(seed: int, period_s: float) -> None:
-    """Pods are always waiting: each is bound as soon as the node's status has room."""
+def test_no_pod_is_bound_to_an_unlisted_device(seed: int, period_s: float) -> None:
+    """Pods are always waiting: each is bound as soon as the node's status has room for it."""
     cluster = Cluster(random.Random(seed), period_s)
     while cluster.now < cluster.edit_at + LONGEST_S + 5:
         cluster.tick()
@@ -282,7 +282,7 @@ def test_no_pod_is_bound_to_what_has_left_the_list(seed: int, period_s: float) -
 
 
 def test_the_old_order_fails_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model above can fail: off the list first, reported afterwards."""
+    """The model can fail: here devices leave the list first, and are reported afterwards."""
     monkeypatch.setattr(unlisting, "LONGEST_S", 0.0)
     clusters = [Cluster(random.Random(seed), 2.0) for seed in range(20)]
     for cluster in clusters:
@@ -292,9 +292,10 @@ def test_the_old_order_fails_pods(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def count_reads(api: ApiServer, watch: AllocatableWatch, now: list[float], lowers: bool) -> int:
-    """Make passes until devices may leave, or their time is over; return how often was read.
+    """Make passes until devices may leave, or a timeout; return the number of reads.
 
-    The kubelet writes every 10 s what it can raise, and the operator lowers it 0.3 s later.
+    Every 10 s the kubelet's write raises ``allocatable``, and 0.3 s later the operator lowers
+    it.
     """
     begin, before = now[0], api.node_reads
     while now[0] - begin < LONGEST_S:
@@ -302,16 +303,16 @@ def count_reads(api: ApiServer, watch: AllocatableWatch, now: list[float], lower
         low = lowers and now[0] - 10 * written >= 0.3
         api.node["status"]["allocatable"][RESOURCE] = "0" if low else "4"
         api.node["metadata"]["managedFields"] = [entry("kubelet", f"t{written}", "Ready")]
-        if watch.lowered([RESOURCE], {}):
+        if watch.find_lowered([RESOURCE], {}):
             break
-        now[0] += 0.4  # as the loop does while it waits
+        now[0] += 0.4  # the loop's pause while it waits
     assert (now[0] - begin < LONGEST_S) == lowers
-    watch.lowered([], {})
+    watch.find_lowered([], {})
     return api.node_reads - before
 
 
 def test_a_wait_costs_the_api_server_few_reads() -> None:
-    """Thousands of nodes may wait at the same time; a look at each pass was 2.5 reads a second."""
+    """Thousands of nodes may wait at the same time; reads in each pass were 2.5 a second."""
     now = [1001.0]
     with ApiServer() as api:
         look = Kube(NODE, api.client()).node_status
@@ -335,7 +336,7 @@ def entry(manager: str, time: str, *fields: str, subresource: str = "status") ->
     }
 
 
-def test_the_kubelet_is_who_owns_the_heartbeat() -> None:
+def test_the_owner_of_the_heartbeat_is_the_kubelet() -> None:
     fields = [
         entry("kubelet", "t1", subresource=""),
         entry("k3s", "t2", "MemoryPressure", "Ready"),
@@ -352,7 +353,7 @@ def test_the_kubelet_is_who_owns_the_heartbeat() -> None:
 
 @pytest.mark.parametrize(("text", "count"), [("1k", 1000), ("1500m", 2), ("0", 0), ("2e1", 20)])
 def test_a_count_is_read_in_every_form_of_the_api(text: str, count: int) -> None:
-    """The API server shortens 1000 shares to 1k; read as 0 they would count as lowered."""
+    """The API server shortens 1000 shares to 1k, which must not count as 0, and so as lowered."""
     document = {"status": {"allocatable": {RESOURCE: text, "other": "no number"}}}
     assert node_status.read(document).allocatable == {RESOURCE: count}
 

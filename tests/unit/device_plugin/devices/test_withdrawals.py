@@ -1,4 +1,4 @@
-"""Events on pods whose slice has to go: once for each pod and change."""
+"""Events on pods whose slice is withdrawn: once for each pod and change."""
 
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ SLICES = mig_slice(0), mig_slice(1)
 
 
 class Posted:
-    """Takes the place of ``Notices``; refuses what is beyond the allowance."""
+    """Stands in for ``Notices``; refuses events beyond the allowance."""
 
     def __init__(self, allowance: int = 100) -> None:
         self.allowance = allowance
@@ -49,64 +49,64 @@ class Node:
         self.posted = Posted(allowance)
         self._withdrawals = Withdrawals(cast(Notices, self.posted))
 
-    def tell(
+    def make_pass(
         self, *withdrawn: MigSlice, spec: GPUSpec | None = SPEC, **holders: tuple[HolderPod, ...]
     ) -> int:
-        """Make one pass; return how many events there have been."""
+        """Make one pass; return the number of events so far."""
         gpus = (Gpu("GPU-1", 0, BOARD, "Healthy", SLICES),)
         steps = {"GPU-1": Steps(withdraw=withdrawn)}
         held: Any = {uuid.replace("_", "-"): pods for uuid, pods in holders.items()}
         specs = {"GPU-1": spec} if spec else {}
         there = Inventory("1", "/lib", 1, 0, True, "", ("seccomp",), gpus)
-        self._withdrawals.tell(there, steps, held, specs)
+        self._withdrawals.notify(there, steps, held, specs)
         return len(self.posted.events)
 
 
-def test_a_pod_hears_once_that_its_slice_is_withdrawn_and_why() -> None:
+def test_a_pod_is_notified_once_that_its_slice_is_withdrawn_and_why() -> None:
     node = Node()
-    assert node.tell(MIG_0=(TRAIN,)) == 0
+    assert node.make_pass(MIG_0=(TRAIN,)) == 0
     for _ in range(3):
-        assert node.tell(SLICES[0], MIG_0=(TRAIN,), MIG_1=(OTHER,)) == 1
+        assert node.make_pass(SLICES[0], MIG_0=(TRAIN,), MIG_1=(OTHER,)) == 1
     ((pod, reason, message),) = node.posted.events
     assert (pod, reason) == ("train", Reason.SLICE_WITHDRAWN)
-    assert "slice 1g.10gb@0 of GPU 0 has to go: MIGLayout mixed asks for others" in message
+    assert "slice 1g.10gb@0 of GPU 0 has to go: MIGLayout mixed requests others" in message
     assert "keeps it until it ends" in message
 
 
-def test_who_comes_later_hears_it_too() -> None:
+def test_a_later_holder_is_notified_too() -> None:
     node = Node()
-    assert node.tell(*SLICES, MIG_0=(TRAIN,)) == 1
-    assert node.tell(*SLICES, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == 2
+    assert node.make_pass(*SLICES, MIG_0=(TRAIN,)) == 1
+    assert node.make_pass(*SLICES, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == 2
 
 
 def test_a_slice_that_was_offered_again_meanwhile_is_news() -> None:
     node = Node()
-    assert node.tell(SLICES[0], MIG_0=(TRAIN,)) == 1
-    assert node.tell(MIG_0=(TRAIN,)) == 1
-    assert node.tell(SLICES[0], MIG_0=(TRAIN,)) == 2
+    assert node.make_pass(SLICES[0], MIG_0=(TRAIN,)) == 1
+    assert node.make_pass(MIG_0=(TRAIN,)) == 1
+    assert node.make_pass(SLICES[0], MIG_0=(TRAIN,)) == 2
 
 
-def test_what_the_allowance_kept_back_is_said_later() -> None:
+def test_an_event_beyond_the_allowance_is_posted_later() -> None:
     node = Node(allowance=1)
-    assert node.tell(*SLICES, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == 1
+    assert node.make_pass(*SLICES, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == 1
     node.posted.allowance = 5
-    assert node.tell(*SLICES, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == 2
+    assert node.make_pass(*SLICES, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == 2
 
 
-def test_a_pod_whose_uid_is_not_known_yet_is_told_when_it_is() -> None:
+def test_a_pod_without_a_uid_is_notified_once_it_has_one() -> None:
     node = Node()
-    assert node.tell(SLICES[0], MIG_0=(HolderPod("team", "train", ""),)) == 0
-    assert node.tell(SLICES[0], MIG_0=(TRAIN,)) == 1
+    assert node.make_pass(SLICES[0], MIG_0=(HolderPod("team", "train", ""),)) == 0
+    assert node.make_pass(SLICES[0], MIG_0=(TRAIN,)) == 1
 
 
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
         (None, "the GPU leaves the node"),
-        (SPEC.model_copy(update={"layout": None}), "no layout asks for it any more"),
+        (SPEC.model_copy(update={"layout": None}), "no layout requests it any more"),
     ],
 )
 def test_the_reason_is_named(spec: GPUSpec | None, why: str) -> None:
     node = Node()
-    node.tell(SLICES[0], spec=spec, MIG_0=(TRAIN,))
+    node.make_pass(SLICES[0], spec=spec, MIG_0=(TRAIN,))
     assert why in node.posted.events[0][2]

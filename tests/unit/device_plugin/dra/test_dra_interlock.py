@@ -1,4 +1,4 @@
-"""Layouts, the device plugin and claims on one node: no unit is given twice, and none is lost.
+"""Layouts, the device plugin and claims on one node: no unit is allocated twice, and none is lost.
 
 Random histories (``interlock_world``) of layout changes, Allocate, Prepare and Unprepare, with
 crashes and lost connections between any two steps.
@@ -23,7 +23,9 @@ HISTORIES, STEPS = 40, 200
 def test_no_unit_is_given_twice_and_none_is_lost(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of journals, and no power cut
+    monkeypatch.setattr(
+        os, "fsync", lambda _: None
+    )  # thousands of journals are written, and no power fails
     world = World(tmp_path, random.Random(seed))
     clock = SimpleNamespace(monotonic=lambda: world.now)
     monkeypatch.setattr(loop, "time", clock)
@@ -36,7 +38,7 @@ def test_no_unit_is_given_twice_and_none_is_lost(
 def test_claims_that_share_slices_come_and_go_without_layouts(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same, where nothing but claims wants the GPUs: so several share one slice at a time."""
+    """Without layouts only claims use the GPUs, so that several share a slice at a time."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     world = World(tmp_path, random.Random(seed))
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: world.now))

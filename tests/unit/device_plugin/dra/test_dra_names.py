@@ -31,7 +31,7 @@ def test_every_profile_at_every_place_has_a_name_of_its_own_that_reads_back() ->
         (Device(1, "1g.24gb+me.all", 0), "gpu-1-mig-1g24gb-meall-0"),
     ],
 )
-def test_names_are_what_the_documentation_shows(device: Device, name: str) -> None:
+def test_names_are_as_documented(device: Device, name: str) -> None:
     assert device.name == name
 
 
@@ -49,6 +49,6 @@ def test_names_are_what_the_documentation_shows(device: Device, name: str) -> No
         "../gpu-0",
     ],
 )
-def test_what_is_no_name_of_ours_is_refused(name: str) -> None:
+def test_foreign_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not a device"):
         parse(name)

@@ -1,4 +1,4 @@
-"""One claim after the other: what Prepare makes, refuses, waits for and takes back."""
+"""Prepare and Unprepare, one claim after the other: creation, refusal, waiting and destruction."""
 
 import random
 import threading
@@ -43,7 +43,7 @@ def there(world: World) -> dict[tuple[int, str, int], str]:
     }
 
 
-def test_every_device_is_made_where_its_name_says(world: World) -> None:
+def test_every_device_is_created_at_the_place_in_its_name(world: World) -> None:
     ask(world, "gpu-0-mig-1g6gb-me-3", "gpu-1")
     prepared = world.preparer.prepare(REF)
     assert there(world) == {(0, "1g.6gb+me", 3): "team/job", (1, "whole", 0): "team/job"}
@@ -56,7 +56,7 @@ def test_every_device_is_made_where_its_name_says(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"device": "gpu-7"}, "no GPU 7"),
         ({"device": "gpu-0-mig-9g90gb-0"}, "9g.90gb"),
@@ -67,15 +67,15 @@ def test_every_device_is_made_where_its_name_says(world: World) -> None:
     ],
 )
 def test_an_allocation_that_cannot_be_is_refused_by_name(
-    world: World, given: dict[str, str], told: str
+    world: World, given: dict[str, str], reported: str
 ) -> None:
-    """And of a claim of two devices the one that can be had is taken back."""
+    """The other device of the claim, which was created, is destroyed again."""
     results = (
         Allocated("r0", "gpu.tessera.dev", NODE, "gpu-1"),
         Allocated(**{"request": "r1", "driver": "gpu.tessera.dev", "pool": NODE} | given),  # type: ignore[arg-type]
     )
     preparer = preparing(world, lambda *_: Claim(REF, results))
-    with pytest.raises(ClaimError, match=told):
+    with pytest.raises(ClaimError, match=reported):
         preparer.prepare(REF)
     assert there(world) == {}
 
@@ -111,9 +111,12 @@ def test_parameters_for_this_driver_are_refused_and_those_for_others_are_theirs(
             }
         )
 
-    for parameters, told in (({"kind": "GpuConfig"}, "parameters GpuConfig for"), ({}, "for gpu")):
+    for parameters, reported in (
+        ({"kind": "GpuConfig"}, "parameters GpuConfig for"),
+        ({}, "for gpu"),
+    ):
         ours = claim_with(DRIVER, **parameters)
-        with pytest.raises(ClaimError, match=told):
+        with pytest.raises(ClaimError, match=reported):
             preparing(world, lambda *_, ours=ours: ours).prepare(REF)
     assert there(world) == {}
     theirs = claim_with("nic.example.org", kind="NicConfig")
@@ -145,12 +148,12 @@ def test_absurd_parameters_are_refused_in_words_that_the_kubelet_and_logs_can_ho
         }
     )
     service = DraService(preparing(world, lambda *_: found))
-    asked = pb.NodePrepareResourcesRequest(
+    requested = pb.NodePrepareResourcesRequest(
         claims=[pb.Claim(namespace=REF.namespace, name=REF.name, uid=UID)]
     )
-    told = service.NodePrepareResources(asked, CONTEXT).claims[UID].error
-    assert "has opaque parameters for gpu.tessera.dev" in told
-    assert told.isprintable()
+    reported = service.NodePrepareResources(requested, CONTEXT).claims[UID].error
+    assert "has opaque parameters for gpu.tessera.dev" in reported
+    assert reported.isprintable()
 
 
 def test_another_claim_of_the_same_name_gives_nothing(world: World) -> None:
@@ -164,9 +167,9 @@ def test_another_claim_of_the_same_name_gives_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("uid", ["", "../../etc/cron.d/x", UID.upper(), UID + "\n"])
-def test_what_is_no_claim_is_refused_before_anything_is_done(world: World, uid: str) -> None:
+def test_an_invalid_claim_is_refused_before_anything_is_done(world: World, uid: str) -> None:
     def never(*_: str) -> Claim:
-        raise AssertionError("asked for")
+        raise AssertionError("queried")
 
     preparer = preparing(world, never)
     with pytest.raises(ClaimError, match="not a claim's UID"):
@@ -175,10 +178,10 @@ def test_what_is_no_claim_is_refused_before_anything_is_done(world: World, uid: 
         preparer.unprepare(uid)
 
 
-def test_who_is_in_the_way_is_told_once_and_what_was_made_beside_is_taken_back(
+def test_a_conflict_is_reported_once_and_other_slices_of_the_claim_are_destroyed(
     world: World,
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     other = ask(world, "gpu-0-mig-1g6gb-0", ref=ClaimRef("team", "first", OTHER))
     world.preparer.prepare(other)
     results = (
@@ -186,11 +189,11 @@ def test_who_is_in_the_way_is_told_once_and_what_was_made_beside_is_taken_back(
         Allocated("r1", "gpu.tessera.dev", NODE, "gpu-0"),
     )
     preparer = preparing(
-        world, lambda *_: Claim(REF, results), 0.05, tell=lambda _, m: told.append(m)
+        world, lambda *_: Claim(REF, results), 0.05, notify=lambda _, m: reported.append(m)
     )
     with pytest.raises(ClaimError, match=r"1g\.6gb@0 is held by claim team/first"):
         preparer.prepare(REF)
-    assert told == ["gpu-0: 1g.6gb@0 is held by claim team/first"]
+    assert reported == ["gpu-0: 1g.6gb@0 is held by claim team/first"]
     assert there(world) == {(0, "1g.6gb", 0): "team/first"}
 
 
@@ -206,7 +209,7 @@ def test_an_api_server_that_is_away_is_waited_for(world: World) -> None:
     assert there(world) == {(0, "whole", 0): "team/job"}
 
 
-def test_with_admin_access_nothing_is_made_and_all_that_lies_there_is_seen(world: World) -> None:
+def test_with_admin_access_no_slice_is_created_and_existing_ones_are_visible(world: World) -> None:
     world.preparer.prepare(ask(world, "gpu-0-mig-1g6gb-0", "gpu-0-mig-2g12gb-2"))
     admin = ClaimRef("team", "admin", OTHER)
     results = (Allocated("r", "gpu.tessera.dev", NODE, "gpu-0", admin_access=True),)
@@ -225,7 +228,7 @@ def test_an_unprepare_ends_a_prepare_that_waits(world: World) -> None:
         world,
         lambda *_: Claim(REF, (Allocated("r", "gpu.tessera.dev", NODE, "gpu-0"),)),
         600,
-        tell=lambda *_: waits.set(),
+        notify=lambda *_: waits.set(),
     )
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(preparer.prepare, REF)
@@ -236,8 +239,8 @@ def test_an_unprepare_ends_a_prepare_that_waits(world: World) -> None:
     assert there(world) == {(0, "whole", 0): "team/first"}
 
 
-def test_who_waits_keeps_nobody_out(world: World) -> None:
-    """More claims than may wait are told to come again, while Unprepare is served."""
+def test_waiting_claims_do_not_block_others(world: World) -> None:
+    """Claims beyond the limit are refused, while Unprepare is still served."""
     held, release = threading.Semaphore(0), threading.Event()
 
     def prepare(ref: ClaimRef) -> tuple[()]:
@@ -268,12 +271,12 @@ def test_who_waits_keeps_nobody_out(world: World) -> None:
 
 
 @pytest.mark.parametrize("why", ["does not exist", "not allocated", "elsewhere", "still wanted"])
-def test_what_a_claim_left_behind_is_free_again_and_somebody_is_told(
+def test_leftovers_of_a_claim_are_freed_and_reported(
     world: World, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     world.preparer.prepare(ask(world, "gpu-1"))
-    told: list[tuple[ClaimRef, str, str]] = []
-    post = lambda *event: told.append(event)  # noqa: E731
+    reported: list[tuple[ClaimRef, str, str]] = []
+    post = lambda *event: reported.append(event)  # noqa: E731
     notices: Any = SimpleNamespace(post_claim=post)
     monkeypatch.setattr(world.orphans, "_notices", notices)
     claim = world.claims[UID]
@@ -287,7 +290,7 @@ def test_what_a_claim_left_behind_is_free_again_and_somebody_is_told(
         kube: Any = SimpleNamespace(claim=lambda *_: found[why])
         monkeypatch.setattr(world.orphans, "_kube", kube)
     claim.prepared = ()
-    for _ in range(3):  # nobody is believed gone before Lists some seconds apart say so
+    for _ in range(3):  # a holder is dropped only after Lists some seconds apart
         world.holders.refresh()
         world.orphans.sweep()
         world.now += 20
@@ -297,10 +300,10 @@ def test_what_a_claim_left_behind_is_free_again_and_somebody_is_told(
     world.orphans.sweep()
     if why == "still wanted":
         assert there(world) == {(1, "whole", 0): "team/job"}
-        assert not told
+        assert not reported
         return
     assert there(world) == {}
-    ((ref, reason, message),) = told
+    ((ref, reason, message),) = reported
     assert (ref, reason) == (REF, "ClaimOrphaned")
     assert message.startswith("slice whole@0 of GPU 1 was left behind and is free again: ")
     assert not list((world.directory / "cdi").iterdir())
@@ -334,7 +337,7 @@ def test_claims_share_a_slice_and_it_goes_with_the_last(world: World) -> None:
     assert world.inventory.instances == ()
 
 
-def test_who_shares_a_slice_that_has_no_room_left_is_told(world: World) -> None:
+def test_the_sharers_of_a_full_slice_are_named(world: World) -> None:
     world.preparer.prepare(share(world, "one", UID, 4 * GIB))
     share(world, "two", OTHER, 2 * GIB)
     with pytest.raises(ClaimError, match=r"1g\.6gb@0 is shared by claims team/one \(4Gi\)"):
@@ -344,7 +347,9 @@ def test_who_shares_a_slice_that_has_no_room_left_is_told(world: World) -> None:
 
 def test_a_claim_that_has_a_slice_alone_is_not_joined(world: World) -> None:
     whole = world.inventory.gpus[0].board.profile("1g.6gb").memory_bytes
-    world.preparer.prepare(share(world, "one", UID, whole))  # the policy's default: all of it
+    world.preparer.prepare(
+        share(world, "one", UID, whole)
+    )  # the policy's default is all of the slice
     assert there(world) == {(0, "1g.6gb", 0): "team/one"}
     share(world, "two", OTHER, GIB)
     with pytest.raises(ClaimError, match=r"1g\.6gb@0 is held by claim team/one"):
@@ -391,7 +396,7 @@ def test_a_share_that_was_left_behind_goes_alone(world: World) -> None:
     assert [one.owner_name for one in left.shares] == ["team/two"]
 
 
-def test_a_claim_that_was_allocated_anew_has_what_it_was_given_last(world: World) -> None:
+def test_a_claim_that_was_allocated_again_has_its_last_allocation(world: World) -> None:
     whole = world.inventory.gpus[0].board.profile("1g.6gb").memory_bytes
     for memory_bytes in (2 * GIB, 4 * GIB, whole, GIB):
         ref = share(world, "one", UID, memory_bytes)
@@ -403,7 +408,7 @@ def test_a_claim_that_was_allocated_anew_has_what_it_was_given_last(world: World
         assert bool(made.owner) == (memory_bytes == whole)
 
 
-def test_a_second_prepare_that_fails_takes_back_what_it_made_and_no_more(world: World) -> None:
+def test_a_failing_second_prepare_destroys_only_its_own_slices(world: World) -> None:
     world.preparer.prepare(ask(world, SMALL))
     world.preparer.prepare(ask(world, "gpu-1", ref=ClaimRef("team", "other", OTHER)))
     before = there(world)

@@ -1,4 +1,4 @@
-"""Publication of ResourceSlices: whole generations, no write without need, and again when lost."""
+"""Publication of ResourceSlices: whole generations, no needless write, and again after a loss."""
 
 import contextlib
 import random
@@ -10,7 +10,7 @@ import pytest
 from device_plugin.dra.devices import Node
 from device_plugin.dra.publication import generation, same
 from device_plugin.dra.publisher import Publisher
-from device_plugin.dra.slices import Offered, resource_slices
+from device_plugin.dra.slices import OfferedGpu, resource_slices
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import Gpu
 from mig import geometry
@@ -25,7 +25,7 @@ def specs(count: int = 3, health: str = "Healthy", taken: int = 0) -> dict[str, 
     profile = BOARD.profile("1g.10gb")
     places = tuple(geometry.Instance(profile, start) for start in range(taken))
     gpus = [Gpu(f"GPU-{i}", i, BOARD, health, ()) for i in range(count)]
-    return resource_slices(NODE, [Offered(gpu, places) for gpu in gpus])
+    return resource_slices(NODE, [OfferedGpu(gpu, places) for gpu in gpus])
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def api() -> SliceApi:
     return SliceApi()
 
 
-def listed(api: SliceApi) -> Publisher:
-    """A publisher that has seen what there is and follows no further."""
+def make_publisher(api: SliceApi) -> Publisher:
+    """Return a publisher that has listed the slices, and follows no later change."""
     publisher = Publisher(api, wait=lambda _: None)
     catch_up(api, publisher)
     return publisher
@@ -42,7 +42,7 @@ def listed(api: SliceApi) -> Publisher:
 
 def catch_up(api: SliceApi, publisher: Publisher) -> None:
     api.end_watch()
-    publisher._followed.follow()
+    publisher._informer.follow()
 
 
 def is_published(api: SliceApi, wanted: Mapping[str, Any]) -> bool:
@@ -52,7 +52,7 @@ def is_published(api: SliceApi, wanted: Mapping[str, Any]) -> bool:
 
 
 def test_slices_are_written_once_and_not_again_while_nothing_differs(api: SliceApi) -> None:
-    publisher = listed(api)
+    publisher = make_publisher(api)
     publisher.offer(specs(health="Suspect: Xid 94"), OWNERS)
     publisher.publish()
     assert is_published(api, specs(health="Suspect: Xid 94"))
@@ -63,14 +63,14 @@ def test_slices_are_written_once_and_not_again_while_nothing_differs(api: SliceA
     catch_up(api, publisher)
     publisher.offer(specs(health="Suspect: Xid 94"), OWNERS)
     publisher.publish()
-    again = listed(api)  # a new agent
+    again = make_publisher(api)  # a new agent
     again.offer(specs(health="Suspect: Xid 94"), OWNERS)
     again.publish()
     assert api.calls == before
 
 
 def test_a_change_is_a_new_generation_of_all_slices(api: SliceApi) -> None:
-    publisher = listed(api)
+    publisher = make_publisher(api)
     publisher.offer(specs(), OWNERS)
     publisher.publish()
     publisher.offer(specs(taken=2), OWNERS)
@@ -80,7 +80,7 @@ def test_a_change_is_a_new_generation_of_all_slices(api: SliceApi) -> None:
 
 
 def test_slices_that_are_too_many_go_after_the_others_were_written(api: SliceApi) -> None:
-    publisher = listed(api)
+    publisher = make_publisher(api)
     publisher.offer(specs(8), OWNERS)
     publisher.publish()
     api.calls.clear()
@@ -92,7 +92,7 @@ def test_slices_that_are_too_many_go_after_the_others_were_written(api: SliceApi
 
 
 def test_a_node_that_offers_nothing_any_more_has_no_slices(api: SliceApi) -> None:
-    publisher = listed(api)
+    publisher = make_publisher(api)
     publisher.offer(specs(), OWNERS)
     publisher.publish()
     publisher.offer({}, OWNERS)
@@ -100,8 +100,10 @@ def test_a_node_that_offers_nothing_any_more_has_no_slices(api: SliceApi) -> Non
     assert api.slices == {}
 
 
-def test_what_a_kubelet_deletes_is_written_again_with_a_higher_generation(api: SliceApi) -> None:
-    publisher = listed(api)
+def test_slices_deleted_by_a_kubelet_are_written_again_with_a_higher_generation(
+    api: SliceApi,
+) -> None:
+    publisher = make_publisher(api)
     publisher.offer(specs(), OWNERS)
     publisher.publish()
     for name in list(api.slices):
@@ -113,7 +115,7 @@ def test_what_a_kubelet_deletes_is_written_again_with_a_higher_generation(api: S
 
 
 def test_a_single_slice_that_is_lost_is_added_to_its_generation(api: SliceApi) -> None:
-    publisher = listed(api)
+    publisher = make_publisher(api)
     publisher.offer(specs(), OWNERS)
     publisher.publish()
     lost = list(api.slices)[1]
@@ -126,7 +128,7 @@ def test_a_single_slice_that_is_lost_is_added_to_its_generation(api: SliceApi) -
 
 
 def test_a_new_node_object_becomes_the_owner(api: SliceApi) -> None:
-    publisher = listed(api)
+    publisher = make_publisher(api)
     publisher.offer(specs(), OWNERS)
     publisher.publish()
     publisher.offer(specs(), [{**OWNERS[0], "uid": "another"}])
@@ -135,19 +137,19 @@ def test_a_new_node_object_becomes_the_owner(api: SliceApi) -> None:
     assert set(owners) == {"another"}
 
 
-def test_nothing_is_written_before_it_is_known_what_there_is(api: SliceApi) -> None:
+def test_nothing_is_written_before_the_first_list(api: SliceApi) -> None:
     publisher = Publisher(api, wait=lambda _: None)
     publisher.offer(specs(), OWNERS)
     publisher.publish()
     assert api.calls == []
-    listed(api).publish()  # and one to whom nobody has said anything deletes nothing
+    make_publisher(api).publish()  # a publisher without an offer deletes nothing
     assert api.calls == []
 
 
 def test_failures_and_losses_in_between_end_in_one_whole_generation(api: SliceApi) -> None:
-    """Any interleaving; whenever a pool is complete it is as somebody wanted it."""
+    """In any order of events, a pool that is complete equals one of the offers."""
     chance = random.Random(12)
-    publisher = listed(api)
+    publisher = make_publisher(api)
     offers = [specs(2), specs(3, taken=1), specs(8, "Unhealthy: Xid 79"), specs(1), {}]
     wanted: dict[str, dict[str, Any]] = {}
     for _ in range(300):
@@ -162,7 +164,7 @@ def test_failures_and_losses_in_between_end_in_one_whole_generation(api: SliceAp
             case "see":
                 catch_up(api, publisher)
             case "restart":
-                publisher = listed(api)
+                publisher = make_publisher(api)
                 publisher.offer(wanted, OWNERS)
             case "publish":
                 with contextlib.suppress(ClusterError):
@@ -183,7 +185,7 @@ def test_failures_and_losses_in_between_end_in_one_whole_generation(api: SliceAp
     assert len(api.generations) <= 1
 
 
-def test_failures_are_told_and_tried_again_ever_less_often(api: SliceApi) -> None:
+def test_failures_are_reported_and_retried_ever_less_often(api: SliceApi) -> None:
     pauses: list[float] = []
     publisher = Publisher(api, wait=pauses.append)
     catch_up(api, publisher)
@@ -199,18 +201,16 @@ def test_failures_are_told_and_tried_again_ever_less_often(api: SliceApi) -> Non
 
 
 @pytest.mark.parametrize("field", ["consumesCounters", "taints", "sharedCounters"])
-def test_a_cluster_that_drops_what_the_scheduler_must_know_gets_no_slices(
-    api: SliceApi, field: str
-) -> None:
+def test_a_cluster_that_drops_required_fields_gets_no_slices(api: SliceApi, field: str) -> None:
     api.drops = frozenset({field})
-    publisher = listed(api)
+    publisher = make_publisher(api)
     publisher.offer(specs(health="Unhealthy: Xid 79"), OWNERS)
     publisher.attempt()
     assert "DRAPartitionableDevices" in publisher.problem
     assert api.slices == {}
 
 
-def test_a_cluster_without_the_api_is_told_while_nothing_can_be_listed(api: SliceApi) -> None:
+def test_a_cluster_without_the_api_is_reported(api: SliceApi) -> None:
     def refuse() -> None:
         raise ClusterError("API server: 404 the server could not find the requested resource", 404)
 
@@ -220,7 +220,7 @@ def test_a_cluster_without_the_api_is_told_while_nothing_can_be_listed(api: Slic
     rounds = iter(range(4))
 
     def wait(_: float) -> None:
-        publisher.attempt()  # somebody offers something meanwhile
+        publisher.attempt()  # a later offer leads to another attempt
         if next(rounds) == 3:
             raise Stop
 

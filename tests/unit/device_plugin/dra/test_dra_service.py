@@ -1,4 +1,4 @@
-"""The DRA driver's sockets and its stream of health, as a kubelet finds them."""
+"""The DRA driver's sockets and its stream of health, as a kubelet uses them."""
 
 import socket
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ def serve(root: Path, pod: str) -> DraServer:
     return made
 
 
-def registered(root: Path) -> list[str]:
-    """The endpoints of the drivers that a kubelet finds."""
+def registered_endpoints(root: Path) -> list[str]:
+    """Return the endpoints of the drivers that a kubelet finds."""
     found = []
     for path in sorted((root / "registry").iterdir()):
         with grpc.insecure_channel(f"unix:{path}") as channel:
@@ -47,29 +47,29 @@ def registered(root: Path) -> list[str]:
 def test_an_old_and_a_new_driver_overlap(tmp_path: Path) -> None:
     old = serve(tmp_path, "tessera-node-demo-aaaaa")
     new = serve(tmp_path, "tessera-node-demo-bbbbb")
-    assert registered(tmp_path) == ["dra-e-demo-aaaaa.sock", "dra-e-demo-bbbbb.sock"]
+    assert registered_endpoints(tmp_path) == ["dra-e-demo-aaaaa.sock", "dra-e-demo-bbbbb.sock"]
     old.begin_stop()()
-    assert registered(tmp_path) == ["dra-e-demo-bbbbb.sock"]
+    assert registered_endpoints(tmp_path) == ["dra-e-demo-bbbbb.sock"]
     new.begin_stop()()
-    assert registered(tmp_path) == []
+    assert registered_endpoints(tmp_path) == []
 
 
-def test_what_a_killed_driver_left_is_removed_and_what_is_served_is_not(tmp_path: Path) -> None:
+def test_sockets_of_a_killed_driver_are_removed_and_served_ones_stay(tmp_path: Path) -> None:
     other = serve(tmp_path, "tessera-node-demo-aaaaa")
     for name in ("registry/gpu.tessera.dev-x-reg.sock", "driver/dra-x.sock"):
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(str(tmp_path / name))
     made = serve(tmp_path, "tessera-node-demo-bbbbb")
-    assert len(registered(tmp_path)) == 2
+    assert len(registered_endpoints(tmp_path)) == 2
     assert not (tmp_path / "driver" / "dra-x.sock").exists()
     for one in (other, made):
         one.begin_stop()()
 
 
-def test_health_is_said_again_and_no_more_when_the_agent_is_silent(
+def test_health_is_repeated_until_the_agent_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The kubelet takes what is not repeated for unknown."""
+    """The kubelet treats a health that is not repeated as unknown."""
     monkeypatch.setattr(health_module, "AGAIN_S", 0.0)
     now = [100.0]
     service = HealthService(NODE, clock=lambda: now[0])
@@ -77,17 +77,17 @@ def test_health_is_said_again_and_no_more_when_the_agent_is_silent(
     stream: Iterator[pb.NodeWatchResourcesResponse] = service.NodeWatchResources(
         pb.NodeWatchResourcesRequest(), context
     )
-    assert list(next(stream).devices) == []  # nobody has said anything yet
-    service.tell({"gpu-0": "Healthy", "gpu-1": "Unhealthy: Xid 79", "gpu-2": "Suspect: Xid 48"})
+    assert list(next(stream).devices) == []  # no health was reported yet
+    service.update({"gpu-0": "Healthy", "gpu-1": "Unhealthy: Xid 79", "gpu-2": "Suspect: Xid 48"})
     for _ in range(2):
-        told = {one.device.device_name: one for one in next(stream).devices}
-        assert {name: one.health for name, one in told.items()} == {
+        reported = {one.device.device_name: one for one in next(stream).devices}
+        assert {name: one.health for name, one in reported.items()} == {
             "gpu-0": pb.HEALTHY,
             "gpu-1": pb.UNHEALTHY,
             "gpu-2": pb.HEALTHY,
         }
-        assert told["gpu-1"].message == "Unhealthy: Xid 79"
-        assert {one.device.pool_name for one in told.values()} == {NODE}
+        assert reported["gpu-1"].message == "Unhealthy: Xid 79"
+        assert {one.device.pool_name for one in reported.values()} == {NODE}
     now[0] += SILENT_S
     assert list(next(stream).devices) == []
     service.stop()

@@ -1,6 +1,6 @@
-"""ResourceSlices: the counters are the geometry, and the slices keep the API's limits.
+"""ResourceSlices: counters accept what the geometry accepts, and slices keep the API's limits.
 
-The scheduler is played by its rule: a device is accepted if no counter is exceeded.
+The scheduler is modelled by its rule: a device is accepted if no counter is exceeded.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import pytest
 from device_plugin.dra import counters, slices
 from device_plugin.dra.devices import SUSPECT, UNHEALTHY, Node
 from device_plugin.dra.places import in_order
-from device_plugin.dra.slices import Offered, resource_slices
+from device_plugin.dra.slices import OfferedGpu, resource_slices
 from device_plugin.inventory.model import Gpu, MigSlice
 from facts.document import GpuFacts
 from gpu_operator.api import claim_devices as names
@@ -45,7 +45,7 @@ def counter_sets(specs: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
     }
 
 
-def consumed(device: dict[str, Any]) -> dict[str, int]:
+def consumed_counters(device: dict[str, Any]) -> dict[str, int]:
     (consumption,) = device["consumesCounters"]
     return {name: int(count["value"]) for name, count in consumption["counters"].items()}
 
@@ -55,30 +55,30 @@ def instance_of(board: geometry.Board, name: str) -> geometry.Instance:
     return geometry.Instance(board.profile(device.profile or "whole"), device.start or 0)
 
 
-def accepted(available: dict[str, int], allocated: Iterable[dict[str, Any]]) -> bool:
-    """The scheduler's check (checkAvailableCounters of Kubernetes 1.36)."""
+def is_accepted(available: dict[str, int], allocated: Iterable[dict[str, Any]]) -> bool:
+    """Return the result of the scheduler's check (checkAvailableCounters of Kubernetes 1.36)."""
     total: Counter[str] = Counter()
     for device in allocated:
-        total.update(consumed(device))
+        total.update(consumed_counters(device))
     return all(count <= available.get(name, 0) for name, count in total.items())
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=str)
-def test_counters_accept_in_every_state_exactly_what_the_geometry_accepts(
+def test_counters_accept_the_same_devices_as_the_geometry_in_every_state(
     board: geometry.Board,
 ) -> None:
-    """Every state of all profiles, media and graphics too; and each device beside it.
+    """Check every state of all profiles, media and graphics included, with each further device.
 
-    The state is made by claims (the scheduler subtracts it), by layouts (the slices do) and by a
-    mixture of both.
+    A state consists of devices of claims, which the scheduler subtracts, and of instances of
+    layouts, which the slices subtract; its instances are divided at random.
     """
     chance = random.Random(board.key)
     budget = budget_of(board)
-    published = resource_slices(NODE, [Offered(gpu_of(board))])
+    published = resource_slices(NODE, [OfferedGpu(gpu_of(board))])
     (available,) = counter_sets(published).values()
     devices = {instance_of(board, name): d for name, d in devices_of(published).items()}
     assert devices.keys() == set(in_order(board))
-    uses = {one: consumed(device) for one, device in devices.items()}
+    uses = {one: consumed_counters(device) for one, device in devices.items()}
     costs = {one: budget.of(one.profile, one.start) for one in devices}
     reached = planner.states(board, board.profiles)
     assert len(reached) >= {12: 26, 4: 26, 8: 723}[board.placement_units]
@@ -86,7 +86,7 @@ def test_counters_accept_in_every_state_exactly_what_the_geometry_accepts(
         occupied = budget.total(state)
         by_layout = [one for one in state if chance.random() < 0.5]
         by_claim = [one for one in state if one not in by_layout]
-        left = counters.left(board, by_layout)
+        left = counters.remaining_counters(board, by_layout)
         for one in by_claim:
             for name, count in uses[one].items():
                 left[name] -= count
@@ -94,31 +94,31 @@ def test_counters_accept_in_every_state_exactly_what_the_geometry_accepts(
         for one, cost in costs.items():
             fits = all(count <= left[name] for name, count in uses[one].items())
             assert fits == budget.compatible(occupied, cost), (state, one)
-    assert counters.total(board) == available
+    assert counters.total_counters(board) == available
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=str)
 def test_devices_that_have_no_room_beside_a_layout_are_not_published(board: geometry.Board) -> None:
     for state in planner.states(board)[::13]:
-        published = resource_slices(NODE, [Offered(gpu_of(board), state)])
+        published = resource_slices(NODE, [OfferedGpu(gpu_of(board), state)])
         (available,) = counter_sets(published).values()
         there = {instance_of(board, name) for name in devices_of(published)}
         room = {one for one in in_order(board) if not planner.violations(board, [*state, one])}
         assert there == room
-        assert available == counters.left(board, state)
-        assert all(accepted(available, [one]) for one in devices_of(published).values())
+        assert available == counters.remaining_counters(board, state)
+        assert all(is_accepted(available, [one]) for one in devices_of(published).values())
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=str)
 def test_a_gpu_instance_that_a_layout_divides_is_taken_as_one_device(board: geometry.Board) -> None:
-    """Claims get no part of a GPU instance: neither is one offered, nor room in a divided one."""
+    """Claims get no part of a GPU instance, and no room in one that is divided."""
     for profile in board.profiles:
         for inner in profile.ci_profiles:
             for start in profile.starts if not inner.is_full else ():
                 parts = [board.instance(inner.name, start, at) for at in inner.starts]
                 whole = geometry.Instance(profile, start)
                 divided, whole_one = (
-                    resource_slices(NODE, [Offered(gpu_of(board), taken)])
+                    resource_slices(NODE, [OfferedGpu(gpu_of(board), taken)])
                     for taken in (tuple(parts), (whole,))
                 )
                 assert divided == whole_one
@@ -133,17 +133,21 @@ def test_a_limit_on_a_profile_that_nothing_else_implies_gets_a_counter() -> None
     small = dataclasses.replace(H100.profile("1g.10gb"), max_count=2)
     others = tuple(one for one in H100.profiles if one.name != small.name)
     board = dataclasses.replace(H100, key="odd", profiles=(small, *others))
-    assert counters.total(board)["profile-19"] == 2
+    assert counters.total_counters(board)["profile-19"] == 2
     two = [geometry.Instance(small, start) for start in (0, 1)]
     third = geometry.Instance(small, 2)
-    assert not counters.fits(counters.left(board, two), counters.used(third, board))
-    assert counters.fits(counters.left(board, two[:1]), counters.used(third, board))
+    assert not counters.fits(
+        counters.remaining_counters(board, two), counters.used_counters(third, board)
+    )
+    assert counters.fits(
+        counters.remaining_counters(board, two[:1]), counters.used_counters(third, board)
+    )
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=str)
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_slices_keep_the_limits_of_the_api(board: geometry.Board, count: int) -> None:
-    published = resource_slices(NODE, [Offered(gpu_of(board, index)) for index in range(count)])
+    published = resource_slices(NODE, [OfferedGpu(gpu_of(board, index)) for index in range(count)])
     assert len(devices_of(published)) == count * len(in_order(board))
     for number, (name, spec) in enumerate(published.items()):
         assert name == f"worker-gpu.tessera.dev-{number}"
@@ -157,25 +161,25 @@ def test_slices_keep_the_limits_of_the_api(board: geometry.Board, count: int) ->
             texts = [value.get("string", "") for value in device["attributes"].values()]
             assert max(map(len, texts)) <= 64
         assert len(json.dumps(spec)) < 512 << 10
-    assert sorted(published) == list(published)  # the scheduler reads them by name
+    assert sorted(published) == list(published)  # the scheduler reads them in the order of names
     assert len(published) <= 10
 
 
 def test_the_first_device_that_a_request_fits_is_the_one_to_take() -> None:
-    published = resource_slices(NODE, [Offered(gpu_of(H100, index)) for index in (0, 1)])
+    published = resource_slices(NODE, [OfferedGpu(gpu_of(H100, index)) for index in (0, 1)])
     there = [names.parse(name) for name in devices_of(published)]
     small = [(one.gpu_index, one.start) for one in there if one.profile == "1g.10gb"]
-    assert small[0] == (0, 6)  # unit 6 is of use to nothing larger than two units
+    assert small[0] == (0, 6)  # no profile larger than two units can use unit 6
     assert [gpu for gpu, _ in small] == sorted(gpu for gpu, _ in small)
     large = next(one.start for one in there if one.profile == "3g.40gb")
-    assert large == 4  # 4g has only place 0
+    assert large == 4  # 4g can only be at 0
     sizes = [H100.profile(one.profile or "whole").memory_bytes for one in there]
     assert sizes == sorted(sizes)
     assert there[-1].is_whole
 
 
-def test_a_mig_device_and_a_whole_gpu_say_what_they_are() -> None:
-    found = devices_of(resource_slices(NODE, [Offered(gpu_of(H100, 1))]))
+def test_attributes_of_a_mig_device_and_a_whole_gpu() -> None:
+    found = devices_of(resource_slices(NODE, [OfferedGpu(gpu_of(H100, 1))]))
     mig, whole = found["gpu-1-mig-2g20gb-4"], found["gpu-1"]
     assert mig["attributes"] == {
         "type": {"string": "mig"},
@@ -199,46 +203,48 @@ def test_a_mig_device_and_a_whole_gpu_say_what_they_are() -> None:
     assert mig["capacity"]["memory"] == {"value": "20096Mi"}
     assert whole["attributes"]["type"] == {"string": "gpu"}
     assert whole["attributes"]["uuid"] == {"string": "GPU-1"}
-    assert consumed(whole) == counters.total(H100)
+    assert consumed_counters(whole) == counters.total_counters(H100)
     assert "taints" not in mig
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=str)
 def test_a_shared_device_s_policy_is_one_that_the_api_server_takes(board: geometry.Board) -> None:
-    """By validateRequestPolicyRange of Kubernetes 1.36; and gpud takes as many shares as fit."""
-    alone = devices_of(resource_slices(NODE, [Offered(gpu_of(board))]))
-    found = devices_of(resource_slices(NODE, [Offered(gpu_of(board), shared=True)]))
+    """The rules are validateRequestPolicyRange of Kubernetes 1.36 and gpud's limit of shares."""
+    alone = devices_of(resource_slices(NODE, [OfferedGpu(gpu_of(board))]))
+    found = devices_of(resource_slices(NODE, [OfferedGpu(gpu_of(board), shared=True)]))
     assert list(found) == list(alone)
     for name, device in found.items():
         assert device.pop("allowMultipleAllocations") is True
         policies = {what: one.pop("requestPolicy") for what, one in device["capacity"].items()}
         assert device == alone[name]
-        value = quantity.of_api(device["capacity"]["memory"]["value"])
+        value = quantity.parse_api_quantity(device["capacity"]["memory"]["value"])
         memory = policies.pop("memory")
-        default = quantity.of_api(memory["default"])
-        least, step = (quantity.of_api(memory["validRange"][one]) for one in ("min", "step"))
-        assert default == value  # who asks for nothing has it alone
+        default = quantity.parse_api_quantity(memory["default"])
+        least, step = (
+            quantity.parse_api_quantity(memory["validRange"][one]) for one in ("min", "step")
+        )
+        assert default == value  # a request without an amount gets all of it
         assert (default - least) % step == 0
         assert least + step <= value
         assert value // least <= claim_shares.MAX_SHARES
         assert set(map(str, policies.values())) == {"{'default': '0'}"}
         policy = names.share_policy(value)
-        assert policy.rounded(1) == policy.rounded(least) == least
-        assert policy.rounded(least + 1) == least + step
-        assert policy.rounded(value) == value
-        assert policy.rounded(value + 1) > value
+        assert policy.round_up(1) == policy.round_up(least) == least
+        assert policy.round_up(least + 1) == least + step
+        assert policy.round_up(value) == value
+        assert policy.round_up(value + 1) > value
 
 
 def test_places_follow_the_topology() -> None:
     gpu = dataclasses.replace(gpu_of(H100, 5), facts=GpuFacts(topology="dgx-h100"))
-    found = devices_of(resource_slices(NODE, [Offered(gpu)]))["gpu-5"]["attributes"]
+    found = devices_of(resource_slices(NODE, [OfferedGpu(gpu)]))["gpu-5"]["attributes"]
     assert found["numaNode"] == {"int": 1}
     assert found["resource.kubernetes.io/pciBusID"] == {"string": "0000:c3:00.0"}
-    # The root is that of the HCA beside it, which has the lesser bus.
+    # The root is the bus of the HCA below the same bridge, which is lower than the GPU's.
     assert found["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:c0"}
     own = "custom:numa=2;nvlinks=0;gpus=10.0.0.0,c3.1.1.1;hcas=c1.1.1.2"
     gpu = dataclasses.replace(gpu_of(H100, 1), facts=GpuFacts(topology=own))
-    found = devices_of(resource_slices(NODE, [Offered(gpu)]))["gpu-1"]["attributes"]
+    found = devices_of(resource_slices(NODE, [OfferedGpu(gpu)]))["gpu-1"]["attributes"]
     assert found["numaNode"] == {"int": 1}
     assert found["resource.kubernetes.io/pciBusID"] == {"string": "0000:c3:00.0"}
     assert found["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:c1"}
@@ -246,19 +252,19 @@ def test_places_follow_the_topology() -> None:
 
 def test_health_becomes_taints() -> None:
     sick = gpu_of(H100, health="Unhealthy: Xid 79, GPU has fallen off the bus")
-    found = devices_of(resource_slices(NODE, [Offered(sick)]))
+    found = devices_of(resource_slices(NODE, [OfferedGpu(sick)]))
     taint = {"key": UNHEALTHY, "effect": "NoSchedule", "value": "xid-79"}
     assert all(device["taints"] == [taint] for device in found.values())
-    odd = devices_of(resource_slices(NODE, [Offered(gpu_of(H100, health="Suspect: Xid 94"))]))
-    told = {"key": SUSPECT, "effect": "None", "value": "xid-94"}
-    assert all(device["taints"] == [told] for device in odd.values())
+    odd = devices_of(resource_slices(NODE, [OfferedGpu(gpu_of(H100, health="Suspect: Xid 94"))]))
+    reported = {"key": SUSPECT, "effect": "None", "value": "xid-94"}
+    assert all(device["taints"] == [reported] for device in odd.values())
 
 
 def test_a_sick_instance_of_a_claim_taints_its_device_only() -> None:
     place = geometry.Instance(H100.profile("1g.10gb"), 6)
     one = MigSlice("MIG-6", "GPU-0", place, 1, 0, 1, "/run/6", 0, (), health="Unhealthy: Xid 48")
     gpu = dataclasses.replace(gpu_of(H100), slices=(one,))
-    found = devices_of(resource_slices(NODE, [Offered(gpu)]))
+    found = devices_of(resource_slices(NODE, [OfferedGpu(gpu)]))
     assert [name for name, d in found.items() if "taints" in d] == ["gpu-0-mig-1g10gb-6"]
 
 
@@ -268,7 +274,7 @@ def test_a_sick_instance_of_a_claim_taints_its_device_only() -> None:
         ("Unhealthy: Xid 79", "Healthy", "NoSchedule"),
         ("Unhealthy: Xid 79", "Suspect: Xid 94", "NoSchedule"),
         ("Suspect: Xid 94", "Unhealthy: Xid 48", "NoSchedule"),
-        ("Suspect: Xid 94", "Healthy", None),  # what is remapped is not this slice's
+        ("Suspect: Xid 94", "Healthy", None),  # another slice had the event
         ("Healthy", "Suspect: Xid 94", "None"),
         ("Healthy", "Healthy", None),
     ],
@@ -279,13 +285,13 @@ def test_a_slice_that_is_there_is_no_better_than_its_gpu(
     place = geometry.Instance(H100.profile("1g.10gb"), 6)
     one = MigSlice("MIG-6", "GPU-0", place, 1, 0, 1, "/run/6", 0, (), health=slice_health)
     gpu = dataclasses.replace(gpu_of(H100, health=gpu_health), slices=(one,))
-    found = devices_of(resource_slices(NODE, [Offered(gpu)]))["gpu-0-mig-1g10gb-6"]
+    found = devices_of(resource_slices(NODE, [OfferedGpu(gpu)]))["gpu-0-mig-1g10gb-6"]
     assert [taint["effect"] for taint in found.get("taints", ())] == ([effect] if effect else [])
 
 
 def test_a_node_that_offers_nothing_has_no_slice() -> None:
     assert resource_slices(NODE, []) == {}
-    full = Offered(gpu_of(H100), (geometry.Instance(H100.whole, 0),))
+    full = OfferedGpu(gpu_of(H100), (geometry.Instance(H100.whole, 0),))
     published = resource_slices(NODE, [full])
     assert set(counter_sets(published)["gpu-0"].values()) == {0}
     assert devices_of(published) == {}

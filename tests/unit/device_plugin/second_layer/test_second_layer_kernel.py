@@ -1,6 +1,6 @@
-"""What the agent reads from rtnetlink, and what it leaves alone there; the kernel is a double.
+"""The agent's reads from rtnetlink, and the changes that it makes; the kernel is a fake.
 
-``tests/integration/rdma/test_second_layer.py`` does it with a kernel, as root.
+``tests/integration/rdma/test_second_layer.py`` checks the same with a kernel, as root.
 """
 
 import errno
@@ -26,7 +26,7 @@ class Message(dict[str, Any]):
         self._attributes = attributes or {}
 
     def get_attr(self, name: str) -> Any:
-        """Return an attribute, None where there is none."""
+        """Return an attribute, or None."""
         return self._attributes.get(name)
 
 
@@ -38,12 +38,12 @@ def queue(index: int, kind: str = "clsact", drops: int | None = 0) -> Message:
 
 
 def classifier(name: str | None) -> Message:
-    """A filter of BPF's by its program's name; None: one without options."""
+    """Return a BPF filter with its program's name; None: a filter without options."""
     return Message({"TCA_OPTIONS": Message({"TCA_BPF_NAME": name})} if name else {})
 
 
 class Kernel:
-    """Answers, and notes what it is asked to change; ``refused`` by what, or the link of a list."""
+    """A fake kernel that records changes; ``refused`` has error codes by call or by listed link."""
 
     def __init__(self) -> None:
         self.links: list[Message] = []
@@ -54,26 +54,26 @@ class Kernel:
         self.changes: list[tuple[object, ...]] = []
 
     def get_links(self) -> list[Message]:
-        """Return links."""
+        """Return the links."""
         self._refuse("links")
         return self.links
 
     def get_routes(self, family: int) -> list[Message]:
-        """Return routes."""
+        """Return the routes of an address family."""
         return self.routes.get(family, [])
 
     def get_qdiscs(self) -> list[Message]:
-        """Return queues."""
+        """Return the queues of all links."""
         self._refuse("queues")
         return self.queues
 
     def get_filters(self, index: int, parent: int) -> list[Message]:
-        """Return filters."""
+        """Return the filters of a link's queue."""
         self._refuse(index)
         return self.filters.get((index, parent), [])
 
     def tc(self, what: str, kind: str, link: int, *handle: int, **more: object) -> None:
-        """Change something."""
+        """Record a change, unless it is refused."""
         self._refuse(what)
         self.changes.append((what, kind, link, *handle, *sorted(more.items())))
 
@@ -83,7 +83,7 @@ class Kernel:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def fake_kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     one = Kernel()
     monkeypatch.setattr(kernel, "IPRoute", lambda: one)
     return one
@@ -92,9 +92,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 OWN = ("parent", INGRESS), ("prio", 4791), ("protocol", 3)
 
 
-def test_links_and_unicast_routes_of_the_main_table_are_read(made: Kernel) -> None:
+def test_links_and_unicast_routes_of_the_main_table_are_read(fake_kernel: Kernel) -> None:
     veth = Message({"IFLA_INFO_KIND": "veth"})
-    made.links = [
+    fake_kernel.links = [
         Message({"IFLA_IFNAME": "lo"}, index=1),
         Message({"IFLA_IFNAME": "v0", "IFLA_MTU": 9000, "IFLA_LINKINFO": veth}, index=7),
         Message({"IFLA_IFNAME": "d0", "IFLA_MTU": 1500, "IFLA_LINKINFO": Message()}, index=8),
@@ -103,7 +103,7 @@ def test_links_and_unicast_routes_of_the_main_table_are_read(made: Kernel) -> No
     def route(type_: int = 1, table: int = 254, **more: Any) -> Message:
         return Message({"RTA_TABLE": table, **more}, type=type_, dst_len=24)
 
-    made.routes = {
+    fake_kernel.routes = {
         2: [
             route(RTA_DST="10.0.0.0", RTA_OIF=7),
             route(table=255, RTA_DST="10.0.0.1"),
@@ -127,10 +127,10 @@ def test_links_and_unicast_routes_of_the_main_table_are_read(made: Kernel) -> No
     )
 
 
-def test_links_are_classified_that_have_the_filter_of_our_name(made: Kernel) -> None:
+def test_links_are_classified_that_have_the_filter_of_our_name(fake_kernel: Kernel) -> None:
     ours, others = classifier("tessera_segments"), classifier("cilium")
-    made.queues = [queue(1), queue(2), queue(3), queue(4), queue(5), queue(6, "fq_codel")]
-    made.filters = {
+    fake_kernel.queues = [queue(1), queue(2), queue(3), queue(4), queue(5), queue(6, "fq_codel")]
+    fake_kernel.filters = {
         (1, INGRESS): [others, ours],
         (2, INGRESS): [others, classifier(None)],
         (3, EGRESS): [ours],
@@ -138,36 +138,43 @@ def test_links_are_classified_that_have_the_filter_of_our_name(made: Kernel) -> 
         (6, INGRESS): [ours],
     }
     for code in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
-        made.refused = {4: code}  # a link that goes meanwhile costs nothing of the others
-        assert Namespace().classified() == {1, 5}
-    made.refused = {4: errno.EPERM}
+        fake_kernel.refused = {
+            4: code
+        }  # a link that disappears meanwhile does not affect the others
+        assert Namespace().classified_links() == {1, 5}
+    fake_kernel.refused = {4: errno.EPERM}
     with pytest.raises(SecondLayerError, match="classifiers"):
-        Namespace().classified()
+        Namespace().classified_links()
 
 
-def test_drops_are_those_of_the_queues_of_classifiers(made: Kernel) -> None:
-    made.queues = [queue(1, drops=5), queue(2, "fq_codel", 9), queue(3, drops=None), queue(4)]
+def test_drops_are_those_of_the_queues_of_classifiers(fake_kernel: Kernel) -> None:
+    fake_kernel.queues = [
+        queue(1, drops=5),
+        queue(2, "fq_codel", 9),
+        queue(3, drops=None),
+        queue(4),
+    ]
     assert Namespace().classifier_drops() == {1: 5, 4: 0}
 
 
 @pytest.mark.parametrize(
     ("code", "stands"), [(None, True), (errno.EEXIST, True), (errno.ENODEV, False)]
 )
-def test_a_classifier_is_put_beside_what_is_there(
-    made: Kernel, monkeypatch: pytest.MonkeyPatch, code: int | None, stands: bool
+def test_a_classifier_is_added_to_existing_filters(
+    fake_kernel: Kernel, monkeypatch: pytest.MonkeyPatch, code: int | None, stands: bool
 ) -> None:
     reading, writing = os.pipe()
     monkeypatch.setattr(kernel.segments, "load", lambda: os.dup(reading))
     if code is not None:
-        made.refused["add"] = code
+        fake_kernel.refused["add"] = code
     try:
         if not stands:
             with pytest.raises(SecondLayerError, match="link 7"):
-                Namespace().classify(7)
-            assert made.changes == []
+                Namespace().attach_classifier(7)
+            assert fake_kernel.changes == []
             return
-        Namespace().classify(7)
-        *before, change = made.changes
+        Namespace().attach_classifier(7)
+        *before, change = fake_kernel.changes
         assert before == ([] if code else [("add", "clsact", 7)])
         arguments = dict(change[4:])  # type: ignore[arg-type]
         descriptor = arguments.pop("fd")
@@ -179,39 +186,39 @@ def test_a_classifier_is_put_beside_what_is_there(
             "direct_action": True,
         }
         with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(descriptor)  # the filter has the program now
+            os.fstat(descriptor)  # closed: the filter keeps the program
     finally:
         os.close(reading)
         os.close(writing)
 
 
 @pytest.mark.parametrize("parent", [INGRESS, EGRESS, None])
-def test_the_queue_goes_with_the_last_classifier(made: Kernel, parent: int | None) -> None:
+def test_the_queue_goes_with_the_last_classifier(fake_kernel: Kernel, parent: int | None) -> None:
     if parent is not None:
-        made.filters = {(7, parent): [classifier("cilium")]}
-    made.filters[(8, INGRESS)] = [classifier("another link's")]
-    Namespace().declassify(7)
+        fake_kernel.filters = {(7, parent): [classifier("cilium")]}
+    fake_kernel.filters[(8, INGRESS)] = [classifier("another link's")]
+    Namespace().detach_classifier(7)
     ours = ("del-filter", "bpf", 7, 1, *OWN)
-    assert made.changes == ([ours] if parent is not None else [ours, ("del", "clsact", 7)])
+    assert fake_kernel.changes == ([ours] if parent is not None else [ours, ("del", "clsact", 7)])
 
 
 @pytest.mark.parametrize("what", ["del-filter", 7, "del"])
-def test_a_link_that_has_gone_has_no_classifier(made: Kernel, what: object) -> None:
+def test_a_link_that_has_gone_has_no_classifier(fake_kernel: Kernel, what: object) -> None:
     for code in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
-        made.refused = {what: code}
-        Namespace().declassify(7)
-    made.refused = {what: errno.EPERM}
+        fake_kernel.refused = {what: code}
+        Namespace().detach_classifier(7)
+    fake_kernel.refused = {what: errno.EPERM}
     with pytest.raises(SecondLayerError, match="link 7"):
-        Namespace().declassify(7)
+        Namespace().detach_classifier(7)
 
 
 READ: list[Callable[[Namespace], object]] = [Namespace.state, Namespace.classifier_drops]
 
 
 @pytest.mark.parametrize(("read", "what"), [*zip(READ, ("links", "queues"), strict=True)])
-def test_a_kernel_that_refuses_says_what_could_not_be_read(
-    made: Kernel, read: Callable[[Namespace], object], what: str
+def test_an_error_of_the_kernel_names_what_could_not_be_read(
+    fake_kernel: Kernel, read: Callable[[Namespace], object], what: str
 ) -> None:
-    made.refused = {what: errno.EPERM}
+    fake_kernel.refused = {what: errno.EPERM}
     with pytest.raises(SecondLayerError):
         read(Namespace())

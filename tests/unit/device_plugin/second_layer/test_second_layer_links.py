@@ -1,4 +1,4 @@
-"""Which links get and lose the classifier, and which drops are counted; ``nft`` is a double."""
+"""Which links get and lose the classifier, and which drops are counted; ``nft`` is a fake."""
 
 import json
 import os
@@ -15,33 +15,33 @@ from rdma.second_layer import JOINED, TABLE, Interface, removal
 
 
 class Kernel:
-    """Classifiers of links, and how much each queue has dropped."""
+    """The links with a classifier, and the number of packets that each queue has dropped."""
 
     def __init__(self, *standing: int) -> None:
         self.standing = set(standing)
         self.drops: dict[int, int] = {}
         self.made: list[int] = []
 
-    def classify(self, link: int) -> None:
-        """Put one."""
+    def attach_classifier(self, link: int) -> None:
+        """Attach the classifier to a link."""
         self.made.append(link)
         self.standing.add(link)
 
-    def declassify(self, link: int) -> None:
-        """Take one away."""
+    def detach_classifier(self, link: int) -> None:
+        """Detach the classifier from a link."""
         self.standing.remove(link)
 
-    def classified(self) -> frozenset[int]:
-        """Return where one is."""
+    def classified_links(self) -> frozenset[int]:
+        """Return the links with a classifier."""
         return frozenset(self.standing)
 
     def classifier_drops(self) -> dict[int, int]:
-        """Return what was dropped."""
+        """Return the dropped packets by link."""
         return self.drops
 
 
 class Tool:
-    """Stands for nft: notes what it is given, and lists counters."""
+    """A fake ``nft`` that records its input and prints counters."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,19 +56,19 @@ class Tool:
         self.refuse("")
 
     def refuse(self, says: str, status: int | None = None) -> None:
-        """Have it end with a status, by default 1 where it says something."""
+        """Make ``nft`` print this text and exit with ``status``, by default 1 after a text."""
         (self._folder / "says").write_text(says)
         (self._folder / "status").write_text(f"{bool(says) if status is None else status:d}\n")
 
     def list_counters(self, document: object) -> None:
-        """Have it answer."""
+        """Set the counters that ``nft`` prints."""
         (self._folder / "counters").write_text(
             document if isinstance(document, str) else json.dumps(document)
         )
 
     @property
     def loaded(self) -> str:
-        """Return what it was given last."""
+        """Return the last input of ``nft``."""
         return (self._folder / "loaded").read_text()
 
 
@@ -112,11 +112,11 @@ def test_each_link_has_a_classifier_once_and_others_lose_it(tool: Tool) -> None:
     its.remove()
     assert (kernel.standing, tool.loaded) == (set(), removal())
     its.apply(TABLES, interfaces(3))
-    assert kernel.made == [1, 3, 4, 1, 3]  # what was removed is put again
+    assert kernel.made == [1, 3, 4, 1, 3]  # it was removed, so it is attached again
 
 
 def test_rules_that_are_refused_take_no_classifier_away(tool: Tool) -> None:
-    """A link is classified before its rules and loses it after: it is never without both."""
+    """A link gets its classifier before its rules, and loses it only after them."""
     kernel = Kernel()
     its = make(kernel)
     its.apply(TABLES, interfaces(1, 2))
@@ -138,7 +138,7 @@ def test_drops_are_those_of_our_counters_and_classified_links(tool: Tool) -> Non
     its = make(kernel)
     assert its.drops() == {JOINED: 0}
     its.apply(TABLES, interfaces(1, 2, 3))
-    kernel.drops = {1: 5, 3: 7, 8: 100}  # 8: another's queue; 2 has none
+    kernel.drops = {1: 5, 3: 7, 8: 100}  # link 8 has another program's queue; link 2 has none
     tool.list_counters(
         {"nftables": [{"metainfo": {}}, counter("a", 4), counter("b", 6, "another")]}
     )
@@ -158,7 +158,9 @@ def test_counters_that_cannot_be_read_are_an_error(tool: Tool, answer: str) -> N
         its.counts()
 
 
-def test_an_image_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_image_without_the_tool_is_an_error_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SecondLayerError, match="nft is missing"):
         make(Kernel())

@@ -1,4 +1,4 @@
-"""Which link is whose, and when rules are loaded: without a kernel."""
+"""Which link belongs to which pod, and when rules are loaded: without a kernel."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from rdma.second_layer import TOTALS, Interface, link_counter
 from rdma.tables import Endpoint, Identity, Membership, NodeTables, Pod
 
 DEFAULT = (Membership(0x7FFF, full=True),)
-UPLINK = Link(2, "eth0", "veth", 1500)  # of a node that is a container
+UPLINK = Link(2, "eth0", "veth", 1500)  # of a node that is itself a container
 A, B = Link(7, "veth-a", "veth", 1500), Link(8, "veth-b", "veth", 9000)
 ROUTES = (
     Route("", 0, 2, has_gateway=True),
@@ -37,14 +37,14 @@ X = Interface("veth-a", ("10.244.2.2",), 1, 1024, 7)
 WITHOUT = Interface("veth-b", ("10.244.2.3",), None, 4096, 8)
 
 
-def test_links_are_told_by_the_routes_of_single_addresses() -> None:
+def test_links_are_identified_by_the_routes_of_single_addresses() -> None:
     found = find(TABLES, STATE, {})
-    assert found.interfaces == (X, WITHOUT)  # and a pod without an HCA has no identity
+    assert found.interfaces == (X, WITHOUT)  # a pod without an HCA has no identity
     assert found.others == ("eth0",)
     assert not found.missing
 
 
-def test_a_bridge_s_pods_cannot_be_told_apart() -> None:
+def test_pods_on_a_bridge_cannot_be_identified() -> None:
     bridge = Link(3, "cni0", "bridge", 1500)
     routes = (Route("10.244.2.0", 24, 3, has_gateway=False),)
     found = find(TABLES, State((bridge, A), routes), {})
@@ -63,7 +63,7 @@ def test_a_veth_that_leads_to_more_is_no_pod_s(route: Route) -> None:
 
 
 def test_an_address_that_comes_to_another_link_is_not_the_pod_s() -> None:
-    """The pod has ended, the tables do not know yet, and another pod has its address."""
+    """The pod has ended and another pod has its address, but the tables are still old."""
     bound: Bound = {}
     assert find(TABLES, STATE, bound).interfaces[0].identity == 1
     reused = State((replace(A, index=9),), (replace(ROUTES[2], link=9),))
@@ -77,7 +77,7 @@ def test_an_address_that_comes_to_another_link_is_not_the_pod_s() -> None:
 
 
 class Kernel:
-    """Links and rules as a test has them."""
+    """Links and rules in memory, as a test sets them."""
 
     def __init__(self) -> None:
         self.now = STATE
@@ -117,7 +117,7 @@ def rig() -> Rig:
 
 def test_rules_are_loaded_when_tables_or_links_change_and_else_not(rig: Rig) -> None:
     rig.node.follow()
-    assert rig.kernel.loaded == []  # nobody has said what the rules are
+    assert rig.kernel.loaded == []  # no tables were sent yet
     rig.node.take(TABLES)
     rig.node.follow()
     assert rig.kernel.loaded == [(TABLES, (X, WITHOUT), ("eth0",))]
@@ -127,14 +127,14 @@ def test_rules_are_loaded_when_tables_or_links_change_and_else_not(rig: Rig) -> 
     assert rig.node.state() == {"generation": 5, "links": 1, "able": True, "engine_only": ""}
 
 
-def test_where_nobody_has_an_hca_nothing_is_left(rig: Rig) -> None:
+def test_without_pods_with_an_hca_all_rules_are_removed(rig: Rig) -> None:
     rig.node.take(TABLES)
     rig.node.take(NodeTables(6, "n"))
     assert rig.kernel.removed == 1
     assert rig.node.generation == 6
 
 
-def test_rules_that_are_refused_are_said_and_tried_again(rig: Rig) -> None:
+def test_refused_rules_are_reported_and_retried(rig: Rig) -> None:
     rig.kernel.refuses = "nft -f -: No such file"
     with pytest.raises(SecondLayerError, match="No such file"):
         rig.node.take(TABLES)
@@ -146,7 +146,7 @@ def test_rules_that_are_refused_are_said_and_tried_again(rig: Rig) -> None:
     assert rig.node.generation == 5
 
 
-def test_a_link_that_does_not_come_is_said_after_a_while(rig: Rig) -> None:
+def test_a_missing_link_is_reported_after_a_while(rig: Rig) -> None:
     rig.kernel.now = replace(STATE, routes=ROUTES[:2])
     rig.node.take(TABLES)
     assert rig.node.state()["engine_only"] == ""
@@ -157,12 +157,12 @@ def test_a_link_that_does_not_come_is_said_after_a_while(rig: Rig) -> None:
     assert rig.node.state()["engine_only"] == ""
 
 
-def test_drops_are_told_by_link_and_direction(rig: Rig) -> None:
+def test_drops_are_reported_by_link_and_direction(rig: Rig) -> None:
     rig.node.take(TABLES)
     rig.kernel.counted |= {"spoofed": 3, link_counter(7, True, "spoofed"): 3}
-    told = rig.node.drops()
-    assert told["totals"]["spoofed"] == 3
-    assert told["links"] == [
+    reported = rig.node.drops()
+    assert reported["totals"]["spoofed"] == 3
+    assert reported["links"] == [
         {
             "addresses": ["10.244.2.2"],
             "link": "veth-a",
@@ -197,12 +197,12 @@ def test_requests_are_answered(rig: Rig) -> None:
     "line",
     [b"", b"[]", b"{}", b"\xff", b'{"id": 1, "method": "tables", "params": {"document": "x"}}'],
 )
-def test_what_is_no_request_is_refused(rig: Rig, line: bytes) -> None:
+def test_an_invalid_request_is_refused(rig: Rig, line: bytes) -> None:
     assert "error" in answer(rig.node, line)
     assert rig.kernel.loaded == []
 
 
-def test_where_there_can_be_none_the_reason_is_told() -> None:
+def test_a_node_without_a_second_layer_reports_the_reason() -> None:
     absent = Absent("nft is missing in the image")
     said = ask(absent, "state")["result"]
     expected = {"generation": None, "links": 0, "able": False}

@@ -1,4 +1,4 @@
-"""The CRDs are what the models say, and what users are shown about them reads well."""
+"""The CRD files match the models, and their descriptions are complete."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def schema(plural: str) -> dict[str, Any]:
     return found
 
 
-def test_the_files_are_fresh(tmp_path: Path) -> None:
+def test_the_crd_files_are_up_to_date(tmp_path: Path) -> None:
     crd.write(tmp_path)
     fresh = {p.name: p.read_text() for p in tmp_path.iterdir()}
     assert fresh == {p.name: p.read_text() for p in FILES.iterdir()}, (
@@ -48,32 +48,32 @@ def test_every_field_is_structural_and_explained(kind: crd.Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", crd.KINDS, ids=lambda k: k.kind)
-def test_a_table_that_shows_a_verdict_shows_its_reason(kind: crd.Kind) -> None:
-    """Also without ``-o wide``: who reads False or Refused wants to know why."""
+def test_a_table_with_a_condition_shows_its_reason(kind: crd.Kind) -> None:
+    """Even without ``-o wide``: a reader of False or Refused needs the reason."""
     shown = {one.name for one in kind.columns if not one.wide}
     if shown & {"Ready", "Accepted", "Phase"}:
         assert "Reason" in shown
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
-def test_the_examples_fit(path: Path) -> None:
+def test_the_examples_match_the_schemas(path: Path) -> None:
     plurals = {k.kind: k.plural for k in crd.KINDS}
     for document in yaml.safe_load_all(path.read_text()):
         if document["kind"] in plurals:
             found = schema(plurals[document["kind"]])
-            jsonschema.validate(document, closed(found))
+            jsonschema.validate(document, refuse_unknown_fields(found))
 
 
-def closed(node: dict[str, Any]) -> dict[str, Any]:
-    """The schema with unknown fields refused, as `kubectl apply` does."""
+def refuse_unknown_fields(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with unknown fields refused, as `kubectl apply` does."""
     copy = dict(node)
     if node.get("properties"):
-        copy["properties"] = {k: closed(v) for k, v in node["properties"].items()}
+        copy["properties"] = {k: refuse_unknown_fields(v) for k, v in node["properties"].items()}
         copy["additionalProperties"] = False
         if "metadata" in copy["properties"]:
             copy["properties"]["metadata"] = {"type": "object"}
     if isinstance(node.get("items"), dict):
-        copy["items"] = closed(node["items"])
+        copy["items"] = refuse_unknown_fields(node["items"])
     return copy
 
 
@@ -96,17 +96,17 @@ def closed(node: dict[str, Any]) -> dict[str, Any]:
         ("gpupolicies", {"strategy": "double"}),
     ],
 )
-def test_malformed_specs_do_not_pass(plural: str, spec: dict[str, Any]) -> None:
+def test_malformed_specs_are_refused(plural: str, spec: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"spec": spec}, closed(schema(plural)))
+        jsonschema.validate({"spec": spec}, refuse_unknown_fields(schema(plural)))
 
 
 @pytest.mark.parametrize(
     "holder",
     [{"namespace": "default", "name": "x/../../y"}, {"namespace": "../kube-system", "name": "x"}],
 )
-def test_a_holder_is_a_name_and_no_path(holder: dict[str, str]) -> None:
-    """The operator evicts whom an agent names."""
+def test_a_holder_must_be_a_name_not_a_path(holder: dict[str, str]) -> None:
+    """The operator evicts the pods that an agent names."""
     status = schema("gpus")["properties"]["status"]["properties"]
     holders = status["slices"]["items"]["properties"]["holders"]
     jsonschema.validate([{"namespace": "default", "name": "x-1.y"}], holders)
@@ -114,19 +114,19 @@ def test_a_holder_is_a_name_and_no_path(holder: dict[str, str]) -> None:
         jsonschema.validate([holder], holders)
 
 
-def test_boards_are_named_where_they_are_asked_for() -> None:
+def test_the_description_of_board_lists_the_boards() -> None:
     text = schema("gpupools")["properties"]["spec"]["properties"]["board"]["description"]
     assert [board for board in geometry.BOARDS if board not in text] == []
 
 
-def test_what_cannot_be_structural_is_an_error() -> None:
+def test_a_construct_without_structural_form_is_an_error() -> None:
     class Bad(Model):
         either: int | str
 
     with pytest.raises(ValueError, match="not structural"):
-        crd.structural(Bad)
+        crd.structural_schema(Bad)
 
 
 def test_every_reason_is_documented() -> None:
-    text = (ROOT / "docs" / "operator.md").read_text()
+    text = (ROOT / "docs" / "operator-reference.md").read_text()
     assert [reason.value for reason in Reason if f"`{reason.value}`" not in text] == []

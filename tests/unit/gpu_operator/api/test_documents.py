@@ -1,4 +1,4 @@
-"""What the API server sends, where users wrote parts of it as they liked."""
+"""Responses of the API server with hostile content from users."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from gpu_operator.kube.port import Chosen
 from support.processes.http_stub import Answer, HttpStub
 from support.worlds.waiting_claims import claim_document
 
-DEEP = 5000  # as deep as the 10 KiB of opaque parameters can be; Go reads 10,000 levels
+DEEP = 5000  # maximum depth within 10 KiB of opaque parameters; Go accepts 10,000 levels
 
 
 def deep(levels: int = DEEP, inside: str = "1") -> str:
@@ -25,7 +25,7 @@ def deep(levels: int = DEEP, inside: str = "1") -> str:
 
 
 def hostile_claim() -> str:
-    """A claim of a tenant, as the API server sends it: parameters are kept as they were sent."""
+    """Return a tenant's claim as the API server sends it, with its parameters unchanged."""
     found = claim_document("want")
     found["spec"]["devices"]["config"] = [{"opaque": {"driver": "x", "parameters": "HERE"}}]
     found["metadata"]["resourceVersion"] = "7"
@@ -40,7 +40,7 @@ def depth(found: Any) -> int:
     return levels
 
 
-def test_what_lies_too_deep_is_left_out_and_the_rest_is_read() -> None:
+def test_values_nested_too_deeply_become_null() -> None:
     rest = '"after": [1, {"b": "é"}]'
     text = f'{{"before": "]}}\\"[", "x": {deep()}, "y": {deep(DEEP, "[]")}, {rest}}}'
     for found in (documents.read(text), documents.read(text.encode())):
@@ -49,7 +49,7 @@ def test_what_lies_too_deep_is_left_out_and_the_rest_is_read() -> None:
         assert documents.DEEPEST - 1 <= depth(found["y"]) <= DEEP + 1
 
 
-def test_what_python_can_read_is_read_as_it_is() -> None:
+def test_json_within_python_s_limit_is_read_unchanged() -> None:
     text = deep(2 * documents.DEEPEST)
     assert documents.read(text) == json.loads(text)
 
@@ -57,16 +57,16 @@ def test_what_python_can_read_is_read_as_it_is() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[" * 200_000, "]" * 10, deep()[:-1], deep() + "]", "[" * 5000 + "}" * 5000]
 )
-def test_what_is_no_json_is_refused_however_deep(text: str) -> None:
+def test_invalid_json_is_refused_at_any_depth(text: str) -> None:
     with pytest.raises(ValueError):
         documents.read(text)
 
 
-def test_a_claim_of_absurd_depth_keeps_the_operator_from_no_other_claim() -> None:
+def test_a_deeply_nested_claim_does_not_hide_other_claims() -> None:
     pages = [f'{{"items": [{hostile_claim()}], "metadata": {{"resourceVersion": "8"}}}}']
     event = f'{{"type": "ADDED", "object": {hostile_claim()}}}\n'
 
-    async def seen(url: str) -> list[Any]:
+    async def read_all(url: str) -> list[Any]:
         cluster = KubernetesCluster(AsyncApiClient(AsyncConfiguration(host=url)))
         try:
             page = await cluster.page("ResourceClaim", Chosen())
@@ -76,11 +76,13 @@ def test_a_claim_of_absurd_depth_keeps_the_operator_from_no_other_claim() -> Non
             await cluster.close()
 
     with HttpStub(lambda r: Answer(text=event if "watch" in r.query else pages[0])) as stub:
-        found = asyncio.run(seen(stub.url))
-    assert [reading.claim(one) for one in found] == [reading.claim(claim_document("want"))] * 2
+        found = asyncio.run(read_all(stub.url))
+    assert [reading.read_claim(one) for one in found] == [
+        reading.read_claim(claim_document("want"))
+    ] * 2
 
 
-def test_a_claim_of_absurd_depth_is_read_by_the_driver_and_refused_for_what_it_is() -> None:
+def test_the_driver_refuses_a_deeply_nested_claim_by_its_content() -> None:
     with HttpStub(lambda _: Answer(text=hostile_claim())) as stub:
         client = ClaimsKube("n", ApiClient(Configuration(host=stub.url)))
         found = client.claim("team", "want")
@@ -89,7 +91,7 @@ def test_a_claim_of_absurd_depth_is_read_by_the_driver_and_refused_for_what_it_i
 
 
 @pytest.mark.parametrize("about", ["x" * 253, "x" * 179 + "-" * 20 + "y", "x." * 100 + "y", "x"])
-def test_an_event_s_name_is_one_whatever_its_object_is_called(about: str) -> None:
+def test_an_event_s_name_is_valid_for_any_object_name(about: str) -> None:
     found = events.name(about, "why")
     assert len(found) <= 253
     for label in found.split("."):

@@ -37,13 +37,13 @@ def of(found: dict[str, str], resource: str) -> dict[str, str]:
     }
 
 
-def test_what_a_node_has_whatever_the_strategy() -> None:
+def test_labels_that_do_not_depend_on_the_strategy() -> None:
     found = labels([SEVEN, SEVEN], "mixed", Software("580.65.06", "13.0", "Standard PC (Q35)"))
     assert (
         found.items()
         >= {
             "gpu.present": "true",
-            "gpu.machine": "unknown",  # "Standard-PC-(Q35)" is no value of a label
+            "gpu.machine": "unknown",  # "Standard-PC-(Q35)" is not a valid label value
             "gpu.family": "hopper",
             "gpu.count": "2",
             "gpu.product": PRODUCT,
@@ -79,7 +79,7 @@ def test_what_a_node_has_whatever_the_strategy() -> None:
 def test_mixed_labels_each_profile_and_the_gpus() -> None:
     found = labels([SEVEN, Device("h100-80gb", profiles=("3g.40gb", "1g.10gb+me"))], "mixed")
     assert of(found, "mig-1g.10gb") == ONE_G | {"count": "7"} | {
-        # of "mig-1g.10gb.me.": its names begin like those of mig-1g.10gb
+        # labels of "mig-1g.10gb.me", whose names begin with "mig-1g.10gb.", too
         f"me.{name}": value
         for name, value in of(found, "mig-1g.10gb.me").items()
     }
@@ -106,7 +106,7 @@ def test_single_labels_slices_as_gpus() -> None:
         [EMPTY],
     ],
 )
-def test_single_says_where_a_node_is_not_of_one_profile(devices: list[Device]) -> None:
+def test_single_reports_nodes_with_mixed_profiles(devices: list[Device]) -> None:
     found = labels(devices, "single")
     assert (
         of(found, "gpu").items()
@@ -127,14 +127,14 @@ def test_whole_gpus_are_labelled_as_such(strategy: str) -> None:
     assert "gpu.slices.gi" not in found
 
 
-def test_none_knows_no_slices() -> None:
+def test_strategy_none_labels_no_slices() -> None:
     found = labels([SEVEN], "none")
     assert "mig.strategy" not in found
     assert not any(name.startswith("mig-") for name in found)
     assert (found["gpu.count"], found["gpu.product"]) == ("1", PRODUCT)
 
 
-def test_shared_resources_say_so_unless_their_name_does() -> None:
+def test_shared_resources_have_a_suffix_unless_renamed() -> None:
     shared = Sharing(4, "time-slicing")
     found = labels([OFF], "mixed", sharing={"gpu": shared})
     assert (found["gpu.product"], found["gpu.replicas"]) == (f"{PRODUCT}-SHARED", "4")
@@ -147,7 +147,7 @@ def test_shared_resources_say_so_unless_their_name_does() -> None:
 
 
 @pytest.mark.parametrize("board", sorted(geometry.BOARDS))
-def test_every_board_makes_legal_labels_that_are_known_as_ours(board: str) -> None:
+def test_every_board_s_labels_are_valid_and_recognized(board: str) -> None:
     for profile in geometry.board(board).profiles:
         for strategy in ("mixed", "single"):
             shared = dict.fromkeys(("gpu", profile.resource_name), Sharing(2, "mps"))
@@ -162,11 +162,11 @@ def test_every_board_makes_legal_labels_that_are_known_as_ours(board: str) -> No
     "name",
     ["mig.config", "gpu.deploy.driver", "gpu.clique", "mig-1g.10gb", "mine", "gpu.product.x"],
 )
-def test_what_others_write_is_not_ours(name: str) -> None:
+def test_labels_of_others_are_not_recognized(name: str) -> None:
     assert not features.is_ours(name)
 
 
-def test_what_an_agent_reports_is_checked() -> None:
+def test_values_from_agents_are_validated() -> None:
     odd = Device("h100-80gb", profiles=("evil/../label", "1g.10gb"))
     found = labels([odd], "mixed", Software("13; rm", "x.y", "a" * 64))
     assert found["mig-1g.10gb.count"] == "1"

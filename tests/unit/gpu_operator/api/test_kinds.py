@@ -1,4 +1,4 @@
-"""One row a kind: a kind that is added to the table is everywhere that kinds are dealt with."""
+"""A kind that is added to the table is handled everywhere."""
 
 import asyncio
 import dataclasses
@@ -30,15 +30,15 @@ SPEC = {"nodeSelector": {"pool": "p"}, "board": "a30"}
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Wider(World):
-    """What a kind needs of the world: a field of its own."""
+    """A world with a field for the new kind."""
 
     widgets: Mapping[str, Any] = field(default_factory=dict)
 
 
 @pytest.fixture(autouse=True)
 def widgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add the row, and the field that it names; nothing else."""
-    row = kinds.ours(
+    """Add the row and the field that it names, and nothing else."""
+    row = kinds.make_kind(
         WIDGET,
         collection="widgets",
         always=("main",),
@@ -57,16 +57,16 @@ def widget(name: str, **selector: str) -> Document:
     return {"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": spec}
 
 
-def seen(*documents: Document) -> Store:
+def make_store(*documents: Document) -> Store:
     filled = Store()
     for document in documents:
         assert filled.put("Widget", document)
     return filled
 
 
-def test_the_store_reads_it_and_tells_what_is_broken() -> None:
+def test_the_store_parses_it_and_records_broken_objects() -> None:
     bad = widget("bad") | {"spec": {"board": 7}}
-    world = seen(widget("good"), bad).world()
+    world = make_store(widget("good"), bad).world()
     assert isinstance(world, Wider)
     assert isinstance(world.widgets["good"], Resource)
     assert world.widgets["good"].meta.kind == "Widget"
@@ -74,14 +74,14 @@ def test_the_store_reads_it_and_tells_what_is_broken() -> None:
     assert isinstance(world.broken["Widget", "bad"], Broken)
 
 
-def test_it_is_watched() -> None:
-    handlers = watch.registry(Store(), lambda kind, name: None)._watching.get_all_handlers()
+def test_the_kind_is_watched() -> None:
+    handlers = watch.make_registry(Store(), lambda kind, name: None)._watching.get_all_handlers()
     (selector,) = [h.selector for h in handlers if h.id == "Widget"]
     assert selector is not None
     assert (selector.group, selector.version, selector.any_name) == (GROUP, "v1alpha1", "widgets")
 
 
-def test_it_is_listed() -> None:
+def test_the_kind_is_listed() -> None:
     cluster = FakeCluster()
     cluster.add("Widget", "w", {**SPEC})
     config = Config(node=NodeConfig(image="i", service_account="a"))
@@ -91,19 +91,19 @@ def test_it_is_listed() -> None:
     assert filled.document("Widget", "w") is not None
 
 
-def test_it_is_reconciled_with_those_that_it_wakes_or_leaves_behind() -> None:
-    world = seen(widget("a"), widget("b", pool="gone")).world()
+def test_the_kind_is_reconciled_with_the_kinds_that_it_wakes() -> None:
+    world = make_store(widget("a"), widget("b", pool="gone")).world()
     everything = routes.all_keys(world)
     assert {Key("Widget", name) for name in ("a", "b", "main")} <= everything
     assert Key("GPUPool", "gone") in everything
-    changed = set(routes.affected("Widget", "a", world))
+    changed = set(routes.keys_affected_by("Widget", "a", world))
     assert changed == {Key("Widget", n) for n in ("a", "b", "main")} | {Key("Node", "n")}
-    assert Key("Widget", "a") in set(routes.affected("GPUPolicy", "b", world))
-    assert Key("Widget", "a") not in set(routes.affected("GPUPolicy", "c", world))
+    assert Key("Widget", "a") in set(routes.keys_affected_by("GPUPolicy", "b", world))
+    assert Key("Widget", "a") not in set(routes.keys_affected_by("GPUPolicy", "c", world))
 
 
 class Clusters(FakeCluster):
-    """One whose API server may not serve the new kind."""
+    """A cluster whose API server may not serve the new kind."""
 
     serves = True
 
@@ -113,7 +113,7 @@ class Clusters(FakeCluster):
         return await super().list(kind, namespace)
 
 
-def checked(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+def run_check(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
     monkeypatch.setattr(check, "_TIMEOUT_S", 0.0)
     cluster.add("Deployment", "o")["status"] = {"availableReplicas": 1}
     cluster.add("Lease", "o", {"holderIdentity": "me"})
@@ -124,16 +124,16 @@ def checked(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> tuple[int,
     ), "\n".join(said)
 
 
-def test_the_check_misses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checked(Clusters(), monkeypatch)[0] == 0
+def test_the_check_reports_a_kind_that_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_check(Clusters(), monkeypatch)[0] == 0
     without = Clusters()
     without.serves = False
-    status, said = checked(without, monkeypatch)
+    status, said = run_check(without, monkeypatch)
     assert status == 1
     assert "Widget is not served" in said
 
 
-def test_the_clean_up_deletes_it_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cleanup_deletes_its_objects_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "_EVERY_S", 0.0)
     cluster = FakeCluster()
     cluster.add("Widget", "w", finalizers=["f"])
@@ -144,15 +144,15 @@ def test_the_clean_up_deletes_it_and_waits(monkeypatch: pytest.MonkeyPatch) -> N
     assert "left: Widget w" in "\n".join(said)
 
 
-def test_rows_and_definitions_are_the_same() -> None:
-    assert [k.name for k in kinds.of_ours() if k.name != "Widget"] == [k.kind for k in crd.KINDS]
+def test_rows_and_crd_definitions_match() -> None:
+    assert [k.name for k in kinds.own_kinds() if k.name != "Widget"] == [k.kind for k in crd.KINDS]
 
 
-def test_a_row_speaks_of_kinds_and_fields_that_exist() -> None:
+def test_rows_refer_to_existing_kinds_and_fields() -> None:
     fields = {f.name for f in dataclasses.fields(Wider)}
     for row in kinds.KINDS:
         assert row.collection in fields | {""}
         for other in (*row.wakes, *row.wakes_named, *row.woken_by, *row.survived_by):
-            assert kinds.named(other).watched
+            assert kinds.find_kind(other).watched
     with pytest.raises(KeyError, match="Gadget"):
-        kinds.named("Gadget")
+        kinds.find_kind("Gadget")

@@ -1,4 +1,4 @@
-"""The operator's configuration is read strictly."""
+"""The operator's configuration is parsed strictly."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_defaults(tmp_path: Path) -> None:
         ("", "operator.yaml"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, text: str, field: str) -> None:
+def test_errors_name_the_field(tmp_path: Path, text: str, field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         load(tmp_path, text)
 

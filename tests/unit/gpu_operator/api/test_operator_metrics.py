@@ -1,4 +1,4 @@
-"""What the operator measures, and who gets to read it."""
+"""The operator's metrics, and which HTTP requests return them."""
 
 import asyncio
 import urllib.error
@@ -32,7 +32,7 @@ def value(name: str, **labels: str) -> float:
     return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
 
 
-def added(act: Callable[[], object], name: str, **labels: str) -> float:
+def increase_of(act: Callable[[], object], name: str, **labels: str) -> float:
     before = value(name, **labels)
     act()
     return value(name, **labels) - before
@@ -44,24 +44,24 @@ def test_a_reconciliation_is_measured_with_how_it_ended(
 ) -> None:
     worker = Worker(FakeCluster(), Store(), WorkQueue(), CONFIG, "ns", lambda: None)
 
-    async def decided(key: Key) -> Outcome:
+    async def decide(key: Key) -> Outcome:
         if result == "error":
             raise errors.KubeError("away")
         return Outcome()
 
-    monkeypatch.setattr(worker, "_decided", decided)
+    monkeypatch.setattr(worker, "_decide_key", decide)
 
     def act() -> None:
         assert asyncio.run(worker.work(Key("GPUPool", "p"))) is (result == "success")
 
     counted = {"controller": "GPUPool", "result": result}
-    assert added(act, "controller_runtime_reconcile_total", **counted) == 1
+    assert increase_of(act, "controller_runtime_reconcile_total", **counted) == 1
     seconds = "controller_runtime_reconcile_time_seconds_count"
-    assert added(act, seconds, controller="GPUPool") == 1
+    assert increase_of(act, seconds, controller="GPUPool") == 1
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, "200"), (409, "409"), (None, "<error>")])
-def test_a_request_is_counted_by_its_answer(status: int | None, code: str) -> None:
+def test_a_request_is_counted_by_its_response(status: int | None, code: str) -> None:
     document = {"apiVersion": "gpu.tessera.dev/v1alpha1", "kind": "GPUPool"}
     document |= {"metadata": {"name": "p"}}  # type: ignore[dict-item]
 
@@ -81,18 +81,20 @@ def test_a_request_is_counted_by_its_answer(status: int | None, code: str) -> No
             if status is not None:
                 asyncio.run(perform(url))
         if status is None:
-            asyncio.run(perform(url))  # nobody listens there any more
+            asyncio.run(perform(url))  # the server has stopped
 
-    assert added(act, "rest_client_requests_total", method="server_side_apply", code=code) == 1
+    assert (
+        increase_of(act, "rest_client_requests_total", method="server_side_apply", code=code) == 1
+    )
 
 
-def seen(collector: ObjectCollector) -> str:
+def expose(collector: ObjectCollector) -> str:
     registry = CollectorRegistry()
     registry.register(collector)
     return generate_latest(registry).decode()
 
 
-def test_objects_are_counted_by_who_leads_alone() -> None:
+def test_only_the_leader_exports_objects() -> None:
     said = {"reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     conditions = [{**said, "type": "Ready", "status": "False"}]
     known = world(
@@ -101,16 +103,16 @@ def test_objects_are_counted_by_who_leads_alone() -> None:
         replace(layout("cut"), status=MIGLayoutStatus.model_validate({"conditions": conditions})),
         gpu(have=(mig_slice("1g.10gb@0", "a/b"), mig_slice("1g.10gb@1"), mig_slice("1g.10gb@2"))),
     )
-    text = seen(ObjectCollector(lambda: known))
+    text = expose(ObjectCollector(lambda: known))
     assert 'tessera_miglayout_status_condition{condition="Ready",miglayout="cut"} 0.0\n' in text
     assert 'tessera_gpu_slices{held="true",pool="p",profile="1g.10gb"} 1.0\n' in text
     assert 'tessera_gpu_slices{held="false",pool="p",profile="1g.10gb"} 2.0\n' in text
-    nobody: Callable[[], World | None] = lambda: None  # noqa: E731
-    assert "{" not in seen(ObjectCollector(nobody))
+    no_world: Callable[[], World | None] = lambda: None  # noqa: E731
+    assert "{" not in expose(ObjectCollector(no_world))
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_metrics_are_answered_beside_the_probes(on: bool) -> None:
+def test_metrics_are_served_on_the_probe_port(on: bool) -> None:
     async def ask() -> tuple[str, str]:
         async with Health(0, lambda: False, metrics.exposition if on else None) as health:
             address = f"http://127.0.0.1:{health.port}/metrics?x=1"

@@ -23,20 +23,20 @@ from gpu_operator.api.v1alpha1 import quantity
     ],
 )
 def test_a_quantity_of_the_api(text: str, expected: int) -> None:
-    assert quantity.of_api(text) == expected
+    assert quantity.parse_api_quantity(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "-1", "4 Gi", "4gb", "Gi", "1e", "1e999", "1" * 50, "1" * 99 + "Ei", "\u0664"]
 )
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
-        quantity.of_api(text)
+        quantity.parse_api_quantity(text)
 
 
 @pytest.mark.parametrize("count", [0, 1, 1023, 1 << 10, 20096 << 20, 4 << 30, 3 << 40])
-def test_what_is_written_is_read_again(count: int) -> None:
-    assert quantity.of_api(quantity.of_bytes(count)) == count
+def test_formatted_quantities_can_be_parsed(count: int) -> None:
+    assert quantity.parse_api_quantity(quantity.format_bytes(count)) == count
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,9 @@ def test_a_quantity_of_a_pool(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1G", "9" * 400, "0." + "9" * 400 + "Gi", "\u0664Gi", "1e3"])
-def test_what_a_pool_cannot_have_is_refused(text: str) -> None:
-    """Four hundred digits are more than a float has: that was an OverflowError in every agent."""
+def test_an_invalid_quantity_of_a_pool_is_refused(text: str) -> None:
+    """Four hundred digits exceed the range of a float; this once raised OverflowError in every
+    agent.
+    """
     with pytest.raises(ValueError, match="not a memory quantity"):
         quantity.to_bytes(text)

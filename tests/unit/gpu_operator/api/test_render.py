@@ -1,4 +1,4 @@
-"""Manifests: what the pods of a GPU node may do, and nothing beyond."""
+"""Manifests: the pods of a GPU node have the rights that they need, and no others."""
 
 import re
 from typing import Any
@@ -23,14 +23,14 @@ from vgpu_sim.hal import direct
 POOL = GPUPoolSpec(node_selector={"gpu": "yes"}, board="h100-80gb", count=2)
 
 
-def rendered(
+def render_agent(
     pool: GPUPoolSpec = POOL, policy: GPUPolicySpec | None = None, **config: Any
 ) -> dict[str, Any]:
     node = NodeConfig(image="tessera:1", service_account="tessera-node", **config)
     return daemonset.daemon_set("p", pool, policy or GPUPolicySpec(), node, "ns")
 
 
-def gpud_rendered(pool: GPUPoolSpec = POOL, **config: Any) -> dict[str, Any]:
+def render_gpud(pool: GPUPoolSpec = POOL, **config: Any) -> dict[str, Any]:
     node = NodeConfig(image="tessera:1", service_account="tessera-node", **config)
     return gpud.daemon_set("p", pool, node, "ns")
 
@@ -43,8 +43,8 @@ def environment(document: dict[str, Any]) -> dict[str, str]:
     return {e["name"]: e["value"] for e in containers(document)["agent"]["env"] if "value" in e}
 
 
-def test_privileges_are_exactly_those_that_were_measured_to_be_needed() -> None:
-    of_agent, of_gpud = (d["spec"]["template"]["spec"] for d in (rendered(), gpud_rendered()))
+def test_containers_have_exactly_the_privileges_that_were_measured() -> None:
+    of_agent, of_gpud = (d["spec"]["template"]["spec"] for d in (render_agent(), render_gpud()))
     assert of_gpud["hostPID"] is True
     assert not {"hostPID", "hostNetwork", "hostIPC"} & of_agent.keys()
     assert not {"hostNetwork", "hostIPC"} & of_gpud.keys()
@@ -66,9 +66,9 @@ def test_privileges_are_exactly_those_that_were_measured_to_be_needed() -> None:
 
 
 def test_each_container_sees_only_its_own_part_of_the_node() -> None:
-    document = rendered()
+    document = render_agent()
     mounted = {}
-    for one in (document, gpud_rendered()):
+    for one in (document, render_gpud()):
         volumes = one["spec"]["template"]["spec"]["volumes"]
         paths = {v["name"]: v["hostPath"]["path"] for v in volumes if "hostPath" in v}
         for name, c in containers(one).items():
@@ -97,11 +97,11 @@ def test_each_container_sees_only_its_own_part_of_the_node() -> None:
 
 
 def test_the_driver_s_directory_is_there_only_with_claims() -> None:
-    """Its path is what the kubelet dials: the same inside and outside."""
+    """The kubelet connects to this path, so it must be the same inside and outside the pod."""
     path = "/srv/kubelet/plugins/gpu.tessera.dev"
     kubelet = DevicePluginConfig(kubelet_dir="/srv/kubelet")
     for enabled in (False, True):
-        document = rendered(device_plugin=kubelet, dra=DraConfig(enabled=enabled))
+        document = render_agent(device_plugin=kubelet, dra=DraConfig(enabled=enabled))
         mounts = {m["name"]: m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]}
         volumes = {v["name"]: v for v in document["spec"]["template"]["spec"]["volumes"]}
         assert mounts.get("dra") == (path if enabled else None)
@@ -111,7 +111,7 @@ def test_the_driver_s_directory_is_there_only_with_claims() -> None:
 
 
 def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> None:
-    def requested(document: dict[str, Any]) -> list[str]:
+    def memory_requests(document: dict[str, Any]) -> list[str]:
         spec = document["spec"]["template"]["spec"]
         parts = [*spec.get("initContainers", ()), *spec["containers"]]
         requests = [c.get("resources", {}).get("requests", {}) for c in parts]
@@ -120,18 +120,18 @@ def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> N
     def budget(document: dict[str, Any]) -> list[str]:
         return [a for a in containers(document)["gpud"]["args"] if a.startswith("--budget")]
 
-    assert requested(rendered()) == ["4Gi"]
-    assert budget(gpud_rendered()) == [f"--budget={4 << 30}"]
+    assert memory_requests(render_agent()) == ["4Gi"]
+    assert budget(render_gpud()) == [f"--budget={4 << 30}"]
     pool = POOL.model_copy(update={"node_budget": "1.5Gi"})
-    assert requested(rendered(pool)) == ["1536Mi"]
-    assert budget(gpud_rendered(pool)) == [f"--budget={3 << 29}"]
-    assert environment(rendered(pool))["TESSERA_NODE_BUDGET"] == "1.5Gi"
+    assert memory_requests(render_agent(pool)) == ["1536Mi"]
+    assert budget(render_gpud(pool)) == [f"--budget={3 << 29}"]
+    assert environment(render_agent(pool))["TESSERA_NODE_BUDGET"] == "1.5Gi"
     resources = {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": "2"}}
     own = {"gpud": GpudConfig(resources=resources)}
-    assert requested(rendered(**own)) == ["1Gi"]
-    for document in (gpud_rendered(pool), gpud_rendered(**own)):
-        assert requested(document) == []
-    assert containers(gpud_rendered(**own))["gpud"]["resources"] == {
+    assert memory_requests(render_agent(**own)) == ["1Gi"]
+    for document in (render_gpud(pool), render_gpud(**own)):
+        assert memory_requests(document) == []
+    assert containers(render_gpud(**own))["gpud"]["resources"] == {
         "requests": {"cpu": "100m"},
         "limits": {"cpu": "2"},
     }
@@ -144,22 +144,24 @@ def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> N
 def test_the_agent_s_memory_is_reserved_beside_the_budget(
     budget: str, agent: str, needed: int
 ) -> None:
-    """Of a pod the scheduler takes the larger of an init container and all the others."""
+    """A pod's request is the larger of an init container's and the sum of all others."""
     pool = POOL.model_copy(update={"node_budget": budget})
     resources = {"requests": {"cpu": "20m", "memory": agent}}
-    of_pod = rendered(pool, device_plugin=DevicePluginConfig(resources=resources))
+    of_pod = render_agent(pool, device_plugin=DevicePluginConfig(resources=resources))
     spec = of_pod["spec"]["template"]["spec"]
 
     def memory(part: str) -> list[int]:
         found = (one.get("resources", {}).get("requests", {}) for one in spec[part])
-        return [quantity.of_api(one.get("memory", "0")) for one in found]
+        return [quantity.parse_api_quantity(one.get("memory", "0")) for one in found]
 
     assert max(*memory("initContainers"), sum(memory("containers"))) == needed
 
 
 def test_gpud_and_hcad_are_rolled_out_alike() -> None:
-    """Neither is away while the next pod starts, and neither has a token or the host's network."""
-    documents = (gpud_rendered(), hca_rendered())
+    """Neither is interrupted while the next pod starts; neither has a token or the host's
+    network.
+    """
+    documents = (render_gpud(), hca_rendered())
     for document in documents:
         spec = document["spec"]
         assert spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == 0
@@ -171,10 +173,10 @@ def test_gpud_and_hcad_are_rolled_out_alike() -> None:
         )
 
 
-def test_choices_reach_the_containers() -> None:
+def test_settings_reach_the_containers() -> None:
     pool = POOL.model_copy(update={"isolation": Isolation.STRICT})
-    of_gpud = gpud_rendered(pool, gpud=GpudConfig(backend="interp", threads=3))
-    document = rendered(
+    of_gpud = render_gpud(pool, gpud=GpudConfig(backend="interp", threads=3))
+    document = render_agent(
         pool,
         GPUPolicySpec(
             resource_prefix="nvidia.com",
@@ -194,28 +196,26 @@ def test_choices_reach_the_containers() -> None:
     assert registry in [m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]]
 
 
-def test_a_modelled_clock_is_gpuds_and_the_walls_is_its_default() -> None:
-    modelled = gpud_rendered(POOL.model_copy(update={"clock": Clock.MODELLED}))
+def test_only_a_modelled_clock_is_passed_to_gpud() -> None:
+    modelled = render_gpud(POOL.model_copy(update={"clock": Clock.MODELLED}))
     assert "--clock=modelled" in containers(modelled)["gpud"]["args"]
-    default = containers(gpud_rendered())["gpud"]["args"]
+    default = containers(render_gpud())["gpud"]["args"]
     assert not any(one.startswith("--clock") for one in default)
 
 
 @pytest.mark.parametrize(
     ("value", "rendered_as"), [(1, 1), ("3", 3), ("25%", "25%")], ids=["number", "text", "percent"]
 )
-def test_how_many_nodes_an_upgrade_takes_at_a_time_is_the_charts(
-    value: int | str, rendered_as: int | str
-) -> None:
-    strategy = rendered(max_unavailable=value)["spec"]["updateStrategy"]
+def test_the_chart_limits_the_nodes_of_an_upgrade(value: int | str, rendered_as: int | str) -> None:
+    strategy = render_agent(max_unavailable=value)["spec"]["updateStrategy"]
     assert strategy["rollingUpdate"] == {"maxUnavailable": rendered_as}
-    strategy = gpud_rendered(max_unavailable=value)["spec"]["updateStrategy"]
+    strategy = render_gpud(max_unavailable=value)["spec"]["updateStrategy"]
     assert strategy["rollingUpdate"] == {"maxSurge": rendered_as, "maxUnavailable": 0}
 
 
-def test_workers_are_confined_unless_the_administrator_says_otherwise() -> None:
+def test_workers_are_sandboxed_unless_the_administrator_disables_it() -> None:
     def weak(**gpud: Any) -> bool:
-        arguments = containers(gpud_rendered(gpud=GpudConfig(**gpud)))["gpud"]["args"]
+        arguments = containers(render_gpud(gpud=GpudConfig(**gpud)))["gpud"]["args"]
         return "--allow-weak-sandbox" in arguments
 
     assert not weak()
@@ -223,9 +223,9 @@ def test_workers_are_confined_unless_the_administrator_says_otherwise() -> None:
     assert weak(allow_weak_sandbox=True)
 
 
-def test_the_pods_go_where_the_pool_is_and_its_selector_never_changes() -> None:
-    one = rendered(labels={"app.kubernetes.io/name": "tessera"})
-    other = rendered(pod_annotations={"a": "b"}, labels={"app.kubernetes.io/name": "other"})
+def test_pods_select_the_pool_s_nodes_and_the_selector_is_stable() -> None:
+    one = render_agent(labels={"app.kubernetes.io/name": "tessera"})
+    other = render_agent(pod_annotations={"a": "b"}, labels={"app.kubernetes.io/name": "other"})
     assert one["spec"]["selector"] == other["spec"]["selector"]
     template = one["spec"]["template"]
     assert template["spec"]["nodeSelector"] == {"gpu.tessera.dev/pool": "p"}
@@ -258,12 +258,12 @@ def test_quantities(text: str, size: int) -> None:
     [(4 << 30, "4Gi"), (65 << 20, "65Mi"), (1 << 50, "1024Ti"), (1025, "1025"), (0, "0")],
 )
 def test_bytes_as_a_quantity(size: int, text: str) -> None:
-    assert quantity.of_bytes(size) == text
+    assert quantity.format_bytes(size) == text
     assert quantity.to_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "8GB", "-1", "8 Gi", "1e3"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantities(text: str) -> None:
     with pytest.raises(ValueError, match="not a memory quantity"):
         quantity.to_bytes(text)
 
@@ -279,7 +279,7 @@ def hca_rendered(**config: Any) -> dict[str, Any]:
     return hca.daemon_set("p", node, "ns")
 
 
-def test_hcad_has_a_user_of_its_own_no_capability_and_one_directory() -> None:
+def test_hcad_has_its_own_user_no_capability_and_one_directory() -> None:
     document = hca_rendered(resources={"limits": {"memory": "1Gi"}})
     spec = document["spec"]["template"]["spec"]
     hcad = containers(document)["hcad"]
@@ -297,7 +297,7 @@ def test_hcad_has_a_user_of_its_own_no_capability_and_one_directory() -> None:
     assert first["securityContext"]["runAsGroup"] == security["runAsGroup"]
 
 
-def test_the_next_hcad_is_ready_before_the_one_before_is_ended() -> None:
+def test_the_new_hcad_is_ready_before_the_old_one_ends() -> None:
     document = hca_rendered()
     rolling = {"maxSurge": 1, "maxUnavailable": 0}
     assert document["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
@@ -310,37 +310,37 @@ def test_the_next_hcad_is_ready_before_the_one_before_is_ended() -> None:
     }
 
 
-def test_the_next_gpud_stands_by_before_the_one_before_is_ended() -> None:
-    document = gpud_rendered()
+def test_the_new_gpud_stands_by_before_the_old_one_ends() -> None:
+    document = render_gpud()
     container = containers(document)["gpud"]
     (ready,) = (a.partition("=")[2] for a in container["args"] if a.startswith("--ready-file"))
     assert container["startupProbe"]["exec"] == {"command": ["test", "-s", ready]}
     (tmp,) = (v for v in document["spec"]["template"]["spec"]["volumes"] if "emptyDir" in v)
     mounts = {m["name"] for m in container["volumeMounts"] if f"{m['mountPath']}/" in ready}
-    assert mounts == {tmp["name"]}  # of the pod: the pod before has one of its own
+    assert mounts == {tmp["name"]}  # a volume of the pod: its predecessor has another one
     assert "ports" not in container
 
 
-def test_an_upgrade_of_the_agent_s_pods_is_none_of_gpud_s_or_hcad_s() -> None:
-    assert set(containers(rendered(RDMA_POOL))) == {"agent"}
-    documents = (rendered(), gpud_rendered(), hca_rendered())
+def test_an_upgrade_of_the_agent_changes_neither_gpud_nor_hcad() -> None:
+    assert set(containers(render_agent(RDMA_POOL))) == {"agent"}
+    documents = (render_agent(), render_gpud(), hca_rendered())
     selectors = [str(d["spec"]["selector"]["matchLabels"]) for d in documents]
     assert len(set(selectors)) == len({d["metadata"]["name"] for d in documents}) == 3
     assert hca_rendered()["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
-def test_gpud_finds_hcad_where_there_is_one() -> None:
-    document = gpud_rendered(RDMA_POOL)
+def test_gpud_gets_the_socket_of_hcad_if_the_pool_has_hcas() -> None:
+    document = render_gpud(RDMA_POOL)
     hcad = containers(hca_rendered())["hcad"]
-    asked = [one for one in containers(document)["gpud"]["args"] if "hca" in one]
+    requested = [one for one in containers(document)["gpud"]["args"] if "hca" in one]
     (directory,) = (one.partition("=")[2] for one in hcad["args"] if "--directory" in one)
     user = hcad["securityContext"]["runAsUser"]
-    assert asked == [f"--hca-socket={directory}/{direct.SOCKET_NAME}", f"--hcad-user={user}"]
-    for without in (gpud_rendered(), gpud_rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
+    assert requested == [f"--hca-socket={directory}/{direct.SOCKET_NAME}", f"--hcad-user={user}"]
+    for without in (render_gpud(), render_gpud(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
         assert not [one for one in containers(without)["gpud"]["args"] if "hca" in one]
 
 
-def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
+def test_only_netd_may_enter_networks_and_only_with_a_wire() -> None:
     wire = WireConfig(resources={"limits": {"memory": "96Mi"}})
     found = containers(hca_rendered(wire=wire))
     netd, hcad = found["netd"], found["hcad"]
@@ -356,15 +356,15 @@ def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
     off = containers(hca_rendered(wire=WireConfig(enabled=False)))
     assert set(off) == {"hcad"}
     assert "--no-wire" in off["hcad"]["args"]
-    pods_for_gpus = [*containers(rendered(RDMA_POOL)).values()]
-    pods_for_gpus += containers(gpud_rendered(RDMA_POOL)).values()
+    pods_for_gpus = [*containers(render_agent(RDMA_POOL)).values()]
+    pods_for_gpus += containers(render_gpud(RDMA_POOL)).values()
     for others in (found.values(), off.values(), pods_for_gpus):
         for one in others:
             added = one["securityContext"]["capabilities"].get("add", [])
             assert one["name"] == "netd" or not {"SYS_ADMIN", "NET_ADMIN"} & set(added)
 
 
-def test_packets_are_cut_by_the_kernel_unless_the_chart_says_no() -> None:
+def test_the_kernel_segments_packets_unless_the_chart_disables_it() -> None:
     def arguments(wire: WireConfig) -> list[str]:
         return list(containers(hca_rendered(wire=wire))["hcad"]["args"])
 
@@ -372,10 +372,10 @@ def test_packets_are_cut_by_the_kernel_unless_the_chart_says_no() -> None:
     assert "--no-segments" in arguments(WireConfig(segments=False))
 
 
-def test_the_agent_is_told_of_a_pool_s_hcas_and_of_none_without() -> None:
-    said = environment(rendered(RDMA_POOL))
+def test_the_agent_gets_the_pool_s_hcas() -> None:
+    said = environment(render_agent(RDMA_POOL))
     assert said["TESSERA_HCAS"] == "2"
     assert said["TESSERA_FUNCTIONS_PER_HCA"] == "4"
     assert said["TESSERA_HCA_GBPS"] == "200"
-    for document in (rendered(), rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
+    for document in (render_agent(), render_agent(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
         assert not any("HCA" in name for name in environment(document))

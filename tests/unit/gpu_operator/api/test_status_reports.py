@@ -1,4 +1,4 @@
-"""Conditions, their times, and the events that tell of their changes."""
+"""Conditions, their times, and the events for their changes."""
 
 import datetime
 
@@ -15,31 +15,31 @@ READY = verdicts(Verdict(True, Reason.RECONCILED, "in force"))
 WAITING = verdicts(Verdict(False, Reason.WAITING_FOR_AGENT, "soon"))
 
 
-def told(before: Status, wanted: Verdicts, at: datetime.datetime = NOW) -> tuple[Action, ...]:
+def report(before: Status, wanted: Verdicts, at: datetime.datetime = NOW) -> tuple[Action, ...]:
     return conditions.report(META, before, GPUPolicyStatus(), wanted, at)
 
 
-def written(actions: tuple[Action, ...]) -> GPUPolicyStatus:
+def written_status(actions: tuple[Action, ...]) -> GPUPolicyStatus:
     (write,) = (a for a in actions if isinstance(a, Apply))
     assert write.status
     assert write.manager is Manager.STATUS
-    assert set(write.document["metadata"]) == {"name", "uid"}  # so that it never creates
+    assert set(write.document["metadata"]) == {"name", "uid"}  # so that it never creates the object
     return GPUPolicyStatus.model_validate(write.document["status"])
 
 
-def test_all_four_conditions_are_there_for_the_generation_they_speak_of() -> None:
-    status = written(told(GPUPolicyStatus(), READY))
+def test_all_four_conditions_name_the_generation() -> None:
+    status = written_status(report(GPUPolicyStatus(), READY))
     assert [c.type for c in status.conditions] == ["Accepted", "Ready", "Progressing", "Degraded"]
     assert {c.observed_generation for c in status.conditions} == {3}
     assert status.observed_generation == 3
 
 
-def test_a_time_of_transition_stays_while_the_status_does() -> None:
-    first = written(told(GPUPolicyStatus(), WAITING))
+def test_a_transition_time_is_kept_while_the_status_stays() -> None:
+    first = written_status(report(GPUPolicyStatus(), WAITING))
     later = NOW + datetime.timedelta(hours=1)
     other_reason = verdicts(Verdict(False, Reason.AGENT_ERROR, "broken"))
-    second = written(told(first, other_reason, later))
-    third = written(told(second, READY, later))
+    second = written_status(report(first, other_reason, later))
+    third = written_status(report(second, READY, later))
     times = [
         next(c for c in s.conditions if c.type == "Ready").last_transition_time
         for s in (first, second, third)
@@ -47,20 +47,20 @@ def test_a_time_of_transition_stays_while_the_status_does() -> None:
     assert times == ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z", "2026-01-02T04:04:05Z"]
 
 
-def test_nothing_is_said_twice() -> None:
-    first = written(told(GPUPolicyStatus(), READY))
-    assert told(first, READY, NOW + datetime.timedelta(hours=1)) == ()
+def test_an_unchanged_report_is_not_repeated() -> None:
+    first = written_status(report(GPUPolicyStatus(), READY))
+    assert report(first, READY, NOW + datetime.timedelta(hours=1)) == ()
 
 
-def test_events_tell_of_changes_and_only_of_them() -> None:
-    events = [a for a in told(GPUPolicyStatus(), READY) if isinstance(a, Record)]
+def test_only_changes_cause_events() -> None:
+    events = [a for a in report(GPUPolicyStatus(), READY) if isinstance(a, Record)]
     assert [(e.reason, e.message, e.warning) for e in events] == [("Reconciled", "in force", False)]
-    first = written(told(GPUPolicyStatus(), READY))
+    first = written_status(report(GPUPolicyStatus(), READY))
     bad = verdicts(
         Verdict(False, Reason.AGENT_ERROR, "broken"),
         degraded=Verdict(True, Reason.AGENT_ERROR, "broken"),
     )
-    events = [a for a in told(first, bad) if isinstance(a, Record)]
+    events = [a for a in report(first, bad) if isinstance(a, Record)]
     assert [(e.reason, e.warning) for e in events] == [("AgentError", True)]
 
 

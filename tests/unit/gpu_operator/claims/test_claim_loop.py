@@ -1,4 +1,4 @@
-"""The loop that tells why claims wait: what it follows, when it tells, and when it stops."""
+"""The loop that explains why claims wait: what it watches, when it writes, and when it stops."""
 
 import asyncio
 import itertools
@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from gpu_operator import errors
-from gpu_operator.controllers.claims.telling import Telling
+from gpu_operator.controllers.claims.claim_events import ClaimEvents
 from gpu_operator.engine import claim_loop, computing
 from gpu_operator.engine.claim_loop import ClaimLoop
 from gpu_operator.kube.actions import Record
 from gpu_operator.kube.port import Chosen, Document
-from support.worlds.gpu_world import claimed, node, world
+from support.worlds.gpu_world import claimed_slice, node, world
 from support.worlds.waiting_claims import (
     CLASS_DOCUMENTS,
     THREE,
     claim_document,
     class_document,
     exactly,
-    offered,
+    offered_gpu,
     pod_document,
 )
 
@@ -30,7 +30,7 @@ from support.worlds.waiting_claims import (
     for one in CLASS_DOCUMENTS
     if one["metadata"]["name"] == THREE
 )
-FULL = world(node("a"), offered("a", claims=[claimed("7g.80gb@0", "big")]))
+FULL = world(node("a"), offered_gpu("a", claims=[claimed_slice("7g.80gb@0", "big")]))
 
 
 class Server:
@@ -42,17 +42,17 @@ class Server:
             "Pod": [pod_document("job", "want")],
             "DeviceClass": [*CLASS_DOCUMENTS],
         }
-        self.asked: dict[str, Chosen] = {}
+        self.requested: dict[str, Chosen] = {}
         self.listable = asyncio.Event()
         self.watches: dict[str, asyncio.Queue[Document]] = {
             kind: asyncio.Queue() for kind in self.objects
         }
         self.refusal: errors.KubeError | None = None
-        self.told: asyncio.Queue[Record] = asyncio.Queue()
+        self.reported: asyncio.Queue[Record] = asyncio.Queue()
 
     async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
         del token
-        self.asked[kind] = chosen
+        self.requested[kind] = chosen
         if kind == "ResourceClaim":
             await self.listable.wait()
         return {"items": self.objects[kind], "metadata": {"resourceVersion": "1"}}
@@ -67,7 +67,7 @@ class Server:
         self.watches[kind].put_nowait({"type": "ADDED", "object": document})
 
     async def perform(self, event: Record) -> None:
-        self.told.put_nowait(event)
+        self.reported.put_nowait(event)
         if self.refusal is not None:
             raise self.refusal
 
@@ -91,58 +91,58 @@ def play(
     asyncio.run(run())
 
 
-def test_nothing_is_told_before_all_claims_are_known() -> None:
+def test_no_event_is_written_before_all_claims_are_listed() -> None:
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
-        while "Pod" not in server.asked:  # noqa: ASYNC110
+        while "Pod" not in server.requested:  # noqa: ASYNC110
             await asyncio.sleep(0)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert server.told.empty()
+        assert server.reported.empty()
         server.listable.set()
-        assert (await server.told.get()).kind == "ResourceClaim"
-        assert (await server.told.get()).kind == "Pod"
+        assert (await server.reported.get()).kind == "ResourceClaim"
+        assert (await server.reported.get()).kind == "Pod"
 
     play(scene)
 
 
-def test_of_pods_only_those_without_a_node_are_followed() -> None:
+def test_only_pods_without_a_node_are_watched() -> None:
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()
-        await server.told.get()
-        assert server.asked["Pod"] == Chosen(fields="spec.nodeName=,status.phase=Pending")
-        assert server.asked["ResourceClaim"] == Chosen()
+        await server.reported.get()
+        assert server.requested["Pod"] == Chosen(fields="spec.nodeName=,status.phase=Pending")
+        assert server.requested["ResourceClaim"] == Chosen()
 
     play(scene)
 
 
-def test_what_comes_later_is_told_and_a_refused_event_ends_nothing() -> None:
+def test_later_claims_get_events_and_a_refused_event_does_not_end_the_loop() -> None:
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.refusal = errors.Refused("namespace is terminating")
         server.listable.set()
-        assert {(await server.told.get()).name for _ in range(2)} == {"want", "job"}
+        assert {(await server.reported.get()).name for _ in range(2)} == {"want", "job"}
         server.add("ResourceClaim", claim_document("late"))
         server.add("Pod", pod_document("later", "late"))
-        assert {(await server.told.get()).name for _ in range(2)} == {"late", "later"}
+        assert {(await server.reported.get()).name for _ in range(2)} == {"late", "later"}
 
     play(scene)
 
 
-def test_a_class_that_somebody_writes_later_is_followed() -> None:
-    """What a class means is what it says now, also of claims that were there before."""
+def test_a_class_that_is_created_later_is_used() -> None:
+    """A class applies even to claims that were created before it."""
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.objects["ResourceClaim"] = [claim_document("want", exactly("big.example.org"))]
         server.listable.set()
         for _ in range(100):
             await asyncio.sleep(0)
-        assert server.told.empty()
+        assert server.reported.empty()
         server.add("DeviceClass", class_document("big.example.org", OF_THREE))
-        assert (await server.told.get()).message.startswith("request gpu: no 3g.40gb left")
+        assert (await server.reported.get()).message.startswith("request gpu: no 3g.40gb left")
 
     play(scene)
 
 
-def test_gpus_are_looked_at_again_while_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_evaluated_again_while_a_pod_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
 
     def due(*_: Any) -> tuple[Record, ...]:
@@ -150,7 +150,7 @@ def test_gpus_are_looked_at_again_while_somebody_waits(monkeypatch: pytest.Monke
         return ()
 
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(Telling, "due", due)
+    monkeypatch.setattr(ClaimEvents, "due", due)
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()
@@ -160,19 +160,19 @@ def test_gpus_are_looked_at_again_while_somebody_waits(monkeypatch: pytest.Monke
     play(scene)
 
 
-def test_judging_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = itertools.count()  # a second passes at each look at the clock
+def test_evaluation_uses_at_most_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count()  # each reading of the clock advances it by a second
     rests: list[float] = []
     sleep = asyncio.sleep
 
-    async def noted(seconds: float) -> None:
+    async def note_sleep(seconds: float) -> None:
         rests.append(seconds)
         await sleep(0)
 
     clock = SimpleNamespace(monotonic=lambda: float(next(now)))
     monkeypatch.setattr(computing, "time", clock)
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(claim_loop.asyncio, "sleep", noted)
+    monkeypatch.setattr(claim_loop.asyncio, "sleep", note_sleep)
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()
@@ -182,8 +182,8 @@ def test_judging_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPat
     play(scene)
 
 
-def test_a_fault_in_one_object_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = Telling.due
+def test_an_error_in_one_object_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    due = ClaimEvents.due
     failures = iter([ValueError("what"), None])
 
     def failing(*args: Any) -> tuple[Record, ...]:
@@ -193,16 +193,16 @@ def test_a_fault_in_one_object_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
         return due(*args)
 
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(Telling, "due", failing)
+    monkeypatch.setattr(ClaimEvents, "due", failing)
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()
-        assert (await server.told.get()).reason == "ClaimNoRoom"
+        assert (await server.reported.get()).reason == "ClaimNoRoom"
 
     play(scene)
 
 
-def test_who_does_not_lead_tells_nothing_and_ends() -> None:
+def test_without_the_lease_the_loop_writes_nothing_and_ends() -> None:
     def fence() -> None:
         raise errors.NotLeader("another")
 
@@ -210,6 +210,6 @@ def test_who_does_not_lead_tells_nothing_and_ends() -> None:
         server.listable.set()
         with pytest.raises(errors.NotLeader):
             await running
-        assert server.told.empty()
+        assert server.reported.empty()
 
     play(scene, fence)

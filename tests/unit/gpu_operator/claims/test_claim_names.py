@@ -1,4 +1,4 @@
-"""Names of devices in claims: each name has one device, and each device that name."""
+"""Names of devices in claims: names and devices correspond one to one."""
 
 import pytest
 
@@ -19,7 +19,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "device"), NAMES.items())
-def test_a_name_is_read_as_the_device_that_writes_it(name: str, device: Device) -> None:
+def test_a_name_is_parsed_as_the_device_that_has_it(name: str, device: Device) -> None:
     assert claim_devices.parse(name) == device
     assert device.name == str(device) == name
     assert device.is_whole is ("mig" not in name)
@@ -34,7 +34,7 @@ def test_a_name_is_read_as_the_device_that_writes_it(name: str, device: Device) 
         *("gpu-0-mig-1g10gb-0 ", "gpu-0\n", "gpu-\u0661", "gpu-0-mig-1g.10gb-0"),
     ],
 )
-def test_another_name_is_no_device(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"not a device of gpu\.tessera\.dev"):
         claim_devices.parse(name)
 

@@ -1,11 +1,11 @@
-"""What is read of selectors: each shape, each place at which nothing is read, and each limit."""
+"""Parsing of selectors: each supported form, each unsupported one, and each limit."""
 
 import itertools
 
 import pytest
 
 from gpu_operator.api.claim_devices import ANY, ANY_MIG, DRIVER
-from gpu_operator.controllers.claims.selectors import NOTHING, Facts, read
+from gpu_operator.controllers.claims.selectors import NOTHING, Facts, read_selectors
 from mig import geometry
 
 OURS = f'device.driver == "{DRIVER}"'
@@ -51,21 +51,23 @@ PROFILE = "mig-1g.10gb"
         (f"){OURS}(", NOTHING),
     ],
 )
-def test_a_part_is_read_as_far_as_it_is_plain(expression: str, facts: Facts) -> None:
-    assert read([expression]) == facts
+def test_a_term_is_parsed_if_its_form_is_supported(expression: str, facts: Facts) -> None:
+    assert read_selectors([expression]) == facts
 
 
 @pytest.mark.parametrize("parts", [*itertools.permutations([OURS, MIG, ONE, "true"])])
-def test_parts_that_hold_together_add_up_in_any_order_and_form(parts: tuple[str, ...]) -> None:
+def test_conjunctions_combine_in_any_order_and_form(parts: tuple[str, ...]) -> None:
     expected = Facts(True, "mig", "1g.10gb")
     one, two, three, four = parts
-    assert read(parts) == expected
-    assert read([" && ".join(parts)]) == expected
-    assert read([f"{one}&&({two} && ({three}) ) && {four}"]) == expected
-    assert read([f"({one}) && ({two})", f"(({three} && {four}))"]) == expected
-    assert read([f"({one} || {two}) && {three}", four]) == read([three, four])
-    assert read([f"[{one} && {two}][0] && {three}", four]) == read([three, four])
-    assert read([f"({one}) == ({two}) && {three}", four]) == read([three, four])
+    assert read_selectors(parts) == expected
+    assert read_selectors([" && ".join(parts)]) == expected
+    assert read_selectors([f"{one}&&({two} && ({three}) ) && {four}"]) == expected
+    assert read_selectors([f"({one}) && ({two})", f"(({three} && {four}))"]) == expected
+    assert read_selectors([f"({one} || {two}) && {three}", four]) == read_selectors([three, four])
+    assert read_selectors([f"[{one} && {two}][0] && {three}", four]) == read_selectors(
+        [three, four]
+    )
+    assert read_selectors([f"({one}) == ({two}) && {three}", four]) == read_selectors([three, four])
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_parts_that_hold_together_add_up_in_any_order_and_form(parts: tuple[str,
         ((GPU,), geometry.WHOLE_RESOURCE),
         ((ONE,), PROFILE),
         ((MIG, ONE), PROFILE),
-        ((MIG, GPU), ANY_MIG),  # the first that is said: none is let through
+        ((MIG, GPU), ANY_MIG),  # the first one applies: no device matches both
         ((GPU, MIG), geometry.WHOLE_RESOURCE),
         ((f"device.attributes['{DRIVER}'].profile == '1g.10gb+me'",), "mig-1g.10gb.me"),
         ((f"device.attributes['{DRIVER}'].profile == 'other'",), f"{ANY_MIG}-other"),
@@ -86,22 +88,22 @@ def test_parts_that_hold_together_add_up_in_any_order_and_form(parts: tuple[str,
     ],
 )
 def test_devices_are_named_as_a_resource(expressions: tuple[str, ...], resource: str) -> None:
-    assert read(expressions).resource == resource
+    assert read_selectors(expressions).resource == resource
 
 
-def test_only_so_many_selectors_are_read() -> None:
-    assert read(["true"] * 7 + [MIG]) == Facts(True, "mig")
-    assert read(["true"] * 8 + [MIG]) == NOTHING
-    assert read([OURS, *["true"] * 8, MIG]) == Facts(True)
+def test_the_number_of_parsed_selectors_is_limited() -> None:
+    assert read_selectors(["true"] * 7 + [MIG]) == Facts(True, "mig")
+    assert read_selectors(["true"] * 8 + [MIG]) == NOTHING
+    assert read_selectors([OURS, *["true"] * 8, MIG]) == Facts(True)
 
 
-def test_of_a_long_expression_nothing_is_read() -> None:
-    assert read([MIG.ljust(1024)]) == Facts(True, "mig")
-    assert read([MIG.ljust(1025)]) == NOTHING
-    assert read([MIG.ljust(1025), OURS]) == Facts(True)
+def test_a_long_expression_is_not_parsed() -> None:
+    assert read_selectors([MIG.ljust(1024)]) == Facts(True, "mig")
+    assert read_selectors([MIG.ljust(1025)]) == NOTHING
+    assert read_selectors([MIG.ljust(1025), OURS]) == Facts(True)
 
 
-def test_only_so_many_parentheses_are_looked_into() -> None:
-    assert read([f"{'(' * 8}{MIG}{')' * 8}"]) == Facts(True, "mig")
-    assert read([f"{'(' * 9}{MIG}{')' * 9}"]) == NOTHING
-    assert read([f"{'(' * 9}{MIG}{')' * 9} && {OURS}"]) == Facts(True)
+def test_the_depth_of_parsed_parentheses_is_limited() -> None:
+    assert read_selectors([f"{'(' * 8}{MIG}{')' * 8}"]) == Facts(True, "mig")
+    assert read_selectors([f"{'(' * 9}{MIG}{')' * 9}"]) == NOTHING
+    assert read_selectors([f"{'(' * 9}{MIG}{')' * 9} && {OURS}"]) == Facts(True)

@@ -1,4 +1,4 @@
-"""``tessera-operator`` itself: which missing parts a user can install, and which are defects."""
+"""``tessera-operator``: for which missing modules it prints an installation command."""
 
 import sys
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from gpu_operator import __main__ as entry
 
 
 class App(ModuleType):
-    """Stands for ``gpu_operator.app``: what is asked of it fails or is recorded."""
+    """Replaces ``gpu_operator.app``: an import of it fails or is recorded."""
 
     def __init__(self, fail: Callable[[], Any]) -> None:
         super().__init__("gpu_operator.app")
@@ -36,7 +36,9 @@ def missing(name: str | None) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("name", ["kopf", "kubernetes.aio", "migrations"])
-def test_a_library_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_missing_library_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
         start(monkeypatch, missing(name))
     assert ended.value.code == (
@@ -45,15 +47,15 @@ def test_a_library_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("name", ["gpu_operator.app.serve", "mig", "mig.planner", None])
-def test_a_part_of_ours_that_is_missing_is_a_defect(
+def test_a_missing_part_of_tessera_is_a_defect(
     monkeypatch: pytest.MonkeyPatch, name: str | None
 ) -> None:
-    """No package brings it: the trace says who asked for it."""
+    """No package provides it, so the traceback must show the import."""
     with pytest.raises(ModuleNotFoundError):
         start(monkeypatch, missing(name))
 
 
-def test_it_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_runs_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[dict[str, str]] = []
     start(monkeypatch, lambda: lambda **options: called.append(options))
     assert called == [{"prog_name": "tessera-operator"}]

@@ -1,4 +1,4 @@
-"""The adapter to the Kubernetes client: requests on the wire, errors as ours."""
+"""The adapter to the Kubernetes client: its requests, and its errors."""
 
 import asyncio
 import threading
@@ -38,15 +38,15 @@ POD = {
 }
 
 
-def performed(
+def requests_of(
     action: Action,
     status: int = 200,
     body: dict[str, Any] | None = None,
     pod: dict[str, Any] | None = POD,
 ) -> list[Request]:
-    """Return the requests that an action makes, looks at the pod it is about aside.
+    """Return the requests for an action, without those that read its pod.
 
-    Each is answered alike.
+    All requests get the same response.
     """
 
     def answer(request: Request) -> Answer:
@@ -68,8 +68,8 @@ async def use(url: str, what: Callable[[KubernetesCluster], Any]) -> Any:
         await cluster.close()
 
 
-def test_apply_is_forced_and_by_its_manager() -> None:
-    (request,) = performed(Apply(Manager.STATUS, POOL, status=True))
+def test_apply_is_forced_and_names_its_manager() -> None:
+    (request,) = requests_of(Apply(Manager.STATUS, POOL, status=True))
     assert request.method == "PATCH"
     assert request.path == "/apis/gpu.tessera.dev/v1alpha1/gpupools/p/status"
     assert request.query["fieldManager"] == "tessera-status"
@@ -93,8 +93,8 @@ def test_apply_is_forced_and_by_its_manager() -> None:
     ids=lambda action: type(action).__name__,
 )
 def test_a_field_that_the_server_does_not_know_is_refused(action: Action) -> None:
-    """It would be dropped, and the write reported as done."""
-    (request,) = performed(action)
+    """Otherwise the server would drop it and report success."""
+    (request,) = requests_of(action)
     assert request.query["fieldValidation"] == "Strict"
 
 
@@ -104,16 +104,16 @@ def test_a_namespaced_object_goes_to_its_namespace() -> None:
         "kind": "DaemonSet",
         "metadata": {"name": "d", "namespace": "ns"},
     }
-    (request,) = performed(Apply(Manager.CHILDREN, document), body=document)
+    (request,) = requests_of(Apply(Manager.CHILDREN, document), body=document)
     assert request.path == "/apis/apps/v1/namespaces/ns/daemonsets/d"
-    (request,) = performed(Delete("DaemonSet", "d", "ns"))
+    (request,) = requests_of(Delete("DaemonSet", "d", "ns"))
     assert request.method == "DELETE"
     assert request.path == "/apis/apps/v1/namespaces/ns/daemonsets/d"
 
 
-def test_an_eviction_is_of_just_that_pod() -> None:
+def test_an_eviction_has_the_pod_s_uid_as_precondition() -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "x"}}
-    (request,) = performed(Evict("default", "x", "uid-x"), body=eviction)
+    (request,) = requests_of(Evict("default", "x", "uid-x"), body=eviction)
     assert request.method == "POST"
     assert request.path == "/api/v1/namespaces/default/pods/x/eviction"
     preconditions = request.body["deleteOptions"]["preconditions"]
@@ -122,29 +122,29 @@ def test_an_eviction_is_of_just_that_pod() -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_is_not_evicted(phase: str) -> None:
-    """The kubelet lists it for a moment yet; an eviction would delete it, and its logs."""
+    """The kubelet still lists it for a moment; an eviction would delete it with its logs."""
     ended = POD | {"status": {"phase": phase}}
-    assert performed(Evict("default", "x", "uid-x"), pod=ended) == []
+    assert requests_of(Evict("default", "x", "uid-x"), pod=ended) == []
 
 
 def test_another_pod_of_that_name_is_not_evicted() -> None:
-    assert performed(Evict("default", "x", "uid-of-the-former"), pod=POD) == []
-    assert performed(Evict("default", "x", "uid-x"), pod=None) == []
+    assert requests_of(Evict("default", "x", "uid-of-the-former"), pod=POD) == []
+    assert requests_of(Evict("default", "x", "uid-x"), pod=None) == []
 
 
 @pytest.mark.parametrize("status", [False, True])
 def test_a_node_is_patched_with_its_tests(status: bool) -> None:
     operations = ({"op": "test", "path": "/status/capacity/x", "value": "0"},)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    (request,) = performed(PatchNode("n", operations, status), body=node)
+    (request,) = requests_of(PatchNode("n", operations, status), body=node)
     path = "/api/v1/nodes/n" + ("/status" if status else "")
     assert (request.method, request.path) == ("PATCH", path)
     assert request.content_type == "application/json-patch+json"
     assert request.body == list(operations)
 
 
-def test_a_finalizer_is_dropped_from_just_that_object() -> None:
-    (request,) = performed(DropFinalizer("GPUPool", "p", "u", 1))
+def test_dropping_a_finalizer_tests_the_object_s_uid() -> None:
+    (request,) = requests_of(DropFinalizer("GPUPool", "p", "u", 1))
     assert request.method == "PATCH"
     assert request.path == "/apis/gpu.tessera.dev/v1alpha1/gpupools/p"
     assert request.content_type == "application/json-patch+json"
@@ -164,33 +164,33 @@ def test_a_finalizer_is_dropped_from_just_that_object() -> None:
 )
 def test_a_json_patch_whose_test_fails_is_a_conflict(action: Action) -> None:
     with pytest.raises(errors.Conflict, match="has changed"):
-        performed(action, 422)  # what the API server answers
+        requests_of(action, 422)  # the API server's response
 
 
-def test_an_annotation_is_of_just_that_pod() -> None:
-    (request,) = performed(Annotate("default", "x", "uid-x", "k", "1"))
+def test_an_annotation_has_the_pod_s_uid_as_precondition() -> None:
+    (request,) = requests_of(Annotate("default", "x", "uid-x", "k", "1"))
     assert (request.method, request.path) == ("PATCH", "/api/v1/namespaces/default/pods/x")
     assert request.body == {"metadata": {"uid": "uid-x", "annotations": {"k": "1"}}}
 
 
 @pytest.mark.parametrize("status", [404, 409])
-def test_a_pod_that_is_gone_or_another_by_now_is_not_annotated(status: int) -> None:
-    assert len(performed(Annotate("default", "x", "uid-x", "k", "1"), status)) == 1
+def test_a_deleted_or_replaced_pod_is_not_annotated(status: int) -> None:
+    assert len(requests_of(Annotate("default", "x", "uid-x", "k", "1"), status)) == 1
     with pytest.raises(errors.Refused, match="why not"):
-        performed(Annotate("default", "x", "uid-x", "k", "1"), 403)
+        requests_of(Annotate("default", "x", "uid-x", "k", "1"), 403)
 
 
 def test_an_event_names_its_object() -> None:
     record = Record("GPUPool", "p", "u", "NodeConflict", "m" * 5000, warning=True)
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {}}
-    (request,) = performed(record, body=event)
+    (request,) = requests_of(record, body=event)
     assert (request.method, request.path) == ("POST", "/api/v1/namespaces/default/events")
     assert request.body["involvedObject"]["uid"] == "u"
     assert (request.body["type"], request.body["reason"]) == ("Warning", "NodeConflict")
     assert len(request.body["message"]) == 1024
 
 
-def test_an_event_that_is_known_is_only_dated_anew() -> None:
+def test_an_existing_event_only_gets_a_new_time() -> None:
     record = Record("GPUPool", "p", "u", "NodeConflict", "m")
 
     def answer(request: Request) -> Answer:
@@ -205,19 +205,19 @@ def test_an_event_that_is_known_is_only_dated_anew() -> None:
     assert set(dated.body) == {"lastTimestamp"}
 
 
-def test_an_object_has_one_event_of_a_reason_that_says_the_latest() -> None:
+def test_an_object_has_one_event_per_reason_with_the_latest_message() -> None:
     def answer(request: Request) -> Answer:
         return Answer(409 if request.method == "POST" else 200, POOL)
 
-    def told(message: str) -> tuple[Any, Any]:
+    def record_event(message: str) -> tuple[Any, Any]:
         record = Record("ResourceClaim", "c", "u", "Full", message, namespace="ns", latest=True)
         with HttpStub(answer) as stub:
             asyncio.run(use(stub.url, lambda cluster: cluster.perform(record)))
             created, changed = stub.requests
         return created, changed
 
-    first, _ = told("two are full")
-    second, changed = told("three are full")
+    first, _ = record_event("two are full")
+    second, changed = record_event("three are full")
     assert first.path == "/api/v1/namespaces/ns/events"
     assert first.body["involvedObject"]["apiVersion"] == "resource.k8s.io/v1"
     assert first.body["metadata"] == second.body["metadata"]
@@ -236,16 +236,18 @@ def test_an_object_has_one_event_of_a_reason_that_says_the_latest() -> None:
         (500, errors.Unreachable),
     ],
 )
-def test_answers_become_our_errors(status: int, error: type[errors.KubeError]) -> None:
+def test_error_responses_become_errors_of_this_package(
+    status: int, error: type[errors.KubeError]
+) -> None:
     with pytest.raises(error, match="GPUPool p: why not"):
-        performed(Apply(Manager.STATUS, POOL, status=True), status)
+        requests_of(Apply(Manager.STATUS, POOL, status=True), status)
 
 
 @pytest.mark.parametrize(("status", "error"), [(404, errors.NotFound), (503, errors.Unreachable)])
-def test_an_answer_without_a_status_object_is_understood(
+def test_a_response_without_a_status_object_is_handled(
     status: int, error: type[errors.KubeError]
 ) -> None:
-    """What the API server says of a kind whose definition is gone, and proxies of anything."""
+    """The API server's response for a kind without CRD, and responses of proxies."""
     with (
         HttpStub(lambda _: Answer(status, text="page not found\n")) as stub,
         pytest.raises(error, match=f"list GPU: {status} page not found"),
@@ -254,19 +256,19 @@ def test_an_answer_without_a_status_object_is_understood(
 
 
 @pytest.mark.parametrize("text", ["{", "<html>"])
-def test_an_answer_that_is_no_json_is_none(text: str) -> None:
+def test_an_invalid_json_response_is_an_error(text: str) -> None:
     with HttpStub(lambda _: Answer(text=text)) as stub, pytest.raises(errors.Unreachable):
         asyncio.run(use(stub.url, lambda cluster: cluster.list("GPU")))
 
 
-def test_silence_is_an_error_of_ours() -> None:
+def test_a_missing_response_is_an_error_of_this_package() -> None:
     with HttpStub(lambda _: Answer()) as stub:
-        nobody = stub.url
+        closed_url = stub.url
     with pytest.raises(errors.Unreachable, match="Connect call failed"):
-        asyncio.run(use(nobody, lambda cluster: cluster.list("GPUPool")))
+        asyncio.run(use(closed_url, lambda cluster: cluster.list("GPUPool")))
 
 
-def test_without_an_account_and_a_kubeconfig_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_account_and_kubeconfig_connecting_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     place = "kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
     monkeypatch.setattr(place, "/nowhere")
@@ -274,7 +276,7 @@ def test_without_an_account_and_a_kubeconfig_it_says_so(monkeypatch: pytest.Monk
         asyncio.run(KubernetesCluster.connect())
 
 
-def test_an_answer_that_never_comes_ends_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_without_response_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "_TIMEOUT_S", 0.05)
     done = threading.Event()
 
@@ -290,13 +292,13 @@ def test_an_answer_that_never_comes_ends_the_request(monkeypatch: pytest.MonkeyP
             done.set()
 
 
-def test_a_list_is_asked_for_page_by_page() -> None:
+def test_a_list_is_requested_page_by_page() -> None:
     pages = {"": ("a", "next"), "next": ("b", "last"), "last": ("c", "")}
 
     def answer(request: Request) -> Answer:
         assert int(request.query["limit"]) > 0
         name, token = pages[request.query.get("continue", "")]
-        return Answer(document={"metadata": {"continue": token}, "items": [named(name)]})
+        return Answer(document={"metadata": {"continue": token}, "items": [object_named(name)]})
 
     with HttpStub(answer) as stub:
         found = asyncio.run(use(stub.url, lambda cluster: cluster.list("Pod", "ns")))
@@ -308,13 +310,13 @@ def test_a_list_is_asked_for_page_by_page() -> None:
     ]
 
 
-def test_pages_that_are_too_old_are_asked_for_at_once() -> None:
+def test_an_expired_list_is_requested_as_a_whole() -> None:
     def answer(request: Request) -> Answer:
         if "continue" in request.query:
             return Answer(410, {"kind": "Status", "reason": "Expired", "message": "too old"})
         token = "next" if "limit" in request.query else ""
         names = ("a",) if token else ("a", "b")
-        items = [named(name) for name in names]
+        items = [object_named(name) for name in names]
         return Answer(document={"metadata": {"continue": token}, "items": items})
 
     with HttpStub(answer) as stub:
@@ -322,7 +324,7 @@ def test_pages_that_are_too_old_are_asked_for_at_once() -> None:
     assert [d["metadata"]["name"] for d in found] == ["a", "b"]
 
 
-def named(name: str) -> dict[str, Any]:
+def object_named(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}}
 
 
@@ -351,19 +353,19 @@ def test_requests_follow_the_table_of_kinds(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_what_is_gone_need_not_be_deleted_or_evicted() -> None:
-    assert len(performed(Delete("GPU", "g"), 404)) == 1
-    assert len(performed(Evict("default", "x", "uid-x"), 404)) == 1
+def test_deleting_or_evicting_a_missing_object_succeeds() -> None:
+    assert len(requests_of(Delete("GPU", "g"), 404)) == 1
+    assert len(requests_of(Evict("default", "x", "uid-x"), 404)) == 1
 
 
 def test_a_pod_that_goes_with_its_namespace_need_not_be_evicted() -> None:
     cause = {"reason": "NamespaceTerminating", "message": "is being terminated"}
     body = {"kind": "Status", "code": 403, "message": "no", "details": {"causes": [cause]}}
-    assert len(performed(Evict("default", "x", "uid-x"), 403, body)) == 1
+    assert len(requests_of(Evict("default", "x", "uid-x"), 403, body)) == 1
     with pytest.raises(errors.Refused, match="why not"):
-        performed(Evict("default", "x", "uid-x"), 403)
+        requests_of(Evict("default", "x", "uid-x"), 403)
 
 
-def test_a_disruption_budget_is_told_apart() -> None:
+def test_a_disruption_budget_has_its_own_error() -> None:
     with pytest.raises(errors.EvictionBlocked, match="why not"):
-        performed(Evict("default", "x", "uid-x"), 429)
+        requests_of(Evict("default", "x", "uid-x"), 429)

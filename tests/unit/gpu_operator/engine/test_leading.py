@@ -1,4 +1,4 @@
-"""The operator while it leads: nothing it does, or waits for, costs it the Lease or a probe."""
+"""The leading operator: nothing that it does or waits for costs it the Lease or a probe."""
 
 import asyncio
 import threading
@@ -27,11 +27,11 @@ from support.worlds.fake_cluster import FakeCluster
 
 TERM_S = 0.1
 CONFIG = Config(node=NodeConfig(image="tessera:1", service_account="tessera-node"))
-PATIENCE_S = 60.0  # of the test, with a machine that does other things
+PATIENCE_S = 60.0  # for the test, on a busy machine
 
 
 class Leases(FakeCluster):
-    """Holds the Lease. Time passes with each renewal, a fifth of a term."""
+    """Stores the Lease. Each renewal advances the clock by a fifth of a term."""
 
     now = 0.0
     closed = False
@@ -72,14 +72,14 @@ def lease_thread(leases: Leases) -> LeaseThread:
 
 
 def spin_until(condition: Callable[[], bool]) -> None:
-    """Compute, and leave the interpreter to other threads only as it does by itself."""
+    """Compute without releasing the interpreter explicitly until the condition is met."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "nothing else runs while this computes"
 
 
-async def seen(condition: Callable[[], bool]) -> None:
-    """Return once it is so; let everything else on the loop run meanwhile."""
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition is met, while other tasks of the loop run."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
@@ -89,7 +89,7 @@ async def seen(condition: Callable[[], bool]) -> None:
 async def leading(
     lease: LeaseThread, worker: Worker, store: Store, until: Coroutine[Any, Any, None]
 ) -> None:
-    """Lead until ``until`` returns; what ends either is raised."""
+    """Lead until ``until`` returns; raise the exception that ended either of them."""
     work = asyncio.create_task(serve._lead(lease, worker, store, "ns"))
     awaited = asyncio.create_task(until)
     done, _ = await asyncio.wait({work, awaited}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,11 +105,11 @@ def no_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watch(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(serve, "_watch", watch)
+    monkeypatch.setattr(serve, "_run_kopf", watch)
     monkeypatch.setattr(serve, "_RETRY_S", 0.0)
 
 
-def test_a_computation_longer_than_the_lease_costs_neither_it_nor_a_probe(
+def test_a_long_computation_loses_neither_lease_nor_probe(
     leases: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computing, probed, computed = threading.Event(), threading.Event(), threading.Event()
@@ -120,7 +120,7 @@ def test_a_computation_longer_than_the_lease_costs_neither_it_nor_a_probe(
         began = leases.now
         computing.set()
         try:
-            if not computed.is_set():  # a later one need not be long
+            if not computed.is_set():  # later ones can be short
                 spin_until(lambda: leases.now - began > 2 * TERM_S and probed.is_set())
         except AssertionError as err:
             given_up.append(err)
@@ -146,7 +146,7 @@ def test_a_computation_longer_than_the_lease_costs_neither_it_nor_a_probe(
                 async with Health(0, lambda: lease.is_leader) as health:
                     assert await asyncio.to_thread(probe, health.port) == 200
                 assert await asyncio.to_thread(computed.wait, PATIENCE_S)
-                await seen(lambda: "GPUPolicy" in cluster.objects)  # what was computed is written
+                await wait_until(lambda: "GPUPolicy" in cluster.objects)  # the results are written
                 lease.fence()
 
             await leading(lease, worker, store, until())
@@ -156,7 +156,7 @@ def test_a_computation_longer_than_the_lease_costs_neither_it_nor_a_probe(
     assert given_up == []
 
 
-def test_a_controller_that_never_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stuck_controller_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     computing, enough = threading.Event(), threading.Event()
 
     def compute(*_: object) -> Outcome:
@@ -185,23 +185,23 @@ def test_a_controller_that_never_ends_is_noticed(monkeypatch: pytest.MonkeyPatch
         (True, 1, 9, True),
         (True, 1, 11, False),
         (True, 11, 0, False),
-        (False, 11, 11, True),  # a standby has nothing to do
+        (False, 11, 11, True),  # a standby has no work
     ],
 )
-def test_a_leader_that_does_nothing_any_more_is_not_alive(
+def test_an_inactive_leader_is_not_alive(
     leads: bool, resync_age_s: float, stuck_s: float, alive: bool
 ) -> None:
     lease: Any = SimpleNamespace(is_leader=leads)
     worker: Any = SimpleNamespace(
         last_resync=time.monotonic() - resync_age_s, stuck_for_s=float(stuck_s)
     )
-    assert serve._alive(lease, worker, 10.0) is alive
+    assert serve._is_alive(lease, worker, 10.0) is alive
 
 
-def test_controllers_compute_one_at_a_time_on_the_world_of_their_turn(
+def test_controllers_run_one_at_a_time_on_the_latest_world(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two that decided on the same state could both use what there is once."""
+    """Two decisions on the same state could both use a resource that exists once."""
     store, running = Store(), 0
     policies_seen: list[int] = []
 
@@ -229,7 +229,7 @@ def test_controllers_compute_one_at_a_time_on_the_world_of_their_turn(
     assert policies_seen == [0, 1, 2, 3, 4]
 
 
-def test_the_lease_is_kept_while_nothing_is_served_yet(leases: Leases) -> None:
+def test_the_lease_is_renewed_while_the_kinds_are_not_served_yet(leases: Leases) -> None:
     class Bare(FakeCluster):
         serves = False
 
@@ -244,19 +244,19 @@ def test_the_lease_is_kept_while_nothing_is_served_yet(leases: Leases) -> None:
             worker = Worker(cluster, store, WorkQueue(), CONFIG, "ns", lease.fence)
 
             async def until() -> None:
-                await seen(lambda: leases.now > 3 * TERM_S)
+                await wait_until(lambda: leases.now > 3 * TERM_S)
                 lease.fence()
                 assert "DaemonSet" not in cluster.objects
                 cluster.serves = True
                 began = worker.last_resync
-                await seen(lambda: worker.last_resync > began)
+                await wait_until(lambda: worker.last_resync > began)
 
             await leading(lease, worker, store, until())
 
     asyncio.run(main())
 
 
-def test_it_stops_when_the_lease_is_lost_and_keeps_a_lease_of_others(leases: Leases) -> None:
+def test_the_operator_stops_when_it_loses_the_lease(leases: Leases) -> None:
     async def main() -> None:
         async with lease_thread(leases) as lease:
             with pytest.raises(errors.NotLeader):
@@ -265,7 +265,7 @@ def test_it_stops_when_the_lease_is_lost_and_keeps_a_lease_of_others(leases: Lea
             worker = Worker(FakeCluster(), store, WorkQueue(), CONFIG, "ns", lease.fence)
 
             async def until() -> None:
-                await seen(lambda: lease.is_leader)
+                await wait_until(lambda: lease.is_leader)
                 leases.objects["Lease"]["lease"]["spec"]["holderIdentity"] = "other"
                 await asyncio.Event().wait()
 
@@ -289,7 +289,7 @@ def test_the_lease_is_released_and_the_connection_closed_at_the_end(leases: Leas
     assert "lease" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_without_a_way_to_a_cluster_it_does_not_start() -> None:
+def test_without_access_to_a_cluster_the_operator_does_not_start() -> None:
     async def connect() -> Kube:
         raise errors.ConfigError("no access to a cluster")
 

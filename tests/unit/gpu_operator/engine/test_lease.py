@@ -1,4 +1,4 @@
-"""Leader election: one writes, a lost one stops, a dead one is replaced."""
+"""Leader election: one replica writes, a former leader stops, a dead one is replaced."""
 
 import asyncio
 import selectors
@@ -44,7 +44,7 @@ def attempt(candidate: Elector) -> bool:
     return asyncio.run(candidate._try())
 
 
-def test_the_first_one_leads_and_the_second_waits(cluster: Cluster, clock: Clock) -> None:
+def test_the_first_candidate_leads_and_the_second_waits(cluster: Cluster, clock: Clock) -> None:
     first, second = elector(cluster, "a", clock), elector(cluster, "b", clock)
     assert attempt(first)
     assert not attempt(second)
@@ -61,7 +61,7 @@ def test_a_leader_that_renews_is_never_replaced(cluster: Cluster, clock: Clock) 
         assert not attempt(second)
 
 
-def test_a_dead_leader_is_replaced_after_a_term_of_our_own_clock(
+def test_a_dead_leader_is_replaced_after_a_term_of_the_candidate_s_clock(
     cluster: Cluster, clock: Clock
 ) -> None:
     first, second = elector(cluster, "a", clock), elector(cluster, "b", clock)
@@ -93,7 +93,7 @@ def test_the_old_leader_has_stopped_before_the_new_one_starts(
     assert not attempt(second)
 
 
-def test_it_leads_on_through_a_short_silence(cluster: Cluster, clock: Clock) -> None:
+def test_a_short_outage_does_not_cost_the_lease(cluster: Cluster, clock: Clock) -> None:
     first = elector(cluster, "a", clock)
     attempt(first)
     cluster.down = True
@@ -105,7 +105,7 @@ def test_it_leads_on_through_a_short_silence(cluster: Cluster, clock: Clock) -> 
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """Its time goes on where everybody sleeps, and then at once."""
+    """An event loop whose clock jumps to the next timer while every task sleeps."""
 
     def __init__(self) -> None:
         self._skipped = 0.0
@@ -123,7 +123,7 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         return self._skipped
 
 
-def test_an_answer_that_never_comes_does_not_cost_the_lease() -> None:
+def test_a_lost_response_does_not_cost_the_lease() -> None:
     class Silent(Cluster):
         silent = 0
 
@@ -140,7 +140,7 @@ def test_an_answer_that_never_comes_does_not_cost_the_lease() -> None:
         first = Elector(cluster, "lease", "ns", "a", TERM_S, loop.time)
         assert await first._try()
         cluster.silent = 1
-        with pytest.raises(TimeoutError):  # of the test: it goes on
+        with pytest.raises(TimeoutError):  # of the test: the clock continues
             await asyncio.wait_for(first.keep(), 3 * TERM_S)
         first.fence()
         assert cluster.silent == 0
@@ -149,7 +149,7 @@ def test_an_answer_that_never_comes_does_not_cost_the_lease() -> None:
         runner.run(keep())
 
 
-def test_a_restarted_container_of_the_same_pod_goes_on_at_once(
+def test_a_restarted_container_of_the_same_pod_leads_at_once(
     cluster: Cluster, clock: Clock
 ) -> None:
     attempt(elector(cluster, "a", clock))
@@ -162,7 +162,7 @@ def test_a_released_lease_is_free_at_once(cluster: Cluster, clock: Clock) -> Non
     asyncio.run(first.release())
     assert not first.is_leader
     assert attempt(second)
-    asyncio.run(first.release())  # which must not take it from the second
+    asyncio.run(first.release())  # it must not take the lease from the second
     assert cluster.objects["Lease"]["lease"]["spec"]["holderIdentity"] == "b"
 
 
@@ -182,8 +182,8 @@ def test_keep_ends_when_the_lease_is_lost(cluster: Cluster, clock: Clock) -> Non
         asyncio.run(asyncio.wait_for(first.keep(), 5))
 
 
-def test_a_leader_with_a_longer_term_is_given_it(cluster: Cluster, clock: Clock) -> None:
-    """An upgrade that shortens the term starts the new one while the old one still leads."""
+def test_a_leader_s_longer_term_is_respected(cluster: Cluster, clock: Clock) -> None:
+    """An upgrade that shortens the term starts the new operator while the old one still leads."""
     old = Elector(cluster, "lease", "ns", "a", 60.0, clock)
     new = Elector(cluster, "lease", "ns", "b", 5.0, clock)
     assert attempt(old)
@@ -195,7 +195,7 @@ def test_a_leader_with_a_longer_term_is_given_it(cluster: Cluster, clock: Clock)
     assert attempt(new)
 
 
-def test_the_lease_goes_with_its_owner(cluster: Cluster, clock: Clock) -> None:
+def test_the_lease_is_owned_by_the_release(cluster: Cluster, clock: Clock) -> None:
     created: list[Document] = []
 
     class Noting(Cluster):
@@ -208,7 +208,7 @@ def test_the_lease_goes_with_its_owner(cluster: Cluster, clock: Clock) -> None:
     assert created[0]["metadata"]["ownerReferences"] == [owner]
 
 
-def test_after_a_request_that_came_to_nothing_the_next_is_due_at_once(
+def test_after_a_failed_renewal_the_next_follows_at_once(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, clock: Clock
 ) -> None:
     first, answers, pauses = elector(cluster, "a", clock), [True, False, True], list[float]()

@@ -1,4 +1,4 @@
-"""The work queue: nothing lost, nothing twice at once, failures backed off."""
+"""The work queue: no key is lost or processed twice at once, and failures are backed off."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -41,7 +41,7 @@ def test_a_key_is_queued_once() -> None:
     run(body)
 
 
-def test_a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost() -> None:
+def test_a_key_is_never_processed_concurrently_and_no_change_is_lost() -> None:
     async def body(queue: WorkQueue) -> None:
         started, go_on = asyncio.Event(), asyncio.Event()
         active: set[Key] = set()
@@ -59,7 +59,7 @@ def test_a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost() -> None:
         queue.add(A)
         first = asyncio.create_task(queue.work_on_one(slow))
         await started.wait()
-        queue.add(A)  # it changed while it was being looked at
+        queue.add(A)  # it changed while being processed
         queue.add(A)
         second = asyncio.create_task(queue.work_on_one(slow))
         await asyncio.sleep(0)
@@ -71,7 +71,7 @@ def test_a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost() -> None:
     run(body)
 
 
-def test_failures_are_retried_later_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_retried_with_growing_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     delays: list[float] = []
 
     def note(self: WorkQueue, key: Key, delay_s: float) -> None:
@@ -91,17 +91,17 @@ def test_failures_are_retried_later_and_later(monkeypatch: pytest.MonkeyPatch) -
     run(body)
     assert delays[:3] == [0.25, 0.5, 1.0]
     assert delays[11] == queues.LAST_BACKOFF_S
-    assert delays[12] == queues.FIRST_BACKOFF_S  # success forgives
+    assert delays[12] == queues.FIRST_BACKOFF_S  # success resets the backoff
 
 
-def test_an_exception_counts_as_a_failure_and_goes_through() -> None:
+def test_an_exception_counts_as_a_failure_and_propagates() -> None:
     async def body(queue: WorkQueue) -> None:
-        async def broken(key: Key) -> bool:
+        async def fail(key: Key) -> bool:
             raise RuntimeError(str(key))
 
         queue.add(A)
         with pytest.raises(RuntimeError):
-            await queue.work_on_one(broken)
+            await queue.work_on_one(fail)
         done: list[Key] = []
         await queue.work_on_one(working(done))  # after its backoff
         assert done == [A]
@@ -109,7 +109,7 @@ def test_an_exception_counts_as_a_failure_and_goes_through() -> None:
     run(body)
 
 
-def test_the_earlier_of_two_dates_stays() -> None:
+def test_the_earlier_of_two_times_is_kept() -> None:
     async def body(queue: WorkQueue) -> None:
         queue.add_after(A, 0.01)
         queue.add_after(A, 100)
@@ -120,7 +120,7 @@ def test_the_earlier_of_two_dates_stays() -> None:
     run(body)
 
 
-def test_a_change_overtakes_a_date() -> None:
+def test_a_change_overrides_a_scheduled_time() -> None:
     async def body(queue: WorkQueue) -> None:
         queue.add_after(A, 100)
         queue.add(A)

@@ -1,4 +1,4 @@
-"""The store: what is older never wins, and what was missed is made good."""
+"""The store: older states never win, and missed changes are made up for."""
 
 from typing import Any
 
@@ -29,10 +29,10 @@ def node(name: str = "n", version: int = 1, **status: Any) -> dict[str, Any]:
     }
 
 
-def test_a_late_echo_of_an_older_state_is_ignored() -> None:
+def test_an_older_state_that_arrives_late_is_ignored() -> None:
     store = Store()
     assert store.put("GPUPool", pool(9, count=2))
-    assert not store.put("GPUPool", pool(10, count=2))  # newer, but says nothing new
+    assert not store.put("GPUPool", pool(10, count=2))  # newer, but without a relevant change
     assert not store.put("GPUPool", pool(8, count=1))
     assert store.world().pools["p"].spec.count == 2
 
@@ -41,16 +41,18 @@ def test_a_successor_of_the_same_name_is_another_object() -> None:
     store = Store()
     store.put("GPUPool", pool(9))
     assert store.put("GPUPool", pool(13, uid="v", count=4))
-    assert not store.remove("GPUPool", "p", uid="u")  # the first one's deletion, late
-    assert not store.put("GPUPool", pool(10, count=2))  # its last state, late too
+    assert not store.remove("GPUPool", "p", uid="u")  # the first one's deletion arrives late
+    assert not store.put("GPUPool", pool(10, count=2))  # its last state arrives late, too
     assert store.world().pools["p"].spec.count == 4
     assert store.remove("GPUPool", "p", uid="v")
     assert not store.remove("GPUPool", "p")
     assert store.world().pools == {}
 
 
-def test_the_answer_to_a_write_that_comes_after_the_deletion_brings_nothing_back() -> None:
-    """Taking the last finalizer off deletes: the watch may tell it before the answer is here."""
+def test_a_late_response_does_not_restore_a_deleted_object() -> None:
+    """Removing the last finalizer deletes it: the watch may report that before the response
+    arrives.
+    """
     store = Store()
     store.put("GPUPool", pool(9))
     store.remove("GPUPool", "p", uid="u")
@@ -59,7 +61,7 @@ def test_the_answer_to_a_write_that_comes_after_the_deletion_brings_nothing_back
     assert store.put("GPUPool", pool(11, uid="v"))
 
 
-def test_a_list_that_was_under_way_does_not_bring_back_what_was_deleted_meanwhile() -> None:
+def test_a_list_does_not_restore_objects_deleted_during_it() -> None:
     clock = Clock()
     store = Store(clock=clock)
     store.put("GPUPool", pool(9))
@@ -71,8 +73,8 @@ def test_a_list_that_was_under_way_does_not_bring_back_what_was_deleted_meanwhil
     assert store.replace("GPUPool", [pool(12, uid="v")], as_of=7)
 
 
-def test_a_list_of_one_kind_says_nothing_about_another() -> None:
-    """What was heard of pools while they were listed still counts after nodes were listed."""
+def test_a_list_of_one_kind_does_not_affect_another() -> None:
+    """Changes of pools received during their list still count after nodes were listed."""
     clock = Clock()
     store = Store(clock=clock)
     clock.now = 6
@@ -92,12 +94,12 @@ def test_a_later_list_wins_after_the_database_was_restored_from_a_backup() -> No
     assert store.world().pools["p"].spec.count == 1
 
 
-def test_a_list_makes_good_for_deletions_that_nobody_told() -> None:
+def test_a_list_removes_objects_whose_deletion_was_missed() -> None:
     clock = Clock()
     store = Store(clock=clock)
     store.put("GPUPool", pool(name="old"))
     clock.now = 10
-    store.put("GPUPool", pool(name="new"))  # came while the list was under way
+    store.put("GPUPool", pool(name="new"))  # received during the list
     assert store.replace("GPUPool", [pool(name="listed")], as_of=5)
     assert set(store.world().pools) == {"new", "listed"}
     assert not store.replace("GPUPool", [pool(name="listed"), pool(name="new")], as_of=20)
@@ -113,7 +115,7 @@ def test_a_world_is_a_snapshot() -> None:
     assert store.world().pools["p"].spec.count == 3
 
 
-def test_a_spec_that_cannot_be_read_is_neither_there_nor_gone() -> None:
+def test_an_object_with_an_invalid_spec_is_broken_not_gone() -> None:
     store = Store()
     store.put("GPUPool", pool(count=99))
     world = store.world()
@@ -122,7 +124,7 @@ def test_a_spec_that_cannot_be_read_is_neither_there_nor_gone() -> None:
     assert Key("GPUPool", "p") in routes.all_keys(world)
 
 
-def test_it_remembers_since_when_a_resource_is_zero() -> None:
+def test_the_store_records_since_when_a_resource_is_zero() -> None:
     clock = Clock()
     store = Store(clock=clock)
     clock.now = 5
@@ -138,7 +140,7 @@ def test_it_remembers_since_when_a_resource_is_zero() -> None:
     ("conditions", "ready"),
     [([], True), ([{"type": "Ready", "status": "Unknown"}], False)],
 )
-def test_a_node_that_does_not_answer_is_not_ready(conditions: Any, ready: bool) -> None:
+def test_an_unreachable_node_is_not_ready(conditions: Any, ready: bool) -> None:
     store = Store()
     store.put("Node", node(conditions=conditions))
     assert store.world().nodes["n"].ready is ready
@@ -192,17 +194,15 @@ def agent(**status: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_keeps_an_agent_from_working(
-    status: dict[str, Any], problem: str, failing: bool
-) -> None:
+def test_the_problem_of_an_agent_pod(status: dict[str, Any], problem: str, failing: bool) -> None:
     store = Store()
     store.put("Pod", agent(**status))
     found = store.world().agents["n"]
     assert (found.problem, found.failing) == (problem, failing)
 
 
-def test_an_agent_that_does_not_fit_its_node_says_so() -> None:
-    """A budget that is more memory than the node has left: the pod is on no node yet."""
+def test_an_unschedulable_agent_is_reported() -> None:
+    """A budget that exceeds the node's free memory: the pod is not scheduled yet."""
     pending = agent(
         phase="Pending",
         conditions=[
@@ -220,7 +220,7 @@ def test_an_agent_that_does_not_fit_its_node_says_so() -> None:
     assert (found.problem, found.failing) == ("not scheduled: 1 Insufficient memory", True)
 
 
-def test_a_node_s_pods_are_told_apart_and_of_gpud_there_may_be_two() -> None:
+def test_a_node_s_pods_are_distinguished_and_gpud_may_have_two() -> None:
     store = Store()
     ready = [{"name": "gpud", "ready": True}]
     pulls = [{"name": "gpud", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
@@ -242,12 +242,13 @@ def test_a_node_s_pods_are_told_apart_and_of_gpud_there_may_be_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpud_is", "told"), [({"ready": True}, None), ({"ready": False}, "container gpud: starting")]
+    ("gpud_is", "reported"),
+    [({"ready": True}, None), ({"ready": False}, "container gpud: starting")],
 )
 def test_a_pod_of_agent_and_gpud_serves_until_gpud_s_own_pod_does(
-    gpud_is: dict[str, bool], told: str | None
+    gpud_is: dict[str, bool], reported: str | None
 ) -> None:
-    """As earlier versions had it: while the new image is pulled its node is as ready as before."""
+    """As in earlier versions: while the new image is pulled, the node stays as ready as before."""
     combined = agent(phase="Running", containerStatuses=[{"name": "gpud", **gpud_is}])
     combined["spec"]["containers"] = [{"name": "gpud"}, {"name": "node-agent"}]
     pulls = [{"name": "gpud", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
@@ -261,7 +262,7 @@ def test_a_pod_of_agent_and_gpud_serves_until_gpud_s_own_pod_does(
     world = store.world()
     assert world.agents["n"].name == combined["metadata"]["name"]
     assert [pod.problem or None for pod in world.gpuds["n"]] == [
-        told,
+        reported,
         "container gpud: ImagePullBackOff",
     ]
 
@@ -277,20 +278,20 @@ def test_pods_that_end_or_are_not_agents_do_not_count() -> None:
     assert store.world().agents == {}
 
 
-def test_a_change_reaches_everything_that_it_concerns() -> None:
+def test_a_change_affects_all_dependent_keys() -> None:
     store = Store()
     store.put("GPUPool", pool())
     store.put("MIGLayout", {"metadata": {"name": "l"}, "spec": {"instances": []}})
     gpu = {"nodeName": "n", "index": 0, "board": "a30", "uuid": "u", "pool": "p", "layout": "gone"}
     store.put("GPU", {"metadata": {"name": "n-gpu-0"}, "spec": gpu})
     world = store.world()
-    assert set(routes.affected("GPU", "n-gpu-0", world)) == {
+    assert set(routes.keys_affected_by("GPU", "n-gpu-0", world)) == {
         Key("GPU", "n-gpu-0"),
         Key("GPUPool", "p"),
         Key("MIGLayout", "l"),
         Key("Node", "n"),
     }
-    assert Key("GPU", "n-gpu-0") in routes.affected("MIGLayout", "gone", world)
-    assert set(routes.affected("Pod", "x", world)) == {Key("GPUPool", "p")}
+    assert Key("GPU", "n-gpu-0") in routes.keys_affected_by("MIGLayout", "gone", world)
+    assert set(routes.keys_affected_by("Pod", "x", world)) == {Key("GPUPool", "p")}
     store.remove("GPUPool", "p")
-    assert Key("GPUPool", "p") in routes.all_keys(store.world())  # its GPU is still there
+    assert Key("GPUPool", "p") in routes.all_keys(store.world())  # its GPU still exists

@@ -1,4 +1,4 @@
-"""An upgrade's conditions: none is the former operator's once Helm has been answered."""
+"""After an upgrade with Helm, all conditions are the new operator's."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ WANTED = Takeover("ns", "lease", "new", 10)
 
 
 def is_ready(document: Document) -> bool:
-    """As ``kubectl wait --for=condition=Ready`` sees it."""
+    """Return whether ``kubectl wait --for=condition=Ready`` would succeed."""
     for one in (document.get("status") or {}).get("conditions", ()):
         if one["type"] == "Ready":
             current = one.get("observedGeneration", 0) >= document["metadata"]["generation"]
@@ -38,18 +38,18 @@ def ready(cluster: FakeCluster) -> set[str]:
     return {one["kind"] for one in found if is_ready(one)}
 
 
-def installed() -> FakeCluster:
+def make_installation() -> FakeCluster:
     cluster = FakeCluster()
     node(cluster, "n1")
     pool(cluster)
     layout(cluster)
     Operator(cluster).settle("n1")
-    cluster.controllers_run = False  # a roll-out takes longer than the operator's first pass
+    cluster.controllers_run = False  # a rollout takes longer than the operator's first pass
     return cluster
 
 
 async def first_pass(cluster: Any, config: Config, policy: GPUPolicySpec) -> set[str]:
-    """Run a new operator until it has caught up; return what is Ready then."""
+    """Run a new operator until it has caught up; return the objects that are Ready then."""
     seen: list[set[str]] = []
     done = asyncio.Event()
 
@@ -72,26 +72,26 @@ async def first_pass(cluster: Any, config: Config, policy: GPUPolicySpec) -> set
 
 
 def test_after_a_takeover_nothing_is_ready_that_the_new_configuration_changes() -> None:
-    cluster = installed()
+    cluster = make_installation()
     assert ready(cluster) == {"GPUPool", "MIGLayout", "GPUPolicy"}
     image = Config(node=NodeConfig(image="tessera:2", service_account="tessera-node"))
     assert asyncio.run(first_pass(cluster, image, GPUPolicySpec())) == {"MIGLayout"}
 
 
 def test_after_a_takeover_with_another_prefix_the_pool_waits_for_it() -> None:
-    cluster = installed()
+    cluster = make_installation()
     prefix = GPUPolicySpec(resource_prefix="nvidia.com")
     assert "GPUPool" not in asyncio.run(first_pass(cluster, CONFIG, prefix))
 
 
 def test_after_a_takeover_that_changes_nothing_all_is_ready() -> None:
-    cluster = installed()
+    cluster = make_installation()
     found = asyncio.run(first_pass(cluster, CONFIG, GPUPolicySpec()))
     assert found == {"GPUPool", "MIGLayout", "GPUPolicy"}
 
 
 class Flaky(FakeCluster):
-    """An API server that answers the first writes of a pool's status with an error."""
+    """An API server that fails the first writes of a pool's status."""
 
     failures = 3
 
@@ -104,7 +104,7 @@ class Flaky(FakeCluster):
 
 def test_what_could_not_be_written_is_not_caught_up_with() -> None:
     cluster = Flaky()
-    vars(cluster).update(vars(installed()))
+    vars(cluster).update(vars(make_installation()))
     image = Config(node=NodeConfig(image="tessera:2", service_account="tessera-node"))
     assert "GPUPool" not in asyncio.run(first_pass(cluster, image, GPUPolicySpec()))
     assert not cluster.failures
@@ -116,14 +116,14 @@ def test_what_could_not_be_written_is_not_caught_up_with() -> None:
 def test_an_object_that_cannot_be_reconciled_holds_no_upgrade_up(
     kind: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster, decide = installed(), Worker._decide
+    cluster, decide = make_installation(), Worker._decide
 
-    def broken(self: Worker, key: Any, world: Any) -> Any:
+    def fail(self: Worker, key: Any, world: Any) -> Any:
         if key.kind == kind:
             raise KeyError(key.name)
         return decide(self, key, world)
 
-    monkeypatch.setattr(Worker, "_decide", broken)
+    monkeypatch.setattr(Worker, "_decide", fail)
     assert other in asyncio.run(first_pass(cluster, CONFIG, GPUPolicySpec()))
 
 
@@ -131,23 +131,28 @@ def test_the_lease_says_by_which_configuration_its_holder_has_reconciled() -> No
     cluster, done = FakeCluster(), [""]
     elector = Elector(cluster, "lease", "ns", "a", configuration=lambda: done[0])
 
-    def noted() -> str:
+    def renew_and_read() -> str:
         assert asyncio.run(elector._try())
         annotations = cluster.objects["Lease"]["lease"]["metadata"].get("annotations") or {}
         return str(annotations.get(CONFIGURATION, ""))
 
-    assert noted() == ""
+    assert renew_and_read() == ""
     done[0] = "new"
-    assert noted() == "new a"
-    done[0] = ""  # the next holder's, until it has caught up
-    assert noted() == ""
+    assert renew_and_read() == "new a"
+    done[0] = ""  # the next holder's, before it has caught up
+    assert renew_and_read() == ""
 
 
 @pytest.mark.parametrize(
     ("holder", "noted", "status", "says"),
     [
-        ("a", "new a", 0, "has reconciled everything"),
-        ("b", "new a", 1, "operator b has not reconciled"),  # an older one, which leaves the note
+        ("a", "new a", 0, "has reconciled every object"),
+        (
+            "b",
+            "new a",
+            1,
+            "operator b has not reconciled",
+        ),  # an older operator, which keeps the note
         ("a", "old a", 1, "operator a has not reconciled"),
         ("a", "", 1, "operator a has not reconciled"),
         ("", "new a", 1, "no operator holds lease"),

@@ -1,4 +1,4 @@
-"""What is watched is remembered and told, and no wait of a watch is without end."""
+"""Watched objects are stored and reported, and every wait of a watch has a timeout."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,17 +22,18 @@ def pool(version: int, **metadata: Any) -> dict[str, Any]:
 
 
 def test_kopf_watches_and_does_nothing_else() -> None:
-    chosen = watch.settings()
-    assert not chosen.posting.enabled, "an event for each change, with rights that nobody granted"
+    chosen = watch.make_settings()
+    assert not chosen.posting.enabled, "an event for each change, with rights that are not granted"
     assert chosen.scanning.disabled, "it would list namespaces and definitions"
 
 
-def test_every_wait_of_a_watch_ends_and_the_server_s_first() -> None:
-    """A server that is asked politely ends a watch in order; a client that gives up loses events.
+def test_every_wait_of_a_watch_times_out_the_server_first() -> None:
+    """The server's timeout ends a watch in order; a client that gives up earlier loses events.
 
-    What is unset waits without end: for a connection to an API server that drops packets, too.
+    Without a timeout, the client waits endlessly, even for a connection to an unreachable API
+    server.
     """
-    watching = watch.settings().watching
+    watching = watch.make_settings().watching
     assert isinstance(watching.server_timeout, int), "the API server refuses 300.0"
     assert watching.client_timeout is not None
     assert watching.server_timeout < watching.client_timeout <= watching.server_timeout + 60
@@ -40,25 +41,25 @@ def test_every_wait_of_a_watch_ends_and_the_server_s_first() -> None:
     assert 1 <= watching.connect_timeout <= 30
 
 
-def test_what_is_seen_is_remembered_and_a_change_is_told_once() -> None:
-    store, told = Store(), list[tuple[str, str]]()
-    handlers = watch.registry(store, lambda kind, name: told.append((kind, name)))
+def test_objects_are_stored_and_each_change_is_reported_once() -> None:
+    store, reported = Store(), list[tuple[str, str]]()
+    handlers = watch.make_registry(store, lambda kind, name: reported.append((kind, name)))
     (handler,) = [h for h in handlers._watching.get_all_handlers() if h.id == "GPUPool"]
 
-    def seen(kind: str | None, document: dict[str, Any]) -> list[tuple[str, str]]:
-        told.clear()
+    def handle(kind: str | None, document: dict[str, Any]) -> list[tuple[str, str]]:
+        reported.clear()
         function: Any = handler.fn
         asyncio.run(function(type=kind, body=kopf.Body(document), retry=0))
-        return list(told)
+        return list(reported)
 
-    assert seen(None, pool(1)) == [("GPUPool", "p")]  # of the first list
-    assert seen("MODIFIED", pool(1)) == []
-    assert seen("MODIFIED", pool(2)) == [("GPUPool", "p")]
+    assert handle(None, pool(1)) == [("GPUPool", "p")]  # from the first list
+    assert handle("MODIFIED", pool(1)) == []
+    assert handle("MODIFIED", pool(2)) == [("GPUPool", "p")]
     assert store.world().pools["p"].spec.count == 2
-    assert seen("DELETED", pool(3, uid="of one before")) == []
-    assert seen("DELETED", pool(3)) == [("GPUPool", "p")]
+    assert handle("DELETED", pool(3, uid="of one before")) == []
+    assert handle("DELETED", pool(3)) == [("GPUPool", "p")]
     assert store.world().pools == {}
-    assert seen("DELETED", pool(3)) == []
+    assert handle("DELETED", pool(3)) == []
 
 
 def node(version: int, uid: str = "u", **labels: str) -> Document:
@@ -67,7 +68,7 @@ def node(version: int, uid: str = "u", **labels: str) -> Document:
 
 
 class Nodes:
-    """An API server with one node in its list, and events of a watch that then ends."""
+    """An API server with one node in its list, and a watch that ends after some events."""
 
     def __init__(self, *events: tuple[str, Document]) -> None:
         self.events = events
@@ -81,46 +82,50 @@ class Nodes:
         yield {"type": "ERROR", "object": {"message": "too old resource version"}}
 
 
-def test_what_there_is_much_of_is_followed_without_kopf() -> None:
-    store, told = Store(), list[tuple[str, str]]()
+def test_kinds_with_many_objects_are_watched_without_kopf() -> None:
+    store, reported = Store(), list[tuple[str, str]]()
 
-    def changed(kind: str, name: str) -> None:
-        told.append((kind, name))
+    def on_change(kind: str, name: str) -> None:
+        reported.append((kind, name))
 
     source = Nodes(
         ("MODIFIED", node(2)),
         ("MODIFIED", node(3, a="b")),
         ("BOOKMARK", {"metadata": {"resourceVersion": "4"}}),
     )
-    followed = {one._kind: one for one in watch.reflectors(source, store, changed, "ns")}
-    handled = {h.id for h in watch.registry(store, changed)._watching.get_all_handlers()}
-    assert followed.keys() | handled == {kind.name for kind in kinds.watched()}
+    followed = {one._kind: one for one in watch.make_reflectors(source, store, on_change, "ns")}
+    handled = {h.id for h in watch.make_registry(store, on_change)._watching.get_all_handlers()}
+    assert followed.keys() | handled == {kind.name for kind in kinds.watched_kinds()}
     assert not followed.keys() & handled, "each change would be taken twice"
     assert followed["Pod"]._chosen.namespace == "ns"
     assert not followed["Node"]._chosen.namespace
 
     nodes = followed["Node"]
     asyncio.run(nodes.follow())
-    assert told == [("Node", "n1")] * 2, "once by the list, and once by what differed"
+    assert reported == [("Node", "n1")] * 2, "once by the list, and once by what differed"
     source.events = (("DELETED", node(5)), ("DELETED", node(6)))
     asyncio.run(nodes.follow())
     assert store.world().nodes == {}
-    assert told == [("Node", "n1")] * 3
+    assert reported == [("Node", "n1")] * 3
 
 
-def test_the_end_of_a_predecessor_does_not_take_a_successor() -> None:
+def test_the_deletion_of_a_predecessor_does_not_remove_its_successor() -> None:
     store = Store()
     source = Nodes(("DELETED", node(2)))
     nodes = next(
-        one for one in watch.reflectors(source, store, lambda *_: None, "ns") if one._kind == "Node"
+        one
+        for one in watch.make_reflectors(source, store, lambda *_: None, "ns")
+        if one._kind == "Node"
     )
-    store.put("Node", node(3, uid="later"))  # the answer to a write, before the watch tells
+    store.put(
+        "Node", node(3, uid="later")
+    )  # the response to a write arrives before the watch's event
     asyncio.run(nodes.follow())
     assert store.world().nodes["n1"].uid == "later"
 
 
 @pytest.mark.parametrize("in_a_pod", [True, False])
-def test_the_service_account_goes_before_the_kubeconfig(
+def test_the_service_account_precedes_the_kubeconfig(
     monkeypatch: pytest.MonkeyPatch, in_a_pod: bool
 ) -> None:
     account, file = kopf.ConnectionInfo(server="account"), kopf.ConnectionInfo(server="file")

@@ -1,4 +1,4 @@
-"""The worker's second looks: when a key comes again, and that a pod is asked to go only once."""
+"""Requeued keys, and evictions that are requested only once."""
 
 import asyncio
 from types import SimpleNamespace
@@ -20,15 +20,15 @@ TRAIN = Evict("default", "train", "uid-train")
 
 
 class Counting(FakeCluster):
-    """Notes who is evicted, and refuses while a budget protects the pod."""
+    """Counts evictions, and refuses them while a budget protects the pod."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def perform(self, action: Action) -> Document | None:
         if isinstance(action, Evict):
-            self.asked.append(action.uid)
+            self.requested.append(action.uid)
         return await super().perform(action)
 
 
@@ -45,17 +45,19 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def evict(cluster: Counting, *moments: float, clock: list[float]) -> list[int]:
-    """Ask at each moment; return how many evictions have been asked for after each."""
+    """Reconcile at each time; return the number of eviction requests after each."""
     worker = Worker(cluster, Store(), WorkQueue(), CONFIG, "ns", lambda: None)
     counts = []
     for moment in moments:
         clock[0] = 1000.0 + moment
         asyncio.run(worker._perform(TRAIN))
-        counts.append(len(cluster.asked))
+        counts.append(len(cluster.requested))
     return counts
 
 
-def test_a_pod_is_asked_to_go_once_in_ten_seconds(cluster: Counting, now: list[float]) -> None:
+def test_a_pod_s_eviction_is_requested_once_in_ten_seconds(
+    cluster: Counting, now: list[float]
+) -> None:
     assert evict(cluster, 0.0, 0.5, 9.9, 10.0, 12.0, 20.1, clock=now) == [1, 1, 1, 2, 2, 3]
 
 
@@ -63,26 +65,28 @@ def test_another_pod_does_not_wait_for_it(cluster: Counting, now: list[float]) -
     worker = Worker(cluster, Store(), WorkQueue(), CONFIG, "ns", lambda: None)
     for action in (TRAIN, Evict("default", "other", "uid-other"), TRAIN):
         asyncio.run(worker._perform(action))
-    assert cluster.asked == ["uid-train", "uid-other"]
+    assert cluster.requested == ["uid-train", "uid-other"]
 
 
-def test_a_refused_eviction_is_tried_at_the_next_look(cluster: Counting, now: list[float]) -> None:
+def test_a_refused_eviction_is_retried_in_the_next_pass(
+    cluster: Counting, now: list[float]
+) -> None:
     cluster.protected.add("uid-train")
     assert evict(cluster, 0.0, 0.5, clock=now) == [1, 2]
 
 
-def test_without_the_lease_nobody_is_evicted(cluster: Counting) -> None:
+def test_without_the_lease_no_pod_is_evicted(cluster: Counting) -> None:
     def fence() -> None:
         raise errors.NotLeader("lost")
 
     worker = Worker(cluster, Store(), WorkQueue(), CONFIG, "ns", fence)
     with pytest.raises(errors.NotLeader):
         asyncio.run(worker._perform(TRAIN))
-    assert cluster.asked == []
+    assert cluster.requested == []
 
 
 @pytest.mark.parametrize("again_in_s", [None, 0.0, 7.5])
-def test_a_key_comes_again_when_its_controller_wants_to_look(
+def test_a_key_is_requeued_at_the_time_that_its_controller_returns(
     cluster: Counting, monkeypatch: pytest.MonkeyPatch, again_in_s: float | None
 ) -> None:
     dates: list[tuple[Key, float]] = []
@@ -93,7 +97,7 @@ def test_a_key_comes_again_when_its_controller_wants_to_look(
     async def decide(key: Key) -> Outcome:
         return Outcome(again_in_s=again_in_s)
 
-    monkeypatch.setattr(worker, "_decided", decide)
+    monkeypatch.setattr(worker, "_decide_key", decide)
     key = Key("MIGLayout", "mixed")
     assert asyncio.run(worker.work(key))
     assert dates == ([] if again_in_s is None else [(key, again_in_s)])

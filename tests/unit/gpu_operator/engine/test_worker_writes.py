@@ -1,4 +1,6 @@
-"""What the worker writes at once, what in order, and what it looks at after a change."""
+"""Which writes the worker runs concurrently, which in order, and what it reconciles after a
+change.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +26,9 @@ def apply(kind: str, name: str, note: str = "", *, status: bool = False) -> Appl
 
 
 class Slow:
-    """A cluster whose answers wait until as many are under way as come at once."""
+    """A cluster whose responses wait until as many requests run as are expected to be
+    concurrent.
+    """
 
     def __init__(self, fail: Callable[[Action], BaseException | None] = lambda _: None) -> None:
         self.begun: list[str] = []
@@ -49,7 +53,7 @@ def perform(cluster: Any, *actions: Action) -> None:
     asyncio.run(worker._perform_all(actions))
 
 
-def test_gpus_are_written_some_at_once_and_the_report_after_them() -> None:
+def test_gpus_are_written_concurrently_and_the_report_after_them() -> None:
     cluster = Slow()
     gpus = [apply("GPU", f"g{i}") for i in range(3 * _AT_ONCE)]
     perform(cluster, *gpus, apply("MIGLayout", "l", status=True))
@@ -58,7 +62,7 @@ def test_gpus_are_written_some_at_once_and_the_report_after_them() -> None:
     assert sorted(cluster.begun[:-1]) == sorted(f"GPU g{i}" for i in range(3 * _AT_ONCE))
 
 
-def test_what_concerns_one_object_keeps_its_order() -> None:
+def test_writes_to_one_object_keep_their_order() -> None:
     cluster = Slow()
     perform(cluster, apply("Node", "n", "1"), apply("GPU", "g"), apply("Node", "n", "2"))
     nodes = [what for what in cluster.begun if what.startswith("Node")]
@@ -74,7 +78,7 @@ def test_what_concerns_one_object_keeps_its_order() -> None:
         ({"g3": asyncio.CancelledError()}, errors.Unreachable),
     ],
 )
-def test_one_that_fails_stops_no_neighbour_and_is_told(
+def test_a_failed_write_stops_no_other_and_is_raised(
     failures: dict[str, BaseException], raised: type[Exception]
 ) -> None:
     cluster = Slow(lambda action: failures.get(action.document["metadata"]["name"]))  # type: ignore[union-attr]
@@ -83,23 +87,23 @@ def test_one_that_fails_stops_no_neighbour_and_is_told(
     assert cluster.begun == [f"GPU g{i}" for i in range(5)]
 
 
-def test_a_burst_of_changes_is_one_look() -> None:
+def test_a_burst_of_changes_causes_one_update() -> None:
     async def burst() -> int:
         store, queue = Store(), WorkQueue()
         cluster: Any = Slow()
         worker = Worker(cluster, store, queue, CONFIG, "ns", lambda: None)
         looks = 0
-        see = worker._fleet.see
+        see = worker._fleet.update
 
-        def counted(*seen: Any) -> Any:
+        def count_update(*seen: Any) -> Any:
             nonlocal looks
             looks += 1
             return see(*seen)
 
-        worker._fleet.see = counted  # type: ignore[method-assign]
+        worker._fleet.update = count_update  # type: ignore[method-assign]
         for number in range(20):
             store.put("Node", {"metadata": {"name": f"n{number}", "uid": "u"}})
-            worker.changed("Node", f"n{number}")
+            worker.on_change("Node", f"n{number}")
         assert worker._looking is not None
         await worker._looking
         assert {Key("Node", f"n{number}") for number in range(20)} <= queue._waiting
@@ -108,14 +112,14 @@ def test_a_burst_of_changes_is_one_look() -> None:
     assert asyncio.run(burst()) == 1
 
 
-async def _seen(worker: Worker, store: Store, name: str) -> None:
+async def _observe_node(worker: Worker, store: Store, name: str) -> None:
     store.put("Node", {"metadata": {"name": name, "uid": "u"}})
-    worker.changed("Node", name)
+    worker.on_change("Node", name)
     assert worker._looking is not None
     await worker._looking
 
 
-def test_what_changed_is_looked_at_though_the_object_at_hand_cannot_be_decided(
+def test_changes_are_enqueued_even_if_the_current_key_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def decide(self: Worker, key: Key, world: World) -> Outcome:
@@ -127,7 +131,7 @@ def test_what_changed_is_looked_at_though_the_object_at_hand_cannot_be_decided(
         store, queue = Store(), WorkQueue()
         cluster: Any = Slow()
         worker = Worker(cluster, store, queue, CONFIG, "ns", lambda: None)
-        await _seen(worker, store, "first")
+        await _observe_node(worker, store, "first")
         store.put("Node", {"metadata": {"name": "other", "uid": "u"}})
         assert not await worker.work(Key("Node", "first"))
         assert Key("Node", "other") in queue._timers
@@ -135,29 +139,29 @@ def test_what_changed_is_looked_at_though_the_object_at_hand_cannot_be_decided(
     asyncio.run(scene())
 
 
-def test_what_cannot_be_taken_is_taken_anew_with_all_that_changed_meanwhile(
+def test_a_failed_update_is_repeated_with_all_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scene() -> None:
         store, queue = Store(), WorkQueue()
         cluster: Any = Slow()
         worker = Worker(cluster, store, queue, CONFIG, "ns", lambda: None)
-        await _seen(worker, store, "first")
+        await _observe_node(worker, store, "first")
 
         def fail(*_: object) -> set[tuple[str, str]]:
             raise ZeroDivisionError
 
         with monkeypatch.context() as broken:
-            broken.setattr(Fleet, "_see_node", fail)
-            await _seen(worker, store, "second")
+            broken.setattr(Fleet, "_update_node", fail)
+            await _observe_node(worker, store, "second")
         assert Key("Node", "second") not in queue._waiting
-        await _seen(worker, store, "third")
+        await _observe_node(worker, store, "third")
         assert {Key("Node", "second"), Key("Node", "third")} <= queue._waiting
 
     asyncio.run(scene())
 
 
-def test_a_list_that_brings_nothing_new_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_list_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     store, read = Store(), list[str]()
     document = {"metadata": {"name": "n", "uid": "u", "resourceVersion": "5"}}
     store.put("Node", document)
@@ -168,7 +172,7 @@ def test_a_list_that_brings_nothing_new_is_not_read(monkeypatch: pytest.MonkeyPa
     assert store.take_changes() == set()
 
 
-def test_a_tally_is_sorted_whatever_comes_and_goes() -> None:
+def test_a_tally_stays_sorted() -> None:
     tally: Tally[int] = Tally()
     for step in range(200):
         name = f"{step * 37 % 50:02d}"
@@ -179,8 +183,8 @@ def test_a_tally_is_sorted_whatever_comes_and_goes() -> None:
             assert tally.count(group) == len(expected)
 
 
-def test_what_somebody_deleted_and_made_anew_between_two_looks_is_written_again() -> None:
-    """Its generation begins at 1 again, as did that of the one which we wrote."""
+def test_a_recreated_object_is_written_again() -> None:
+    """The new object's generation starts at 1 again, as that of the applied one did."""
     versions = iter(range(1, 9))
     written: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The operator's own loop against an API server in memory: whatever happens, it converges."""
+"""The operator's loop against an API server in memory converges after any event."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def cluster() -> FakeCluster:
     return found
 
 
-def test_from_bare_to_slices_and_back(cluster: FakeCluster) -> None:
+def test_a_node_gets_slices_and_loses_them_again(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     pool(cluster)
     layout(cluster)
@@ -40,18 +40,18 @@ def test_from_bare_to_slices_and_back(cluster: FakeCluster) -> None:
 
 
 def test_a_pool_that_was_restored_from_a_backup_can_be_deleted(cluster: FakeCluster) -> None:
-    """Whoever restored it owns its finalizer too."""
+    """The manager that restored the pool owns its finalizer, too."""
     operator = Operator(cluster)
     cluster.add(
         "GPUPool",
         "p",
         {"nodeSelector": SELECTED, "board": "h100-80gb"},
-        finalizers=["somebody/else", FINALIZER],
+        finalizers=["other.example/finalizer", FINALIZER],
     )
     operator.settle("n1", "n2")
     cluster.remove("GPUPool", "p")
     operator.settle("n1", "n2")
-    assert cluster.objects["GPUPool"]["p"]["metadata"]["finalizers"] == ["somebody/else"]
+    assert cluster.objects["GPUPool"]["p"]["metadata"]["finalizers"] == ["other.example/finalizer"]
     assert cluster.objects["GPU"] == {}
 
 
@@ -83,7 +83,7 @@ def test_gpus_leave_while_their_definition_is_being_deleted(cluster: FakeCluster
     assert cluster.condition("GPUPool", "p", "Ready")[0] == "True"
 
 
-def test_the_chart_s_policy_is_made_and_an_edit_of_it_stays(cluster: FakeCluster) -> None:
+def test_the_chart_s_policy_is_created_and_edits_stay(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     operator.settle()
     prefix = {"gpu.tessera.dev"}
@@ -119,7 +119,7 @@ def test_a_pool_waits_for_the_pods_that_hold_its_slices(cluster: FakeCluster) ->
     assert cluster.objects["GPUPool"] == {}
 
 
-def test_a_pool_goes_although_a_node_is_gone_for_good(cluster: FakeCluster) -> None:
+def test_a_pool_can_be_deleted_after_a_node_is_lost(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     pool(cluster)
     layout(cluster)
@@ -136,7 +136,7 @@ def test_a_pool_goes_although_a_node_is_gone_for_good(cluster: FakeCluster) -> N
 def test_a_node_that_registers_again_has_the_slices_that_its_pods_hold(
     cluster: FakeCluster, seen_gone: bool
 ) -> None:
-    """The machine is the same: gpud still has the devices, and pods compute on them."""
+    """The machine is the same: gpud still has the devices, and pods use them."""
     operator = Operator(cluster)
     pool(cluster)
     layout(cluster)
@@ -165,8 +165,8 @@ def test_a_node_that_registers_again_has_the_slices_that_its_pods_hold(
     assert noted == new
 
 
-def test_the_gpus_of_a_machine_that_another_has_replaced_go_with_it(cluster: FakeCluster) -> None:
-    """The operator was away; the new machine has the old one's name, and is in no pool."""
+def test_the_gpus_of_a_replaced_machine_are_deleted(cluster: FakeCluster) -> None:
+    """The operator was down; the new machine has the same name and belongs to no pool."""
     operator = Operator(cluster)
     pool(cluster)
     layout(cluster)
@@ -181,7 +181,7 @@ def test_the_gpus_of_a_machine_that_another_has_replaced_go_with_it(cluster: Fak
     assert list(cluster.objects["GPU"]) == ["n2-gpu-0", "n2-gpu-1"]
 
 
-def test_a_node_changes_hands(cluster: FakeCluster) -> None:
+def test_a_node_moves_to_another_pool(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     pool(cluster, "first")
     operator.settle("n1", "n2")
@@ -195,7 +195,7 @@ def test_a_node_changes_hands(cluster: FakeCluster) -> None:
     assert cluster.condition("GPUPool", "second", "Ready")[0] == "True"
 
 
-def test_a_gpu_that_somebody_deletes_comes_back(cluster: FakeCluster) -> None:
+def test_a_deleted_gpu_is_created_again(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     pool(cluster)
     layout(cluster)
@@ -209,7 +209,7 @@ def test_a_gpu_that_somebody_deletes_comes_back(cluster: FakeCluster) -> None:
     assert len(after["status"]["slices"]) == 7
 
 
-def test_a_layout_moves_around_a_pod_and_ends_when_it_does(cluster: FakeCluster) -> None:
+def test_a_layout_is_placed_around_a_pod_and_completed_when_it_ends(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     pool(cluster, count=1)
     layout(cluster)
@@ -252,7 +252,7 @@ def test_a_pod_that_may_not_be_evicted_is_named(
     assert cluster.condition("MIGLayout", "l", "Ready")[0] == "True"
 
 
-def test_what_is_withdrawn_leaves_allocatable_at_once(cluster: FakeCluster) -> None:
+def test_withdrawn_slices_leave_allocatable_at_once(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     pool(cluster, count=1)
     layout(cluster)
@@ -281,10 +281,10 @@ def test_a_bug_with_one_object_does_not_stop_the_others(
     pool(cluster)
     layout(cluster)
 
-    def broken(*_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("gpu_operator.controllers.layouts.layouts.reconcile", broken)
+    monkeypatch.setattr("gpu_operator.controllers.layouts.layouts.reconcile", fail)
     operator.settle("n1", "n2")
     assert cluster.condition("GPUPool", "p", "Ready")[0] == "True"
 

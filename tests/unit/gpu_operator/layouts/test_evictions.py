@@ -1,4 +1,4 @@
-"""Pods that hold a slice in the way: who is evicted, and when."""
+"""Which pods with a slice in the way are evicted, and when."""
 
 import datetime
 from typing import Any
@@ -40,43 +40,43 @@ def evicting(
         ),
     )
     there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": allocatable})
-    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
-    return decide(world(there, pool(), moving, wish, **changes))
+    desired = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
+    return decide(world(there, pool(), moving, desired, **changes))
 
 
-def test_pods_are_evicted_only_where_asked_and_only_when_the_scheduler_knows() -> None:
-    """Else the pod that replaces an evicted one is sent to the same slice, and fails, for ever."""
+def test_pods_are_evicted_only_on_request_and_after_withdrawal() -> None:
+    """Otherwise each replacement of an evicted pod would be placed on the same slice and fail."""
     assert not any(isinstance(a, Evict) for a in evicting("7").actions)
     assert Evict("default", "x", "uid-x") in evicting("0").actions
 
 
 @pytest.mark.parametrize("ages", [(2, 2), (60, 2)], ids=["just begun", "just reported"])
-def test_the_scheduler_is_given_a_moment(ages: tuple[float, float]) -> None:
+def test_evictions_wait_for_the_scheduler(ages: tuple[float, float]) -> None:
     outcome = evicting("0", *ages)
     assert not any(isinstance(a, Evict) for a in outcome.actions)
     assert outcome.again_in_s == execution.SETTLE_S
 
 
 @pytest.mark.parametrize("ages", [(10, -900), (-900, 10), (-900, -900)])
-def test_a_clock_that_is_ahead_of_ours_keeps_nobody_waiting(ages: tuple[float, float]) -> None:
-    """The agent's, or that of the operator before this one."""
+def test_a_fast_clock_does_not_delay_evictions(ages: tuple[float, float]) -> None:
+    """The fast clock may be the agent's, or an earlier operator's."""
     assert Evict("default", "x", "uid-x") in evicting("0", *ages).actions
 
 
 def test_only_a_pod_whose_uid_is_known_is_evicted() -> None:
-    """A name alone may be another pod's by now, or whatever a broken agent made up."""
+    """A name alone may belong to another pod by now, or be made up by a broken agent."""
     nameless = mig_slice("1g.10gb@6", "default/x", withdrawing=True)
     holder = nameless.holders[0].model_copy(update={"uid": ""})
     held = nameless.model_copy(update={"holders": (holder,)})
     assert not any(isinstance(a, Evict) for a in evicting("0", held=held).actions)
 
 
-def test_a_refused_eviction_is_told() -> None:
+def test_a_refused_eviction_is_reported() -> None:
     outcome = evicting("0", refused_evictions={"uid-x": "the budget needs 1 pod"})
     assert "default/x: the budget needs 1 pod" in condition(outcome.actions, "Progressing")[2]
 
 
 def test_a_slice_that_is_still_offered_is_not_evicted() -> None:
     held = changing(mig_slice("1g.10gb@6", "default/x"), want=HALVES, before=SEVEN)
-    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
-    assert not any(isinstance(a, Evict) for a in decide(everything(held, wish)).actions)
+    desired = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
+    assert not any(isinstance(a, Evict) for a in decide(everything(held, desired)).actions)

@@ -1,4 +1,4 @@
-"""Any history of edits, failures and deaths: everything settles, and can be taken away."""
+"""After any history of edits, failures and crashes the cluster settles and can be cleaned up."""
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -12,11 +12,11 @@ from support.worlds.pool_world import IN_POOL
 
 
 class Died(BaseException):
-    """The process ends here."""
+    """Simulates a crash of the process."""
 
 
 class Shaky(FakeCluster):
-    """At a given write it fails, or the operator dies: before the write is done, or after."""
+    """A cluster in which a given write fails, or the operator crashes before or after it."""
 
     fault: tuple[int, str] | None = None
 
@@ -33,7 +33,7 @@ class Shaky(FakeCluster):
             "die-before": Died(),
             "die-after": Died(),
             "lose-answer": errors.Unreachable("timed out"),
-            "conflict": errors.Conflict("somebody was faster"),
+            "conflict": errors.Conflict("another writer was faster"),
             "refuse": errors.Refused("not now"),
         }[what]
 
@@ -124,7 +124,10 @@ def take(step: str, cluster: Shaky, operator: Operator) -> None:
         case "fault", _:
             what, _, write = name.partition(" ")
             cluster.fault = (int(write), what)
-        case "adopt", "pool":  # as after a restore from a backup: others own what we wrote
+        case (
+            "adopt",
+            "pool",
+        ):  # as after a restore from a backup: other managers own the operator's fields
             for found in objects.get("GPUPool", {}).values():
                 found["metadata"]["finalizers"] = [FINALIZER]
                 cluster.disown("GPUPool", found["metadata"]["name"])
@@ -142,7 +145,7 @@ def take(step: str, cluster: Shaky, operator: Operator) -> None:
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_after_any_history_everything_can_be_taken_away(steps: list[str]) -> None:
+def test_everything_can_be_deleted_after_any_history(steps: list[str]) -> None:
     cluster = Shaky()
     for name in ("n1", "n2"):
         node(cluster, name)
@@ -169,4 +172,4 @@ def test_after_any_history_everything_can_be_taken_away(steps: list[str]) -> Non
     for found in nodes.values():
         metadata = found["metadata"]
         ours = [k for k in metadata["labels"] if k.startswith(f"{GROUP}/")]
-        assert not ours + list(metadata.get("annotations", ())), "whoever owns them"
+        assert not ours + list(metadata.get("annotations", ())), "whichever manager owns them"

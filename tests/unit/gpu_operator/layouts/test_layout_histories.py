@@ -1,4 +1,6 @@
-"""Any history of edits, pods, deadlines and late kubelets: a layout's columns agree with its word."""
+"""A layout's columns match its conditions after any history of edits, pods, deadlines and
+delays.
+"""
 
 import asyncio
 import datetime
@@ -14,7 +16,7 @@ from support.worlds.fake_cluster import FakeCluster
 from support.worlds.gpu_world import NOW
 
 DEADLINE_S = 60
-WISHES: dict[str, tuple[tuple[str, int], ...]] = {
+REQUESTS: dict[str, tuple[tuple[str, int], ...]] = {
     "seven": (("1g.10gb", 7),),
     "halves": (("3g.40gb", 2),),
     "mixed": (("3g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 2)),
@@ -25,16 +27,16 @@ WISHES: dict[str, tuple[tuple[str, int], ...]] = {
 
 
 class Play:
-    """One layout, two GPUs, and a clock that stands still between two steps."""
+    """One layout and two GPUs; the clock stands still within a step."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
         node(self.cluster, "n")
         self.operator = Operator(self.cluster)
         self.now = NOW
-        self.wish = "seven"
+        self.desired = "seven"
         pool(self.cluster)
-        spec = {"instances": requests(self.wish), "rollout": {"deadlineSeconds": DEADLINE_S}}
+        spec = {"instances": requests(self.desired), "rollout": {"deadlineSeconds": DEADLINE_S}}
         self.cluster.add("MIGLayout", "l", spec)
         for _ in range(3):
             self.operator.round()
@@ -44,7 +46,7 @@ class Play:
         verb, _, what = step.partition(" ")
         match verb:
             case "edit":
-                self.wish = what
+                self.desired = what
                 self.cluster.edit("MIGLayout", "l", instances=requests(what))
             case "hold":
                 self._hold(int(what))
@@ -79,20 +81,20 @@ class Play:
         await self.operator.worker.work(Key("Node", "n"))
 
     def check(self) -> None:
-        """What has to hold whenever somebody looks."""
+        """Assert what must hold at any time."""
         document = self.cluster.objects["MIGLayout"]["l"]
         status, generation = document["status"], document["metadata"]["generation"]
         conditions = {c["type"]: c for c in status["conditions"]}
         said = {kind: c["status"] for kind, c in conditions.items()}
         assert status["observedGeneration"] == generation
         assert {c["observedGeneration"] for c in conditions.values()} == {generation}
-        on_each = sum(count for _, count in WISHES[self.wish])
+        on_each = sum(count for _, count in REQUESTS[self.desired])
         states = [gpu["state"] for gpu in status["gpus"]]
         assert status["desired"] == on_each * len(states)
         assert status["applied"] == self._there()
         assert 0 <= status["applied"] <= status["desired"]
         assert (status["waiting"] > 0) == ("Waiting" in states)
-        if self.wish == "too much":
+        if self.desired == "too much":
             assert said["Accepted"] == said["Ready"] == "False"
             return
         assert said["Accepted"] == "True"
@@ -102,26 +104,26 @@ class Play:
         assert (said["Progressing"] == "True") == bool(moving.intersection(states))
         if said["Ready"] == "True":
             assert status["applied"] == status["desired"]
-            assert self._offered() >= self._wanted()
+            assert self._offered_slices() >= self._wanted_slices()
 
-    def _wanted(self) -> Counter[str]:
-        return Counter({profile: 2 * count for profile, count in WISHES[self.wish] if count})
+    def _wanted_slices(self) -> Counter[str]:
+        return Counter({profile: 2 * count for profile, count in REQUESTS[self.desired] if count})
 
     def _there(self) -> int:
-        """Count, with a rule of its own, the slices that the layout asks for and that exist."""
-        wanted, found = dict(WISHES[self.wish]), 0
-        for gpu in self.cluster.objects["GPU"].values() if self.wish != "too much" else ():
+        """Count the requested slices that exist, independently of the operator's code."""
+        wanted, found = dict(REQUESTS[self.desired]), 0
+        for gpu in self.cluster.objects["GPU"].values() if self.desired != "too much" else ():
             there = Counter(s["profile"] for s in active(gpu))
             found += sum(min(there[profile], count) for profile, count in wanted.items())
         return found
 
-    def _offered(self) -> Counter[str]:
+    def _offered_slices(self) -> Counter[str]:
         figures = self.cluster.objects["Node"]["n"]["status"]["allocatable"]
         return Counter({name.partition("/mig-")[2]: int(n) for name, n in figures.items()})
 
 
-def requests(wish: str) -> list[dict[str, Any]]:
-    return [{"profile": profile, "count": count} for profile, count in WISHES[wish]]
+def requests(desired: str) -> list[dict[str, Any]]:
+    return [{"profile": profile, "count": count} for profile, count in REQUESTS[desired]]
 
 
 def active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
@@ -131,7 +133,7 @@ def active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
 STEPS = st.lists(
     st.sampled_from(
         [
-            *(f"edit {wish}" for wish in WISHES),
+            *(f"edit {desired}" for desired in REQUESTS),
             *(f"hold {number}" for number in (0, 3, 8)),
             "free",
             "agents",
@@ -157,7 +159,7 @@ def test_columns_and_conditions_agree_after_every_step(steps: list[str]) -> None
         play.check()
 
 
-def test_after_a_rollback_no_more_is_applied_than_was_asked_for() -> None:
+def test_a_rollback_applies_at_most_the_requested_slices() -> None:
     play = Play()
     steps = ("agents", "hold 0", "agents", "rollout 2", "edit halves", "agents")
     for step in (*steps, f"later {DEADLINE_S}", "agents", "agents"):

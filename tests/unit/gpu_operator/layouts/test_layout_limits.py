@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from gpu_operator.api.v1alpha1.miglayout import Rollout
 from support.worlds.gpu_world import agent_conditions, gpu, layout, mig_slice, node, pool, world
-from support.worlds.layout_world import SEVEN, decide, status, written
+from support.worlds.layout_world import SEVEN, decide, status, written_instances
 
 
 @pytest.mark.parametrize(
@@ -22,17 +22,17 @@ def test_a_percentage_is_of_the_selected_gpus_and_rounded_up(
 
 
 @pytest.mark.parametrize("limit", [0, -1, "0%", "101%", "5.5%", "%", "-1%", "all"])
-def test_what_is_no_limit_is_refused(limit: int | str) -> None:
+def test_an_invalid_limit_is_refused(limit: int | str) -> None:
     with pytest.raises(ValidationError):
         Rollout(max_unavailable=limit)
 
 
-def test_a_rollout_in_percent_begins_on_so_many_gpus_at_once() -> None:
+def test_a_percentage_rollout_begins_on_that_many_gpus() -> None:
     full = [mig_slice(place) for place in SEVEN]
     gpus = [gpu(index=i, want=SEVEN, have=full, layout="l") for i in range(8)]
-    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": "50%"})
-    outcome = decide(world(node(), pool(count=8), *gpus, wish))
-    assert len(written(outcome)) == 4
+    desired = layout("l", "2x3g.40gb", rollout={"max_unavailable": "50%"})
+    outcome = decide(world(node(), pool(count=8), *gpus, desired))
+    assert len(written_instances(outcome)) == 4
     messages = {g["message"] for g in status(outcome)["gpus"] if g["state"] == "Pending"}
     assert messages == {"waits for its turn (rollout.maxUnavailable: 50%)"}
 
@@ -59,17 +59,17 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_nodes_are_chosen_by_expressions(selector: dict[str, Any], found: set[str]) -> None:
+def test_nodes_are_selected_by_expressions(selector: dict[str, Any], found: set[str]) -> None:
     zones = {"a": {"zone": "x"}, "b": {"zone": "y"}, "c": {}}
     nodes = [node(name, labels={"gpu": "yes", **zone}) for name, zone in zones.items()]
     gpus = [gpu(name) for name in zones]
-    wish = layout("l", "7g.80gb", select={"node_label_selector": selector})
-    outcome = decide(world(*nodes, pool(), *gpus, wish))
-    assert {name.removesuffix("-gpu-0") for name in written(outcome)} == found
+    desired = layout("l", "7g.80gb", select={"node_label_selector": selector})
+    outcome = decide(world(*nodes, pool(), *gpus, desired))
+    assert {name.removesuffix("-gpu-0") for name in written_instances(outcome)} == found
 
 
-def test_a_status_stays_below_16_kib_and_names_first_what_needs_a_look() -> None:
-    nodes = [f"node-{i:03}-{'x' * 54}" for i in range(300)]  # 63 characters, as long as may be
+def test_a_status_stays_below_16_kib_and_lists_problems_first() -> None:
+    nodes = [f"node-{i:03}-{'x' * 54}" for i in range(300)]  # 63 characters, the maximum
     why = agent_conditions(degraded=f"AgentError: {'why ' * 500}")
     gpus = [
         gpu(name, i, want=["7g.80gb@0"], layout="l", have=[mig_slice("7g.80gb@0")])

@@ -1,4 +1,4 @@
-"""How many GPUs and pods a layout's message names, and what it says of the others."""
+"""How many GPUs and pods a layout's message names, and how it counts the others."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,16 +7,16 @@ import pytest
 
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.layouts import report
-from gpu_operator.controllers.layouts.assessment import Judgement, State
+from gpu_operator.controllers.layouts.assessment import GpuAssessment, State
 
 GROUP = (State.WAITING, Reason.SLICE_IN_USE)
 OTHER = (State.PENDING, Reason.SLICE_IN_USE)
 
 
 def book(count: int, others: int = 0) -> Any:
-    """Return a book of so many GPUs in one group, and others in another group."""
+    """Return a book with this many GPUs in one group, and others in another group."""
     judgements = [
-        Judgement(SimpleNamespace(name=f"gpu-{n}"), *GROUP, f"waits for {n}")  # type: ignore[arg-type]
+        GpuAssessment(SimpleNamespace(name=f"gpu-{n}"), *GROUP, f"waits for {n}")  # type: ignore[arg-type]
         for n in range(count)
     ]
     return SimpleNamespace(
@@ -28,8 +28,8 @@ def book(count: int, others: int = 0) -> Any:
 @pytest.mark.parametrize(
     ("count", "others", "more"), [(1, 0, 0), (5, 0, 0), (6, 0, 1), (7, 0, 2), (5, 1, 1), (6, 2, 3)]
 )
-def test_five_are_named_and_the_others_counted(count: int, others: int, more: int) -> None:
-    found = report._told(book(count, others), [GROUP, OTHER], "")
+def test_five_gpus_are_named_and_the_others_counted(count: int, others: int, more: int) -> None:
+    found = report._describe_first(book(count, others), [GROUP, OTHER], "")
     assert found is not None
     reason, message = found
     assert reason is Reason.SLICE_IN_USE
@@ -37,12 +37,12 @@ def test_five_are_named_and_the_others_counted(count: int, others: int, more: in
     assert message.split("; ") == [*named, *([f"and {more} more"] if more else [])]
 
 
-def test_of_no_gpu_there_is_no_message() -> None:
-    assert report._told(book(0), [GROUP], "") is None
+def test_no_gpu_yields_no_message() -> None:
+    assert report._describe_first(book(0), [GROUP], "") is None
 
 
 @pytest.mark.parametrize(("count", "more"), [(0, 0), (1, 0), (5, 0), (6, 1), (9, 4)])
 def test_a_list_names_five_and_counts_the_others(count: int, more: int) -> None:
     items = [f"pod-{n}" for n in range(count)]
     rest = [f"and {more} more"] if more else []
-    assert report._several(items) == "; ".join([*items[:5], *rest])
+    assert report._join_first(items) == "; ".join([*items[:5], *rest])

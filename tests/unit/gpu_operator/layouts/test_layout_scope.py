@@ -1,4 +1,4 @@
-"""What of a layout's selection can be done, and when it is done as far as the scheduler knows."""
+"""Which part of a layout's selection is applied, and when the scheduler can use it."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,15 @@ from gpu_operator.controllers.common.world import World
 from gpu_operator.controllers.layouts import orphans
 from gpu_operator.controllers.nodes import extended_resources
 from support.worlds.gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
-from support.worlds.layout_world import HALVES, SEVEN, changing, decide, everything, status, written
+from support.worlds.layout_world import (
+    HALVES,
+    SEVEN,
+    changing,
+    decide,
+    everything,
+    status,
+    written_instances,
+)
 
 
 def of_board(board: str, found: Any) -> Any:
@@ -17,7 +25,7 @@ def of_board(board: str, found: Any) -> Any:
 
 
 def two_boards(*more: Any) -> World:
-    """One GPU of each of two boards, in two pools."""
+    """Return one GPU of each of two boards, in two pools."""
     small = of_board("a30", gpu("n2", pool="q"))
     pools = pool(), pool("q", node_selector={"a30": "yes"}, board="a30")
     return world(node(), node("n2", labels={"a30": "yes"}), *pools, gpu(), small, *more)
@@ -25,21 +33,21 @@ def two_boards(*more: Any) -> World:
 
 def test_a_board_that_cannot_hold_the_slices_is_named_and_left_alone() -> None:
     outcome = decide(two_boards(layout("l", "2x3g.40gb")))
-    assert written(outcome) == {"n1-gpu-0": HALVES}
+    assert written_instances(outcome) == {"n1-gpu-0": HALVES}
     assert condition(outcome.actions, "Accepted")[:2] == ("True", "PartiallyAccepted")
     assert condition(outcome.actions, "Ready")[:2] == ("False", "NotPlaceable")
     assert condition(outcome.actions, "Progressing")[:2] == ("True", "Applying")
     for kind in ("Accepted", "Ready"):
         message = condition(outcome.actions, kind)[2]
-        assert "not on a30 (n2-gpu-0)" in message
+        assert "not applied on a30 (n2-gpu-0)" in message
         assert "board a30 has no profile '3g.40gb'" in message
         assert "n1-gpu-0" not in message
-    told = {g["name"]: g["state"] for g in status(outcome)["gpus"]}
-    assert told == {"n1-gpu-0": "Applying", "n2-gpu-0": "Failed"}
+    reported = {g["name"]: g["state"] for g in status(outcome)["gpus"]}
+    assert reported == {"n1-gpu-0": "Applying", "n2-gpu-0": "Failed"}
     assert status(outcome)["desired"] == 4
 
 
-def test_what_one_board_holds_is_applied_and_counted_while_another_cannot() -> None:
+def test_a_layout_is_applied_on_the_boards_that_can_hold_it() -> None:
     done = gpu(want=HALVES, layout="l", have=[mig_slice(s) for s in HALVES])
     small = of_board("a30", gpu("n2", pool="q"))
     seen = two_boards(layout("l", "2x3g.40gb"))
@@ -57,7 +65,7 @@ def test_an_edit_that_one_board_cannot_hold_changes_nothing_there() -> None:
     seen = two_boards(wanted)
     seen = world(*seen.nodes.values(), *seen.pools.values(), wanted, gpu(), small)
     outcome = decide(seen)
-    assert list(written(outcome)) == ["n1-gpu-0"]
+    assert list(written_instances(outcome)) == ["n1-gpu-0"]
     assert orphans.reconcile(seen, "n2-gpu-0").actions == ()
     assert condition(outcome.actions, "Accepted")[1] == "PartiallyAccepted"
 
@@ -67,7 +75,7 @@ def test_an_edit_that_one_board_cannot_hold_changes_nothing_there() -> None:
 )
 def test_boards_and_nodes_can_be_selected(select: dict[str, Any]) -> None:
     outcome = decide(two_boards(layout("l", "2x3g.40gb", select=select)))
-    assert written(outcome) == {"n1-gpu-0": HALVES}
+    assert written_instances(outcome) == {"n1-gpu-0": HALVES}
     assert condition(outcome.actions, "Accepted")[:2] == ("True", "Accepted")
 
 
@@ -79,7 +87,7 @@ def test_an_unknown_board_in_a_selector_is_refused() -> None:
 
 
 def test_ready_waits_until_the_node_offers_the_slices() -> None:
-    """A pod that is made when the layout is ready must not find the node without them."""
+    """A pod that is created once the layout is ready must find the slices on the node."""
     have = [mig_slice(s) for s in SEVEN]
     done = gpu(want=SEVEN, layout="l", have=have)
     resource = "gpu.tessera.dev/mig-1g.10gb"
@@ -95,7 +103,7 @@ def test_ready_waits_until_the_node_offers_the_slices() -> None:
 
 
 def test_ready_waits_until_the_agent_has_reported_that_pods_are_admitted() -> None:
-    """Until then the operator takes away again what a quick kubelet has told the scheduler."""
+    """Until then the operator lowers resources that a fast kubelet has published too early."""
     resource = "gpu.tessera.dev/mig-1g.10gb"
     there = node(allocatable={resource: "7"})
     for admitted, ready in ((False, "False"), (True, "True")):
@@ -107,11 +115,11 @@ def test_ready_waits_until_the_agent_has_reported_that_pods_are_admitted() -> No
         assert bool(extended_resources.reconcile(seen, "n1", 0.0).actions) is not admitted
 
 
-def test_a_kubelet_that_is_late_is_waited_for_and_nothing_is_rolled_back() -> None:
+def test_a_late_kubelet_causes_no_rollback() -> None:
     late = changing(*map(mig_slice, HALVES), want=HALVES, before=SEVEN, since_s=9999)
     other = gpu(index=1, want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN])
     there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": "7"})
     outcome = decide(world(there, pool(count=2), late, other, layout("l", "2x3g.40gb")))
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
     assert condition(outcome.actions, "Degraded")[0] == "False"
     assert "waits for its turn" in status(outcome)["gpus"][1]["message"]

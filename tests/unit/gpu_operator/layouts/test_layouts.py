@@ -1,4 +1,4 @@
-"""MIGLayout, decision by decision."""
+"""MIGLayout, one decision at a time."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from gpu_operator.render import gpu as gpu_render
 from support.worlds.gpu_world import (
     NOW,
     agent_conditions,
-    applied,
+    applied_documents,
     condition,
     gpu,
     instances,
@@ -21,13 +21,21 @@ from support.worlds.gpu_world import (
     pool,
     world,
 )
-from support.worlds.layout_world import HALVES, SEVEN, changing, decide, everything, status, written
+from support.worlds.layout_world import (
+    HALVES,
+    SEVEN,
+    changing,
+    decide,
+    everything,
+    status,
+    written_instances,
+)
 
 
 def test_an_empty_gpu_is_filled() -> None:
     outcome = decide(everything(gpu(), layout("l", "7x1g.10gb")))
-    assert written(outcome) == {"n1-gpu-0": SEVEN}
-    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    assert written_instances(outcome) == {"n1-gpu-0": SEVEN}
+    (document,) = applied_documents(outcome.actions, Manager.LAYOUT)
     assert document["spec"]["layout"] == "l"
     assert document["metadata"]["uid"] == "uid-n1-0"
     assert document["metadata"]["annotations"] == {
@@ -38,16 +46,16 @@ def test_an_empty_gpu_is_filled() -> None:
     assert status(outcome)["desired"] == 7
 
 
-def test_nothing_is_written_before_the_agent_has_reported_what_is_there() -> None:
+def test_nothing_is_written_before_the_agent_s_first_report() -> None:
     outcome = decide(everything(gpu(reported=False), layout("l", "7x1g.10gb")))
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
     assert condition(outcome.actions, "Ready")[:2] == ("False", "WaitingForAgent")
 
 
-def test_ready_means_that_the_agent_has_reported_just_those_slices() -> None:
+def test_ready_requires_that_the_agent_reports_exactly_those_slices() -> None:
     have = [mig_slice(s) for s in SEVEN]
     outcome = decide(everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "7x1g.10gb")))
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
     assert condition(outcome.actions, "Ready")[:2] == ("True", "Reconciled")
     assert (status(outcome)["applied"], status(outcome)["desired"]) == (7, 7)
 
@@ -71,15 +79,15 @@ def test_ready_means_that_the_agent_has_reported_just_those_slices() -> None:
     ],
     ids=["agent is behind", "slice missing", "slice not gone"],
 )
-def test_ready_is_not_claimed_before_that(unsettled: Any) -> None:
-    wish = "3g.40gb" if unsettled.spec.instances[0].profile == "3g.40gb" else "7x1g.10gb"
-    outcome = decide(everything(unsettled, layout("l", wish)))
+def test_a_layout_is_not_ready_before_that_report(unsettled: Any) -> None:
+    desired = "3g.40gb" if unsettled.spec.instances[0].profile == "3g.40gb" else "7x1g.10gb"
+    outcome = decide(everything(unsettled, layout("l", desired)))
     assert condition(outcome.actions, "Ready")[0] == "False"
     assert condition(outcome.actions, "Ready")[1] in ("Applying", "WaitingForAgent")
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
 
 
-def test_an_agent_that_claims_to_be_done_but_is_not_is_found_out() -> None:
+def test_a_false_report_of_completion_is_detected() -> None:
     wrong = gpu(want=SEVEN, layout="l", have=[mig_slice("7g.80gb@0")])
     outcome = decide(everything(wrong, layout("l", "7x1g.10gb")))
     assert condition(outcome.actions, "Degraded")[:2] == ("True", "VerificationFailed")
@@ -91,33 +99,35 @@ def test_slices_in_use_are_kept_where_they_fit() -> None:
     outcome = decide(
         everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "3g.40gb", "1g.10gb"))
     )
-    assert written(outcome) == {"n1-gpu-0": ["3g.40gb@0", "1g.10gb@6"]}
+    assert written_instances(outcome) == {"n1-gpu-0": ["3g.40gb@0", "1g.10gb@6"]}
 
 
-def test_a_slice_in_the_way_is_withdrawn_and_its_pod_named() -> None:
+def test_a_blocking_slice_is_withdrawn_and_its_pod_named() -> None:
     have = [mig_slice("1g.10gb@6", "default/x"), *(mig_slice(s) for s in SEVEN[:6])]
     outcome = decide(everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "2x3g.40gb")))
-    assert written(outcome) == {"n1-gpu-0": HALVES}
+    assert written_instances(outcome) == {"n1-gpu-0": HALVES}
     result, reason, message = condition(outcome.actions, "Progressing")
     assert (result, reason) == ("True", "SliceInUse")
     assert "pod default/x" in message
 
 
-def test_as_few_held_slices_as_possible_have_to_go() -> None:
-    """3g needs one half: it takes the half with one pod, not the one with three."""
+def test_as_few_held_slices_as_possible_are_removed() -> None:
+    """3g needs one half of the GPU: it takes the half with one pod, not the one with three."""
     have = [mig_slice(f"1g.10gb@{i}", f"default/x{i}") for i in (0, 1, 2, 5)]
     outcome = decide(everything(gpu(have=have), layout("l", "3g.40gb", "3x1g.10gb")))
-    assert written(outcome) == {"n1-gpu-0": ["1g.10gb@0", "1g.10gb@1", "1g.10gb@2", "3g.40gb@4"]}
+    assert written_instances(outcome) == {
+        "n1-gpu-0": ["1g.10gb@0", "1g.10gb@1", "1g.10gb@2", "3g.40gb@4"]
+    }
 
 
-def test_a_pod_in_the_way_is_named_before_the_agent_has_acted() -> None:
+def test_a_blocking_pod_is_named_before_the_agent_acts() -> None:
     have = [mig_slice("1g.10gb@6", "default/x"), *(mig_slice(s) for s in SEVEN[:6])]
     behind = changing(*have, want=HALVES, before=SEVEN, generation=2, seen=1)
     outcome = decide(everything(behind, layout("l", "2x3g.40gb")))
     assert condition(outcome.actions, "Ready")[:2] == ("False", "SliceInUse")
 
 
-def test_waiting_is_counted() -> None:
+def test_waiting_slices_are_counted() -> None:
     held = changing(
         mig_slice("3g.40gb@0"),
         mig_slice("1g.10gb@6", "default/x", withdrawing=True),
@@ -134,7 +144,7 @@ def test_waiting_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "word"),
+    ("desired", "word"),
     [
         ("2x4g.40gb", "4g.40gb"),
         ("1g.5gb", "1g.5gb"),
@@ -142,29 +152,33 @@ def test_waiting_is_counted() -> None:
         ("8x1g.10gb", "1g.10gb"),
     ],
 )
-def test_what_no_board_can_hold_is_refused_with_the_planners_words(wish: str, word: str) -> None:
-    outcome = decide(everything(gpu(), layout("l", wish)))
+def test_an_impossible_layout_is_refused_with_the_planner_s_message(
+    desired: str, word: str
+) -> None:
+    outcome = decide(everything(gpu(), layout("l", desired)))
     result, reason, message = condition(outcome.actions, "Accepted")
     assert (result, reason) == ("False", "NotPlaceable")
     assert word in message
     assert "\n" not in message
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
 
 
-def test_an_impossible_edit_costs_nobody_a_slice() -> None:
+def test_an_impossible_edit_removes_no_slice() -> None:
     have = [mig_slice(s) for s in SEVEN]
     seen = everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "8x1g.10gb"))
-    assert written(decide(seen)) == {}
+    assert written_instances(decide(seen)) == {}
     assert orphans.reconcile(seen, "n1-gpu-0").actions == ()
     assert condition(decide(seen).actions, "Accepted")[1] == "NotPlaceable"
 
 
 def test_the_kubernetes_spelling_of_a_profile_is_understood() -> None:
-    (instance,) = written(decide(everything(gpu(), layout("l", "1g.10gb.me"))))["n1-gpu-0"]
+    (instance,) = written_instances(decide(everything(gpu(), layout("l", "1g.10gb.me"))))[
+        "n1-gpu-0"
+    ]
     assert instance.startswith("1g.10gb+me@")
 
 
-def test_of_two_layouts_the_younger_is_told_which_gpu_and_layout() -> None:
+def test_the_younger_layout_s_status_names_the_gpu_and_the_older_layout() -> None:
     older = layout("older", "7x1g.10gb", created="2026-01-01T00:00:00Z")
     younger = layout("younger", "7g.80gb", created="2026-01-01T00:00:01Z")
     seen = everything(gpu(), older, younger)
@@ -173,8 +187,8 @@ def test_of_two_layouts_the_younger_is_told_which_gpu_and_layout() -> None:
     assert (result, reason) == ("False", "LayoutConflict")
     assert "n1-gpu-0" in message
     assert "older" in message
-    assert written(outcome) == {}
-    assert written(decide(seen, "older")) == {"n1-gpu-0": SEVEN}
+    assert written_instances(outcome) == {}
+    assert written_instances(decide(seen, "older")) == {"n1-gpu-0": SEVEN}
 
 
 def test_a_layout_that_decides_on_some_of_its_gpus_is_accepted_in_part() -> None:
@@ -185,27 +199,27 @@ def test_a_layout_that_decides_on_some_of_its_gpus_is_accepted_in_part() -> None
     assert accepted[:2] == ("True", "PartiallyAccepted")
     assert accepted[2] == "on 1 of 2 GPUs: n1-gpu-0 follows the older layout older"
     assert ready[:2] == ("False", "LayoutConflict")
-    assert list(written(outcome)) == ["n1-gpu-1"]
+    assert list(written_instances(outcome)) == ["n1-gpu-1"]
 
 
 @pytest.mark.parametrize(
-    ("wish", "select", "says"),
+    ("desired", "select", "says"),
     [
         ("7x1g.10gb", {"pool": "demmo"}, "selector.pool: there is no GPUPool 'demmo'"),
         ("7x1g.10GB", {}, "no profile '1g.10GB' (case counts: 1g.10gb)"),
         ("7x1G.10GB.ME", {}, "no profile '1G.10GB.ME'; legal profiles"),
-        ("whole 1g.10gb", {}, "it stands alone, once"),
-        ("2xwhole", {}, "it stands alone, once"),
+        ("whole 1g.10gb", {}, "it must be the only entry"),
+        ("2xwhole", {}, "it must be the only entry"),
     ],
 )
-def test_a_slip_in_a_layout_is_named(wish: str, select: dict[str, Any], says: str) -> None:
-    outcome = decide(everything(gpu(), layout("l", *wish.split(), select=select)))
+def test_an_error_in_a_layout_is_reported(desired: str, select: dict[str, Any], says: str) -> None:
+    outcome = decide(everything(gpu(), layout("l", *desired.split(), select=select)))
     assert says in condition(outcome.actions, "Ready")[2]
 
 
 def test_a_layout_that_fits_no_board_does_not_keep_others_out() -> None:
     seen = everything(gpu(), layout("a", "8x1g.10gb"), layout("b", "7g.80gb", created="2026-02"))
-    assert written(decide(seen, "b")) == {"n1-gpu-0": ["7g.80gb@0"]}
+    assert written_instances(decide(seen, "b")) == {"n1-gpu-0": ["7g.80gb@0"]}
 
 
 @pytest.mark.parametrize(
@@ -222,14 +236,14 @@ def test_a_layout_that_fits_no_board_does_not_keep_others_out() -> None:
 def test_selectors(select: dict[str, Any], names: list[str]) -> None:
     gpus = [gpu(), gpu(index=1), gpu("n2")]
     outcome = decide(everything(node("n2"), *gpus, layout("l", "7x1g.10gb", select=select)))
-    assert list(written(outcome)) == names
+    assert list(written_instances(outcome)) == names
     if not names:
         assert condition(outcome.actions, "Ready")[1] == "NoGPUs"
 
 
-def test_gpus_on_their_way_out_are_left_alone() -> None:
+def test_gpus_that_are_being_released_are_not_changed() -> None:
     seen = world(node(labels={}), pool(), gpu(), layout("l", "7x1g.10gb"))
-    assert written(decide(seen)) == {}
+    assert written_instances(decide(seen)) == {}
 
 
 def test_an_edit_while_waiting_restarts_from_what_is_there() -> None:
@@ -237,13 +251,13 @@ def test_an_edit_while_waiting_restarts_from_what_is_there() -> None:
         mig_slice("1g.10gb@6", "default/x", withdrawing=True), want=HALVES, before=SEVEN
     )
     outcome = decide(everything(held, layout("l", "7x1g.10gb")))
-    assert written(outcome) == {"n1-gpu-0": SEVEN}
-    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    assert written_instances(outcome) == {"n1-gpu-0": SEVEN}
+    (document,) = applied_documents(outcome.actions, Manager.LAYOUT)
     assert document["metadata"]["annotations"][LAST_APPLIED] == ",".join(SEVEN)
 
 
-def test_another_place_is_chosen_when_a_pod_was_faster() -> None:
-    """The slice that should go got a pod before it was withdrawn, its twin has none."""
+def test_another_placement_is_chosen_when_a_pod_was_faster() -> None:
+    """The slice to be removed received a pod before it was withdrawn; an equal slice has none."""
     held = changing(
         mig_slice("2g.20gb@0"),
         mig_slice("2g.20gb@2", "default/x", withdrawing=True),
@@ -251,10 +265,10 @@ def test_another_place_is_chosen_when_a_pod_was_faster() -> None:
         before=["2g.20gb@0", "2g.20gb@2"],
     )
     outcome = decide(everything(held, layout("l", "2g.20gb", "1g.10gb", "3g.40gb")))
-    assert written(outcome)["n1-gpu-0"].count("2g.20gb@2") == 1
+    assert written_instances(outcome)["n1-gpu-0"].count("2g.20gb@2") == 1
 
 
-def test_the_agents_refusal_is_told() -> None:
+def test_the_agent_s_refusal_is_reported() -> None:
     bad = changing(
         want=SEVEN,
         before=[],
@@ -265,7 +279,7 @@ def test_the_agents_refusal_is_told() -> None:
     assert "gpud refused" in condition(outcome.actions, "Ready")[2]
 
 
-# what a layout leaves behind
+# left over from a layout
 
 WHOLE_SPEC = {"instances": [{"profile": "whole", "start": 0}], "migMode": "Disabled"}
 
@@ -278,14 +292,14 @@ def test_without_its_layout_a_gpu_is_whole_again() -> None:
     assert action.document["spec"] == WHOLE_SPEC
 
 
-def test_a_layout_that_takes_over_does_it_in_one_step() -> None:
+def test_a_layout_takes_over_in_one_step() -> None:
     left = gpu(want=SEVEN, layout="gone", have=[mig_slice(s) for s in SEVEN])
     seen = everything(left, layout("l", "4x1g.10gb"))
     assert orphans.reconcile(seen, "n1-gpu-0").actions == ()
-    assert len(written(decide(seen))["n1-gpu-0"]) == 4
+    assert len(written_instances(decide(seen))["n1-gpu-0"]) == 4
 
 
-def test_instances_that_a_person_wrote_without_a_layout_are_left_alone() -> None:
+def test_instances_without_a_layout_are_not_changed() -> None:
     assert orphans.reconcile(everything(gpu(want=SEVEN)), "n1-gpu-0").actions == ()
 
 
@@ -295,42 +309,42 @@ def test_a_selector_that_no_longer_matches_lets_the_gpu_go() -> None:
     assert len(orphans.reconcile(seen, "n1-gpu-0").actions) == 1
 
 
-def test_looking_at_every_gpu_once_costs_no_more_than_that(
+def test_reconciling_every_gpu_once_has_linear_cost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A rack's worth of GPUs is looked at in one go: quadratic would stop the lease's renewal."""
+    """A rack's GPUs are processed at once: quadratic cost would delay the lease's renewal."""
     nodes = [node(f"n{i}") for i in range(30)]
     gpus = [gpu(f"n{i}", index, layout="gone") for i in range(30) for index in range(8)]
     seen = world(*nodes, *gpus, pool(count=8))
-    asked = 0
+    requested = 0
     uuid_of = gpu_render.uuid_of
 
-    def counted(uid: str, index: int) -> str:
-        nonlocal asked
-        asked += 1
+    def count_uuid(uid: str, index: int) -> str:
+        nonlocal requested
+        requested += 1
         return uuid_of(uid, index)
 
-    monkeypatch.setattr(gpu_render, "uuid_of", counted)
+    monkeypatch.setattr(gpu_render, "uuid_of", count_uuid)
     assert sum(len(orphans.reconcile(seen, g.name).actions) for g in gpus) == 240
-    assert asked <= 240
+    assert requested <= 240
 
 
 def test_instances_are_read_back_as_they_are_written() -> None:
     placed = instances("3g.40gb@4", "1g.10gb+me@0")
-    assert change.read(change.write(placed)) == placed
-    assert change.read("nonsense") == ()
+    assert change.read_places(change.write_places(placed)) == placed
+    assert change.read_places("nonsense") == ()
 
 
 def test_the_last_good_slices_are_noted_when_a_change_begins() -> None:
     have = [mig_slice(s) for s in SEVEN]
     settled = gpu(want=SEVEN, layout="l", have=have, annotations={LAST_APPLIED: "7g.80gb@0"})
     outcome = decide(everything(settled, layout("l", "2x3g.40gb")))
-    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    (document,) = applied_documents(outcome.actions, Manager.LAYOUT)
     assert document["metadata"]["annotations"][LAST_APPLIED] == ",".join(SEVEN)
 
 
 def test_a_slice_that_is_still_withdrawn_is_not_ready() -> None:
-    """After a rollback the agent offers it again in its next pass only."""
+    """After a rollback the agent offers it again only in its next pass."""
     back = changing(
         mig_slice("7g.80gb@0", withdrawing=True),
         want=["7g.80gb@0"],
@@ -344,8 +358,10 @@ def test_a_slice_that_is_still_withdrawn_is_not_ready() -> None:
 THIRDS = [f"1c.3g.40gb@4.{at}" for at in range(3)]
 
 
-def test_parts_are_packed_into_as_few_gpu_instances_as_hold_them() -> None:
-    (placed,) = written(decide(everything(gpu(), layout("l", "3x1c.3g.40gb", "4g.40gb")))).values()
+def test_compute_instances_use_as_few_gpu_instances_as_possible() -> None:
+    (placed,) = written_instances(
+        decide(everything(gpu(), layout("l", "3x1c.3g.40gb", "4g.40gb")))
+    ).values()
     assert sorted(placed) == [*THIRDS, "4g.40gb@0"]
     have = [mig_slice(s) for s in placed]
     done = decide(
@@ -354,10 +370,10 @@ def test_parts_are_packed_into_as_few_gpu_instances_as_hold_them() -> None:
     assert condition(done.actions, "Ready")[:2] == ("True", "Reconciled")
 
 
-def test_parts_that_stay_are_not_moved_and_a_holder_of_one_is_named() -> None:
+def test_kept_compute_instances_are_not_moved_and_their_holders_are_named() -> None:
     have = [mig_slice(THIRDS[0]), mig_slice(THIRDS[2], "team/train")]
     seen = gpu(want=[THIRDS[0], THIRDS[2]], layout="l", have=have)
-    grown = written(decide(everything(seen, layout("l", "3x1c.3g.40gb"))))
+    grown = written_instances(decide(everything(seen, layout("l", "3x1c.3g.40gb"))))
     assert grown == {"n1-gpu-0": THIRDS}
     waiting = changing(*have, want=["3g.40gb@4"], before=[THIRDS[0], THIRDS[2]])
     outcome = decide(everything(waiting, layout("l", "3g.40gb")))
@@ -374,15 +390,15 @@ def test_parts_that_stay_are_not_moved_and_a_holder_of_one_is_named() -> None:
         ("5c.7g.80gb", "has no profile '5c.7g.80gb'"),
     ],
 )
-def test_parts_that_no_gpu_can_hold_are_refused_by_name(request_: str, says: str) -> None:
+def test_impossible_compute_instances_are_refused_by_name(request_: str, says: str) -> None:
     outcome = decide(everything(gpu(), layout("l", request_)))
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
     assert says in condition(outcome.actions, "Ready")[2]
 
 
-def test_what_a_rollback_restores_remembers_parts() -> None:
+def test_a_rollback_restores_compute_instances() -> None:
     places = instances(*THIRDS, "1g.10gb@0")
-    text = change.write(places)
+    text = change.write_places(places)
     assert text == "1c.3g.40gb@4.0,1c.3g.40gb@4.1,1c.3g.40gb@4.2,1g.10gb@0"
-    assert change.read(text) == places
-    assert change.read("1c.3g.40gb@4.16") == ()
+    assert change.read_places(text) == places
+    assert change.read_places("1c.3g.40gb@4.16") == ()

@@ -1,10 +1,10 @@
-"""Nodes with the label mig.config: layouts, states, events, and whose word counts."""
+"""Nodes with the label mig.config: layouts, states, events and precedence."""
 
 from typing import Any
 
 import pytest
 
-from gpu_operator.api import migparted, migparted_defaults
+from gpu_operator.api import mig_parted, migparted_defaults
 from gpu_operator.api.v1alpha1 import MIG_CONFIG
 from gpu_operator.config import MigManagerConfig
 from gpu_operator.controllers.mig_config import mig_config
@@ -20,7 +20,7 @@ SOURCE = CONFIG.mig_manager.config_map
 
 
 class Cluster(FakeCluster):
-    """One node with two GPUs, the chart's configurations, and an operator that is driven."""
+    """One node with two GPUs, the chart's configurations, and a test-driven operator."""
 
     def __init__(self, text: str = migparted_defaults.text()) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Cluster(FakeCluster):
     def layouts(self) -> list[str]:
         return sorted(self.objects.get("MIGLayout", {}))
 
-    def told(self) -> list[tuple[str, bool]]:
+    def take_node_events(self) -> list[tuple[str, bool]]:
         found = [(e.reason, e.warning) for e in self.events if e.kind == "Node"]
         self.events.clear()
         return found
@@ -78,13 +78,13 @@ def test_a_label_becomes_slices_and_a_state(cluster: Cluster) -> None:
     assert cluster.layouts == ["mig-config-n-0"]
     (owner,) = cluster.objects["MIGLayout"]["mig-config-n-0"]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Node", "n")
-    assert cluster.told() == [("MIGConfigApplied", False)]
+    assert cluster.take_node_events() == [("MIGConfigApplied", False)]
 
     cluster.label("all-balanced")
     assert cluster.settle() == "success"
     assert cluster.layouts == ["mig-config-n-0"]
     assert sorted(cluster.places()[0]) == ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
-    assert cluster.told() == [("MIGConfigApplied", False)]
+    assert cluster.take_node_events() == [("MIGConfigApplied", False)]
 
     cluster.label(None)
     assert cluster.settle() == ""
@@ -102,21 +102,21 @@ def test_with_mig_off_a_gpu_is_whole_and_with_it_on_it_is_empty(cluster: Cluster
     assert made["spec"]["instances"] == [{"profile": geometry.WHOLE, "count": 1}]
 
 
-def test_a_name_that_is_missing_costs_nobody_a_slice(cluster: Cluster) -> None:
+def test_an_unknown_configuration_removes_no_slice(cluster: Cluster) -> None:
     cluster.label("all-1g.10gb")
     cluster.settle()
-    cluster.told()
+    cluster.take_node_events()
     cluster.label("all-1g.10g")
     assert cluster.settle() == "failed"
     assert slices(cluster) == [7, 7]
     assert "no configuration 'all-1g.10g'; it has all-1g.10gb," in cluster.note
-    assert cluster.told() == [("MIGConfigFailed", True)]
-    cluster.label("all-1g.10gx")  # failed, too, but for another reason
+    assert cluster.take_node_events() == [("MIGConfigFailed", True)]
+    cluster.label("all-1g.10gx")  # failed as well, but for another reason
     assert cluster.settle() == "failed"
-    assert cluster.told() == [("MIGConfigFailed", True)]
+    assert cluster.take_node_events() == [("MIGConfigFailed", True)]
     cluster.operator.restart()
     assert cluster.settle() == "failed"
-    assert cluster.told() == [], "told once, also across a restart"
+    assert cluster.take_node_events() == [], "reported once, also across a restart"
     cluster.label("all-1g.10gb")
     assert cluster.settle() == "success"
 
@@ -124,7 +124,7 @@ def test_a_name_that_is_missing_costs_nobody_a_slice(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: [", f"ConfigMap {SOURCE}: config.yaml: no YAML"),
+        ("a: [", f"ConfigMap {SOURCE}: config.yaml: not YAML"),
         ("version: v1\nmig-configs: {}", "it has none"),
         (
             "version: v1\nmig-configs: {all-1g.10gb: "
@@ -139,17 +139,17 @@ def test_a_name_that_is_missing_costs_nobody_a_slice(cluster: Cluster) -> None:
         (
             "version: v1\nmig-configs: {all-1g.10gb: "
             "[{device-filter: '0x20B710DE', devices: all, mig-enabled: true}]}",
-            "nothing for this node: 2 GPUs of board h100-80gb (0x233010DE)",
+            "no entry for this node: 2 GPUs of board h100-80gb (0x233010DE)",
         ),
     ],
     ids=["no yaml", "empty", "no such profile", "too many", "another board"],
 )
-def test_what_cannot_be_carried_out_fails_and_says_why(text: str, says: str) -> None:
+def test_an_impossible_configuration_fails_with_a_reason(text: str, says: str) -> None:
     cluster = Cluster(text)
     cluster.label("all-1g.10gb")
     assert cluster.settle() == "failed"
     assert says in cluster.note
-    assert cluster.told() == [("MIGConfigFailed", True)]
+    assert cluster.take_node_events() == [("MIGConfigFailed", True)]
     assert cluster.places() == [["whole"], ["whole"]]
 
 
@@ -163,7 +163,7 @@ def test_without_a_config_map_a_label_fails() -> None:
     assert cluster.settle() == "success", "level-triggered: made good without a new label"
 
 
-def test_an_older_layout_of_a_user_keeps_its_gpus_and_both_say_so(cluster: Cluster) -> None:
+def test_a_user_s_older_layout_keeps_its_gpus_and_both_report_it(cluster: Cluster) -> None:
     layout(cluster, "mine", "3g.40gb", 2)
     cluster.operator.settle("n")
     cluster.label("all-1g.10gb")
@@ -189,15 +189,15 @@ def test_a_younger_layout_of_a_user_does_not_take_the_gpus(cluster: Cluster) -> 
     assert cluster.condition("MIGLayout", "mig-config-n-0", "Accepted")[1] == "Contested"
 
 
-def test_a_layout_of_somebody_else_is_not_taken_over(cluster: Cluster) -> None:
+def test_a_foreign_layout_is_not_taken_over(cluster: Cluster) -> None:
     cluster.add("MIGLayout", "mig-config-n-0", {"instances": [], "selector": {"pool": "other"}})
     cluster.label("all-1g.10gb")
     assert cluster.settle() == "failed"
-    assert "MIGLayout mig-config-n-0 is needed, and somebody else's" in cluster.note
+    assert "MIGLayout mig-config-n-0 exists and was not made for this node" in cluster.note
     assert cluster.objects["MIGLayout"]["mig-config-n-0"]["spec"]["instances"] == []
 
 
-def test_what_somebody_changes_in_a_layout_of_a_label_is_put_right(cluster: Cluster) -> None:
+def test_an_edited_layout_of_a_label_is_restored(cluster: Cluster) -> None:
     cluster.label("all-1g.10gb")
     cluster.settle()
     cluster.edit("MIGLayout", "mig-config-n-0", instances=[{"profile": "7g.80gb"}])
@@ -233,13 +233,13 @@ mig-configs:
 """
 
 
-def test_each_group_of_gpus_has_a_layout_and_none_is_emptied_between() -> None:
+def test_each_group_of_gpus_has_a_layout_at_any_time() -> None:
     cluster = Cluster(SPLIT)
     cluster.label("split")
     assert cluster.settle() == "success"
     assert cluster.layouts == ["mig-config-n-0", "mig-config-n-1"]
     assert cluster.places() == [["1g.10gb"] * 7, ["3g.40gb"] * 2]
-    cluster.label("first")  # nothing is said of GPU 1: it follows no layout any more
+    cluster.label("first")  # GPU 1 is not mentioned: it follows no layout any more
     assert cluster.settle() == "success"
     assert cluster.places() == [["1g.10gb"] * 7, ["whole"]]
     cluster.label("same")
@@ -258,7 +258,7 @@ def test_layouts_that_grow_are_written_before_those_that_shrink() -> None:
         node_seen,
         a_pool(count=2),
         *seen.layouts.values(),
-        mig_configs={SOURCE: migparted.Configs(migparted.read(SPLIT))},
+        mig_configs={SOURCE: mig_parted.Configs(mig_parted.read(SPLIT))},
     )
     actions = mig_config.reconcile(there, "n", MigManagerConfig()).actions
     names = [
@@ -269,35 +269,35 @@ def test_layouts_that_grow_are_written_before_those_that_shrink() -> None:
     assert names == ["mig-config-n-1", "mig-config-n-0"]
 
 
-def settled(**settings: Any) -> tuple[Any, ...]:
+def settle(**settings: Any) -> tuple[Any, ...]:
     there = world(
         a_node("n", labels=GPU_NODE | settings.pop("labels", {})),
         a_pool(**settings.pop("pool", {})),
-        mig_configs={SOURCE: migparted.Configs(migparted.read(SPLIT))},
+        mig_configs={SOURCE: mig_parted.Configs(mig_parted.read(SPLIT))},
     )
     return mig_config.reconcile(there, "n", MigManagerConfig(**settings)).actions
 
 
-def test_a_node_without_the_label_gets_the_default_and_says_so() -> None:
-    assert settled() == ()
-    made, state = settled(default="same")
+def test_a_node_without_the_label_gets_the_default_as_its_label() -> None:
+    assert settle() == ()
+    made, state = settle(default="same")
     assert made.document["spec"]["instances"] == [{"profile": "1g.10gb", "count": 7}]
     assert state.document["metadata"]["labels"] == {LABEL: "same", STATE: "pending"}
-    _, state = settled(default="same", labels={LABEL: "first"})
+    _, state = settle(default="same", labels={LABEL: "first"})
     assert state.document["metadata"]["labels"] == {STATE: "pending"}
 
 
-def test_a_node_of_nobodys_pool_is_not_touched() -> None:
+def test_a_node_without_a_pool_is_not_changed() -> None:
     other = {
         "pool": {"node_selector": {"no": "match"}},
         "labels": {LABEL: "same", STATE: "success"},
     }
-    assert settled(**other) == (), "with nvidia.com another MIG manager may serve it"
-    assert settled(enabled=False, labels={LABEL: "same"}) == ()
+    assert settle(**other) == (), "with nvidia.com another MIG manager may serve it"
+    assert settle(enabled=False, labels={LABEL: "same"}) == ()
 
 
-def test_how_pods_are_treated_is_the_charts_choice() -> None:
-    made, _ = settled(labels={LABEL: "same"}, on_in_use="Evict", deadline_seconds=30)
+def test_the_chart_chooses_how_pods_are_treated() -> None:
+    made, _ = settle(labels={LABEL: "same"}, on_in_use="Evict", deadline_seconds=30)
     assert made.manager is Manager.MIG_CONFIG
     assert made.document["spec"]["rollout"] == {
         "maxUnavailable": "100%",
@@ -306,7 +306,7 @@ def test_how_pods_are_treated_is_the_charts_choice() -> None:
     }
 
 
-def test_with_its_pool_a_node_loses_state_and_layouts_and_keeps_the_label(
+def test_a_node_that_leaves_its_pool_keeps_only_the_label(
     cluster: Cluster,
 ) -> None:
     cluster.label("all-1g.10gb")
@@ -318,7 +318,7 @@ def test_with_its_pool_a_node_loses_state_and_layouts_and_keeps_the_label(
     assert labels == {"gpu": "yes", LABEL: "all-1g.10gb"}
 
 
-def test_layouts_of_a_node_that_is_gone_go(cluster: Cluster) -> None:
+def test_layouts_of_a_deleted_node_are_deleted(cluster: Cluster) -> None:
     cluster.label("all-1g.10gb")
     cluster.settle()
     cluster.remove("Node", "n")

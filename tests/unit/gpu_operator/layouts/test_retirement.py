@@ -1,4 +1,4 @@
-"""How long a resource stays at 0: the operator removes it, a kubelet that remembers puts it back."""
+"""Removal of a resource that is 0, while a kubelet that remembers it restores it."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -17,10 +17,11 @@ REMEMBERS_S = 300  # endpointStopGracePeriod of the kubelet's device manager
 
 @dataclass
 class Retirement:
-    """Seconds since the kubelet first said 0; what it remembers it says at each of its ticks.
+    """A timeline in seconds since the kubelet first reported 0; it reports what it remembers at
+    each tick.
 
-    The operator looks when the watch says that something changed, and when it asked to. A ``quick``
-    kubelet puts back what is removed before the watch can show that it was gone.
+    The operator reconciles when the watch reports a change, and at the time that it requested. A
+    ``quick`` kubelet restores a removed resource before a watch can show the removal.
     """
 
     remembers_until_s: int
@@ -38,7 +39,7 @@ class Retirement:
         self.say("0")
 
     def say(self, count: str | None) -> None:
-        """Let the node's status have this capacity, or none."""
+        """Set the node's capacity for the resource; None removes it."""
         figures = {} if count is None else {RESOURCE: count}
         self.version += 1
         self.listed = count is not None
@@ -67,7 +68,7 @@ class Retirement:
                 self.say(None)
 
 
-def test_it_is_removed_once_where_the_kubelet_has_forgotten_it() -> None:
+def test_a_forgotten_resource_is_removed_once() -> None:
     node = Retirement(remembers_until_s=30 + REMEMBERS_S)
     node.run_until(2000)
     (removed_at_s,) = node.removed_at_s
@@ -76,7 +77,7 @@ def test_it_is_removed_once_where_the_kubelet_has_forgotten_it() -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_a_removal_that_did_not_hold_is_tried_again_a_minute_later(quick: bool) -> None:
+def test_an_undone_removal_is_retried_a_minute_later(quick: bool) -> None:
     restarted_s = 340
     node = Retirement(restarted_s + REMEMBERS_S, quick)
     node.run_until(2000)
@@ -90,15 +91,15 @@ def test_a_removal_that_did_not_hold_is_tried_again_a_minute_later(quick: bool) 
 
 
 @pytest.mark.parametrize("restarted_s", [0, 100, 200, 300, 344])
-def test_the_clean_up_waits_for_a_kubelet_that_was_restarted_meanwhile(restarted_s: int) -> None:
+def test_the_cleanup_waits_for_a_restarted_kubelet(restarted_s: int) -> None:
     node = Retirement(remembers_until_s=restarted_s + REMEMBERS_S)
     node.run_until(cleanup._RETIRE_TIMEOUT_S)
     assert not node.listed
 
 
-def test_what_was_offered_again_meanwhile_has_its_whole_time() -> None:
+def test_a_resource_that_was_offered_again_restarts_its_wait() -> None:
     node = Retirement(remembers_until_s=400)
-    node.run_until(402)  # removed once, and put back
+    node.run_until(402)  # removed once, and restored
     assert node.listed
     node.say("7")
     node.say("0")
@@ -108,8 +109,8 @@ def test_what_was_offered_again_meanwhile_has_its_whole_time() -> None:
     assert len(node.removed_at_s) == 2
 
 
-def test_what_was_zero_when_its_node_was_first_seen_is_tried_every_minute() -> None:
-    """The operator has just started, or the node has just come back: how old the 0 is is unknown."""
+def test_a_resource_that_was_zero_at_first_is_tried_every_minute() -> None:
+    """The operator has just started or the node has just returned: the age of the 0 is unknown."""
     node = Retirement(remembers_until_s=0)
     node.run_until(346)  # removed
     assert not node.listed

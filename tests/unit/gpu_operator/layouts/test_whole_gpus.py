@@ -1,4 +1,4 @@
-"""GPUs with MIG off: what is so by default, and how a layout divides one and gives it back."""
+"""GPUs with MIG off: the default, and how a layout divides such a GPU and gives it back."""
 
 import datetime
 from dataclasses import replace
@@ -18,7 +18,7 @@ from gpu_operator.controllers.pools import pools
 from gpu_operator.kube.actions import Apply, Manager, PatchNode
 from support.worlds.gpu_world import (
     NOW,
-    applied,
+    applied_documents,
     condition,
     gpu,
     layout,
@@ -27,7 +27,7 @@ from support.worlds.gpu_world import (
     pool,
     world,
 )
-from support.worlds.layout_world import SEVEN, decide, everything, status, written
+from support.worlds.layout_world import SEVEN, decide, everything, status, written_instances
 from support.worlds.pool_world import CONFIG
 
 WHOLE = "whole@0"
@@ -35,17 +35,17 @@ RESOURCE = "gpu.tessera.dev/gpu"
 
 
 def whole(index: int = 0, *pods: str, **changes: Any) -> Gpu:
-    """A GPU that is whole, and held by these pods."""
+    """Return a whole GPU that these pods hold."""
     have = [mig_slice(WHOLE, *pods)]
     return gpu(index=index, **{"want": [WHOLE], "have": have, **changes})
 
 
 def spec_written(outcome: Outcome) -> dict[str, Any]:
-    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    (document,) = applied_documents(outcome.actions, Manager.LAYOUT)
     return document["spec"]
 
 
-# what a GPU is without a layout
+# a GPU without a layout
 
 
 def test_a_gpu_that_no_layout_selects_is_made_whole() -> None:
@@ -58,7 +58,7 @@ def test_a_gpu_that_no_layout_selects_is_made_whole() -> None:
     }
 
 
-def test_a_gpu_is_left_as_it_is_where_a_layout_or_a_person_decides() -> None:
+def test_a_gpu_of_a_layout_or_a_user_is_not_changed() -> None:
     by_hand = gpu()
     by_hand = replace(by_hand, spec=by_hand.spec.model_copy(update={"mig_mode": MigMode.ENABLED}))
     for seen in (
@@ -69,7 +69,7 @@ def test_a_gpu_is_left_as_it_is_where_a_layout_or_a_person_decides() -> None:
         assert orphans.reconcile(seen, "n1-gpu-0").actions == ()
 
 
-def test_a_gpu_on_its_way_out_is_not_made_whole_again() -> None:
+def test_a_gpu_that_is_being_released_is_not_made_whole() -> None:
     seen = world(node(), pool(count=1), gpu(index=1))
     assert orphans.reconcile(seen, "n1-gpu-1").actions == ()
 
@@ -81,8 +81,8 @@ def test_a_spare_gpu_is_divided_at_once_and_makes_nothing_unavailable() -> None:
     spare = [whole(index) for index in range(4)]
     seen = everything(*spare, layout("l", "7x1g.10gb"))
     outcome = decide(seen)
-    assert len(written(outcome)) == 4  # maxUnavailable is 1
-    for document in applied(outcome.actions, Manager.LAYOUT):
+    assert len(written_instances(outcome)) == 4  # maxUnavailable is 1
+    for document in applied_documents(outcome.actions, Manager.LAYOUT):
         assert document["spec"]["migMode"] == "Enabled"
         assert document["metadata"]["annotations"][LAST_APPLIED] == WHOLE
         assert document["metadata"]["annotations"][WAS_SPARE] == "true"
@@ -91,7 +91,7 @@ def test_a_spare_gpu_is_divided_at_once_and_makes_nothing_unavailable() -> None:
 def test_gpus_that_pods_hold_are_drained_one_after_the_other() -> None:
     held = [whole(index, f"team/train-{index}") for index in range(3)]
     outcome = decide(everything(*held, layout("l", "7x1g.10gb")))
-    assert list(written(outcome)) == ["n1-gpu-0"]
+    assert list(written_instances(outcome)) == ["n1-gpu-0"]
     assert condition(outcome.actions, "Ready")[:2] == ("False", "SliceInUse")
     assert "whole@0 is held by pod team/train-0" in condition(outcome.actions, "Ready")[2]
     states = {g["name"]: g["state"] for g in status(outcome)["gpus"]}
@@ -99,7 +99,7 @@ def test_gpus_that_pods_hold_are_drained_one_after_the_other() -> None:
 
 
 def test_a_gpu_that_was_drained_stays_unavailable_until_it_is_divided() -> None:
-    """Its pod has gone, and its slices are not there yet: the next one waits for its turn."""
+    """Its pod has ended, but its slices do not exist yet: the next GPU waits for its turn."""
     first = gpu(
         want=SEVEN,
         layout="l",
@@ -110,15 +110,15 @@ def test_a_gpu_that_was_drained_stays_unavailable_until_it_is_divided() -> None:
     )
     second = whole(1, "team/train-1")
     seen = everything(first, second, layout("l", "7x1g.10gb"))
-    assert written(decide(seen)) == {}
+    assert written_instances(decide(seen)) == {}
     spared = replace(
         first, meta=replace(first.meta, annotations={**first.meta.annotations, WAS_SPARE: "true"})
     )
     seen = everything(spared, second, layout("l", "7x1g.10gb"))
-    assert list(written(decide(seen))) == ["n1-gpu-1"]
+    assert list(written_instances(decide(seen))) == ["n1-gpu-1"]
 
 
-def test_what_is_not_done_in_time_gives_the_whole_gpu_back() -> None:
+def test_a_change_past_its_deadline_restores_the_whole_gpu() -> None:
     begun = (NOW - datetime.timedelta(seconds=601)).isoformat()
     stuck = gpu(
         want=SEVEN,
@@ -142,14 +142,14 @@ def test_a_layout_may_keep_a_gpu_whole() -> None:
     follows = whole(layout="l")
     outcome = decide(everything(follows, layout("l", "whole")))
     assert condition(outcome.actions, "Ready")[:2] == ("True", "Reconciled")
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
 
 
 @pytest.mark.parametrize("requests", [("2xwhole",), ("whole", "1g.10gb"), ("7g.80gb", "whole")])
-def test_nothing_is_beside_a_whole_gpu(requests: tuple[str, ...]) -> None:
+def test_a_whole_gpu_excludes_other_instances(requests: tuple[str, ...]) -> None:
     outcome = decide(everything(whole(), layout("l", *requests)))
     assert condition(outcome.actions, "Accepted")[:2] == ("False", "NotPlaceable")
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
 
 
 # how it is offered
@@ -173,23 +173,25 @@ def strategy_world(strategy: Strategy, *gpus: Gpu, **of_node: Any) -> World:
         ({"nvidia.com/mig.strategy.config": "none"}, "single", ""),
     ],
 )
-def test_a_nodes_label_says_otherwise_than_the_policy(
+def test_a_node_s_label_overrides_the_policy(
     labels: dict[str, str], strategy: str, problem: str
 ) -> None:
     labels = {"gpu": "yes", **labels}
     seen = strategy_world(Strategy.SINGLE, whole(), labels=labels)
     outcome = pools.reconcile(seen, "p", CONFIG, "tessera-system", NOW)
-    (labelled,) = applied(outcome.actions, Manager.LABELS)
+    (labelled,) = applied_documents(outcome.actions, Manager.LABELS)
     said = labelled["metadata"]["labels"].get("gpu.tessera.dev/mig.strategy", "none")
     assert said == strategy
-    (made,) = [d for d in applied(outcome.actions, Manager.CHILDREN) if d["kind"] == "GPU"]
+    (made,) = [
+        d for d in applied_documents(outcome.actions, Manager.CHILDREN) if d["kind"] == "GPU"
+    ]
     assert made["spec"]["migStrategy"] == strategy
     ready = condition(outcome.actions, "Ready")
     assert problem in ready[2]
     assert (ready[1] == "InvalidSpec") == bool(problem)
 
 
-def test_a_whole_gpu_that_goes_is_no_longer_allocatable() -> None:
+def test_a_withdrawn_whole_gpu_is_not_allocatable() -> None:
     leaving = gpu(want=SEVEN, have=[mig_slice(WHOLE, withdrawing=True)])
     seen = world(node(allocatable={RESOURCE: "1"}, capacity={RESOURCE: "1"}), pool(), leaving)
     (patch,) = extended_resources.reconcile(seen, "n1", 0.0).actions
@@ -199,18 +201,18 @@ def test_a_whole_gpu_that_goes_is_no_longer_allocatable() -> None:
     )
 
 
-def test_slices_that_the_strategy_does_not_offer_are_waited_for_by_nobody() -> None:
+def test_a_layout_does_not_wait_for_slices_that_the_strategy_does_not_offer() -> None:
     unoffered = mig_slice("1g.10gb@0").model_copy(update={"resource": ""})
     seen = world(node(), pool(), gpu(want=["1g.10gb@0"], have=[unoffered]))
-    assert offers.late(seen, seen.nodes["n1"], [unoffered]) == ""
-    assert offers.active(seen, seen.nodes["n1"]) == {}
+    assert offers.explain_late_offer(seen, seen.nodes["n1"], [unoffered]) == ""
+    assert offers.count_active(seen, seen.nodes["n1"]) == {}
 
 
-def test_a_slice_that_a_pod_got_by_another_strategy_is_not_counted_as_offered() -> None:
-    """The kubelet lists nothing by that name any more, and nobody waits that it does."""
+def test_a_slice_allocated_under_another_strategy_does_not_count_as_offered() -> None:
+    """The kubelet does not list the former name any more, so the operator must not wait for it."""
     held = mig_slice("1g.10gb@0", "team/train").model_copy(update={"resource": RESOURCE})
     seen = world(node(), pool(), gpu(want=["1g.10gb@0"], have=[held]))
-    assert offers.late(seen, seen.nodes["n1"], [held]) == ""
+    assert offers.explain_late_offer(seen, seen.nodes["n1"], [held]) == ""
     free = held.model_copy(update={"holders": ()})
     seen = world(node(), pool(), gpu(want=["1g.10gb@0"], have=[free]))
-    assert f"offers {RESOURCE} yet" in offers.late(seen, seen.nodes["n1"], [free])
+    assert f"still offers {RESOURCE}" in offers.explain_late_offer(seen, seen.nodes["n1"], [free])

@@ -1,4 +1,4 @@
-"""A pool whose clock is modelled says so: a condition, and an event when it changes."""
+"""A pool with a modelled clock has a condition for it, and an event when that changes."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,39 +34,39 @@ def events(actions: Any) -> list[tuple[str, bool]]:
 
 
 def saying(before: Pool, status: str, reason: str) -> Pool:
-    told = Condition(
+    reported = Condition(
         type="ModelledClock", status=status, reason=reason, last_transition_time="2026-01-01"
     )
-    return replace(before, status=before.status.model_copy(update={"conditions": (told,)}))
+    return replace(before, status=before.status.model_copy(update={"conditions": (reported,)}))
 
 
-def test_a_pool_with_the_nodes_time_says_nothing_of_it() -> None:
-    for clock in (WALL, None):  # None: an agent that does not report it yet
+def test_a_pool_with_the_wall_clock_has_no_clock_condition() -> None:
+    for clock in (WALL, None):  # None: an agent that does not report the clock yet
         assert "ModelledClock" not in kinds(decide(pool(), having(clock)))
 
 
-def test_modelled_time_is_a_condition_and_an_event_that_is_no_warning() -> None:
+def test_modelled_time_causes_a_condition_and_a_normal_event() -> None:
     actions = decide(pool(clock=MODELLED), having(MODELLED))
     status, reason, message = condition(actions, "ModelledClock")
     assert (status, reason) == ("True", "ModelledClock")
-    assert "what h100-80gb, or its slice, would take, as modelled" in message
+    assert "the modelled time of h100-80gb, or of its slice" in message
     assert ("ModelledClock", False) in events(actions)
     again = decide(saying(pool(clock=MODELLED), "True", "ModelledClock"), having(MODELLED))
     assert "ModelledClock" not in [reason for reason, _ in events(again)]
 
 
-def test_it_is_true_when_every_gpu_has_it() -> None:
+def test_the_condition_is_true_when_every_gpu_has_the_modelled_clock() -> None:
     wanted = pool(clock=MODELLED, count=2)
     actions = decide(wanted, having(MODELLED), having(WALL, 1))
     assert condition(actions, "ModelledClock")[:2] == ("False", "Applying")
     assert "on 1 of 2 GPUs" in condition(actions, "ModelledClock")[2]
 
 
-def test_a_pool_without_gpus_says_nothing() -> None:
+def test_a_pool_without_gpus_has_no_clock_condition() -> None:
     assert "ModelledClock" not in kinds(decide(pool(clock=MODELLED)))
 
 
-def test_the_way_back_is_told_until_the_last_gpu_has_gone_it() -> None:
+def test_the_return_to_wall_time_is_reported_until_the_last_gpu() -> None:
     before = saying(pool(count=2), "True", "ModelledClock")
     actions = decide(before, having(MODELLED), having(WALL, 1))
     assert condition(actions, "ModelledClock")[:2] == ("True", "Applying")
@@ -75,8 +75,8 @@ def test_the_way_back_is_told_until_the_last_gpu_has_gone_it() -> None:
     assert ("WallClock", False) in events(actions)
 
 
-def test_a_gpu_that_goes_no_longer_counts() -> None:
-    book = pool_book.of(world(node(), pool(), having(MODELLED)), "p")
+def test_a_deleted_gpu_does_not_count() -> None:
+    book = pool_book.make_book(world(node(), pool(), having(MODELLED)), "p")
     assert book.modelled == {"n1-gpu-0"}
     book.note_gpu("n1-gpu-0", None, live=False)
     assert book.modelled == set()

@@ -1,4 +1,4 @@
-"""GPUFaults: what is written to GPUs, and what is said of what became of them."""
+"""GPUFaults: what is written to GPUs, and how their state is reported."""
 
 import dataclasses
 import datetime
@@ -15,7 +15,7 @@ from gpu_operator.controllers import faults
 from gpu_operator.controllers.common.world import World
 from gpu_operator.kube.actions import Apply, Manager, Record
 from gpu_operator.render import gpud
-from support.worlds.gpu_world import NOW, applied, gpu, node, pool, world
+from support.worlds.gpu_world import NOW, applied_documents, gpu, node, pool, world
 
 UID = "11111111-1111-4111-8111-111111111111"
 
@@ -30,13 +30,13 @@ def fault(name: str = "f", uid: str = UID, **spec: Any) -> Fault:
     )
 
 
-def seen(*items: Fault, on: Gpu | None = None) -> World:
+def world_with(*items: Fault, on: Gpu | None = None) -> World:
     found = world(node(), pool(), on or gpu())
     return dataclasses.replace(found, faults={one.name: one for one in items})
 
 
-def told(what: World, name: str = "f") -> tuple[dict[str, Any], dict[str, Any], list[Record]]:
-    """Return status, the condition Accepted, and the events of a GPUFault."""
+def report_on(what: World, name: str = "f") -> tuple[dict[str, Any], dict[str, Any], list[Record]]:
+    """Return the status, the condition Accepted, and the events of a GPUFault."""
     actions = faults.reconcile(what, name, NOW).actions
     (write,) = (a for a in actions if isinstance(a, Apply))
     status = dict(write.document["status"])
@@ -44,8 +44,8 @@ def told(what: World, name: str = "f") -> tuple[dict[str, Any], dict[str, Any], 
     return status, accepted, [a for a in actions if isinstance(a, Record)]
 
 
-def asked(what: World) -> list[dict[str, Any]]:
-    (document,) = applied(tuple(faults.write(what, "n1-gpu-0")), Manager.FAULTS)
+def written_faults(what: World) -> list[dict[str, Any]]:
+    (document,) = applied_documents(tuple(faults.write(what, "n1-gpu-0")), Manager.FAULTS)
     return list(document["spec"]["faults"])
 
 
@@ -57,20 +57,22 @@ def with_results(*results: FaultStatus, wanted: tuple[WantedFault, ...] = ()) ->
     )
 
 
-def test_what_is_asked_is_written_to_the_gpu_once() -> None:
+def test_a_requested_fault_is_written_to_the_gpu_once() -> None:
     mine = fault(offBus=True, durationSeconds=60)
     until = (NOW + datetime.timedelta(seconds=60)).isoformat()
-    assert asked(seen(mine)) == [{"id": UID, "kind": "off_bus", "count": 1, "until": until}]
+    assert written_faults(world_with(mine)) == [
+        {"id": UID, "kind": "off_bus", "count": 1, "until": until}
+    ]
     wanted = (WantedFault(id=UID, kind="off_bus", until=until),)
     there = with_results(wanted=wanted)
-    assert list(faults.write(seen(mine, on=there), "n1-gpu-0")) == []
-    assert asked(seen(on=there)) == []
+    assert list(faults.write(world_with(mine, on=there), "n1-gpu-0")) == []
+    assert written_faults(world_with(on=there)) == []
 
 
 def test_a_gpu_is_found_by_node_and_index_and_others_are_left_alone() -> None:
     mine = fault(gpuName=None, nodeName="n1", index=0, xid=48, slice={"profile": "1g.10gb"})
     others = fault("g", "other", gpuName="n1-gpu-1", hang=True)
-    assert asked(seen(mine, others)) == [
+    assert written_faults(world_with(mine, others)) == [
         {"id": UID, "kind": "xid", "xid": 48, "count": 1, "profile": "1g.10gb", "until": ""}
     ]
 
@@ -89,11 +91,11 @@ def test_a_gpu_is_found_by_node_and_index_and_others_are_left_alone() -> None:
         ({}, "InvalidSpec", "exactly one of", "n1-gpu-0"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_condition_and_an_event(
+def test_an_impossible_fault_is_refused_with_condition_and_event(
     spec: dict[str, Any], reason: str, message: str, gpu: str
 ) -> None:
-    what = seen(fault(**spec))
-    status, accepted, events = told(what)
+    what = world_with(fault(**spec))
+    status, accepted, events = report_on(what)
     assert status["gpu"] == gpu
     assert (status["phase"], accepted["status"], accepted["reason"]) == ("Refused", "False", reason)
     assert message in accepted["message"]
@@ -101,9 +103,9 @@ def test_what_cannot_be_is_refused_with_a_condition_and_an_event(
     assert list(faults.write(what, "n1-gpu-0")) == []
 
 
-def test_what_gpud_refuses_is_said() -> None:
+def test_a_refusal_by_gpud_is_reported() -> None:
     refused = FaultStatus(id=UID, phase=FaultPhase.REFUSED, message="unknown Xid 7; known: 13")
-    status, accepted, events = told(seen(fault(xid=7), on=with_results(refused)))
+    status, accepted, events = report_on(world_with(fault(xid=7), on=with_results(refused)))
     assert (status["phase"], accepted["reason"]) == ("Refused", "FaultRefused")
     assert accepted["message"] == "unknown Xid 7; known: 13"
     assert events[0].warning
@@ -118,18 +120,18 @@ def test_what_gpud_refuses_is_said() -> None:
         (FaultStatus(id=UID, phase=FaultPhase.CLEARED), "Cleared", "True"),
     ],
 )
-def test_the_phase_is_the_agents_word(result: FaultStatus | None, phase: str, ready: str) -> None:
+def test_the_agent_reports_the_phase(result: FaultStatus | None, phase: str, ready: str) -> None:
     there = with_results(*([result] if result else []))
-    status, accepted, _ = told(seen(fault(thermal=True), on=there))
+    status, accepted, _ = report_on(world_with(fault(thermal=True), on=there))
     assert (status["phase"], status["gpu"], status["fault"]) == (phase, "n1-gpu-0", "thermal")
     assert accepted["status"] == "True"
     assert [c["status"] for c in status["conditions"] if c["type"] == "Ready"] == [ready]
     assert status["slice"] == (result.slice if result else "")
 
 
-def test_a_gpu_has_room_for_so_many_faults_and_the_oldest_count() -> None:
+def test_a_gpu_s_faults_are_limited_and_the_oldest_apply() -> None:
     many = [fault(f"f{i:03}", f"u{i:03}", hang=True) for i in range(faults.MAX_FAULTS + 3)]
-    wanted = asked(seen(*many))
+    wanted = written_faults(world_with(*many))
     assert [one["id"] for one in wanted] == [f"u{i:03}" for i in range(faults.MAX_FAULTS)]
 
 
@@ -147,9 +149,9 @@ def test_health_checks_reach_gpud_as_nvidias_variables() -> None:
 
 
 def test_the_schema_has_bounds() -> None:
-    from gpu_operator.api.v1alpha1.schema import structural
+    from gpu_operator.api.v1alpha1.schema import structural_schema
 
-    found = structural(GPUFaultSpec)
+    found = structural_schema(GPUFaultSpec)
     jsonschema.validate({"xid": 79}, found)
     for wrong in ({"xid": 0}, {"ecc": {"corrected": 1001}}, {"index": 8}, {"durationSeconds": 0}):
         with pytest.raises(jsonschema.ValidationError):

@@ -1,5 +1,5 @@
-"""Indexes of the fleet: after any history they say what a look at everything says, and one GPU's
-change costs the same among ten nodes and ten thousand.
+"""Indexes of the fleet: after any history they equal rebuilt ones, and the cost of one GPU's change
+is the same with ten nodes and ten thousand.
 """
 
 import random
@@ -28,7 +28,7 @@ KINDS = {"Node": "nodes", "GPU": "gpus", "GPUPool": "pools", "MIGLayout": "layou
 
 
 class History:
-    """Random edits of a small cluster, each told to a fleet."""
+    """Random edits of a small cluster, each reported to a fleet."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -41,9 +41,9 @@ class History:
         self.random.choice([*edits, self.put_agent, self.remove])()
 
     def look(self) -> World:
-        """Tell the fleet of all that has changed; return the world with it as its index."""
+        """Report all changes to the fleet; return the world with the fleet as its index."""
         seen = replace(self.world, index=self.fleet)
-        self.fleet.see(seen, self.waiting)
+        self.fleet.update(seen, self.waiting)
         self.waiting = set()
         return seen
 
@@ -77,14 +77,14 @@ class History:
 
     def put_layout(self) -> None:
         name = self.random.choice("lmx")
-        wish = self.random.choice(["7x1g.10gb", "2x3g.40gb", "8x1g.10gb", "1x2g.20gb"])
+        desired = self.random.choice(["7x1g.10gb", "2x3g.40gb", "8x1g.10gb", "1x2g.20gb"])
         select = self.random.choice(
             [{}, {"pool": "p"}, {"node_names": ("n1", "n2")}, {"node_selector": {"zone": "a"}}]
         )
         labels = {MIG_CONFIG_NODE: "n1"} if self.random.random() < 0.3 else {}
         made = layout(
             name,
-            wish,
+            desired,
             created=f"2026-01-0{self.random.randrange(1, 4)}T00:00:00Z",
             select=select,
             rollout={"max_unavailable": self.random.choice([1, "50%"]), "on_in_use": "Evict"},
@@ -132,67 +132,67 @@ def of_pool(seen: World, name: str, fleet: Fleet | None = None) -> Outcome:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_after_any_history_the_indexes_say_what_a_look_at_everything_says(seed: int) -> None:
+def test_after_any_history_the_indexes_equal_rebuilt_ones(seed: int) -> None:
     history = History(seed)
     for _ in range(60):
         for _ in range(history.random.randrange(1, 4)):
             history.step()
         plain, fleet = history.world, history.fleet
         seen = history.look()
-        assert dict(fleet.held) == dict(membership.claims(plain))
-        assert dict(fleet.followed) == dict(selection.followed(plain))
+        assert dict(fleet.held) == dict(membership.pools_by_node(plain))
+        assert dict(fleet.followed) == dict(selection.layouts_by_gpu(plain))
         for name in plain.layouts:
             book = fleet.books[name]
-            told = layouts.reconcile(seen, name, NOW, book)
-            assert told == layouts.reconcile(plain, name, NOW)
+            reported = layouts.reconcile(seen, name, NOW, book)
+            assert reported == layouts.reconcile(plain, name, NOW)
         for name in {*plain.pools, "p", "q"}:
             assert of_pool(seen, name, fleet) == of_pool(plain, name)
         for name in plain.gpus:
             assert orphans.reconcile(seen, name) == orphans.reconcile(plain, name)
 
 
-def test_what_is_worth_a_look_is_what_a_change_concerns() -> None:
+def test_a_change_returns_only_the_affected_keys() -> None:
     fleet = Fleet()
     gpus = [
         gpu(f"n{i}", want=SEVEN, have=[mig_slice(p) for p in SEVEN], layout="l") for i in (1, 2)
     ]
-    wish = layout("l", "7x1g.10gb", select={"node_names": ("n1",)})
+    desired = layout("l", "7x1g.10gb", select={"node_names": ("n1",)})
     other = layout("m", "2x3g.40gb", select={"node_names": ("n2",)})
-    first = world(node("n1"), node("n2"), pool(), *gpus, wish, other)
-    fleet.see(replace(first, index=fleet), ())
+    first = world(node("n1"), node("n2"), pool(), *gpus, desired, other)
+    fleet.update(replace(first, index=fleet), ())
     held = replace(gpus[0], status=gpus[0].status.model_copy(update={"slices_used": 1}))
     changed = replace(first, gpus={**first.gpus, held.name: held}, index=fleet)
-    assert fleet.see(changed, {("GPU", held.name)}) == {
+    assert fleet.update(changed, {("GPU", held.name)}) == {
         ("GPU", held.name),
         ("Node", "n1"),
         ("GPUPool", "p"),
         ("MIGLayout", "l"),
     }
-    done = replace(wish, status=wish.status.model_copy(update={"applied": 7}))
+    done = replace(desired, status=desired.status.model_copy(update={"applied": 7}))
     said = replace(changed, layouts={**changed.layouts, "l": done}, index=fleet)
-    assert fleet.see(said, {("MIGLayout", "l")}) == {("MIGLayout", "l")}  # and not its GPUs
+    assert fleet.update(said, {("MIGLayout", "l")}) == {("MIGLayout", "l")}  # without its GPUs
 
 
-def test_faults_are_looked_at_again_when_a_gpu_changes_and_then_alone() -> None:
-    """What became of a fault stands in its GPU's status, which does not say which it was."""
+def test_faults_are_reconciled_only_when_a_gpu_changes() -> None:
+    """A fault's state is in its GPU's status, which does not name the GPUFault object."""
     fleet = Fleet()
     faults: Any = {"f": None, "g": None}
     first = replace(world(node("n1"), pool(), gpu("n1"), layout("l")), faults=faults)
-    fleet.see(replace(first, index=fleet), ())
+    fleet.update(replace(first, index=fleet), ())
 
-    def touched(*changes: Named) -> set[Named]:
-        found = fleet.see(replace(first, index=fleet), changes)
+    def touched_faults(*changes: Named) -> set[Named]:
+        found = fleet.update(replace(first, index=fleet), changes)
         return {one for one in found if one[0] == "GPUFault"}
 
     (name,) = first.gpus
-    assert touched(("GPU", name)) == {("GPUFault", "f"), ("GPUFault", "g")}
+    assert touched_faults(("GPU", name)) == {("GPUFault", "f"), ("GPUFault", "g")}
     for kind in ("Node", "GPUPool", "MIGLayout", "Agent"):
-        assert touched((kind, {"Node": "n1", "GPUPool": "p"}.get(kind, "l"))) == set(), kind
-    assert touched() == set()
+        assert touched_faults((kind, {"Node": "n1", "GPUPool": "p"}.get(kind, "l"))) == set(), kind
+    assert touched_faults() == set()
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Count the Python functions that are called."""
+    """Count the calls of Python functions."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -208,7 +208,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 def cost_of_one_change(nodes: int) -> tuple[int, int]:
-    """Return how many functions one GPU's change calls, and how many writes it comes to."""
+    """Return the number of function calls and of writes for a change of one GPU."""
     template = gpu("n", want=SEVEN, have=[mig_slice(place) for place in SEVEN], layout="l")
     offers = {"gpu.tessera.dev/mig-1g.10gb": "7"}
     names = [f"n{i:05d}" for i in range(nodes)]
@@ -226,7 +226,7 @@ def cost_of_one_change(nodes: int) -> tuple[int, int]:
 
     def look(now: World, *changes: Named) -> list[Outcome]:
         indexed = replace(now, index=fleet)
-        touched = fleet.see(indexed, changes)
+        touched = fleet.update(indexed, changes)
         found = [layouts.reconcile(indexed, "l", NOW, fleet.books["l"])]
         found.append(of_pool(indexed, "p", fleet))
         if changes:

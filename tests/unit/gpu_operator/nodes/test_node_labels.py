@@ -1,4 +1,4 @@
-"""Labels of nodes in time: complete, never missing while a layout changes, gone with the pool."""
+"""Labels of nodes over time: complete while a layout changes, removed with the pool."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -58,7 +58,7 @@ def test_no_label_is_missing_while_a_layout_changes() -> None:
     assert not any(name.startswith("mig-1g") for name in after)
 
 
-def test_labels_go_with_the_pool_and_what_users_set_stays() -> None:
+def test_labels_are_removed_with_the_pool_and_users_labels_stay() -> None:
     cluster = FakeCluster()
     node(cluster, "n")
     mine = {f"{PREFIX}/mig.config": "all-1g.10gb", "zone": "a"}
@@ -73,8 +73,8 @@ def test_labels_go_with_the_pool_and_what_users_set_stays() -> None:
     assert found == {"gpu": "yes"} | mine
 
 
-def test_a_gpu_that_lost_its_slices_for_a_moment_costs_no_label() -> None:
-    """gpud was restarted, say: the agent reports nothing of what the layout asks for."""
+def test_a_gpu_without_slices_for_a_moment_loses_no_label() -> None:
+    """For example after a restart of gpud: the agent reports none of the requested slices."""
     there = a_gpu(want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN])
     first = wanted_of(a_node(labels=IN_POOL), a_pool(), there)
     assert first is not None
@@ -84,7 +84,7 @@ def test_a_gpu_that_lost_its_slices_for_a_moment_costs_no_label() -> None:
     assert wanted_of(labelled, a_pool(), lost) is None
 
 
-def test_what_the_agent_reports_of_its_node_becomes_labels() -> None:
+def test_the_agent_s_report_about_its_node_becomes_labels() -> None:
     reported = a_gpu()
     status = reported.status.model_copy(
         update={"driver_version": "580.0.0", "cuda_version": "13.0", "machine": "KVM"}
@@ -98,7 +98,7 @@ def test_what_the_agent_reports_of_its_node_becomes_labels() -> None:
 def test_the_timestamp_alone_is_no_reason_to_write() -> None:
     old = IN_POOL | {f"{PREFIX}/gfd.timestamp": "1"}
     assert wanted_of(a_node(labels=old), a_pool(), a_gpu()) is None
-    stale = old | {f"{PREFIX}/mig-1g.10gb.count": "7"}  # of a layout that is gone
+    stale = old | {f"{PREFIX}/mig-1g.10gb.count": "7"}  # of a deleted layout
     found = wanted_of(a_node(labels=stale), a_pool(), a_gpu())
     assert found is not None
     assert found["gfd.timestamp"] != "1"

@@ -1,4 +1,4 @@
-"""Whether a node serves its GPUs: the condition GPUReady, and taints where they are wanted."""
+"""Whether a node serves its GPUs: the condition GPUReady, and optional taints."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ PRESENT = "gpu.tessera.dev/gpu"
 SERVED = GpuReady("True", "Reconciled", "1 GPUs of pool p are served", "2026-01-01T00:00:00Z")
 
 
-def decided(*items: Any, not_ready: bool = False, present: bool = False) -> tuple[Action, ...]:
+def decide_on(*items: Any, not_ready: bool = False, present: bool = False) -> tuple[Action, ...]:
     config = NodeConfig(
         image="tessera:1",
         service_account="tessera-node",
@@ -56,20 +56,20 @@ def set_taints(actions: tuple[Action, ...]) -> SetTaints | None:
     return next((a for a in actions if isinstance(a, SetTaints)), None)
 
 
-def test_a_node_says_that_it_serves_its_gpus_and_since_when() -> None:
+def test_a_node_reports_since_when_it_serves_its_gpus() -> None:
     now = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
     there = a_node(labels=IN_POOL)
-    assert condition(decided(there, a_pool(), gpu())) == (
+    assert condition(decide_on(there, a_pool(), gpu())) == (
         *("True", "Reconciled", "1 GPUs of pool p are served", now),
     )
     said = a_node(labels=IN_POOL, gpu_ready=SERVED)
-    assert condition(decided(said, a_pool(), gpu())) is None, "not written again"
+    assert condition(decide_on(said, a_pool(), gpu())) is None, "not written again"
 
 
 @pytest.mark.parametrize(
     ("device", "reason", "part"),
     [
-        (gpu(reported=False), "WaitingForAgent", "no pod of DaemonSet"),
+        (gpu(reported=False), "WaitingForAgent", "has no pod on it yet"),
         (
             gpu(conditions=agent_conditions(degraded="Unhealthy: it fell off the bus")),
             "Unhealthy",
@@ -78,47 +78,47 @@ def test_a_node_says_that_it_serves_its_gpus_and_since_when() -> None:
     ],
     ids=["not reported", "unhealthy"],
 )
-def test_a_node_says_why_it_does_not(device: Any, reason: str, part: str) -> None:
+def test_a_node_reports_why_it_does_not_serve_its_gpus(device: Any, reason: str, part: str) -> None:
     said = a_node(labels=IN_POOL, gpu_ready=SERVED)
-    found = condition(decided(said, a_pool(), device))
+    found = condition(decide_on(said, a_pool(), device))
     assert found is not None
     assert found[:2] == ("False", reason)
     assert part in found[2]
     assert found[3] != SERVED.since
-    # Another reason is no transition.
+    # Another reason is not a transition.
     before = GpuReady("False", "AgentError", "x", "2025-01-01T00:00:00Z")
-    found = condition(decided(a_node(labels=IN_POOL, gpu_ready=before), a_pool(), device))
+    found = condition(decide_on(a_node(labels=IN_POOL, gpu_ready=before), a_pool(), device))
     assert found is not None
     assert found[3] == before.since
 
 
-def test_no_taint_is_put_on_a_node_unless_the_chart_says_so() -> None:
-    assert set_taints(decided(a_node(), a_pool(), gpu(reported=False))) is None
+def test_nodes_are_tainted_only_if_the_chart_enables_it() -> None:
+    assert set_taints(decide_on(a_node(), a_pool(), gpu(reported=False))) is None
 
 
 def test_a_node_is_tainted_until_it_serves() -> None:
     bare = a_node(labels=IN_POOL)
-    found = set_taints(decided(bare, a_pool(), gpu(reported=False), not_ready=True))
+    found = set_taints(decide_on(bare, a_pool(), gpu(reported=False), not_ready=True))
     assert found == SetTaints("n1", "uid-n1", ((NOT_READY, ""),), (), (NOT_READY,))
     ours = {"labels": IN_POOL, "taints": frozenset({NOT_READY}), "annotations": {TAINTS: NOT_READY}}
     assert (
-        set_taints(decided(a_node(**ours), a_pool(), gpu(reported=False), not_ready=True)) is None
+        set_taints(decide_on(a_node(**ours), a_pool(), gpu(reported=False), not_ready=True)) is None
     )
-    found = set_taints(decided(a_node(**ours), a_pool(), gpu(), not_ready=True))
+    found = set_taints(decide_on(a_node(**ours), a_pool(), gpu(), not_ready=True))
     assert found == SetTaints("n1", "uid-n1", (), (NOT_READY,), ())
-    found = set_taints(decided(a_node(**ours), a_pool(), gpu(reported=False)))  # switched off
+    found = set_taints(decide_on(a_node(**ours), a_pool(), gpu(reported=False)))  # switched off
     assert found == SetTaints("n1", "uid-n1", (), (NOT_READY,), ())
 
 
-def test_a_taint_that_somebody_else_put_there_stays_theirs() -> None:
+def test_a_foreign_taint_is_not_removed() -> None:
     theirs = a_node(labels=IN_POOL, taints=frozenset({PRESENT}))
-    assert set_taints(decided(theirs, a_pool(), gpu(), present=True)) is None
-    assert set_taints(decided(theirs, a_pool(), gpu())) is None
-    found = set_taints(decided(a_node(labels=IN_POOL), a_pool(), gpu(), present=True))
+    assert set_taints(decide_on(theirs, a_pool(), gpu(), present=True)) is None
+    assert set_taints(decide_on(theirs, a_pool(), gpu())) is None
+    found = set_taints(decide_on(a_node(labels=IN_POOL), a_pool(), gpu(), present=True))
     assert found == SetTaints("n1", "uid-n1", ((PRESENT, "present"),), (), (PRESENT,))
 
 
-def test_condition_and_taints_go_with_the_pool() -> None:
+def test_condition_and_taints_are_removed_with_the_pool() -> None:
     cluster = FakeCluster()
     node(cluster, "n")
     pool(cluster)
@@ -134,7 +134,7 @@ def test_condition_and_taints_go_with_the_pool() -> None:
         taints=frozenset({NOT_READY}),
         annotations={TAINTS: NOT_READY},
     )
-    found = set_taints(decided(left))
+    found = set_taints(decide_on(left))
     assert found == SetTaints("n1", "uid-n1", (), (NOT_READY,), ())
 
 
@@ -170,7 +170,7 @@ def test_a_patch_of_taints_keeps_the_others_and_fails_if_the_node_was_written_si
 
 
 @pytest.mark.parametrize("uid", ["u", "another"])
-def test_taints_are_read_and_written_of_one_node_object(uid: str) -> None:
+def test_taints_are_read_and_written_on_the_same_node_object(uid: str) -> None:
     seen = {"metadata": {"name": "n", "uid": uid, "resourceVersion": "7"}, "spec": {}}
 
     def answer(request: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""What is lowered in, and removed from, a node's status; and what never is."""
+"""What is lowered in a node's status, what is removed from it, and what is never changed."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gpu_operator.api.v1alpha1.gpupool import HCAs
 from gpu_operator.controllers.common.world import AgentPod, ChartPolicy, World
 from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.kube.actions import Manager, PatchNode
-from support.worlds.gpu_world import GPU_NODE, applied, gpu, mig_slice, node, pool, world
+from support.worlds.gpu_world import GPU_NODE, applied_documents, gpu, mig_slice, node, pool, world
 
 SMALL = "gpu.tessera.dev/mig-1g.10gb"
 AGENT = {"n1": AgentPod("agent", "n1", "p")}
@@ -36,7 +36,7 @@ def operations(seen: World, clock_s: float = 0.0) -> list[tuple[str, str, Any]]:
     ]
 
 
-def test_what_is_withdrawn_is_not_allocatable() -> None:
+def test_withdrawn_slices_are_not_allocatable() -> None:
     slices = [mig_slice("1g.10gb@0"), mig_slice("1g.10gb@1", "default/x", withdrawing=True)]
     path = "/status/allocatable/gpu.tessera.dev~1mig-1g.10gb"
     assert operations(having("7", gpu(have=slices))) == [
@@ -65,11 +65,11 @@ def test_allocatable_is_never_raised() -> None:
     ],
     ids=["no GPU of ours", "not all reported", "another node's", "another prefix", "no slice"],
 )
-def test_what_is_not_known_to_be_ours_is_not_lowered(seen: World) -> None:
+def test_possibly_foreign_resources_are_not_lowered(seen: World) -> None:
     assert operations(seen) == []
 
 
-def test_a_resource_leaves_when_the_kubelet_has_forgotten_it() -> None:
+def test_a_resource_is_removed_when_the_kubelet_has_forgotten_it() -> None:
     seen = having("0", gpu(), zero_since={("n1", SMALL): 1000.0})
     early = extended_resources.reconcile(seen, "n1", 1000.0 + extended_resources.RETIRE_AFTER_S - 5)
     assert early.actions == ()
@@ -82,7 +82,7 @@ def test_a_resource_leaves_when_the_kubelet_has_forgotten_it() -> None:
     ]
 
 
-def test_it_does_not_leave_before_it_was_seen_to_be_zero() -> None:
+def test_a_resource_is_not_removed_before_it_was_zero() -> None:
     assert operations(having("0", gpu()), 1e9) == []
 
 
@@ -93,7 +93,7 @@ def test_it_does_not_leave_before_it_was_seen_to_be_zero() -> None:
         gpu(have=[mig_slice("1g.10gb@0", "default/x", withdrawing=True)]),
         gpu(index=1, want=["1g.10gb@6"]),
     ],
-    ids=["asked for", "still held", "by another GPU"],
+    ids=["requested for", "still held", "by another GPU"],
 )
 def test_a_resource_that_may_be_served_stays(offering: Any) -> None:
     assert operations(having("0", offering, zero_since={("n1", SMALL): 0.0}), 1e9) == []
@@ -110,7 +110,7 @@ def test_with_a_shared_prefix_foreign_nodes_are_left_alone() -> None:
     assert len(operations(ours, 1e9)) == 3
 
 
-def test_what_our_own_prefix_left_goes_after_a_change_of_the_prefix() -> None:
+def test_resources_with_tessera_s_prefix_are_removed_after_a_change() -> None:
     policy = ChartPolicy(GPUPolicySpec(resource_prefix="nvidia.com"))
     figures = {"capacity": {SMALL: "0"}, "allocatable": {SMALL: "0"}}
     seen = world(node(**figures), zero_since={("n1", SMALL): 0.0}, chart_policy=policy)
@@ -120,12 +120,12 @@ def test_what_our_own_prefix_left_goes_after_a_change_of_the_prefix() -> None:
 SHARED = "nvidia.com/mig-1g.10gb"
 
 
-def noted(seen: World) -> list[str | None]:
-    """What is written to the node about the prefixes of its resources."""
+def noted_prefixes(seen: World) -> list[str | None]:
+    """Return what is written to the node about its resources' prefixes."""
     found = extended_resources.reconcile(seen, "n1", 0.0).actions
-    written = [d["metadata"]["annotations"] for d in applied(found, Manager.RESOURCES)]
+    written = [d["metadata"]["annotations"] for d in applied_documents(found, Manager.RESOURCES)]
     path = "/metadata/annotations/gpu.tessera.dev~1resource-prefixes"
-    removed = (  # whoever owns it: an object that was restored from a backup has it from another
+    removed = (  # whatever manager owns it: after a restore from a backup it is another one
         {"op": "test", "path": "/metadata/uid", "value": "uid-n1"},
         {"op": "test", "path": path, "value": "nvidia.com"},
         {"op": "remove", "path": path},
@@ -140,15 +140,17 @@ def test_a_shared_prefix_is_noted_on_the_node_while_it_lists_resources_of_it() -
     shared = mine.model_copy(update={"resource": SHARED})
     marked = {RESOURCE_PREFIXES: "nvidia.com"}
     zero = {SHARED: "0"}
-    assert noted(world(node(), gpu(have=[mine]))) == []
-    assert noted(world(node(), gpu(have=[shared]))) == ["nvidia.com"]
-    assert noted(world(node(annotations=marked), gpu(have=[shared]))) == []
-    assert noted(world(node(annotations=marked, capacity=zero), gpu(have=[mine]))) == []
-    assert noted(world(node(annotations=marked), gpu(have=[mine]))) == [None]
+    assert noted_prefixes(world(node(), gpu(have=[mine]))) == []
+    assert noted_prefixes(world(node(), gpu(have=[shared]))) == ["nvidia.com"]
+    assert noted_prefixes(world(node(annotations=marked), gpu(have=[shared]))) == []
+    assert noted_prefixes(world(node(annotations=marked, capacity=zero), gpu(have=[mine]))) == []
+    assert noted_prefixes(world(node(annotations=marked), gpu(have=[mine]))) == [None]
 
 
 @pytest.mark.parametrize("labels", [{POOL_LABEL: "p"}, {}], ids=["in a pool", "left its pool"])
-def test_what_a_shared_prefix_left_goes_after_it_was_changed_back(labels: dict[str, str]) -> None:
+def test_resources_with_a_shared_prefix_are_removed_after_a_change_back(
+    labels: dict[str, str],
+) -> None:
     figures = {"capacity": {SHARED: "0"}, "allocatable": {SHARED: "0"}}
     marked = node(labels=labels, annotations={RESOURCE_PREFIXES: "nvidia.com"}, **figures)
     foreign = node(labels=labels, **figures)
@@ -157,14 +159,14 @@ def test_what_a_shared_prefix_left_goes_after_it_was_changed_back(labels: dict[s
     assert operations(world(foreign, zero_since=zero), 1e9) == []
 
 
-def test_a_node_that_is_gone() -> None:
+def test_a_deleted_node_needs_no_action() -> None:
     assert extended_resources.reconcile(world(), "n1", 0.0).actions == ()
 
 
-def test_a_resource_of_hcas_is_removed_when_no_pool_asks_for_them() -> None:
+def test_the_hca_resource_is_removed_when_no_pool_has_hcas() -> None:
     zero = {("n1", HCA_RESOURCE): 0.0}
-    asked, unasked = pool(hcas=HCAs()), pool()
-    assert operations(having("0", asked, resource=HCA_RESOURCE, zero_since=zero), 1e9) == []
+    requested, unasked = pool(hcas=HCAs()), pool()
+    assert operations(having("0", requested, resource=HCA_RESOURCE, zero_since=zero), 1e9) == []
     found = operations(having("0", unasked, resource=HCA_RESOURCE, zero_since=zero), 1e9)
     assert [path for _, path, _ in found] == [
         "/status/capacity/rdma.tessera.dev~1hca",
@@ -183,7 +185,7 @@ LOWERED = [
 
 @pytest.mark.parametrize("reported", [True, False])
 def test_functions_of_hcas_are_lowered_while_their_agent_ends_or_is_away(reported: bool) -> None:
-    """The agent that ends waits for it; a pod that terminates is no agent of the world."""
+    """The agent waits for it before it ends; a pod that terminates is not an agent of the world."""
     there = gpu(reported=reported)
     assert operations(having("8", there, resource=HCA_RESOURCE, agents=AGENT)) == []
     assert operations(having("8", there, resource=HCA_RESOURCE)) == LOWERED
@@ -216,8 +218,8 @@ def test_another_plugin_s_resource_of_an_earlier_prefix_is_left_alone() -> None:
     assert operations(world(on, gpu(have=[mig_slice("1g.10gb@0")]))) == []
 
 
-def test_an_earlier_prefix_is_left_to_others_once_the_agent_was_replaced() -> None:
-    """A pod still has a slice by the name; another vendor's plugin may offer it by now."""
+def test_an_earlier_prefix_is_ignored_once_the_agent_was_replaced() -> None:
+    """A pod still has a slice with the name; another vendor's plugin may offer it by now."""
     slice_ = mig_slice("1g.10gb@0").model_copy(update={"resource": SHARED, "admitted": False})
     notes = {RESOURCE_PREFIXES: "nvidia.com"}
     on = node(annotations=notes, capacity={SHARED: "7"}, allocatable={SHARED: "7"})
@@ -230,12 +232,12 @@ def test_an_earlier_prefix_is_left_to_others_once_the_agent_was_replaced() -> No
     ("resource", "lowered"),
     [("gpu.tessera.dev/small", True), ("example.com/small", False), ("cpu", False)],
 )
-def test_a_resource_that_sharing_named_is_lowered_with_a_prefix_of_ours(
+def test_a_renamed_resource_is_lowered_only_with_tessera_s_prefixes(
     resource: str, lowered: bool
 ) -> None:
-    """What an agent reports is no reason to touch a resource of another kind."""
+    """An agent's report does not justify changes to resources of another kind."""
     one = mig_slice("1g.10gb@0").model_copy(update={"resource": resource, "admitted": False})
-    notes = {RESOURCE_PREFIXES: resource.partition("/")[0]}  # as the report has it noted
+    notes = {RESOURCE_PREFIXES: resource.partition("/")[0]}  # as noted in the report
     figures = {"capacity": {resource: "4"}, "allocatable": {resource: "4"}}
     seen = world(node(annotations=notes, **figures), gpu(have=[one]))
     found = extended_resources.reconcile(seen, "n1", 0.0).actions

@@ -1,4 +1,4 @@
-"""The order of the steps that decide about a pool."""
+"""The order of the steps in a pass over a pool."""
 
 import pytest
 
@@ -17,15 +17,15 @@ ORDER = {
 
 
 @pytest.mark.parametrize("reason", ORDER)
-def test_a_step_comes_before_another(reason: str) -> None:
-    """Exchange two steps, and what the reason promises is lost."""
+def test_steps_have_a_required_order(reason: str) -> None:
+    """If two steps are exchanged, the property in the reason is lost."""
     names = [step.__name__ for step in STEPS]
     earlier, later = ORDER[reason]
     assert names.index(earlier) < names.index(later)
 
 
-def test_a_pool_is_let_go_last_and_each_step_runs_once() -> None:
-    """After the finalizer is dropped nothing of the pool can be written."""
+def test_the_finalizer_is_dropped_last_and_each_step_runs_once() -> None:
+    """After the finalizer is dropped, no write for the pool is possible."""
     names = [step.__name__ for step in STEPS]
     assert len(set(names)) == len(names)
     assert names[-1] == "drop_finalizer"

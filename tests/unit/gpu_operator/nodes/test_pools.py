@@ -1,4 +1,4 @@
-"""GPUPool, decision by decision."""
+"""GPUPool, one decision at a time."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ from support.worlds.gpu_world import (
     NOW,
     PREFIX,
     agent_conditions,
-    applied,
+    applied_documents,
+    by_name,
     condition,
     gpu,
     layout,
     mig_slice,
-    named,
     node,
     pool,
     world,
@@ -32,7 +32,7 @@ from support.worlds.pool_world import CONFIG, IN_POOL, agent_set, decide
 
 def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
     actions = decide(world(node(), node("other", labels={}), pool(count=2))).actions
-    (labelled,) = applied(actions, Manager.LABELS)
+    (labelled,) = applied_documents(actions, Manager.LABELS)
     assert labelled["metadata"] == {
         "name": "n1",
         "uid": "uid-n1",
@@ -40,7 +40,7 @@ def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
             k: ("2" if k.endswith("gpu.count") else v) for k, v in IN_POOL.items() if k != "gpu"
         },
     }
-    children = applied(actions, Manager.CHILDREN)
+    children = applied_documents(actions, Manager.CHILDREN)
     assert [(c["kind"], c["metadata"]["name"]) for c in children] == [
         ("DaemonSet", "tessera-gpud-p"),  # their pods start while GPUs are written
         ("DaemonSet", "tessera-node-p"),
@@ -56,11 +56,13 @@ def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
     assert len({c["spec"]["uuid"] for c in children[2:]}) == 2
 
 
-def test_what_is_as_it_should_be_is_not_written_again() -> None:
+def test_up_to_date_objects_are_not_written_again() -> None:
     seen = world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=agent_set())
     first = decide(seen)
-    assert applied(first.actions, Manager.LABELS) == []
-    assert [d["kind"] for d in applied(first.actions, Manager.CHILDREN)] == ["DaemonSet"] * 2
+    assert applied_documents(first.actions, Manager.LABELS) == []
+    assert [d["kind"] for d in applied_documents(first.actions, Manager.CHILDREN)] == [
+        "DaemonSet"
+    ] * 2
     assert condition(first.actions, "Ready") == (
         "True",
         "Reconciled",
@@ -68,7 +70,7 @@ def test_what_is_as_it_should_be_is_not_written_again() -> None:
     )
 
 
-def test_a_status_that_says_all_that_is_not_written_again() -> None:
+def test_an_up_to_date_status_is_not_written_again() -> None:
     seen = world(node(labels=IN_POOL), pool(), gpu())
     status = pools.GPUPoolStatus(nodes=1, ready_nodes=1, gpus=1)
     (write,) = (a for a in decide(seen).actions if getattr(a, "manager", None) is Manager.STATUS)
@@ -87,11 +89,11 @@ def test_an_unknown_board_is_refused_and_lists_the_known_ones() -> None:
     assert (status, reason) == ("False", "UnknownBoard")
     assert "h1000" in message
     assert "rtx-pro-6000" in message
-    assert applied(actions, Manager.CHILDREN) == []
-    assert applied(actions, Manager.LABELS) == []
+    assert applied_documents(actions, Manager.CHILDREN) == []
+    assert applied_documents(actions, Manager.LABELS) == []
 
 
-def test_of_two_pools_the_younger_is_told_which_node_and_pool() -> None:
+def test_the_younger_pool_s_status_names_the_node_and_the_older_pool() -> None:
     older = pool("older", created="2026-01-01T00:00:00Z")
     younger = pool("younger", created="2026-01-01T00:00:01Z", node_selector=GPU_NODE)
     only_mine = node("n2", labels=GPU_NODE | {"mine": "yes"})
@@ -100,34 +102,35 @@ def test_of_two_pools_the_younger_is_told_which_node_and_pool() -> None:
     assert (status, reason) == ("False", "NodeConflict")
     assert "n1" in message
     assert "older" in message
-    assert applied(decide(seen, "younger").actions, Manager.CHILDREN) == []
+    assert applied_documents(decide(seen, "younger").actions, Manager.CHILDREN) == []
     assert condition(decide(seen, "older").actions, "Accepted")[0] == "True"
 
-    # the nodes that the older one does not select stay with the younger one
+    # nodes that the older pool does not select stay with the younger one
     narrow = pool("older", node_selector={"mine": "yes"})
     seen = world(node(), only_mine, narrow, younger)
     names = [
-        d["metadata"]["name"] for d in applied(decide(seen, "younger").actions, Manager.CHILDREN)
+        d["metadata"]["name"]
+        for d in applied_documents(decide(seen, "younger").actions, Manager.CHILDREN)
     ]
     assert names == ["tessera-gpud-younger", "tessera-node-younger", "n1-gpu-0"]
 
 
 def test_a_pool_with_an_unknown_board_holds_no_node() -> None:
     seen = world(node(), pool("a", board="h1000"), pool("b", created="2026-02-01T00:00:00Z"))
-    assert applied(decide(seen, "b").actions, Manager.CHILDREN)
+    assert applied_documents(decide(seen, "b").actions, Manager.CHILDREN)
 
 
-def test_a_node_is_taken_over_only_when_the_other_pool_has_let_go() -> None:
+def test_a_node_is_taken_over_only_after_the_other_pool_has_released_it() -> None:
     seen = world(node(), pool("p"), gpu(pool="former"))
     actions = decide(seen, "p").actions
-    assert [d["kind"] for d in applied(actions, Manager.CHILDREN)] == ["DaemonSet"] * 2
+    assert [d["kind"] for d in applied_documents(actions, Manager.CHILDREN)] == ["DaemonSet"] * 2
     assert "pool former has not released the node yet" in condition(actions, "Ready")[2]
 
 
 def test_a_gpu_that_leaves_loses_its_instances_first() -> None:
     leaving = gpu(want=["7g.80gb@0"], layout="l", have=[mig_slice("7g.80gb@0")])
     actions = decide(world(node(labels=IN_POOL | {"gpu": "no"}), pool(), leaving)).actions
-    (document,) = applied(actions, Manager.LAYOUT)
+    (document,) = applied_documents(actions, Manager.LAYOUT)
     assert document["spec"] == {"instances": []}
     assert not any(isinstance(a, Delete) for a in actions)
 
@@ -136,7 +139,7 @@ def test_a_gpu_that_leaves_loses_its_instances_first() -> None:
     "held",
     [
         gpu(have=[mig_slice("7g.80gb@0", "default/x", withdrawing=True)]),
-        gpu(generation=3, seen=2),  # the agent has not seen that the instances are gone
+        gpu(generation=3, seen=2),  # the agent has not processed the removal of the instances yet
     ],
     ids=["slice is there", "agent is behind"],
 )
@@ -144,24 +147,24 @@ def test_a_gpu_is_deleted_only_when_its_agent_says_it_is_empty(held: Any) -> Non
     seen = world(node(labels=IN_POOL | {"gpu": "no"}), pool(), held)
     actions = decide(seen).actions
     assert not any(isinstance(a, Delete) for a in actions)
-    assert applied(actions, Manager.LABELS) == []  # nor does the node lose its agent
+    assert applied_documents(actions, Manager.LABELS) == []  # nor does the node lose its agent
 
 
-def test_an_empty_gpu_goes() -> None:
+def test_an_empty_gpu_is_deleted() -> None:
     seen = world(node(labels=IN_POOL | {"gpu": "no"}), pool(), gpu())
     actions = decide(seen).actions
     drop = DropFinalizer("GPU", "n1-gpu-0", "uid-n1-0", 0)
     assert actions.index(drop) < actions.index(Delete("GPU", "n1-gpu-0"))
 
 
-def test_a_gpu_goes_although_somebody_gave_it_a_layout_by_hand() -> None:
+def test_a_gpu_with_a_manually_set_layout_is_deleted() -> None:
     odd = gpu(layout="typo", finalizers=("their/finalizer", FINALIZER))
     actions = decide(world(node(labels=IN_POOL | {"gpu": "no"}), pool(), odd)).actions
     assert DropFinalizer("GPU", "n1-gpu-0", "uid-n1-0", 1) in actions
 
 
-def test_gpus_leave_before_others_are_made() -> None:
-    """What is made may be refused, by a quota or while the definition itself is deleted."""
+def test_gpus_are_released_before_others_are_created() -> None:
+    """A creation may be refused, by a quota or while the CRD itself is deleted."""
     leaving = gpu(index=1, deleting=True)
     actions = decide(world(node(labels=IN_POOL), pool(count=2), leaving)).actions
     made = next(i for i, a in enumerate(actions) if isinstance(a, Apply) and _makes(a, "n1-gpu-0"))
@@ -172,7 +175,7 @@ def _makes(action: Apply, name: str) -> bool:
     return action.manager is Manager.CHILDREN and action.document["metadata"]["name"] == name
 
 
-def test_the_gpus_of_a_node_that_is_gone_go_at_once() -> None:
+def test_the_gpus_of_a_deleted_node_are_deleted_at_once() -> None:
     held = gpu(want=["7g.80gb@0"], have=[mig_slice("7g.80gb@0", "default/x")])
     assert Delete("GPU", "n1-gpu-0") in decide(world(pool(), held)).actions
 
@@ -181,12 +184,12 @@ def test_a_node_that_registers_again_keeps_its_gpus() -> None:
     held = gpu(have=[mig_slice("7g.80gb@0")])
     actions = decide(world(node(uid="another"), pool(), held)).actions
     assert not any(isinstance(action, Delete) for action in actions)
-    (_, _, document) = applied(actions, Manager.CHILDREN)
+    (_, _, document) = applied_documents(actions, Manager.CHILDREN)
     assert document["metadata"]["annotations"] == {NODE_UID: "another"}
     assert document["spec"]["uuid"] == held.spec.uuid
 
 
-def test_surplus_gpus_go_when_the_count_is_lowered() -> None:
+def test_surplus_gpus_are_deleted_when_the_count_is_lowered() -> None:
     actions = decide(world(node(labels=IN_POOL), pool(count=1), gpu(), gpu(index=1))).actions
     assert [a for a in actions if isinstance(a, Delete)] == [Delete("GPU", "n1-gpu-1")]
 
@@ -195,7 +198,7 @@ def finalizers_dropped(outcome: Outcome) -> list[str]:
     return [a.name for a in outcome.actions if isinstance(a, DropFinalizer)]
 
 
-def test_labels_go_after_the_gpus_and_the_daemon_set_after_the_labels() -> None:
+def test_labels_are_removed_after_the_gpus_and_the_daemon_set_after_the_labels() -> None:
     gone = pool(meta={"deleting": True})
     outcome = decide(world(node(labels=IN_POOL), gone, daemon_sets=agent_set()))
     unlabel = [
@@ -208,13 +211,13 @@ def test_labels_go_after_the_gpus_and_the_daemon_set_after_the_labels() -> None:
     for name in ("tessera-gpud-p", "tessera-node-p"):
         delete = Delete("DaemonSet", name, "tessera-system")
         assert outcome.actions.index(unlabel[-1]) < outcome.actions.index(delete)
-    assert finalizers_dropped(outcome) == []  # not while the DaemonSet is there
+    assert finalizers_dropped(outcome) == []  # not while the DaemonSet exists
 
     assert finalizers_dropped(decide(world(node(), gone))) == ["p"]
 
 
 def taken_off(seen: World) -> dict[str, str]:
-    """The labels that a pool on its way out takes off a node, and the values they must have."""
+    """Return the labels that a released node loses, and the values that they must have."""
     (patch,) = (a for a in decide(seen).actions if isinstance(a, PatchNode))
     assert (patch.name, patch.status) == ("n1", False)
     first, *others = patch.operations
@@ -226,8 +229,8 @@ def taken_off(seen: World) -> dict[str, str]:
     return dict(zip(paths, (o["value"] for o in tests), strict=True))
 
 
-def test_labels_go_whoever_owns_them() -> None:
-    """Server-side apply leaves what another manager owns too, as in a Node that was restored."""
+def test_labels_are_removed_whichever_manager_owns_them() -> None:
+    """Server-side apply leaves labels that another manager owns, as in a restored Node."""
     foreign = {
         "topology.kubernetes.io/zone": "a",
         f"{PREFIX}/mine": "x",
@@ -238,7 +241,7 @@ def test_labels_go_whoever_owns_them() -> None:
 
 
 @pytest.mark.parametrize("noted", [False, True], ids=["in force", "in force before"])
-def test_labels_by_a_shared_prefix_go_where_slices_were_offered_by_it(noted: bool) -> None:
+def test_labels_with_a_shared_prefix_are_removed_where_it_was_used(noted: bool) -> None:
     shared = {k.replace(PREFIX, "nvidia.com"): v for k, v in IN_POOL.items()} | {POOL_LABEL: "p"}
     policy = ChartPolicy(GPUPolicySpec(resource_prefix=PREFIX if noted else "nvidia.com"))
     marked = {RESOURCE_PREFIXES: "example.com,nvidia.com"} if noted else {}
@@ -248,18 +251,18 @@ def test_labels_by_a_shared_prefix_go_where_slices_were_offered_by_it(noted: boo
     assert taken_off(seen) == expected
 
 
-def test_a_label_that_somebody_else_put_on_a_node_does_not_hold_a_pool_up() -> None:
+def test_a_foreign_label_on_a_node_does_not_delay_a_pool() -> None:
     strange = node("other", labels={POOL_LABEL: "p"})
     assert finalizers_dropped(decide(world(strange, pool(meta={"deleting": True})))) == ["p"]
 
 
-def test_what_a_pool_left_behind_is_cleared_up_without_the_pool() -> None:
+def test_remains_of_a_deleted_pool_are_cleaned_up() -> None:
     actions = decide(world(node(labels=IN_POOL), gpu(), daemon_sets=agent_set())).actions
     assert Delete("GPU", "n1-gpu-0") in actions
     assert not any(getattr(a, "manager", None) is Manager.STATUS for a in actions)
 
 
-def test_a_deleted_pool_names_the_pods_it_waits_for() -> None:
+def test_a_deleted_pool_names_the_pods_that_it_waits_for() -> None:
     held = gpu(have=[mig_slice("7g.80gb@0", "default/train", withdrawing=True)])
     actions = decide(world(node(labels=IN_POOL), pool(meta={"deleting": True}), held)).actions
     status, reason, message = condition(actions, "Progressing")
@@ -271,17 +274,19 @@ def test_a_deleted_pool_names_the_pods_it_waits_for() -> None:
     ("holder", "message"),
     [("", "GPUs are being removed"), ("default/train", "waiting for pods that hold slices to end")],
 )
-def test_a_gpu_on_its_way_out_is_reported_with_what_it_waits_for(holder: str, message: str) -> None:
+def test_the_release_of_a_gpu_is_reported_with_what_it_waits_for(holder: str, message: str) -> None:
     held = [mig_slice("7g.80gb@0", *filter(None, [holder]), withdrawing=True)]
     leaving = gpu(index=1, deleting=True, have=held)
-    found = pools._progress(world(node(labels=IN_POOL), pool(), leaving), {}, [leaving], "")
+    found = pools._progressing_verdict(
+        world(node(labels=IN_POOL), pool(), leaving), {}, [leaving], ""
+    )
     assert found is not None
     assert (found.true, found.reason) == (True, Reason.DELETING)
     assert found.message.startswith(message)
-    assert pools._progress(world(pool()), {}, [], "") is None
+    assert pools._progressing_verdict(world(pool()), {}, [], "") is None
 
 
-def test_no_nodes() -> None:
+def test_a_pool_without_nodes_reports_it() -> None:
     assert condition(decide(world(pool())).actions, "Ready")[:2] == ("False", "NoNodes")
 
 
@@ -319,10 +324,10 @@ def test_no_nodes() -> None:
         ),
     ],
 )
-def test_a_node_that_is_not_ready_says_why(seen: World, ready: str, degraded: str) -> None:
+def test_a_pool_reports_why_a_node_is_not_ready(seen: World, ready: str, degraded: str) -> None:
     everything = World(
-        nodes=named([node(labels=IN_POOL)]),
-        pools=named([pool()]),
+        nodes=by_name([node(labels=IN_POOL)]),
+        pools=by_name([pool()]),
         gpus=seen.gpus,
         agents=seen.agents,
     )
@@ -333,7 +338,7 @@ def test_a_node_that_is_not_ready_says_why(seen: World, ready: str, degraded: st
     for agent in seen.agents.values():
         assert agent.problem in message
     if ready == "WaitingForAgent" and not seen.agents:
-        assert "no pod of DaemonSet tessera-node-p on it" in message
+        assert "DaemonSet tessera-node-p has no pod on it" in message
     assert condition(actions, "Degraded")[1] == degraded
 
 
@@ -342,26 +347,26 @@ def test_a_node_that_is_down_degrades_the_pool() -> None:
     assert condition(actions, "Degraded")[:2] == ("True", "AgentUnreachable")
 
 
-def test_a_change_is_told_once_as_an_event() -> None:
+def test_a_change_causes_one_event() -> None:
     actions = decide(world(node(), pool(board="h1000"))).actions
     events = [(a.reason, a.warning) for a in actions if isinstance(a, Record)]
     assert events == [("UnknownBoard", True)]
 
 
-def test_a_layout_does_not_matter_to_a_pool() -> None:
+def test_a_layout_does_not_affect_a_pool() -> None:
     items = (node(labels=IN_POOL), pool(), gpu(), layout("l", "7x1g.10gb"))
     seen = world(*items, daemon_sets=agent_set())
     assert condition(decide(seen).actions, "Ready")[0] == "True"
 
 
-def test_a_gpu_that_leaves_is_not_called_served() -> None:
+def test_a_gpu_that_is_being_released_does_not_count_as_served() -> None:
     held = gpu(index=1, have=[mig_slice("7g.80gb@0", "default/x", withdrawing=True)])
     seen = world(node(labels=IN_POOL), pool(), gpu(), held, daemon_sets=agent_set())
     ready = condition(decide(seen).actions, "Ready")
     assert ready == ("True", "Reconciled", "1 GPUs on 1 nodes are served")
 
 
-def test_a_node_whose_name_is_no_label_value_is_named() -> None:
+def test_a_node_whose_name_is_not_a_label_value_is_reported() -> None:
     long = "n" * 64
     actions = decide(world(node(long), pool())).actions
     assert condition(actions, "Accepted")[:2] == ("False", "NodeConflict")
@@ -377,7 +382,7 @@ def test_a_deleted_pool_stays_until_its_daemon_set_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "reported"),
     [
         ({}, "being written"),
         (agent_set(pool(node_budget="1Gi")), "being written"),
@@ -385,19 +390,19 @@ def test_a_deleted_pool_stays_until_its_daemon_set_is_gone() -> None:
         (agent_set(pods=3, updated=2), "2 of 3 pods"),
     ],
 )
-def test_a_pool_is_not_ready_before_its_nodes_run_what_its_spec_says(
-    found: dict[str, AgentSet], told: str
+def test_a_pool_is_not_ready_before_its_nodes_run_its_spec(
+    found: dict[str, AgentSet], reported: str
 ) -> None:
     actions = decide(world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=found)).actions
     assert condition(actions, "Ready")[:2] == ("False", "WaitingForAgent")
-    assert told in condition(actions, "Ready")[2]
+    assert reported in condition(actions, "Ready")[2]
     (write,) = (a for a in actions if isinstance(a, Apply) and a.manager is Manager.STATUS)
-    assert write.document["status"]["readyNodes"] == (1 if "2 of 3" in told else 0)
+    assert write.document["status"]["readyNodes"] == (1 if "2 of 3" in reported else 0)
     assert condition(actions, "Progressing")[0] == "True"
     assert condition(actions, "Degraded")[0] == "False"
 
 
-def test_a_pool_that_waits_for_a_node_that_is_away_says_so() -> None:
+def test_a_pool_reports_that_it_waits_for_an_unreachable_node() -> None:
     seen = world(
         node(labels=IN_POOL, ready=False),
         pool(meta={"deleting": True}),
@@ -414,7 +419,7 @@ def test_a_pool_that_waits_for_a_node_that_is_away_says_so() -> None:
     assert "agent-x on n1: CrashLoopBackOff" in condition(decide(seen).actions, "Ready")[2]
 
 
-def test_what_the_api_server_refuses_is_told() -> None:
+def test_a_refusal_by_the_api_server_is_reported() -> None:
     seen = world(
         node(labels=IN_POOL),
         pool(),
@@ -429,7 +434,7 @@ def test_what_the_api_server_refuses_is_told() -> None:
     assert "quota exceeded" in message
 
 
-def test_a_pool_with_hcas_has_a_daemon_set_more_which_goes_with_them() -> None:
+def test_a_pool_with_hcas_has_a_daemon_set_for_them() -> None:
     with_hcas = pool(hcas=HCAs(count=2))
     seen = world(node(labels=IN_POOL), with_hcas, gpu(), daemon_sets=agent_set(with_hcas))
     actions = decide(seen).actions
@@ -445,7 +450,7 @@ def test_a_pool_with_hcas_has_a_daemon_set_more_which_goes_with_them() -> None:
     assert [a.name for a in decide(left).actions if isinstance(a, Delete)] == ["tessera-hca-p"]
 
 
-def test_hcas_that_the_chart_does_not_serve_are_told() -> None:
+def test_hcas_without_rdma_in_the_chart_are_reported() -> None:
     hcas = HCAs(count=2)
     seen = world(node(labels=IN_POOL), pool(hcas=hcas), gpu(), daemon_sets=agent_set())
     assert condition(decide(seen).actions, "Accepted")[:2] == ("True", "Accepted")

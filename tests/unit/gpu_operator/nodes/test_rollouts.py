@@ -1,4 +1,4 @@
-"""How a layout reaches many GPUs: deadlines, rollbacks, how many at a time."""
+"""How a layout is rolled out to many GPUs: deadlines, rollbacks and limits."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from gpu_operator.kube.actions import Manager
 from mig import planner
 from support.worlds.gpu_world import (
     NOW,
-    applied,
+    applied_documents,
     condition,
     gpu,
     layout,
@@ -23,50 +23,62 @@ from support.worlds.gpu_world import (
     pool,
     world,
 )
-from support.worlds.layout_world import HALVES, SEVEN, changing, decide, everything, status, written
+from support.worlds.layout_world import (
+    HALVES,
+    SEVEN,
+    changing,
+    decide,
+    everything,
+    status,
+    written_instances,
+)
 
 
-def test_past_the_deadline_the_last_slices_come_back() -> None:
+def test_past_the_deadline_the_previous_slices_are_restored() -> None:
     held = changing(
         mig_slice("1g.10gb@6", "default/x", withdrawing=True),
         want=HALVES,
         before=SEVEN,
         since_s=601,
     )
-    wish = layout("l", "2x3g.40gb", generation=4)
-    outcome = decide(everything(held, wish))
-    assert written(outcome) == {"n1-gpu-0": SEVEN}
-    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    desired = layout("l", "2x3g.40gb", generation=4)
+    outcome = decide(everything(held, desired))
+    assert written_instances(outcome) == {"n1-gpu-0": SEVEN}
+    (document,) = applied_documents(outcome.actions, Manager.LAYOUT)
     assert document["metadata"]["annotations"][ROLLED_BACK] == "uid-l/4"
     result, reason, message = condition(outcome.actions, "Degraded")
     assert (result, reason) == ("True", "DeadlineExceeded")
     assert "default/x" in message
 
 
-def test_what_else_a_gpu_is_told_long_after_its_change_rolls_nothing_back() -> None:
-    """A policy's sharing, a fault, a budget: the agent is behind for a moment, the slices stay."""
+def test_a_later_change_of_other_settings_causes_no_rollback() -> None:
+    """For sharing, faults or a budget: the agent lags for a moment, but the slices stay."""
     have = [mig_slice(one) for one in HALVES]
     done = changing(*have, want=HALVES, before=SEVEN, since_s=9000, generation=3, seen=2)
     outcome = decide(everything(done, layout("l", "2x3g.40gb")))
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
     assert condition(outcome.actions, "Ready")[:2] == ("False", "WaitingForAgent")
     assert condition(outcome.actions, "Degraded")[0] == "False"
 
 
 @pytest.mark.parametrize(("since_s", "back"), [(599.5, {}), (600, {"n1-gpu-0": SEVEN})])
-def test_a_change_has_all_of_its_time(since_s: float, back: dict[str, list[str]]) -> None:
+def test_a_change_is_not_rolled_back_before_its_deadline(
+    since_s: float, back: dict[str, list[str]]
+) -> None:
     held = changing(
         mig_slice("1g.10gb@6", "default/x", withdrawing=True),
         want=HALVES,
         before=SEVEN,
         since_s=since_s,
     )
-    assert written(decide(everything(held, layout("l", "2x3g.40gb")))) == back
+    assert written_instances(decide(everything(held, layout("l", "2x3g.40gb")))) == back
 
 
 @pytest.mark.parametrize("ahead_s", [1, 86400, 10**11])
-def test_a_change_that_was_dated_by_a_clock_ahead_is_dated_anew(ahead_s: int) -> None:
-    """An operator's clock was set back, or the one before it had another: the deadline is kept."""
+def test_a_change_that_begins_in_the_future_is_reset_to_now(ahead_s: int) -> None:
+    """An operator's clock was set back, or an earlier one's was fast: the deadline still
+    applies.
+    """
     held = changing(
         mig_slice("1g.10gb@6", "default/x", withdrawing=True),
         want=HALVES,
@@ -74,29 +86,29 @@ def test_a_change_that_was_dated_by_a_clock_ahead_is_dated_anew(ahead_s: int) ->
         since_s=-ahead_s,
     )
     outcome = decide(everything(held, layout("l", "2x3g.40gb")))
-    assert written(outcome) == {"n1-gpu-0": HALVES}
-    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    assert written_instances(outcome) == {"n1-gpu-0": HALVES}
+    (document,) = applied_documents(outcome.actions, Manager.LAYOUT)
     noted = document["metadata"]["annotations"]
     assert noted == {CHANGED_AT: NOW.isoformat(), LAST_APPLIED: ",".join(SEVEN)}
     began = replace(held, meta=replace(held.meta, annotations=held.meta.annotations | noted))
-    assert written(decide(everything(began, layout("l", "2x3g.40gb")))) == {}
+    assert written_instances(decide(everything(began, layout("l", "2x3g.40gb")))) == {}
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])
-def test_a_broken_annotation_stops_nothing(text: str) -> None:
+def test_an_invalid_annotation_is_ignored(text: str) -> None:
     broken = gpu(want=SEVEN, layout="l", generation=2, seen=1, annotations={CHANGED_AT: text})
     outcome = decide(everything(broken, layout("l", "7x1g.10gb")))
     assert condition(outcome.actions, "Progressing")[:2] == ("True", "Applying")
 
 
-def test_what_was_rolled_back_stays_so_until_the_layout_is_edited() -> None:
+def test_a_rolled_back_gpu_stays_so_until_the_layout_is_edited() -> None:
     have = [mig_slice(s) for s in SEVEN]
     back = gpu(want=SEVEN, layout="l", have=have, annotations={ROLLED_BACK: "uid-l/4"})
     same = decide(everything(back, layout("l", "2x3g.40gb", generation=4)))
-    assert written(same) == {}
+    assert written_instances(same) == {}
     assert condition(same.actions, "Degraded")[:2] == ("True", "DeadlineExceeded")
     edited = decide(everything(back, layout("l", "2x3g.40gb", generation=5)))
-    assert written(edited) == {"n1-gpu-0": HALVES}
+    assert written_instances(edited) == {"n1-gpu-0": HALVES}
 
 
 def test_a_rollback_stops_the_rollout() -> None:
@@ -104,7 +116,7 @@ def test_a_rollback_stops_the_rollout() -> None:
     back = gpu(want=SEVEN, layout="l", have=have, annotations={ROLLED_BACK: "uid-l/1"})
     other = gpu(index=1, want=SEVEN, layout="l", have=have)
     outcome = decide(everything(back, other, layout("l", "2x3g.40gb")))
-    assert written(outcome) == {}
+    assert written_instances(outcome) == {}
     assert "the rollout has stopped" in status(outcome)["gpus"][1]["message"]
 
 
@@ -112,25 +124,25 @@ def test_a_rollback_stops_the_rollout() -> None:
 def test_no_more_gpus_than_allowed_lose_slices_at_a_time(limit: int, begun: int) -> None:
     have = [mig_slice(s) for s in SEVEN]
     gpus = [gpu(index=i, want=SEVEN, layout="l", have=have) for i in range(3)]
-    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": limit})
-    outcome = decide(everything(*gpus, wish))
-    assert list(written(outcome)) == [f"n1-gpu-{i}" for i in range(begun)]
+    desired = layout("l", "2x3g.40gb", rollout={"max_unavailable": limit})
+    outcome = decide(everything(*gpus, desired))
+    assert list(written_instances(outcome)) == [f"n1-gpu-{i}" for i in range(begun)]
 
 
-def test_a_gpu_on_its_way_counts_as_unavailable() -> None:
+def test_a_changing_gpu_counts_as_unavailable() -> None:
     have = [mig_slice(s) for s in SEVEN]
     moving = changing(*have, want=HALVES, before=SEVEN, generation=2, seen=1)
     other = gpu(index=1, want=SEVEN, layout="l", have=have)
-    assert written(decide(everything(moving, other, layout("l", "2x3g.40gb")))) == {}
+    assert written_instances(decide(everything(moving, other, layout("l", "2x3g.40gb")))) == {}
 
 
 def test_empty_gpus_do_not_wait_for_their_turn() -> None:
     gpus = [gpu(index=i) for i in range(4)]
-    assert len(written(decide(everything(*gpus, layout("l", "7x1g.10gb"))))) == 4
+    assert len(written_instances(decide(everything(*gpus, layout("l", "7x1g.10gb"))))) == 4
 
 
-def test_why_a_gpu_was_rolled_back_is_remembered_by_the_gpu() -> None:
-    """The layout's own status may be lost, cut or written by another version."""
+def test_the_gpu_records_why_it_was_rolled_back() -> None:
+    """The layout's own status may be lost, truncated or written by another version."""
     have = [mig_slice(s) for s in SEVEN]
     noted = {ROLLED_BACK: "uid-l/4", ROLLED_BACK_WHY: "1g.10gb@6 is held by pod default/x"}
     back = gpu(want=SEVEN, layout="l", have=have, annotations=noted)
@@ -138,18 +150,18 @@ def test_why_a_gpu_was_rolled_back_is_remembered_by_the_gpu() -> None:
     assert "held by pod default/x" in condition(outcome.actions, "Degraded")[2]
 
 
-def test_a_rollback_underway_lets_no_gpu_begin_that_comes_before_it() -> None:
+def test_a_rollback_prevents_earlier_gpus_from_beginning() -> None:
     have = [mig_slice(s) for s in SEVEN]
     first = gpu(index=0, want=SEVEN, layout="l", have=have)
     late = changing(*have, want=HALVES, before=SEVEN, since_s=601, index=1, generation=2, seen=1)
-    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": 5})
-    outcome = decide(everything(first, late, wish))
-    assert written(outcome) == {"n1-gpu-1": SEVEN}
+    desired = layout("l", "2x3g.40gb", rollout={"max_unavailable": 5})
+    outcome = decide(everything(first, late, desired))
+    assert written_instances(outcome) == {"n1-gpu-1": SEVEN}
     assert "the rollout has stopped" in status(outcome)["gpus"][0]["message"]
 
 
 def a_busy_fleet(nodes: int, limit: int) -> World:
-    """Eight GPUs on each node, every slice of them in use, and a layout that wants others."""
+    """Return eight GPUs on each node, all slices in use, and a layout that requests others."""
     gpus = [
         gpu(
             f"n{number}",
@@ -161,8 +173,8 @@ def a_busy_fleet(nodes: int, limit: int) -> World:
         for number in range(nodes)
         for index in range(8)
     ]
-    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": limit})
-    return world(*(node(f"n{number}") for number in range(nodes)), pool(count=8), *gpus, wish)
+    desired = layout("l", "2x3g.40gb", rollout={"max_unavailable": limit})
+    return world(*(node(f"n{number}") for number in range(nodes)), pool(count=8), *gpus, desired)
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -170,37 +182,39 @@ def test_a_fleet_is_planned_only_where_a_change_can_begin(
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     seen = a_busy_fleet(200, limit)
-    asked: list[Any] = []
+    calls: list[Any] = []
     choose = plans.choose
-    monkeypatch.setattr(plans, "choose", lambda *wish: asked.append(wish) or choose(*wish))
+    monkeypatch.setattr(plans, "choose", lambda *args: calls.append(args) or choose(*args))
     outcome = decide(seen)
-    assert len(written(outcome)) == limit
-    assert len(asked) == limit
+    assert len(written_instances(outcome)) == limit
+    assert len(calls) == limit
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["whole GPUs", "busy GPUs"])
-def test_a_pass_begins_a_portion_and_the_next_follows_at_once(busy: bool) -> None:
-    """The layout's status is written after its GPUs', so a pass must not write thousands."""
+def test_a_pass_begins_a_limited_number_of_changes(busy: bool) -> None:
+    """The layout's status is written after its GPUs, so a pass must not write thousands."""
     nodes = 2 * PORTION // 8 + 1
     whole = [gpu(f"n{number}", index) for number in range(nodes) for index in range(8)]
     those = [node(f"n{number}") for number in range(nodes)]
-    wish = layout("l", "7x1g.10gb")
-    seen = a_busy_fleet(nodes, 9999) if busy else world(*those, pool(count=8), *whole, wish)
+    desired = layout("l", "7x1g.10gb")
+    seen = a_busy_fleet(nodes, 9999) if busy else world(*those, pool(count=8), *whole, desired)
     begun: dict[str, list[str]] = {}
     for portion in (PORTION, PORTION, 8):
         outcome = decide(seen)
-        now = written(outcome)
+        now = written_instances(outcome)
         assert len(now) == portion
         assert not begun.keys() & now.keys()
         assert (outcome.again_in_s == 0.0) == (portion == PORTION)
         begun |= now
-        seen = replace(seen, gpus={**seen.gpus, **{n: _asked(seen.gpus[n], now[n]) for n in now}})
+        seen = replace(
+            seen, gpus={**seen.gpus, **{n: _with_new_instances(seen.gpus[n], now[n]) for n in now}}
+        )
     assert len(begun) == 8 * nodes
-    assert written(decide(seen)) == {}
+    assert written_instances(decide(seen)) == {}
 
 
-def _asked(one: Gpu, places: list[str]) -> Gpu:
-    """Return a GPU that has been asked for these instances a moment ago."""
+def _with_new_instances(one: Gpu, places: list[str]) -> Gpu:
+    """Return a GPU whose spec has just been changed to these instances."""
     before = [str(s.place) for s in one.status.slices]
     where: dict[str, Any] = {"on": one.spec.node_name, "index": one.spec.index}
     found: Gpu = changing(
@@ -210,34 +224,34 @@ def _asked(one: Gpu, places: list[str]) -> Gpu:
 
 
 def test_gpus_that_are_alike_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans._chosen.cache_clear()
+    plans._choose_places.cache_clear()
     seen = a_busy_fleet(4, limit=32)
-    asked: list[Any] = []
+    calls: list[Any] = []
     relayout = planner.relayout
 
-    def counted(*wish: Any, **more: Any) -> Any:
-        asked.append(wish)
-        return relayout(*wish, **more)
+    def count_relayout(*args: Any, **more: Any) -> Any:
+        calls.append(args)
+        return relayout(*args, **more)
 
-    monkeypatch.setattr(planner, "relayout", counted)
+    monkeypatch.setattr(planner, "relayout", count_relayout)
     decide(seen)
-    for_one = len(asked)
+    for_one = len(calls)
     assert for_one > 0
-    plans._chosen.cache_clear()
-    asked.clear()
+    plans._choose_places.cache_clear()
+    calls.clear()
     decide(a_busy_fleet(1, limit=1))
-    assert len(asked) == for_one
+    assert len(calls) == for_one
 
 
-def test_a_layout_that_no_board_can_hold_is_worked_out_once(
+def test_an_impossible_layout_is_planned_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = a_busy_fleet(4, limit=1)
     impossible = layout("l", "8x1g.10gb", generation=7)
     seen = world(*seen.nodes.values(), *seen.pools.values(), *seen.gpus.values(), impossible)
-    asked: list[Any] = []
+    calls: list[Any] = []
     diff = planner.diff
-    monkeypatch.setattr(planner, "diff", lambda *wish: asked.append(wish) or diff(*wish))
-    targets.wish.cache_clear()
+    monkeypatch.setattr(planner, "diff", lambda *args: calls.append(args) or diff(*args))
+    targets.resolve_target.cache_clear()
     assert condition(decide(seen).actions, "Accepted")[1] == "NotPlaceable"
-    assert len(asked) == 1
+    assert len(calls) == 1

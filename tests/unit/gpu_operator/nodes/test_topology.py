@@ -1,4 +1,6 @@
-"""A topology of one's own: what is refused and how it is told, and that readers see what was written."""
+"""A custom topology: which ones are rejected with which message, and that it survives a round
+trip.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ def custom(*gpus: dict[str, Any], **others: Any) -> CustomTopology:
     return CustomTopology.model_validate({"gpus": gpus or (at("10"),), **others})
 
 
-def test_what_is_written_is_what_readers_see() -> None:
+def test_readers_get_the_topology_that_was_written() -> None:
     written = custom(
         *(at("1b", 0, 0, 0), at("43", 1, 7, 255)),
         numaNodes=3,
@@ -45,7 +47,7 @@ def test_what_is_written_is_what_readers_see() -> None:
     assert {read.links_of(name) for name in ("Ampere", "Hopper", "Blackwell")} == {18}
 
 
-def test_the_smallest_and_the_largest_can_be_read() -> None:
+def test_the_smallest_and_the_largest_topology_can_be_parsed() -> None:
     assert topology_named(custom().text, 1).links_of("Hopper") == 0
     gpus = [at(f"{0x10 + i:02x}", 15, 255, 255) for i in range(8)]
     hcas = [at(f"{0x20 + i:02x}", 15, 255, 255) for i in range(8)]
@@ -53,7 +55,7 @@ def test_the_smallest_and_the_largest_can_be_read() -> None:
     cxls = [cxl(15, 255, gigabytes=65536, lanes=16, generation=3)] * 4
     others = {"hcas": hcas, "nvmes": nvmes, "cxls": cxls, "nvlinks": 18, "nvswitch": True}
     full = custom(*gpus, numaNodes=16, **others)
-    assert len(full.text) <= 1024  # what a GPU's spec holds
+    assert len(full.text) <= 1024  # the maximum in a GPU's spec
     read = topology_named(full.text, 8)
     assert (len(read.hcas), len(read.nvmes), len(read.cxls)) == (8, 8, 4)
     assert read.cxls[0] == Expander(15, 255, 65536, 16, 3)
@@ -62,13 +64,13 @@ def test_the_smallest_and_the_largest_can_be_read() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"lanes": 12}, {"lanes": 4}, {"generation": 1}, {"gigabytes": 0}]
 )
-def test_an_expander_is_one_that_the_specification_has(wrong: dict[str, int]) -> None:
+def test_expanders_match_the_cxl_specification(wrong: dict[str, int]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         custom(at("10"), cxls=[cxl(**wrong)])
 
 
 @pytest.mark.parametrize(("gpus", "nvlinks"), [(2, 12), (3, 18), (6, 10), (8, 14)])
-def test_nvlinks_join_two_to_eight_gpus(gpus: int, nvlinks: int) -> None:
+def test_nvlinks_connect_two_to_eight_gpus(gpus: int, nvlinks: int) -> None:
     mesh = custom(*(at(f"1{i}", 0, i, i) for i in range(gpus)), nvlinks=nvlinks)
     assert topology_named(mesh.text, gpus).links_between("Hopper") == nvlinks // (gpus - 1)
 
@@ -76,18 +78,18 @@ def test_nvlinks_join_two_to_eight_gpus(gpus: int, nvlinks: int) -> None:
 @pytest.mark.parametrize(
     ("gpus", "others", "problem"),
     [
-        ((at("1b"), at("1b")), {}, "gpus[0] and gpus[1] are on one bus, 1b"),
-        ((at("1b"),), {"hcas": [at("1b")]}, "gpus[0] and hcas[0] are on one bus, 1b"),
+        ((at("1b"), at("1b")), {}, "gpus[0] and gpus[1] have the same bus 1b"),
+        ((at("1b"),), {"hcas": [at("1b")]}, "gpus[0] and hcas[0] have the same bus 1b"),
         ((at("1b", 1),), {}, "gpus[0]: there is no NUMA node 1: numaNodes is 1, so the last is 0"),
         (
             (at("10"), at("11", 1, 0, 1)),
             {"numaNodes": 2},
-            "gpus[0] and gpus[1] are below host bridge 0, but on two NUMA nodes",
+            "gpus[0] and gpus[1] are on host bridge 0, but on different NUMA nodes",
         ),
         (
             (at("10"), at("11", 0, 1, 0)),
             {},
-            "gpus[0] and gpus[1] are below PCIe switch 0, but below two host bridges",
+            "gpus[0] and gpus[1] are on PCIe switch 0, but on different host bridges",
         ),
         ((at("00"),), {}, "gpus[0]: bus 00 is the host bridge's"),
         (
@@ -95,14 +97,14 @@ def test_nvlinks_join_two_to_eight_gpus(gpus: int, nvlinks: int) -> None:
             {"nvlinks": 12, "nvswitch": True},
             "gpus[0]: bus 05 is the NVSwitches'",
         ),
-        ((at("10"),), {"nvswitch": True}, "nvswitch: without nvlinks nothing leads to"),
-        ((at("10"),), {"nvlinks": 6}, "nvlinks: without nvswitch they join 2 to 8 GPUs, not 1"),
+        ((at("10"),), {"nvswitch": True}, "nvswitch requires nvlinks"),
+        ((at("10"),), {"nvlinks": 6}, "nvlinks without nvswitch require 2 to 8 GPUs, not 1"),
         (
             tuple(at(f"1{i}") for i in range(4)),
             {"nvlinks": 4},
             "nvlinks: 4 cannot be divided evenly among 3 other GPUs",
         ),
-        ((at("1b"),), {"nvmes": [at("1b")]}, "gpus[0] and nvmes[0] are on one bus, 1b"),
+        ((at("1b"),), {"nvmes": [at("1b")]}, "gpus[0] and nvmes[0] have the same bus 1b"),
         (
             (at("10"),),
             {"cxls": [cxl(1, 1)]},
@@ -111,16 +113,16 @@ def test_nvlinks_join_two_to_eight_gpus(gpus: int, nvlinks: int) -> None:
         (
             (at("10", 0, 3),),
             {"numaNodes": 2, "cxls": [cxl(0, 3), cxl(1, 3)]},
-            "gpus[0] and cxls[1] are below host bridge 3, but on two NUMA nodes",
+            "gpus[0] and cxls[1] are on host bridge 3, but on different NUMA nodes",
         ),
         (
             (at("10"),),
             {"numaNodes": 2, "cxls": [cxl(0, 3), cxl(1, 3)]},
-            "cxls[0] and cxls[1] are below host bridge 3, but on two NUMA nodes",
+            "cxls[0] and cxls[1] are on host bridge 3, but on different NUMA nodes",
         ),
     ],
 )
-def test_what_is_no_machine_is_refused_by_the_place_of_the_mistake(
+def test_an_impossible_topology_is_refused_with_the_position(
     gpus: tuple[dict[str, Any], ...], others: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValidationError) as refused:
@@ -128,14 +130,14 @@ def test_what_is_no_machine_is_refused_by_the_place_of_the_mistake(
     assert problem in str(refused.value)
 
 
-def test_a_pool_that_is_no_machine_is_left_alone_and_says_where() -> None:
+def test_a_pool_with_an_impossible_topology_reports_the_position() -> None:
     spec = {"nodeSelector": {"a": "b"}, "board": "a30"}
     spec["customTopology"] = {"gpus": [at("10"), at("10")]}
     document = {"kind": "GPUPool", "metadata": {"name": "p"}, "spec": spec}
     found = parse(document, GPUPoolSpec, GPUPoolStatus)
     assert isinstance(found, Broken)
     assert "spec.customTopology: " in found.problem
-    assert "gpus[0] and gpus[1] are on one bus, 10" in found.problem
+    assert "gpus[0] and gpus[1] have the same bus 10" in found.problem
     (write, *_) = report_broken(found, NOW)
     (accepted,) = (c for c in write.document["status"]["conditions"] if c["type"] == "Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "InvalidSpec")
@@ -147,7 +149,7 @@ def test_a_bus_is_two_hexadecimal_digits(bus: str) -> None:
         custom(at(bus))
 
 
-def test_the_example_is_a_machine_whose_gpus_are_joined_in_pairs_of_six() -> None:
+def test_the_example_connects_each_pair_of_gpus_with_six_nvlinks() -> None:
     text = (Path(__file__).parents[4] / "examples" / "pool-own-topology.yaml").read_text()
     spec = GPUPoolSpec.model_validate(yaml.safe_load(text)["spec"])
     there = topology_named(spec.facts.topology, spec.count)
@@ -156,11 +158,11 @@ def test_the_example_is_a_machine_whose_gpus_are_joined_in_pairs_of_six() -> Non
     assert there.level(there.gpus[1], there.gpus[2]) is Level.SYS
 
 
-def test_names_are_those_of_the_presets() -> None:
+def test_topology_names_match_the_presets() -> None:
     assert {one.value for one in Topology} == PRESETS.keys()
 
 
-def test_gpus_have_the_pools_description_or_its_name() -> None:
+def test_gpus_have_the_pool_s_topology() -> None:
     own = custom(at("1b"))
     for spec, places in (({"custom_topology": own}, own.text), ({"topology": "hgx-4"}, "hgx-4")):
         wanted = pool(**spec)

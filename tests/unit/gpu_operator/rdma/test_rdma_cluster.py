@@ -1,4 +1,4 @@
-"""Policies of RDMA in the operator: what is written for nodes, and what users are told of it."""
+"""RDMA policies in the operator: what is written for nodes, and what users see of it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ A, B = "a", "b"
 
 @pytest.fixture
 def world() -> RdmaWorld:
-    """Two nodes with a pod each, in one namespace."""
+    """Return two nodes with a pod each, in one namespace."""
     made = RdmaWorld()
     for node in (A, B):
         made.node(node)
@@ -27,7 +27,7 @@ def world() -> RdmaWorld:
 
 
 def only_send(count: int = 1) -> dict[str, Any]:
-    """A spec that can be told from that with another count."""
+    """Return a spec that is distinguishable from one with another count."""
     return {"ingress": [{"verbs": ["Send"], "limits": {"maxQPs": count}}]}
 
 
@@ -36,16 +36,16 @@ def test_a_policy_is_programmed_when_every_node_has_acknowledged_and_not_before(
 ) -> None:
     world.policy("ml/p", **only_send())
     world.step()
-    assert world.programmed("ml/p")[:2] == ("False", "Pending")
+    assert world.programmed_condition("ml/p")[:2] == ("False", "Pending")
     world.step(A)
     world.step()
-    status, reason, message = world.programmed("ml/p")
+    status, reason, message = world.programmed_condition("ml/p")
     assert (status, reason) == ("False", "Pending")
     assert message.endswith("by b")
     assert world.status("ml/p")["nodesReady"] == "1/2"
     world.step(B)
     world.step()
-    assert world.programmed("ml/p")[:2] == ("True", "Programmed")
+    assert world.programmed_condition("ml/p")[:2] == ("True", "Programmed")
     assert world.status("ml/p")["nodes"] == {"ready": 2, "total": 2}
     assert world.status("ml/p")["selectedPods"] == 2
     assert world.condition(POLICY_KIND, "ml/p", "Accepted")[:2] == ("True", "Accepted")
@@ -58,13 +58,13 @@ def test_an_edit_is_programmed_again_only_by_its_own_acknowledgement(world: Rdma
     before = {node: world.tables(node).generation for node in (A, B)}
     world.policy("ml/p", **only_send(2))
     world.step()
-    assert world.programmed("ml/p")[:2] == ("False", "Pending")
+    assert world.programmed_condition("ml/p")[:2] == ("False", "Pending")
     assert world.status("ml/p")["observedGeneration"] == 2
     assert {node: world.tables(node).generation for node in (A, B)} == {
         node: generation + 1 for node, generation in before.items()
     }
     world.settle(A, B)
-    assert world.programmed("ml/p")[0] == "True"
+    assert world.programmed_condition("ml/p")[0] == "True"
 
 
 def test_nothing_is_written_when_nothing_changes(world: RdmaWorld) -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_written_when_nothing_changes(world: RdmaWorld) -> None:
     assert world.step() == 0
 
 
-def test_a_policy_that_is_deleted_leaves_the_tables(world: RdmaWorld) -> None:
+def test_a_deleted_policy_is_removed_from_the_tables(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.settle(A, B)
     assert any(rule.policy == "ml/p" for rule in world.tables(A).rules)
@@ -86,10 +86,8 @@ def test_a_policy_that_is_deleted_leaves_the_tables(world: RdmaWorld) -> None:
 
 
 @pytest.mark.parametrize("label", ["x", "other"], ids=["alike", "of another kind"])
-def test_a_pod_made_again_under_its_name_has_nothing_of_the_one_before(
-    world: RdmaWorld, label: str
-) -> None:
-    """As a list shows it after a lost watch: its old address is no pod's, and free for another."""
+def test_a_recreated_pod_has_no_state_of_its_predecessor(world: RdmaWorld, label: str) -> None:
+    """As in a list after a lost watch: the old address belongs to no pod any more."""
     world.policy("ml/p", ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "x"}}}]}])
     world.settle(A, B)
     (before,) = world.tables(A).pods
@@ -110,20 +108,20 @@ def test_a_pod_made_again_under_its_name_has_nothing_of_the_one_before(
     assert world.tables(A).pods == ()
 
 
-def test_a_policy_made_again_under_its_name_is_the_one_that_is_enforced(world: RdmaWorld) -> None:
-    """Its generation is 1 as that of the one before was."""
+def test_a_recreated_policy_is_enforced(world: RdmaWorld) -> None:
+    """Its generation is 1, as the previous policy's was."""
     world.policy("ml/p", **only_send(1))
     world.settle(A, B)
     world.lose(POLICY_KIND, "ml/p")
     world.policy("ml/p", **only_send(2))
     world.step()
-    assert world.programmed("ml/p")[:2] == ("False", "Pending")
+    assert world.programmed_condition("ml/p")[:2] == ("False", "Pending")
     world.settle(A, B)
     assert enforced_count(world, A, "ml/p") == enforced_count(world, B, "ml/p") == 2
-    assert world.programmed("ml/p")[0] == "True"
+    assert world.programmed_condition("ml/p")[0] == "True"
 
 
-def test_a_network_made_again_under_its_name_is_the_one_that_is_in_force(world: RdmaWorld) -> None:
+def test_a_recreated_network_is_in_force(world: RdmaWorld) -> None:
     member = {"podSelector": {"matchLabels": {"app": "x"}}}
     world.network("lab", partitions=[{"name": "one", "pkey": 5, "members": [member]}])
     world.settle(A, B)
@@ -134,7 +132,7 @@ def test_a_network_made_again_under_its_name_is_the_one_that_is_in_force(world: 
     assert keys == {6, 0x7FFF}
 
 
-def test_a_node_that_is_silent_is_named_and_comes_back(world: RdmaWorld) -> None:
+def test_a_silent_node_is_reported_until_it_returns(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.settle(A, B)
     again = world.operator.again_in_s(world.now)
@@ -143,39 +141,39 @@ def test_a_node_that_is_silent_is_named_and_comes_back(world: RdmaWorld) -> None
     world.seconds += SILENT_AFTER_S - 0.5
     world.beat(A)
     world.step()
-    assert world.programmed("ml/p")[0] == "True"
+    assert world.programmed_condition("ml/p")[0] == "True"
     world.seconds += 1.0
     world.step()
-    status, reason, message = world.programmed("ml/p")
+    status, reason, message = world.programmed_condition("ml/p")
     assert (status, reason) == ("Unknown", "NodeSilent")
     assert message.endswith(": b")
     assert world.status("ml/p")["nodesReady"] == "1/2"
     world.beat(B)
     world.step()
-    assert world.programmed("ml/p")[0] == "True"
+    assert world.programmed_condition("ml/p")[0] == "True"
     assert [e.reason for e in world.events] == ["Programmed", "NodeSilent", "Programmed"]
 
 
-def test_what_hcad_does_not_take_is_told(world: RdmaWorld) -> None:
+def test_a_refusal_by_hcad_is_reported(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.settle(A, B)
     world.agent(A, generation=0, hcad="Unreachable", message="no socket")
     world.step()
-    status, reason, message = world.programmed("ml/p")
+    status, reason, message = world.programmed_condition("ml/p")
     assert (status, reason) == ("False", "HCAUnavailable")
     assert message == "a: hcad is Unreachable: no socket"
 
 
-def test_an_acknowledgement_of_what_nobody_sent_counts_for_nothing(world: RdmaWorld) -> None:
+def test_an_acknowledgement_of_unsent_tables_is_ignored(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.step(A, B)
     for generation in (1 << 60, -1, 1):
         world.agent(A, generation=generation, hcad="Enforcing")
         world.step()
-        assert world.programmed("ml/p")[0] == "False", generation
+        assert world.programmed_condition("ml/p")[0] == "False", generation
 
 
-def test_tables_that_another_hand_wrote_are_written_over(world: RdmaWorld) -> None:
+def test_tables_of_another_writer_are_overwritten(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.settle(A, B)
     generation = world.tables(A).generation
@@ -183,13 +181,13 @@ def test_tables_that_another_hand_wrote_are_written_over(world: RdmaWorld) -> No
     world.put(TABLES_KIND, A, {"generation": generation, "tables": "{}"})
     world.step()
     assert world.tables(A).generation == generation + 1
-    assert world.programmed("ml/p")[0] == "False"
+    assert world.programmed_condition("ml/p")[0] == "False"
     world.settle(A, B)
-    assert world.programmed("ml/p")[0] == "True"
+    assert world.programmed_condition("ml/p")[0] == "True"
     assert ours != world.objects[TABLES_KIND, A]["spec"]["tables"]
 
 
-def test_generations_grow_over_restarts_deletions_and_clocks(world: RdmaWorld) -> None:
+def test_generations_increase_across_restarts_deletions_and_clocks(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.settle(A, B)
     first = world.tables(A).generation
@@ -204,7 +202,7 @@ def test_generations_grow_over_restarts_deletions_and_clocks(world: RdmaWorld) -
     world.settle(A, B)
     third = world.tables(A).generation
     assert third > second
-    # The clock was set back and the object is gone: hcad says what it enforces.
+    # The clock was set back and the object is gone: hcad reports what it enforces.
     world.remove(TABLES_KIND, A)
     world.restart()
     world.wall -= 3600
@@ -215,7 +213,7 @@ def test_generations_grow_over_restarts_deletions_and_clocks(world: RdmaWorld) -
     assert world.tables(A).generation == third + 1
 
 
-def test_a_restarted_operator_does_not_write_what_is_there() -> None:
+def test_a_restarted_operator_does_not_rewrite_current_tables() -> None:
     world = RdmaWorld()
     world.node(A)
     world.namespace("ml")
@@ -226,21 +224,21 @@ def test_a_restarted_operator_does_not_write_what_is_there() -> None:
     assert world.step(rounds=2) == 0
 
 
-def test_what_cannot_be_read_is_closed_and_says_where(world: RdmaWorld) -> None:
+def test_an_invalid_object_denies_everything_and_reports_the_position(world: RdmaWorld) -> None:
     world.policy("ml/p", ingress=[{"from": [{"ipBlock": {"cidr": "10.0.0.0/99"}}]}])
     world.settle(A, B)
     status, reason, message = world.condition(POLICY_KIND, "ml/p", "Accepted")
     assert (status, reason) == ("False", "InvalidSpec")
     assert message.startswith("spec.ingress[0].from[0].ipBlock: ")
     assert message.endswith("write blocks such as 10.9.0.0/16")
-    assert world.programmed("ml/p")[:2] == ("False", "InvalidSpec")
+    assert world.programmed_condition("ml/p")[:2] == ("False", "InvalidSpec")
     isolated = {i.number: i for i in world.tables(A).identities}
     pod = next(pod for pod in world.tables(A).pods if pod.name == "ml/x")
     assert isolated[pod.identity].ingress is not None
     assert "Rejected" in [e.reason for e in world.events]
 
 
-def test_an_unknown_name_is_told_with_its_remedy(world: RdmaWorld) -> None:
+def test_an_unknown_name_is_reported_with_a_remedy(world: RdmaWorld) -> None:
     world.policy("ml/p", ingress=[{"from": [{"partition": {"name": "train"}}]}])
     world.settle(A, B)
     status, reason, message = world.condition(POLICY_KIND, "ml/p", "Accepted")
@@ -251,13 +249,13 @@ def test_an_unknown_name_is_told_with_its_remedy(world: RdmaWorld) -> None:
     assert world.condition(POLICY_KIND, "ml/p", "Accepted")[0] == "True"
 
 
-def test_qos_classes_are_shown_with_their_dscp(world: RdmaWorld) -> None:
+def test_qos_classes_are_listed_with_their_dscp(world: RdmaWorld) -> None:
     world.network("one", qosClasses=[{"name": "bulk", "dscp": 8}, {"name": "plain"}])
     world.settle(A, B)
     assert world.objects[NETWORK_KIND, "one"]["status"]["qosClasses"] == "bulk=8,plain=0"
 
 
-def test_allocated_p_keys_are_told_and_kept(world: RdmaWorld) -> None:
+def test_allocated_p_keys_are_reported_and_kept(world: RdmaWorld) -> None:
     train = {"name": "train", "members": [{"podSelector": {}}]}
     world.network("one", partitions=[train, {**train, "name": "fixed", "pkey": 7}])
     world.settle(A, B)
@@ -274,7 +272,7 @@ def test_allocated_p_keys_are_told_and_kept(world: RdmaWorld) -> None:
     assert keys["train"] == 0x1234
 
 
-def test_an_mtu_that_an_interface_does_not_carry_is_refused(world: RdmaWorld) -> None:
+def test_an_mtu_above_the_interface_s_is_refused(world: RdmaWorld) -> None:
     world.network("one", mtu=4096)
     world.settle(A, B)
     assert world.condition(NETWORK_KIND, "one", "Accepted")[0] == "True"
@@ -286,7 +284,7 @@ def test_an_mtu_that_an_interface_does_not_carry_is_refused(world: RdmaWorld) ->
     assert "node b" in message
 
 
-def test_where_hcad_alone_judges_the_policy_says_so_and_is_programmed(world: RdmaWorld) -> None:
+def test_engine_only_enforcement_is_reported_and_programmed(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.settle(A, B)
 
@@ -305,14 +303,14 @@ def test_where_hcad_alone_judges_the_policy_says_so_and_is_programmed(world: Rdm
     status, reason, message = second_layer()
     assert (status, reason) == ("False", "EngineOnly")
     assert "b: nft is missing" in message
-    assert world.programmed("ml/p")[:2] == ("True", "Programmed")
+    assert world.programmed_condition("ml/p")[:2] == ("True", "Programmed")
     world.agent(B, generation=said[B], **rules)
     assert second_layer()[:2] == ("True", "Enforced")
-    told = [event.reason for event in world.events if event.reason == "EngineOnly"]
-    assert len(told) == 1
+    reported = [event.reason for event in world.events if event.reason == "EngineOnly"]
+    assert len(reported) == 1
 
 
-def test_a_node_without_hcas_keeps_no_tables(world: RdmaWorld) -> None:
+def test_tables_of_a_node_without_hcas_are_deleted(world: RdmaWorld) -> None:
     world.step(A, B)
     world.remove("Pod", "ml/y")
     world.remove("Node", B)
@@ -328,10 +326,10 @@ def test_without_hcas_nothing_is_programmed() -> None:
     world.namespace("ml")
     world.policy("ml/p", **only_send())
     world.step()
-    assert world.programmed("ml/p")[:2] == ("False", "NoNodes")
+    assert world.programmed_condition("ml/p")[:2] == ("False", "NoNodes")
 
 
-def test_an_answer_is_not_undone_by_a_watch_that_lags(world: RdmaWorld) -> None:
+def test_a_lagging_watch_does_not_undo_a_response(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.step()
     old = world._change(POLICY_KIND, "ml/p")
@@ -339,11 +337,11 @@ def test_an_answer_is_not_undone_by_a_watch_that_lags(world: RdmaWorld) -> None:
     world.settle(A, B)
     world._feed.append(old)
     assert world.step(rounds=2) == 0
-    assert world.programmed("ml/p")[0] == "True"
+    assert world.programmed_condition("ml/p")[0] == "True"
 
 
 def enforced_count(world: RdmaWorld, node: str, key: str) -> int | None:
-    """What a node's hcad really enforces of a policy: the count that its spec had."""
+    """Return the count in the policy's spec that a node's hcad enforces."""
     tables = world.enforced.get(node)
     found = [r.limits.queue_pairs for r in tables.rules if r.policy == key] if tables else []
     return found[0] if found else None
@@ -363,7 +361,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEPS, max_size=25))
-def test_no_status_says_programmed_of_what_some_node_does_not_enforce(
+def test_programmed_requires_enforcement_on_every_node(
     steps: list[tuple[str, Any, Any]],
 ) -> None:
     world = RdmaWorld()
@@ -397,22 +395,23 @@ def test_no_status_says_programmed_of_what_some_node_does_not_enforce(
 
 
 def lose_writes(world: RdmaWorld) -> int:
-    """Let the operator decide, and its writes be lost on their way."""
+    """Let the operator decide, but discard its writes."""
     feed, world._feed = world._feed, []
-    world.operator.take(feed, world.now)
-    return len(world.operator.tables(world.now)) + len(world.operator.reports(world.now))
+    world.operator.apply(feed, world.now)
+    return len(world.operator.plan_tables(world.now)) + len(world.operator.plan_reports(world.now))
 
 
 def check(world: RdmaWorld, key: str) -> None:
     found = world.objects.get((POLICY_KIND, key))
-    if found is None or world.programmed(key)[0] != "True":
+    if found is None or world.programmed_condition(key)[0] != "True":
         return
     status = world.status(key)
     if status["observedGeneration"] != found["metadata"]["generation"]:
         return
     count = found["spec"]["ingress"][0]["limits"]["maxQPs"]
     for node in (A, B):
-        # The policy selects all pods of the namespace: tables with a pod of it have the rule.
+        # The policy selects all pods of the namespace: tables with one of its pods contain the
+        # rule.
         selects = bool(world.enforced[node].endpoints)
         assert enforced_count(world, node, key) == (count if selects else None)
 

@@ -1,4 +1,4 @@
-"""What the API server lets pass of networks and policies is what their reader reads, and they agree."""
+"""The CRDs of networks and policies accept what their parser accepts."""
 
 import re
 from pathlib import Path
@@ -70,29 +70,33 @@ NETWORK = {
 
 
 def definition(kind: str) -> dict[str, Any]:
-    """Return the definition that the API server gets."""
+    """Return the CRD that is sent to the API server."""
     return crd.render(next(k for k in crd.KINDS if k.kind == kind))
 
 
 def spec_schema(kind: str) -> dict[str, Any]:
-    """Return the schema of a spec, closed and with quantities as the API server takes them."""
+    """Return the schema of a spec with unknown fields refused, and quantities as the API server has
+    them.
+    """
     root = definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return closed(root["properties"]["spec"])
+    return refuse_unknown_fields(root["properties"]["spec"])
 
 
-def closed(node: dict[str, Any]) -> dict[str, Any]:
+def refuse_unknown_fields(node: dict[str, Any]) -> dict[str, Any]:
     """Refuse unknown fields, as strict validation does."""
     copy = dict(node)
     if "properties" in node:
-        copy["properties"] = {name: closed(child) for name, child in node["properties"].items()}
+        copy["properties"] = {
+            name: refuse_unknown_fields(child) for name, child in node["properties"].items()
+        }
         copy["additionalProperties"] = False
     if isinstance(node.get("items"), dict):
-        copy["items"] = closed(node["items"])
+        copy["items"] = refuse_unknown_fields(node["items"])
     return copy
 
 
 def paths(node: dict[str, Any], at: str = "") -> set[str]:
-    """Return the path of every field that a schema has."""
+    """Return the path of every field in a schema."""
     found = set()
     for name, child in node.get("properties", {}).items():
         found |= {f"{at}.{name}"} | paths(child, f"{at}.{name}")
@@ -101,38 +105,40 @@ def paths(node: dict[str, Any], at: str = "") -> set[str]:
     return found
 
 
-def used(value: Any, at: str = "") -> set[str]:
-    """Return the path of every field that a value has."""
+def used_fields(value: Any, at: str = "") -> set[str]:
+    """Return the path of every field in a value."""
     if isinstance(value, dict):
-        inner = (used(child, f"{at}.{name}") for name, child in value.items())
+        inner = (used_fields(child, f"{at}.{name}") for name, child in value.items())
         return {f"{at}.{name}" for name in value}.union(*inner)
     if isinstance(value, list):
-        return set[str]().union(*(used(item, at) for item in value))
+        return set[str]().union(*(used_fields(item, at) for item in value))
     return set()
 
 
 @pytest.mark.parametrize(
     ("kind", "spec"), [("RDMANetworkPolicy", MAXIMAL), ("RDMANetwork", NETWORK)]
 )
-def test_reader_and_schema_know_the_same_fields(kind: str, spec: dict[str, Any]) -> None:
-    """Each field of the schema is in the maximal object, which both read."""
+def test_parser_and_schema_have_the_same_fields(kind: str, spec: dict[str, Any]) -> None:
+    """The maximal object, which both accept, has every field of the schema."""
     schema = spec_schema(kind)
     jsonschema.validate(spec, schema)
     if kind == "RDMANetwork":
         manifests.network_of("n", spec)
     else:
         manifests.policy_of("ns", "p", spec)
-    below_labels = {path for path in used(spec) if ".matchLabels." in path}
-    assert used(spec) - below_labels | selectors(schema) == paths(schema)
+    below_labels = {path for path in used_fields(spec) if ".matchLabels." in path}
+    assert used_fields(spec) - below_labels | selectors(schema) == paths(schema)
 
 
 def selectors(schema: dict[str, Any]) -> set[str]:
-    """Every selector is read by the same function: one with all of its fields is enough."""
+    """Return the fields of selectors, of which one with all fields suffices: they share a
+    parser.
+    """
     return {p for p in paths(schema) if re.search(r"Selector\.match", p)}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
-def test_the_examples_are_read_as_they_stand(path: Path) -> None:
+def test_the_examples_are_valid(path: Path) -> None:
     for document in yaml.safe_load_all(path.read_text()):
         if document["kind"] not in ("RDMANetwork", "RDMANetworkPolicy"):
             continue
@@ -143,11 +149,11 @@ def test_the_examples_are_read_as_they_stand(path: Path) -> None:
             assert manifests.policy(document).ingress
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert {path.name for path in EXAMPLES} >= {"network.yaml", "deny-writes.yaml"}
 
 
-def test_the_app_of_the_example_may_be_read_and_not_written() -> None:
+def test_the_example_allows_reads_and_denies_writes() -> None:
     document = yaml.safe_load((ROOT / "examples" / "rdma" / "deny-writes.yaml").read_text())
     (rule,) = manifests.policy(document).ingress
     changing = (
@@ -184,7 +190,7 @@ def test_the_app_of_the_example_may_be_read_and_not_written() -> None:
         {"from": [{"podSelector": {"matchExpressions": [{"key": "-", "operator": "Exists"}]}}]},
     ],
 )
-def test_a_malformed_rule_passes_neither(rule: dict[str, Any]) -> None:
+def test_parser_and_schema_refuse_malformed_rules(rule: dict[str, Any]) -> None:
     spec = {"podSelector": {}, "ingress": [rule]}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(spec, spec_schema("RDMANetworkPolicy"))
@@ -192,7 +198,7 @@ def test_a_malformed_rule_passes_neither(rule: dict[str, Any]) -> None:
         manifests.policy_of("ns", "p", spec)
 
 
-def test_words_are_those_of_the_reader() -> None:
+def test_enum_values_match_the_parser() -> None:
     assert {v.value for v in policy_models.VerbName} == set(verbs.NAMES)
     assert {v.value for v in policy_models.Level} == {v.value for v in objects.Level}
     assert {v.value for v in network_models.Membership} < {v.value for v in objects.Level}
@@ -206,8 +212,8 @@ def rules_of(node: Any) -> list[str]:
     return []
 
 
-def test_what_no_schema_can_say_is_a_rule() -> None:
-    """That the API server takes and obeys them is tested on a cluster (tests/e2e)."""
+def test_cel_rules_cover_what_the_schema_cannot() -> None:
+    """A test on a cluster verifies that the API server enforces the rules (tests/e2e)."""
     found = rules_of(spec_schema("RDMANetworkPolicy"))
     for words in ("self.ipBlock", "self.endServiceID >= self.serviceID", "self.endQPN >= self.qpn"):
         assert any(words in rule for rule in found), words
@@ -216,35 +222,42 @@ def test_what_no_schema_can_say_is_a_rule() -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("", ("P_Keys are always asked", "one of them fully")),
-        ("podSelector", ("Rules are added up", "there is no order, and nothing denies")),
+        ("", ("P_Keys are always checked", "one of them fully")),
+        ("podSelector", ("Rules are added up", "they have no order, and none denies")),
         ("policyTypes", ("egress of A and ingress of B", "responses and acknowledgements")),
-        ("ingress", ("meets silence", "EACCES", "RDMA-CM's request is rejected")),
+        ("ingress", ("gets no response", "EACCES", "RDMA-CM's request is rejected")),
         ("ingress.verbs", ("remote access error", "at once")),
         ("egress.verbs", ("remote access error", "at once")),
-        ("ingress.from.partition", ("NetworkPolicy has nothing like it",)),
+        ("ingress.from.partition", ("NetworkPolicy has no such field",)),
         ("ingress.from.ipBlock", ("outside of the cluster",)),
         ("ingress.from", ("host's network have no HCA",)),
-        ("ingress.ports.serviceID", ("that RDMA-CM did not make has none, and does not match",)),
-        ("ingress.memory", ("Which memory the peers' remote keys reach",)),
-        ("ingress.limits", ("the least counts", "not added up")),
-        ("egress.limits", ("the least counts", "not added up")),
-        ("enforcement", ("are ended, unlike with NetworkPolicy", "counted")),
+        (
+            "ingress.ports.serviceID",
+            ("that was not made through RDMA-CM has none and does not match",),
+        ),
+        ("ingress.memory", ("Memory that the peers' remote keys give access to",)),
+        ("ingress.limits", ("the lowest limit applies", "not added up")),
+        ("egress.limits", ("the lowest limit applies", "not added up")),
+        ("enforcement", ("is ended, unlike with NetworkPolicy", "counted")),
     ],
 )
-def test_each_difference_from_networkpolicy_is_told_where_one_asks(
+def test_each_field_documents_its_difference_from_networkpolicy(
     field: str, words: tuple[str, ...]
 ) -> None:
-    """What `kubectl explain rdmanetworkpolicy.spec.FIELD` prints: the field's, and its items'."""
+    """`kubectl explain rdmanetworkpolicy.spec.FIELD` prints the field's description, and its
+    items'.
+    """
     schema = spec_schema("RDMANetworkPolicy")
-    told = schema["description"]
+    reported = schema["description"]
     for name in field.split(".") if field else ():
         schema = schema.get("items", schema)["properties"][name]
-        told = f"{schema.get('description', '')} {schema.get('items', {}).get('description', '')}"
-    assert not [word for word in words if word not in " ".join(told.split())], told
+        reported = (
+            f"{schema.get('description', '')} {schema.get('items', {}).get('description', '')}"
+        )
+    assert not [word for word in words if word not in " ".join(reported.split())], reported
 
 
-def test_columns_tell_how_far_a_policy_got() -> None:
+def test_columns_show_the_state_of_a_policy() -> None:
     version = definition("RDMANetworkPolicy")["spec"]["versions"][0]
     columns = [column["name"] for column in version["additionalPrinterColumns"]]
     assert columns == ["Accepted", "Programmed", "Selected Pods", "Nodes", "Reason", "Age"]

@@ -1,4 +1,6 @@
-"""What is too much, or cannot be read: it is told, closes its own, and holds nobody else up."""
+"""Objects that are too large or invalid: they are reported, deny their own pods, and block no
+others.
+"""
 
 import datetime
 import random
@@ -10,20 +12,20 @@ from gpu_operator.api.v1alpha1.base import Condition, ConditionType
 from gpu_operator.api.v1alpha1.rdma import packing
 from gpu_operator.controllers.rdma import reports
 from gpu_operator.kube.actions import Apply
-from rdma.compiling import budget, compiled, excess
+from rdma.compiling import budget, compiled_policy, excess
 from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 from rdma.tables import DEFAULT_PKEY, Identity
 from support.worlds.policy_cluster import RdmaWorld
 
 A, B = "a", "b"
 TRAIN: dict[str, Any] = {"name": "train", "members": [{"podSelector": {}}]}
-# No schema says that In needs values: the API server lets this pass.
+# The schema does not require values for In, so the API server accepts this.
 UNREADABLE = {"podSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}
 
 
 @pytest.fixture
 def world() -> RdmaWorld:
-    """Two nodes with a pod each, in two namespaces."""
+    """Return two nodes with a pod each, in two namespaces."""
     made = RdmaWorld()
     for node, space in ((A, "ml"), (B, "other")):
         made.node(node)
@@ -33,7 +35,7 @@ def world() -> RdmaWorld:
 
 
 def identity(world: RdmaWorld, pod: str, node: str = A) -> Identity:
-    """Return what a node's tables say of a pod."""
+    """Return a pod's identity in a node's tables."""
     tables = world.tables(node)
     number = next(one.identity for one in tables.endpoints if one.pod == pod)
     return next(one for one in tables.identities if one.number == number)
@@ -43,10 +45,10 @@ def pkeys(world: RdmaWorld) -> list[int]:
     return [one.pkey for one in identity(world, "ml/pod").partitions]
 
 
-def test_tables_that_no_object_holds_are_not_programmed_however_often_one_looks(
+def test_tables_that_are_too_large_are_never_programmed(
     world: RdmaWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nodes acknowledged before does not say what the tables that were never sent do."""
+    """Acknowledgements of earlier tables do not count for tables that were never sent."""
     world.policy("ml/p")
     world.settle(A, B)
     monkeypatch.setattr(packing, "PLAIN_BYTES", 10)
@@ -54,12 +56,12 @@ def test_tables_that_no_object_holds_are_not_programmed_however_often_one_looks(
     world.policy("ml/p", ingress=[{"verbs": ["Send"]}])
     for _ in range(3):
         world.step(A, B)
-        status, reason, message = world.programmed("ml/p")
+        status, reason, message = world.programmed_condition("ml/p")
         assert (status, reason) == ("False", "Pending")
-        assert "100 at most" in message
+        assert "the limit is 100" in message
     monkeypatch.undo()
     world.settle(A, B)
-    assert world.programmed("ml/p")[0] == "True"
+    assert world.programmed_condition("ml/p")[0] == "True"
     assert len(world.tables(A).rules) == 1
 
 
@@ -71,10 +73,10 @@ def test_tables_that_no_object_holds_are_not_programmed_however_often_one_looks(
         pytest.param({"train": TRAIN}, id="all of them"),
     ],
 )
-def test_a_network_that_cannot_be_read_opens_nobody_after_a_restart(
+def test_an_invalid_network_allows_nothing_after_a_restart(
     world: RdmaWorld, partitions: Any
 ) -> None:
-    """Its members were in a partition: the default one, where everybody is, is not for them."""
+    """Its members were in a partition, so they must not enter the default one."""
     world.network("lab", partitions=[TRAIN])
     world.settle(A, B)
     (given,) = pkeys(world)
@@ -90,7 +92,7 @@ def test_a_network_that_cannot_be_read_opens_nobody_after_a_restart(
     assert len(pkeys(world)) == 1
 
 
-def test_its_p_keys_are_kept_and_partitions_that_can_be_read_stay(world: RdmaWorld) -> None:
+def test_an_invalid_network_keeps_its_p_keys_and_valid_partitions(world: RdmaWorld) -> None:
     world.network("lab", partitions=[TRAIN])
     world.settle(A, B)
     world.objects[NETWORK_KIND, "lab"]["status"]["partitions"] = [{"name": "train", "pkey": 77}]
@@ -107,7 +109,7 @@ def test_its_p_keys_are_kept_and_partitions_that_can_be_read_stay(world: RdmaWor
     assert pkeys(world) == [77], "what is wrong is in a QoS class"
 
 
-def test_a_network_that_never_was_in_force_closes_nobody(world: RdmaWorld) -> None:
+def test_a_network_that_never_was_in_force_denies_nothing(world: RdmaWorld) -> None:
     world.network("lab", partitions=[{**TRAIN, "members": [UNREADABLE]}])
     world.settle(A, B)
     world.restart()
@@ -116,7 +118,7 @@ def test_a_network_that_never_was_in_force_closes_nobody(world: RdmaWorld) -> No
 
 
 @pytest.mark.parametrize("enforcement", ["Enforce", "Audit"])
-def test_exactly_as_many_rules_as_a_node_judges_in_time_are_judged(
+def test_rules_up_to_the_budget_are_enforced(
     world: RdmaWorld, enforcement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(excess, "MAX_RULES_OF_A_POD", 6)
@@ -130,10 +132,10 @@ def test_exactly_as_many_rules_as_a_node_judges_in_time_are_judged(
         assert world.condition(POLICY_KIND, "ml/p", "Accepted")[0] == str(name != "r")
 
 
-def test_more_rules_than_a_node_judges_in_time_close_their_own_pods_and_no_others(
+def test_rules_over_the_budget_close_only_their_own_pods(
     world: RdmaWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others' policies are programmed all the same."""
+    """Policies of other namespaces are still programmed."""
     many, rules = 4, [{"ports": [{"qpn": number}]} for number in range(16)]
     monkeypatch.setattr(excess, "MAX_RULES_OF_A_POD", many * len(rules))
     for number in range(many):
@@ -153,7 +155,7 @@ def test_more_rules_than_a_node_judges_in_time_close_their_own_pods_and_no_other
     found = identity(world, "ml/pod").ingress
     assert found is not None
     assert (found.rules, found.enforced) == ((), True)
-    assert world.programmed("other/p")[0] == "True"
+    assert world.programmed_condition("other/p")[0] == "True"
     assert world.condition(POLICY_KIND, "other/p", "Accepted")[0] == "True"
     world.remove(POLICY_KIND, "ml/more")
     world.settle(A, B)
@@ -161,11 +163,11 @@ def test_more_rules_than_a_node_judges_in_time_close_their_own_pods_and_no_other
 
 
 @pytest.mark.parametrize("enforcement", ["Enforce", "Audit"])
-def test_more_policies_than_a_node_judges_in_time(
+def test_policies_over_the_budget_close_only_their_own_pods(
     world: RdmaWorld, enforcement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them allows anything; those that only audit still deny nothing."""
-    for module in (excess, compiled):
+    for module in (excess, compiled_policy):
         monkeypatch.setattr(module, "MAX_POLICIES_OF_A_POD", 20)
     for number in range(20):
         world.policy(f"ml/p{number:04}", ingress=[{}], enforcement=enforcement)
@@ -186,7 +188,7 @@ def test_more_policies_than_a_node_judges_in_time(
 
 
 def large(rules: int) -> list[dict[str, Any]]:
-    """Return rules of random addresses, which hardly deflate."""
+    """Return rules with random addresses, which are hardly compressible."""
     picked = random.Random(rules)
     blocks = [":".join(f"{picked.randrange(1, 0x10000):x}" for _ in range(8)) for _ in range(rules)]
     return [{"from": [{"ipBlock": {"cidr": f"{one}/128"}} for one in blocks]}]
@@ -194,7 +196,7 @@ def large(rules: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def small_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have an object that holds a hundredth of what a real one does, and budgets to match."""
+    """Lower the limits of objects to a hundredth of the real ones, and the budgets accordingly."""
     monkeypatch.setattr(packing, "PLAIN_BYTES", 10)
     monkeypatch.setattr(packing, "MAX_PACKED_BYTES", 14_000)
     monkeypatch.setattr(budget, "NAMESPACE_BYTES", 2600)
@@ -204,7 +206,7 @@ def small_object(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("space", ["ml", "empty"], ids=["with a pod", "without pods"])
 @pytest.mark.parametrize(("policies", "rules"), [(60, 10), (3, 170)])
 @pytest.mark.usefixtures("small_object")
-def test_an_editor_of_one_namespace_keeps_no_other_policy_from_being_programmed(
+def test_an_editor_of_one_namespace_cannot_block_other_policies(
     world: RdmaWorld, space: str, policies: int, rules: int
 ) -> None:
     world.namespace("empty")
@@ -213,7 +215,7 @@ def test_an_editor_of_one_namespace_keeps_no_other_policy_from_being_programmed(
     world.settle(A, B)
     world.policy("other/deny")
     world.settle(A, B)
-    assert world.programmed("other/deny")[0] == "True"
+    assert world.programmed_condition("other/deny")[0] == "True"
     assert world.condition(POLICY_KIND, "other/deny", "Accepted")[0] == "True"
     found = identity(world, "other/pod", B).ingress
     assert found is not None
@@ -228,7 +230,7 @@ def test_an_editor_of_one_namespace_keeps_no_other_policy_from_being_programmed(
 
 
 @pytest.mark.usefixtures("small_object")
-def test_the_policy_that_went_over_is_refused_with_its_reason_and_older_ones_stay(
+def test_the_policy_over_the_budget_is_refused_and_older_ones_stay(
     world: RdmaWorld,
 ) -> None:
     world.policy("ml/z-first", ingress=large(60))
@@ -254,7 +256,7 @@ def test_the_policy_that_went_over_is_refused_with_its_reason_and_older_ones_sta
 
 
 @pytest.mark.usefixtures("small_object")
-def test_a_policy_is_charged_when_pods_come_that_it_selects(world: RdmaWorld) -> None:
+def test_a_policy_is_charged_for_new_pods_that_it_selects(world: RdmaWorld) -> None:
     world.namespace("empty")
     world.policy("empty/p", ingress=large(100))
     world.settle(A, B)
@@ -271,16 +273,16 @@ def test_a_policy_is_charged_when_pods_come_that_it_selects(world: RdmaWorld) ->
 
 
 def refused_writes(world: RdmaWorld, seen: int) -> int:
-    """Return how often the status of a policy of namespace ml was written since then."""
+    """Return how often the status of a policy in namespace ml was written after ``seen`` writes."""
     metadata = [a.document["metadata"] for a in world.written[seen:] if isinstance(a, Apply)]
     return sum(one.get("namespace") == "ml" for one in metadata)
 
 
 @pytest.mark.usefixtures("small_object")
-def test_another_tenant_s_pods_do_not_have_the_status_of_refused_policies_written(
+def test_pods_of_another_tenant_cause_no_status_writes_for_refused_policies(
     world: RdmaWorld,
 ) -> None:
-    """What a policy takes depends on how many kinds of pods there are in the cluster."""
+    """The cost of a policy depends on the number of different pods in the cluster."""
     for number in range(40):
         world.pod(f"ml/pod{number}", A, f"10.0.1.{number}", app=f"a{number}")
     half = [f"a{n}" for n in range(0, 40, 2)]
@@ -308,19 +310,21 @@ def test_another_tenant_s_pods_do_not_have_the_status_of_refused_policies_writte
 
 
 @pytest.mark.parametrize(("moved", "written"), [(25, False), (26, True), (-26, True)])
-def test_figures_of_a_refusal_are_written_when_they_have_moved_by_a_quarter(
+def test_a_refusal_s_numbers_are_rewritten_after_a_change_of_a_quarter(
     moved: int, written: bool
 ) -> None:
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
-    def found(size: int, generation: int = 1, space: str = "ml-7") -> tuple[Condition, ...]:
+    def conditions_for(
+        size: int, generation: int = 1, space: str = "ml-7"
+    ) -> tuple[Condition, ...]:
         refusal = budget.Refusal(space, size, 50, budget.NAMESPACE_BYTES)
-        finding = reports.accepted("", [refusal.error()])
+        finding = reports.accepted_finding("", [refusal.error()])
         kinds = [(ConditionType.ACCEPTED, finding)]
         return reports._conditions(kinds, before, generation, now)
 
     before: tuple[Condition, ...] = ()
-    before = found(100)
-    assert (found(100 + moved) != before) is written
-    assert found(101, generation=2)[0].message != before[0].message
-    assert found(100, space="ml-8") != before
+    before = conditions_for(100)
+    assert (conditions_for(100 + moved) != before) is written
+    assert conditions_for(101, generation=2)[0].message != before[0].message
+    assert conditions_for(100, space="ml-8") != before

@@ -1,4 +1,6 @@
-"""Reflectors and the loop that writes: nothing is missed, nothing is written too early or too late."""
+"""Reflectors and the loop that writes: nothing is missed, and nothing is written too early or
+late.
+"""
 
 import asyncio
 import time
@@ -9,7 +11,7 @@ import pytest
 
 from gpu_operator import errors
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
-from gpu_operator.engine.rdma_loop import RdmaLoop, chosen
+from gpu_operator.engine.rdma_loop import RdmaLoop, choose_objects
 from gpu_operator.kube.actions import Action, Apply, Delete
 from gpu_operator.kube.port import Chosen, Document
 from gpu_operator.kube.reflector import Reflector
@@ -20,7 +22,7 @@ KINDS = ("Namespace", "Node", "Pod", "Lease", NETWORK_KIND, POLICY_KIND, TABLES_
 
 
 class Server:
-    """The API server's lists and watches, over the objects of a ``RdmaWorld``."""
+    """The API server's lists and watches over the objects of a ``RdmaWorld``."""
 
     def __init__(self) -> None:
         self.world = RdmaWorld()
@@ -51,7 +53,7 @@ class Server:
         self.tell(kind, "DELETED", document)
 
     def end_watch(self, kind: str) -> None:
-        """End it without a word, as a server does that is restarted."""
+        """End the watch without an event, as a restarting server does."""
         self.watches.pop(kind).put_nowait(None)
 
     async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
@@ -87,7 +89,7 @@ class Server:
         return self.world.objects.get((action.document["kind"], key))
 
     def writes(self, kind: str) -> list[float]:
-        """When objects of a kind were written, but for statuses."""
+        """Return the times at which objects of a kind were written, without statuses."""
         return [
             when
             for when, a in self.performed
@@ -97,12 +99,12 @@ class Server:
 
 async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for is many things
+        while not condition():  # noqa: ASYNC110 - the condition may depend on anything
             await asyncio.sleep(0.001)
 
 
 def play(scene: Callable[[Server, RdmaLoop], Coroutine[Any, Any, None]], *held: str) -> None:
-    """Run a loop against a server with two nodes, while a scene plays."""
+    """Run a loop against a server with two nodes during a scene."""
 
     async def run() -> None:
         server = Server()
@@ -131,7 +133,7 @@ def play(scene: Callable[[Server, RdmaLoop], Coroutine[Any, Any, None]], *held: 
 
 
 def test_nothing_is_written_before_everything_is_listed() -> None:
-    """Tables without the policies that have not been listed yet would open what they close."""
+    """Tables without policies that are not listed yet would allow what these deny."""
 
     async def scene(server: Server, loop: RdmaLoop) -> None:
         server.world.policy("ml/p")
@@ -149,11 +151,11 @@ def test_nothing_is_written_before_everything_is_listed() -> None:
 
 
 def test_an_edit_is_written_within_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of its own accord the loop waits no longer; what it computes, ``make bench-rdma`` measures."""
+    """The loop's own delays are shorter; ``make bench-rdma`` measures the computation."""
     waits: list[float] = []
     sleep = asyncio.sleep
 
-    async def noted(seconds: float) -> None:
+    async def note_sleep(seconds: float) -> None:
         if asyncio.current_task() is not scenes[0]:
             waits.append(seconds)
         await sleep(seconds)
@@ -163,7 +165,7 @@ def test_an_edit_is_written_within_a_tenth_of_a_second(monkeypatch: pytest.Monke
     async def scene(server: Server, loop: RdmaLoop) -> None:
         scenes.append(asyncio.current_task())
         await until(lambda: len(server.writes(TABLES_KIND)) == 2)
-        monkeypatch.setattr(asyncio, "sleep", noted)
+        monkeypatch.setattr(asyncio, "sleep", note_sleep)
         for count in range(1, 8):
             before, waited = len(server.writes(TABLES_KIND)), len(waits)
             server.world.policy("ml/p", ingress=[{"limits": {"maxQPs": count}}])
@@ -174,7 +176,7 @@ def test_an_edit_is_written_within_a_tenth_of_a_second(monkeypatch: pytest.Monke
     play(scene)
 
 
-def test_a_burst_is_one_write_a_node() -> None:
+def test_a_burst_of_changes_causes_one_write_per_node() -> None:
     async def scene(server: Server, loop: RdmaLoop) -> None:
         await until(lambda: len(server.writes(TABLES_KIND)) == 2)
         for number in range(40):
@@ -185,7 +187,7 @@ def test_a_burst_is_one_write_a_node() -> None:
     play(scene)
 
 
-def test_what_was_not_written_is_written_later() -> None:
+def test_failed_writes_are_retried() -> None:
     async def scene(server: Server, loop: RdmaLoop) -> None:
         await until(lambda: len(server.writes(TABLES_KIND)) == 2)
         failures = iter([True, True])
@@ -197,22 +199,22 @@ def test_what_was_not_written_is_written_later() -> None:
     play(scene)
 
 
-def test_acknowledgements_become_conditions_and_silence_is_noticed() -> None:
+def test_acknowledgements_and_silence_change_conditions() -> None:
     async def scene(server: Server, loop: RdmaLoop) -> None:
         server.world.policy("ml/p")
         await until(lambda: len(server.writes(TABLES_KIND)) == 2)
         for node in ("a", "b"):
             server.world.agent(node)
-        await until(lambda: server.world.programmed("ml/p")[0] == "True")
+        await until(lambda: server.world.programmed_condition("ml/p")[0] == "True")
         for state in loop._cluster._nodes.values():
-            state._heard_s -= 9.5
-        loop.changed("Namespace", "none", None)
-        await until(lambda: server.world.programmed("ml/p")[1] == "NodeSilent", 5.0)
+            state._heartbeat_s -= 9.5
+        loop.on_change("Namespace", "none", None)
+        await until(lambda: server.world.programmed_condition("ml/p")[1] == "NodeSilent", 5.0)
 
     play(scene)
 
 
-def test_who_does_not_lead_writes_nothing() -> None:
+def test_without_the_lease_no_table_is_written() -> None:
     async def run() -> None:
         server = Server()
         server.world.node("a")
@@ -228,53 +230,53 @@ def test_who_does_not_lead_writes_nothing() -> None:
     asyncio.run(run())
 
 
-def test_a_list_makes_good_what_a_watch_has_missed() -> None:
+def test_a_list_delivers_changes_that_a_watch_missed() -> None:
     async def run() -> None:
         server = Server()
         for number in range(5):
             server.world.namespace(f"n{number}")
-        told: list[tuple[str, Any]] = []
+        reported: list[tuple[str, Any]] = []
         source: Any = server
         reflector = Reflector(
-            source, "Namespace", Chosen(), dict, lambda k, key, v: told.append((key, v)), 0.01
+            source, "Namespace", Chosen(), dict, lambda k, key, v: reported.append((key, v)), 0.01
         )
         running = asyncio.create_task(reflector.run())
         await asyncio.wait_for(reflector.listed.wait(), 5)
-        assert [key for key, _ in told] == [f"n{number}" for number in range(5)]
+        assert [key for key, _ in reported] == [f"n{number}" for number in range(5)]
         assert [token for _, token in server.lists] == ["", "2", "4"]
-        told.clear()
-        server.end_watch("Namespace")  # while nobody watches, one goes and one comes
+        reported.clear()
+        server.end_watch("Namespace")  # while no watch runs, one node is deleted and one created
         del server.world.objects["Namespace", "n0"]
         await until(lambda: "Namespace" in server.watches)
         server.watches["Namespace"].put_nowait({"type": "ERROR", "object": {"code": 410}})
-        await until(lambda: ("n0", None) in told)
+        await until(lambda: ("n0", None) in reported)
         server.world.namespace("later")
-        await until(lambda: any(key == "later" for key, _ in told))
+        await until(lambda: any(key == "later" for key, _ in reported))
         server.remove("Namespace", "later")
-        await until(lambda: ("later", None) in told)
+        await until(lambda: ("later", None) in reported)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(run())
 
 
-def test_an_object_that_is_of_no_interest_any_more_is_gone() -> None:
-    told: list[tuple[str, Any]] = []
+def test_an_object_that_becomes_irrelevant_is_removed() -> None:
+    reported: list[tuple[str, Any]] = []
     source: Any = None
     reflector = Reflector(
         source,
         "Pod",
         Chosen(),
         lambda document: document["metadata"].get("labels"),
-        lambda kind, key, value: told.append((key, value)),
+        lambda kind, key, value: reported.append((key, value)),
     )
     for labels in (None, {"a": "b"}, None, None):
-        reflector._take({"metadata": {"namespace": "ml", "name": "x", "labels": labels}})
-    assert told == [("ml/x", {"a": "b"}), ("ml/x", None)]
+        reflector._apply({"metadata": {"namespace": "ml", "name": "x", "labels": labels}})
+    assert reported == [("ml/x", {"a": "b"}), ("ml/x", None)]
 
 
-def test_pods_are_chosen_by_the_api_server_as_far_as_it_can() -> None:
-    assert "spec.nodeName!=," in chosen("Pod", "ns").fields
-    assert "status.phase!=Succeeded" in chosen("Pod", "ns").fields
-    assert chosen("Lease", "ns").namespace == "ns"
-    assert chosen(POLICY_KIND, "ns") == Chosen()
+def test_the_api_server_selects_pods_by_fields() -> None:
+    assert "spec.nodeName!=," in choose_objects("Pod", "ns").fields
+    assert "status.phase!=Succeeded" in choose_objects("Pod", "ns").fields
+    assert choose_objects("Lease", "ns").namespace == "ns"
+    assert choose_objects(POLICY_KIND, "ns") == Chosen()

@@ -1,4 +1,4 @@
-"""Tables in an object: legible while they are small, and no bomb when they are not."""
+"""Tables in an object: readable while they are small, and safe against decompression bombs."""
 
 import base64
 import zlib
@@ -15,7 +15,7 @@ from rdma.tables import Endpoint, Identity, NodeTables, Pod
 
 
 def tables(pods: int, node: str = "a", generation: int = 1) -> NodeTables:
-    """Return tables of so many pods of the cluster, one of them on the node."""
+    """Return tables for this many pods of the cluster, one of them on the node."""
     identity = Identity(1)
     ends = tuple(Endpoint(f"10.0.{at >> 8}.{at & 255}", 1, f"ml/p{at}") for at in range(pods))
     own = (Pod(f"uid-{node}", f"ml/{node}", 1, ("10.0.0.0",)),)
@@ -27,7 +27,7 @@ def read(packed: Packed) -> NodeTables:
 
 
 @pytest.mark.parametrize(("pods", "encoding"), [(3, Encoding.PLAIN), (9000, Encoding.DEFLATE)])
-def test_what_is_packed_comes_out_again(pods: int, encoding: Encoding) -> None:
+def test_packed_tables_can_be_unpacked(pods: int, encoding: Encoding) -> None:
     made = tables(pods)
     found = Packer().pack(made)
     assert found.encoding is encoding
@@ -39,16 +39,16 @@ def test_what_is_packed_comes_out_again(pods: int, encoding: Encoding) -> None:
         assert found.text == codec.encode(made)
 
 
-def test_what_nodes_share_is_written_once_and_each_has_its_own(
+def test_the_common_part_of_tables_is_written_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written: list[str] = []
 
-    def counted(one: NodeTables, write: Callable[[NodeTables], str] = codec.shared_text) -> str:
+    def count_write(one: NodeTables, write: Callable[[NodeTables], str] = codec.shared_text) -> str:
         written.append(one.node)
         return write(one)
 
-    monkeypatch.setattr(codec, "shared_text", counted)
+    monkeypatch.setattr(codec, "shared_text", count_write)
     packer, first = Packer(), tables(9000)
     for node in "abc":
         made = replace(first, node=node, pods=(replace(first.pods[0], name=f"ml/{node}"),))
@@ -60,24 +60,26 @@ def test_what_nodes_share_is_written_once_and_each_has_its_own(
     assert written == ["a", "a", "a"]
 
 
-def test_what_no_object_can_hold_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_too_large_for_an_object_are_refused_with_their_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(packing, "MAX_PACKED_BYTES", 100)
-    with pytest.raises(TablesError, match="100 at most"):
+    with pytest.raises(TablesError, match="the limit is 100"):
         Packer().pack(tables(9000))
 
 
-def test_what_nobody_would_read_is_refused_before_it_is_deflated(
+def test_tables_over_the_limit_are_refused_before_compression(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And the next tables, which are smaller, are not taken for it."""
+    """The next, smaller tables are packed correctly."""
     monkeypatch.setattr(packing, "MAX_BYTES", 1000)
     packer, small = Packer(), tables(3)
-    with pytest.raises(TablesError, match="1000 at most"):
+    with pytest.raises(TablesError, match="the limit is 1000"):
         packer.pack(tables(9000))
     assert read(packer.pack(small)) == small
 
 
-def test_a_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "MAX_BYTES", 1000)
     bomb = base64.b64encode(zlib.compress(bytes(10_000_000))).decode()
     with pytest.raises(TablesError, match="more than 1000 bytes"):
@@ -88,6 +90,6 @@ def test_a_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     ("encoding", "held"),
     [("Deflate", "no base64!"), ("Deflate", "aGVsbG8="), ("Brotli", "{}"), ("Deflate", "")],
 )
-def test_what_is_not_what_it_says_is_refused(encoding: str, held: str) -> None:
+def test_a_text_with_the_wrong_encoding_is_refused(encoding: str, held: str) -> None:
     with pytest.raises(TablesError, match="tables: "):
         unpack(encoding, held)

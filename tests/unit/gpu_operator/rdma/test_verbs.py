@@ -25,7 +25,7 @@ RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time passes by being looked at: 0.2 s are many looks, however slow the machine."""
+    """Advance the clock at each reading, so that timeouts do not depend on the machine's speed."""
     moments = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(moments) / 100)
     monkeypatch.setattr(cleanup, "time", clock)
@@ -40,7 +40,7 @@ def gpu(*pods: str, state: str = "Withdrawing") -> dict[str, Any]:
 
 
 class Cluster(FakeCluster):
-    """The operator is there: a deleted pool goes when no pod holds a slice of it."""
+    """A cluster with an operator: a deleted pool is removed once no pod holds a slice of it."""
 
     operator = True
 
@@ -92,20 +92,20 @@ def test_layouts_and_pools_are_deleted_and_waited_for() -> None:
     assert cluster.objects["MIGLayout"] == {}
 
 
-def test_an_empty_cluster_is_done_at_once() -> None:
+def test_an_empty_cluster_is_finished_at_once() -> None:
     assert run(FakeCluster())[0] == 0
 
 
-def test_without_an_operator_it_ends_and_says_what_is_left() -> None:
+def test_without_an_operator_the_cleanup_times_out_and_lists_the_rest() -> None:
     cluster = Cluster()
     cluster.operator = False
     status, said = run(cluster)
     assert status == 1
     assert "GPUPool p" in said
-    assert "is the operator running?" in said
+    assert "check that the operator is running" in said
 
 
-def test_what_the_operator_waits_for_is_passed_on() -> None:
+def test_the_operator_s_reasons_for_waiting_are_printed() -> None:
     cluster = Cluster()
     cluster.operator = False
     waits = {"type": "Ready", "reason": "Deleting", "message": "node n is not ready"}
@@ -113,7 +113,7 @@ def test_what_the_operator_waits_for_is_passed_on() -> None:
     assert "GPUPool p (node n is not ready)" in run(cluster)[1]
 
 
-def test_waiting_names_the_pods() -> None:
+def test_the_pods_that_hold_slices_are_named() -> None:
     cluster = Cluster()
     cluster.objects["GPU"]["g"]["status"] = gpu("train")
     status, said = run(cluster)
@@ -122,7 +122,7 @@ def test_waiting_names_the_pods() -> None:
     assert cluster.evicted == []
 
 
-def test_pods_are_evicted_when_asked() -> None:
+def test_pods_are_evicted_on_request() -> None:
     cluster = Cluster()
     cluster.objects["GPU"]["g"]["status"] = gpu("train")
     assert run(cluster, evict=True)[0] == 0
@@ -146,23 +146,25 @@ def test_pods_are_not_evicted_too_early_nor_against_a_budget(reason: str) -> Non
     assert ("disruption budget" in said) is (reason == "protected")
 
 
-def test_it_can_wait_for_the_nodes_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For longer than for the pools: a kubelet remembers for five minutes."""
+def test_the_cleanup_can_wait_until_nodes_drop_their_resources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waits longer than for the pools: a kubelet remembers for five minutes."""
     monkeypatch.setattr(cleanup, "_RETIRE_TIMEOUT_S", 0.3)
     cluster = Cluster()
     cluster.objects["Node"]["n"]["status"]["capacity"][RESOURCE] = "0"
     status, said = run(cluster, retire_resources=True, timeout_s=0.1)
     assert status == 1
     last = said.splitlines()[-3:]
-    assert last[0] == "waiting until the nodes forget their resources"
+    assert last[0] == "waiting until the nodes no longer list their resources"
     assert last[1] == f"waiting for: {RESOURCE} on node n"
     assert last[2].endswith(f"; left: {RESOURCE} on node n")
     cluster = Cluster()
     assert run(cluster, retire_resources=True)[0] == 0
 
 
-def test_nodes_have_forgotten_when_nothing_comes_back() -> None:
-    """A kubelet that remembers puts back what the operator removed, ten seconds later."""
+def test_nodes_are_done_when_no_resource_returns() -> None:
+    """A kubelet that remembers restores what the operator removed, ten seconds later."""
 
     class PutBack(Cluster):
         looks = 0
@@ -184,17 +186,17 @@ def test_nodes_have_forgotten_when_nothing_comes_back() -> None:
     assert done == "no node lists a resource any more"
 
 
-def test_what_may_be_somebody_else_s_is_not_waited_for() -> None:
+def test_possibly_foreign_resources_are_not_waited_for() -> None:
     cluster = Cluster()
     cluster.add("GPUPolicy", "default", {"resourcePrefix": "nvidia.com"})
     real = cluster.add("Node", "real")
     real["status"] = {"capacity": {"nvidia.com/mig-1g.10gb": "7"}}
     status, said = run(cluster, retire_resources=True)
     assert status == 0
-    assert "somebody else's" in said
+    assert "another vendor" in said
 
 
-def test_what_stays_on_the_nodes_is_told_with_the_command_that_removes_it() -> None:
+def test_remaining_resources_are_printed_with_a_command_that_removes_them() -> None:
     cluster = Cluster()
     cluster.add("Node", "real")["status"] = {"capacity": {"cpu": "4"}}
     cluster.objects["Node"]["n"]["status"]["capacity"] |= {RESOURCE: "0", "cpu": "4"}
@@ -206,7 +208,7 @@ def test_what_stays_on_the_nodes_is_told_with_the_command_that_removes_it() -> N
     assert json.loads(patch) == {"status": {"capacity": nothing, "allocatable": nothing}}
 
 
-def test_an_answer_that_fails_is_asked_for_again() -> None:
+def test_a_failed_request_is_retried() -> None:
     class Shaky(Cluster):
         looks = 0
 
@@ -219,7 +221,7 @@ def test_an_answer_that_fails_is_asked_for_again() -> None:
     assert run(Shaky())[0] == 0
 
 
-def test_a_pool_that_is_made_meanwhile_goes_too() -> None:
+def test_a_pool_created_during_the_cleanup_is_deleted_too() -> None:
     class Late(Cluster):
         async def perform(self, action: Action) -> Document | None:
             done = await super().perform(action)
@@ -235,7 +237,7 @@ def test_a_pool_that_is_made_meanwhile_goes_too() -> None:
 IMAGE = validation.Image("tessera:1")
 
 
-def installed(**changes: Any) -> FakeCluster:
+def make_installation(**changes: Any) -> FakeCluster:
     cluster = FakeCluster()
     cluster.add("Deployment", "tessera-operator")
     cluster.objects["Deployment"]["tessera-operator"]["status"] = {
@@ -248,9 +250,9 @@ def installed(**changes: Any) -> FakeCluster:
 @pytest.mark.parametrize(
     ("cluster", "problem"),
     [
-        (installed(), ""),
-        (installed(replicas=0), "no available replica"),
-        (installed(holder=""), "nobody holds"),
+        (make_installation(), ""),
+        (make_installation(replicas=0), "no available replica"),
+        (make_installation(holder=""), "has no holder"),
         (FakeCluster(), "Deployment tessera-operator"),
     ],
 )
@@ -271,7 +273,7 @@ def get(port: int) -> int:
             return err.code
 
 
-def test_probes_follow_the_operator() -> None:
+def test_probes_reflect_the_operator_s_state() -> None:
     alive = True
 
     async def main() -> list[int]:
@@ -281,7 +283,7 @@ def test_probes_follow_the_operator() -> None:
             alive = False
             answers.append(await asyncio.to_thread(get, health.port))
             _, writer = await asyncio.open_connection("127.0.0.1", health.port)
-            writer.write(b"\x00" * 100_000)  # a client that talks nonsense harms nobody
+            writer.write(b"\x00" * 100_000)  # a client that sends garbage has no effect
             await writer.drain()
             writer.close()
             answers.append(await asyncio.to_thread(get, health.port))

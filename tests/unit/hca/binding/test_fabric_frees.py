@@ -1,4 +1,4 @@
-"""What the engine allocates for an object is free again after the object is removed."""
+"""The engine frees all memory of an object when the object is removed."""
 
 import ctypes
 import gc
@@ -49,8 +49,8 @@ def pair(engine) -> None:
 @pytest.mark.parametrize("round_trip", [flow, limit, limited_flow, pair])
 def test_what_was_added_and_removed_takes_no_memory(engines, round_trip):
     engine = engines[0]
-    round_trip(engine)  # what is made once for all stays
+    round_trip(engine)  # one-time allocations stay
     before = allocated_bytes()
     for _ in range(ROUNDS):
         round_trip(engine)
-    assert allocated_bytes() - before < 8 * ROUNDS  # the least that malloc gives is 24 bytes
+    assert allocated_bytes() - before < 8 * ROUNDS  # malloc allocates at least 24 bytes

@@ -1,4 +1,4 @@
-"""The options of the sockets of a wire, of both families: what the packets' headers depend on."""
+"""The options of a wire's sockets, for both IP versions: packets' headers depend on them."""
 
 import errno
 import ipaddress
@@ -15,8 +15,8 @@ FOUR = WireAddress(ipaddress.ip_address("127.9.0.1"))
 SIX = WireAddress(ipaddress.ip_address("::1"), interface=socket.if_nametoindex("lo"))
 GROUPS = {4: "239.1.2.3", 6: "ff15::1:2"}
 UDP_GRO = 104
-# Of linux/in.h and linux/in6.h: packets leave with "don't fragment" set and ECT(0), and the ECN
-# bits of each that arrives are reported beside it.
+# From linux/in.h and linux/in6.h: packets are sent with "don't fragment" and ECT(0), and for each
+# received packet the kernel reports the ECN bits.
 OPTIONS = {
     4: {
         (socket.IPPROTO_IP, 10): 2,  # IP_MTU_DISCOVER: IP_PMTUDISC_DO
@@ -34,7 +34,7 @@ OPTIONS = {
 
 @pytest.fixture(params=[FOUR, SIX], ids=["IPv4", "IPv6"])
 def address(request, monkeypatch):
-    """Return a loopback address; any port stands for RoCEv2's, which other tests may hold."""
+    """Return a loopback address; any port may replace RoCEv2's, which other tests may hold."""
     assert wire_sockets.PORT == 4791
     monkeypatch.setattr(wire_sockets, "PORT", 0)
     with socket.socket(socket.AF_INET6 if request.param.ip.version == 6 else socket.AF_INET) as one:
@@ -57,7 +57,7 @@ def test_every_socket_has_the_options_that_its_packets_need(address, segments):
             assert found == OPTIONS[address.ip.version]
         assert bool(receiving.getsockopt(socket.IPPROTO_UDP, UDP_GRO)) is segments
         assert all(0xC000 <= port <= 0xFFFF for port in opened.ports[1:])
-        # A sending socket drops what arrives: its buffer is the kernel's least.
+        # A sending socket drops received packets, so its buffer is the kernel's minimum.
         rooms = [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in opened.sockets]
         assert max(rooms[1:]) < rooms[0]
     finally:
@@ -81,7 +81,7 @@ def test_a_group_socket_never_blocks_and_is_in_that_group_alone(address):
     ip = ipaddress.ip_address(GROUPS[address.ip.version])
     gid = ip.packed if ip.version == 6 else bytes(10) + b"\xff\xff" + ip.packed
     with open_group(address, gid) as first, open_group(address, gid) as second:
-        for each in (first, second):  # the second by SO_REUSEADDR, as of another fabric
+        for each in (first, second):  # the second by SO_REUSEADDR, like another fabric's
             assert not each.getblocking()
             assert each.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
             assert each.getsockname()[0] == str(ip)
@@ -93,8 +93,8 @@ def test_a_group_socket_never_blocks_and_is_in_that_group_alone(address):
             assert received > plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
-def entered(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether the kernel tells routers that this machine is in a group."""
+def is_member(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether the kernel reports this machine to routers as a member of a group."""
     if ip.version == 6:
         return ip.packed.hex() in Path("/proc/net/igmp6").read_text()
     return ip.packed[::-1].hex().upper() in Path("/proc/net/igmp").read_text().split()
@@ -103,10 +103,10 @@ def entered(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 def test_the_kernel_is_in_a_group_while_a_socket_of_it_is_open(address):
     ip = ipaddress.ip_address({4: "239.7.8.9", 6: "ff15::7:8:9"}[address.ip.version])
     gid = ip.packed if ip.version == 6 else bytes(10) + b"\xff\xff" + ip.packed
-    assert not entered(ip)
+    assert not is_member(ip)
     with open_group(address, gid):
-        assert entered(ip)
-    assert not entered(ip)
+        assert is_member(ip)
+    assert not is_member(ip)
 
 
 @pytest.mark.parametrize(

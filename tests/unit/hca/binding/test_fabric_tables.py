@@ -1,4 +1,7 @@
-"""The fabric's tables against their public sources, and each declared limit from both sides."""
+"""The tables of queue pair states, limits and addresses, compared with their public sources.
+
+Each declared limit is tested from both sides.
+"""
 
 import pytest
 
@@ -12,11 +15,10 @@ RC, UC, UD, RAW = Kind.RC, Kind.UC, Kind.UD, Kind.RAW_PACKET
 PLACE = "PKEY_INDEX PORT"
 PATH = "AV PATH_MTU DEST_QPN RQ_PSN"
 RATES = "TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC"
-# Of Linux, drivers/infiniband/core/verbs.c, qp_state_table: required and optional attributes.
-# CUR_STATE, alternate paths and migration are left out: the HCA has neither paths to migrate to
-# nor, as libibverbs checks the current state, a use for the first.
-# The HCA differs from Linux in three places, which the table has as the HCA does: a raw packet queue
-# pair may repeat PORT in INIT and ask for the event of SQD, and RC never comes back from SQE.
+# From Linux, drivers/infiniband/core/verbs.c, qp_state_table: required and optional attributes.
+# Alternate paths and migration are omitted, as the HCA lacks them, and so is CUR_STATE, which
+# libibverbs checks. In three places the table follows the HCA instead of Linux: a raw packet queue
+# pair may repeat PORT in INIT and request the event of SQD, and RC never leaves SQE.
 LINUX = {
     ("RESET", "INIT"): {
         RC: (f"{PLACE} ACCESS_FLAGS", ""),
@@ -66,7 +68,7 @@ LINUX = {
     },
     ("SQE", "RTS"): {UC: ("", "ACCESS_FLAGS"), UD: ("", "QKEY"), RAW: ("", "")},
 }
-# Of the InfiniBand specification, "Modify Queue Pair", and of the HCA's own sizes.
+# From the InfiniBand specification, "Modify Queue Pair", and from the HCA's own sizes.
 RANGES = {
     ("ACCESS_FLAGS", "access"): None,
     ("PKEY_INDEX", "pkey_index"): (0, 15),
@@ -86,7 +88,7 @@ RANGES = {
     ("DEST_QPN", "dest_qpn"): (0, 0xFFFFFF),
     ("EN_SQD_ASYNC_NOTIFY", "sqd_notify"): (0, 1),
 }
-# A change in which an attribute may be set, of reliable connections.
+# For each attribute of RC, a transition that may set it.
 SETS = dict.fromkeys(("PKEY_INDEX", "PORT"), ("RESET", "INIT"))
 SETS |= dict.fromkeys(("AV", "PATH_MTU", "RQ_PSN", "DEST_QPN"), ("INIT", "RTR"))
 SETS |= dict.fromkeys(("MAX_DEST_RD_ATOMIC", "MIN_RNR_TIMER"), ("INIT", "RTR"))
@@ -121,21 +123,21 @@ def test_an_attribute_takes_both_ends_of_its_range_and_nothing_beside_it(attribu
     before, after = map(State.__getitem__, SETS[attribute])
     mask = Mask.STATE | Mask[attribute] | RULES_OF[RC][before, after].required
 
-    def changed(value: int) -> HcaQpAttributes:
+    def apply(value: int) -> HcaQpAttributes:
         wanted = HcaQpAttributes(**{**FITS, field: value}, state=after)
         return change(HcaQpAttributes(state=before), mask, wanted)
 
     for value in (least, greatest):
-        assert getattr(changed(value), field) == value
+        assert getattr(apply(value), field) == value
     outside = [greatest + 1, *([least - 1] if least else [])]
     for value in outside:
         with pytest.raises(InvalidChange, match=f"{field} {value}: must be {least} to {greatest}"):
-            changed(value)
+            apply(value)
 
 
 @pytest.mark.parametrize("bit", range(32))
 def test_each_access_flag_is_known_or_refused(bit):
-    """ibv_access_flags: the three remote ones, local write, and relaxed ordering."""
+    """The valid ibv_access_flags: the three remote ones, local write, and relaxed ordering."""
     wanted = HcaQpAttributes(access=1 << bit, port=1, state=State.INIT)
     mask = Mask.STATE | Mask.PORT | Mask.PKEY_INDEX | Mask.ACCESS_FLAGS
     if bit in (0, 1, 2, 3, 20):
@@ -146,7 +148,7 @@ def test_each_access_flag_is_known_or_refused(bit):
 
 
 def test_the_largest_packet_of_each_path_mtu_just_fits_its_interface():
-    """IBA's ibv_mtu codes; 96 bytes are IPv6's, UDP's and the longest InfiniBand headers."""
+    """By ibv_mtu codes; 96 bytes are for IPv6, UDP and the longest InfiniBand headers."""
     assert PATH_MTUS == (256, 512, 1024, 2048, 4096)
     for code, size in enumerate(PATH_MTUS, 1):
         assert WireInterface("eth0", size + 96).path_mtu() == code
@@ -157,7 +159,7 @@ def test_the_largest_packet_of_each_path_mtu_just_fits_its_interface():
 
 
 def test_rates_are_lanes_times_the_speed_of_a_generation():
-    """PortInfo: EDR, HDR and NDR lanes carry 25, 50 and 100 Gb/s; widths are 1 for 1X, 2 for 4X."""
+    """PortInfo: EDR, HDR and NDR lanes have 25, 50 and 100 Gb/s; width 1 is 1X, 2 is 4X."""
     lane = {32: 25, 64: 50, 128: 100}
     widths = {1: 1, 4: 2}
     assert LINKS.keys() == {25, 50, 100, 200, 400}

@@ -1,4 +1,4 @@
-"""Which addresses of an interface a wire uses: several of each kind, in any order."""
+"""The selection of a wire's addresses from an interface: several of each kind, in any order."""
 
 import ipaddress
 from pathlib import Path
@@ -24,7 +24,7 @@ IPV4 = [("lo", "127.0.0.1"), ("eth0", "192.0.2.1"), ("eth0", "192.0.2.2"), ("eth
 
 @pytest.fixture(autouse=True)
 def node(monkeypatch, tmp_path):
-    """Stand in for the kernel's tables of addresses and MTUs."""
+    """Replace the kernel's tables of addresses and MTUs."""
     table = tmp_path / "if_inet6"
     table.write_text(TABLE.strip())
     monkeypatch.setattr(wire, "Path", lambda name: table if "if_inet6" in name else Path(name))
@@ -93,7 +93,7 @@ def test_a_functions_own_address_stands_for_the_one_that_an_interface_lacks() ->
 
 @pytest.mark.parametrize("index", [0, 1, 253, 254, 255, 256, 65535, 131069])
 def test_a_place_on_the_fabric_has_the_address_after_its_number(index: int) -> None:
-    """198.18.0.0/15 (RFC 2544); the MAC ends in the address, and the GUID is its EUI-64."""
+    """In 198.18.0.0/15 (RFC 2544); the MAC ends in the address, and the GUID is its EUI-64."""
     found = address_of(index)
     assert found.ip == ip("198.18.0.0") + index + 1
     last = found.ip.packed[1:]

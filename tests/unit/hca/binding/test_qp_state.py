@@ -29,12 +29,12 @@ def attributes(state: State, **values: int) -> HcaQpAttributes:
     return HcaQpAttributes(**{**GOOD, **values}, state=state)
 
 
-def changed(before: State, after: State, mask: int, **values: int) -> HcaQpAttributes:
+def apply_change(before: State, after: State, mask: int, **values: int) -> HcaQpAttributes:
     return change(HcaQpAttributes(state=before), Mask.STATE | mask, attributes(after, **values))
 
 
 def test_the_way_to_work_is_the_specifications():
-    """IBA volume 1, table "QP state transition properties": what a connection must be given."""
+    """IBA volume 1, table "QP state transition properties": the required attributes."""
     qp = HcaQpAttributes()
     for before, after in ((0, 1), (1, 2), (2, 3)):
         rule = RULES[State(before), State(after)]
@@ -49,26 +49,26 @@ def test_each_required_attribute_is_missed(pair):
     for bit in Mask:
         if required & bit:
             with pytest.raises(InvalidChange, match=bit.name):
-                changed(*pair, required & ~bit)
+                apply_change(*pair, required & ~bit)
 
 
 @pytest.mark.parametrize("before", State)
 @pytest.mark.parametrize("after", State)
 def test_other_ways_are_closed(before, after):
-    """Every pair of states: only the rules' ways lead on, and two states can always be reached."""
+    """For every pair of states: only the rules permit a transition, except to RESET and ERR."""
     if after in (State.RESET, State.ERR):
-        assert changed(before, after, 0).state == after
+        assert apply_change(before, after, 0).state == after
     elif (before, after) in RULES:
-        assert changed(before, after, RULES[before, after].required).state == after
+        assert apply_change(before, after, RULES[before, after].required).state == after
     else:
         with pytest.raises(InvalidChange, match=before.name):
-            changed(before, after, 0)
+            apply_change(before, after, 0)
 
 
 @pytest.mark.parametrize("bit", [Mask.QKEY, Mask.ALT_PATH, Mask.SQ_PSN, 1 << 25, 1 << 31])
 def test_what_does_not_belong_to_a_change_is_refused(bit):
     with pytest.raises(InvalidChange, match="cannot be set"):
-        changed(State.RESET, State.INIT, RULES[State.RESET, State.INIT].required | bit)
+        apply_change(State.RESET, State.INIT, RULES[State.RESET, State.INIT].required | bit)
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_what_does_not_belong_to_a_change_is_refused(bit):
 def test_a_value_outside_its_range_is_refused(after, field, value):
     before = State(after - 1)
     with pytest.raises(InvalidChange, match="access flags" if field == "access" else field):
-        changed(before, after, RULES[before, after].required, **{field: value})
+        apply_change(before, after, RULES[before, after].required, **{field: value})
 
 
 def test_only_what_the_mask_names_is_taken():
-    qp = changed(State.RTR, State.RTS, RULES[State.RTR, State.RTS].required)
+    qp = apply_change(State.RTR, State.RTS, RULES[State.RTR, State.RTS].required)
     again = change(qp, Mask.ACCESS_FLAGS, attributes(State.ERR, access=1, timeout=3))
     assert (again.state, again.access, again.timeout) == (State.RTS, 1, 14)
 
 
 def test_reset_forgets_everything():
-    qp = changed(State.RTR, State.RTS, RULES[State.RTR, State.RTS].required)
+    qp = apply_change(State.RTR, State.RTS, RULES[State.RTR, State.RTS].required)
     assert bytes(change(qp, Mask.STATE, attributes(State.RESET))) == bytes(HcaQpAttributes())
 
 
@@ -137,8 +137,8 @@ def test_only_datagrams_have_a_q_key_and_they_have_no_access():
         change(HcaQpAttributes(), wrong, attributes(State.INIT), VerbsQpType.UD)
 
 
-def test_draining_may_be_told_and_changed_meanwhile():
-    asked = Mask.STATE | Mask.EN_SQD_ASYNC_NOTIFY
-    qp = change(HcaQpAttributes(state=State.RTS), asked, attributes(State.SQD, sqd_notify=1))
+def test_draining_may_be_reported_and_attributes_changed_meanwhile():
+    mask = Mask.STATE | Mask.EN_SQD_ASYNC_NOTIFY
+    qp = change(HcaQpAttributes(state=State.RTS), mask, attributes(State.SQD, sqd_notify=1))
     assert (qp.state, qp.sqd_notify) == (State.SQD, 1)
     assert change(qp, Mask.TIMEOUT, attributes(State.SQD, timeout=9)).timeout == 9

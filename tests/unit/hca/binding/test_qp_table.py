@@ -1,8 +1,8 @@
-"""The state machine of queue pairs, held against Linux's table, bit by bit.
+"""The state machine of queue pairs, compared with Linux's table, bit by bit.
 
-``qp_state_table`` of drivers/infiniband/core/verbs.c, of the four kinds that there are here. Not
-taken from it, as nothing here has them: alternate paths, their migration, and rate limits. Linux
-checks CUR_STATE in ``ib_modify_qp_is_ok``, here the library does.
+The table is ``qp_state_table`` in drivers/infiniband/core/verbs.c, for the four kinds of queue
+pairs here. Alternate paths, their migration, and rate limits are omitted, as the HCA lacks them.
+Linux checks CUR_STATE in ``ib_modify_qp_is_ok``; here the library does.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ _OPTIONAL: dict[str, dict[Kind, str]] = {
     "RTR RTS": _RTS_OF,
     "RTS RTS": _RTS_OF,
     "SQD RTS": _RTS_OF,
-    "RTS SQD": dict.fromkeys(Kind, _NOTIFY),  # in Linux not of raw packets
+    "RTS SQD": dict.fromkeys(Kind, _NOTIFY),  # Linux omits raw packets
     "SQD SQD": {
         Kind.UD: "PKEY_INDEX QKEY",
         Kind.UC: "AV ACCESS_FLAGS PKEY_INDEX",
@@ -81,7 +81,9 @@ def _is_taken(kind: Kind, before: VerbsState, after: VerbsState, mask: int) -> b
 
 
 def _ways_of(kind: Kind) -> set[str]:
-    """Linux lets RC out of SQE, too, which no RC is ever in."""
+    """Return the transitions of a kind; Linux also permits RC to leave SQE, which RC never
+    enters.
+    """
     ways = {*_REQUIRED, *_OPTIONAL}
     return ways - {"SQE RTS"} if kind == Kind.RC else ways
 
@@ -131,7 +133,7 @@ _ACCESS = (
 
 
 def _changes_of(bit: Mask) -> Iterator[tuple[VerbsState, VerbsState, int]]:
-    """Return the changes of RC that may set an attribute, with what each requires."""
+    """Return the transitions of RC that may set an attribute, with their required attributes."""
     for way in _ways_of(Kind.RC):
         required = _bits(_REQUIRED.get(way, {}).get(Kind.RC, ""))
         if bit & (required | _bits(_OPTIONAL.get(way, {}).get(Kind.RC, ""))):

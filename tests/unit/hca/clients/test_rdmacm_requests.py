@@ -1,4 +1,4 @@
-"""What each call of librdmacm requests of hcad, and what it makes of hcad's answer."""
+"""The requests that each call of librdmacm sends to hcad, and the handling of the replies."""
 
 import ctypes
 import errno
@@ -44,7 +44,7 @@ class Param(ctypes.Structure):
 
 
 class Seen(ctypes.Structure):
-    """What a call did: its last request, and how often it did what else there is."""
+    """The effects of a call: its last request, and how often it did other things."""
 
     _fields_ = (
         *((name, c_uint32) for name in ("type", "bytes", "completions")),
@@ -54,7 +54,7 @@ class Seen(ctypes.Structure):
 
 
 class Library:
-    """Some of the library's files, with a request's way to hcad replaced."""
+    """Some of the library's files, linked with a substitute for the sending of requests."""
 
     def __init__(self, output: Path) -> None:
         native = build.RDMA_CLIENTS
@@ -72,13 +72,13 @@ class Library:
         self.begin()
 
     def begin(self, kind: int = RC, has_qp: bool = False, has_srq: bool = False) -> None:
-        """Forget everything, and make an id."""
+        """Reset the library's state, and create an id."""
         self.id = c_void_p(self.calls.cm_begin(c_int(kind), c_bool(has_qp), c_bool(has_srq)))
 
     def answer(
         self, error: int = 0, device: int = 0, qp: int = 0, route: CmRoute | None = None
     ) -> None:
-        """Set what the next calls are answered."""
+        """Set the replies to the next calls."""
         given = ctypes.byref(route) if route is not None else None
         self.calls.cm_answer(error, device, qp, given)
 
@@ -95,7 +95,7 @@ class Library:
         return self.calls.cm_seen().contents  # type: ignore[no-any-return]
 
     def request(self, kind: type[T], message: CmMessage) -> T:
-        """Return the last request, which must be of a type."""
+        """Return the last request, which must be of this type."""
         assert (self.seen.type, self.seen.bytes) == (message, ctypes.sizeof(kind))
         return kind.from_buffer_copy(bytes(self.seen.payload))
 
@@ -107,14 +107,14 @@ class Library:
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory) -> Library:
+def rdmacm_calls(tmp_path_factory) -> Library:
     return Library(tmp_path_factory.mktemp("rdmacm") / "calls.so")
 
 
 @pytest.fixture
-def cm(compiled) -> Library:
-    compiled.begin()
-    return compiled
+def cm(rdmacm_calls) -> Library:
+    rdmacm_calls.begin()
+    return rdmacm_calls
 
 
 def sock(text: str, port: int) -> bytes:
@@ -126,7 +126,7 @@ def sock(text: str, port: int) -> bytes:
             + bytes(20))  # fmt: skip
 
 
-def given(text: str | None, port: int = 0) -> object:
+def make_sockaddr(text: str | None, port: int = 0) -> object:
     return None if text is None else create_string_buffer(sock(text, port), 28)
 
 
@@ -147,7 +147,7 @@ def pair(one: CmAddress) -> tuple[bytes, int]:
     ids=["IPv4", "IPv6", "any IPv4", "any IPv6", "no port"],
 )
 def test_an_address_goes_to_hcad_with_its_port(cm, text, port, wanted):
-    assert cm.call("bind_addr", given(text, port)) == 0
+    assert cm.call("bind_addr", make_sockaddr(text, port)) == 0
     request = cm.request(CmBind, CmMessage.BIND)
     assert (request.handle, request.reuse) == (0x51, 1)
     assert (pair(request.source), pair(request.destination)) == ((wanted, port), (bytes(16), 0))
@@ -166,7 +166,7 @@ def test_an_address_goes_to_hcad_with_its_port(cm, text, port, wanted):
 @pytest.mark.parametrize("device", [0, 1])
 def test_a_bound_id_has_the_address_that_hcad_chose(cm, text, route, source, device):
     cm.answer(route=CmRoute(there(*route), has_device=device))
-    assert cm.call("bind_addr", given(text, 5)) == 0
+    assert cm.call("bind_addr", make_sockaddr(text, 5)) == 0
     assert cm.addresses()[0] == source
     assert cm.calls.tsr_rdma_get_src_port(cm.id) == struct.unpack("=H", source[2:4])[0]
     assert cm.calls.tsr_rdma_get_dst_port(cm.id) == 0
@@ -184,28 +184,28 @@ def test_a_route_is_both_of_an_ids_addresses(cm, source, destination):
     assert cm.addresses() == (sock(source[0], source[2]), sock(destination[0], destination[2]))
 
 
-def test_what_is_refused_leaves_an_id_as_it_was(cm):
+def test_a_refused_call_leaves_an_id_unchanged(cm):
     unknown = create_string_buffer(b"\1\0" + bytes(26), 28)
     assert cm.call("bind_addr", None) == errno.EINVAL
     assert cm.call("bind_addr", unknown) == errno.EAFNOSUPPORT
-    assert cm.call("resolve_addr", given(V4), None, 1) == errno.EINVAL
+    assert cm.call("resolve_addr", make_sockaddr(V4), None, 1) == errno.EINVAL
     assert cm.call("resolve_addr", None, unknown, 1) == errno.EAFNOSUPPORT
-    assert cm.call("resolve_addr", unknown, given(V4), 1) == errno.EAFNOSUPPORT
+    assert cm.call("resolve_addr", unknown, make_sockaddr(V4), 1) == errno.EAFNOSUPPORT
     assert cm.seen.type == 0, "hcad has got no request"
     cm.answer(error=errno.EADDRINUSE)
-    assert cm.call("bind_addr", given(V4, 5)) == errno.EADDRINUSE
-    assert cm.call("resolve_addr", None, given(V4), 1) == errno.EADDRINUSE
+    assert cm.call("bind_addr", make_sockaddr(V4, 5)) == errno.EADDRINUSE
+    assert cm.call("resolve_addr", None, make_sockaddr(V4), 1) == errno.EADDRINUSE
     assert cm.call("resolve_route", 1) == errno.EADDRINUSE
     assert cm.call("listen", 1) == errno.EADDRINUSE
     assert cm.addresses() == (bytes(28), bytes(28))
     assert (cm.seen.completions, cm.seen.bindings) == (0, 0)
     cm.answer(device=errno.ENODEV, route=CmRoute(there(V4_IN, 9), has_device=1))
-    assert cm.call("bind_addr", given(V4, 5)) == errno.ENODEV
+    assert cm.call("bind_addr", make_sockaddr(V4, 5)) == errno.ENODEV
 
 
 @pytest.mark.parametrize(("source", "wanted"), [(None, (bytes(16), 0)), (V6, (V6_IN, 3))], ids=str)
 def test_addresses_are_resolved_from_a_source_or_from_any(cm, source, wanted):
-    assert cm.call("resolve_addr", given(source, 3), given(V4, 4), 1) == 0
+    assert cm.call("resolve_addr", make_sockaddr(source, 3), make_sockaddr(V4, 4), 1) == 0
     request = cm.request(CmBind, CmMessage.RESOLVE_ADDRESS)
     assert (request.handle, request.reuse) == (0x51, 1)
     assert (pair(request.source), pair(request.destination)) == (wanted, (V4_IN, 4))
@@ -228,7 +228,7 @@ LIMITS = [(0, 0, 0), (1, 1, 1), (16, 16, 16), (17, 16, 16), (254, 16, 16)]
 
 @pytest.mark.parametrize(("wanted", "of_connect", "of_accept"), [*LIMITS, (DEFAULT, 16, None)])
 def test_how_many_reads_a_connection_has_is_limited(cm, wanted, of_connect, of_accept):
-    """And where the program leaves it open an answer has what the peer has."""
+    """If the program sets no limit, an acceptance uses the peer's limit."""
     for call, message, found in (
         ("connect", CmMessage.CONNECT, (of_connect, of_connect)),
         ("accept", CmMessage.ACCEPT, (5, 6) if of_accept is None else (of_accept, of_accept)),
@@ -307,7 +307,7 @@ def test_a_rejection_has_its_data(cm, size, error):
         assert cm.seen.type == 0
 
 
-def test_what_comes_before_a_connection_is_established(cm):
+def test_events_before_a_connection_is_established(cm):
     assert cm.call("notify", 3) == errno.EINVAL
     assert cm.call("notify", 5) == errno.EINVAL
     assert cm.seen.type == 0

@@ -1,4 +1,4 @@
-"""The end of hcad is printed once, whichever call of a program notices it first."""
+"""The end of hcad is logged once, whichever call of a program notices it first."""
 
 import subprocess
 from pathlib import Path

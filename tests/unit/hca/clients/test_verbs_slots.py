@@ -1,4 +1,4 @@
-"""Each field of each request, as both ways of posting write it into a queue pair's ring."""
+"""Each field of each request, as both posting interfaces write it into a queue pair's ring."""
 
 import errno
 import subprocess
@@ -14,7 +14,7 @@ from vgpu_sim.native import build
 PROGRAM = Path(__file__).parents[3] / "support/native/verbs_parts/slots.c"
 AT, VALUE, WINDOW = 0x1010101010, 0x3030303030, {"remote_key": 0xC1, "immediate": 0x5050}
 LIST = ((0x1111222233334444, 0x55, 0x66), (0x7777, 0x88, 0x7777 + 0x88 + 1))
-"""Two elements; the second's key is of all memory, and another is found for its range."""
+"""Two elements; the second has the key of an implicit region, which its part's key replaces."""
 
 REMOTE = {"remote_address": AT, "remote_key": 0x2020}
 SENDS: dict[str, tuple[Op, dict[str, int], Any]] = {
@@ -71,7 +71,7 @@ BOTH = [name for name in SENDS if name not in ("atomic write", "one", "one inlin
 
 @pytest.fixture(scope="module")
 def slots(tmp_path_factory) -> dict[tuple[str, str], tuple[int, int, int, bytes]]:
-    """By way and request: an errno, how many are in the ring, how often it rang, and the slot."""
+    """Return, by interface and request: errno, number in the ring, number of rings, slot."""
     verbs, output = build.RDMA_CLIENTS / "libibverbs", tmp_path_factory.mktemp("slots") / "slots"
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += [f"-I{verbs}", f"-I{build.COMMON}", f"-I{build.INCLUDE}", str(PROGRAM)]

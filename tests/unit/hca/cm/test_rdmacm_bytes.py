@@ -1,7 +1,7 @@
-"""Each message of the connection manager as bytes on paper, and the figures that it is made of.
+"""Each message of the connection manager as bytes, and the numbers in it, from the specification.
 
-InfiniBand Architecture Specification volume 1, 12.6.5 to 12.6.9, 12.11 and 13.4.3. An encoder and a
-decoder that are wrong alike agree with each other, so bytes stand here as the tables have them.
+InfiniBand Architecture Specification volume 1, 12.6.5 to 12.6.9, 12.11 and 13.4.3. An encoder
+and a decoder with the same error would agree, so the expected bytes are written out here.
 """
 
 import ctypes
@@ -140,15 +140,15 @@ def test_private_data_fills_a_message_and_no_more(kind: type, room: int) -> None
 @pytest.mark.parametrize("size", [255, 257])
 def test_a_mad_has_256_bytes(size: int) -> None:
     mad = mad_codec.encode(Rtu(1, 2), 3).ljust(size, b"\0")[:size]
-    with pytest.raises(mad_codec.MalformedMad, match=f"^{size} bytes$"):
+    with pytest.raises(mad_codec.MalformedMad, match=f"has {size} bytes$"):
         mad_codec.decode(mad)
 
 
 @pytest.mark.parametrize("attribute", [0x00, 0x0F, 0x19, 0x1A, 0x110])
-def test_an_attribute_that_is_no_message_s_is_named(attribute: int) -> None:
+def test_an_unknown_attribute_is_named_in_the_error(attribute: int) -> None:
     mad = bytearray(mad_codec.encode(Rtu(1, 2), 3))
     mad[16:18] = attribute.to_bytes(2)
-    with pytest.raises(mad_codec.MalformedMad, match=f"^attribute {attribute:#x}$"):
+    with pytest.raises(mad_codec.MalformedMad, match=f"^unsupported attribute {attribute:#x}$"):
         mad_codec.decode(bytes(mad))
 
 
@@ -208,7 +208,9 @@ def test_a_timeout_of_five_bits(code: int, time: float) -> None:
         ("fe800000000000000000000000000001", False, False, "fe80::1"),
     ],
 )
-def test_what_an_address_is(address: str, loopback: bool, multicast: bool, text: str) -> None:
+def test_ipv4_and_ipv6_addresses_are_distinguished(
+    address: str, loopback: bool, multicast: bool, text: str
+) -> None:
     raw = bytes.fromhex(address)
     assert private_data.is_loopback(raw) is loopback
     assert private_data.is_multicast(raw) is multicast
@@ -241,7 +243,7 @@ def test_a_header_of_ipv6_has_whole_addresses_and_36_bytes() -> None:
         (0x8001, 0x9001, False),
     ],
 )
-def test_two_keys_are_of_one_partition_of_which_one_is_a_full_member(
+def test_two_keys_share_a_partition_if_one_is_a_full_member(
     one: int, other: int, match: bool
 ) -> None:
     assert _match(one, other) is match
@@ -260,18 +262,18 @@ def test_a_service_id_names_space_and_port(number: int, server: bool, service: S
     assert service_of(number, is_server=server) == service
 
 
-def test_a_refusal_is_cut_to_what_a_rej_has_room_for() -> None:
+def test_a_rejection_s_data_is_cut_to_the_size_of_a_rej() -> None:
     assert (Refusal("no").code, Refusal("no").data) == (28, b"no")
     assert len(Refusal("x" * 149).data) == 148
 
 
-def wanted(**values: int) -> cm.CmConnect:
+def make_connect(**values: int) -> cm.CmConnect:
     return parameters(1, b"d", **{"qpn": 0x123456} | values)
 
 
-def test_a_client_s_parameters_are_cut_to_their_bits() -> None:
+def test_a_client_s_parameters_are_masked_to_their_width() -> None:
     path = Path(gid(0), gid(1), 7)
-    asked = wanted(
+    connect = make_connect(
         responder_resources=3,
         initiator_depth=4,
         retry_count=8,
@@ -280,39 +282,48 @@ def test_a_client_s_parameters_are_cut_to_their_bits() -> None:
         srq=3,
         ack_timeout=33,
     )
-    found = events.request(asked, 5, 6, path, 7, b"d", 3)
+    found = events.make_req(connect, 5, 6, path, 7, b"d", 3)
     assert found == Req(
         *(5, 6, Path(gid(0), gid(1), 7, ack_timeout=31), 0x123456, 7, bytes(8), 3, 4, 7, 7, 1, 1),
         mtu=3,
         data=b"d".ljust(92, b"\0"),
     )
-    less = events.request(
-        wanted(retry_count=6, rnr_retry_count=5, ack_timeout=1, qpn=0xFF_123456), 5, 6, path, 7, b""
+    less = events.make_req(
+        make_connect(retry_count=6, rnr_retry_count=5, ack_timeout=1, qpn=0xFF_123456),
+        5,
+        6,
+        path,
+        7,
+        b"",
     )
     assert (less.retry_count, less.rnr_retry_count, less.path.ack_timeout) == (6, 5, 1)
     assert (less.flow_control, less.srq, less.qpn, less.mtu) == (0, 0, 0x123456, 5)
-    assert events.request(wanted(), 5, 6, path, 7, b"").path == path
-    answer = events.reply(asked, 5, 6, 0x77, 8, b"y")
+    assert events.make_req(make_connect(), 5, 6, path, 7, b"").path == path
+    answer = events.make_rep(connect, 5, 6, 0x77, 8, b"y")
     assert answer == Rep(5, 6, 0x77, 8, bytes(8), 3, 4, 7, 1, 1, b"y".ljust(196, b"\0"))
 
 
 @pytest.mark.parametrize(("most", "size", "fits"), [(9, 9, True), (9, 10, False)])
-def test_private_data_is_as_long_as_it_says_and_may_be(most: int, size: int, fits: bool) -> None:
-    asked = parameters(1, b"x" * size)
+def test_private_data_has_its_stated_length_up_to_the_limit(
+    most: int, size: int, fits: bool
+) -> None:
+    connect = parameters(1, b"x" * size)
     if fits:
-        assert events.private_data(asked, most) == b"x" * size
+        assert events.private_data(connect, most) == b"x" * size
         return
-    with pytest.raises(OSError, match=f"{size} bytes of private data: at most {most}") as refused:
-        events.private_data(asked, most)
+    with pytest.raises(
+        OSError, match=f"{size} bytes of private data: the limit is {most}"
+    ) as refused:
+        events.private_data(connect, most)
     assert refused.value.errno == errno.EINVAL
 
 
 def test_private_data_never_goes_beyond_the_record() -> None:
-    asked = parameters(1, b"x" * cm.CM_MAX_DATA)
-    assert len(events.private_data(asked, 1000)) == cm.CM_MAX_DATA == ctypes.sizeof(asked.data)
-    asked.data_bytes += 1
+    connect = parameters(1, b"x" * cm.CM_MAX_DATA)
+    assert len(events.private_data(connect, 1000)) == cm.CM_MAX_DATA == ctypes.sizeof(connect.data)
+    connect.data_bytes += 1
     with pytest.raises(OSError, match="private data"):
-        events.private_data(asked, 1000)
+        events.private_data(connect, 1000)
 
 
 @pytest.mark.parametrize(
@@ -342,17 +353,19 @@ def test_a_queue_pair_s_number_has_24_bits(number: int, is_one: bool) -> None:
         (State.CLOSED, None),
     ],
 )
-def test_what_a_side_that_goes_away_says(state: State, answer: Message | None) -> None:
+def test_a_side_that_ends_sends_the_message_of_its_state(
+    state: State, answer: Message | None
+) -> None:
     assert connection.destroy(Connection(state, 1, 2, 3, 4)) == answer
 
 
 @pytest.mark.parametrize(
     ("code", "waits"), [(15, 16), (16, 16), (17, 17), (22, 22), (23, 22), (0, 16), (31, 22)]
 )
-def test_a_peer_has_us_wait_within_bounds(code: int, waits: int) -> None:
+def test_a_peer_s_mra_extends_the_wait_within_bounds(code: int, waits: int) -> None:
     path = Path(gid(0), gid(1), ack_timeout=code)
     req = Req(7, 8, path, 9, 10, response_timeout=code, max_retries=3)
-    made = connection.requested(req, 6, 0.0)
+    made = connection.new_responder(req, 6, 0.0)
     assert made == Connection(
         State.REQ_RECEIVED,
         *(6, 7, 0, 9, min(4 * seconds(waits), 69.0), 0, 3),
@@ -364,7 +377,7 @@ def test_a_peer_has_us_wait_within_bounds(code: int, waits: int) -> None:
 
 @pytest.mark.parametrize(("code", "waits"), [(24, 24), (25, 25), (26, 25)])
 @pytest.mark.parametrize(("state", "about"), [(State.REQ_SENT, 0), (State.REP_SENT, 1)])
-def test_an_mra_of_the_message_that_is_awaited_puts_its_deadline_off(
+def test_an_mra_for_the_awaited_message_extends_its_deadline(
     code: int, waits: int, state: State, about: int
 ) -> None:
     one = Connection(state, 1, 2, deadline=50.0, wait=3.0)

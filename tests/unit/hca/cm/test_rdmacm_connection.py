@@ -1,4 +1,4 @@
-"""The connection's state machine under schedules that networks make: lost, doubled, reordered."""
+"""The connection's state machine on unreliable networks: messages lost, duplicated, reordered."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hca.daemon.cm import connection as cm
-from hca.daemon.cm.connection import Connection, InvalidCall, State, Step, Told
+from hca.daemon.cm.connection import Connection, InvalidCall, Outcome, State, Step
 from hca.daemon.cm.messages import (
     Drep,
     Dreq,
@@ -32,18 +32,18 @@ WAIT = seconds(REQ.response_timeout)
 
 @dataclass
 class Side:
-    """One side and what it was told."""
+    """One side and the results reported to it."""
 
     connection: Connection | None = None
-    told: list[Told] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     sent: list[Message] = field(default_factory=list)
 
     def take(self, step: Step) -> None:
         self.connection = step.connection
         if step.send is not None:
             self.sent.append(step.send)
-        if step.told is not None:
-            self.told.append(step.told)
+        if step.outcome is not None:
+            self.outcomes.append(step.outcome)
 
     @property
     def state(self) -> State:
@@ -52,7 +52,7 @@ class Side:
 
 
 class Pair:
-    """A requester and a responder; what they send goes through ``carry``."""
+    """A requester and a responder, whose messages ``carry`` delivers."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,20 +62,20 @@ class Pair:
     def deliver(self, to: Side, message: Message) -> None:
         if to is self.there and to.connection is None:
             if isinstance(message, Req):
-                to.connection = cm.requested(message, 2, self.now)
+                to.connection = cm.new_responder(message, 2, self.now)
             return
         assert to.connection is not None
         to.take(cm.receive(to.connection, message, self.now))
 
     def carry(self) -> None:
-        """Deliver everything until nobody says anything more."""
+        """Deliver messages until no side sends any."""
         while self.here.sent or self.there.sent:
             for source, to in ((self.here, self.there), (self.there, self.here)):
                 for message in [source.sent.pop(0) for _ in list(source.sent)]:
                     self.deliver(to, message)
 
     def act(self) -> None:
-        """Do what willing programs do: accept, confirm."""
+        """Respond as cooperating programs do: accept, confirm."""
         if self.there.connection and self.there.state is State.REQ_RECEIVED:
             rep = Rep(2, 1, qpn=22, psn=7)
             self.there.take(cm.accept(self.there.connection, rep, self.now))
@@ -99,20 +99,20 @@ class Pair:
 def test_connect_and_disconnect():
     pair = Pair()
     pair.connect()
-    assert pair.here.told == [Told.RESPONSE]
-    assert pair.there.told == [Told.ESTABLISHED]
+    assert pair.here.outcomes == [Outcome.RESPONSE]
+    assert pair.there.outcomes == [Outcome.ESTABLISHED]
     assert pair.here.connection.remote_qpn == 22
     pair.here.take(cm.disconnect(pair.here.connection, pair.now))
     pair.carry()
-    assert pair.there.told == [Told.ESTABLISHED, Told.DISCONNECTED]
+    assert pair.there.outcomes == [Outcome.ESTABLISHED, Outcome.DISCONNECTED]
     assert (pair.here.state, pair.there.state) == (State.DREQ_SENT, State.DREQ_RECEIVED)
     pair.there.take(cm.disconnect(pair.there.connection, pair.now))
     pair.carry()
-    assert pair.here.told == [Told.RESPONSE, Told.DISCONNECTED]
+    assert pair.here.outcomes == [Outcome.RESPONSE, Outcome.DISCONNECTED]
     pair.now += pair.here.connection.timewait
     pair.expire()
     assert (pair.here.state, pair.there.state) == (State.CLOSED, State.CLOSED)
-    assert pair.here.told[-1] is pair.there.told[-1] is Told.TIMEWAIT_OVER
+    assert pair.here.outcomes[-1] is pair.there.outcomes[-1] is Outcome.TIMEWAIT_OVER
 
 
 def test_both_disconnect_at_once():
@@ -123,17 +123,17 @@ def test_both_disconnect_at_once():
     pair.carry()
     for side in (pair.here, pair.there):
         assert side.state is State.TIMEWAIT
-        assert side.told.count(Told.DISCONNECTED) == 1
+        assert side.outcomes.count(Outcome.DISCONNECTED) == 1
 
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 1 << 32), loss=st.floats(0, 0.4))
-def test_a_bad_network_changes_nothing_but_the_time(seed, loss):
-    """Lost, doubled and reordered messages: both learn everything, once."""
+def test_a_bad_network_only_delays_connections(seed, loss):
+    """Messages are lost, duplicated and reordered: both sides still get every result once."""
     choice = random.Random(seed)
     pair = Pair()
     flight: list[tuple[Side, Message]] = []
-    asked = False
+    disconnected = False
     for _ in range(4000):
         for source, to in ((pair.here, pair.there), (pair.there, pair.here)):
             while source.sent:
@@ -148,29 +148,29 @@ def test_a_bad_network_changes_nothing_but_the_time(seed, loss):
         pair.act()
         both = pair.there.connection is not None
         done = both and pair.here.state is pair.there.state is State.ESTABLISHED
-        if done and not asked:
-            asked = True
-            assert pair.here.told == [Told.RESPONSE]
-            assert pair.there.told == [Told.ESTABLISHED]
+        if done and not disconnected:
+            disconnected = True
+            assert pair.here.outcomes == [Outcome.RESPONSE]
+            assert pair.there.outcomes == [Outcome.ESTABLISHED]
             pair.here.take(cm.disconnect(pair.here.connection, pair.now))
             if choice.random() < 0.5:
                 pair.there.take(cm.disconnect(pair.there.connection, pair.now))
-        if asked and pair.there.state is State.DREQ_RECEIVED:
+        if disconnected and pair.there.state is State.DREQ_RECEIVED:
             pair.there.take(cm.disconnect(pair.there.connection, pair.now))
         if both and {pair.here.state, pair.there.state} == {State.CLOSED}:
             break
     for side in (pair.here, pair.there):
-        assert len(side.told) == len(set(side.told)), "each thing once"
+        assert len(side.outcomes) == len(set(side.outcomes)), "each thing once"
         assert side.connection is None or side.state is State.CLOSED or loss > 0
-    if asked:
-        assert Told.DISCONNECTED in pair.here.told
-        assert Told.DISCONNECTED in pair.there.told
+    if disconnected:
+        assert Outcome.DISCONNECTED in pair.here.outcomes
+        assert Outcome.DISCONNECTED in pair.there.outcomes
 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_no_message_in_any_state_is_more_than_ignored_or_answered(data):
-    """Whatever comes whenever: no exception, no second telling, and CLOSED stays."""
+def test_any_message_in_any_state_is_ignored_or_answered(data):
+    """Any message at any time: no exception, no result reported twice, and CLOSED stays."""
     pair = Pair()
     pair.connect()
     messages = st.sampled_from(
@@ -191,14 +191,14 @@ def test_no_message_in_any_state_is_more_than_ignored_or_answered(data):
         cm.destroy(one)
 
 
-def test_a_request_that_nobody_answers_is_repeated_and_then_given_up():
+def test_an_unanswered_request_is_repeated_and_then_fails():
     side = Side()
     side.take(cm.request(REQ, 0.0))
     now = 0.0
     while side.state is State.REQ_SENT:
         now += WAIT
         side.take(cm.expire(side.connection, now))
-    assert side.told == [Told.UNREACHABLE]
+    assert side.outcomes == [Outcome.UNREACHABLE]
     assert side.sent == [REQ] * (1 + REQ.max_retries) + [Rej(1, 0, Rejected.OTHER, Reason.TIMEOUT)]
     assert now == pytest.approx(WAIT * (1 + REQ.max_retries))
 
@@ -229,7 +229,7 @@ def test_a_repeated_request_after_the_answer_is_answered_again():
     assert pair.there.sent == [first, first]
 
 
-def test_a_lost_confirmation_is_repeated_when_the_answer_is():
+def test_a_lost_rtu_is_repeated_when_the_rep_is():
     pair = Pair()
     pair.carry()
     pair.act()
@@ -241,20 +241,20 @@ def test_a_lost_confirmation_is_repeated_when_the_answer_is():
     pair.deliver(pair.here, rep)
     assert pair.here.sent == [Rtu(1, 2)]
     pair.carry()
-    assert pair.there.told == [Told.ESTABLISHED]
+    assert pair.there.outcomes == [Outcome.ESTABLISHED]
 
 
-def test_data_stands_for_a_lost_confirmation():
+def test_data_replaces_a_lost_rtu():
     pair = Pair()
     pair.carry()
     pair.act()
     pair.there.take(cm.notify(pair.there.connection))
     pair.there.take(cm.notify(pair.there.connection))
-    assert pair.there.told == [Told.ESTABLISHED]
+    assert pair.there.outcomes == [Outcome.ESTABLISHED]
 
 
-def test_a_lost_confirmation_and_then_a_goodbye():
-    """The responder goes away before it has heard the RTU: the requester learns it all the same."""
+def test_a_dreq_follows_a_lost_rtu():
+    """The responder disconnects before it has received the RTU: the requester is notified."""
     pair = Pair()
     pair.carry()
     pair.act()
@@ -264,7 +264,7 @@ def test_a_lost_confirmation_and_then_a_goodbye():
     goodbye = cm.destroy(pair.there.connection)
     assert isinstance(goodbye, Rej)
     pair.deliver(pair.here, goodbye)
-    assert pair.here.told == [Told.RESPONSE, Told.DISCONNECTED]
+    assert pair.here.outcomes == [Outcome.RESPONSE, Outcome.DISCONNECTED]
 
 
 def test_a_rejection_carries_reason_and_data_and_ends_it():
@@ -273,11 +273,11 @@ def test_a_rejection_carries_reason_and_data_and_ends_it():
     pair.there.take(cm.reject(pair.there.connection, Reason.CONSUMER_DEFINED, b"no"))
     assert pair.there.sent == [Rej(2, 1, Rejected.REQ, 28, b"no")]
     pair.carry()
-    assert pair.here.told == [Told.REJECTED]
+    assert pair.here.outcomes == [Outcome.REJECTED]
     assert (pair.here.state, pair.there.state) == (State.CLOSED, State.CLOSED)
 
 
-def test_a_goodbye_for_another_queue_pair_is_none():
+def test_a_dreq_for_another_queue_pair_is_ignored():
     pair = Pair()
     pair.connect()
     pair.deliver(pair.there, Dreq(1, 2, 23))
@@ -286,7 +286,7 @@ def test_a_goodbye_for_another_queue_pair_is_none():
     assert pair.there.state is State.DREQ_RECEIVED
 
 
-def test_a_goodbye_that_nobody_answers_ends_in_timewait():
+def test_an_unanswered_dreq_ends_in_timewait():
     pair = Pair()
     pair.connect()
     pair.here.take(cm.disconnect(pair.here.connection, pair.now))
@@ -294,7 +294,7 @@ def test_a_goodbye_that_nobody_answers_ends_in_timewait():
         pair.now += WAIT
         pair.here.take(cm.expire(pair.here.connection, pair.now))
     assert pair.here.state is State.TIMEWAIT
-    assert pair.here.told[-1] is Told.DISCONNECTED
+    assert pair.here.outcomes[-1] is Outcome.DISCONNECTED
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_a_goodbye_that_nobody_answers_ends_in_timewait():
         (State.SIDR_RECEIVED, SidrRep),
     ],
 )
-def test_who_goes_away_says_so(state, message):
+def test_a_side_that_ends_notifies_its_peer(state, message):
     said = cm.destroy(Connection(state, 1, 2))
     assert said is None if message is None else isinstance(said, message)
 
@@ -331,44 +331,44 @@ def test_calls_in_the_wrong_state_are_refused():
         cm.reject(one, 28)
 
 
-def test_datagrams_find_their_queue_pair_or_learn_why_not():
+def test_a_sidr_request_finds_a_queue_pair_or_the_reason_for_none():
     req = SidrReq(9, 0x0111_0007)
-    asks = cm.search(req, 0.0, 1.0, 2).connection
-    serves = cm.searched(req, 0.0)
-    yes = cm.accept(serves, SidrRep(9, SidrStatus.VALID, 33), 0.0)
-    assert cm.receive(asks, yes.send, 0.0).told is Told.FOUND
-    no = cm.reject(serves, 28, b"why")
+    active = cm.resolve_service(req, 0.0, 1.0, 2).connection
+    passive = cm.new_sidr_responder(req, 0.0)
+    yes = cm.accept(passive, SidrRep(9, SidrStatus.VALID, 33), 0.0)
+    assert cm.receive(active, yes.send, 0.0).outcome is Outcome.FOUND
+    no = cm.reject(passive, 28, b"why")
     assert no.send == SidrRep(9, SidrStatus.REJECTED, data=b"why")
-    assert cm.receive(asks, no.send, 0.0).told is Told.UNREACHABLE
+    assert cm.receive(active, no.send, 0.0).outcome is Outcome.UNREACHABLE
     now, sent = 0.0, 0
-    while asks.state is State.SIDR_SENT:
+    while active.state is State.SIDR_SENT:
         now += 1.0
-        step = cm.expire(asks, now)
+        step = cm.expire(active, now)
         sent += step.send is not None
-        asks = step.connection
-    assert (sent, step.told) == (2, Told.UNREACHABLE)
+        active = step.connection
+    assert (sent, step.outcome) == (2, Outcome.UNREACHABLE)
 
 
-def asked(state: State) -> Connection:
-    """A side whose own program owes an answer."""
+def new_passive(state: State) -> Connection:
+    """Return a responder's side whose program must answer."""
     if state is State.SIDR_RECEIVED:
-        return cm.searched(SidrReq(7, REQ.service), 0.0)
+        return cm.new_sidr_responder(SidrReq(7, REQ.service), 0.0)
     if state is State.REQ_RECEIVED:
-        return cm.requested(REQ, 2, 0.0)
+        return cm.new_responder(REQ, 2, 0.0)
     sent = cm.request(REQ, 0.0).connection
     return cm.receive(sent, Rep(9, REQ.local_id, 3, 1), 0.0).connection
 
 
 @pytest.mark.parametrize("state", [State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED])
-def test_a_program_that_owes_an_answer_has_a_deadline(state):
-    owes = asked(state)
+def test_a_program_must_answer_by_a_deadline(state):
+    owes = new_passive(state)
     assert owes.state is state
     assert owes.deadline is not None
     assert 0 < owes.deadline <= cm.LONGEST_ANSWER
     assert cm.expire(owes, owes.deadline - 0.001) == Step(owes)
     over = cm.expire(owes, owes.deadline)
     assert over.connection.state is State.CLOSED
-    assert over.told is Told.UNREACHABLE
+    assert over.outcome is Outcome.UNREACHABLE
     if state is State.SIDR_RECEIVED:
         assert isinstance(over.send, SidrRep)
         assert over.send.status == SidrStatus.REJECTED
@@ -377,11 +377,11 @@ def test_a_program_that_owes_an_answer_has_a_deadline(state):
         assert over.send.reason == Reason.TIMEOUT
 
 
-def test_an_answer_has_as_long_as_the_request_is_repeated_and_no_longer():
-    """Each repeated request prolongs it, to LONGEST_ANSWER in all: forged ones gain no more."""
+def test_repeated_requests_extend_the_deadline_of_an_answer_to_a_limit():
+    """Each repeated request extends it, up to LONGEST_ANSWER: forged ones gain no more."""
     one = replace(REQ, response_timeout=18, max_retries=3)
     begun, patience = 1000.0, 4 * seconds(18)
-    owes = cm.requested(one, 2, begun)
+    owes = cm.new_responder(one, 2, begun)
     assert owes.deadline == pytest.approx(begun + patience)
     for second in range(1, 200):
         now = begun + second
@@ -391,18 +391,18 @@ def test_an_answer_has_as_long_as_the_request_is_repeated_and_no_longer():
         assert isinstance(step.send, Mra)
         owes = step.connection
         assert owes.deadline == pytest.approx(min(now + patience, begun + cm.LONGEST_ANSWER))
-    assert cm.expire(owes, begun + cm.LONGEST_ANSWER).told is Told.UNREACHABLE
+    assert cm.expire(owes, begun + cm.LONGEST_ANSWER).outcome is Outcome.UNREACHABLE
 
 
-def test_a_peer_that_would_wait_longest_cannot_have_an_answer_put_off():
+def test_the_longest_wait_cannot_be_extended():
     one = replace(REQ, response_timeout=31, max_retries=15)
-    owes = cm.requested(one, 2, 0.0)
+    owes = cm.new_responder(one, 2, 0.0)
     assert cm.receive(owes, one, cm.LONGEST_ANSWER - 1).connection == owes
 
 
 @pytest.mark.parametrize("state", [State.REQ_RECEIVED, State.REP_RECEIVED])
-def test_an_answer_that_is_given_has_the_deadline_of_what_follows(state):
-    owes = asked(state)
+def test_after_an_answer_the_next_message_s_deadline_applies(state):
+    owes = new_passive(state)
     if state is State.REP_RECEIVED:
         assert cm.establish(owes).connection.deadline is None
         return

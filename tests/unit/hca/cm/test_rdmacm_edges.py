@@ -1,5 +1,7 @@
-"""The connection manager at the edges: each limit and the one beyond, two that differ in one member,
-and what the next call finds after a refusal."""
+"""The connection manager at its limits, and after refusals.
+
+Each limit and one beyond, messages that differ in one field, and the state after a refusal.
+"""
 
 import ctypes
 import os
@@ -25,11 +27,11 @@ def fabric() -> Fabric:
     return Fabric()
 
 
-def mapped(*parts: int) -> bytes:
+def map_ipv4(*parts: int) -> bytes:
     return bytes(10) + b"\xff\xff" + bytes(parts)
 
 
-def bound(
+def make_bind(
     handle: int, *, source: bytes = bytes(16), to: bytes = bytes(16), port: int = 0
 ) -> cm.CmBind:
     wanted = cm.CmBind(handle)
@@ -40,7 +42,7 @@ def bound(
 
 
 class Recorded(Fabric):
-    """A fabric whose wire leads to whoever is not on it; what is sent there is kept."""
+    """A fabric whose wire leads to all other addresses and records sent messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,77 +58,77 @@ class Recorded(Fabric):
 FAR, OTHER = gid(9), gid(10)
 
 
-def requested(
-    serves: Client, number: int = 7, source: bytes = FAR, qpn: int = 33, mtu: int = 5
+def receive_request(
+    passive: Client, number: int = 7, source: bytes = FAR, qpn: int = 33, mtu: int = 5
 ) -> int:
-    """Let a request come over the wire; return the id that it made."""
+    """Deliver a request over the wire; return the id that it created."""
     request = Req(
-        *(number, SERVICE, Path(source, serves.gid), qpn, 3),
+        *(number, SERVICE, Path(source, passive.gid), qpn, 3),
         mtu=mtu,
-        data=pack(Endpoints(source, 1, serves.gid)).ljust(92, b"\0"),
+        data=pack(Endpoints(source, 1, passive.gid)).ljust(92, b"\0"),
     )
-    serves.fabric.manager.receive(source, serves.gid, request)
-    return serves.event().handle
+    passive.fabric.manager.receive(source, passive.gid, request)
+    return passive.event().handle
 
 
-# What is whose.
+# Ownership.
 
 
 @pytest.mark.parametrize("wrong", ["source", "destination", "local", "remote", "none"])
 @pytest.mark.parametrize("kind", [Rtu, Dreq])
-def test_a_message_is_of_a_connection_by_both_addresses_and_both_numbers(
+def test_a_message_matches_a_connection_by_both_addresses_and_both_numbers(
     kind: type, wrong: str
 ) -> None:
     fabric = Recorded()
-    serves, neighbour = Client(fabric, 1), Client(fabric, 2)
-    serves.listener(PORT)
-    serves.accept(requested(serves))
+    passive, neighbour = Client(fabric, 1), Client(fabric, 2)
+    passive.listener(PORT)
+    passive.accept(receive_request(passive))
     (answer,) = fabric.take()
     assert isinstance(answer, Rep)
     local, remote = (8 if wrong == "local" else 7), answer.local_id + (wrong == "remote")
     source = OTHER if wrong == "source" else FAR
-    destination = neighbour.gid if wrong == "destination" else serves.gid
+    destination = neighbour.gid if wrong == "destination" else passive.gid
     message = kind(local, remote) if kind is Rtu else kind(local, remote, answer.qpn)
     fabric.manager.receive(source, destination, message)
     event = {Rtu: Event.ESTABLISHED, Dreq: Event.DISCONNECTED}[kind]
-    assert serves.types() == ([event] if wrong == "none" else [])
+    assert passive.types() == ([event] if wrong == "none" else [])
     said = fabric.take()
-    # Whoever ends what is not there any more is told that it has ended, and nothing else.
+    # The sender of a DREQ for a connection that does not exist receives a DREP.
     assert said == ([Drep(remote, local)] if kind is Dreq and wrong != "none" else [])
-    for one in (serves, neighbour):
+    for one in (passive, neighbour):
         one.close()
 
 
 @pytest.mark.parametrize(
-    ("source", "number", "heard"), [(FAR, 7, True), (OTHER, 7, False), (FAR, 8, False)]
+    ("source", "number", "known"), [(FAR, 7, True), (OTHER, 7, False), (FAR, 8, False)]
 )
-def test_a_requester_that_gives_up_is_found_by_its_own_number(
-    source: bytes, number: int, heard: bool
+def test_a_requester_that_times_out_is_found_by_its_own_number(
+    source: bytes, number: int, known: bool
 ) -> None:
-    """Its REJ names no number of ours, as it has heard of none."""
+    """Its REJ contains no number of this side, because it has not received one."""
     fabric = Recorded()
-    serves = Client(fabric, 1)
-    serves.listener(PORT)
-    requested(serves)
-    fabric.manager.receive(source, serves.gid, Rej(number, 0, 2, Reason.TIMEOUT))
-    assert serves.types() == ([Event.REJECTED] if heard else [])
-    serves.close()
+    passive = Client(fabric, 1)
+    passive.listener(PORT)
+    receive_request(passive)
+    fabric.manager.receive(source, passive.gid, Rej(number, 0, 2, Reason.TIMEOUT))
+    assert passive.types() == ([Event.REJECTED] if known else [])
+    passive.close()
 
 
-def test_a_request_that_comes_again_is_the_same_one_and_another_s_number_is_not() -> None:
+def test_a_repeated_request_is_recognised_by_its_number() -> None:
     fabric = Recorded()
-    serves = Client(fabric, 1)
-    serves.listener(PORT)
-    first = requested(serves)
-    request = Req(7, SERVICE, Path(FAR, serves.gid), 33, 3)
-    fabric.manager.receive(FAR, serves.gid, request)
+    passive = Client(fabric, 1)
+    passive.listener(PORT)
+    first = receive_request(passive)
+    request = Req(7, SERVICE, Path(FAR, passive.gid), 33, 3)
+    fabric.manager.receive(FAR, passive.gid, request)
     (wait,) = fabric.take()
     assert (type(wait).__name__, wait.remote_id) == ("Mra", 7)
-    assert serves.types() == []
-    assert requested(serves, source=OTHER) != first
-    assert requested(serves, number=8, qpn=34) != first
-    serves.close()
-    assert not fabric.manager._asked
+    assert passive.types() == []
+    assert receive_request(passive, source=OTHER) != first
+    assert receive_request(passive, number=8, qpn=34) != first
+    passive.close()
+    assert not fabric.manager._responders
 
 
 @pytest.mark.parametrize(("mtu", "refused"), [(3, False), (4, True)])
@@ -136,7 +138,7 @@ def test_a_path_of_a_larger_mtu_than_the_function_s_is_refused(mtu: int, refused
     ids = Ids(fabric.manager, own, lambda address: False, mtu=3)
     handle, end = ids.create_channel()
     one = ids.create_id(cm.CmIdCreate(handle.handle, CmPortSpace.TCP)).handle
-    ids.bind(bound(one, port=PORT))
+    ids.bind(make_bind(one, port=PORT))
     ids.listen(cm.CmPair(one, 0))
     data = pack(Endpoints(FAR, 1, own[1])).ljust(92, b"\0")
     fabric.manager.receive(
@@ -148,35 +150,35 @@ def test_a_path_of_a_larger_mtu_than_the_function_s_is_refused(mtu: int, refused
     os.close(end)
 
 
-def test_a_queue_pair_that_is_connected_is_not_asked_for_again() -> None:
+def test_a_connected_queue_pair_is_not_requested_again() -> None:
     fabric = Recorded()
-    serves = Client(fabric, 1)
-    serves.listener(PORT)
-    requested(serves, qpn=33)
-    data = pack(Endpoints(FAR, 1, serves.gid)).ljust(92, b"\0")
-    again = Req(8, SERVICE, Path(FAR, serves.gid), 33, 3, data=data)
-    fabric.manager.receive(FAR, serves.gid, again)
+    passive = Client(fabric, 1)
+    passive.listener(PORT)
+    receive_request(passive, qpn=33)
+    data = pack(Endpoints(FAR, 1, passive.gid)).ljust(92, b"\0")
+    again = Req(8, SERVICE, Path(FAR, passive.gid), 33, 3, data=data)
+    fabric.manager.receive(FAR, passive.gid, again)
     (no,) = fabric.take()
     assert no == Rej(0, 8, 0, Reason.STALE_CONNECTION)
-    serves.close()
+    passive.close()
 
 
-def test_a_refusal_of_datagrams_is_cut_to_its_private_data() -> None:
+def test_a_sidr_rejection_is_cut_to_its_private_data() -> None:
     fabric = Recorded()
     fabric.manager.may_connect = lambda *flow: Refusal("n" * 140)
-    asks = Client(fabric, 0)
-    here = asks.routed(FAR, PORT, CmPortSpace.UDP)
-    asks.connect(here, qpn=0)
-    refused = asks.event()
+    active = Client(fabric, 0)
+    here = active.new_routed_id(FAR, PORT, CmPortSpace.UDP)
+    active.connect(here, qpn=0)
+    refused = active.event()
     assert (refused.type, refused.status, refused.data_bytes) == (Event.UNREACHABLE, 2, 136)
     assert fabric.take() == []
-    asks.close()
+    active.close()
 
 
-def test_datagrams_are_asked_for_fifteen_times_more_each_four_seconds() -> None:
+def test_a_sidr_request_is_repeated_fifteen_times_every_four_seconds() -> None:
     fabric = Recorded()
-    asks = Client(fabric, 0)
-    asks.connect(asks.routed(FAR, PORT, CmPortSpace.UDP), qpn=0)
+    active = Client(fabric, 0)
+    active.connect(active.new_routed_id(FAR, PORT, CmPortSpace.UDP), qpn=0)
     wait = 4.096e-6 * 2**20
     fabric.later(0.999 * wait)
     assert len(fabric.take()) == 1
@@ -185,14 +187,14 @@ def test_datagrams_are_asked_for_fifteen_times_more_each_four_seconds() -> None:
     for _ in range(14):
         fabric.later(wait)
     assert len(fabric.take()) == 14
-    assert asks.types() == []
+    assert active.types() == []
     fabric.later(wait)
     assert fabric.take() == []
-    assert asks.types() == [Event.UNREACHABLE]
-    asks.close()
+    assert active.types() == [Event.UNREACHABLE]
+    active.close()
 
 
-def test_the_address_of_a_function_goes_with_the_last_who_has_entered() -> None:
+def test_a_function_s_address_is_removed_with_its_last_member() -> None:
     manager = Fabric().manager
     own = address_of(3).gids
     first, second = manager.enter(own, 4), manager.enter(own, 5)
@@ -211,7 +213,7 @@ def test_the_path_s_mtu_is_the_smaller_known_one() -> None:
     assert (manager.mtu_of(here, FAR), manager.mtu_of(there, FAR)) == (3, 4)
 
 
-def test_of_several_that_serve_the_least_address_is_meant_unless_one_serves_itself(
+def test_a_loopback_request_goes_to_the_own_listener_or_to_the_lowest_address(
     fabric: Fabric,
 ) -> None:
     clients = [Client(fabric, index) for index in (3, 1, 2)]
@@ -225,20 +227,20 @@ def test_of_several_that_serve_the_least_address_is_meant_unless_one_serves_itse
         one.close()
 
 
-def test_a_wire_that_goes_takes_what_ends_from_its_address_to_another_node_and_no_more() -> None:
-    """Connections of one function and of its neighbour, ended by their ids and not yet answered."""
+def test_a_removed_wire_ends_only_disconnects_from_its_address_to_other_nodes() -> None:
+    """A function and its neighbour have connections with unanswered DREQs."""
     fabric = Recorded()
     here, neighbour = Client(fabric, 1), Client(fabric, 2)
     ends = {}
     for one in (here, neighbour):
         one.listener(PORT)
-        ends[one.gid] = [requested(one, number, qpn=30 + number) for number in (7, 8)]
+        ends[one.gid] = [receive_request(one, number, qpn=30 + number) for number in (7, 8)]
         for handle in ends[one.gid]:
             one.accept(handle)
         for answer, number in zip(fabric.take(), (7, 8), strict=True):
             fabric.manager.receive(FAR, one.gid, Rtu(number, answer.local_id))
         assert one.types() == [Event.ESTABLISHED] * 2
-        one.ids.destroy_id(ends[one.gid][0])  # a DREQ that nobody answers
+        one.ids.destroy_id(ends[one.gid][0])  # an unanswered DREQ
         assert [type(said) for said in fabric.take()] == [Dreq]
     manager = fabric.manager
     assert len(manager._endpoints) == 4
@@ -253,24 +255,24 @@ def test_a_wire_that_goes_takes_what_ends_from_its_address_to_another_node_and_n
     assert not manager._endpoints
 
 
-def test_who_ends_over_a_wire_repeats_it_and_between_neighbours_says_it_once(
+def test_a_dreq_is_repeated_over_a_wire_and_sent_once_to_a_neighbour(
     fabric: Fabric,
 ) -> None:
-    asks, serves = Client(fabric, 0), Client(fabric, 1)
-    serves.listener(PORT)
-    one = asks.routed(serves.gid, PORT)
-    asks.connect(one)
-    serves.accept(serves.event().handle)
-    asks.event()
-    asks.ids.establish(one)
+    active, passive = Client(fabric, 0), Client(fabric, 1)
+    passive.listener(PORT)
+    one = active.new_routed_id(passive.gid, PORT)
+    active.connect(one)
+    passive.accept(passive.event().handle)
+    active.event()
+    active.ids.establish(one)
     fabric.run()
-    serves.event()
-    asks.ids.destroy_id(one)
+    passive.event()
+    active.ids.destroy_id(one)
     assert len(fabric.queue) == 1
     fabric.run()
-    assert serves.types() == [Event.DISCONNECTED]
-    assert all(end.local == serves.gid for end in fabric.manager._endpoints.values())
-    for client in (asks, serves):
+    assert passive.types() == [Event.DISCONNECTED]
+    assert all(end.local == passive.gid for end in fabric.manager._endpoints.values())
+    for client in (active, passive):
         client.close()
     assert not fabric.manager._endpoints
 
@@ -288,17 +290,17 @@ def test_the_manager_is_woken_at_the_earliest_deadline() -> None:
     assert woken[2:] == pytest.approx([waits[1]])
 
 
-def test_an_answer_of_datagrams_is_of_the_number_that_was_asked_with() -> None:
+def test_a_sidr_reply_has_the_number_of_its_request() -> None:
     fabric = Recorded()
-    asks = Client(fabric, 0)
-    here = asks.routed(FAR, PORT, CmPortSpace.UDP)
-    asks.connect(here, qpn=0)
+    active = Client(fabric, 0)
+    here = active.new_routed_id(FAR, PORT, CmPortSpace.UDP)
+    active.connect(here, qpn=0)
     (request,) = fabric.take()
     for source, number in ((FAR, request.request + 1), (OTHER, request.request)):
-        fabric.manager.receive(source, asks.gid, SidrRep(number, 0, 44, SERVICE, 5))
-    assert asks.types() == []
-    fabric.manager.receive(FAR, asks.gid, SidrRep(request.request, 0, 44, SERVICE, 5))
-    found = asks.event()
+        fabric.manager.receive(source, active.gid, SidrRep(number, 0, 44, SERVICE, 5))
+    assert active.types() == []
+    fabric.manager.receive(FAR, active.gid, SidrRep(request.request, 0, 44, SERVICE, 5))
+    found = active.event()
     assert (found.type, found.qpn, found.qkey, found.handle) == (Event.ESTABLISHED, 44, 5, here)
     assert not fabric.manager._endpoints
-    asks.close()
+    active.close()

@@ -1,4 +1,4 @@
-"""Connections of both families: over a wire a function has an address of each."""
+"""Connections by IPv4 and IPv6: on a wire a function has an address of each family."""
 
 import errno
 import ipaddress
@@ -17,18 +17,20 @@ PORT = 7174
 FIRST, SECOND = 0, 1  # indices of GIDs
 
 
-def packed(text: str) -> bytes:
+def pack_gid(text: str) -> bytes:
     ip = ipaddress.ip_address(text)
     return b"\0" * 10 + b"\xff\xff" + ip.packed if ip.version == 4 else ip.packed
 
 
-OWN = packed("fd78::1"), packed("10.78.0.1")
-PEER = packed("fd78::2"), packed("10.78.0.2")
+OWN = pack_gid("fd78::1"), pack_gid("10.78.0.1")
+PEER = pack_gid("fd78::2"), pack_gid("10.78.0.2")
 both = pytest.mark.parametrize("index", [FIRST, SECOND], ids=["IPv6", "IPv4"])
 
 
 class Node:
-    """A function with an address of each family on the wire, where the test says what comes."""
+    """A function with an address of each family on the wire; the test delivers its incoming
+    messages.
+    """
 
     def __init__(self) -> None:
         self.fabric = Fabric()
@@ -64,7 +66,7 @@ def node() -> Iterator[Node]:
 
 
 @both
-def test_who_asks_comes_from_the_address_of_the_peer_s_family(node: Node, index: int) -> None:
+def test_a_requester_uses_its_address_of_the_peer_s_family(node: Node, index: int) -> None:
     client = node.client
     one = client.id()
     resolved = client.resolve(one, PEER[index], PORT)
@@ -88,18 +90,18 @@ def test_who_asks_comes_from_the_address_of_the_peer_s_family(node: Node, index:
 
 
 @both
-def test_who_is_asked_answers_from_that_address(node: Node, index: int) -> None:
+def test_a_responder_answers_from_the_requested_address(node: Node, index: int) -> None:
     client = node.client
-    client.listener(PORT)  # of any address
+    client.listener(PORT)  # any address
     header = private_data.pack(private_data.Endpoints(PEER[index], 40000, OWN[index]))
     path = Path(PEER[index], OWN[index])
     request = Req(7, CmPortSpace.TCP << 16 | PORT, path, 0x123, 5, data=header.ljust(92, b"\0"))
     node.receive(index, request)
-    asked = client.event()
-    assert (asked.type, asked.path.sgid_index) == (Event.CONNECT_REQUEST, index)
-    assert bytes(asked.route.source.address) == OWN[index]
-    assert bytes(asked.route.destination.address) == PEER[index]
-    client.accept(asked.handle)
+    request = client.event()
+    assert (request.type, request.path.sgid_index) == (Event.CONNECT_REQUEST, index)
+    assert bytes(request.route.source.address) == OWN[index]
+    assert bytes(request.route.destination.address) == PEER[index]
+    client.accept(request.handle)
     source, destination, answer = node.take()
     assert (source, destination, type(answer)) == (OWN[index], PEER[index], Rep)
 
@@ -107,7 +109,7 @@ def test_who_is_asked_answers_from_that_address(node: Node, index: int) -> None:
 @both
 def test_datagrams_go_from_that_address(node: Node, index: int) -> None:
     client = node.client
-    client.connect(client.routed(PEER[index], PORT, CmPortSpace.UDP))
+    client.connect(client.new_routed_id(PEER[index], PORT, CmPortSpace.UDP))
     source, _, request = node.take()
     assert source == OWN[index]
     assert isinstance(request, SidrReq)
@@ -117,7 +119,7 @@ def test_datagrams_go_from_that_address(node: Node, index: int) -> None:
 
 
 @both
-def test_without_a_wire_of_that_family_nobody_is_reached(node: Node, index: int) -> None:
+def test_without_a_wire_of_that_family_no_peer_is_reached(node: Node, index: int) -> None:
     node.wires.remove(OWN[index])
     one = node.client.id()
     resolved = node.client.resolve(one, PEER[index], PORT)
@@ -125,7 +127,7 @@ def test_without_a_wire_of_that_family_nobody_is_reached(node: Node, index: int)
     assert node.client.resolve(one, PEER[1 - index], PORT).type == Event.ADDR_RESOLVED
 
 
-def test_policies_judge_who_it_is_by_the_address_that_they_know() -> None:
+def test_policy_identifies_a_peer_by_its_known_address() -> None:
     parties = Parties()
     parties.enter(Party.of("f0", Address(bytes(8), OWN)))
     assert parties.known_as("fd78::1", "fd78::2") == "10.78.0.1"

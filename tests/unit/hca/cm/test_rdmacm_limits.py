@@ -1,4 +1,4 @@
-"""Ids and channels at their limits: each state, each bound and the one beyond, shares given back."""
+"""Ids and channels at their limits: each state, each bound and one beyond it, released quotas."""
 
 import asyncio
 import ctypes
@@ -28,11 +28,11 @@ def fabric() -> Fabric:
     return Fabric()
 
 
-def mapped(*parts: int) -> bytes:
+def map_ipv4(*parts: int) -> bytes:
     return bytes(10) + b"\xff\xff" + bytes(parts)
 
 
-def bound(
+def make_bind(
     handle: int, *, source: bytes = bytes(16), to: bytes = bytes(16), port: int = 0
 ) -> cm.CmBind:
     wanted = cm.CmBind(handle)
@@ -42,7 +42,7 @@ def bound(
     return wanted
 
 
-# What an id may do, in each state.
+# The calls that each state of an id permits.
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def client(fabric: Fabric) -> Iterator[Client]:
 
 
 def states(client: Client) -> dict[str, int]:
-    """An id in each state that needs no peer."""
+    """Return an id in each state that needs no peer."""
     made = {name: client.id() for name in ("new", "bound", "resolved", "routed", "listening")}
     client.bind(made["bound"], 1001)
     client.bind(made["listening"], 1002)
@@ -71,13 +71,13 @@ def states(client: Client) -> dict[str, int]:
     [
         (lambda c, one: c.bind(one, 0), {"new"}),
         (lambda c, one: c.ids.listen(cm.CmPair(one, 0)), {"new", "bound"}),
-        (lambda c, one: c.ids.resolve_address(bound(one, to=c.gid)), {"new", "bound"}),
+        (lambda c, one: c.ids.resolve_address(make_bind(one, to=c.gid)), {"new", "bound"}),
         (lambda c, one: c.ids.resolve_route(one), {"resolved"}),
         (lambda c, one: c.connect(one), {"routed"}),
     ],
     ids=["bind", "listen", "resolve_address", "resolve_route", "connect"],
 )
-def test_a_call_is_of_its_states(
+def test_a_call_is_allowed_only_in_its_states(
     client: Client, call: Callable[[Client, int], object], allowed: set[str]
 ) -> None:
     for name, one in states(client).items():
@@ -95,7 +95,7 @@ def test_a_call_is_of_its_states(
         (address_of(0).gids[0], False),
         (LOOPBACK, False),
         (gid(1), True),
-        (mapped(127, 0, 0, 2), True),  # which this client's node does not count as near
+        (map_ipv4(127, 0, 0, 2), True),  # which is not local to this client's node
     ],
 )
 def test_an_id_is_bound_to_an_address_of_its_function_or_nearby(
@@ -103,7 +103,7 @@ def test_an_id_is_bound_to_an_address_of_its_function_or_nearby(
 ) -> None:
     calls = [
         lambda: client.bind(client.id(), 0, address),
-        lambda: client.ids.resolve_address(bound(client.id(), source=address, to=client.gid)),
+        lambda: client.ids.resolve_address(make_bind(client.id(), source=address, to=client.gid)),
     ]
     for call in calls:
         if refused:
@@ -113,13 +113,11 @@ def test_an_id_is_bound_to_an_address_of_its_function_or_nearby(
 
 
 @pytest.mark.parametrize(
-    ("asked", "backlog"),
+    ("requested", "backlog"),
     [(0, 1024), (1, 1), (1023, 1023), (1024, 1024), (1025, 1024), (0xFFFFFFFF, 1024)],
 )
-def test_a_backlog_is_what_was_asked_for_and_at_most_1024(
-    client: Client, asked: int, backlog: int
-) -> None:
-    one = client.listener(PORT, asked)
+def test_a_backlog_is_as_requested_up_to_1024(client: Client, requested: int, backlog: int) -> None:
+    one = client.listener(PORT, requested)
     assert client.ids.get(one).backlog == backlog
     second = client.id()
     client.bind(second, 0)
@@ -132,14 +130,14 @@ def test_a_backlog_is_what_was_asked_for_and_at_most_1024(
 @pytest.mark.parametrize(
     ("address", "status"),
     [
-        (mapped(198, 18, 0, 77), errno.EHOSTUNREACH),
-        (mapped(198, 19, 255, 255), errno.EHOSTUNREACH),
-        (mapped(198, 20, 0, 0), errno.ENETUNREACH),
-        (mapped(198, 17, 255, 255), errno.ENETUNREACH),
-        (bytes(12) + bytes((198, 18, 0, 77)), errno.ENETUNREACH),  # the same, not mapped
+        (map_ipv4(198, 18, 0, 77), errno.EHOSTUNREACH),
+        (map_ipv4(198, 19, 255, 255), errno.EHOSTUNREACH),
+        (map_ipv4(198, 20, 0, 0), errno.ENETUNREACH),
+        (map_ipv4(198, 17, 255, 255), errno.ENETUNREACH),
+        (bytes(12) + bytes((198, 18, 0, 77)), errno.ENETUNREACH),  # the same, but not mapped
     ],
 )
-def test_an_address_of_the_fabric_has_no_host_and_another_no_network(
+def test_an_unused_fabric_address_has_no_host_and_another_no_network(
     client: Client, address: bytes, status: int
 ) -> None:
     assert str(NETWORK) == "198.18.0.0/15"
@@ -149,10 +147,12 @@ def test_an_address_of_the_fabric_has_no_host_and_another_no_network(
     assert client.resolve(one, client.gid, PORT).type == Event.ADDR_RESOLVED  # the next call
 
 
-def test_ports_that_are_chosen_are_those_that_linux_chooses(
+def test_ephemeral_ports_are_in_the_range_of_linux(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """32768 to 60999, ends included; a port that is held is passed over, in its own space alone."""
+    """32768 to 60999, inclusive; ports in use are skipped, but only those of the same port
+    space.
+    """
     draws: list[int] = []
     monkeypatch.setattr(
         identifiers.secrets, "randbelow", lambda below: draws.append(below) or answers.pop(0)
@@ -165,7 +165,7 @@ def test_ports_that_are_chosen_are_those_that_linux_chooses(
     assert set(draws) == {28232}
 
 
-def test_where_every_port_is_held_none_is_chosen(
+def test_without_a_free_port_none_is_chosen(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
@@ -175,7 +175,7 @@ def test_where_every_port_is_held_none_is_chosen(
     one = client.id()
     assert error(lambda: client.bind(one, 0)) == "EADDRNOTAVAIL"
     assert len(tries) == 4 * 28231
-    client.bind(one, 5)  # it is as it was
+    client.bind(one, 5)  # it has not changed
 
 
 def test_an_id_and_a_channel_cost_their_share_and_give_it_back(
@@ -215,7 +215,7 @@ def test_an_id_and_a_channel_cost_their_share_and_give_it_back(
     os.close(second)
 
 
-def test_an_id_that_moves_leaves_its_channel_free_and_holds_the_other(client: Client) -> None:
+def test_a_migrated_id_frees_its_old_channel_and_uses_the_new_one(client: Client) -> None:
     one = client.id()
     other, end = client.new_channel()
     assert error(lambda: client.ids.destroy_channel(client.channel)) == "EBUSY"
@@ -228,46 +228,47 @@ def test_an_id_that_moves_leaves_its_channel_free_and_holds_the_other(client: Cl
     os.close(end)
 
 
-def test_a_request_that_is_one_too_many_leaves_room_for_the_next(fabric: Fabric) -> None:
-    asks, serves = Client(fabric, 0), Client(fabric, 1)
-    listener = serves.listener(PORT, backlog=1)
-    first, second, third = (asks.routed(serves.gid, PORT) for _ in range(3))
-    asks.connect(first)
-    asks.connect(second)
-    assert asks.event().status == Reason.CONSUMER_DEFINED
-    assert serves.ids.get(listener).waiting == 1
-    handle = serves.event().handle
-    serves.reject(handle)
-    assert serves.ids.get(listener).waiting == 0
-    assert asks.event().handle == first
-    serves.ids.destroy_id(handle)  # it has been settled: once
-    assert serves.ids.get(listener).waiting == 0
-    asks.connect(third)
-    assert serves.types() == [Event.CONNECT_REQUEST]
-    for one in (asks, serves):
+def test_a_request_beyond_the_backlog_leaves_room_for_the_next(fabric: Fabric) -> None:
+    active, passive = Client(fabric, 0), Client(fabric, 1)
+    listener = passive.listener(PORT, backlog=1)
+    first, second, third = (active.new_routed_id(passive.gid, PORT) for _ in range(3))
+    active.connect(first)
+    active.connect(second)
+    assert active.event().status == Reason.CONSUMER_DEFINED
+    assert passive.ids.get(listener).waiting == 1
+    handle = passive.event().handle
+    passive.reject(handle)
+    assert passive.ids.get(listener).waiting == 0
+    assert active.event().handle == first
+    passive.ids.destroy_id(handle)  # it no longer counts: only once
+    assert passive.ids.get(listener).waiting == 0
+    active.connect(third)
+    assert passive.types() == [Event.CONNECT_REQUEST]
+    for one in (active, passive):
         one.close()
 
 
 def test_private_data_of_each_call_has_the_room_of_its_message(fabric: Fabric) -> None:
-    """A Rep's 196, a Rej's 148, and of datagrams a SIDR_REP's 136 bytes."""
-    asks, serves = Client(fabric, 0), Client(fabric, 1)
+    """A REP has room for 196 bytes, a REJ for 148, a SIDR_REP for 136."""
+    active, passive = Client(fabric, 0), Client(fabric, 1)
     for space, answer, refusal in ((CmPortSpace.TCP, 196, 148), (CmPortSpace.UDP, 136, 136)):
-        serves.listener(PORT, space=space)
+        passive.listener(PORT, space=space)
         handles = []
         for _ in range(2):
-            asks.connect(
-                asks.routed(serves.gid, PORT, space), qpn=None if space is CmPortSpace.TCP else 0
+            active.connect(
+                active.new_routed_id(passive.gid, PORT, space),
+                qpn=None if space is CmPortSpace.TCP else 0,
             )
-            handles.append(serves.event().handle)
+            handles.append(passive.event().handle)
         long = parameters(handles[0], b"x" * (answer + 1), next(fabric.answering))
-        assert error(lambda long=long: serves.ids.accept(long)) == "EINVAL"
-        serves.accept(handles[0], b"x" * answer)
-        assert asks.event().data_bytes == answer
-        assert error(lambda n=refusal, h=handles[1]: serves.reject(h, b"x" * (n + 1))) == "EINVAL"
-        serves.reject(handles[1], b"x" * refusal)
-        refused = asks.event()
+        assert error(lambda long=long: passive.ids.accept(long)) == "EINVAL"
+        passive.accept(handles[0], b"x" * answer)
+        assert active.event().data_bytes == answer
+        assert error(lambda n=refusal, h=handles[1]: passive.reject(h, b"x" * (n + 1))) == "EINVAL"
+        passive.reject(handles[1], b"x" * refusal)
+        refused = active.event()
         assert bytes(refused.data[:refusal]) == b"x" * refusal
-    for one in (asks, serves):
+    for one in (active, passive):
         one.close()
 
 
@@ -282,7 +283,7 @@ def handles(channel: Channel) -> list[int]:
     return [one.handle for one in channel._unread()]
 
 
-def test_a_channel_keeps_what_its_pipe_has_no_room_for_in_order_and_counts_it() -> None:
+def test_a_channel_queues_events_beyond_its_pipe_in_order_and_counts_them() -> None:
     async def play() -> None:
         waits = Waiting()
         channel, other = Channel(waits), Channel(waits)
@@ -296,16 +297,16 @@ def test_a_channel_keeps_what_its_pipe_has_no_room_for_in_order_and_counts_it() 
         assert (waits.count, handles(other)) == (3, [0])
         taken = channel.withdraw({0, made - 2})
         assert [one.handle for one in taken] == [0, made - 2]
-        assert waits.count == 1  # what the pipe had gone back, less two
-        read = os.read(end, 64 * EVENT_BYTES)  # a page of the pipe is free
+        assert waits.count == 1  # the pipe's events returned to the queue, less two
+        read = os.read(end, 64 * EVENT_BYTES)  # frees a page of the pipe
         assert cm.CmEvent.from_buffer_copy(read).handle == 1
-        for _ in range(10):  # turns of the loop
+        for _ in range(10):  # iterations of the loop
             await asyncio.sleep(0)
         assert waits.count == 0
         left = range(1 + len(read) // EVENT_BYTES, made)
         assert handles(channel) == [n for n in left if n != made - 2]
         channel.close()
-        channel.emit(event(1))  # to nobody
+        channel.emit(event(1))  # without a reader
         other.close()
         assert waits.count == 0
         os.close(end)
@@ -320,7 +321,7 @@ def test_a_channel_is_full_at_its_limit(count: int, full: bool) -> None:
     channel.close()
 
 
-def test_a_client_has_its_channels_and_the_share_of_one_more_is_not_taken(
+def test_a_client_has_its_channels_and_one_more_is_not_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cm, "CM_MAX_CHANNELS", 2)

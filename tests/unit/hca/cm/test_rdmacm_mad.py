@@ -1,4 +1,4 @@
-"""The connection manager's MADs: both ways, hostile bytes, and as tshark reads them."""
+"""The connection manager's MADs: encoding, decoding, hostile bytes, and tshark's dissection."""
 
 import shutil
 import struct
@@ -75,7 +75,7 @@ def test_every_message_comes_back_as_it_was(message, transaction):
         st.binary(min_size=238, max_size=238),
     )
 )
-def test_hostile_bytes_are_refused_or_a_message_that_can_be_sent(raw):
+def test_hostile_bytes_are_refused_or_decode_to_an_encodable_message(raw):
     try:
         message, transaction = decode(raw)
     except MalformedMad:
@@ -84,7 +84,7 @@ def test_hostile_bytes_are_refused_or_a_message_that_can_be_sent(raw):
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 3])
-def test_another_class_or_version_is_none_of_ours(at):
+def test_a_mad_of_another_class_or_version_is_ignored(at):
     mad = bytearray(encode(Rtu(1, 2), 3))
     mad[at] += 1
     with pytest.raises(MalformedMad, match="class"):
@@ -98,11 +98,11 @@ def test_too_much_private_data_does_not_fit(kind):
 
 
 def test_addresses_before_private_data():
-    """The header of a real client's request, as the specification's annex A11 has it."""
+    """The header in a real client's request has the form of the specification's annex A11."""
     packed = private_data.pack(private_data.Endpoints(HERE, 40000, THERE))
     assert packed.hex() == "0040" + "9c40" + "00" * 12 + "c6120001" + "00" * 12 + "c6120002"
     assert private_data.unpack(packed + b"rest") == private_data.Endpoints(HERE, 40000, THERE)
-    with pytest.raises(ValueError, match="IPv4 and one of IPv6"):
+    with pytest.raises(ValueError, match="one address is IPv4 and the other IPv6"):
         private_data.pack(private_data.Endpoints(HERE, 1, bytes(16)))
     for bad in (packed[:-1], b"\x10" + packed[1:], b"\0\x50" + packed[2:]):
         with pytest.raises(private_data.MalformedHeader):
@@ -110,7 +110,7 @@ def test_addresses_before_private_data():
 
 
 def packet(mad: bytes) -> bytes:
-    """A RoCEv2 packet to queue pair 1, with a wrong ICRC: tshark does not look at it."""
+    """Return a RoCEv2 packet to queue pair 1, with a wrong ICRC, which tshark does not check."""
     bth = struct.pack(">BBHII", 0x64, 0x40, 0xFFFF, 1, 0x80000000)
     deth = struct.pack(">II", 0x80010000, 1)
     body = bth + deth + mad + bytes(4)
@@ -121,8 +121,8 @@ def packet(mad: bytes) -> bytes:
     return bytes(12) + b"\x08\x00" + ip + udp
 
 
-def shown(tmp_path: Path, mad: bytes, fields: list[str]) -> list[str]:
-    """The fields of a MAD's packet as tshark reads them."""
+def read_fields(tmp_path: Path, mad: bytes, fields: list[str]) -> list[str]:
+    """Return fields of a MAD's packet as tshark dissects them."""
     capture = tmp_path / "cm.pcap"
     one = packet(mad)
     capture.write_bytes(
@@ -172,7 +172,7 @@ SHOWN = [
             "req.prim_sl": 3,
             "req.prim_localacktout": 18,
             "req.ip_cm.sport": 40000,
-            "req.ip_cm.ipv": 4,  # of flow labels it reads 12 bits
+            "req.ip_cm.ipv": 4,  # it dissects 12 bits of flow labels
             "req.ip_cm.sip4": "198.18.0.1",
             "req.ip_cm.dip4": "198.18.0.2",
         },
@@ -205,8 +205,8 @@ SHOWN = [
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason=f"NOT RUN: no tshark: {INSTALL}")
 @pytest.mark.parametrize(("message", "wanted"), SHOWN, ids=lambda one: type(one).__name__)
-def test_tshark_reads_what_was_said(tmp_path, message, wanted):
+def test_tshark_reads_the_encoded_fields(tmp_path, message, wanted):
     names = [f"infiniband.cm.{name}" for name in wanted]
-    found = shown(tmp_path, encode(message, 0x99), ["infiniband.mad.transactionid", *names])
+    found = read_fields(tmp_path, encode(message, 0x99), ["infiniband.mad.transactionid", *names])
     read = [int(text, 0) if text.count(".") == 0 else text for text in found]
     assert read == [0x99, *wanted.values()]

@@ -1,6 +1,6 @@
-"""Every order of what programs do with connections: policy follows the actual connection alone.
+"""Model check: in every order of programs' actions, policy follows the actual connections only.
 
-``TESSERA_MODEL_DEPTH=1`` lets one action more follow: ten times as many states.
+``TESSERA_MODEL_DEPTH=1`` explores one more action: ten times as many states.
 """
 
 import os
@@ -24,13 +24,13 @@ CONNECTED = (
     ("answer", 0, V),
     ("point", "attacker", A, "victim", V),
 )
-"""What librdmacm does of two programs that behave."""
+"""The actions of librdmacm for two honest programs that connect."""
 WORLDS: Mapping[str, tuple[int, Alphabet]] = {
     "requests that are never accepted, or for another service": (
         4,
         Alphabet(
             TWO,
-            asks=(("attacker", A, "victim"), ("attacker", V, "victim")),
+            requests=(("attacker", A, "victim"), ("attacker", V, "victim")),
             answers={"victim": (V, A)},
             points=(
                 ("attacker", A, "victim", V),
@@ -45,7 +45,7 @@ WORLDS: Mapping[str, tuple[int, Alphabet]] = {
         5,
         Alphabet(
             TWO,
-            asks=(("attacker", A, "attacker"),),
+            requests=(("attacker", A, "attacker"),),
             answers={"attacker": (B, V)},
             points=(
                 ("attacker", A, "attacker", B),
@@ -62,7 +62,7 @@ WORLDS: Mapping[str, tuple[int, Alphabet]] = {
         3,
         Alphabet(
             TWO,
-            asks=(("attacker", A, "victim"),),
+            requests=(("attacker", A, "victim"),),
             answers={"victim": (V,)},
             points=(("attacker", A, "victim", V), ("victim", V, "attacker", A)),
             turns=(("attacker", A, "attacker"), ("attacker", A, "victim")),
@@ -74,7 +74,7 @@ WORLDS: Mapping[str, tuple[int, Alphabet]] = {
         3,
         Alphabet(
             THREE,
-            asks=(
+            requests=(
                 ("attacker", A, "victim"),
                 ("attacker", C, "victim"),
                 ("attacker", V, "victim"),
@@ -102,7 +102,7 @@ WORLDS: Mapping[str, tuple[int, Alphabet]] = {
         4,
         Alphabet(
             THREE,
-            asks=(("attacker", A, "victim"),),
+            requests=(("attacker", A, "victim"),),
             answers={"victim": (V, W)},
             points=(("attacker", A, "victim", V), ("victim", V, "attacker", A)),
             turns=(("victim", V, "client"), ("attacker", A, "client")),
@@ -119,18 +119,18 @@ WORLDS: Mapping[str, tuple[int, Alphabet]] = {
         4,
         Alphabet(
             {VICTIM: (V, W)},
-            asks=(),
+            requests=(),
             answers={VICTIM: (V, W)},
             points=((VICTIM, V, STRANGER, A), (VICTIM, W, STRANGER, A)),
             others=frozenset({"refuse", "destroy", "renew", "timeout"}),
-            wire_asks=(A,),
+            wire_requests=(A,),
         ),
     ),
     "messages under way": (
         4,
         Alphabet(
             TWO,
-            asks=(("attacker", A, "victim"),),
+            requests=(("attacker", A, "victim"),),
             answers={"victim": (V,)},
             points=(("attacker", A, "victim", V), ("victim", V, "attacker", A)),
             others=frozenset({"refuse", "destroy", "renew", "timeout"}),
@@ -159,5 +159,5 @@ def test_a_rule_for_a_service_follows_the_actual_connection(engine, name, policy
         world.close()
     assert not found.breaches, f"{len(found.breaches)}, as {next(iter(found.breaches.items()))}"
     assert found.states > 25
-    honest = bool(alphabet.wire_asks) or alphabet.asks[0][2] == VICTIM
+    honest = bool(alphabet.wire_requests) or alphabet.requests[0][2] == VICTIM
     assert bool(found.writing) == honest, "an honest connection by the service may write"

@@ -1,4 +1,4 @@
-"""What a queue pair was connected by is written on it, whoever sets it to its peer."""
+"""A connected queue pair records its service, whichever call connects it."""
 
 from hca.contract.cm import CmEventType as Event
 from hca.daemon.cm.policy import Service
@@ -9,7 +9,7 @@ from support.rigs.hca_rig import Client
 
 def test_queue_pairs_know_their_service(fresh_engine):
     fabric, numbers = Fabric(), Numbers()
-    asks, serves = CmClient(fabric, 0), CmClient(fabric, 1)
+    active, passive = CmClient(fabric, 0), CmClient(fabric, 1)
     programs = [Client(fresh_engine, numbers, index) for index in (0, 1)]
     pairs = []
     for program in programs:
@@ -17,14 +17,14 @@ def test_queue_pairs_know_their_service(fresh_engine):
         cq = program.cq()
         pairs.append(program.qp(cq, cq))
     stray = programs[0].qp(programs[0].cq(), programs[0].cq())
-    serves.listener(18515)
-    here = asks.routed(serves.gid, 18515)
-    asks.connect(here, qpn=pairs[0].number)
-    request = serves.event()
+    passive.listener(18515)
+    here = active.new_routed_id(passive.gid, 18515)
+    active.connect(here, qpn=pairs[0].number)
+    request = passive.event()
     assert request.qpn == pairs[0].number
     pairs[1].connect(pairs[0], sgid_index=1)  # as rdma_accept does: before it answers
-    serves.accept(request.handle, qpn=pairs[1].number)
-    answer = asks.event()
+    passive.accept(request.handle, qpn=pairs[1].number)
+    answer = active.event()
     assert (answer.type, answer.qpn) == (Event.CONNECT_RESPONSE, pairs[1].number)
     pairs[0].connect(pairs[1], sgid_index=1)
     stray.connect(stray)

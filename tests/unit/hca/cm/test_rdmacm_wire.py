@@ -1,4 +1,6 @@
-"""The connection manager's messages on a wire: what comes is hostile, and what is sent may be lost."""
+"""The connection manager's messages on a wire: received ones may be hostile, sent ones may be
+lost.
+"""
 
 import asyncio
 import contextlib
@@ -40,14 +42,14 @@ from support.wire.wire_rig import End, fresh_address, gid_of
 
 PORT = 7174
 SERVICE = CmPortSpace.TCP << 16 | PORT
-SMALL = 3  # an ibv_mtu: 1024 bytes
+SMALL = 3  # ibv_mtu of 1024 bytes
 GSI_QKEY = 0x80010000
 UD_SEND, UD_SEND_IMM = 0x64, 0x65
 TRANSACTION = 0x0123456789ABCDEF
 
 
 class Peer:
-    """A node made of a socket: it says what it likes."""
+    """Another node, simulated by a socket, which sends any message."""
 
     def __init__(self, ip: str, to: str) -> None:
         self.ip, self.to = ip, to
@@ -56,14 +58,14 @@ class Peer:
         self.socket.setblocking(False)
 
     def request(self, **changes: Any) -> Req:
-        """A REQ for the port that is served."""
+        """Return a REQ for the listening port."""
         header = private_data.pack(private_data.Endpoints(gid_of(self.ip), 40000, gid_of(self.to)))
         path = Path(gid_of(self.ip), gid_of(self.to))
         data = header.ljust(92, b"\0")
         return replace(Req(7, SERVICE, path, 0x123, 0x456, mtu=SMALL, data=data), **changes)
 
     def say(self, message: Message, **changes: Any) -> None:
-        """Send a message as a datagram that is right but for ``changes``."""
+        """Send a message as a datagram that is valid except for ``changes``."""
         self.send(mad_codec.encode(message, TRANSACTION), **changes)
 
     def send(self, mad: bytes, qkey: int = GSI_QKEY, source: int = 1, **changes: Any) -> None:
@@ -72,10 +74,10 @@ class Peer:
         packet = Packet(UD_SEND, 1, 0, deth, mad, ack=False).but(**changes)
         if packet.opcode == UD_SEND_IMM:
             packet = packet.but(headers=packet.headers + bytes(4))
-        self.socket.sendto(packet.sealed(self.ip, self.to), (self.to, roce.PORT))
+        self.socket.sendto(packet.seal(self.ip, self.to), (self.to, roce.PORT))
 
-    async def hear(self, pkey: int = 0xFFFF) -> tuple[Message, int]:
-        """Return the next message that comes, and its transaction; its packet is as it must be."""
+    async def receive(self, pkey: int = 0xFFFF) -> tuple[Message, int]:
+        """Return the next message and its transaction; check its packet."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(60):
             data, (ip, port) = await loop.sock_recvfrom(self.socket, 4096)
@@ -86,7 +88,9 @@ class Peer:
 
 
 class Stage:
-    """A node with an address on the wire and, in its connection manager, a function that has it."""
+    """A node with an address on the wire, and a function with that address in its connection
+    manager.
+    """
 
     def __init__(self, end: End) -> None:
         self.end = end
@@ -97,25 +101,25 @@ class Stage:
         self.ids = self.server.ids((gid(0), gid_of(end.ip)), SMALL)
 
     def listen(self, backlog: int = 0) -> None:
-        """Serve the port."""
+        """Listen on the port."""
         client = Client.__new__(Client)
         client.ids = self.ids
         client.channel, self.events = Client.new_channel(client)
         Client.listener(client, PORT, backlog)
 
-    async def counted(self, name: str, least: int = 1) -> None:
-        """Wait until a counter of the wire has grown."""
+    async def wait_for_count(self, name: str, least: int = 1) -> None:
+        """Wait until a counter of the wire is at least ``least``."""
         async with asyncio.timeout(60):
             while getattr(self.end.counts, name) < least:  # noqa: ASYNC110 # the engine's own
                 await asyncio.sleep(0)
 
     async def answer(self, message: Message) -> Message:
-        """Say something; return what is answered."""
+        """Send a message; return the answer."""
         self.peer.say(message)
-        return (await self.peer.hear())[0]
+        return (await self.peer.receive())[0]
 
     def close(self) -> None:
-        """End it."""
+        """Close the stage."""
         self.ids.close()
         self.wire.remove(gid_of(self.end.ip))
         self.peer.socket.close()
@@ -130,7 +134,7 @@ def end() -> Iterator[End]:
 
 
 def on_stage(end: End, play: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
-    """Play with a stage, in a loop of its own."""
+    """Run ``play`` on a stage, in an event loop of its own."""
 
     async def run() -> None:
         stage = Stage(end)
@@ -145,7 +149,7 @@ def on_stage(end: End, play: Callable[[Stage], Coroutine[Any, Any, None]]) -> No
 def test_a_request_is_answered_in_its_own_transaction(end):
     async def play(stage: Stage) -> None:
         stage.peer.say(stage.peer.request())
-        answer, transaction = await stage.peer.hear()
+        answer, transaction = await stage.peer.receive()
         assert isinstance(answer, Rej)
         assert (answer.remote_id, answer.reason) == (7, Reason.INVALID_SERVICE_ID)
         assert transaction == TRANSACTION
@@ -184,10 +188,10 @@ def test_a_request_is_answered_in_its_own_transaction(end):
         "queue pair 0",
     ],
 )
-def test_what_is_no_datagram_of_queue_pair_1_is_dropped(end, changes, counted):
+def test_an_invalid_datagram_for_queue_pair_1_is_dropped(end, changes, counted):
     async def play(stage: Stage) -> None:
         stage.peer.say(stage.peer.request(), **changes)
-        await stage.counted(counted)
+        await stage.wait_for_count(counted)
         answer = await stage.answer(stage.peer.request(psn=1))
         assert isinstance(answer, Rej), "and nothing was answered before"
         assert stage.end.counts.sent == 1
@@ -199,10 +203,10 @@ def test_a_wrong_checksum_is_dropped(end):
     async def play(stage: Stage) -> None:
         mad = mad_codec.encode(stage.peer.request(), 1)
         packet = Packet(UD_SEND, 1, 0, struct.pack("!II", GSI_QKEY, 1), mad, ack=False)
-        data = bytearray(packet.sealed(stage.peer.ip, stage.end.ip))
+        data = bytearray(packet.seal(stage.peer.ip, stage.end.ip))
         data[40] ^= 1
         stage.peer.socket.sendto(data, (stage.end.ip, roce.PORT))
-        await stage.counted("bad_icrc")
+        await stage.wait_for_count("bad_icrc")
 
     on_stage(end, play)
 
@@ -213,7 +217,7 @@ def test_a_wrong_checksum_is_dropped(end):
         ({"data": bytes(92)}, Reason.UNSUPPORTED),
         ({"mtu": HCA_MAX_MTU}, Reason.INVALID_PATH_MTU),
     ],
-    ids=["somebody else's address", "a larger MTU than the wire's"],
+    ids=["another address", "a larger MTU than the wire's"],
 )
 def test_a_request_that_cannot_be_served_is_rejected(end, changes, reason):
     async def play(stage: Stage) -> None:
@@ -225,36 +229,36 @@ def test_a_request_that_cannot_be_served_is_rejected(end, changes, reason):
     on_stage(end, play)
 
 
-def test_policies_are_asked_for_what_comes(end):
+def test_policy_is_checked_for_received_requests(end):
     async def play(stage: Stage) -> None:
         stage.listen()
-        asked = []
+        checked = []
 
         def may_connect(*flow: object) -> Refusal:
-            asked.append(flow)
+            checked.append(flow)
             return Refusal("denied by ns/one")
 
         stage.server.manager.may_connect = may_connect
         answer = await stage.answer(stage.peer.request())
         assert isinstance(answer, Rej)
         assert (answer.reason, answer.data[:16]) == (28, b"denied by ns/one")
-        assert asked == [(stage.peer.ip, stage.end.ip, PORT, "TCP")]
+        assert checked == [(stage.peer.ip, stage.end.ip, PORT, "TCP")]
         with pytest.raises(BlockingIOError):
             os.read(stage.events, 1)
 
     on_stage(end, play)
 
 
-def test_whoever_is_here_says_nothing_over_a_wire(end):
-    """Its address in a packet is forged."""
+def test_a_local_source_address_over_a_wire_is_ignored(end):
+    """A packet with that address is forged."""
 
     async def play(stage: Stage) -> None:
         here = stage.server.ids((gid(1), gid_of(stage.peer.ip)))
         stage.listen()
         stage.peer.say(stage.peer.request())
         after = Peer(fresh_address(), stage.end.ip)
-        after.say(after.request(service=SERVICE + 1))  # what has come is read in its order
-        assert isinstance((await after.hear())[0], Rej)
+        after.say(after.request(service=SERVICE + 1))  # received packets are read in order
+        assert isinstance((await after.receive())[0], Rej)
         assert not stage.server.manager._endpoints
         with pytest.raises(BlockingIOError):
             os.read(stage.events, 1)
@@ -265,7 +269,7 @@ def test_whoever_is_here_says_nothing_over_a_wire(end):
 
 
 @pytest.mark.parametrize(
-    ("own", "pkey", "heard"),
+    ("own", "pkey", "received"),
     [
         (0xFFFF, 0x7FFF, True),
         (0xFFFF, 0x8001, False),
@@ -275,20 +279,20 @@ def test_whoever_is_here_says_nothing_over_a_wire(end):
         (0x8001, 0xFFFF, False),
     ],
 )
-def test_messages_are_of_the_partition_of_who_has_the_address(end, own, pkey, heard):
+def test_messages_use_the_partition_of_the_address_s_owner(end, own, pkey, received):
     async def play(stage: Stage) -> None:
         stage.wire._pkeys = lambda address: (own,)
         stage.peer.say(stage.peer.request(), pkey=pkey)
         stage.peer.say(stage.peer.request(local_id=8), pkey=0x8000 | own)
-        first, _ = await stage.peer.hear(pkey=own)
+        first, _ = await stage.peer.receive(pkey=own)
         assert isinstance(first, Rej)
-        assert first.remote_id == (7 if heard else 8)
+        assert first.remote_id == (7 if received else 8)
 
     on_stage(end, play)
 
 
-def test_a_flood_is_lost_and_then_others_are_heard(end):
-    """Random bytes, and more requests than ids and backlog have room for."""
+def test_after_a_flood_other_messages_are_received(end):
+    """A flood of random bytes, and of more requests than ids and backlog permit."""
 
     async def play(stage: Stage) -> None:
         stage.listen(backlog=8)
@@ -306,7 +310,7 @@ def test_a_flood_is_lost_and_then_others_are_heard(end):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.2):
                         while True:
-                            answer, _ = await stage.peer.hear()
+                            answer, _ = await stage.peer.receive()
                             if isinstance(answer, Rej) and answer.remote_id == 3:
                                 return
 
@@ -315,14 +319,14 @@ def test_a_flood_is_lost_and_then_others_are_heard(end):
 
 
 class Two:
-    """Two nodes whose messages are delivered, or lost as ``loses`` says."""
+    """Two nodes; ``loses`` decides which messages are lost."""
 
     def __init__(self) -> None:
         self.fabrics = Fabric(), Fabric()
         self.loses: Callable[[Message], bool] = lambda message: False
         for here, there in (self.fabrics, self.fabrics[::-1]):
             here.manager.wire = self._wire(there)
-        self.asks, self.serves = Client(self.fabrics[0], 0), Client(self.fabrics[1], 1)
+        self.active, self.passive = Client(self.fabrics[0], 0), Client(self.fabrics[1], 1)
 
     def _wire(self, there: Fabric) -> Callable[[bytes, bytes, Message], None]:
         def send(source: bytes, destination: bytes, message: Message) -> None:
@@ -332,7 +336,7 @@ class Two:
         return send
 
     def run(self) -> None:
-        """Deliver everything."""
+        """Deliver all messages."""
         while any(fabric.queue for fabric in self.fabrics):
             for fabric in self.fabrics:
                 fabric.run()
@@ -343,25 +347,25 @@ class Two:
             fabric.later(seconds)
         self.run()
 
-    def connected(self) -> tuple[int, int]:
+    def connect(self) -> tuple[int, int]:
         """Connect; return both ids."""
-        self.serves.listener(PORT)
-        here = self.asks.routed(self.serves.gid, PORT)
-        self.asks.connect(here)
+        self.passive.listener(PORT)
+        here = self.active.new_routed_id(self.passive.gid, PORT)
+        self.active.connect(here)
         self.later(5)
-        there = self.serves.event().handle
-        self.serves.accept(there)
+        there = self.passive.event().handle
+        self.passive.accept(there)
         self.later(5)
-        assert self.asks.event().type == Event.CONNECT_RESPONSE
-        self.asks.ids.establish(here)
+        assert self.active.event().type == Event.CONNECT_RESPONSE
+        self.active.ids.establish(here)
         self.later(5)
-        assert self.serves.event().type == Event.ESTABLISHED
+        assert self.passive.event().type == Event.ESTABLISHED
         return here, there
 
 
 @pytest.mark.parametrize("lost", [Req, Rep, Dreq, Drep], ids=lambda kind: kind.__name__)
-def test_what_is_lost_is_repeated(lost):
-    """The first of each kind; and nothing stays."""
+def test_lost_messages_are_repeated(lost):
+    """The first message of each kind is lost; no state is left at the end."""
     two = Two()
     seen: list[Message] = []
 
@@ -370,38 +374,38 @@ def test_what_is_lost_is_repeated(lost):
         return isinstance(message, lost) and sum(isinstance(one, lost) for one in seen) == 1
 
     two.loses = loses
-    here, there = two.connected()
-    two.asks.ids.destroy_id(here)
+    here, there = two.connect()
+    two.active.ids.destroy_id(here)
     two.later(5)
-    assert two.serves.types() == [Event.DISCONNECTED]
-    two.serves.ids.disconnect(there)
+    assert two.passive.types() == [Event.DISCONNECTED]
+    two.passive.ids.disconnect(there)
     for _ in range(4):
         two.later(5)
     assert not two.fabrics[0].manager._endpoints
-    assert two.serves.types() == [Event.TIMEWAIT_EXIT]
+    assert two.passive.types() == [Event.TIMEWAIT_EXIT]
 
 
-def test_a_wire_that_goes_takes_what_ends_over_it():
+def test_a_removed_wire_ends_the_disconnects_over_it():
     two = Two()
-    here, _ = two.connected()
+    here, _ = two.connect()
     two.loses = lambda message: True
-    two.asks.ids.destroy_id(here)
+    two.active.ids.destroy_id(here)
     two.later(5)
     assert two.fabrics[0].manager._endpoints
-    two.fabrics[0].manager.abandon(two.asks.gid)
+    two.fabrics[0].manager.abandon(two.active.gid)
     assert not two.fabrics[0].manager._endpoints
 
 
-def test_a_path_s_mtu_is_the_smaller_of_what_two_functions_of_a_node_have():
-    """What the events say, which queue pairs are set to."""
+def test_a_path_s_mtu_is_the_smaller_one_of_two_functions_of_a_node():
+    """Checks the MTU in the events, by which queue pairs are set up."""
     fabric = Fabric()
-    asks, serves = Client(fabric, 0), Client(fabric, 1)
-    serves.ids.function.mtu = SMALL
-    serves.listener(PORT)
-    asks.connect(asks.routed(serves.gid, PORT))
-    asked = serves.event()
-    serves.accept(asked.handle)
-    assert (asked.path.path_mtu, asks.event().path.path_mtu) == (SMALL, SMALL)
+    active, passive = Client(fabric, 0), Client(fabric, 1)
+    passive.ids.function.mtu = SMALL
+    passive.listener(PORT)
+    active.connect(active.new_routed_id(passive.gid, PORT))
+    request = passive.event()
+    passive.accept(request.handle)
+    assert (request.path.path_mtu, active.event().path.path_mtu) == (SMALL, SMALL)
 
 
 def test_an_address_of_the_other_family_or_without_a_wire_is_not_reached(end):

@@ -1,4 +1,6 @@
-"""Requests that come in one message: carried out in turn, and nothing more than alone."""
+"""Batches: several requests in one message, executed in turn, with the effect of single
+requests.
+"""
 
 import ctypes
 import errno
@@ -46,7 +48,7 @@ def batch(*parts: Part) -> bytes:
 
 @dataclass
 class Answer:
-    """One of the replies of a batch."""
+    """One reply in the reply of a batch."""
 
     kind: int
     request: int
@@ -59,7 +61,7 @@ class Answer:
 
 
 def ask(client: Client, *parts: Part) -> tuple[list[Answer], int]:
-    """Return the replies, and how many descriptors came."""
+    """Send a batch; return the replies, and the number of received descriptors."""
     reply, descriptors, why = batches.answer(client.objects, batch(*parts))
     for one in descriptors:
         os.close(one)
@@ -78,7 +80,7 @@ def ask(client: Client, *parts: Part) -> tuple[list[Answer], int]:
 
 
 def connection(client: Client) -> list[Part]:
-    """Return what librdmacm asks for when it makes a queue pair with queues of its own."""
+    """Return librdmacm's requests for a queue pair with queues of its own."""
     pair = hca.HcaQpCreate(pd=client.pd, type=VerbsQpType.RC, send_wr=4, recv_wr=4)
     pair.recv_cq, pair.send_cq = MADE | 1, MADE | 3
     change = hca.HcaQpModify(MADE | 4, int(hca_rig.TO_INIT))
@@ -103,7 +105,7 @@ def test_a_connection_is_made_and_removed_in_one_message_each(client: Client) ->
     assert {one.handle for one in queues} <= set(objects._cqs)
     assert objects.query_qp(pair.handle).state == VerbsState.INIT
     with pytest.raises(OSError, match="busy"):
-        objects.destroy_channel(channels[0].handle)  # it is the queue's
+        objects.destroy_channel(channels[0].handle)  # it belongs to the queue
     gone, descriptors = ask(
         client,
         (HcaMessage.QP_DESTROY, hca.HcaHandle(pair.handle)),
@@ -116,7 +118,7 @@ def test_a_connection_is_made_and_removed_in_one_message_each(client: Client) ->
 
 
 def test_the_first_that_is_refused_is_the_last_that_is_answered(client: Client) -> None:
-    """What was made before it stays: whoever asked knows its handle."""
+    """Objects of earlier requests stay: the requester knows their handles."""
     before = len(client.objects._cqs)
     parts = connection(client)
     parts[3] = (HcaMessage.CQ_CREATE, hca.HcaCqCreate(hca.HCA_MAX_CQE + 1, 0))
@@ -127,7 +129,7 @@ def test_the_first_that_is_refused_is_the_last_that_is_answered(client: Client) 
 
 
 @pytest.mark.parametrize("place", [1, 2, 7, (1 << 31) - 1])
-def test_what_is_not_made_yet_is_named_by_nobody(client: Client, place: int) -> None:
+def test_a_request_cannot_name_an_object_that_is_not_made_yet(client: Client, place: int) -> None:
     made, _ = ask(
         client,
         (HcaMessage.CHANNEL_CREATE, None),
@@ -136,7 +138,7 @@ def test_what_is_not_made_yet_is_named_by_nobody(client: Client, place: int) -> 
     assert [one.status for one in made] == [0, errno.EINVAL]
 
 
-def test_what_makes_nothing_is_named_by_nobody(client: Client) -> None:
+def test_a_request_cannot_name_an_earlier_one_without_an_object(client: Client) -> None:
     channel = client.objects.create_channel()
     os.close(channel[1])
     made, _ = ask(
@@ -192,7 +194,7 @@ def test_its_own_header_is_one_of_ours(client: Client, field: str) -> None:
 
 
 def test_modifications_follow_one_another(client: Client) -> None:
-    """The second is judged by what the first has made of the queue pair."""
+    """The second modification is checked against the state that the first has set."""
     made, _ = ask(client, *connection(client))
     number = made[4].handle
     back = hca.HcaQpModify(number, int(Mask.STATE))

@@ -1,4 +1,4 @@
-"""What each kind of object is charged: exactly so much when it is made, and nothing once it is gone."""
+"""The charge for each kind of object: exact when it is made, and returned when it is removed."""
 
 import ctypes
 import errno
@@ -28,7 +28,7 @@ from support.rigs.share_room import open_descriptors, room
 
 GROUP = bytes((0xFF, 0x0E, *bytes(14)))
 RING = -1
-"""As many bytes as the file has that the client is given."""
+"""The charge is the size of the file whose descriptor the client receives."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def share() -> Share:
 
 
 class Rig:
-    """A client with what other objects need to be made."""
+    """A client with the objects that other objects need."""
 
     def __init__(self, engine: Engine, share: Share) -> None:
         self.enforcer = Enforcer(engine, Parties())
@@ -96,7 +96,7 @@ KINDS: dict[str, tuple[Callable[[Rig], Any], Callable[..., None], tuple[int, int
     "membership": (Rig.member, Objects.detach, (0, 0, 4096)),
     "rule for frames": (Rig.steer, Objects.destroy_steer, (0, 0, 4096)),
 }
-"""How an object is made and removed; descriptors, bytes of rings and private bytes that it takes."""
+"""For each kind: how it is made and removed; its charge in descriptors, ring and private bytes."""
 COUNTED = {
     "region": {"region_bytes": 4096},
     "region of pieces": {"region_bytes": 8192},
@@ -104,20 +104,20 @@ COUNTED = {
     "membership": {"members": {GROUP: 1}},
     "rule for frames": {"steers": 1},
 }
-"""What policy's limits count of it."""
+"""By kind, what one object adds to the party's counts, which policy limits."""
 
 
-def counted(party: Party) -> dict[str, Any]:
+def counts_of(party: Party) -> dict[str, Any]:
     limited = ("region_bytes", "queue_pairs", "steers")
     return {name: getattr(party, name) for name in limited} | {"members": dict(party.members)}
 
 
-def taken(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+def difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(one - other for one, other in zip(before, after, strict=True))
 
 
 def makes(rig: Rig, kind: str) -> tuple[Callable[[], None], tuple[int, ...]]:
-    """Make an object; return what removes it, and what it should be charged."""
+    """Make an object; return a function that removes it, and its expected charge."""
     make, remove, (descriptors, ring, private) = KINDS[kind]
     made = make(rig)
     if isinstance(made, tuple):
@@ -131,16 +131,18 @@ def makes(rig: Rig, kind: str) -> tuple[Callable[[], None], tuple[int, ...]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_an_object_is_charged_it_gives_back(engine: Engine, share: Share, kind: str) -> None:
-    """Each of several, in the order in which they were made; none twice."""
+    """Several objects are removed in the order in which they were made; a second removal is
+    refused.
+    """
     rig = Rig(engine, share)
-    before, unused = room(share), counted(rig.client.party)
+    before, unused = room(share), counts_of(rig.client.party)
     ends, charges = [], [before]
     for _ in range(1 if kind == "membership" else 3):
         opened = open_descriptors()
         end, charge = makes(rig, kind)
         assert open_descriptors() - opened <= charge[0]
         ends.append(end)
-        charges.append(taken(charges[-1], charge))
+        charges.append(difference(charges[-1], charge))
         assert room(share) == charges[-1]
     for end in ends:
         end()
@@ -149,22 +151,22 @@ def test_what_an_object_is_charged_it_gives_back(engine: Engine, share: Share, k
         with pytest.raises(OSError, match="Invalid argument"):
             end()
         assert room(share) == charges[-1]
-    assert counted(rig.client.party) == unused
+    assert counts_of(rig.client.party) == unused
     rig.objects.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_policy_limits_is_counted(engine: Engine, share: Share, kind: str) -> None:
     rig = Rig(engine, share)
-    before = counted(rig.client.party)
+    before = counts_of(rig.client.party)
     end, _ = makes(rig, kind)
     more = COUNTED.get(kind, {})
-    assert counted(rig.client.party) == {
+    assert counts_of(rig.client.party) == {
         name: value + more.get(name, 0) if isinstance(value, int) else more.get(name, value)
         for name, value in before.items()
     }
     end()
-    assert counted(rig.client.party) == before
+    assert counts_of(rig.client.party) == before
     rig.objects.close()
 
 
@@ -172,12 +174,14 @@ def test_what_policy_limits_is_counted(engine: Engine, share: Share, kind: str) 
 def test_a_successor_charges_as_much(
     engine: Engine, share: Share, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """And gives it back when its client removes the object, or ends."""
+    """It returns the charge when its client removes the object, or ends."""
     rig = Rig(engine, share)
     empty, end_of_place = room(Shares(1000, 1 << 24, 1 << 24).share()), room(share)
     end, _ = makes(rig, kind)
-    charged, limited = room(share), counted(rig.client.party)
-    monkeypatch.setattr("hca.daemon.objects.client.unbounded", Shares(1000, 1 << 24, 1 << 24).share)
+    charged, limited = room(share), counts_of(rig.client.party)
+    monkeypatch.setattr(
+        "hca.daemon.objects.client.new_unlimited_share", Shares(1000, 1 << 24, 1 << 24).share
+    )
     with hca_rig.running_engine() as other:
         other.hold()
         engine.hold()
@@ -186,7 +190,7 @@ def test_a_successor_charges_as_much(
         finally:
             engine.release()
         assert room(successor.share) == charged
-        assert counted(successor._guard.party) == limited
+        assert counts_of(successor._guard.party) == limited
         end()
         rig.objects.close()
         _, remove, _ = KINDS[kind]
@@ -195,7 +199,7 @@ def test_a_successor_charges_as_much(
         assert room(successor.share) == end_of_place
         successor.close()
         assert room(successor.share) == empty
-        assert counted(successor._guard.party) == {
+        assert counts_of(successor._guard.party) == {
             "region_bytes": 0,
             "queue_pairs": 0,
             "steers": 0,
@@ -205,17 +209,17 @@ def test_a_successor_charges_as_much(
 
 
 def test_what_a_queue_pair_is_named_by_goes_with_it(engine: Engine, share: Share) -> None:
-    """Its memberships and its rules for frames, of which another queue pair's stay."""
+    """A queue pair's memberships and rules for frames are removed with it; those of others stay."""
     rig = Rig(engine, share)
     without = room(share)
     rig.member()
     rig.steer()
-    assert taken(without, room(share)) == (0, 0, 2 * 4096)
+    assert difference(without, room(share)) == (0, 0, 2 * 4096)
     rig.objects.destroy_qp(rig.frames)
-    assert taken(without, room(share))[2] == 4096 - 32768
+    assert difference(without, room(share))[2] == 4096 - 32768
     rig.objects.destroy_qp(rig.datagram)
-    assert taken(without, room(share))[2] == -2 * 32768
-    assert counted(rig.client.party) == {
+    assert difference(without, room(share))[2] == -2 * 32768
+    assert counts_of(rig.client.party) == {
         "region_bytes": 8192,
         "queue_pairs": 0,
         "steers": 0,
@@ -225,14 +229,16 @@ def test_what_a_queue_pair_is_named_by_goes_with_it(engine: Engine, share: Share
 
 
 def test_a_group_that_a_wire_is_in_is_charged_its_descriptors(engine: Engine, share: Share) -> None:
-    """Its socket here and in the engine, for each membership; released once for each."""
+    """For each membership: the group's socket, in hcad and in the engine; released once for
+    each.
+    """
     rig = Rig(engine, share)
     before, joined, released = room(share), object(), list[object]()
     wires: Any = SimpleNamespace(hold=lambda gids, gid: joined, release=released.append)
     rig.objects.wire_groups = wires
     for number in range(1, 3):
         wanted = rig.member()
-        assert taken(before, room(share)) == (2, 0, 4096)
+        assert difference(before, room(share)) == (2, 0, 4096)
         rig.objects.detach(wanted)
         assert room(share) == before
         assert released == [joined] * number
@@ -240,8 +246,8 @@ def test_a_group_that_a_wire_is_in_is_charged_its_descriptors(engine: Engine, sh
 
 
 @pytest.fixture
-def opened(engine: Engine, share: Share) -> tuple[Programs, OpenedFunction]:
-    """Return what opens functions, and one that is to be opened."""
+def programs_and_function(engine: Engine, share: Share) -> tuple[Programs, OpenedFunction]:
+    """Return a server of programs, and a function that it can open."""
     parties, address = Parties(), address_of(0)
     cm: Any = SimpleNamespace(manager=SimpleNamespace(bindings=object(), may_connect=None))
     programs = Programs(engine, 1 << 30, Enforcer(engine, parties), cm)
@@ -250,27 +256,31 @@ def opened(engine: Engine, share: Share) -> tuple[Programs, OpenedFunction]:
 
 
 def test_each_program_of_a_function_is_charged_its_context(
-    opened: tuple[Programs, OpenedFunction], share: Share
+    programs_and_function: tuple[Programs, OpenedFunction], share: Share
 ) -> None:
-    """Its socket, page and pipes, here and in the engine, and tables; with its objects it goes."""
-    programs, function = opened
+    """Its socket, page and pipes, in hcad and the engine, and its tables; released with its
+    objects.
+    """
+    programs, function = programs_and_function
     before, descriptors, contexts = room(share), open_descriptors(), []
     for number in range(1, 4):
         contexts.append(programs._admit(function))
-        assert taken(before, room(share)) == (10 * number, 0, 32768 * number)
+        assert difference(before, room(share)) == (10 * number, 0, 32768 * number)
         assert open_descriptors() - descriptors + number <= 10 * number
     for left, objects in enumerate(contexts):
         objects.create_pd()
         programs._dismiss(function, objects)
-        assert taken(before, room(share)) == (10 * (2 - left), 0, 32768 * (2 - left))
+        assert difference(before, room(share)) == (10 * (2 - left), 0, 32768 * (2 - left))
     assert open_descriptors() == descriptors
 
 
 def test_a_function_that_cannot_be_opened_is_charged_nothing(
-    opened: tuple[Programs, OpenedFunction], share: Share, monkeypatch: pytest.MonkeyPatch
+    programs_and_function: tuple[Programs, OpenedFunction],
+    share: Share,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the engine has no room, and where its own share is at its end."""
-    programs, function = opened
+    """Either the engine has no room, or the function's quota is used up."""
+    programs, function = programs_and_function
     before = room(share)
     with monkeypatch.context() as context:
         context.setattr(programs._engine, "add_client", refusing)
@@ -280,10 +290,10 @@ def test_a_function_that_cannot_be_opened_is_charged_nothing(
     share.take(before[0] - 9)
     with pytest.raises(OSError, match="no descriptors left"):
         programs._admit(function)
-    assert taken(before, room(share)) == (before[0] - 9, 0, 0)
+    assert difference(before, room(share)) == (before[0] - 9, 0, 0)
     share.give(1)
     programs._dismiss(function, programs._admit(function))
-    assert taken(before, room(share)) == (before[0] - 10, 0, 0)
+    assert difference(before, room(share)) == (before[0] - 10, 0, 0)
 
 
 def refusing(*_: object) -> None:
@@ -299,7 +309,7 @@ def test_another_size_of_a_completion_queue_is_charged_instead(
     os.close(fd)
     for entries in (1024, 16, 4096):
         _, fd = rig.objects.resize_cq(hca_objects.HcaCqResize(created.handle, entries))
-        assert taken(before, room(share)) == (2, os.fstat(fd).st_size, 0)
+        assert difference(before, room(share)) == (2, os.fstat(fd).st_size, 0)
         os.close(fd)
     rig.objects.destroy_cq(created.handle)
     assert room(share) == before

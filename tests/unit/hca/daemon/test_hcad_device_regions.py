@@ -1,4 +1,4 @@
-"""Regions in a device's memory: reached over RDMA, and by nobody once it is taken back."""
+"""Regions in device memory: accessible by RDMA until the exporter revokes the memory."""
 
 import asyncio
 import ctypes
@@ -25,14 +25,14 @@ from hca.contract.hca_objects import (
     HcaSegmentShared,
 )
 from hca.contract.verbs import VerbsAccess, VerbsMwType, VerbsOpcode as Op, VerbsStatus as Status
-from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.handover_state import HandoverState
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.common.quotas import Shares
 from hca.daemon.objects.client_objects import AdoptedObjects, Objects
 from hca.daemon.objects.providers import Providers
 from hca.daemon.policy.enforcement import Enforcer
 from hca.daemon.policy.parties import Parties
-from hca.daemon.programs import lending
+from hca.daemon.programs import device_memory
 from support.rigs import hca_rig, rdma_lab
 from support.rigs.direct_rig import SIZE, FakeGpud, Worker, refuse, serving, until
 from support.rigs.hca_rig import ALL_ACCESS, BASE, Client, Pair, write
@@ -46,18 +46,18 @@ from vgpu_sim.worker.memory import create_populated
 
 TOKEN = bytes([7]) * 32
 SKIPPED = 8192
-"""Where in its chunk the memory begins that is asked for."""
+"""The requested memory's offset in its chunk."""
 
 
 @dataclass
 class Chunk:
-    """A worker's memory, and what it hears of whoever was lent it."""
+    """A worker's memory, and the worker's ends of the connections to importers."""
 
     memory: int = field(default_factory=lambda: create_populated("test", SIZE))
     ends: list[socket.socket] = field(default_factory=list)
 
-    def lend(self, end: socket.socket, asked: ExportRequest) -> None:
-        del asked
+    def lend(self, end: socket.socket, request: ExportRequest) -> None:
+        del request
         grant = DirectGrant(0, 0, SKIPPED, SIZE)
         socket.send_fds(end, [bytes(grant)], [self.memory])
         self.ends.append(end)
@@ -66,11 +66,11 @@ class Chunk:
         return os.pread(self.memory, size, SKIPPED)
 
     def take_back(self) -> None:
-        """Say what a worker says before it gives the pages back."""
+        """Revoke the memory as a worker does."""
         self.ends[-1].shutdown(socket.SHUT_WR)
 
     async def is_let_go(self) -> None:
-        """Wait, as a worker does, for the other side's end."""
+        """Wait, as a worker does, until the importer closes its end."""
         await until(lambda: hung_up(self.ends[-1]))
 
 
@@ -79,12 +79,12 @@ def hung_up(end: socket.socket) -> bool:
         return end.recv(1, socket.MSG_DONTWAIT) == b""
     except BlockingIOError:
         return False
-    except ConnectionResetError:  # it had not read what was said
+    except ConnectionResetError:  # closed with unread data
         return True
 
 
 def request(address: int = 0x1000, size: int = 4096, named: SharedRange | None = None) -> bytes:
-    """Return a request for memory; in what a descriptor names ``address`` is an offset."""
+    """Return a request for memory; with a range in ``named``, ``address`` is an offset in it."""
     body: ctypes.Structure = HcaSegmentDevice(address, size)
     kind = HcaMessage.SEGMENT_DEVICE
     if named is not None:
@@ -94,7 +94,7 @@ def request(address: int = 0x1000, size: int = 4096, named: SharedRange | None =
 
 
 @dataclass
-class Asked:
+class Reply:
     status: int
     segment: HcaDeviceSegment
 
@@ -109,25 +109,25 @@ async def ask(
     sender: Peer | None = OWN,
     client: socket.socket | None = None,
     named: SharedRange | None = None,
-) -> Asked:
-    """Ask as the program that this process is, unless told otherwise."""
-    asked = request(address, size, named)
-    assert lending.is_asked_for(asked)
+) -> Reply:
+    """Send a request, as this process or as another sender."""
+    message = request(address, size, named)
+    assert device_memory.is_device_memory_request(message)
     ours, theirs = seqpacket.pair()
     with ours, theirs:
-        reply, descriptors, why = await lending.answer(
-            *(objects, TOKEN, client or ours, sender, asked)
+        reply, descriptors, why = await device_memory.answer(
+            *(objects, TOKEN, client or ours, sender, message)
         )
     assert descriptors == ()
     header = Header.from_buffer_copy(reply)
-    assert (header.type, header.request) == (Header.from_buffer_copy(asked).type + 1, 7)
+    assert (header.type, header.request) == (Header.from_buffer_copy(message).type + 1, 7)
     assert bool(why) == bool(header.status)
     body = reply[ctypes.sizeof(Header) :]
-    return Asked(header.status, HcaDeviceSegment.from_buffer_copy(body or bytes(16)))
+    return Reply(header.status, HcaDeviceSegment.from_buffer_copy(body or bytes(16)))
 
 
 def register(client: Client, made: HcaDeviceSegment, size: int = 4096) -> int:
-    """Make a region of the memory that was asked for; return its key. Raises OSError."""
+    """Register the requested memory as a region; return its key. Raises OSError."""
     wanted = hca.HcaMrCreate(client.pd, ALL_ACCESS, BASE, size, 1)
     wanted.pieces[0] = hca.HcaPiece(made.handle, 0, made.offset, size)
     return client.objects.create_region(wanted).handle
@@ -156,7 +156,7 @@ def test_device_memory_is_written_and_taken_back(tmp_path: Path, fresh_engine: E
         objects.providers = served
         room = objects._room
         made = (await ask(objects)).segment
-        assert gpud.asked[0].pid == os.getpid()
+        assert gpud.requests[0].pid == os.getpid()
         assert made.offset == SKIPPED
         assert objects._room == room, "it is not host memory of the client"
         key = register(pair.b, made)
@@ -181,10 +181,12 @@ def test_device_memory_is_written_and_taken_back(tmp_path: Path, fresh_engine: E
     run(tmp_path, body, chunk.lend)
 
 
-def test_what_a_descriptor_names_is_asked_for_as_it_was_read(
+def test_the_range_of_a_descriptor_is_requested_as_it_was_read(
     tmp_path: Path, fresh_engine: Engine
 ) -> None:
-    """By the process that asks, not by what the descriptor says: hcad believes nothing of it."""
+    """The range is passed on as the process sent it: hcad does not trust the descriptor's
+    content.
+    """
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
@@ -192,14 +194,14 @@ def test_what_a_descriptor_names_is_asked_for_as_it_was_read(
         client.objects.providers = served
         named = SharedRange(1, 2, 3, 4)
         made = (await ask(client.objects, 8192, named=named)).segment
-        asked = gpud.asked[0]
-        assert (asked.pid, asked.address, asked.size) == (os.getpid(), 8192, 4096)
-        assert asked.range == bytes(named)
+        exported = gpud.requests[0]
+        assert (exported.pid, exported.address, exported.size) == (os.getpid(), 8192, 4096)
+        assert exported.range == bytes(named)
         assert register(client, made)
         stranger = Peer(os.getpid() + 1, os.geteuid())
         refused = await ask(client.objects, sender=stranger, named=named)
         assert refused.status == errno.EFAULT
-        assert len(gpud.asked) == 1
+        assert len(gpud.requests) == 1
         client.objects.close()
 
     run(tmp_path, body, chunk.lend)
@@ -213,7 +215,7 @@ def test_its_own_key_is_dead_for_its_owner_too(tmp_path: Path, fresh_engine: Eng
         pair = Pair(fresh_engine)
         pair.a.objects.providers = served
         key = register(pair.a, (await ask(pair.a.objects)).segment)
-        chunk.ends[0].send(b"what nobody should say")  # a worker that breaks the protocol has ended
+        chunk.ends[0].send(b"an invalid message")  # a worker that breaks the protocol has ended
         await chunk.is_let_go()
         write(pair, 5, key=key)
         assert pair.a_send.statuses(1) == [Status.LOC_PROT_ERR]
@@ -243,7 +245,7 @@ def test_only_the_memory_that_is_taken_back_is_lost(tmp_path: Path, fresh_engine
 
 
 def test_it_is_taken_back_under_writes(tmp_path: Path, fresh_engine: Engine) -> None:
-    """Whenever that is: each write is done or refused, and nothing is touched afterwards."""
+    """At any time: each write succeeds or fails, and the memory is not touched afterwards."""
     chunk, size, rounds = Chunk(), 1 << 20, 40
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
@@ -290,7 +292,7 @@ def test_a_client_that_ends_gives_everything_back(tmp_path: Path, fresh_engine: 
         assert room(share) == free
         await chunk.is_let_go()
         assert len(os.listdir("/proc/self/fd")) < before
-        assert len(gpud.asked) == 1
+        assert len(gpud.requests) == 1
 
     run(tmp_path, body, chunk.lend)
 
@@ -301,7 +303,7 @@ def test_a_client_that_ends_gives_everything_back(tmp_path: Path, fresh_engine: 
         (0x1000, 0, errno.EINVAL),
         ((1 << 64) - 1, 2, errno.EINVAL),
         (0, hca.HCA_MAX_MR_BYTES + 1, errno.EINVAL),
-        (0x1000, SIZE, errno.EPROTO),  # of which the worker has not all
+        (0x1000, SIZE, errno.EPROTO),  # ends beyond the worker's memory
     ],
 )
 def test_ranges_that_cannot_be_are_refused(
@@ -311,7 +313,7 @@ def test_ranges_that_cannot_be_are_refused(
         client = Client(fresh_engine, Numbers(), 0)
         client.objects.providers = served
         assert (await ask(client.objects, address, size)).status == status
-        assert len(gpud.asked) == (status != errno.EINVAL)
+        assert len(gpud.requests) == (status != errno.EINVAL)
         client.objects.close()
 
     run(tmp_path, body, Chunk().lend)
@@ -320,17 +322,19 @@ def test_ranges_that_cannot_be_are_refused(
 def test_what_no_context_has_is_a_bad_address(tmp_path: Path, fresh_engine: Engine) -> None:
     async def body(served: Providers, gpud: FakeGpud) -> None:
         client = Client(fresh_engine, Numbers(), 0)
-        assert (await ask(client.objects)).status == errno.ENODEV  # where nobody lends
+        assert (await ask(client.objects)).status == errno.ENODEV  # no exporter
         client.objects.providers = served
         assert (await ask(client.objects)).status == errno.EFAULT
-        assert len(gpud.asked) == 2
+        assert len(gpud.requests) == 2
         client.objects.close()
 
     run(tmp_path, body, refuse)
 
 
 def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, fresh_engine: Engine) -> None:
-    """Sealed against writing: a mapping of it could not be written to, and is not made."""
+    """The memory is sealed against writing: the engine could not write to a mapping, so it makes
+    none.
+    """
     chunk = Chunk(os.memfd_create("test", os.MFD_ALLOW_SEALING))
     os.truncate(chunk.memory, SIZE)
     os.posix_fallocate(chunk.memory, 0, SIZE)
@@ -356,14 +360,14 @@ def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, fresh_engin
 
 
 @pytest.mark.parametrize("sender", [None, Peer(1, 0), Peer(0, 0)])
-def test_who_only_holds_the_connection_gets_nobody_s_memory(
+def test_a_process_that_only_holds_the_connection_gets_no_memory(
     tmp_path: Path, fresh_engine: Engine, sender: Peer | None
 ) -> None:
     async def body(served: Providers, gpud: FakeGpud) -> None:
         client = Client(fresh_engine, Numbers(), 0)
         client.objects.providers = served
         assert (await ask(client.objects, sender=sender)).status == errno.EFAULT
-        assert gpud.asked == []
+        assert gpud.requests == []
         client.objects.close()
 
     run(tmp_path, body, Chunk().lend)
@@ -376,8 +380,10 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
 """
 
 
-def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, fresh_engine: Engine) -> None:
-    """Its number may be another's by now."""
+def test_no_memory_is_imported_for_a_process_that_has_ended(
+    tmp_path: Path, fresh_engine: Engine
+) -> None:
+    """Its pid may belong to another process by now."""
     chunk = Chunk()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.settimeout(60)
@@ -391,7 +397,7 @@ def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, fresh_engine: 
         objects = Client(fresh_engine, Numbers(), 0).objects
         objects.providers = served
         assert (await ask(objects, sender=dead, client=client)).status == errno.EFAULT
-        assert gpud.asked[0].pid == process.pid
+        assert gpud.requests[0].pid == process.pid
         await chunk.is_let_go()
         objects.close()
 
@@ -399,7 +405,7 @@ def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, fresh_engine: 
         run(tmp_path, body, chunk.lend)
 
 
-def test_too_many_are_refused_before_anybody_is_asked(
+def test_too_many_segments_are_refused_before_a_request_to_gpud(
     tmp_path: Path, fresh_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hca, "HCA_MAX_SEGMENTS", 1)
@@ -409,7 +415,7 @@ def test_too_many_are_refused_before_anybody_is_asked(
         objects.providers = served
         assert (await ask(objects)).status == 0
         assert (await ask(objects)).status == errno.ENOMEM
-        assert len(gpud.asked) == 1
+        assert len(gpud.requests) == 1
         objects.close()
 
     run(tmp_path, body, Chunk().lend)
@@ -433,15 +439,15 @@ def test_a_successor_takes_it_over_with_the_connection(
             chunks[1].take_back()
             await chunks[1].is_let_go()
 
-            luggage = Luggage()
-            saved = json.loads(json.dumps(old.save(luggage)))
-            arrived = Luggage([os.dup(one) for one in luggage.descriptors])
+            handover_state = HandoverState()
+            saved = json.loads(json.dumps(old.save(handover_state)))
+            arrived = HandoverState([os.dup(one) for one in handover_state.descriptors])
             gids = (bytes(16), pair.b.gid)
             ends = arrived.take_all(saved["descriptors"])
             objects = AdoptedObjects(new, Numbers(), gids, 1 << 30, ends)
             objects.providers = served
             objects.load(saved, arrived)
-            assert arrived.left() == []
+            assert arrived.list_unclaimed() == []
             pair.close()
             assert not hung_up(chunks[0].ends[0]), "the successor's end is there"
             chunks[0].take_back()
@@ -457,12 +463,12 @@ def test_a_successor_takes_it_over_with_the_connection(
         run(tmp_path, body, chunks[0].lend)
 
 
-def test_what_is_too_short_to_say_what_it_is_asks_for_nothing() -> None:
-    assert not lending.is_asked_for(b"")
-    assert not lending.is_asked_for(request()[: ctypes.sizeof(Header) - 1])
-    with pytest.raises(lending.requests.Malformed):
+def test_a_message_without_a_type_requests_nothing() -> None:
+    assert not device_memory.is_device_memory_request(b"")
+    assert not device_memory.is_device_memory_request(request()[: ctypes.sizeof(Header) - 1])
+    with pytest.raises(device_memory.requests.Malformed):
         asyncio.run(
-            lending.answer(
+            device_memory.answer(
                 *(None, TOKEN, None, OWN, request()[:-1]),  # type: ignore[arg-type]
             )
         )
@@ -480,11 +486,11 @@ RULES = {
         [{"memory": DEVICE}, {}],
         {"write", "read", "host write", "host read"},
     ),
-    "and a name that nobody knows": (
+    "and an unknown name": (
         [{"memory": {"scope": "Named", "regions": ["device", "weights"]}}],
         {"write", "read"},
     ),
-    "a name that nobody knows": ([{"memory": {"scope": "Named", "regions": ["weights"]}}], set()),
+    "an unknown name": ([{"memory": {"scope": "Named", "regions": ["weights"]}}], set()),
 }
 
 
@@ -492,7 +498,7 @@ RULES = {
 def test_a_rule_may_open_a_gpu_s_memory_alone(
     tmp_path: Path, fresh_engine: Engine, name: str
 ) -> None:
-    """What it does not open ends as a wrong key does."""
+    """An access to other memory fails as with a wrong key."""
     rules, expected = RULES[name]
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
     enforcer = Enforcer(fresh_engine, Parties())
@@ -546,7 +552,7 @@ def test_a_region_that_is_partly_a_gpu_s_is_not_a_gpu_s(
 
 
 def test_a_window_opens_no_more_than_its_region(fresh_engine: Engine) -> None:
-    """It is bound to host memory, while rules open a GPU's alone."""
+    """The window is bound to host memory, while the rules permit only GPU memory."""
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
     enforcer = Enforcer(fresh_engine, Parties())
     enforcer.switch(rdma_lab.tables(1, pods))

@@ -1,4 +1,4 @@
-"""New tables are applied to every connection by itself, and not by one that is nearly the same."""
+"""New tables apply to every connection separately, even if two differ in one member only."""
 
 import errno
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ from hca.contract.verbs import VerbsOpcode as Op, VerbsStatus as Status
 from hca.daemon.cm.policy import Service
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.policy.enforcement import Enforcer
-from hca.daemon.policy.judgements import Connection
 from hca.daemon.policy.parties import Parties, Party
+from hca.daemon.policy.verdicts import Connection
 from support.rigs import rdma_lab
 from support.rigs.hca_rig import Client, Pair, write
 from support.rigs.rdma_lab import allow, pod, policy
@@ -27,8 +27,8 @@ FROM_CLIENT = {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A connection, as a program asks for it. ``own`` and ``peer`` are indices of pods."""
+class ConnectionRequest:
+    """A connection, as a program requests it. ``own`` and ``peer`` are indices of pods."""
 
     own: int = 1
     peer: int = 0
@@ -40,7 +40,7 @@ class Asked:
     kind: str = "queue pair"
 
     def enter(self, enforcer: Enforcer, end: int, parties: list[Party]) -> None:
-        """Let the enforcer judge it; denied, it may do nothing."""
+        """Let the enforcer evaluate the connection; a denied one has no rights."""
         attributes = HcaQpAttributes(
             dest_qpn=self.dest_qpn, pkey_index=self.pkey_index, traffic_class=self.traffic_class
         )
@@ -59,22 +59,22 @@ class Asked:
 
 @dataclass(frozen=True)
 class Differ:
-    """Two connections that differ in one member, and rules by which that matters."""
+    """Two connections that differ in one member, and rules for which this member matters."""
 
-    one: Asked
-    other: Asked
+    one: ConnectionRequest
+    other: ConnectionRequest
     policies: tuple[Mapping[str, Any], ...] = ()
     networks: tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]] = ((), ())
-    """Before and then."""
+    """The networks in the first tables and in the second."""
 
 
 def by_port(**port: Any) -> Mapping[str, Any]:
-    """A policy for servers that lets READ in, and WRITE at one port."""
+    """Return a policy for servers that permits READ, and WRITE at one port."""
     return policy(SERVER, ingress=[allow("Read"), allow("Write", ports=[port])])
 
 
 def partitions(first: Sequence[str], second: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """A network of two partitions, and the apps whose pods are members."""
+    """Return a network of two partitions, whose members are the pods of these apps."""
     rows = [
         {
             "name": name,
@@ -86,33 +86,37 @@ def partitions(first: Sequence[str], second: Sequence[str]) -> tuple[Mapping[str
     return ({"metadata": {"name": "n"}, "spec": {"partitions": rows}},)
 
 
-SERVED = Asked(service=Service(7000, "TCP", is_server=True))
+SERVED = ConnectionRequest(service=Service(7000, "TCP", is_server=True))
 BY_SERVICE = by_port(serviceID=7000)
 MEMBERS = {
     "party": Differ(
-        Asked(),
-        Asked(own=2),
+        ConnectionRequest(),
+        ConnectionRequest(own=2),
         (policy({"app": "other"}, ingress=[allow("Read")]),),
     ),
     "peer": Differ(
-        Asked(), Asked(peer=2), (policy(SERVER, ingress=[allow("Read", **FROM_CLIENT)]),)
+        ConnectionRequest(),
+        ConnectionRequest(peer=2),
+        (policy(SERVER, ingress=[allow("Read", **FROM_CLIENT)]),),
     ),
-    "own number": Differ(Asked(), Asked(own_qpn=41), (by_port(qpn=40),)),
+    "own number": Differ(ConnectionRequest(), ConnectionRequest(own_qpn=41), (by_port(qpn=40),)),
     "peer's number": Differ(
-        Asked(),
-        Asked(dest_qpn=51),
+        ConnectionRequest(),
+        ConnectionRequest(dest_qpn=51),
         (policy(SERVER, policyTypes=["Egress"], egress=[allow("Write", ports=[{"qpn": 50}])]),),
     ),
     "index of the P_Key": Differ(
-        Asked(),
-        Asked(pkey_index=1),
+        ConnectionRequest(),
+        ConnectionRequest(pkey_index=1),
         networks=(
             partitions(["server", "client"], ["server", "client"]),
             partitions(["server", "client"], ["server"]),
         ),
     ),
-    "traffic class": Differ(Asked(traffic_class=104), Asked(), (by_port(trafficClass=104),)),
-    "service": Differ(SERVED, Asked(), (BY_SERVICE,)),
+    "traffic class": Differ(
+        ConnectionRequest(traffic_class=104), ConnectionRequest(), (by_port(trafficClass=104),)
+    ),
+    "service": Differ(SERVED, ConnectionRequest(), (BY_SERVICE,)),
     "port of the service": Differ(
         SERVED, replace(SERVED, service=Service(7001, "TCP", is_server=True)), (BY_SERVICE,)
     ),
@@ -123,35 +127,37 @@ MEMBERS = {
         SERVED, replace(SERVED, service=Service(7000, "TCP")), (BY_SERVICE,)
     ),
     "an address handle": Differ(
-        Asked(own_qpn=0, dest_qpn=0),
-        Asked(own_qpn=0, dest_qpn=0, kind="address handle"),
+        ConnectionRequest(own_qpn=0, dest_qpn=0),
+        ConnectionRequest(own_qpn=0, dest_qpn=0, kind="address handle"),
         (by_port(qpn=0),),
     ),
     "frames": Differ(
-        Asked(peer=-1, own_qpn=0, dest_qpn=0),
-        Asked(peer=-1, own_qpn=0, dest_qpn=0, kind="frames"),
+        ConnectionRequest(peer=-1, own_qpn=0, dest_qpn=0),
+        ConnectionRequest(peer=-1, own_qpn=0, dest_qpn=0, kind="frames"),
         (policy(SERVER, ingress=[allow("Read")]),),
     ),
 }
 
 
 class Ends:
-    """Queue pairs and address handles of the engine, to which connections are given."""
+    """Queue pairs and address handles of the engine, for connections."""
 
     def __init__(self, engine: Engine) -> None:
         self.client = Client(engine, Numbers(), 7)
         self.cq = self.client.cq()
 
     def make(self, kind: str) -> int:
-        """Make one."""
+        """Make a queue pair or an address handle."""
         objects = self.client.objects
         if kind == "address handle":
             return objects._paths[self.client.ah(address_of(0).gids[1])].engine
         return objects._qps[self.client.qp(self.cq, self.cq).number].engine
 
 
-def verdicts(engine: Engine, differ: Differ, asked: list[Asked]) -> list[tuple[int, int]]:
-    """Return the verbs of each connection when the tables come that make them differ."""
+def verdicts(
+    engine: Engine, differ: Differ, requests: list[ConnectionRequest]
+) -> list[tuple[int, int]]:
+    """Return each connection's rights once tables are in force by which they differ."""
     given: dict[int, tuple[int, int]] = {}
     set_policies = engine.set_policies
 
@@ -169,8 +175,8 @@ def verdicts(engine: Engine, differ: Differ, asked: list[Asked]) -> list[tuple[i
         enforcer.parties.enter(party)
     try:
         enforcer.switch(rdma_lab.tables(1, PODS, networks=differ.networks[0]))
-        places = [ends.make(one.kind) for one in asked]
-        for one, end in zip(asked, places, strict=True):
+        places = [ends.make(one.kind) for one in requests]
+        for one, end in zip(requests, places, strict=True):
             one.enter(enforcer, end, parties)
         enforcer.switch(rdma_lab.tables(2, PODS, differ.policies, differ.networks[1]))
         return [given[end] for end in places]
@@ -182,8 +188,8 @@ def verdicts(engine: Engine, differ: Differ, asked: list[Asked]) -> list[tuple[i
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_connections_that_differ_in_one_member_are_judged_apart(engine, member):
-    """In either order, each gets what it gets alone."""
+def test_connections_that_differ_in_one_member_are_evaluated_separately(engine, member):
+    """In either order, each connection gets the verdict that it would get alone."""
     differ = MEMBERS[member]
     both = [differ.one, differ.other]
     alone = [verdicts(engine, differ, [one])[0] for one in both]
@@ -193,26 +199,26 @@ def test_connections_that_differ_in_one_member_are_judged_apart(engine, member):
 
 
 def test_every_member_of_a_connection_is_tried():
-    """A member that is added to connections needs a case."""
-    told_apart = {
+    """A new member of ``Connection`` needs a case here."""
+    distinguished = {
         "party": "party",
-        "asked": "peer, own number, peer's number, index of the P_Key, traffic class",
+        "requested": "peer, own number, peer's number, index of the P_Key, traffic class",
         "service": "service, port of the service, space of the service, side of the service",
         "is_path": "an address handle",
         "is_raw": "frames",
     }
-    of_its_state = {"judgement", "is_awaited"}
+    of_its_state = {"verdict", "is_awaited"}
     members = {member.name for member in fields(Connection)}
-    assert members == set(told_apart) | of_its_state
-    assert ", ".join(told_apart.values()).split(", ") == list(MEMBERS)
+    assert members == set(distinguished) | of_its_state
+    assert ", ".join(distinguished.values()).split(", ") == list(MEMBERS)
 
 
-# An address belongs to the pod that tables give it.
+# An address belongs to the pod that has it in the tables.
 
 
 @pytest.mark.parametrize("holder", [0, 1], ids=["its own", "another pod's"])
 def test_an_address_that_tables_give_to_another_pod_opens_nothing(engine, holder):
-    """The function belongs to pod 0; a stale address, or a forged one, is that of pod 1."""
+    """The function belongs to pod 0; the stale or forged address belongs to pod 1."""
     addresses = [(f"198.18.9.{place}",) for place in range(2)]
     addresses[holder] = (str(address_of(0).ip),)
     pods = [replace(one, addresses=two) for one, two in zip(PODS[:2], addresses, strict=True)]
@@ -224,7 +230,7 @@ def test_an_address_that_tables_give_to_another_pod_opens_nothing(engine, holder
     attributes = HcaQpAttributes(dest_qpn=50)
     attributes.dgid[:] = address_of(2).gids[1]
     end = ends.make("queue pair")
-    assert enforcer.knows(party) == (holder == 0)
+    assert enforcer.is_known(party) == (holder == 0)
     if holder == 0:
         enforcer.connect(party, end, 40, attributes)
         enforcer.forget(end)
@@ -236,7 +242,9 @@ def test_an_address_that_tables_give_to_another_pod_opens_nothing(engine, holder
 
 
 def test_what_was_counted_before_new_tables_is_counted_by_the_old_ones(engine):
-    """One write was allowed and one was denied; then other policies come, unread."""
+    """One write is allowed and one is denied; then other tables apply before hcad reads the
+    counts.
+    """
     pair, enforcer = counted_pair(engine)
     first = policy(SERVER, "first", ingress=[allow("Write")])
     enforcer.switch(rdma_lab.tables(2, PODS, [first]))
@@ -255,7 +263,7 @@ def test_what_was_counted_before_new_tables_is_counted_by_the_old_ones(engine):
 
 
 def counted_pair(engine: Engine) -> tuple[Pair, Enforcer]:
-    """A client and a server that may do everything."""
+    """Return a client and a server without restrictions, whose requests are counted."""
     enforcer = Enforcer(engine, Parties())
     enforcer.switch(rdma_lab.tables(1, PODS))
     return Pair(engine, 0, enforcer), enforcer

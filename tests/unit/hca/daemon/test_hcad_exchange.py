@@ -1,4 +1,4 @@
-"""Messages are answered as they come, in order, and none is taken that is not answered."""
+"""Messages are answered in order, and no message is received without an answer."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ def play(
     asyncio.run(whole())
 
 
-async def said(sock: socket.socket) -> bytes:
+async def receive(sock: socket.socket) -> bytes:
     return await asyncio.get_running_loop().sock_recv(sock, LIMIT)
 
 
@@ -41,7 +41,7 @@ def test_what_comes_is_answered_until_the_other_side_hangs_up() -> None:
         running = asyncio.create_task(Exchange(ours, LIMIT, respond, serving).run())
         for word in (b"one", b"two"):
             theirs.send(word)
-        assert [await said(theirs), await said(theirs)] == [b"ONE", b"TWO"]
+        assert [await receive(theirs), await receive(theirs)] == [b"ONE", b"TWO"]
         theirs.shutdown(socket.SHUT_WR)
         await running
 
@@ -70,27 +70,27 @@ def test_what_takes_longer_is_waited_for_before_the_next() -> None:
         with pytest.raises(BlockingIOError):
             theirs.recv(LIMIT)
         ready.set()
-        assert [await said(theirs), await said(theirs)] == [b"late", b"quick"]
+        assert [await receive(theirs), await receive(theirs)] == [b"late", b"quick"]
         theirs.shutdown(socket.SHUT_WR)
         await running
 
     play(act)
 
 
-def test_while_nobody_serves_a_message_stays_where_it_is() -> None:
-    """A successor of hcad finds it there."""
+def test_without_a_server_a_message_stays_in_the_socket() -> None:
+    """A successor of hcad receives it from the socket."""
 
     async def act(ours: socket.socket, theirs: socket.socket, serving: asyncio.Event) -> None:
         exchange = Exchange(ours, LIMIT, lambda packet: None, serving)
         running = asyncio.create_task(exchange.run())
         await asyncio.sleep(0)
         serving.clear()
-        theirs.send(b"for whoever comes next")
+        theirs.send(b"for the next reader")
         for _ in range(10):
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert ours.recv(LIMIT) == b"for whoever comes next"
+        assert ours.recv(LIMIT) == b"for the next reader"
 
     play(act)
 

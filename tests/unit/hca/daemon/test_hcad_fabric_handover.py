@@ -1,7 +1,5 @@
-"""What a fabric's server writes for its successor, and what that serves: each field, by its use.
-
-The engine carries nothing out. What programs have is written and made again by ``Objects``, whose
-tests are elsewhere; here it is a word.
+"""Each field in a fabric server's record for its successor, and its effect in the restored
+server.
 """
 
 import asyncio
@@ -17,7 +15,7 @@ import pytest
 from hca.binding.addresses import address_of
 from hca.contract import hca
 from hca.contract.hca import HcaMessage
-from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.handover_state import HandoverState, Row
 from hca.daemon.common.quotas import Shares
 from hca.daemon.netd import namespaces
 from hca.daemon.serving.fabric_server import FabricServer
@@ -32,7 +30,7 @@ ONE, TWO = (letter * messages.TOKEN_BYTES for letter in (b"a", b"b"))
 
 
 class Fabric(FabricServer):
-    """One whose programs' objects are a word, and are not served."""
+    """A fabric in which programs' objects are only a word, and are not served."""
 
     def __init__(self, directory: Path) -> None:
         self.emptied = 0
@@ -47,7 +45,7 @@ class Fabric(FabricServer):
         self.listening.append(refusing)
         self._listener, self._refusing = listener, refusing
 
-    def _adopt_objects(self, function: Any, saved: Row, luggage: Luggage) -> Any:
+    def _adopt_objects(self, function: Any, saved: Row, handover_state: HandoverState) -> Any:
         return saved["word"], function.index
 
     async def _adopted_program(self, client: Any, key: Any, function: Any, objects: Any) -> None:
@@ -59,7 +57,7 @@ class Word:
     def __init__(self, word: str) -> None:
         self.word = word
 
-    def save(self, luggage: Luggage) -> Row:
+    def save(self, handover_state: HandoverState) -> Row:
         return {"word": self.word}
 
 
@@ -79,9 +77,10 @@ async def settle(until: Callable[[], bool]) -> None:
 
 
 class HandedOver:
-    """Two members with functions 3 and 1, a program of each and one of nobody, a silent one.
+    """The record of a fabric: two members with functions 3 and 1, a program of each, and more.
 
-    Whatever a successor makes of the descriptors, all sockets are closed when this is.
+    The others are a program without a member, and a connection that has not identified itself.
+    All sockets are closed with this object, whatever a successor does with the descriptors.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -98,12 +97,12 @@ class HandedOver:
         first._open = {  # type: ignore[assignment]
             mine[2]: (ONE, Word("one")),
             mine[3]: (TWO, Word("two")),
-            mine[4]: (b"x" * 16, Word("of nobody")),
+            mine[4]: (b"x" * 16, Word("without a member")),
         }
         first._silent = {mine[5]: None}  # type: ignore[dict-item]
-        self.luggage = Luggage()
-        self.saved = first.save(self.luggage)
-        self.luggage.descriptors = [os.dup(one) for one in self.luggage.descriptors]
+        self.handover_state = HandoverState()
+        self.saved = first.save(self.handover_state)
+        self.handover_state.descriptors = [os.dup(one) for one in self.handover_state.descriptors]
         for one in (first._listener, *mine):
             one.close()
 
@@ -111,12 +110,12 @@ class HandedOver:
         second = self.second = Fabric(self.directory)
         adopt = second._adopt
 
-        def kept(row: Row, luggage: Luggage) -> socket.socket:
-            self.kept.append(adopt(row, luggage))
+        def adopt_and_keep(row: Row, handover_state: HandoverState) -> socket.socket:
+            self.kept.append(adopt(row, handover_state))
             return self.kept[-1]
 
-        second._adopt = kept  # type: ignore[method-assign]
-        serve = second.load(self.saved, self.luggage)
+        second._adopt = adopt_and_keep  # type: ignore[method-assign]
+        serve = second.load(self.saved, self.handover_state)
         return second, serve
 
     def close(self) -> None:
@@ -143,7 +142,7 @@ def test_a_successor_serves_members_programs_and_those_that_have_said_nothing(
 
     async def play() -> None:
         second, serve = handed_over.load()
-        assert handed_over.luggage.left() == []
+        assert handed_over.handover_state.list_unclaimed() == []
         assert second._numbers.last_pd == 77
         assert second.enforcer.tables == TABLES
         assert second.enforcer.managed
@@ -152,14 +151,15 @@ def test_a_successor_serves_members_programs_and_those_that_have_said_nothing(
             address_of(index).gids for index in (3, 1)
         ]
         assert (second.listening, second.adopted) == ([], [])  # nothing before GO
-        judged = []
-        second.enforcer.parties_changed = lambda: judged.append(second.listening[:])  # type: ignore[method-assign]
+        evaluated = []
+        second.enforcer.reevaluate = lambda: evaluated.append(second.listening[:])  # type: ignore[method-assign]
         serve()
-        # What policy denies by now ends before anybody is served, and descriptors stay refused.
-        assert (judged, second.listening) == ([[]], [True])
+        # Connections that policy now denies end before a client is served; descriptors stay
+        # refused.
+        assert (evaluated, second.listening) == ([[]], [True])
         await settle(lambda: len(second.adopted) == 2)
         assert second.adopted == [(ONE, 3, ("one", 3)), (TWO, 1, ("two", 1))]
-        # The silent one says who it is: a third member, which gets the least free index.
+        # The silent connection identifies itself: a third member, which gets the lowest free index.
         hello = bytes(
             hca.HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * len(ONE))(*b"c" * len(ONE)))
         )
@@ -171,7 +171,7 @@ def test_a_successor_serves_members_programs_and_those_that_have_said_nothing(
         await settle(lambda: second.members == 3)
         assert sorted(second._indices) == [0, 1, 3]
         assert second._silent == {}
-        # A member that hangs up takes its function along; the last one empties the fabric.
+        # A member that disconnects loses its function; with the last one, the fabric is empty.
         theirs[0].close()
         await settle(lambda: second.members == 2)
         assert sorted(second._indices) == [0, 1]

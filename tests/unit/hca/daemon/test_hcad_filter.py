@@ -1,4 +1,4 @@
-"""hcad's system calls that are allowed by an argument: every value, against the system's names."""
+"""hcad's system calls that are permitted by argument: every value, against the system's names."""
 
 import errno
 import fcntl
@@ -32,7 +32,7 @@ PLACES = {"fabric": {}, "wire": {"wired": True}, "node": {"node": True}}
 
 
 def around(values: Iterable[int]) -> set[int]:
-    """Return the values, those beside each, and all small ones."""
+    """Return the values, their neighbours, and all small values."""
     near = {one + by for one in values for by in (-1, 0, 1)}
     return {one for one in near if one >= 0} | set(range(128))
 

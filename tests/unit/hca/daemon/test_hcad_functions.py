@@ -1,4 +1,4 @@
-"""Whose a function is, and who may open it: closed until that is known."""
+"""Which pods hold functions, and which programs may open them: none until the pod is known."""
 
 import asyncio
 import errno
@@ -48,14 +48,16 @@ def function(binding: Binding | None = BOUND) -> Function:
     return Function("HCA-1", DEFAULT_LINK, guid_of("HCA-1"), binding)
 
 
-def admitted(
+def admit(
     held: Function,
     pods: dict[int, PodUid | None],
     addresses: frozenset[Any] = frozenset({IP}),
     pid: int | None = None,
     sender: int | None = None,
 ) -> Binding:
-    """Have a process at the other end of a socket ask; ``pods`` by pid, this process's first."""
+    """Let a process at the other end of a socket open a function; ``pods`` by pid, this process's
+    first.
+    """
     keeper = Doorkeeper(pods.get, lambda _pid: addresses, wait_seconds=0.05)
     here, there = socket.socketpair()
     with here, there:
@@ -64,19 +66,19 @@ def admitted(
         return asyncio.run(keeper.admit(held, here, peer, said))
 
 
-def refused(*arguments: Any, **named: Any) -> tuple[int, str]:
+def refusal_of(*arguments: Any, **named: Any) -> tuple[int, str]:
     with pytest.raises(NotPermitted) as caught:
-        admitted(*arguments, **named)
+        admit(*arguments, **named)
     return caught.value.status, str(caught.value)
 
 
 def test_the_pod_that_holds_it_opens_it() -> None:
-    assert admitted(function(), {os.getpid(): ONE}) == BOUND
+    assert admit(function(), {os.getpid(): ONE}) == BOUND
 
 
 @pytest.mark.parametrize("held", [function(None), function(Binding(OTHER, "ns/two", (IP,)))])
-def test_until_it_is_known_to_be_the_pod_s_nobody_opens_it(held: Function) -> None:
-    status, why = refused(held, {os.getpid(): ONE})
+def test_no_program_opens_a_function_before_its_pod_is_known(held: Function) -> None:
+    status, why = refusal_of(held, {os.getpid(): ONE})
     assert status == errno.EAGAIN
     assert ONE in why
 
@@ -101,28 +103,28 @@ def test_a_pod_that_is_bound_while_a_program_waits_opens_it() -> None:
 
 def test_what_is_in_no_pod_or_another_namespace_opens_nothing() -> None:
     me = os.getpid()
-    assert refused(function(), {me: None})[0] == errno.EACCES
-    status, why = refused(function(), {0: None}, pid=0)
+    assert refusal_of(function(), {me: None})[0] == errno.EACCES
+    status, why = refusal_of(function(), {0: None}, pid=0)
     assert (status, "hostPID" in why) == (errno.EACCES, True)
-    status, why = refused(function(), {me: ONE}, frozenset({OTHER_IP}))
+    status, why = refusal_of(function(), {me: ONE}, frozenset({OTHER_IP}))
     assert (status, "network namespace" in why) == (errno.EACCES, True)
 
 
 def test_a_socket_that_was_passed_on_opens_nothing() -> None:
-    status, why = refused(function(), {os.getpid(): ONE, 1: OTHER}, sender=1)
+    status, why = refusal_of(function(), {os.getpid(): ONE, 1: OTHER}, sender=1)
     assert (status, "not sent by pod" in why) == (errno.EACCES, True)
 
 
-def test_a_refused_pod_is_told_at_once() -> None:
+def test_a_refused_pod_gets_its_reply_at_once() -> None:
     held = function(Binding(ONE, "ns/one", (), "hostNetwork"))
-    assert refused(held, {os.getpid(): ONE}) == (errno.EACCES, "hostNetwork")
+    assert refusal_of(held, {os.getpid(): ONE}) == (errno.EACCES, "hostNetwork")
 
 
 def test_both_addresses_of_a_pod_must_be_there() -> None:
     second = ipaddress.ip_address("fd00::7")
     held = function(Binding(ONE, "ns/one", (IP, second)))
-    assert refused(held, {os.getpid(): ONE}, frozenset({IP}))[0] == errno.EACCES
-    assert admitted(held, {os.getpid(): ONE}, frozenset({IP, second})).addresses == (IP, second)
+    assert refusal_of(held, {os.getpid(): ONE}, frozenset({IP}))[0] == errno.EACCES
+    assert admit(held, {os.getpid(): ONE}, frozenset({IP, second})).addresses == (IP, second)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_both_addresses_of_a_pod_must_be_there() -> None:
 def test_a_function_that_changes_hands_while_addresses_are_looked_up_is_not_opened(
     later: Binding | None, status: int
 ) -> None:
-    """And the next program of the new holder finds it as it is."""
+    """Afterwards a program of the new holder can open the function."""
     held = function()
     changes = [later]
 
@@ -147,7 +149,7 @@ def test_a_function_that_changes_hands_while_addresses_are_looked_up_is_not_open
             held.binding = changes.pop()
         return frozenset({IP, OTHER_IP})
 
-    def opened(by: PodUid) -> Binding:
+    def open_by(by: PodUid) -> Binding:
         keeper = Doorkeeper(lambda _pid: by, looked_up, wait_seconds=0.01)
         here, there = socket.socketpair()
         with here, there:
@@ -155,13 +157,13 @@ def test_a_function_that_changes_hands_while_addresses_are_looked_up_is_not_open
             return asyncio.run(keeper.admit(held, here, peer, peer))
 
     if status:
-        with pytest.raises(NotPermitted, match="given to another pod") as caught:
-            opened(ONE)
+        with pytest.raises(NotPermitted, match="assigned to another pod") as caught:
+            open_by(ONE)
         assert caught.value.status == status
     else:
-        assert opened(ONE) == BOUND
+        assert open_by(ONE) == BOUND
     if later is not None and not later.refused:
-        assert opened(later.pod_uid) == later
+        assert open_by(later.pod_uid) == later
 
 
 def test_addresses_are_those_of_the_process_s_namespace(tmp_path: Path) -> None:
@@ -178,13 +180,13 @@ def test_an_address_has_one_pod_and_a_function_one_holder() -> None:
     table = Functions()
     first, second = table.add("HCA-1", DEFAULT_LINK), table.add("HCA-2", DEFAULT_LINK)
     table.bind("HCA-1", BOUND)
-    assert table.losing("HCA-1", BOUND) == ()
-    assert table.losing("HCA-2", BOUND) == (), "a pod may have two"
+    assert table.find_displaced("HCA-1", BOUND) == ()
+    assert table.find_displaced("HCA-2", BOUND) == (), "a pod may have two"
     reused = Binding(OTHER, "ns/two", (IP,))
-    assert table.losing("HCA-2", reused) == (first,)
+    assert table.find_displaced("HCA-2", reused) == (first,)
     with pytest.raises(Conflict):
         table.bind("HCA-2", reused)
-    assert table.losing("HCA-1", Binding(OTHER, "ns/two", (OTHER_IP,))) == (first,)
+    assert table.find_displaced("HCA-1", Binding(OTHER, "ns/two", (OTHER_IP,))) == (first,)
     assert table.release("HCA-1")
     assert not table.release("HCA-1")
     table.bind("HCA-2", reused)
@@ -242,13 +244,13 @@ GOOD = {
 )
 def test_the_agent_s_requests_are_checked(wrong: dict[str, Any]) -> None:
     untouched: Any = SimpleNamespace(bind=pytest.fail)
-    asked = operations(untouched)["function-bind"]
+    bind = operations(untouched)["function-bind"]
     with pytest.raises(InvalidRequest):
-        asyncio.run(asked(GOOD | wrong))
+        asyncio.run(bind(GOOD | wrong))
 
 
 def test_a_function_is_added_bound_shown_and_released(tmp_path: Path) -> None:
-    engine: Any = None  # nobody opens anything
+    engine: Any = None  # no function is open
     classes = tmp_path / "class"
     (classes / "net").mkdir(parents=True)
     (classes / "tty").mkdir()

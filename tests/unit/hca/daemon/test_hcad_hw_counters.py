@@ -1,4 +1,4 @@
-"""A device's hw_counters: named as mlx5's, written when they change, whole at every moment."""
+"""A device's hw_counters: named as mlx5's, written when they change, and always complete."""
 
 import os
 

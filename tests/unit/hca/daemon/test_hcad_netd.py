@@ -1,4 +1,4 @@
-"""netd: sockets in pods' network namespaces, for hcad alone, and nowhere else."""
+"""netd opens sockets only in pods' network namespaces, and only for hcad."""
 
 import errno
 import os
@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hca.binding.wire import NoWire
-from hca.daemon.netd import daemon, netd_walls
-from hca.daemon.netd.broker import Broker, Opened
+from hca.daemon.netd import daemon, netd_sandbox
+from hca.daemon.netd.broker import Broker, OpenedSockets
 from hca.daemon.netd.namespaces import Rules, identity_of, tables_of
 from support.oracles import bpf
 from support.programs.wire_nodes import missing
@@ -32,7 +32,7 @@ SETUP = (
 
 
 class Pod:
-    """A process in a network namespace of its own; ``connect`` is what a program there does."""
+    """A process in its own network namespace, in which ``connect`` makes a connection."""
 
     def __init__(self, stack: ExitStack, *unshare: str, name: str = "eth0") -> None:
         script = SETUP.format(name=name, address=ADDRESS)
@@ -45,7 +45,7 @@ class Pod:
         assert self.process.stdout.readline() == "ready\n"
         self.process.stdout.close()
 
-    def accepted(self, stack: ExitStack, tmp_path: Path) -> socket.socket:
+    def accept(self, stack: ExitStack, tmp_path: Path) -> socket.socket:
         """Return the server's end of a connection that a socket of this namespace made."""
         listener = stack.enter_context(seqpacket.bind(tmp_path / "function.sock", 0o666))
         listener.setblocking(True)
@@ -61,7 +61,7 @@ class Pod:
             kept.append(client)
 
         kept: list[socket.socket] = []
-        thread = threading.Thread(target=connect)  # setns() is of threads
+        thread = threading.Thread(target=connect)  # setns() affects one thread
         thread.start()
         accepted, _ = listener.accept()
         thread.join(60)
@@ -77,16 +77,20 @@ def enter(namespace: int, pid: int) -> None:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """Ask a netd that runs as a thread: ``asked(descriptor, wanted, rules, user)``."""
+def open_by_netd(tmp_path: Path) -> Iterator[Callable[..., OpenedSockets]]:
+    """Return a function that lets a netd thread open sockets for (descriptor, wanted, rules,
+    user).
+    """
     with ExitStack() as stack:
 
-        def ask(descriptor: int, wanted: str, rules: Rules, user: int | None = None) -> Opened:
+        def ask(
+            descriptor: int, wanted: str, rules: Rules, user: int | None = None
+        ) -> OpenedSockets:
             path = tmp_path / daemon.SOCKET_NAME
             listener = stack.enter_context(daemon.listen(tmp_path))
             listener.settimeout(60)
-            told = os.geteuid() if user is None else user
-            serving = threading.Thread(target=daemon.serve_one, args=(listener, told, rules))
+            owner = os.geteuid() if user is None else user
+            serving = threading.Thread(target=daemon.serve_one, args=(listener, owner, rules))
             serving.start()
             try:
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
@@ -101,7 +105,7 @@ def asked(tmp_path: Path) -> Iterator[Callable[..., Opened]]:
 
 
 def rules(**more: object) -> Rules:
-    """A node's rules, whose own network namespace is another."""
+    """Return a node's rules, with another network namespace as that of the node."""
     values = {
         "interface": daemon.INTERFACE,
         "refused": frozenset({identity_of("/proc/self/ns/net")}),
@@ -112,11 +116,11 @@ def rules(**more: object) -> Rules:
 
 
 @needs_root
-def test_a_pod_s_socket_is_enough_to_find_its_network(asked, tmp_path: Path) -> None:
+def test_a_pod_s_socket_is_enough_to_find_its_network(open_by_netd, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        client = Pod(stack).accepted(stack, tmp_path)
+        client = Pod(stack).accept(stack, tmp_path)
         before = os.stat("/proc/thread-self/ns/net").st_ino
-        opened = asked(client.fileno(), ADDRESS, rules())
+        opened = open_by_netd(client.fileno(), ADDRESS, rules())
         stack.callback(opened.close)
         assert os.stat("/proc/thread-self/ns/net").st_ino == before
         (wire,) = opened.wires
@@ -133,38 +137,45 @@ def test_a_pod_s_socket_is_enough_to_find_its_network(asked, tmp_path: Path) -> 
     ],
 )
 def test_what_is_no_pod_s_own_is_refused(
-    asked, tmp_path: Path, unshare: tuple[str, ...], name: str, more: dict[str, object], why: str
+    open_by_netd,
+    tmp_path: Path,
+    unshare: tuple[str, ...],
+    name: str,
+    more: dict[str, object],
+    why: str,
 ) -> None:
-    """Another interface; and a namespace that a user made, where every address can be had."""
+    """Another interface, or a namespace that a user made, in which the user can choose any
+    address.
+    """
     with ExitStack() as stack:
-        client = Pod(stack, *unshare, name=name).accepted(stack, tmp_path)
+        client = Pod(stack, *unshare, name=name).accept(stack, tmp_path)
         with pytest.raises(NoWire, match=why):
-            asked(client.fileno(), ADDRESS, rules(**more))
+            open_by_netd(client.fileno(), ADDRESS, rules(**more))
 
 
 @needs_root
-def test_an_address_that_the_pod_has_not_is_refused(asked, tmp_path: Path) -> None:
+def test_an_address_that_the_pod_has_not_is_refused(open_by_netd, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        client = Pod(stack).accepted(stack, tmp_path)
+        client = Pod(stack).accept(stack, tmp_path)
         with pytest.raises(NoWire, match=r"no interface has the address 10\.79\.0\.9"):
-            asked(client.fileno(), "10.79.0.9", rules())
+            open_by_netd(client.fileno(), "10.79.0.9", rules())
 
 
 @needs_root
-def test_the_node_s_own_network_is_refused(asked, tmp_path: Path) -> None:
-    """Told by its files, as a node's is; and netd's own, by itself."""
+def test_the_node_s_own_network_is_refused(open_by_netd, tmp_path: Path) -> None:
+    """The node's namespace is identified by its files in /proc, netd's own by its identity."""
     with ExitStack() as stack:
         pod = Pod(stack)
-        client = pod.accepted(stack, tmp_path)
+        client = pod.accept(stack, tmp_path)
         node = rules(tables=frozenset({tables_of(str(pod.process.pid))}))
         with pytest.raises(NoWire, match="the node's own"):
-            asked(client.fileno(), ADDRESS, node)
+            open_by_netd(client.fileno(), ADDRESS, node)
     with socket.socket(socket.AF_UNIX) as own, pytest.raises(NoWire, match="the node's own"):
-        asked(own.fileno(), "127.0.0.1", rules(tables=frozenset()))
+        open_by_netd(own.fileno(), "127.0.0.1", rules(tables=frozenset()))
 
 
 @needs_root
-def test_a_node_s_first_process_tells_which_network_that_is() -> None:
+def test_a_node_s_first_process_identifies_its_network() -> None:
     with ExitStack() as stack:
         found = daemon.rules_of_node(str(Pod(stack).process.pid))
         assert found.interface == "eth0"
@@ -174,11 +185,11 @@ def test_a_node_s_first_process_tells_which_network_that_is() -> None:
         daemon.rules_of_node(str(os.getpid()))
 
 
-def test_another_user_is_hung_up_on(asked) -> None:
+def test_another_user_is_hung_up_on(open_by_netd) -> None:
     namespace = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
         with pytest.raises(OSError, match=r"does not answer|reset|Broken pipe"):
-            asked(namespace, "lo", Rules(), user=os.geteuid() + 1)
+            open_by_netd(namespace, "lo", Rules(), user=os.geteuid() + 1)
     finally:
         os.close(namespace)
 
@@ -195,8 +206,8 @@ def test_who_says_nothing_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @needs_root
-def test_it_works_behind_its_walls(tmp_path: Path) -> None:
-    """The real program, in a network of its own, asked for a socket of a pod's."""
+def test_it_works_in_its_sandbox(tmp_path: Path) -> None:
+    """The real program, in its own network namespace, receives a request for a pod's socket."""
     with ExitStack() as stack:
         module = python_process.module_command(
             "hca.daemon.netd.daemon", "--directory", str(tmp_path), "--user", str(os.geteuid())
@@ -211,7 +222,7 @@ def test_it_works_behind_its_walls(tmp_path: Path) -> None:
         stack.callback(process.kill)
         assert process.stderr is not None
         stack.callback(process.stderr.close)
-        accepted = Pod(stack).accepted(stack, tmp_path)
+        accepted = Pod(stack).accept(stack, tmp_path)
         end = time.monotonic() + 60
         while not (tmp_path / daemon.SOCKET_NAME).exists():
             assert process.poll() is None, process.stderr.read()
@@ -249,7 +260,7 @@ def connect_when_it_listens(link: socket.socket, path: Path) -> None:
     ("number", "arguments", "allowed"),
     [
         (308, (3, 0x4000_0000), True),  # setns into a network
-        (308, (3, 0), False),  # whatever it is
+        (308, (3, 0), False),  # a namespace of any type
         (308, (3, 0x0002_0000), False),  # a mount namespace
         (41, (socket.AF_INET, socket.SOCK_DGRAM), True),
         (41, (socket.AF_INET6, socket.SOCK_DGRAM), True),
@@ -265,6 +276,6 @@ def connect_when_it_listens(link: socket.socket, path: Path) -> None:
     ],
 )
 def test_what_netd_does_not_need_is_denied(number, arguments, allowed) -> None:
-    decided = bpf.decide(netd_walls.program(), number, arguments)
+    decided = bpf.decide(netd_sandbox.program(), number, arguments)
     denied = (bpf.ERRNO | errno.EPERM, bpf.ERRNO | errno.ENOSYS)  # clone3: libc tries clone then
     assert decided == bpf.ALLOW if allowed else decided in denied

@@ -1,4 +1,4 @@
-"""How a node's hcad begins: its lock, who listens already, the file of its probe, whom it waits for."""
+"""The start of a node's hcad: its lock, existing listeners, the ready file, the wait for others."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.handover_state import HandoverState
 from hca.daemon.serving import handover, node
 from hca.daemon.serving.handover import HandoverFailed
 from vgpu_sim.hal import direct
@@ -18,22 +18,24 @@ from vgpu_sim.system import seqpacket
 
 
 def test_the_probe_s_file_is_empty_until_this_hcad_is_ready(tmp_path: Path) -> None:
-    """Whatever its predecessor wrote; a probe of any user reads it, and no child inherits it."""
+    """Even if its predecessor wrote to it; a probe of any user can read it, and no child inherits
+    it.
+    """
     path = tmp_path / "ready"
     before = os.umask(0)
     try:
-        os.close(node._opened(path))
+        os.close(node._open_ready_file(path))
     finally:
         os.umask(before)
     assert path.stat().st_mode & 0o777 == 0o644
     path.write_text("1 and more")
-    opened = node._opened(path)
+    opened = node._open_ready_file(path)
     assert path.read_bytes() == b""
     assert not os.get_inheritable(opened)
     assert fcntl.fcntl(opened, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
     node._say_ready(options(tmp_path, ready_fd=opened))
     assert path.read_bytes() == b"1"
-    node._say_ready(options(tmp_path))  # nobody looks
+    node._say_ready(options(tmp_path))  # no probe reads it
     os.close(opened)
 
 
@@ -51,7 +53,7 @@ def test_a_lock_is_had_by_one_until_it_ends(tmp_path: Path) -> None:
     os.close(second)
 
 
-def test_who_listens_answers_even_when_it_is_busy_and_nobody_else_does(tmp_path: Path) -> None:
+def test_only_a_listening_socket_answers_even_with_a_full_backlog(tmp_path: Path) -> None:
     path = tmp_path / "direct.sock"
     assert not node._answers(path), "no file"
     listener = seqpacket.bind(path, 0o600)
@@ -63,15 +65,15 @@ def test_who_listens_answers_even_when_it_is_busy_and_nobody_else_does(tmp_path:
     assert not node._answers(path), "a file that was left behind"
 
 
-class Asked:
-    """Stands in for time, and for the hcad that serves."""
+class StandIn:
+    """Replaces time, and the hcad that serves."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory, self.now, self.slept = directory, 100.0, list[float]()
         self.answers: Iterator[Any] = iter(())
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
         monkeypatch.setattr(node, "time", clock)
-        monkeypatch.setattr(handover, "ask", self.ask)
+        monkeypatch.setattr(handover, "receive_state", self.ask)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -86,25 +88,29 @@ class Asked:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    return Asked(tmp_path, monkeypatch)
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return StandIn(tmp_path, monkeypatch)
 
 
-def test_where_nobody_serves_it_begins_and_keeps_others_out(asked: Asked) -> None:
-    lock, predecessor = node._lock_or_ask(options(asked.directory))
+def test_without_a_serving_hcad_it_starts_and_locks_others_out(stand_in: StandIn) -> None:
+    lock, predecessor = node._lock_or_take_over(options(stand_in.directory))
     assert predecessor is None
-    assert asked.slept == []
+    assert stand_in.slept == []
     assert not os.get_inheritable(lock)
-    assert (asked.directory / "hcad.lock").stat().st_mode & 0o777 == 0o600
-    other = os.open(asked.directory / "hcad.lock", os.O_RDWR)
+    assert (stand_in.directory / "hcad.lock").stat().st_mode & 0o777 == 0o600
+    other = os.open(stand_in.directory / "hcad.lock", os.O_RDWR)
     assert not node._is_free(other)
     os.close(other)
     os.close(lock)
 
 
-def test_who_serves_is_asked_until_it_hands_over(asked: Asked, tmp_path: Path) -> None:
-    """Twice a second; after its patience the probe is content, so that the other one is ended."""
-    serving = os.open(asked.directory / "hcad.lock", os.O_RDWR | os.O_CREAT)
+def test_the_serving_hcad_gets_requests_until_it_hands_over(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    """Requests are sent twice a second; after the patience hcad reports ready, so that the other
+    ends.
+    """
+    serving = os.open(stand_in.directory / "hcad.lock", os.O_RDWR | os.O_CREAT)
     assert node._is_free(serving)
     ready = tmp_path / "ready"
     said: list[bytes] = []
@@ -114,36 +120,38 @@ def test_who_serves_is_asked_until_it_hands_over(asked: Asked, tmp_path: Path) -
             said.append(ready.read_bytes())
             yield HandoverFailed("it is busy")
         said.append(ready.read_bytes())
-        yield "successor", {}, Luggage()
+        yield "successor", {}, HandoverState()
 
-    asked.answers = refusals()
-    opened = node._opened(ready)
-    lock, handed = node._lock_or_ask(options(asked.directory, ready_fd=opened, patience=1.5))
+    stand_in.answers = refusals()
+    opened = node._open_ready_file(ready)
+    lock, handed = node._lock_or_take_over(
+        options(stand_in.directory, ready_fd=opened, patience=1.5)
+    )
     assert handed is not None
     assert handed[0] == "successor"
-    assert asked.slept == [0.5] * 5
-    # Of refusals at 0, 0.5, 1, 1.5 and 2 s those from 1.5 s on say that it is ready.
+    assert stand_in.slept == [0.5] * 5
+    # Refusals are at 0, 0.5, 1, 1.5 and 2 s; those from 1.5 s on write to the ready file.
     assert said == [b"", b"", b"", b"", b"1", b"11"]
     for descriptor in (lock, serving, opened):
         os.close(descriptor)
 
 
 def test_one_that_cannot_hand_over_is_waited_for_with_the_lock(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no lock, and would remove our sockets when it ends."""
-    listener = seqpacket.bind(asked.directory / direct.SOCKET_NAME, 0o600)
+    """The old hcad holds no lock, and would remove the new sockets when it ends."""
+    listener = seqpacket.bind(stand_in.directory / direct.SOCKET_NAME, 0o600)
     listener.listen(8)
 
     def sleep(seconds: float) -> None:
-        asked.slept.append(seconds)
-        if len(asked.slept) == 3:
+        stand_in.slept.append(seconds)
+        if len(stand_in.slept) == 3:
             listener.close()
 
     monkeypatch.setattr(node, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep))
-    lock, predecessor = node._lock_or_ask(options(asked.directory))
+    lock, predecessor = node._lock_or_take_over(options(stand_in.directory))
     assert predecessor is None
-    assert asked.slept == [0.5] * 3
+    assert stand_in.slept == [0.5] * 3
     os.close(lock)
 
 
@@ -151,10 +159,10 @@ def test_what_one_hcad_listens_on_goes_to_the_next_each_under_its_name(tmp_path:
     opened = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     providers: Any = type("Providers", (), {"listener": opened[2]})()
-    luggage = Luggage()
-    saved = node._Listening(lock, opened[0], opened[1], providers).save(luggage)
+    handover_state = HandoverState()
+    saved = node._Listening(lock, opened[0], opened[1], providers).save(handover_state)
     names = ("lock", "successors", "administration", "direct")
-    assert [luggage.descriptors[saved[name]] for name in names] == [
+    assert [handover_state.descriptors[saved[name]] for name in names] == [
         lock,
         *(one.fileno() for one in opened),
     ]
@@ -165,13 +173,13 @@ def test_what_one_hcad_listens_on_goes_to_the_next_each_under_its_name(tmp_path:
 
 
 @pytest.mark.parametrize("weak", [False, True])
-def test_the_engine_s_library_is_read_before_the_walls_and_begun_behind_them(
+def test_the_engine_s_library_is_loaded_before_the_sandbox_and_started_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: bool
 ) -> None:
     begun: list[Any] = []
     monkeypatch.setattr(node, "preload", lambda: begun.append("library"))
     monkeypatch.setattr(
-        node.walls, "enter_on_node", lambda directory, *, weak: begun.append((directory, weak))
+        node.sandbox, "enter_on_node", lambda directory, *, weak: begun.append((directory, weak))
     )
     monkeypatch.setattr(node, "Engine", lambda: begun.append("engine") or "it")
     chosen = node._Options(tmp_path, 1, False, False, weak, None, 0.0)
@@ -180,7 +188,7 @@ def test_the_engine_s_library_is_read_before_the_walls_and_begun_behind_them(
 
 
 @pytest.mark.parametrize("wire", [False, True])
-def test_sockets_in_pods_are_asked_for_where_wires_are_wanted(
+def test_sockets_in_pods_are_requested_if_wires_are_enabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: bool
 ) -> None:
     made: list[tuple[Any, ...]] = []

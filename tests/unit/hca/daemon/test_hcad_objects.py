@@ -1,4 +1,4 @@
-"""What hcad refuses a client before the engine sees anything of it."""
+"""Clients' requests that hcad refuses before they reach the engine."""
 
 import contextlib
 import ctypes
@@ -40,7 +40,7 @@ def message(kind: int, body: ctypes.Structure | None = None, **values: int) -> b
     return bytes(header) + content
 
 
-def refused(client: Client, kind: int, body: ctypes.Structure | None = None) -> int:
+def errno_of(client: Client, kind: int, body: ctypes.Structure | None = None) -> int:
     reply, descriptors, _ = requests.answer(client.objects, message(kind, body))
     assert not descriptors
     header = Header.from_buffer_copy(reply)
@@ -88,17 +88,17 @@ def qp_create(client: Client, **values: int) -> hca.HcaQpCreate:
     ],
 )
 def test_a_wrong_queue_pair_is_refused(client, values, status):
-    assert refused(client, HcaMessage.QP_CREATE, qp_create(client, **values)) == status
+    assert errno_of(client, HcaMessage.QP_CREATE, qp_create(client, **values)) == status
 
 
 @pytest.mark.parametrize("entries", [0, hca.HCA_MAX_CQE + 1, 0xFFFFFFFF])
 def test_a_wrong_completion_queue_is_refused(client, entries):
-    assert refused(client, HcaMessage.CQ_CREATE, hca.HcaCqCreate(entries, 0)) == errno.EINVAL
+    assert errno_of(client, HcaMessage.CQ_CREATE, hca.HcaCqCreate(entries, 0)) == errno.EINVAL
 
 
 @pytest.mark.parametrize("size", [0, 1, 4097, (1 << 64) - 4096])
 def test_memory_is_bounded_and_in_pages(client, size):
-    status = refused(client, HcaMessage.SEGMENT_CREATE, hca.HcaSegmentCreate(size))
+    status = errno_of(client, HcaMessage.SEGMENT_CREATE, hca.HcaSegmentCreate(size))
     assert status == (errno.ENOMEM if size > 1 << 30 else errno.EINVAL)
 
 
@@ -107,7 +107,7 @@ def test_memory_comes_back(client):
     for _ in range(3):
         handle, fd = client.objects.create_segment(whole)
         os.close(fd)
-        assert refused(client, HcaMessage.SEGMENT_CREATE, hca.HcaSegmentCreate(4096)) == (
+        assert errno_of(client, HcaMessage.SEGMENT_CREATE, hca.HcaSegmentCreate(4096)) == (
             errno.ENOMEM
         )
         client.objects.destroy_segment(handle.handle)
@@ -140,18 +140,18 @@ def region_of(client: Client, *pieces: tuple[int, int], touched: bool = True, **
         ([(0, 0), (0, 8192)], {}, errno.EINVAL),
         ([(0, 8192)], {"iova": (1 << 64) - 8191}, errno.EINVAL),
         ([(0, 8192)], {"pd": 99}, errno.EINVAL),
-        ([(0, 8192)], {"access": 2}, errno.EINVAL),  # remote write without local
+        ([(0, 8192)], {"access": 2}, errno.EINVAL),  # remote write without local write
         ([(0, 8192)], {"access": 1 << 6}, errno.EOPNOTSUPP),  # on demand
     ],
 )
 def test_a_wrong_region_is_refused(client, pieces, values, status):
     wanted = region_of(client, *pieces, **values)
-    assert refused(client, HcaMessage.MR_CREATE, wanted) == status
+    assert errno_of(client, HcaMessage.MR_CREATE, wanted) == status
 
 
 def test_memory_that_its_owner_has_not_been_charged_for_is_no_region(client):
     wanted = region_of(client, (0, 8192), touched=False)
-    assert refused(client, HcaMessage.MR_CREATE, wanted) == errno.ENOMEM
+    assert errno_of(client, HcaMessage.MR_CREATE, wanted) == errno.ENOMEM
 
 
 def test_what_is_used_stays(client):
@@ -162,11 +162,11 @@ def test_what_is_used_stays(client):
         (HcaMessage.CQ_DESTROY, next(iter(client.objects._cqs))),
         (HcaMessage.SEGMENT_DESTROY, region.segment),
     ):
-        assert refused(client, kind, hca.HcaHandle(handle)) == errno.EBUSY
+        assert errno_of(client, kind, hca.HcaHandle(handle)) == errno.EBUSY
     assert qp.state == 0
 
 
-def test_nobody_names_anothers_objects(engine, client):
+def test_no_client_can_name_another_s_objects(engine, client):
     other = Client(engine, client.objects._numbers, 1)
     foreign = other.qp(other.cq(), other.cq())
     region = other.region()
@@ -176,14 +176,14 @@ def test_nobody_names_anothers_objects(engine, client):
         (HcaMessage.MR_DESTROY, region.key),
         (HcaMessage.PD_DESTROY, other.pd),
     ):
-        assert refused(client, kind, hca.HcaHandle(handle)) == errno.EINVAL
+        assert errno_of(client, kind, hca.HcaHandle(handle)) == errno.EINVAL
     wanted = qp_create(client, pd=other.pd)
-    assert refused(client, HcaMessage.QP_CREATE, wanted) == errno.EINVAL
+    assert errno_of(client, HcaMessage.QP_CREATE, wanted) == errno.EINVAL
     other.objects.close()
 
 
-def test_whatever_is_asked_a_client_leaves_nothing(engine):
-    """Seeded requests of random numbers, then the end: no descriptor stays."""
+def test_a_client_leaves_nothing_whatever_it_requested(engine):
+    """Random requests by a seed, then the client's end: no descriptor stays open."""
     rng = random.Random(5)
     before = len(os.listdir("/proc/self/fd"))
     client = Client(engine, Numbers(), 0)
@@ -201,7 +201,7 @@ def test_whatever_is_asked_a_client_leaves_nothing(engine):
             os.close(descriptor)
     client.objects.close()
     del client
-    assert len(os.listdir("/proc/self/fd")) <= before + 1  # a mapping of the page keeps one
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # a mapping of the page would keep one
 
 
 def test_numbers_are_not_to_be_guessed():
@@ -235,8 +235,8 @@ def test_the_files_are_those_that_tools_read(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def created(client: Client) -> dict[HcaMessage, int]:
-    """Return what destroys an object, and its handle, of the kinds that requests name."""
+def create_all(client: Client) -> dict[HcaMessage, int]:
+    """Make an object of each kind; return the handles, by the message that destroys the object."""
     srq, fd = client.objects.create_srq(hca_objects.HcaSrqCreate(client.pd, 4))
     os.close(fd)
     window = client.objects.create_window(hca_objects.HcaMwCreate(client.pd, 2))
@@ -247,20 +247,20 @@ def created(client: Client) -> dict[HcaMessage, int]:
     }
 
 
-def test_nobody_names_anothers_queues_paths_and_windows(engine, client):
+def test_no_client_can_name_another_s_queues_address_handles_and_windows(engine, client):
     other = Client(engine, client.objects._numbers, 1)
-    other.objects.create_channel()  # handles that are counted are not the same by chance
-    for kind, handle in created(other).items():
-        assert refused(client, kind, hca.HcaHandle(handle)) == errno.EINVAL
-    modify = hca_objects.HcaSrqModify(created(other)[HcaMessage.SRQ_DESTROY], 1)
-    assert refused(client, HcaMessage.SRQ_MODIFY, modify) == errno.EINVAL
-    assert refused(client, HcaMessage.CQ_RESIZE, hca_objects.HcaCqResize(99, 4)) == errno.EINVAL
+    other.objects.create_channel()  # makes handles that are counted differ between kinds
+    for kind, handle in create_all(other).items():
+        assert errno_of(client, kind, hca.HcaHandle(handle)) == errno.EINVAL
+    modify = hca_objects.HcaSrqModify(create_all(other)[HcaMessage.SRQ_DESTROY], 1)
+    assert errno_of(client, HcaMessage.SRQ_MODIFY, modify) == errno.EINVAL
+    assert errno_of(client, HcaMessage.CQ_RESIZE, hca_objects.HcaCqResize(99, 4)) == errno.EINVAL
     other.objects.close()
 
 
 def test_a_domain_is_busy_while_it_has_queues_paths_or_windows(client):
-    for kind, handle in created(client).items():
-        assert refused(client, HcaMessage.PD_DESTROY, hca.HcaHandle(client.pd)) == errno.EBUSY
+    for kind, handle in create_all(client).items():
+        assert errno_of(client, HcaMessage.PD_DESTROY, hca.HcaHandle(client.pd)) == errno.EBUSY
         requests.answer(client.objects, message(kind, hca.HcaHandle(handle)))
     client.objects.destroy_pd(client.pd)
 
@@ -284,7 +284,7 @@ def test_a_domain_is_busy_while_it_has_queues_paths_or_windows(client):
 )
 def test_wrong_queues_paths_windows_and_memberships_are_refused(client, kind, body):
     assert client.pd == 1
-    assert refused(client, kind, body) == errno.EINVAL
+    assert errno_of(client, kind, body) == errno.EINVAL
 
 
 def test_only_datagram_queue_pairs_join_groups_and_only_groups(client):
@@ -296,7 +296,7 @@ def test_only_datagram_queue_pairs_join_groups_and_only_groups(client):
         hca_objects.HcaMcast(reliable.number, 0, group),
         hca_objects.HcaMcast(datagram.number, 0, own),
     ):
-        assert refused(client, HcaMessage.MCAST_ATTACH, member) == errno.EINVAL
+        assert errno_of(client, HcaMessage.MCAST_ATTACH, member) == errno.EINVAL
     client.objects.attach(hca_objects.HcaMcast(datagram.number, 0, group))
     client.objects.destroy_qp(datagram.number)
     assert client.objects._members == {}
@@ -306,21 +306,23 @@ def test_a_region_is_replaced_under_its_key_when_all_is_well(client):
     first = client.region()
     wanted = hca.HcaMrCreate(99, 1, BASE, 8192, 1, first.key)
     wanted.pieces[0] = hca.HcaPiece(first.segment, 0, 0, 8192)
-    assert refused(client, HcaMessage.MR_CREATE, wanted) == errno.EINVAL
+    assert errno_of(client, HcaMessage.MR_CREATE, wanted) == errno.EINVAL
     wanted.pd = client.pd
     assert client.objects.create_region(wanted).handle == first.key
     wanted.replaced = first.key ^ 1
-    assert refused(client, HcaMessage.MR_CREATE, wanted) == errno.EINVAL
+    assert errno_of(client, HcaMessage.MR_CREATE, wanted) == errno.EINVAL
     client.objects.destroy_region(first.key)
     client.objects.destroy_segment(first.segment)
 
 
 @pytest.mark.parametrize("kind", ["domains", "paths", "windows", "regions", "memberships"])
 def test_what_has_no_descriptor_is_of_its_function_s_share_too(engine, monkeypatch, kind):
-    """However many programs ask: private memory is hcad's own, and a pod may have many programs."""
+    """With any number of programs: private memory is hcad's own, and a pod may have many
+    programs.
+    """
     shares = Shares(1 << 20, 1 << 30, 1 << 20)
     one, other = shares.share(), shares.share()
-    monkeypatch.setattr("hca.daemon.objects.client.unbounded", lambda: one)
+    monkeypatch.setattr("hca.daemon.objects.client.new_unlimited_share", lambda: one)
     programs = [Client(engine, Numbers(), index) for index in (0, 1)]
     assert most_of(one, 2) == (1 << 19) - 2 * 256, "a domain each"
     given = 0

@@ -1,4 +1,4 @@
-"""A pod's wire is there while its programs are, and never another pod's."""
+"""A pod's wire exists while its programs do, and is never used for another pod."""
 
 import asyncio
 import ctypes
@@ -22,14 +22,14 @@ from hca.contract import hca, hca_objects
 from hca.contract.hca import HcaMessage
 from hca.contract.verbs import VerbsQpType
 from hca.daemon.common.functions import Binding
-from hca.daemon.common.handover_state import Luggage
-from hca.daemon.netd.broker import Opened
+from hca.daemon.common.handover_state import HandoverState
+from hca.daemon.netd.broker import OpenedSockets
 from hca.daemon.serving import pods
 from hca.daemon.serving.policy_admin import operations
 from hca.daemon.wires import pod_wires
 from hca.daemon.wires.pod_wires import Netd
 from support.rigs import hca_rig
-from support.rigs.pod_node import OTHER, A, Node, device, received, say_hello, status
+from support.rigs.pod_node import OTHER, A, Node, device, receive, say_hello, status
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.messages import Header
 
@@ -40,19 +40,19 @@ GROUP_GID = bytes(10) + b"\xff\xff" + GROUP.packed
 
 @pytest.fixture
 def netd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Answers with real sockets of whatever loopback address is asked for; says what was asked."""
-    asked: list[str] = []
+    """Open real sockets of the requested loopback address instead; return the list of requests."""
+    requests: list[str] = []
 
-    def answer(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
-        os.fstat(lent)
-        os.close(lent)
-        asked.append(wanted)
+    def answer(broker: Path, descriptor: int, wanted: str, segments: bool) -> OpenedSockets:
+        os.fstat(descriptor)
+        os.close(descriptor)
+        requests.append(wanted)
         address = WireAddress(ipaddress.ip_address(wanted))
         interface = WireInterface("eth0", 1500, address)
-        return Opened(interface, (open_sockets(address, segments=segments),))
+        return OpenedSockets(interface, (open_sockets(address, segments=segments),))
 
-    monkeypatch.setattr(pod_wires, "_ask", answer)
-    return asked
+    monkeypatch.setattr(pod_wires, "_open_sockets", answer)
+    return requests
 
 
 def node_of(directory: Path, engine: Engine, netd: Netd) -> Node:
@@ -67,7 +67,7 @@ def wires_of(node: Node) -> list[dict[str, Any]]:
 
 async def until(check: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
-        while not check():  # noqa: ASYNC110 # what is waited for tells nobody
+        while not check():  # noqa: ASYNC110 # no event reports it
             await asyncio.sleep(0.001)
 
 
@@ -87,7 +87,7 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
         assert (wire["interface"], wire["interface_mtu"]) == ("eth0", 1500)
         assert (wire["programs"], wire["path_mtu"]) == (2, 1024)
         assert wire["packets"]["received"] == 0
-        assert wire["datagram_sources"] == 0, "whoever sends is judged"
+        assert wire["datagram_sources"] == 0, "every sender is evaluated"
         assert (await said["policy-generation"]({}))["path_mtu"] == 1024
         first.close()
         await until(lambda: wires_of(node)[0]["programs"] == 1)
@@ -107,16 +107,16 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
 async def handed_over(
     directory: Path, node: Node, engine: Engine, successor: Engine
 ) -> tuple[Node, Callable[[], None]]:
-    """Return the node of the successor, which is held, and what lets it serve; the old one ends."""
+    """Return the successor's node, held, and a function that starts to serve; the old node ends."""
     assert await node.server.pause() == ""
     engine.hold()
-    luggage = Luggage()
-    saved = json.loads(json.dumps(node.server.save(luggage)))
-    arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+    handover_state = HandoverState()
+    saved = json.loads(json.dumps(node.server.save(handover_state)))
+    arrived = HandoverState([os.dup(descriptor) for descriptor in handover_state.descriptors])
     successor.hold()
     next_one = Node(directory, successor, IP, Netd(directory))
     serve = next_one.server.load(saved, arrived)
-    assert arrived.left() == []
+    assert arrived.list_unclaimed() == []
     engine.release()
     await node.server.close()
     return next_one, serve
@@ -125,9 +125,9 @@ async def handed_over(
 def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """netd is not asked again, the MTU stays the program's, and the port is never free meanwhile.
+    """The successor does not call netd, the MTU stays, and the port is never free.
 
-    Who has connected and not said yet who it is may say it to the successor.
+    A connection that has not identified itself can do so to the successor.
     """
     monkeypatch.setattr(pods, "HELLO_TIMEOUT_SECONDS", 3600.0)
 
@@ -146,10 +146,10 @@ def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
         await until(lambda: wires_of(next_one)[0]["programs"] == 1)
         assert wires_of(next_one)[0]["path_mtu"] == 1024
         assert next_one.server.wires.path_mtu == 1024
-        assert netd == [str(IP)], "it was asked once"
+        assert netd == [str(IP)], "netd opened one wire"
         assert next_one.server.status()[0]["programs"] == 1
         say_hello(late)
-        assert device(await received(late)).mtu == 3
+        assert device(await receive(late)).mtu == 3
         assert netd == [str(IP)]
         late.close()
         client.close()
@@ -181,22 +181,22 @@ def test_without_netd_a_function_opens_and_reaches_its_node(
     asyncio.run(play())
 
 
-def test_netd_is_asked_again_by_the_next_program(
+def test_the_next_program_makes_hcad_call_netd_again(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = pod_wires._ask
+    answer = pod_wires._open_sockets
 
-    def refuse(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
-        os.close(lent)
+    def refuse(broker: Path, descriptor: int, wanted: str, segments: bool) -> OpenedSockets:
+        os.close(descriptor)
         raise NoWire("not yet")
 
     async def play() -> None:
         node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
-        monkeypatch.setattr(pod_wires, "_ask", refuse)
+        monkeypatch.setattr(pod_wires, "_open_sockets", refuse)
         first, _ = await node.open(A)
         assert wires_of(node)[0]["same_node_only"] == "netd: not yet"
-        monkeypatch.setattr(pod_wires, "_ask", answer)
+        monkeypatch.setattr(pod_wires, "_open_sockets", answer)
         second, _ = await node.open(A)
         assert wires_of(node)[0]["interface"] == "eth0"
         first.close()
@@ -209,9 +209,11 @@ def test_netd_is_asked_again_by_the_next_program(
 def test_sockets_of_another_address_are_not_taken(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = pod_wires._ask
+    answer = pod_wires._open_sockets
     monkeypatch.setattr(
-        pod_wires, "_ask", lambda at, lent, _, cut: answer(at, lent, "127.46.0.9", cut)
+        pod_wires,
+        "_open_sockets",
+        lambda at, descriptor, _, cut: answer(at, descriptor, "127.46.0.9", cut),
     )
 
     async def play() -> None:
@@ -227,21 +229,23 @@ def test_sockets_of_another_address_are_not_taken(
 
 
 @pytest.mark.parametrize("segments", [True, False])
-def test_sockets_cut_packets_unless_the_node_is_told_not_to(
+def test_sockets_segment_packets_unless_the_option_is_off(
     tmp_path: Path,
     engine: Engine,
     netd: list[str],
     monkeypatch: pytest.MonkeyPatch,
     segments: bool,
 ) -> None:
-    answer, made = pod_wires._ask, []
+    answer, made = pod_wires._open_sockets, []
 
-    def watched(broker: Path, lent: int, wanted: str, wish: bool) -> Opened:
-        opened = answer(broker, lent, wanted, wish)
+    def open_and_record(
+        broker: Path, descriptor: int, wanted: str, segments: bool
+    ) -> OpenedSockets:
+        opened = answer(broker, descriptor, wanted, segments)
         made.append(opened.wires[0].structure().segments)
         return opened
 
-    monkeypatch.setattr(pod_wires, "_ask", watched)
+    monkeypatch.setattr(pod_wires, "_open_sockets", open_and_record)
 
     async def play() -> None:
         node = node_of(tmp_path, engine, Netd(tmp_path, segments=segments))
@@ -258,21 +262,21 @@ def test_sockets_cut_packets_unless_the_node_is_told_not_to(
 def test_who_loses_its_function_while_netd_works_opens_nothing(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next holder of the same address has a wire of its own, not the one before's."""
-    answer, let_go, asked = pod_wires._ask, threading.Event(), threading.Event()
+    """The next holder of the same address gets a new wire instead of the previous holder's."""
+    answer, let_go, requested = pod_wires._open_sockets, threading.Event(), threading.Event()
 
-    def slow(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
-        asked.set()
+    def slow(broker: Path, descriptor: int, wanted: str, segments: bool) -> OpenedSockets:
+        requested.set()
         assert let_go.wait(60)
-        return answer(broker, lent, wanted, segments)
+        return answer(broker, descriptor, wanted, segments)
 
-    monkeypatch.setattr(pod_wires, "_ask", slow)
+    monkeypatch.setattr(pod_wires, "_open_sockets", slow)
 
     async def play() -> None:
         node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         late = asyncio.create_task(node.open(A))
-        await until(asked.is_set)
+        await until(requested.is_set)
         await node.server.bind(A, Binding(OTHER, "ns/two", (IP,)))
         let_go.set()
         client, reply = await late
@@ -290,46 +294,46 @@ def test_who_loses_its_function_while_netd_works_opens_nothing(
 
 
 async def ask(client: socket.socket, kind: int, wanted: ctypes.Structure | None = None) -> bytes:
-    """Ask as a program does; return what is answered, of which descriptors are left out."""
+    """Send a request as a program does; return the reply without its descriptors."""
     body = bytes(wanted) if wanted is not None else b""
     start = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, 2, 0, len(body), 0)
     client.send(bytes(Header(*start)) + body)
-    return await received(client)
+    return await receive(client)
 
 
 async def membership(client: socket.socket) -> hca_objects.HcaMcast:
-    """Make a queue pair for datagrams; return what asks for it to be in the group."""
+    """Make a datagram queue pair; return the request to attach it to the group."""
 
-    async def made(kind: int, wanted: ctypes.Structure | None = None) -> int:
+    async def request(kind: int, wanted: ctypes.Structure | None = None) -> int:
         reply = await ask(client, kind, wanted)
         assert status(reply) == 0
         return hca.HcaHandle.from_buffer_copy(reply[len(bytes(Header())) :]).handle
 
-    pd = await made(HcaMessage.PD_CREATE)
-    cq = await made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(4, 0))
+    pd = await request(HcaMessage.PD_CREATE)
+    cq = await request(HcaMessage.CQ_CREATE, hca.HcaCqCreate(4, 0))
     wanted = hca.HcaQpCreate(pd, cq, cq, VerbsQpType.UD, 4, 4, 0, 0)
-    number = await made(HcaMessage.QP_CREATE, wanted)
+    number = await request(HcaMessage.QP_CREATE, wanted)
     return hca_objects.HcaMcast(number, 0, (ctypes.c_uint8 * 16)(*GROUP_GID))
 
 
 def is_entered() -> bool:
-    """Whether the kernel says that somebody here is in the group."""
+    """Return whether the kernel lists a local member of the group."""
     return bytes(reversed(GROUP.packed)).hex().upper() in Path("/proc/net/igmp").read_text()
 
 
 @pytest.fixture
 def groups(netd: list[str], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
-    """The same for sockets in groups, asked for with a socket of the wire."""
-    asked: list[tuple[str, bytes]] = []
+    """Open real sockets in groups instead of netd; return the list of requests."""
+    requests: list[tuple[str, bytes]] = []
 
-    def answer(broker: Path, lent: int, wanted: str, group: bytes) -> socket.socket:
-        with socket.socket(fileno=lent) as own:
+    def answer(broker: Path, descriptor: int, wanted: str, group: bytes) -> socket.socket:
+        with socket.socket(fileno=descriptor) as own:
             assert own.getsockname() == (wanted, 4791)
-        asked.append((wanted, group))
+        requests.append((wanted, group))
         return open_group(WireAddress(ipaddress.ip_address(wanted)), group)
 
-    monkeypatch.setattr(pod_wires, "_ask_group", answer)
-    return asked
+    monkeypatch.setattr(pod_wires, "_open_group_socket", answer)
+    return requests
 
 
 def test_a_pod_is_in_a_group_while_a_program_of_its_own_is(
@@ -344,11 +348,11 @@ def test_a_pod_is_in_a_group_while_a_program_of_its_own_is(
         entering = zip(programs * 2, wanted * 2, strict=True)
         for program, member in entering:
             assert status(await ask(program, HcaMessage.MCAST_ATTACH, member)) == 0
-        assert groups == [(str(IP), GROUP_GID)], "netd is asked once"
+        assert groups == [(str(IP), GROUP_GID)], "netd opened one socket"
         assert wires_of(node)[0]["groups"] == [str(GROUP)]
         assert status(await ask(programs[0], HcaMessage.MCAST_DETACH, wanted[0])) == 0
         assert is_entered()
-        programs[1].close()  # it goes without a word
+        programs[1].close()  # it ends without a message
         await until(lambda: wires_of(node)[0]["groups"] == [])
         assert not is_entered()
         programs[0].close()
@@ -365,10 +369,10 @@ def test_a_group_that_netd_does_not_enter_is_an_error_of_the_verb(
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
 ) -> None:
-    answer = pod_wires._ask_group
+    answer = pod_wires._open_group_socket
 
-    def refuse(broker: Path, lent: int, wanted: str, group: bytes) -> socket.socket:
-        os.close(lent)
+    def refuse(broker: Path, descriptor: int, wanted: str, group: bytes) -> socket.socket:
+        os.close(descriptor)
         raise error
 
     async def play() -> None:
@@ -376,11 +380,11 @@ def test_a_group_that_netd_does_not_enter_is_an_error_of_the_verb(
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         client, _ = await node.open(A)
         member = await membership(client)
-        monkeypatch.setattr(pod_wires, "_ask_group", refuse)
+        monkeypatch.setattr(pod_wires, "_open_group_socket", refuse)
         reply = await ask(client, HcaMessage.MCAST_ATTACH, member)
         assert status(reply) == errno.ENETUNREACH
         assert status(await ask(client, HcaMessage.MCAST_DETACH, member)) == errno.EINVAL
-        monkeypatch.setattr(pod_wires, "_ask_group", answer)
+        monkeypatch.setattr(pod_wires, "_open_group_socket", answer)
         assert status(await ask(client, HcaMessage.MCAST_ATTACH, member)) == 0
         assert groups == [(str(IP), GROUP_GID)]
         client.close()
@@ -404,7 +408,7 @@ def test_a_group_is_handed_over_with_its_members(
         successor.release()
         await until(lambda: wires_of(next_one)[0]["programs"] == 1)
         assert wires_of(next_one)[0]["groups"] == [str(GROUP)]
-        assert groups == [(str(IP), GROUP_GID)], "netd is not asked again"
+        assert groups == [(str(IP), GROUP_GID)], "netd opened no further socket"
         assert status(await ask(client, HcaMessage.MCAST_DETACH, member)) == 0
         assert not is_entered()
         client.close()

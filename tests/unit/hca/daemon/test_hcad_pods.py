@@ -1,4 +1,4 @@
-"""A node's hcad with a real engine: programs of pods open their function, and lose it."""
+"""A node's hcad with a real engine: programs of pods open their function and lose it."""
 
 import asyncio
 import errno
@@ -16,7 +16,7 @@ from hca.daemon.common.functions import Binding
 from hca.daemon.serving.pods import MAX_CONNECTIONS_OF_FUNCTION
 from hca.daemon.sysfs import hw_counters
 from hca.daemon.sysfs.hw_counters import FOLDER
-from support.rigs.pod_node import IP, ONE, OTHER, A, B, Node, device, received, status
+from support.rigs.pod_node import IP, ONE, OTHER, A, B, Node, device, receive, status
 from vgpu_sim.hal.messages import Header
 
 C = A.replace("10", "12")
@@ -50,7 +50,7 @@ def test_a_program_of_the_pod_sees_the_pod_s_address(tmp_path: Path, engine: Eng
 def test_an_address_that_is_bound_again_ends_what_was_opened_by_it(
     tmp_path: Path, engine: Engine
 ) -> None:
-    """The kubelet may be late: whoever gets the address takes it from whoever had it."""
+    """The kubelet may be late: the new holder of an address takes it from the previous one."""
 
     async def play() -> None:
         node = Node(tmp_path, engine)
@@ -63,7 +63,7 @@ def test_an_address_that_is_bound_again_ends_what_was_opened_by_it(
         first, second = node.server.status()
         assert (first["pod_uid"], first["programs"]) == ("", 0)
         assert second["pod_uid"] == OTHER
-        assert await received(client) == b"", "it is hung up on"
+        assert await receive(client) == b"", "it is hung up on"
         again, reply = await node.open(A)
         assert status(reply) == errno.EAGAIN
         client.close()
@@ -82,7 +82,7 @@ def test_a_function_that_is_taken_back_hangs_up(tmp_path: Path, engine: Engine) 
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
         assert node.server.status()[0]["programs"] == 1, "what is bound already is left alone"
         await node.server.release(A)
-        assert await received(client) == b""
+        assert await receive(client) == b""
         client.close()
         await node.server.close()
 
@@ -90,7 +90,7 @@ def test_a_function_that_is_taken_back_hangs_up(tmp_path: Path, engine: Engine) 
 
 
 def test_a_pod_s_connections_are_counted(tmp_path: Path, engine: Engine) -> None:
-    """Silent ones too; and another pod's function is not affected."""
+    """Unidentified connections count, too; another pod's function is not affected."""
 
     async def play() -> None:
         node = Node(tmp_path, engine)
@@ -103,7 +103,7 @@ def test_a_pod_s_connections_are_counted(tmp_path: Path, engine: Engine) -> None
             assert asyncio.get_running_loop().time() < until
             await asyncio.sleep(0.001)
         one_more = node.connect(A)
-        assert await received(one_more) == b""
+        assert await receive(one_more) == b""
         other, reply = await node.open(B)
         assert status(reply) == 0
         for one in (*silent, one_more, other):
@@ -121,7 +121,7 @@ def test_garbage_is_hung_up_on(tmp_path: Path, engine: Engine) -> None:
         for data in (b"x", os.urandom(500), bytes(Header()) + bytes(HcaHello(1))):
             client = node.connect(A)
             client.send(data)
-            assert await received(client) == b""
+            assert await receive(client) == b""
             client.close()
         client, reply = await node.open(A)
         assert status(reply) == 0
@@ -134,12 +134,14 @@ def test_garbage_is_hung_up_on(tmp_path: Path, engine: Engine) -> None:
 def test_a_device_shows_the_counts_of_its_pod_s_wires_alone(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three functions one's pod has two wires, one's has none, and one has no pod."""
+    """Of three functions, one has a pod with two wires, one a pod without a wire, and one has no
+    pod.
+    """
     monkeypatch.setattr(hw_counters, "REFRESH_SECONDS", 0.001)
     counts = {71: HcaWireCounts(np_cnp_sent=3), 72: HcaWireCounts(np_cnp_sent=4)}
     monkeypatch.setattr(engine, "wire_counts", counts.__getitem__)
 
-    def said(function: str) -> str:
+    def read_counter(function: str) -> str:
         device = tmp_path / "classes" / function / "infiniband" / "tessera_0"
         return (device / FOLDER / "np_cnp_sent").read_text()
 
@@ -149,15 +151,15 @@ def test_a_device_shows_the_counts_of_its_pod_s_wires_alone(
             node.server.add(name)
         other = ipaddress.ip_address("10.244.1.6")
         made = {(ONE, (IP,)): (71, 72)}
-        monkeypatch.setattr(node.server.wires, "made", lambda *of: made.get(of, ()))
+        monkeypatch.setattr(node.server.wires, "engine_wires", lambda *of: made.get(of, ()))
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
         await node.server.bind(B, Binding(OTHER, "ns/other", (other,)))
         showing = asyncio.get_running_loop().create_task(node.server._show())
         until = asyncio.get_running_loop().time() + 30
-        while said(A) == "0\n":
+        while read_counter(A) == "0\n":
             assert asyncio.get_running_loop().time() < until
             await asyncio.sleep(0.001)
-        assert [said(name) for name in (A, B, C)] == ["7\n", "0\n", "0\n"]
+        assert [read_counter(name) for name in (A, B, C)] == ["7\n", "0\n", "0\n"]
         assert [path.parts[-3] for path in node.server._shown] == [A]
         made.clear()  # its pod has ended
         while node.server._shown:

@@ -1,4 +1,6 @@
-"""hcad's administration socket and its door: nothing is open before tables, wrong ones change nothing."""
+"""hcad's administration socket for policy: nothing can be opened without tables; bad tables are
+refused.
+"""
 
 import asyncio
 import ctypes
@@ -36,7 +38,7 @@ PODS = (rdma_lab.pod(0, app="ps"),)
 
 
 class Managed(server.Server):
-    """A fabric that policy decides on."""
+    """A fabric with policy."""
 
     managed = True
 
@@ -52,7 +54,7 @@ def greeting(kind: int) -> bytes:
 
 
 def hello(path, kind: int) -> tuple[socket.socket, Header]:
-    """Say hello to hcad; return the connection and the header of its answer."""
+    """Send hello to hcad; return the connection and the header of the reply."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link.settimeout(60)
     link.connect(str(path))
@@ -61,7 +63,7 @@ def hello(path, kind: int) -> tuple[socket.socket, Header]:
 
 
 def refusal(admin: AdminClient, text: str) -> str:
-    """Hand over tables; return the code of the refusal, or nothing."""
+    """Send tables; return the code of the refusal, or ""."""
     try:
         admin.call("tables", document=text)
     except AdminRefused as err:
@@ -70,7 +72,7 @@ def refusal(admin: AdminClient, text: str) -> str:
 
 
 def with_hcad(tmp_path, engine, client, kind=Managed) -> None:
-    """Run ``client`` in a thread while hcad serves a folder in this one."""
+    """Run ``client`` in a thread while hcad serves a folder in the main thread."""
 
     async def serve() -> None:
         serving = kind(tmp_path, engine, 1 << 20, lambda: None, Shares(1024))
@@ -161,7 +163,7 @@ def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
     with_hcad(tmp_path, engine, client)
 
 
-def test_where_nobody_manages_everything_opens(tmp_path, engine):
+def test_an_unmanaged_fabric_permits_everything(tmp_path, engine):
     def client() -> None:
         path = tmp_path / server.SOCKET_NAME
         member, _ = hello(path, HcaMessage.JOIN)
@@ -178,7 +180,7 @@ def test_where_nobody_manages_everything_opens(tmp_path, engine):
 
 
 def test_a_pod_opens_its_function_when_tables_name_it_at_its_address(tmp_path, engine, monkeypatch):
-    """Its UID and its address must both be what tables say: neither alone is enough."""
+    """The tables must have both its UID and its address: neither suffices."""
     monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 0.1)
     uid, name = PodUid("1" * 32), "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
     address = ipaddress.ip_address("10.244.1.5")
@@ -232,7 +234,7 @@ def test_wrong_and_older_tables_are_refused_and_the_old_ones_stay(tmp_path, engi
         json.dumps({**spoiled, "generation": 6, "more": 1}),
     ]
     chance = random.Random(9)
-    for _ in range(50):  # a byte of it changed: some are tables, and then they are older or others
+    for _ in range(50):  # with one byte changed it may still be tables, but older or different ones
         place = chance.randrange(len(good))
         spoilt = good[:place] + chr(chance.randrange(32, 127)) + good[place + 1 :]
         if spoilt != good:

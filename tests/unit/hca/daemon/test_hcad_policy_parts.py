@@ -1,5 +1,8 @@
-"""Ceilings, classes, sources and groups: what the engine is asked for, of two that differ in one
-member, at each limit and one beyond it, and after a refusal."""
+"""Rate limits, QoS classes, sources and groups, by the resulting calls of the engine.
+
+Each is tested with two that differ in one member, at each limit and one beyond, and after a
+refusal.
+"""
 
 import errno
 from dataclasses import replace
@@ -9,10 +12,10 @@ from typing import Any
 import pytest
 
 from hca.binding.addresses import address_of
-from hca.contract.hca_engine import HcaAsked, HcaQosClass
-from hca.daemon.policy.audience import Audience
+from hca.contract.hca_engine import HcaPendingSource, HcaQosClass
+from hca.daemon.policy.group_pairs import GroupPairs
 from hca.daemon.policy.parties import Parties, Party
-from hca.daemon.policy.qos import EngineClasses, refused
+from hca.daemon.policy.qos import EngineClasses, find_unenforced
 from hca.daemon.policy.rates import Rates
 from hca.daemon.policy.sources import MAX_SOURCES, Sources
 from rdma.tables import (
@@ -33,11 +36,11 @@ def engine() -> Any:
     return Engine()
 
 
-# Ceilings.
+# Rate limits.
 
 
 @pytest.mark.parametrize(
-    ("limits", "asked"),
+    ("limits", "expected"),
     [
         ({"bytes_per_second": 1000}, (1000, 65536, 0, 1)),
         ({"bytes_per_second": 6553600}, (6553600, 65536, 0, 1)),
@@ -50,12 +53,14 @@ def engine() -> Any:
     ],
 )
 def test_a_ceiling_has_its_rate_and_a_burst_of_ten_milliseconds(
-    engine: Any, limits: dict[str, int], asked: tuple[int, ...] | None
+    engine: Any, limits: dict[str, int], expected: tuple[int, ...] | None
 ) -> None:
     rates = Rates(engine)
     rates.hold(1, FLOW, Verdict(ALL, rules=(0,)), (rule(**limits),))
-    assert [call[1:] for call in engine.take("add_limit")] == ([] if asked is None else [asked])
-    assert len(rates) == (asked is not None)
+    assert [call[1:] for call in engine.take("add_limit")] == (
+        [] if expected is None else [expected]
+    )
+    assert len(rates) == (expected is not None)
 
 
 RATE = {"bytes_per_second": 1000}
@@ -75,7 +80,7 @@ RATE = {"bytes_per_second": 1000}
         ((rule(**RATE), rule(**RATE)), replace(FLOW, service=7), True),
     ],
 )
-def test_flows_share_a_ceiling_of_one_rule_and_one_pod_whoever_the_peer_is(
+def test_flows_of_one_rule_and_one_pod_share_a_limit_for_all_peers(
     engine: Any, rules: tuple[Rule, Rule], flow: Flow, shared: bool
 ) -> None:
     rates = Rates(engine)
@@ -113,7 +118,7 @@ def test_a_flow_is_held_by_all_that_match_and_let_go_of_by_those_that_no_longer_
     assert [call[1] for call in first if call[0] == "add_limit"].count(500) == 1
     assert [sorted(call[2]) for call in first if call[0] == "limit_flow"] == [[100, 101, 102]]
     rates.hold(1, FLOW, Verdict(ALL, rules=(0, 1), qos_class=quick), rules)
-    assert engine.take() == []  # as it was
+    assert engine.take() == []  # unchanged
     rates.hold(1, FLOW, Verdict(ALL, rules=(1, 2), qos_class=QosClass("slow")), rules)
     names = [call[0] for call in engine.take()]
     assert names == ["add_limit", "limit_flow", "remove_limit", "remove_limit"]
@@ -123,7 +128,7 @@ def test_a_flow_is_held_by_all_that_match_and_let_go_of_by_those_that_no_longer_
     assert len(rates) == 0
 
 
-# Classes.
+# QoS classes.
 
 
 def classes(engine: Any) -> list[tuple[int, ...]]:
@@ -159,18 +164,18 @@ def test_a_node_has_63_classes_and_names_those_beyond(engine: Any, number: int, 
     known.follow(many)
     assert len(classes(engine)) == most
     assert [known.place_of(one) for one in many] == [*range(1, most + 1), *[0] * (number - most)]
-    said = list(refused(many))
+    said = list(find_unenforced(many))
     beyond = ["qosClass c63: a node has 63 classes at most"] if number > 63 else []
     assert [line for line in said if "at most" in line] == beyond
     assert [line.partition(":")[0] for line in said if ".sl" in line] == ["qosClass c5.sl"]
     assert len(HcaQosClass._fields_) == 6
 
 
-# Who sends datagrams over a wire.
+# Senders of datagrams over a wire.
 
 
-class Judges:
-    """An enforcer, as far as sources need one."""
+class RecordingEnforcer:
+    """The part of an enforcer that sources use."""
 
     def __init__(self, *parties: Party) -> None:
         self.parties = Parties()
@@ -185,8 +190,8 @@ class Judges:
         self.calls.append(("forget", *arguments))
 
 
-def asked(wire: int, own: bytes, source: int) -> HcaAsked:
-    made = HcaAsked(wire)
+def pending_source(wire: int, own: bytes, source: int) -> HcaPendingSource:
+    made = HcaPendingSource(wire)
     made.own[:] = own
     made.source[:] = source.to_bytes(16)
     return made
@@ -196,7 +201,9 @@ ONE, TWO = (Party.of(f"f{place}", address_of(place)) for place in range(2))
 
 
 @pytest.fixture
-def sources(engine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Sources, Judges, list[Any]]:
+def sources(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Sources, RecordingEnforcer, list[Any]]:
     watched: list[Any] = []
 
     class Loop:
@@ -207,40 +214,43 @@ def sources(engine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Sources, Judg
             watched.pop()
 
     monkeypatch.setattr("hca.daemon.policy.sources.asyncio.get_running_loop", Loop)
-    judges = Judges(ONE, TWO)
-    return Sources(engine, judges), judges, watched  # type: ignore[arg-type]
+    enforcer = RecordingEnforcer(ONE, TWO)
+    return Sources(engine, enforcer), enforcer, watched  # type: ignore[arg-type]
 
 
-def test_a_source_is_judged_once_for_the_party_that_has_the_address(
+def test_a_source_is_evaluated_once_for_the_party_with_the_address(
     engine: Any, sources: Any
 ) -> None:
-    known, judges, _ = sources
+    known, enforcer, _ = sources
     wire, other = known.add_wire(None), known.add_wire(None)
     engine.take()
     engine.waiting = [
-        asked(wire, TWO.gids[0], 7),
-        asked(wire, ONE.gids[1], 8),
-        asked(other, ONE.gids[1], 7),
+        pending_source(wire, TWO.gids[0], 7),
+        pending_source(wire, ONE.gids[1], 8),
+        pending_source(other, ONE.gids[1], 7),
     ]
-    known.answer()
-    made = engine.take("add_source", "take_source", "drop_source")
-    assert [call[0] for call in made] == ["add_source", "take_source"] * 3
+    known.evaluate_pending()
+    made = engine.take("add_source", "process_source", "drop_source")
+    assert [call[0] for call in made] == ["add_source", "process_source"] * 3
     assert [call[1:] for call in made[::2]] == [
         (wire, (7).to_bytes(16)),
         (wire, (8).to_bytes(16)),
         (other, (7).to_bytes(16)),
     ]
-    assert [call[1] for call in judges.calls] == [TWO, ONE, ONE]
-    assert [call[2] for call in judges.calls] == [call[1] for call in made[1::2]]
-    assert (known.known(wire), known.known(other)) == (2, 1)
-    # Again, of nobody here, and of a wire that is not there.
-    engine.waiting = [asked(wire, TWO.gids[0], 7), asked(wire, address_of(9).gids[1], 6)]
-    known.answer()
+    assert [call[1] for call in enforcer.calls] == [TWO, ONE, ONE]
+    assert [call[2] for call in enforcer.calls] == [call[1] for call in made[1::2]]
+    assert (known.count_sources(wire), known.count_sources(other)) == (2, 1)
+    # The same for a GID of no local party, and for a wire that does not exist.
+    engine.waiting = [
+        pending_source(wire, TWO.gids[0], 7),
+        pending_source(wire, address_of(9).gids[1], 6),
+    ]
+    known.evaluate_pending()
     assert engine.take("add_source", "drop_source") == [
         ("drop_source", wire, (7).to_bytes(16)),
         ("drop_source", wire, (6).to_bytes(16)),
     ]
-    assert known.known(wire) == 2
+    assert known.count_sources(wire) == 2
 
 
 @pytest.mark.parametrize(
@@ -250,33 +260,33 @@ def test_of_more_sources_than_a_wire_remembers_the_oldest_is_forgotten(
     engine: Any, sources: Any, senders: int, forgotten: int
 ) -> None:
     assert MAX_SOURCES == 1024
-    known, judges, _ = sources
+    known, enforcer, _ = sources
     wire = known.add_wire(None)
     engine.take()
-    engine.waiting = [asked(wire, ONE.gids[1], number) for number in range(senders)]
-    known.answer()
-    made = [call[2] for call in judges.calls if call[0] == "connect"]
-    gone = [call[1] for call in judges.calls if call[0] == "forget"]
+    engine.waiting = [pending_source(wire, ONE.gids[1], number) for number in range(senders)]
+    known.evaluate_pending()
+    made = [call[2] for call in enforcer.calls if call[0] == "connect"]
+    gone = [call[1] for call in enforcer.calls if call[0] == "forget"]
     assert gone == made[:forgotten]
     assert [call[1] for call in engine.take("remove_source")] == gone
-    assert known.known(wire) == senders - forgotten
+    assert known.count_sources(wire) == senders - forgotten
 
 
 def test_a_wire_that_goes_takes_its_own_sources_and_the_last_the_watch(
     engine: Any, sources: Any
 ) -> None:
-    known, judges, watched = sources
+    known, enforcer, watched = sources
     first, second = known.add_wire(None), known.add_wire(None)
-    assert watched == [known.answer]
-    engine.waiting = [asked(first, ONE.gids[1], 1), asked(second, ONE.gids[1], 2)]
-    known.answer()
-    made = [call[2] for call in judges.calls]
-    judges.calls.clear()
+    assert watched == [known.evaluate_pending]
+    engine.waiting = [pending_source(first, ONE.gids[1], 1), pending_source(second, ONE.gids[1], 2)]
+    known.evaluate_pending()
+    made = [call[2] for call in enforcer.calls]
+    enforcer.calls.clear()
     engine.take()
     known.remove_wire(first)
-    assert judges.calls == [("forget", made[0])]
+    assert enforcer.calls == [("forget", made[0])]
     assert engine.take() == [("remove_source", made[0]), ("remove_wire", first)]
-    assert (known.wires, watched) == ((second,), [known.answer])
+    assert (known.wires, watched) == ((second,), [known.evaluate_pending])
     known.close()
     assert [call[1] for call in engine.take("remove_source", "remove_wire")] == [made[1], second]
     assert (known.wires, watched) == ((), [])
@@ -285,50 +295,50 @@ def test_a_wire_that_goes_takes_its_own_sources_and_the_last_the_watch(
     assert (known.wires, watched) == ((), [])
 
 
-# Who hears whom in groups.
+# Pairs of senders and members in groups.
 
 
-def test_each_member_hears_each_sender_while_both_are_there(engine: Any) -> None:
+def test_each_member_has_a_pair_with_each_sender_while_both_exist(engine: Any) -> None:
     three = Party("f3", "f3", (), (bytes(16), bytes(16)))  # has no address yet
-    judged: list[Any] = []
+    evaluated: list[Any] = []
     forgotten: list[Any] = []
-    audience = Audience(engine, lambda *given: judged.append(given), forgotten.append)
+    group_pairs = GroupPairs(engine, lambda *given: evaluated.append(given), forgotten.append)
     for party in (ONE, ONE, TWO, three):
-        audience.enter(party)
+        group_pairs.add_member(party)
     assert engine.take() == []
-    audience.speak(TWO)
-    audience.speak(TWO)
+    group_pairs.add_sender(TWO)
+    group_pairs.add_sender(TWO)
     pairs = engine.take("add_pair")
     assert [call[1:] for call in pairs] == [(ONE.gids[1], TWO.gids[1]), (TWO.gids[1], TWO.gids[1])]
-    assert [(one[0], one[2]) for one in judged] == [(ONE, TWO.gids[1]), (TWO, TWO.gids[1])]
-    audience.leave(ONE)
-    audience.hush(TWO)
+    assert [(one[0], one[2]) for one in evaluated] == [(ONE, TWO.gids[1]), (TWO, TWO.gids[1])]
+    group_pairs.remove_member(ONE)
+    group_pairs.remove_sender(TWO)
     assert (engine.take(), forgotten) == ([], [])
-    audience.leave(ONE)
+    group_pairs.remove_member(ONE)
     assert [call[0] for call in engine.take()] == ["remove_pair"]
-    assert forgotten == [judged[0][1]]
-    audience.enter(ONE)
+    assert forgotten == [evaluated[0][1]]
+    group_pairs.add_member(ONE)
     assert len(engine.take("add_pair")) == 1
-    audience.hush(TWO)
+    group_pairs.remove_sender(TWO)
     assert len(engine.take("remove_pair")) == 2
-    assert sorted(forgotten[1:]) == sorted(one[1] for one in judged[1:])
+    assert sorted(forgotten[1:]) == sorted(one[1] for one in evaluated[1:])
 
 
-@pytest.mark.parametrize("call", ["speak", "enter"])
-def test_what_cannot_be_judged_leaves_no_pair_and_counts_nobody(engine: Any, call: str) -> None:
+@pytest.mark.parametrize("call", ["add_sender", "add_member"])
+def test_a_failed_evaluation_leaves_no_pair_and_no_count(engine: Any, call: str) -> None:
     calls = count()
 
-    def judge(*given: Any) -> None:
+    def evaluate(*given: Any) -> None:
         if next(calls) == 1:
             raise OSError(errno.ENOMEM, "no more")
 
-    audience = Audience(engine, judge, lambda made: None)
-    before = audience.enter if call == "speak" else audience.speak
+    group_pairs = GroupPairs(engine, evaluate, lambda made: None)
+    before = group_pairs.add_member if call == "add_sender" else group_pairs.add_sender
     for party in (ONE, TWO):
         before(party)
-    last = getattr(audience, call)
+    last = getattr(group_pairs, call)
     assert error(lambda: last(ONE)) == "ENOMEM"
     made = [one[0] for one in engine.take()]
     assert made == ["add_pair", "add_pair", "remove_pair", "remove_pair"]
-    last(ONE)  # the next call finds nothing of it
+    last(ONE)  # nothing is left for the next call
     assert [one[0] for one in engine.take()] == ["add_pair"] * 2

@@ -1,4 +1,4 @@
-"""Answers of providers at their limits: numbers without a request, ranges that end at the end."""
+"""Unusual answers of providers: numbers without a request, ranges up to the end of memory."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ SEALS = (fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW)
 
 
 def test_an_answer_without_a_request_is_dropped_with_its_connection(tmp_path: Path) -> None:
-    """Its descriptor is closed, and the same gpud's later answers count."""
+    """The answer's descriptor is closed, and later answers of the same gpud are used."""
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         its, end = seqpacket.pair()
@@ -28,10 +28,10 @@ def test_an_answer_without_a_request_is_dropped_with_its_connection(tmp_path: Pa
         assert end.recv(1) == b""
         end.close()
         gpud.link.send(direct.encode_answer(98, errno.ESRCH))
-        served.give_back(await borrow(served, 4096))
-        assert len(gpud.asked) == 1
-        gpud.link.send(direct.encode_answer(gpud.asked[0].request, errno.ESRCH))  # once more
-        served.give_back(await borrow(served, 4096))
+        served.release(await borrow(served, 4096))
+        assert len(gpud.requests) == 1
+        gpud.link.send(direct.encode_answer(gpud.requests[0].request, errno.ESRCH))  # once more
+        served.release(await borrow(served, 4096))
 
     run(tmp_path, body, lend())
 
@@ -45,14 +45,14 @@ def test_a_range_may_end_where_its_memory_ends(tmp_path: Path, over: int) -> Non
                 await borrow(served, size)
             assert refused.value.errno == errno.EPROTO
         else:
-            served.give_back(await borrow(served, size))
+            served.release(await borrow(served, size))
 
     run(tmp_path, body, lend())
 
 
 @pytest.mark.parametrize("missing", [None, *SEALS])
 def test_memory_needs_every_seal(tmp_path: Path, missing: int | None) -> None:
-    def send(end: socket.socket, asked: ExportRequest) -> None:
+    def send(end: socket.socket, request: ExportRequest) -> None:
         memory = os.memfd_create("test", os.MFD_ALLOW_SEALING)
         os.truncate(memory, SIZE)
         os.posix_fallocate(memory, 0, SIZE)
@@ -64,7 +64,7 @@ def test_memory_needs_every_seal(tmp_path: Path, missing: int | None) -> None:
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         if missing is None:
-            served.give_back(await borrow(served, 4096))
+            served.release(await borrow(served, 4096))
         else:
             with pytest.raises(OSError, match="no sealed memory"):
                 await borrow(served, 4096)

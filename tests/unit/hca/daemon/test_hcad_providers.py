@@ -1,4 +1,4 @@
-"""Device memory that hcad borrows: from a gpud that is believed and workers that are not."""
+"""Device memory that hcad imports: it trusts gpud and does not trust workers."""
 
 import asyncio
 import errno
@@ -27,14 +27,14 @@ from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.system import seqpacket
 
 
-def send_pipe(end: socket.socket, asked: ExportRequest) -> None:
+def send_pipe(end: socket.socket, request: ExportRequest) -> None:
     reading, writing = os.pipe()
     socket.send_fds(end, [bytes(DirectGrant(0, 0, 0, SIZE))], [writing])
     os.close(reading)
     os.close(writing)
 
 
-def send_unsealed(end: socket.socket, asked: ExportRequest) -> None:
+def send_unsealed(end: socket.socket, request: ExportRequest) -> None:
     memory = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.truncate(memory, SIZE)
     os.posix_fallocate(memory, 0, SIZE)
@@ -42,32 +42,32 @@ def send_unsealed(end: socket.socket, asked: ExportRequest) -> None:
     os.close(memory)
 
 
-def send_too_little(end: socket.socket, asked: ExportRequest) -> None:
+def send_too_little(end: socket.socket, request: ExportRequest) -> None:
     end.send(b"x")
 
 
-def test_memory_is_lent_with_the_connection_that_is_its_life(tmp_path: Path) -> None:
+def test_memory_is_imported_with_the_connection_that_it_depends_on(tmp_path: Path) -> None:
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        lent = await borrow(served)
-        assert (lent.offset, lent.size) == (4096, SIZE)
-        assert os.pread(lent.descriptor, 4, lent.offset) == b"moin"
-        assert (gpud.asked[0].pid, gpud.asked[0].address, gpud.asked[0].size) == (
+        imported = await borrow(served)
+        assert (imported.offset, imported.size) == (4096, SIZE)
+        assert os.pread(imported.descriptor, 4, imported.offset) == b"moin"
+        assert (gpud.requests[0].pid, gpud.requests[0].address, gpud.requests[0].size) == (
             1234,
             0x1000,
             4096,
         )
         gpud.ends[0].close()
-        await seqpacket.readable(lent.connection.fileno())
-        assert lent.connection.recv(1) == b""
-        served.give_back(lent)
+        await seqpacket.readable(imported.connection.fileno())
+        assert imported.connection.recv(1) == b""
+        served.release(imported)
 
     run(tmp_path, body, lend())
 
 
-def test_contexts_are_asked_one_after_the_other(tmp_path: Path) -> None:
+def test_contexts_are_tried_one_after_the_other(tmp_path: Path) -> None:
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        served.give_back(await borrow(served))
-        assert [one.skip for one in gpud.asked] == [0, 1, 2, 0, 1, 2]
+        served.release(await borrow(served))
+        assert [one.skip for one in gpud.requests] == [0, 1, 2, 0, 1, 2]
 
     run(tmp_path, body, refuse, refuse, vanish, lend())
 
@@ -123,7 +123,7 @@ def test_a_gpud_that_comes_a_moment_later_is_waited_for(tmp_path: Path) -> None:
             asking = asyncio.create_task(borrow(served))
             await asyncio.sleep(0)
             gpud = FakeGpud(tmp_path / "d", lend())
-            served.give_back(await asking)
+            served.release(await asking)
             gpud.close()
 
     asyncio.run(main())
@@ -154,7 +154,7 @@ def test_a_gpud_that_ends_meanwhile_is_said(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
-def test_one_s_memory_is_not_lent_to_another_s_programs(
+def test_memory_is_not_imported_for_another_owner_s_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(providers, "LINK_SECONDS", 0.05)

@@ -1,4 +1,4 @@
-"""One program's request for a smaller completion queue keeps no other program waiting."""
+"""A program that requests a smaller completion queue does not delay other programs."""
 
 import asyncio
 import ctypes
@@ -52,14 +52,14 @@ def resize(client: Client, entries: int, handle: int = 0) -> bytes:
 
 
 def status_of(made: tuple[bytes, tuple[int, ...], str]) -> int:
-    """Return the status of an answer, and close what came with it."""
+    """Return the status of a reply, and close the reply's descriptors."""
     for descriptor in made[1]:
         os.close(descriptor)
     return Header.from_buffer_copy(made[0]).status
 
 
 class Program:
-    """A program of a function that the server answers, and its end of the connection."""
+    """A program of a function, with its end of the connection to the server."""
 
     def __init__(self, server: Programs, index: int, client: Client) -> None:
         ours, self.theirs = seqpacket.pair()
@@ -71,7 +71,9 @@ class Program:
         server._dismiss = lambda *_: None  # type: ignore[method-assign]
         self.ours = ours
         self.task = asyncio.get_running_loop().create_task(
-            server._requests(ours, ForeignSockets("hca", False), b"", function, client.objects)
+            server._serve_requests(
+                ours, ForeignSockets("hca", False), b"", function, client.objects
+            )
         )
 
     async def answer(self) -> int:
@@ -83,7 +85,7 @@ class Program:
 
 @pytest.mark.parametrize("entries", [ENTRIES // 2, 2 * ENTRIES])
 def test_another_program_is_answered_while_one_resizes(fresh_engine, pair, entries):
-    """The engine takes no turn: who waits for one waits alone, and who needs none is answered."""
+    """The engine makes no iteration: only the resizing program waits, others get their replies."""
 
     async def act() -> None:
         server = Programs(fresh_engine, 1 << 30, Enforcer(fresh_engine, Parties()), CmServer())
@@ -110,7 +112,7 @@ def test_another_program_is_answered_while_one_resizes(fresh_engine, pair, entri
 
 
 def test_what_was_posted_before_counts(fresh_engine, pair):
-    """Five requests that the engine has not seen do not fit into four entries."""
+    """Five requests that the engine has not processed do not fit into four entries."""
     rounds = pair.a.objects.rounds()
 
     async def act() -> int:
@@ -165,7 +167,9 @@ def test_the_reply_has_the_new_size(pair):
 
 
 def test_no_call_of_hcad_sleeps_in_the_engine():
-    """hcad has one thread for all programs: of the engine's files only its own thread's waits."""
+    """hcad has one thread for all programs: in the engine's files, only the engine's thread may
+    wait.
+    """
     waits = re.compile(r"\b(sched_yield|nanosleep|clock_nanosleep|usleep|sleep|poll)\(")
     files = {path.name for path in NATIVE.rglob("*.c") if waits.search(path.read_text())}
     assert files == {"engine.c"}

@@ -1,4 +1,4 @@
-"""What a client has, saved by one hcad and loaded by another: equal answers, and traffic goes on."""
+"""A client saved by one hcad and loaded by another: replies are the same, and traffic continues."""
 
 import os
 import random
@@ -38,7 +38,7 @@ def new():
 
 
 def answers(objects: Objects) -> dict[str, object]:
-    """Everything that a client can learn of its objects."""
+    """Return everything that a client can query about its objects."""
     return {
         "queue pairs": {n: bytes(objects.query_qp(n)) for n in objects._qps},
         "domains": dict(objects._pds),
@@ -59,7 +59,7 @@ def answers(objects: Objects) -> dict[str, object]:
 
 
 def something(client: Client, choice: random.Random) -> None:
-    """Make, change or remove an object at random; what is refused changes nothing."""
+    """Make, change or remove a random object; a refused request changes nothing."""
     objects = client.objects
     pds, cqs = list(objects._pds), list(objects._cqs)
     channels = [0, *objects._channels]
@@ -150,12 +150,12 @@ def test_whatever_a_client_has_it_has_the_same_afterwards(old, new, seed):
     for number in before["queue pairs"]:  # type: ignore[attr-defined]
         with pytest.raises(ValueError, match="twice"):
             numbers.adopt_qpn(number)
-    for _ in range(40):  # and everything can be changed further
+    for _ in range(40):  # and everything can still be changed
         something(client, choice)
     client.objects.close()
 
 
-def moved(pair: Pair, old: Engine, new: Engine) -> None:
+def move_pair(pair: Pair, old: Engine, new: Engine) -> None:
     """Hand both ends of a pair over."""
     old.hold()
     numbers = Numbers()
@@ -165,7 +165,7 @@ def moved(pair: Pair, old: Engine, new: Engine) -> None:
 
 
 def test_requests_before_and_after_come_in_order(old, new):
-    """Ten writes are done before, six wait in the ring while nobody works, five come afterwards."""
+    """Ten writes are done before, six wait in the ring while no engine works, five follow."""
     pair = Pair(old)
     for size in range(10):
         write(pair, 8 + size)
@@ -188,13 +188,13 @@ def test_requests_before_and_after_come_in_order(old, new):
 
 
 def test_completions_go_on_into_a_queue_that_was_made_larger(old, new):
-    """Its owner maps the new page alone, which is the one that the successor must write to."""
+    """The client maps the new page only, so the successor must write to that one."""
     pair = Pair(old)
     write(pair)
     larger = hca_objects.HcaCqResize(pair.a_send.handle, 300)
     resized, tail = hca_rig.Cq(*pair.a.objects.resize_cq(larger)), pair.a_send.tail
     resized.tail, pair.a_send = tail, resized
-    moved(pair, old, new)
+    move_pair(pair, old, new)
     new.release()
     for _ in range(5):
         write(pair)
@@ -207,7 +207,7 @@ def test_a_send_that_waits_for_its_receive_goes_on_waiting(old, new):
     pair.here.view[:5] = b"hello"
     pair.qa.send(Op.SEND, [(BASE, 5, pair.here.key)])
     assert not hca_rig.until(lambda: pair.a_send.page.head != 0, 0.05)
-    moved(pair, old, new)
+    move_pair(pair, old, new)
     new.release()
     pair.qb.receive((BASE, 64, pair.there.key))
     assert pair.b_recv.poll().bytes == 5
@@ -225,7 +225,7 @@ def test_what_failed_stays_failed_and_keys_and_rights_are_the_same(old, new):
     good[0].connect(good[1])
     good[1].connect(good[0])
     read_only = pair.b.region(access=ALL_ACCESS & ~2)
-    moved(pair, old, new)
+    move_pair(pair, old, new)
     new.release()
     assert pair.qa.state == pair.qb.state == VerbsState.ERR
     write(pair)
@@ -254,7 +254,9 @@ CLOSED = rdma_lab.policy(SERVER, policyTypes=["Ingress", "Egress"])
 
 
 def under(engine: Engine, policy: Mapping[str, Any], pair: Pair | None = None) -> Enforcer:
-    """An hcad's policy; ``pair``'s functions are members of its fabric."""
+    """Return the enforcer of an hcad with a policy; ``pair``'s functions are members of its
+    fabric.
+    """
     enforcer = Enforcer(engine, Parties())
     enforcer.switch(rdma_lab.tables(1, PODS, [policy]))
     if pair is not None:
@@ -263,8 +265,8 @@ def under(engine: Engine, policy: Mapping[str, Any], pair: Pair | None = None) -
     return enforcer
 
 
-def moved_under(pair: Pair, old: Engine, new: Engine, policy: Mapping[str, Any]) -> Enforcer:
-    """Hand both ends over to an hcad that has these tables."""
+def move_under(pair: Pair, old: Engine, new: Engine, policy: Mapping[str, Any]) -> Enforcer:
+    """Hand both ends over to an hcad with this policy."""
     enforcer, numbers = under(new, policy, pair), Numbers()
     for client in (pair.a, pair.b):
         move(client, new, numbers, enforcer)
@@ -273,12 +275,14 @@ def moved_under(pair: Pair, old: Engine, new: Engine, policy: Mapping[str, Any])
 
 
 def test_what_is_denied_stays_denied_from_the_first_instant(old, new):
-    """The write lies in the ring while nobody works; the successor is the first that sees it."""
+    """The write waits in the ring while no engine works; the successor is the first to process
+    it.
+    """
     pair = Pair(old, 0, under(old, READS))
     pair.there.view[:8] = b"untouche"
     old.hold()
     write(pair)
-    enforcer = moved_under(pair, old, new, READS)
+    enforcer = move_under(pair, old, new, READS)
     new.release()
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
     assert pair.there.view[:8] == b"untouche"
@@ -293,7 +297,7 @@ def test_what_is_allowed_stays_allowed_from_the_first_instant(old, new):
     pair.there.view[:8] = b"to read."
     old.hold()
     write(pair, opcode=Op.RDMA_READ)
-    enforcer = moved_under(pair, old, new, READS)
+    enforcer = move_under(pair, old, new, READS)
     new.release()
     assert pair.a_send.poll().status == 0
     assert pair.here.view[:8] == b"to read."
@@ -305,12 +309,12 @@ def test_what_policy_denies_by_then_does_nothing_and_ends_when_it_is_served(old,
     pair = Pair(old, 0, under(old, READS))
     old.hold()
     write(pair, opcode=Op.RDMA_READ)
-    enforcer = moved_under(pair, old, new, CLOSED)
+    enforcer = move_under(pair, old, new, CLOSED)
     assert (pair.qa.state, pair.a_send.page.head) == (VerbsState.RTS, 0), (
         "until GO all is as it was"
     )
     assert pair.a.events() == []
-    enforcer.parties_changed()
+    enforcer.reevaluate()
     new.release()
     assert pair.a_send.poll().status == Status.WR_FLUSH_ERR
     assert pair.qa.state == pair.qb.state == VerbsState.ERR
@@ -318,7 +322,7 @@ def test_what_policy_denies_by_then_does_nothing_and_ends_when_it_is_served(old,
 
 
 def connected_by(pair: Pair, port: int) -> tuple[hca_rig.Qp, hca_rig.Qp]:
-    """Two more queue pairs, which the connection manager has connected by a service."""
+    """Return two more queue pairs, which the connection manager has connected by a service."""
     ends = (pair.a.qp(pair.a_send, pair.a_recv), pair.b.qp(pair.b_send, pair.b_recv))
     for own, peer in (ends, ends[::-1]):
         service = Service(port, "TCP", is_server=own is ends[1])
@@ -331,7 +335,7 @@ def connected_by(pair: Pair, port: int) -> tuple[hca_rig.Qp, hca_rig.Qp]:
 
 @pytest.mark.parametrize(("port", "status"), [(7000, 0), (7001, Status.RETRY_EXC_ERR)])
 def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
-    """The successor's policy admits to one port; who came by another one is denied."""
+    """The successor's policy permits one port; a connection by another service is denied."""
     pair = Pair(old, 0, under(old, READS))
     ends = connected_by(pair, port)
     old.hold()
@@ -341,7 +345,7 @@ def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
         remote_key=pair.there.key,
     )
     ports = {"ports": [{"serviceID": 7000}]}
-    enforcer = moved_under(
+    enforcer = move_under(
         pair, old, new, rdma_lab.policy(SERVER, ingress=[rdma_lab.allow("Read", **ports)])
     )
     new.release()
@@ -351,7 +355,7 @@ def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
 
 
 def test_a_service_is_taken_over_for_the_peer_that_it_was_written_with_alone(old, new, monkeypatch):
-    """The document's service is another connection's: the queue pairs have none."""
+    """The service in the document belongs to another connection: the queue pairs get none."""
     pair = Pair(old, 0, under(old, READS))
     ends = connected_by(pair, 7000)
     saved = Objects._saved_service
@@ -363,7 +367,7 @@ def test_a_service_is_taken_over_for_the_peer_that_it_was_written_with_alone(old
     monkeypatch.setattr(Objects, "_saved_service", of_another)
     old.hold()
     allowed = rdma_lab.allow("Read", ports=[{"serviceID": 7000}])
-    enforcer = moved_under(pair, old, new, rdma_lab.policy(SERVER, ingress=[allowed]))
+    enforcer = move_under(pair, old, new, rdma_lab.policy(SERVER, ingress=[allowed]))
     new.release()
     ends[0].send(
         *(Op.RDMA_READ, [(BASE, 8, pair.here.key)]),
@@ -380,7 +384,7 @@ def test_a_service_is_taken_over_for_the_peer_that_it_was_written_with_alone(old
     [(CLOSED, 0), (rdma_lab.policy(SERVER, ingress=[rdma_lab.allow("UD")]), 1)],
     ids=["denied", "allowed"],
 )
-def test_an_address_handle_is_judged_before_its_first_datagram(old, new, policy, arrived):
+def test_an_address_handle_is_evaluated_before_its_first_datagram(old, new, policy, arrived):
     enforcer, numbers = under(old, CLOSED), Numbers()
     a, b = (Client(old, numbers, index, enforcer) for index in (0, 1))
     sent, received = a.cq(), b.cq()
@@ -400,7 +404,7 @@ def test_an_address_handle_is_judged_before_its_first_datagram(old, new, policy,
         move(client, new, numbers, enforcer)
     old.release()
     new.release()
-    assert sent.poll().status == 0, "nobody is told"
+    assert sent.poll().status == 0, "no event is sent"
     assert received.page.head == arrived
     for client in (a, b):
         client.objects.close()

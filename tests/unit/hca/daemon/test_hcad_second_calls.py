@@ -1,4 +1,4 @@
-"""What the next call finds after one that failed, wherever it failed: quotas, descriptors, objects."""
+"""State after a call that failed at any of its steps: quotas, descriptors and objects."""
 
 import ctypes
 import errno
@@ -15,7 +15,7 @@ from hca.binding.engine import Engine
 from hca.contract import hca, hca_frames, hca_objects
 from hca.contract.verbs import VerbsQpType
 from hca.daemon.common import shared_memory
-from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.handover_state import HandoverState
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.common.quotas import Shares
 from hca.daemon.objects.client_objects import AdoptedObjects
@@ -31,18 +31,20 @@ ENGINE_CALLS = (
     *("add_cq", "resize_cq", "add_segment", "add_region", "add_qp", "add_srq"),
     *("add_ah", "add_window", "add_member", "add_steer"),
 )
-GUARD_CALLS = ("take_qp", "take_bytes", "take_steer", "connect_path", "in_group")
+GUARD_CALLS = ("take_qp", "take_bytes", "take_steer", "connect_path", "as_group_member")
 
 
 @dataclass
 class Failure:
-    """Which call is to fail, of those that can: counted down."""
+    """Makes one step fail: of the calls that can fail, the one at a given position."""
 
     calls: list[str] = field(default_factory=list)
     _left: int | None = None
 
-    def injected(self, place: int, call: Callable[[], Any]) -> bool:
-        """Make a call in which the step of this place fails; return whether there was one."""
+    def inject(self, place: int, call: Callable[[], Any]) -> bool:
+        """Make a call in which the step at ``place`` fails; return whether there was such a
+        step.
+        """
         before, self._left = len(self.calls), place
         try:
             call()
@@ -53,8 +55,8 @@ class Failure:
             self._left = None
         return len(self.calls) > before
 
-    def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **named: Any) -> Any:
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
             if self._left is not None:
                 self._left -= 1
                 if self._left < 0:
@@ -63,11 +65,11 @@ class Failure:
                     raise OSError(errno.ENOMEM, f"injected into {name}")
             return function(*arguments, **named)
 
-        return called
+        return call
 
 
 class Rig:
-    """A client with one object of each kind, and calls of hcad that can be made to fail."""
+    """A client with one object of each kind, in which calls of hcad can be made to fail."""
 
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.enforcer = Enforcer(engine, Parties())
@@ -86,15 +88,15 @@ class Rig:
         self.failing(monkeypatch, engine, client.objects._guard)
 
     def failing(self, monkeypatch: pytest.MonkeyPatch, engine: Engine, guard: object) -> None:
-        """Let calls that can fail be counted, and fail."""
+        """Wrap all calls that can fail."""
         targets = [
             *((engine, name) for name in ENGINE_CALLS),
             *((guard, name) for name in GUARD_CALLS),
             *((os, name) for name in ("dup", "pipe2")),
-            *((shared_memory, "shared"), (self.share, "take")),
+            *((shared_memory, "new_shared_memory"), (self.share, "take")),
         ]
         for owner, name in targets:
-            monkeypatch.setattr(owner, name, self.failure.wrapped(name, getattr(owner, name)))
+            monkeypatch.setattr(owner, name, self.failure.wrap(name, getattr(owner, name)))
 
     def footprint(self) -> tuple[Any, ...]:
         """Return all that the client has been charged for, and the process's descriptors."""
@@ -103,7 +105,7 @@ class Rig:
         return room(self.share), open_descriptors(), counted
 
     def close(self) -> None:
-        """End the client, of which nothing is left."""
+        """Close the client, and check that nothing is left."""
         self.client.objects.close()
         assert room(self.share) == self.free
         party = self.client.party
@@ -173,7 +175,7 @@ def test_wherever_a_call_fails_nothing_is_left_of_it_and_the_next_one_works(
 ) -> None:
     before = rig.footprint()
     places = count()
-    while rig.failure.injected(next(places), partial(CALLS[kind], rig)):
+    while rig.failure.inject(next(places), partial(CALLS[kind], rig)):
         assert rig.footprint() == before, f"after a failed {rig.failure.calls[-1]}"
     assert rig.failure.calls, "no step can fail"
     assert rig.footprint() != before
@@ -183,12 +185,14 @@ def test_wherever_a_call_fails_nothing_is_left_of_it_and_the_next_one_works(
 
 
 def test_a_region_that_cannot_be_replaced_leaves_no_charge(rig: Rig) -> None:
-    """Where the new one fails at last the old one has gone, with all that it was charged for."""
+    """If the new region fails at the last step, the old one is already removed, with its whole
+    charge.
+    """
     objects, places = rig.client.objects, count()
     objects.destroy_region(rig.region.key)
     without, key = rig.footprint(), objects.create_region(region(rig)).handle
     before = rig.footprint()
-    while rig.failure.injected(
+    while rig.failure.inject(
         next(places), partial(objects.create_region, region(rig, replaced=key))
     ):
         assert rig.footprint() in (before, without)
@@ -209,7 +213,7 @@ def test_a_region_that_is_not_there_cannot_be_replaced_and_costs_nothing(rig: Ri
 
 
 def test_a_larger_completion_queue_is_charged_and_handed_over(rig: Rig) -> None:
-    """As much as one that was made so large, and no more than a function may have."""
+    """It is charged like a queue made with that size, and within the function's quota."""
     objects = rig.client.objects
     before = room(rig.share)
     for entries in (1 << 12, 1 << 6):
@@ -229,7 +233,7 @@ def test_a_larger_completion_queue_is_charged_and_handed_over(rig: Rig) -> None:
     for other, amount in zip(others, taken, strict=True):
         other.give(0, amount)
     without_end(objects.resize_cq(hca_objects.HcaCqResize(rig.cq.handle, 1 << 10)))
-    saved = objects.save_cq(rig.cq.handle, Luggage())
+    saved = objects.save_cq(rig.cq.handle, HandoverState())
     assert saved["entries"] == 1 << 10
     assert os.fstat(objects.held["cq", rig.cq.handle].descriptor).st_size == saved["size"]
     rig.close()
@@ -238,7 +242,7 @@ def test_a_larger_completion_queue_is_charged_and_handed_over(rig: Rig) -> None:
 def test_a_successor_has_as_many_descriptors_as_its_predecessor_had(
     rig: Rig, engine: Engine
 ) -> None:
-    """Of every kind of object that has any."""
+    """Checked for every kind of object with descriptors."""
     for kind in CALLS:
         CALLS[kind](rig)
     before = open_descriptors()
@@ -259,26 +263,28 @@ def test_a_successor_has_as_many_descriptors_as_its_predecessor_had(
 def test_what_a_predecessor_hands_over_wrongly_leaves_no_descriptor(
     rig: Rig, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the successor fails: what it has taken by then it closes, or a client's end does."""
+    """Whatever step of the successor fails: it or the client's end closes all descriptors taken."""
     for kind in CALLS:
         CALLS[kind](rig)
-    luggage = Luggage()
+    handover_state = HandoverState()
     engine.hold()
-    saved = rig.client.objects.save(luggage)
+    saved = rig.client.objects.save(handover_state)
     engine.release()
     gids, places = (bytes(16), rig.client.gid), count()
     with hca_rig.running_engine() as other:
         other.hold()
         for name in ENGINE_CALLS:
-            monkeypatch.setattr(other, name, rig.failure.wrapped(name, getattr(other, name)))
+            monkeypatch.setattr(other, name, rig.failure.wrap(name, getattr(other, name)))
         while True:
             before = open_descriptors()
-            arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+            arrived = HandoverState(
+                [os.dup(descriptor) for descriptor in handover_state.descriptors]
+            )
             ends = arrived.take_all(saved["descriptors"])
             objects = AdoptedObjects(other, Numbers(), gids, 1 << 30, ends)
-            fails = rig.failure.injected(next(places), partial(objects.load, saved, arrived))
+            fails = rig.failure.inject(next(places), partial(objects.load, saved, arrived))
             objects.close()
-            for descriptor in arrived.left():
+            for descriptor in arrived.list_unclaimed():
                 os.close(descriptor)
             assert open_descriptors() == before, f"after {rig.failure.calls[-1:]}"
             if not fails:

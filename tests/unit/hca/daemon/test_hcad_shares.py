@@ -1,4 +1,4 @@
-"""Who may have how much of hcad's: halves of what is left, within what its container may use."""
+"""Quotas for hcad's resources: a function holds at most what is then free, within the container."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ GIB = 1 << 30
 
 
 def amounts(kind: int, amount: int) -> tuple[int, int, int]:
-    """Return an amount of one kind and nothing of the others."""
+    """Return an amount of one kind and none of the others."""
     wanted = [0, 0, 0]
     wanted[kind] = amount
     return wanted[0], wanted[1], wanted[2]
@@ -23,7 +23,7 @@ def amounts(kind: int, amount: int) -> tuple[int, int, int]:
     [(0, 0), (0, 499), (0, 500), (1, 0), (1, 499), (300, 99), (300, 350), (998, 1), (999, 0)],
 )
 def test_a_function_holds_no_more_than_what_is_then_free(kind: int, others: int, own: int) -> None:
-    """At once or in steps: exactly that much is given, and one more is refused."""
+    """In one step or several: exactly that much is granted, and one more is refused."""
     shares = Shares(*amounts(kind, 1000))
     share = shares.share()
     for _ in range(others):
@@ -41,7 +41,7 @@ def test_a_function_holds_no_more_than_what_is_then_free(kind: int, others: int,
 
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_what_is_refused_takes_nothing_and_what_is_given_back_can_be_had_again(kind: int) -> None:
-    """Also of the kinds of which there would have been enough."""
+    """This includes other kinds, of which there would have been enough."""
     shares = Shares(100, 100, 100)
     first, second = shares.share(), shares.share()
     wanted = [50, 50, 50]
@@ -89,7 +89,7 @@ def test_what_a_predecessor_has_given_is_taken_whatever_there_is() -> None:
 def test_rings_and_objects_fit_into_the_container(
     limit: int | None, rings: int, objects: int
 ) -> None:
-    """One function alone has half of each."""
+    """One function alone can have half of each."""
     share = Shares.within(1000, limit).share()
     assert room(share) == (500, rings // 2, objects // 2)
 

@@ -1,4 +1,4 @@
-"""The last thing that fits, and the first that does not; and what the next call finds."""
+"""The engine's limits: the last value accepted, the first one refused, and the state after it."""
 
 import os
 import random
@@ -32,7 +32,7 @@ def engine(engines):
 
 
 @pytest.mark.parametrize("entries", [1, 2, 64])
-def test_a_completion_queue_takes_as_many_as_it_has_and_no_more(engine, entries):
+def test_a_completion_queue_holds_its_capacity_and_no_more(engine, entries):
     client = Client(engine, Numbers(), 20)
     cq, other = client.cq(entries), client.cq()
     qp = client.qp(cq, other, depth=256)
@@ -50,7 +50,7 @@ def test_a_completion_queue_takes_as_many_as_it_has_and_no_more(engine, entries)
 
 
 def test_a_pause_saves_up_a_burst_and_no_more(engine):
-    """At 1,000 operations a second 190 of 200 wait, however long nothing was requested."""
+    """At 1,000 operations a second, 190 of 200 must wait, however long the flow was idle before."""
     pair = Pair(engine)
     flow, limit = engine.add_flow(), engine.add_limit(0, 0, 1000, 10)
     engine.limit_flow(flow, [limit])
@@ -58,7 +58,7 @@ def test_a_pause_saves_up_a_burst_and_no_more(engine):
         own = qp.client.objects._qps[qp.number].engine
         change = HcaPolicyChange(own, out=out, pkey=0xFFFF, sends=ALL, receives=ALL)
         engine.set_policies([change])
-    time.sleep(0.3)  # enough for 300
+    time.sleep(0.3)  # enough tokens for 300
     started = time.monotonic()
     for _ in range(200):
         assert until(lambda: pair.qa.page.send_head - pair.qa.page.send_tail < pair.qa.sends)
@@ -72,13 +72,13 @@ def test_a_pause_saves_up_a_burst_and_no_more(engine):
 
 
 def _home(key: int, room: int = 64) -> int:
-    """Return where a key's search begins in a table of the engine's (table.c)."""
+    """Return a key's home slot in a table of the engine with ``room`` slots (table.c)."""
     return (key * 2654435769 & 0xFFFFFFFF) >> 7 & room - 1
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_keys_of_one_home_are_found_whichever_goes_first(engine, monkeypatch, seed):
-    """Regions in a row of a table's places, over its end, too: a gap must be closed."""
+    """The regions' keys fill adjacent slots, also across the table's end; gaps must be closed."""
     choose = random.Random(seed)
     pair = Pair(engine)
     wanted = (62, 62, 62, 63, 62, 0, 1)
@@ -102,7 +102,7 @@ def test_keys_of_one_home_are_found_whichever_goes_first(engine, monkeypatch, se
 
 @pytest.mark.parametrize("newer", [3, 2, 4])
 def test_of_rules_of_one_priority_the_older_wins(engine, newer):
-    """Three is the older rule's; a smaller number is more urgent."""
+    """The older rule has priority 3; the smaller number has precedence."""
     clients = [Client(engine, Numbers(), 40 + i) for i in range(3)]
     queues, pairs = [client.cq() for client in clients], []
     for client, cq in zip(clients, queues, strict=True):
@@ -144,8 +144,8 @@ def test_a_pipe_that_is_replaced_is_closed(engines):
             assert _descriptors() == before
 
 
-def test_a_window_of_a_region_that_has_gone_opens_no_other_after_a_handover(engines):
-    """Another region has the key by then: the successor must not take it for the one that was."""
+def test_a_window_of_a_removed_region_opens_no_other_after_a_handover(engines):
+    """Another region has the key by then: the successor must not use it for the removed one."""
     numbers = Numbers()
     old, new = engines
     a, b = (Client(old, numbers, 50 + i) for i in range(2))

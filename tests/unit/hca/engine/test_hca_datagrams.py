@@ -1,4 +1,4 @@
-"""The HCA's engine: datagrams, groups, and who shares a partition."""
+"""The HCA's engine: datagrams, groups and partitions."""
 
 import ctypes
 import struct
@@ -27,7 +27,7 @@ QKEY = 0x1234
 
 
 class Datagrams:
-    """Three clients with a datagram queue pair each."""
+    """Three clients, each with a datagram queue pair."""
 
     def __init__(self, engine, **values):
         numbers = Numbers()
@@ -94,7 +94,7 @@ def test_a_link_local_datagram_has_an_ipv6_header(engine, datagrams):
 
 
 @pytest.mark.parametrize("wrong", ["qkey", "queue pair", "address", "nothing posted", "too short"])
-def test_a_datagram_that_is_not_wanted_is_silence(datagrams, wrong):
+def test_an_unaccepted_datagram_is_dropped_silently(datagrams, wrong):
     if wrong != "nothing posted":
         datagrams.post(1, 44 if wrong == "too short" else 4136)
     values = {
@@ -110,7 +110,7 @@ def test_a_datagram_that_is_not_wanted_is_silence(datagrams, wrong):
         assert datagrams.receives[1].poll().bytes == 44
 
 
-def test_the_highest_bit_asks_for_the_senders_own_q_key(datagrams):
+def test_the_highest_bit_selects_the_senders_own_q_key(datagrams):
     datagrams.post(1)
     assert datagrams.send(1, qkey=0x80000000) == 0
     assert datagrams.receives[1].poll().status == 0
@@ -132,7 +132,7 @@ def test_a_datagram_is_at_most_a_packet(datagrams):
     assert datagrams.qps[0].state == State.SQE
 
 
-def test_an_address_handle_is_worth_nothing_after_it_or_in_other_domains(datagrams):
+def test_an_address_handle_is_invalid_after_its_end_and_in_other_domains(datagrams):
     client = datagrams.clients[0]
     ah = client.ah(datagrams.clients[1].gid)
     client.objects.destroy_ah(ah)
@@ -145,7 +145,7 @@ def test_an_address_handle_is_worth_nothing_after_it_or_in_other_domains(datagra
     assert datagrams.receives[1].page.head == 0
 
 
-def test_what_is_sent_to_a_group_is_every_members(datagrams):
+def test_every_group_member_receives_a_datagram(datagrams):
     group = bytes([0xFF, 0x0E, *range(14)])
     for who in (1, 2):
         datagrams.post(who)
@@ -165,8 +165,8 @@ def test_what_is_sent_to_a_group_is_every_members(datagrams):
     assert datagrams.receives[2].page.head == 1
 
 
-def test_who_sends_to_many_leaves_others_their_turns(engine, datagrams):
-    """A datagram to sixty is sixty for its sender's turn, whether or not they take it."""
+def test_a_sender_to_many_members_does_not_starve_others(engine, datagrams):
+    """A datagram to 60 members is charged 60 times, whether or not they accept it."""
     group = bytes([0xFF, 0x0E, *range(14)])
     hearer = datagrams.clients[2]
     pairs = [hearer.qp(datagrams.sends[2], datagrams.receives[2], depth=32, kind=Type.UD)
@@ -189,17 +189,17 @@ def test_who_sends_to_many_leaves_others_their_turns(engine, datagrams):
     assert came.index(datagrams.qps[0].number) < 8
 
 
-def test_all_programs_of_a_function_share_what_every_datagram_or_frame_must_ask(engine):
+def test_all_programs_of_a_function_share_the_cost_of_group_and_rule_checks(engine):
     enforcer, party = Enforcer(engine, Parties()), Party("f", "f", (), (bytes(16), b"x" * 16))
     guards = [Guard(enforcer, party) for _ in range(2)]
     group, other = bytes([0xFF] * 16), bytes([0xFF] * 15 + [0])
     with ExitStack() as stack:
         for place in range(hca.HCA_MAX_MCAST_ATTACH):
-            stack.enter_context(guards[place % 2].in_group(group))
+            stack.enter_context(guards[place % 2].as_group_member(group))
         for guard in guards:
-            with pytest.raises(OSError, match="too many queue pairs"), guard.in_group(group):
+            with pytest.raises(OSError, match="too many queue pairs"), guard.as_group_member(group):
                 pass
-        stack.enter_context(guards[0].in_group(other))
+        stack.enter_context(guards[0].as_group_member(other))
     assert not party.members
     for place in range(hca_frames.HCA_MAX_STEERS):
         guards[place % 2].take_steer()
@@ -229,7 +229,7 @@ def test_partitions_match_as_infiniband_has_it(datagrams, first, second, arrives
     assert until(lambda: datagrams.receives[1].page.head == 1, 10 if arrives else 0.05) == arrives
 
 
-def test_every_byte_of_a_datagram_is_charged_though_nobody_takes_it(datagrams, engine):
+def test_an_undelivered_datagram_is_charged_completely(datagrams, engine):
     size, key = 4096, datagrams.regions[0].key
     costs = []
     for data in ([], [(BASE, size, key)], [(BASE, size // 4, key)] * 4):

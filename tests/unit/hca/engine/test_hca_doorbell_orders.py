@@ -1,7 +1,8 @@
-"""No request is missed, in any order of the engine's steps and of a program's.
+"""No request is missed, however the engine's steps and a program's steps are interleaved.
 
-tests/support/native/doorbell_orders carries out the engine's thread and the library's part in all orders
-of the steps that the other side can see. Mutants of both show that it finds lost wake-ups.
+tests/support/native/doorbell_orders runs the engine's thread and the library's code in all
+orders of those steps that the other side can see. Mutants of both show that it detects lost
+wake-ups.
 """
 
 import subprocess
@@ -14,15 +15,15 @@ from vgpu_sim.native import build
 SUPPORT = Path(__file__).parents[3] / "support" / "native" / "doorbell_orders"
 ENGINE, LIBRARY = build.ENGINE, build.RDMA_CLIENTS / "libibverbs"
 WATCHED = [
-    *(ENGINE / f"turns/{name}.c" for name in ("engine", "collect")),
+    *(ENGINE / f"loop/{name}.c" for name in ("engine", "collect")),
     *(ENGINE / f"base/{name}.c" for name in ("doorbell", "complete")),
     LIBRARY / "command" / "ring.c",
 ]
-"""Each of their steps that another side sees is one at which that side may go first."""
+"""Before each step in these files that the other side can see, the other side may run."""
 
 OTHERS = [
     *(ENGINE / f"base/{name}.c" for name in ("queue", "function", "wait", "table")),
-    *(ENGINE / one for one in ("turns/share.c", "control/objects.c")),
+    *(ENGINE / one for one in ("loop/share.c", "control/objects.c")),
     SUPPORT / "orders.c",
 ]
 FLAGS = (
@@ -32,14 +33,14 @@ FLAGS = (
 )
 
 Change = tuple[str, str, str]
-"""A file, a text that occurs once in it, and another text."""
+"""A change: a file, a text that occurs once in it, and its replacement."""
 
 NO_PLACE: Change = ("doorbell.c", "bells->polled_count == HCA_POLLED", "true")
-"""As if the function had as many programs already as the engine polls."""
+"""Simulates that a function has reached the limit of polled programs."""
 
 LOST: dict[str, tuple[Change, ...]] = {
     "the engine does not look again once it has said that it polls no more": (
-        ("doorbell.c", "if (answer(client)) { /* and may", "if (false) { /* and may"),
+        ("doorbell.c", "if (answer(client)) { /* it may", "if (false) { /* it may"),
     ),
     "the engine looks again, and only then says that it polls no more": (
         (
@@ -78,11 +79,11 @@ LOST: dict[str, tuple[Change, ...]] = {
         ),
     ),
 }
-"""Ways to lose a wake-up: each is found."""
+"""Changes that lose a wake-up: each must be detected."""
 
 
 class Harness:
-    """Objects of what is not changed, compiled once."""
+    """Object files of unchanged sources, each compiled only once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -120,10 +121,10 @@ def harness(tmp_path_factory) -> Harness:
     return Harness(tmp_path_factory.mktemp("orders"))
 
 
-def carry_out(program: Path, wishes: str, pace_ns: int) -> tuple[int, str]:
-    """Return the status and what was printed; ``wishes`` are of two threads in turn."""
+def carry_out(program: Path, requests: str, pace_ns: int) -> tuple[int, str]:
+    """Return the program's status and output; ``requests`` are those of two threads in turn."""
     done = subprocess.run(
-        [str(program), wishes, str(pace_ns)],
+        [str(program), requests, str(pace_ns)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -135,11 +136,11 @@ def carry_out(program: Path, wishes: str, pace_ns: int) -> tuple[int, str]:
 
 @pytest.mark.parametrize("changes", [(), (NO_PLACE,)], ids=["polled", "rung each time"])
 def test_no_order_loses_a_wakeup(harness, changes):
-    """One thread with two requests, or two with one; looks that are far and near in time."""
+    """One thread makes two requests, or two make one each; polls are far apart or close in time."""
     program, orders = harness.build(*changes), 0
-    for wishes, pace_ns in (("q.q", 9000), ("q.a", 25000), ("qs", 25000)):
-        status, printed = carry_out(program, wishes, pace_ns)
-        assert status == 0, (wishes, pace_ns, printed)
+    for requests, pace_ns in (("q.q", 9000), ("q.a", 25000), ("qs", 25000)):
+        status, printed = carry_out(program, requests, pace_ns)
+        assert status == 0, (requests, pace_ns, printed)
         orders += int(printed.split()[0])
     assert orders > 10_000
 

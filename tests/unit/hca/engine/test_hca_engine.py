@@ -1,4 +1,4 @@
-"""The HCA's engine: what arrives, and who gets which error."""
+"""The HCA's engine: delivery of data, and the errors at both ends."""
 
 import os
 import resource
@@ -94,7 +94,7 @@ def test_only_signaled_requests_complete_and_in_order(pair):
 
 
 def test_large_messages_take_turns(engine):
-    """A gigabyte of one pair must not keep another from a word."""
+    """A transfer of a gigabyte must not prevent another queue pair from sending eight bytes."""
     pair = Pair(engine)
     size = 64 << 20
     source, target = pair.a.region(size), pair.b.region(size)
@@ -119,7 +119,7 @@ def other_domain(pair):
 
 
 REMOTE_ACCESS = {
-    "a key that nobody has": lambda p: write(p, remote_key=p.there.key ^ 1),
+    "an unknown key": lambda p: write(p, remote_key=p.there.key ^ 1),
     "the requester's own key": lambda p: write(p, remote_key=p.here.key),
     "one byte too many": lambda p: write(p, remote=BASE + 8185),
     "one byte before": lambda p: write(p, remote=BASE - 1),
@@ -137,7 +137,7 @@ REMOTE_ACCESS = {
 
 
 @pytest.mark.parametrize("post", REMOTE_ACCESS.values(), ids=REMOTE_ACCESS)
-def test_memory_that_is_not_offered_is_an_access_error_at_both_ends(pair, post):
+def test_inaccessible_memory_is_an_access_error_at_both_ends(pair, post):
     pair.here.view[:8] = b"poison!!"
     pair.qb.receive()
     post(pair)
@@ -158,7 +158,7 @@ def test_a_queue_pair_that_allows_no_writes_gets_none(engine):
 
 
 LOCAL = {
-    "a key that nobody has": (lambda p: write(p, key=99), Status.LOC_PROT_ERR),
+    "an unknown key": (lambda p: write(p, key=99), Status.LOC_PROT_ERR),
     "the peer's key": (lambda p: write(p, key=p.there.key), Status.LOC_PROT_ERR),
     "one byte too many": (lambda p: write(p, local=8185), Status.LOC_PROT_ERR),
     "a read into memory that may not be written": (
@@ -189,7 +189,7 @@ LOCAL = {
 
 
 @pytest.mark.parametrize(("post", "status"), LOCAL.values(), ids=LOCAL)
-def test_a_bad_request_is_the_requesters_alone(pair, post, status):
+def test_a_bad_request_affects_only_the_requester(pair, post, status):
     post(pair)
     assert pair.a_send.poll().status == status
     assert pair.qa.state == VerbsState.ERR
@@ -198,9 +198,9 @@ def test_a_bad_request_is_the_requesters_alone(pair, post, status):
 
 @pytest.mark.parametrize("opcode", [*range(16), 16, 17, 31, 1 << 31])
 def test_a_completion_says_what_failed(pair, opcode):
-    """Each opcode of a request has one of a completion (ibv_wc_opcode); behind all it is a write's."""
+    """Each request opcode has a completion opcode (ibv_wc_opcode); unknown ones have a write's."""
     done = {0: 1, 1: 1, 2: 0, 3: 0, 4: 2, 5: 3, 6: 4, 7: 6, 8: 5, 9: 0, 15: 9}
-    pair.qa.send(opcode, [(BASE, 8, 99)])  # a key that nobody has
+    pair.qa.send(opcode, [(BASE, 8, 99)])  # an unknown key
     entry = pair.a_send.poll()
     assert entry.status != Status.SUCCESS
     assert entry.opcode == done.get(opcode, int(opcode > 15))
@@ -222,13 +222,13 @@ def test_a_bad_receive_fails_both_ends(pair, sges):
     assert pair.b_recv.poll().status in (Status.LOC_PROT_ERR, Status.LOC_QP_OP_ERR)
 
 
-def test_without_a_receive_request_it_waits_and_then_gives_up(pair):
+def test_without_a_receive_request_a_send_waits_and_then_fails(pair):
     pair.qa.send(Op.SEND)
     assert pair.a_send.poll().status == Status.RNR_RETRY_EXC_ERR
     assert pair.qb.state == VerbsState.RTS
 
 
-def test_a_receive_request_that_comes_late_is_in_time(engine):
+def test_a_send_waits_for_a_late_receive_request(engine):
     pair = Pair(engine, rnr_retry=7)
     pair.qa.send(Op.SEND, inline=b"late")
     time.sleep(0.02)
@@ -265,8 +265,8 @@ def test_an_armed_queue_notifies_once(engine, armed, flags, notified):
     pair.close()
 
 
-def test_a_queue_that_is_armed_with_entries_in_it_notifies_at_once(engine):
-    """As hardware does; perftest polls once after each event and relies on it."""
+def test_arming_a_queue_with_entries_notifies_at_once(engine):
+    """Hardware does the same; perftest polls once after each event and relies on it."""
     pair = Pair(engine)
     channel, reading = pair.a.objects.create_channel()
     cq = pair.a.cq(16, channel.handle)
@@ -289,7 +289,7 @@ def test_a_queue_that_is_armed_with_entries_in_it_notifies_at_once(engine):
     pair.close()
 
 
-def test_reset_forgets_and_begins_anew(pair):
+def test_reset_drops_all_requests(pair):
     pair.qa.send(5)
     pair.a_send.poll()
     for qp, peer in ((pair.qa, pair.qb), (pair.qb, pair.qa)):
@@ -339,8 +339,8 @@ def test_a_thousand_queue_pairs_and_regions(engine):
     client.objects.close()
 
 
-def test_connections_wake_nobody_who_has_nothing_to_do(engine):
-    """An engine that is woken looks for requests for a while, on a CPU that others need."""
+def test_a_connection_does_not_wake_an_idle_engine(engine):
+    """A woken engine polls for requests for a while, on a CPU that other processes need."""
     client = Client(engine, Numbers(), 40)
     cq = client.cq()
     idle = [client.qp(cq, cq) for _ in range(20)]

@@ -21,8 +21,8 @@ from support.rigs.hca_rig import BASE, Pair, until, write
     [{"dest_qpn": 2}, {"rq_psn": 6}, {"dgid": bytes(16)}],
     ids=["its peer is another", "its sequence is another", "its peer is elsewhere"],
 )
-def test_who_is_not_connected_to_it_reaches_nobody(engine, changed):
-    """Silence, as on a wire: the requester runs out of retries, the other side sees nothing."""
+def test_an_unconnected_queue_pair_is_not_reached(engine, changed):
+    """There is no reply, as on a wire: the requester's retries end, the peer gets no event."""
     pair = Pair(engine)
     stranger = pair.b.qp(pair.b_send, pair.b_recv)
     alone = pair.a.qp(pair.a_send, pair.a_recv)
@@ -52,7 +52,7 @@ def test_a_key_is_worth_nothing_after_its_region(pair):
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
 
 
-def test_nobody_can_cut_memory_short_that_is_shared(pair):
+def test_shared_memory_cannot_be_truncated(pair):
     _, fd = pair.b.objects.create_segment(hca.HcaSegmentCreate(8192))
     for change in (0, 1 << 20):
         with pytest.raises(PermissionError):
@@ -62,7 +62,7 @@ def test_nobody_can_cut_memory_short_that_is_shared(pair):
 
 @pytest.mark.parametrize("whose", ["here", "there"])
 def test_memory_that_vanishes_is_an_error_completion(engine, whose):
-    """No seal can be forgotten so that hcad dies of it: the copy is guarded, too."""
+    """Even if the memory has no seal, hcad must not crash, because the copy is guarded, too."""
     pair = Pair(engine)
     client = pair.a if whose == "here" else pair.b
     fd = os.memfd_create("unsealed")
@@ -86,11 +86,11 @@ def test_memory_that_vanishes_is_an_error_completion(engine, whose):
 
 
 @pytest.mark.parametrize("ring", ["send_head", "recv_head"])
-def test_a_ring_that_makes_no_sense_ends_its_own_queue_pair(pair, engine, ring):
+def test_an_invalid_ring_index_ends_only_its_queue_pair(pair, engine, ring):
     other = Pair(engine, first=20)
     setattr(pair.qb.page, ring, 0x80000000)
     pair.qb.ring()
-    if ring == "recv_head":  # nobody looks at it before somebody sends
+    if ring == "recv_head":  # it is not read before a peer sends
         pair.qa.send(Op.SEND)
         assert pair.a_send.poll().status == Status.RETRY_EXC_ERR
     assert until(lambda: pair.qb.state == VerbsState.ERR)
@@ -116,8 +116,8 @@ def test_a_full_completion_queue_is_an_event_and_an_end(engine):
     pair.close()
 
 
-def test_no_random_bytes_in_rings_and_pages_harm_anybody_else(engine):
-    """Seeded: what is written over a client's shared memory while its neighbour works."""
+def test_random_bytes_in_rings_and_pages_harm_no_neighbour(engine):
+    """Seeded: random bytes are written over a client's shared memory while its neighbour works."""
     rng = random.Random(9)
     victim = Pair(engine, first=30)
     for round_number in range(60):

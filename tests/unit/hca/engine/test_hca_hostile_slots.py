@@ -1,7 +1,7 @@
-"""A receive slot that makes no sense, on every way by which a message gets to one.
+"""Invalid receive slots, for every path on which a message reaches one.
 
-A client writes its slots into shared memory at any time. Each way has a check of its own, so each is
-tried with the same slots, and with the largest that makes sense.
+A client can write its slots in shared memory at any time. Each path has its own check, so
+each is tested with the same slots, and with the largest valid slot.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ from support.wire import wire_rig
 from support.wire.wire_judging import QKEY, listening
 
 DATA = b"\x01" + bytes(11) + b"\x88\xb5" + b"a frame, or a message"
-"""A frame of a local experiment's EtherType (IEEE 802), for a group."""
+"""A frame with the EtherType for local experiments (IEEE 802), sent to a group."""
 
 MOST = hca.HCA_MAX_SGE
 ELEMENT = 8
@@ -34,7 +34,7 @@ COUNTS = [MOST + 1, MOST + 2, 200, 0x10000, 0x80000000, 0xFFFFFFFF]
 
 @dataclass
 class Way:
-    """One way of a message: posts it, and posts what takes it."""
+    """A path for a message: posts the message and a receive request for it."""
 
     sender: Qp
     receiver: Qp
@@ -56,13 +56,13 @@ class Way:
         return self.send_cq.poll().status
 
     def receive(self, count: int, size: int = ELEMENT, **values: int) -> None:
-        """Post a slot of so many elements, each in its place of the region."""
+        """Post a slot with ``count`` elements, each at its own place in the region."""
         sges = [(BASE + ELEMENT * i, size, self.there.key) for i in range(min(count, MOST))]
         (self.srq or self.receiver).receive(*sges, sge_count=count, **values)
 
 
 def _in_memory(stack: ExitStack, engines, kind: Type, shared: bool) -> Way:
-    """Return the way from one program to another of the same engine."""
+    """Return the path between two programs of the same engine."""
     numbers = Numbers()
     a, b = (Client(engines[0], numbers, 30 + i) for i in range(2))
     for client in (a, b):
@@ -94,7 +94,7 @@ def _in_memory(stack: ExitStack, engines, kind: Type, shared: bool) -> Way:
 
 
 def _over_a_wire(stack: ExitStack, engines, kind: Type, shared: bool) -> Way:
-    """Return the way from one engine to another."""
+    """Return the path from one engine to another."""
     if kind == Type.UD:
         a, b = stack.enter_context(listening(*engines))
         client = b.client
@@ -142,11 +142,11 @@ def way(request, engines):
 
 
 def _is_refused(way: Way, status: Status) -> None:
-    """See that a receive was not used: by its status, or on an unreliable connection by silence."""
+    """Check that a receive was not used: by its status or, if unreliable, by silence."""
     if way.receiver.kind == Type.UC:
-        # Nothing is completed and nothing ends; the state is read when the engine is done with it.
+        # There is neither a completion nor an error; the state is read when the engine is done.
         assert way.send() == Status.SUCCESS
-        assert until(lambda: _taken(way) == 1)
+        assert until(lambda: count_taken_receives(way) == 1)
         assert way.receiver.state == VerbsState.RTS
         assert way.recv_cq.page.head == way.recv_cq.tail
     else:
@@ -158,14 +158,14 @@ def _is_refused(way: Way, status: Status) -> None:
     assert not any(way.there.view[:])
 
 
-def _taken(way: Way) -> int:
+def count_taken_receives(way: Way) -> int:
     """Return how many receive requests the engine has taken."""
     return way.srq.page.tail if way.srq else way.receiver.page.recv_tail
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_more_elements_than_a_slot_has_are_refused(way, count):
-    """The first sixteen are sound, and have room for all: without a check, all would arrive."""
+    """The first sixteen are valid and have enough room: without a check, all data would arrive."""
     way.receive(count)
     _is_refused(way, Status.LOC_QP_OP_ERR)
 
@@ -180,7 +180,7 @@ def test_as_many_elements_as_a_slot_has_are_filled(way):
     assert not any(way.there.view[header + len(DATA) :])
 
 
-def test_an_element_of_a_key_that_is_not_there_is_refused(way):
+def test_an_element_with_an_unknown_key_is_refused(way):
     way.there.key ^= 1
     way.receive(MOST)
     _is_refused(way, Status.LOC_PROT_ERR)
@@ -203,7 +203,7 @@ def test_a_message_that_ends_with_its_region_arrives(way):
 
 
 def test_a_slot_that_changes_after_it_was_taken_is_used_as_it_was(way):
-    """The engine uses a copy: what the client writes behind it changes nothing."""
+    """The engine uses a copy, so later writes by the client have no effect."""
     way.receive(MOST)
     ring = way.srq.slots if way.srq else way.receiver.recv_slots
     assert way.send() == Status.SUCCESS

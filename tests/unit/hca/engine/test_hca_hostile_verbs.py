@@ -1,4 +1,4 @@
-"""The HCA's engine among hostile clients: what atomics, datagrams, shared receives, windows bring."""
+"""The HCA's engine among hostile clients: atomics, datagrams, shared receives, windows."""
 
 import random
 
@@ -22,7 +22,7 @@ LARGE = 8 << 20
 
 
 def shared_pair(engine, first=0):
-    """A pair of clients, and a connection of theirs whose responder has a shared receive queue."""
+    """Two clients, and a connection between them whose responder has a shared receive queue."""
     pair = Pair(engine, first=first)
     srq = Srq(pair.b)
     one = pair.a.qp(pair.a_send, pair.a_recv)
@@ -33,7 +33,7 @@ def shared_pair(engine, first=0):
 
 
 @pytest.mark.parametrize("jump", [17, 0x80000000, -1])
-def test_a_shared_queue_that_makes_no_sense_ends_who_takes_from_it(engine, jump):
+def test_an_invalid_shared_queue_ends_the_queue_pairs_that_use_it(engine, jump):
     pair, srq, one, two = shared_pair(engine)
     srq.page.head = jump & 0xFFFFFFFF
     srq.ring()
@@ -61,7 +61,7 @@ def test_a_wrong_shared_receive_ends_the_queue_pair_that_took_it(engine):
 
 @pytest.mark.parametrize("end", ["destroyed", "in error"])
 def test_the_requester_dies_in_the_middle_of_a_message_to_a_shared_queue(engine, end):
-    """What was taken for it is its queue pair's; what others take is theirs."""
+    """A receive request taken for a queue pair remains taken; others take the next ones."""
     pair, srq, one, two = shared_pair(engine)
     here, there = pair.a.region(LARGE), pair.b.region(LARGE)
     third = pair.a.qp(pair.a_send, pair.a_recv)
@@ -85,7 +85,7 @@ def test_the_requester_dies_in_the_middle_of_a_message_to_a_shared_queue(engine,
     pair.close()
 
 
-def test_a_responder_that_is_reset_in_the_middle_of_a_message_begins_anew(engine):
+def test_a_message_starts_again_after_a_reset_of_the_responder(engine):
     pair = Pair(engine, rnr_retry=7, timeout=18, retry_count=7)
     here, there = pair.a.region(LARGE), pair.b.region(LARGE)
     pair.qb.receive((BASE, LARGE, there.key))
@@ -101,7 +101,7 @@ def test_a_responder_that_is_reset_in_the_middle_of_a_message_begins_anew(engine
 
 
 def test_a_key_of_a_dead_region_is_no_region_of_a_window(engine):
-    """Even where another region has that key: it is not the one that was bound."""
+    """That holds even if another region has the key: the window was not bound to that region."""
     pair = Pair(engine)
     window = pair.b.objects.create_window(
         hca_objects.HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
@@ -127,7 +127,7 @@ def test_a_key_of_a_dead_region_is_no_region_of_a_window(engine):
     pair.close()
 
 
-def test_nobody_binds_frees_or_invalidates_anothers_window(engine):
+def test_another_client_s_window_cannot_be_bound_freed_or_invalidated(engine):
     pair = Pair(engine)
     window = pair.b.objects.create_window(
         hca_objects.HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
@@ -147,8 +147,8 @@ def test_nobody_binds_frees_or_invalidates_anothers_window(engine):
     pair.close()
 
 
-def test_no_random_requests_of_any_kind_harm_anybody_else(engine):
-    """Seeded: slots of every opcode with nonsense in every field, beside a neighbour that works."""
+def test_random_requests_of_any_kind_harm_no_neighbour(engine):
+    """Slots of every opcode get random fields (from a seed) while a neighbour works."""
     rng = random.Random(10)
     victim = Pair(engine, first=30)
     for round_number in range(40):

@@ -1,4 +1,4 @@
-"""Programs that ask for nothing cost the engine nothing, however many there are."""
+"""Idle programs cost the engine nothing, however many there are."""
 
 import os
 
@@ -9,7 +9,7 @@ from support.rigs.hca_rig import BASE, Client, Pair, until
 
 IDLE = 1000
 RING_COST = 3 * 4096 + 4 * 256
-"""Of one ring at most: two system calls, and both walks' visits; a third call for an event."""
+"""Maximum cost of a ring: two system calls and a visit by each walk; a third call for an event."""
 
 
 def write(pair: Pair, count: int) -> None:
@@ -42,7 +42,7 @@ def test_a_thousand_idle_programs_of_a_neighbour_add_no_work(fresh_engine):
 
 
 def test_idle_programs_of_the_same_function_add_no_work(fresh_engine):
-    """Reading their pages once would cost more than all that is done here."""
+    """Reading the idle programs' pages even once would cost more than all the work done here."""
     pair = Pair(fresh_engine)
     idle = [Client(fresh_engine, pair.numbers, 0) for _ in range(100)]
     write(pair, 1)
@@ -67,20 +67,20 @@ def test_few_programs_are_polled_and_all_are_served(fresh_engine):
     fresh_engine.release()
     most = 0
 
-    def all_heard() -> bool:
+    def all_received() -> bool:
         nonlocal most
         most = max(most, sum(not program.page.sleeping for program in programs))
         return not any(program.page.dirty[0] for program in programs)
 
-    assert until(all_heard)
+    assert until(all_received)
     assert most <= 16
     assert until(lambda: all(program.page.sleeping for program in programs))
     for program in programs:
         program.objects.close()
 
 
-def test_a_program_that_goes_is_not_looked_at_any_more(fresh_engine):
-    """Its bell may have rung, and its function be gone with it."""
+def test_a_removed_program_is_not_polled(fresh_engine):
+    """Its bell may have rung before, and its function may have been removed with it."""
     numbers = Numbers()
     for place in range(100):
         programs = [Client(fresh_engine, numbers, 20 + place % 3) for _ in range(2)]

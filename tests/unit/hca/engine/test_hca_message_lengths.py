@@ -1,7 +1,8 @@
-"""Both sides of the longest message, and of 2^31 and 2^32, in every check of a length.
+"""Lengths near the longest message, 2^31 and 2^32, in every check of a length.
 
-A message that was received in part is made longer by a hand-over: the successor reads that nearly
-the longest message has arrived, and the next packet is the first that does not fit, or the last.
+A handover is used to make a partly received message long: in the saved state nearly the longest
+message has been received, and the next packet is the last one that fits, or the first one that
+does not.
 """
 
 import os
@@ -32,7 +33,7 @@ from support.wire.wire_rig import End
 from support.wire.wire_saving import hand_over
 
 MTU, FIRST_PSN, PIECE, REGION = 256, 100, 1 << 20, 68 << 20
-"""Sixteen elements of the region are more than the longest message."""
+"""Sixteen elements of the region exceed the longest message."""
 EDGES = (MOST - 1, MOST, MOST + 1, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, (1 << 32) - 1)
 KINDS = {Type.RC: 0, Type.UC: roce.UC}
 REFUSED = roce.NAK | 2  # a remote access error
@@ -46,19 +47,19 @@ def engines():
 
 @dataclass
 class Stage:
-    """A queue pair of an engine, and a peer made of a socket that it is connected to."""
+    """A queue pair of an engine, connected to a peer simulated by a socket."""
 
     end: End
     peer: Peer
     kind: Type
 
     def send(self, opcode: int, psn: int, headers: bytes = b"", size: int = 0) -> None:
-        """Send a packet of the connection, and wait until the engine has looked at it."""
+        """Send a packet of the connection, and wait until the engine has processed it."""
         number = self.end.qp.number
         packet = Packet(opcode | KINDS[self.kind], number, psn, headers, b"x" * size)
         self.peer.send(self.end, packet)
         before = self.end.counts.unknown_qp
-        self.peer.send(self.end, packet.but(qpn=number ^ 1))  # by then
+        self.peer.send(self.end, packet.but(qpn=number ^ 1))  # it has been processed by then
         assert until(lambda: self.end.counts.unknown_qp > before)
 
 
@@ -74,7 +75,7 @@ def stage(engines, request):
 
 
 def repeating_region(client: Client) -> int:
-    """Register REGION bytes that are a few pages, again and again; return the key."""
+    """Register REGION bytes that map a few pages repeatedly; return the key."""
     handle, fd = client.objects.create_segment(hca.HcaSegmentCreate(PIECE))
     os.pwrite(fd, bytes(PIECE), 0)
     os.close(fd)
@@ -84,17 +85,17 @@ def repeating_region(client: Client) -> int:
     return int(client.objects.create_region(wanted).handle)
 
 
-def arrived(stage: Stage, engine: Any, monkeypatch: Any, **changes: int) -> None:
-    """Hand the end over; the successor reads that more of the message has arrived."""
+def hand_over_with(stage: Stage, engine: Any, monkeypatch: Any, **changes: int) -> None:
+    """Hand the end over, with ``changes`` of the saved state."""
     save = stage.end.engine.save_qp
 
-    def saved(qp: Any) -> Any:
+    def save_changed(qp: Any) -> Any:
         progress = save(qp)
         for name, value in changes.items():
             setattr(progress.wire, name, value)
         return progress
 
-    monkeypatch.setattr(stage.end.engine, "save_qp", saved)
+    monkeypatch.setattr(stage.end.engine, "save_qp", save_changed)
     hand_over(stage.end, engine)
 
 
@@ -114,11 +115,11 @@ def arrived(stage: Stage, engine: Any, monkeypatch: Any, **changes: int) -> None
 def test_a_send_of_many_packets_is_no_longer_than_the_longest(
     stage, engines, monkeypatch, opcode, done, size, fits
 ):
-    """However much its receive request would take."""
+    """It is refused even if its receive request has room for more."""
     end = stage.end
     end.qp.receive(*[(BASE, REGION, repeating_region(end.client))] * 16)
     stage.send(roce.SEND_FIRST, FIRST_PSN, size=MTU)
-    arrived(stage, engines[1], monkeypatch, done=done)
+    hand_over_with(stage, engines[1], monkeypatch, done=done)
     stage.send(opcode, FIRST_PSN + 1, bytes(4) if opcode == roce.SEND_LAST_IMM else b"", size)
     assert end.counts.out_of_sequence == (not fits)
     if opcode == roce.SEND_MIDDLE:
@@ -130,7 +131,7 @@ def test_a_send_of_many_packets_is_no_longer_than_the_longest(
 
 @pytest.mark.parametrize("size", [0, 1, MTU - 1, MTU, *EDGES])
 def test_a_write_of_many_packets_says_how_long_it_is(stage, size):
-    """A length that is right is looked up in memory, which is not as long as that."""
+    """A valid length is checked against the memory, which is too short for it."""
     region = stage.end.region()
     header = reth(BASE, region.key, size)
     stage.send(roce.WRITE_FIRST, FIRST_PSN, header, MTU)
@@ -159,13 +160,13 @@ def test_a_write_of_one_packet_is_as_long_as_it_says(stage, size):
         *((roce.WRITE_MIDDLE, MTU + 1, MTU, True), (roce.WRITE_LAST, MTU, MTU, True)),
     ],
 )
-def test_what_follows_of_a_write_is_what_is_left(
+def test_the_rest_of_a_write_has_the_remaining_length(
     stage, engines, monkeypatch, opcode, left, size, fits
 ):
     whole = 1 << 15
     region = stage.end.region(whole)
     stage.send(roce.WRITE_FIRST, FIRST_PSN, reth(BASE, region.key, whole), MTU)
-    arrived(stage, engines[1], monkeypatch, done=whole - left)
+    hand_over_with(stage, engines[1], monkeypatch, done=whole - left)
     stage.send(opcode, FIRST_PSN + 1, size=size)
     assert stage.end.counts.out_of_sequence == (not fits)
     expected = b"x" * size if fits else b""
@@ -185,7 +186,7 @@ def test_a_read_is_no_longer_than_the_longest(stage, size):
 
 
 def elements(size: int, key: int) -> list[tuple[int, int, int]]:
-    """A list of as many bytes, none of which is there; one element holds less than 2^32."""
+    """Return a list of ``size`` bytes of absent memory; each element holds less than 2^32."""
     found = []
     while size or not found:
         here = min(size, (1 << 32) - 1)
@@ -204,7 +205,7 @@ BEYOND = (1 << 31, 1 << 32, (1 << 32) + 8)
 
 
 def make_ready(qp: Qp, kind: Type) -> None:
-    """Let a queue pair send, by itself or to itself."""
+    """Let a queue pair send to itself, or without a connected peer."""
     if kind == Type.UD:
         qp.listen()
     elif kind == Type.RAW_PACKET:
@@ -217,7 +218,7 @@ def make_ready(qp: Qp, kind: Type) -> None:
 
 @pytest.mark.parametrize("kind", LONGEST, ids=lambda kind: kind.name)
 def test_a_request_is_no_longer_than_the_longest(engines, kind):
-    """Its length is looked at before its memory: what is too long is not looked up."""
+    """A request's length is checked before its memory, so too long a request needs no look-up."""
     most, opcodes = LONGEST[kind]
     client = Client(engines[0], Numbers(), 0)
     for opcode in opcodes:
@@ -245,7 +246,7 @@ def test_an_atomic_has_eight_bytes(engines, opcode, size):
 
 @pytest.mark.parametrize("room", [0, 7, 8, 9, (1 << 31) + 8, 1 << 32, (1 << 32) + 7])
 def test_a_receive_request_takes_a_message_that_is_no_longer_than_it(engines, room):
-    """A long list whose sum does not fit 32 bits has room; its memory is not there."""
+    """A long list has room even if its sum exceeds 32 bits; its memory is absent."""
     pair = Pair(engines[0])
     key = pair.there.key if room < 10 else 0xBAD00
     pair.qb.receive(*elements(room, key))

@@ -1,4 +1,4 @@
-"""The engine's predicates and packets are those of the table of operations, and it has no other."""
+"""The engine's predicates and packets agree with the table of operations, without exceptions."""
 
 import re
 import subprocess
@@ -83,7 +83,7 @@ def test_predicates_packets_and_codes_of_c_are_the_tables(tmp_path: Path) -> Non
     assert sum(len(requests(one)) for one in VerbsOpcode) > 20
 
 
-# Where C names an operation by hand: what it does there is that operation's alone.
+# Places where C names an operation directly, because the behaviour is specific to that operation.
 _ALONE = {
     "engine/requests/memory.c": {"ATOMIC_FETCH_AND_ADD"},  # adds, where its neighbour compares
     "engine/connections/atomic.c": {

@@ -1,4 +1,4 @@
-"""Which of several queue pairs may send next: classes, ceilings and ports, packet by packet."""
+"""Pacing of several queue pairs: classes, maximum rates and ports, packet by packet."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from hca.contract.hca_engine import HcaQosClass
 from support.rigs.hca_parts import Parts
 
 LEAD = 65536
-"""How far a class of weight 1 may be ahead of another that could send."""
+"""How far a class of weight 1 may be ahead of another ready class."""
 
 SECOND = 1_000_000_000
 CNP = 0x81
@@ -21,7 +21,7 @@ def parts(compiled_parts) -> Parts:
 
 
 class Sender:
-    """A queue pair that has always something to send."""
+    """A queue pair that always has data to send."""
 
     def __init__(self, parts: Parts, number: int, qos_class: int = 0, wire: int = 0) -> None:
         self.parts, self.number, self.wire = parts, number, wire
@@ -29,9 +29,9 @@ class Sender:
         parts.library.parts_class(wire, number, qos_class)
 
     def is_held(self) -> bool:
-        """Begin a turn and ask whether the next packet must wait."""
+        """Begin a turn; return whether the next packet must wait."""
         self.parts.library.wire_pace_begin(self.qp)
-        return bool(self.parts.library.wire_pace_asks(self.parts.engine, self.qp))
+        return bool(self.parts.library.wire_pace_must_wait(self.parts.engine, self.qp))
 
     def spend(self, size: int) -> None:
         self.parts.library.parts_spend(self.wire, self.number, size)
@@ -59,11 +59,11 @@ def test_a_class_may_be_ahead_by_its_weight_and_no_byte_more(parts, weight, over
     one.spend(over)
     assert one.is_held() == (over == 1)
     assert one.wake_ns == 0, "it is not known how long"
-    assert one.end(more=False) == (over == 1), "and so it asks again"
+    assert one.end(more=False) == (over == 1), "and so it needs another turn"
     assert not other.is_held(), "it is the other's turn"
 
 
-def test_a_class_alone_does_not_wait_and_a_later_one_has_saved_nothing(parts):
+def test_a_single_class_does_not_wait_and_a_later_one_has_no_credit(parts):
     parts.set_classes(HcaQosClass(weight=1), HcaQosClass(weight=1), HcaQosClass(weight=1))
     one, other, third = (Sender(parts, number, number + 1) for number in range(3))
     for _ in range(8):
@@ -80,7 +80,7 @@ def test_a_class_alone_does_not_wait_and_a_later_one_has_saved_nothing(parts):
     assert not one.is_held()
 
 
-def test_a_class_that_was_away_keeps_what_it_had_too_much(parts):
+def test_an_idle_class_keeps_its_debt(parts):
     parts.set_classes(HcaQosClass(weight=1), HcaQosClass(weight=1))
     one, other = Sender(parts, 0, 1), Sender(parts, 1, 2)
     assert not other.is_held()
@@ -135,8 +135,8 @@ def test_a_queue_pair_that_could_send_is_counted_once_and_in_its_class(parts):
 
 
 @pytest.mark.parametrize(("spent", "held"), [(0, True), (1, False)])
-def test_a_class_that_has_less_than_its_promise_goes_first(parts, spent, held):
-    """``spent`` bytes beyond its promise, it is like any other."""
+def test_a_class_below_its_minimum_goes_first(parts, spent, held):
+    """When it has sent ``spent`` bytes beyond its minimum, it is like any other class."""
     parts.set_classes(HcaQosClass(weight=1), HcaQosClass(weight=1, bytes_at_least=1000))
     one, promised = Sender(parts, 0, 1), Sender(parts, 1, 2)
     assert not promised.is_held()
@@ -146,7 +146,7 @@ def test_a_class_that_has_less_than_its_promise_goes_first(parts, spent, held):
     assert one.is_held(), "a byte a millisecond"
 
 
-def test_a_class_below_its_promise_goes_on_however_far_it_is_ahead(parts):
+def test_a_class_below_its_minimum_may_send_however_far_it_is_ahead(parts):
     parts.set_classes(
         HcaQosClass(weight=1, bytes_at_least=SECOND), HcaQosClass(weight=1, bytes_at_least=SECOND)
     )
@@ -165,7 +165,7 @@ def test_a_class_below_its_promise_goes_on_however_far_it_is_ahead(parts):
     assert not other.is_held(), "as far as the other"
 
 
-def test_what_a_class_had_beyond_its_promise_counts_for_a_burst_at_most(parts):
+def test_a_class_s_excess_over_its_minimum_counts_for_a_burst_at_most(parts):
     parts.set_classes(HcaQosClass(weight=1), HcaQosClass(weight=1, bytes_at_least=SECOND))
     one, promised = Sender(parts, 0, 1), Sender(parts, 1, 2)
     assert not promised.is_held()
@@ -201,7 +201,7 @@ def test_a_class_is_held_by_its_ceiling_on_each_wire(parts, per_second):
     assert not one.is_held(), "new classes begin with nothing spent"
 
 
-def test_a_port_holds_all_that_it_sends(parts):
+def test_a_port_s_rate_limits_all_that_it_sends(parts):
     parts.library.parts_port(0, 1000)
     one, other, elsewhere = Sender(parts, 0), Sender(parts, 1), Sender(parts, 0, wire=1)
     assert not one.is_held()
@@ -232,7 +232,7 @@ def test_a_queue_pair_that_wakes_sooner_for_its_wire_keeps_its_time(parts, why, 
 
 
 @pytest.mark.parametrize("more", [True, False])
-def test_a_queue_pair_that_is_not_held_goes_on_if_there_is_more(parts, more):
+def test_an_unlimited_queue_pair_continues_if_it_has_more(parts, more):
     parts.set_classes(HcaQosClass(weight=1))
     one = Sender(parts, 0, 1)
     assert not one.is_held()
@@ -241,7 +241,7 @@ def test_a_queue_pair_that_is_not_held_goes_on_if_there_is_more(parts, more):
     assert parts.library.parts_waits() == 0
 
 
-def test_others_wait_for_one_that_its_port_holds_but_not_its_ceiling(parts):
+def test_classes_wait_for_one_limited_by_the_port_but_not_by_its_own_maximum(parts):
     parts.library.parts_port(0, 1000)
     parts.set_classes(HcaQosClass(weight=1, bytes_at_most=10), HcaQosClass(weight=1))
     one, other = Sender(parts, 0, 1), Sender(parts, 1, 2)
@@ -255,7 +255,7 @@ def test_others_wait_for_one_that_its_port_holds_but_not_its_ceiling(parts):
     assert parts.library.parts_ready_of(2) == 1, "the port: it could send"
 
 
-def test_congestion_holds_a_queue_pair_alone_and_before_its_class_does(parts):
+def test_congestion_limits_a_queue_pair_before_its_class_does(parts):
     parts.set_classes(HcaQosClass(weight=1))
     one, other = Sender(parts, 0, 1), Sender(parts, 1, 1)
     congestion = parts.library.parts_congestion(0, 0)
@@ -277,7 +277,7 @@ def test_the_time_of_a_turn_is_that_of_its_first_packet(parts):
     one.spend(1)
     assert one.is_held()
     parts.set_clock(parts.now_ns + 2_000_000)
-    assert parts.library.wire_pace_asks(parts.engine, one.qp), "the turn goes on"
+    assert parts.library.wire_pace_must_wait(parts.engine, one.qp), "the turn goes on"
     assert not one.is_held(), "another begins"
 
 
@@ -289,7 +289,7 @@ def test_the_time_of_a_turn_is_that_of_its_first_packet(parts):
     ],
 )
 def test_a_class_sets_what_its_packets_are_marked_with(parts, qos_class, opcode, tos):
-    """Whatever the program set; two classes, so that the third is none."""
+    """The program's value does not matter. There are two classes, so the third number has none."""
     parts.set_classes(
         HcaQosClass(weight=1, traffic_class=40, cnp_traffic_class=96), HcaQosClass(weight=1)
     )

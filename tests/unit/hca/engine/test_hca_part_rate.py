@@ -1,7 +1,8 @@
-"""The rate of DCQCN's reaction point, beside the equations of its paper and a worked example.
+"""The rate of DCQCN's reaction point, compared with the paper's equations and a worked example.
 
-Zhu and others, "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5. Rates
-are in Gb/s here and bytes a nanosecond in the engine, so that a slip of a unit is a difference.
+Zhu and others, "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5.
+Rates are in Gb/s here and in bytes per nanosecond in the engine, so that a wrong unit is
+detected.
 """
 
 import random
@@ -24,7 +25,7 @@ def parts(compiled_parts) -> Parts:
 
 
 class Flow:
-    """A flow of the engine's."""
+    """A flow, as the engine computes its rate."""
 
     def __init__(self, parts: Parts) -> None:
         self.library, self.state, self.now = parts.library, Congestion(), START
@@ -44,12 +45,12 @@ class Flow:
 
     @property
     def rate(self) -> float:
-        """Gigabits a second."""
+        """Return the rate in gigabits a second."""
         return self.state.rate * 8
 
 
 class Paper:
-    """The same flow by the paper's equations."""
+    """The same flow, as the paper's equations compute its rate."""
 
     def __init__(self) -> None:
         self.limited, self.alpha, self.now = False, 1.0, START
@@ -97,7 +98,7 @@ class Paper:
 
 
 def test_a_worked_example_of_a_flow_that_is_notified_once(parts):
-    """Halved, then half of what is missing in each of four steps, then by 5 Mb/s, half at once."""
+    """The rate is halved, then regains half of the loss in each of five steps."""
     flow = Flow(parts)
     flow.cut()
     assert (flow.rate, flow.state.target * 8, flow.state.alpha) == (20, 40, 1)
@@ -123,7 +124,7 @@ def test_a_worked_example_of_a_flow_that_is_notified_once(parts):
 )
 @pytest.mark.parametrize("by_time", [True, False])
 def test_how_much_a_step_adds_to_the_target(parts, one, other, gained, by_time):
-    """The step adds to ``one``, and to what time or volume has come so often after it."""
+    """A step increments counter ``one`` and adds to the target what both counters allow."""
     times, volumes = (one, other) if by_time else (other, one)
     flow = Flow(parts)
     flow.cut()
@@ -142,7 +143,7 @@ def test_how_much_a_step_adds_to_the_target(parts, one, other, gained, by_time):
 
 
 @pytest.mark.parametrize(("rate", "limited"), [(39.98, True), (39.9899, True), (39.9902, False)])
-def test_the_last_of_it_is_got_back_at_once(parts, rate, limited):
+def test_the_last_part_of_the_rate_is_restored_at_once(parts, rate, limited):
     flow = Flow(parts)
     flow.cut()
     flow.state.target, flow.state.rate = 5.0, rate / 8
@@ -151,7 +152,7 @@ def test_the_last_of_it_is_got_back_at_once(parts, rate, limited):
     assert (flow.rate == 40) != limited
 
 
-def test_however_often_it_is_cut_a_flow_goes_on(parts):
+def test_however_often_its_rate_is_cut_a_flow_continues(parts):
     flow = Flow(parts)
     for _ in range(40):
         flow.cut()
@@ -162,8 +163,8 @@ def test_however_often_it_is_cut_a_flow_goes_on(parts):
     assert flow.rate == pytest.approx(LEAST, rel=1e-9), "the target was as little"
 
 
-def test_a_flow_that_paused_for_long_has_all_of_it_back_in_a_bounded_time(parts):
-    """In 4,096 steps at most: by the equations alone it would take 7,839."""
+def test_a_long_pause_restores_a_flow_s_rate_in_bounded_time(parts):
+    """It takes at most 4,096 steps; by the equations alone it would take 7,839."""
     flow = Flow(parts)
     for _ in range(60):
         flow.cut()
@@ -206,7 +207,7 @@ def test_a_pause_saves_up_a_millisecond(parts):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_course_of_a_flow_is_that_of_the_papers_equations(parts, seed):
+def test_a_flow_s_rate_follows_the_paper_s_equations(parts, seed):
     choose = random.Random(seed)
     flow, paper = Flow(parts), Paper()
     for _ in range(400):
@@ -234,7 +235,7 @@ def test_any_course_of_a_flow_is_that_of_the_papers_equations(parts, seed):
     ("per_second", "burst"),
     [(0, 65536), (1, 65536), (6_553_699, 65536), (6_553_700, 65537), (10**9, 10**7)],
 )
-def test_a_bucket_has_what_comes_in_ten_milliseconds_and_begins_empty(parts, per_second, burst):
+def test_a_bucket_begins_empty_and_holds_ten_milliseconds_of_its_rate(parts, per_second, burst):
     parts.set_clock(START)
     made = parts.library.hca_bucket_of(c_uint64(per_second))
     assert (made.per_ns, made.burst) == (per_second / 1e9, burst)
@@ -250,7 +251,7 @@ def test_a_bucket_has_what_comes_in_ten_milliseconds_and_begins_empty(parts, per
     ],
 )
 def test_a_bucket_fills_at_its_rate_up_to_its_burst(parts, tokens, passed, wait, left):
-    """Two bytes in a microsecond, and at most a hundred."""
+    """The rate is two bytes per microsecond, the burst a hundred bytes."""
     bucket = Bucket(0.002, 100, tokens, START)
     now = c_uint64(START + passed)
     found = parts.library.hca_bucket_wait_ns(byref(bucket), now)
@@ -273,7 +274,7 @@ def test_a_bucket_without_a_rate_has_no_limit(parts):
     ],
 )
 def test_a_flow_waits_for_the_slowest_of_its_limits(parts, tokens, wait):
-    """Each limit has one of bytes and one of operations; here of one in a microsecond."""
+    """Each limit has a bucket for bytes and one for operations, filled once per microsecond."""
     limits = [Limit(*(Bucket(0.001, 100, one, START) for one in pair)) for pair in tokens]
     flow = hca_parts.Flow(limits=(POINTER(Limit) * len(limits))(*map(pointer, limits)))
     flow.limit_count = len(limits)

@@ -1,4 +1,4 @@
-"""What a wire hands to its kernel, and what it does with each of the kernel's answers."""
+"""What a wire passes to the kernel, and its reaction to each result of the kernel."""
 
 import errno
 import socket
@@ -20,7 +20,7 @@ def parts(compiled_parts) -> Parts:
 
 @pytest.fixture
 def cutting(compiled_parts) -> Parts:
-    """An engine whose kernel cuts buffers into packets."""
+    """An engine on a kernel that segments buffers."""
     compiled_parts.begin(segments=True)
     return compiled_parts
 
@@ -43,7 +43,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_what_a_kernel_answers_is_lost_left_or_tried_again(parts, name):
+def test_the_kernel_s_errors_mean_loss_a_full_buffer_or_a_retry(parts, name):
     answers, calls, left, errors = ANSWERS[name]
     for _ in range(4):
         parts.put(0)
@@ -81,8 +81,8 @@ def test_each_socket_has_a_call_for_packets_in_a_row(parts):
         ([-errno.EPERM, -errno.EAGAIN], 5, (1, 0), (1, 0), [0, 0]),
     ],
 )
-def test_behind_what_has_no_room_nothing_is_sent(parts, answers, left, sent, full, fds):
-    """Not even by another socket: the requester goes back to the first that is left."""
+def test_after_a_full_buffer_nothing_is_sent(parts, answers, left, sent, full, fds):
+    """It does not use another socket either: the requester goes back to the first unsent packet."""
     for number, wire in ((0, 0), (0, 1), (1, 0)):
         for _ in range(2):
             parts.put(number, wire=wire)
@@ -93,7 +93,7 @@ def test_behind_what_has_no_room_nothing_is_sent(parts, answers, left, sent, ful
 
 
 FULL = 65535 - 40 - 8
-"""The longest datagram."""
+"""Size of the longest datagram."""
 
 BUFFERS = {
     "one": ([(64, 6, 2)], [(1, 64, PLAIN)]),
@@ -160,7 +160,7 @@ def test_what_is_left_is_counted_in_packets_not_buffers(cutting, answers, left, 
     assert cutting.library.parts_segments(0)
 
 
-def test_a_way_that_cannot_cut_is_given_single_packets_from_then_on(cutting):
+def test_a_path_without_segmentation_gets_single_packets_from_then_on(cutting):
     for opcode in (7, 7, 8):
         cutting.put(0, opcode=opcode)
     assert cutting.flush(-errno.EIO) == 0
@@ -174,7 +174,7 @@ def test_a_way_that_cannot_cut_is_given_single_packets_from_then_on(cutting):
     assert {one.segment for one in cutting.calls[-1].messages} == {PLAIN}
 
 
-def test_a_single_packet_that_is_refused_leaves_cutting_on(cutting):
+def test_a_refused_single_packet_leaves_segmentation_enabled(cutting):
     for opcode in (6, 7, 7):
         cutting.put(0, opcode=opcode)
     assert cutting.flush(-errno.EPERM) == 0
@@ -206,7 +206,7 @@ def test_each_message_has_its_address_and_its_class(compiled_parts, segments, to
     ],
 )
 def test_a_packet_is_its_headers_its_padded_payload_and_its_checksum(parts, opcode, payload, size):
-    """And that is what is charged, with what a packet costs whatever its size."""
+    """A packet's bytes are charged, plus a fixed cost per packet."""
     for _ in range(2):
         assert parts.library.parts_make(0, 0, opcode, payload) == size + 2048
     parts.library.parts_datagrams(1, 0, 0x28)
@@ -238,7 +238,7 @@ def test_a_batch_that_is_full_is_sent_before_the_next_packet(parts):
     ],
 )
 def test_which_wire_leads_from_one_address_to_another(parts, own_wire, own, index, wire, to, found):
-    """One of an own address, to one of its family that is not of this engine."""
+    """It is a local address's wire, for a remote address of the same family."""
     towards = parts.library.parts_towards
     assert towards(own_wire, c_uint8(own), index, wire, c_uint8(to), c_bool(True)) == found
     assert towards(own_wire, c_uint8(own), index, wire, c_uint8(to), c_bool(False)) == -1
@@ -246,7 +246,7 @@ def test_which_wire_leads_from_one_address_to_another(parts, own_wire, own, inde
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 8])
 def test_a_flow_label_chooses_the_port_as_rdma_core_does(parts, lanes):
-    """ibv_flow_label_to_udp_sport() and rdma_calc_flow_label() of rdma-core's util."""
+    """As ibv_flow_label_to_udp_sport() and rdma_calc_flow_label() of rdma-core's util do."""
     parts.library.parts_lanes(0, lanes)
     for label, own, other in (
         *((1, 5, 9), (0x3FFF, 5, 9), (0x4000, 5, 9), (0xFFFFF, 5, 9), (0x100001, 5, 9)),

@@ -1,4 +1,4 @@
-"""Policy in the engine: who is denied learns it as the table of docs/rdma.md says."""
+"""Policy in the engine: a denied request ends as the table in docs/rdma.md defines."""
 
 import errno
 import time
@@ -49,7 +49,7 @@ def pair(engine, enforcer):
 
 
 def ask(pair: Pair, verb: str) -> int:
-    """Have the first ask the second for something; return how it ended."""
+    """Let the first queue pair request something from the second; return the request's status."""
     pair.qb.receive((BASE, 8, pair.there.key))
     write(pair, opcode=OPCODES[verb])
     return pair.a_send.poll().status
@@ -57,7 +57,7 @@ def ask(pair: Pair, verb: str) -> int:
 
 @pytest.mark.parametrize("verb", OPCODES)
 @pytest.mark.parametrize("side", ["source", "destination"])
-def test_a_denied_verb_is_an_access_error_that_ends_the_requester_alone(pair, enforcer, verb, side):
+def test_a_denied_verb_is_an_access_error_that_ends_only_the_requester(pair, enforcer, verb, side):
     others = [name for name in OPCODES if name != verb]
     if side == "source":
         denying = policy(CLIENT, policyTypes=["Egress"], egress=[allow(*others)])
@@ -65,12 +65,12 @@ def test_a_denied_verb_is_an_access_error_that_ends_the_requester_alone(pair, en
         denying = policy(SERVER, ingress=[allow(*others)])
     switched = enforcer.switch(rdma_lab.tables(2, PODS, [denying]))
     assert (switched.revoked, switched.narrowed) == (0, 2)
-    assert pair.qa.state == VerbsState.RTS, "the queue pair stays up until it asks"
+    assert pair.qa.state == VerbsState.RTS, "the queue pair stays up until it makes a request"
     pair.there.view[:8] = b"untouche"
     assert ask(pair, verb) == Status.REM_ACCESS_ERR
     assert pair.there.view[:8] == b"untouche"
     assert pair.qa.state == VerbsState.ERR
-    assert pair.qb.state == VerbsState.RTS, "who may not write ends nobody who is written to"
+    assert pair.qb.state == VerbsState.RTS, "a denied WRITE does not fail its target"
     assert pair.b.events() == []
     assert pair.b_recv.page.head == 0
 
@@ -103,7 +103,7 @@ THIRD = pod(2, app="other")
 
 
 def change_in_vain(pair: Pair, enforcer: Enforcer) -> None:
-    """Let the second's queue pair, in SQD, ask for a peer that no rule lets it have."""
+    """Let the second queue pair, in SQD, try to change to a peer that no rule allows."""
     enforcer.parties.enter(Party.of("f2", address_of(2)))
     allowed = policy(
         SERVER, policyTypes=["Ingress", "Egress"], ingress=[allow("Read", **FROM_CLIENT)]
@@ -111,7 +111,7 @@ def change_in_vain(pair: Pair, enforcer: Enforcer) -> None:
     enforcer.switch(rdma_lab.tables(2, (*PODS, THIRD), [allowed]))
     pair.qb.modify(Mask.STATE, state=VerbsState.SQD)
     path = {"is_global": 1, "av_port": 1, "sgid_index": 1, "dgid": address_of(2).gids[1]}
-    for _ in range(2):  # the second one finds what the first has left
+    for _ in range(2):  # the second attempt finds the first one's state
         rows, connected = len(enforcer.flows), enforcer.connected
         with pytest.raises(PermissionError):
             pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
@@ -120,7 +120,7 @@ def change_in_vain(pair: Pair, enforcer: Enforcer) -> None:
 
 @pytest.mark.parametrize("state", [VerbsState.SQD, VerbsState.RTS])
 def test_a_refused_change_of_address_leaves_the_connection_as_it_was(pair, enforcer, state):
-    """In SQD and after it: the peer reaches what it reached, and gets no more of it."""
+    """In SQD and after it, the peer keeps its access and gets no more."""
     change_in_vain(pair, enforcer)
     assert bytes(pair.b.objects.query_qp(pair.qb.number).dgid) == pair.a.gid
     if state != VerbsState.SQD:
@@ -131,17 +131,17 @@ def test_a_refused_change_of_address_leaves_the_connection_as_it_was(pair, enfor
 
 @pytest.mark.parametrize("own", [0, 99], ids=["with it", "with another queue pair"])
 def test_a_refused_change_of_address_leaves_the_wait_for_an_answer(pair, enforcer, own):
-    """A queue pair that is set to an asker learns how the asker's request was answered."""
+    """A queue pair that is connected to a requester gets the result of its connection."""
     bindings, number = pair.b.objects.bindings, pair.qb.number
     claim = Claim(pair.b.gid, pair.a.gid, Service(7000, "TCP", is_server=True))
-    asked = CmConnection(State.REQ_RECEIVED, 1, 1, remote_qpn=pair.qa.number)
-    bindings.follow(claim, asked)
+    connection = CmConnection(State.REQ_RECEIVED, 1, 1, remote_qpn=pair.qa.number)
+    bindings.follow(claim, connection)
     pair.qb.modify(Mask.STATE, state=VerbsState.RESET)
     pair.qb.connect(pair.qa, sgid_index=1)
     found = pair.b.objects._qps[number]
     assert found.found == Found(is_awaited=True)
     change_in_vain(pair, enforcer)
-    bindings.follow(claim, asked._replace(state=State.REP_SENT, qpn=own or number))
+    bindings.follow(claim, connection._replace(state=State.REP_SENT, qpn=own or number))
     assert found.found == (Found() if own else Found(claim.service))
 
 
@@ -151,7 +151,7 @@ def test_a_refused_change_of_address_leaves_a_predecessors_service(pair, enforce
     bindings.inherit(pair.qb.number, *ends, pair.qa.number, service)
     change_in_vain(pair, enforcer)
     assert bindings.find(pair.qb.number, *ends, pair.qa.number) == Found(service)
-    pair.b.objects._judge_again(pair.qb.number)
+    pair.b.objects._reevaluate(pair.qb.number)
     path = {"is_global": 1, "av_port": 1, "dgid": pair.a.gid}
     by_service = policy(
         SERVER,
@@ -159,7 +159,7 @@ def test_a_refused_change_of_address_leaves_a_predecessors_service(pair, enforce
         ingress=[allow("Read", ports=[{"serviceID": 7000}])],
     )
     enforcer.switch(rdma_lab.tables(3, (*PODS, THIRD), [by_service]))
-    with pytest.raises(PermissionError):  # a peer that is named again has no service of before
+    with pytest.raises(PermissionError):  # naming the peer again drops its previous service
         pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
     enforcer.switch(rdma_lab.tables(4, (*PODS, THIRD)))
     pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
@@ -167,7 +167,7 @@ def test_a_refused_change_of_address_leaves_a_predecessors_service(pair, enforce
 
 
 def test_policy_of_one_direction_leaves_the_other_alone(pair, enforcer):
-    """The server may write to the client; the client may ask nothing, and is met with silence."""
+    """The server may write to the client; the client may request nothing, and gets no response."""
     enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER)]))
     assert pair.qb.state == VerbsState.RTS
     pair.qb.send(
@@ -180,7 +180,7 @@ def test_policy_of_one_direction_leaves_the_other_alone(pair, enforcer):
     assert pair.qb.state == VerbsState.RTS
 
 
-def test_whoever_may_do_nothing_with_a_peer_cannot_connect_to_it(engine, enforcer):
+def test_a_pod_that_is_denied_every_verb_cannot_connect(engine, enforcer):
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
     enforcer.switch(rdma_lab.tables(1, PODS, closed))
     with pytest.raises(PermissionError, match="policy denies its peer") as refused:
@@ -196,7 +196,7 @@ def test_whoever_may_do_nothing_with_a_peer_cannot_connect_to_it(engine, enforce
     assert len(enforcer.flows) == 0
 
 
-def test_who_is_wholly_denied_is_revoked_and_flushed_at_both_ends(pair, enforcer, engine):
+def test_a_wholly_denied_connection_is_revoked_and_flushed_at_both_ends(pair, enforcer, engine):
     pair.qb.receive((BASE, 8, pair.there.key))
     assert until(lambda: sleeps_on(engine)), "so that the revocation must wake it"
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
@@ -212,7 +212,7 @@ def test_who_is_wholly_denied_is_revoked_and_flushed_at_both_ends(pair, enforcer
     assert pair.qa.state == VerbsState.ERR, "what is allowed again is to be connected again"
 
 
-def test_who_is_revoked_may_connect_again_when_it_is_allowed(pair, enforcer):
+def test_a_revoked_queue_pair_may_connect_again_when_it_is_allowed(pair, enforcer):
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
     enforcer.switch(rdma_lab.tables(2, PODS, closed))
     for qp, peer in ((pair.qa, pair.qb), (pair.qb, pair.qa)):
@@ -227,7 +227,7 @@ def test_who_is_revoked_may_connect_again_when_it_is_allowed(pair, enforcer):
 
 
 def test_no_byte_moves_after_a_revocation_is_acknowledged(engine, enforcer):
-    """Writes of 512 MiB are under way; what is there when ``switch`` returns is all there will be."""
+    """Writes of 512 MiB are in progress; no byte arrives after ``switch`` has returned."""
     enforcer.switch(EVERYTHING_PASSES)
     denying = rdma_lab.tables(2, PODS, [policy(SERVER, policyTypes=["Ingress", "Egress"])])
     pair = Pair(engine, 0, enforcer)
@@ -308,24 +308,24 @@ def test_tables_of_another_node_are_refused(enforcer):
         enforcer.switch(other)
 
 
-def test_who_is_not_in_the_tables_cannot_connect(engine, enforcer):
+def test_a_pod_that_is_not_in_the_tables_cannot_connect(engine, enforcer):
     enforcer.switch(rdma_lab.tables(1, PODS[1:]))
     with pytest.raises(PermissionError):
         Pair(engine, 0, enforcer)
 
 
-def test_before_there_are_tables_nobody_connects_where_policy_decides(engine):
+def test_without_tables_no_pod_connects_where_policy_is_enforced(engine):
     closed = Enforcer(engine, Parties(), managed=True)
     with pytest.raises(PermissionError):
         Pair(engine, 0, closed)
 
 
-def test_who_leaves_the_tables_is_revoked(pair, enforcer):
+def test_a_pod_that_leaves_the_tables_is_revoked(pair, enforcer):
     assert enforcer.switch(rdma_lab.tables(2, PODS[:1])).revoked >= 1
     assert pair.qb.state == VerbsState.ERR
 
 
-def test_a_link_local_name_of_a_peer_is_judged_as_its_address(engine, enforcer):
+def test_policy_treats_a_link_local_name_of_a_peer_as_its_address(engine, enforcer):
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
     enforcer.switch(rdma_lab.tables(1, PODS, closed))
     numbers = hca_rig.Numbers()
@@ -357,7 +357,7 @@ def test_named_regions_are_refused_closed(pair, enforcer):
     assert ask(pair, "Read") == Status.REM_ACCESS_ERR
 
 
-def test_denials_say_who_what_and_by_which_policy(pair, enforcer):
+def test_denials_name_the_pods_the_verb_and_the_policy(pair, enforcer):
     enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow("Read")])]))
     ask(pair, "Write")
     enforcer.flows.gather()
@@ -388,7 +388,7 @@ def test_an_audit_passes_and_is_reported(pair, enforcer):
 @pytest.mark.parametrize("least", ["ingress", "egress"])
 @pytest.mark.parametrize("beside", [[], [5]], ids=["alone", "beside larger ones"])
 def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer, least, beside):
-    """Of both directions: exactly as much is given, and one more is refused, again and again."""
+    """Rules of both directions count: exactly that many are allowed, and never one more."""
 
     def rules(queue_pairs: list[int]) -> list[dict[str, object]]:
         said = [{"maxQPs": n, "maxMRBytes": n * 8192} for n in queue_pairs]
@@ -404,7 +404,7 @@ def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer, least, bes
     cq = pair.b.cq()
     made = [pair.b.qp(cq, cq), pair.b.qp(cq, cq)]
     for _ in range(2):
-        with pytest.raises(OSError, match="policy lets it have 3 QPs") as refused:
+        with pytest.raises(OSError, match="policy allows it 3 queue pairs") as refused:
             pair.b.qp(cq, cq)
         assert refused.value.errno == errno.EDQUOT
     pair.b.objects.destroy_qp(made.pop().number)
@@ -413,10 +413,10 @@ def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer, least, bes
     pair.a.region(1 << 20)
     pair.b.region(8192)
     for size in (8193, 12288):
-        with pytest.raises(OSError, match="policy lets it register 24576 bytes"):
+        with pytest.raises(OSError, match="policy allows it to register 24576 bytes"):
             pair.b.region(size)
     pair.b.region(8192)
-    with pytest.raises(OSError, match="policy lets it register 24576 bytes"):
+    with pytest.raises(OSError, match="policy allows it to register 24576 bytes"):
         pair.b.region(1)
 
 
@@ -434,8 +434,8 @@ def test_limits_of_a_policy_that_only_audits_bound_nothing(pair, enforcer):
     pair.b.region(8192)
 
 
-def timed(pair: Pair, size: int, count: int) -> float:
-    """Write some messages, and return how many seconds they took."""
+def time_writes(pair: Pair, size: int, count: int) -> float:
+    """Write some messages; return how many seconds that took."""
     source = pair.a.region(size, iova=1 << 32)
     target = pair.b.region(size, iova=1 << 32)
     began = time.perf_counter()
@@ -459,14 +459,16 @@ def timed(pair: Pair, size: int, count: int) -> float:
     ids=["bytes of messages", "bytes of one message", "operations"],
 )
 def test_ceilings_hold_a_flow_back(pair, enforcer, limits, size, count, seconds):
-    """What the last message or part has overdrawn is waited for by the next."""
+    """The next message waits until the excess of the last one is paid back."""
     limited = [policy(SERVER, ingress=[allow(limits=limits)])]
     enforcer.switch(rdma_lab.tables(2, PODS, limited))
-    assert timed(pair, size, count) > seconds
+    assert time_writes(pair, size, count) > seconds
     assert len(enforcer.flows.rates) == 1
     enforcer.switch(rdma_lab.tables(3, PODS))
     assert len(enforcer.flows.rates) == 0
-    assert until(lambda: timed(pair, size, count) < seconds, 60), "on a busy machine some time"
+    assert until(lambda: time_writes(pair, size, count) < seconds, 60), (
+        "on a busy machine some time"
+    )
 
 
 @pytest.mark.parametrize("how", ["by a rule", "by its DSCP"])
@@ -478,7 +480,7 @@ def test_a_qos_class_holds_a_flow_back_on_one_node_too(engine, enforcer, how):
     by_rule = [policy(CLIENT, policyTypes=["Egress"], egress=[allow(qosClassName="slow")])]
     enforcer.switch(rdma_lab.tables(2, PODS, by_rule if how == "by a rule" else (), [network]))
     pair = Pair(engine, 0, enforcer, traffic_class=0 if how == "by a rule" else 41)
-    assert timed(pair, 1 << 20, 4) > 0.15
+    assert time_writes(pair, 1 << 20, 4) > 0.15
     assert len(enforcer.flows.rates) > 0
     enforcer.switch(rdma_lab.tables(3, PODS))
     assert len(enforcer.flows.rates) == 0
@@ -486,7 +488,7 @@ def test_a_qos_class_holds_a_flow_back_on_one_node_too(engine, enforcer, how):
 
 
 def test_the_flows_of_a_rule_share_its_ceiling(engine, enforcer):
-    """Two clients of one server: both together have what the rule lets the server's peers have."""
+    """Two clients of one server together get the rate that the rule allows for its peers."""
     pods = (*PODS, pod(2, app="client"))
     limited = [policy(SERVER, ingress=[allow(limits={"ops": "50"})])]
     enforcer.switch(rdma_lab.tables(1, pods, limited))
@@ -526,7 +528,7 @@ def test_members_of_other_partitions_are_strangers(pair, enforcer):
 
 
 def test_datagrams_that_are_denied_vanish_and_those_allowed_arrive(engine, enforcer):
-    """The sender learns nothing: its request is done, as for any datagram that is lost."""
+    """The sender gets no error: its request completes, as for any lost datagram."""
     enforcer.switch(EVERYTHING_PASSES)
     numbers = hca_rig.Numbers()
     a, b = (hca_rig.Client(engine, numbers, index, enforcer) for index in (0, 1))
@@ -563,7 +565,7 @@ def engines_own(end: hca_rig.Qp) -> int:
 
 @pytest.mark.parametrize("denier", ["requester", "responder"])
 def test_either_end_alone_denies(pair, engine, denier):
-    """As two nodes whose tables are of two generations do."""
+    """Two nodes may temporarily have tables of different generations."""
     everything = {"pkey": 0xFFFF, "sends": ALL, "receives": ALL}
     less = (
         {"sends": ALL & ~Verb.WRITE} if denier == "requester" else {"receives": ALL & ~Verb.WRITE}
@@ -598,7 +600,7 @@ def test_partitions_are_shared_by_one_full_member_at_least(pair, engine, one, ot
     assert ask(pair, "Write") == (Status.SUCCESS if reach else Status.RETRY_EXC_ERR)
 
 
-def test_a_new_queue_pair_may_do_nothing_until_it_is_judged(pair, engine):
-    """The engine's own start: whoever forgets to judge has denied."""
+def test_a_new_queue_pair_is_denied_until_it_has_a_policy(pair, engine):
+    """By default, the engine denies everything to a queue pair without a verdict."""
     engine.set_policies([hca_engine.HcaPolicyChange(engines_own(pair.qa))])
     assert ask(pair, "Write") == Status.RETRY_EXC_ERR

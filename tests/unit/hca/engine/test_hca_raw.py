@@ -1,4 +1,4 @@
-"""The HCA's engine: frames of raw packet queue pairs, which rules take them where, and policy."""
+"""The HCA's engine: frames of raw packet queue pairs, steering rules, and policy."""
 
 import ctypes
 import errno
@@ -62,7 +62,7 @@ def frame(
 def rule(
     *targets: int, priority: int = 0, hashing: int = 0, **fields: bytes
 ) -> hca_frames.HcaSteerCreate:
-    """Return a rule whose masks are whole fields."""
+    """Return a rule whose masks cover whole fields."""
     wanted = hca_frames.HcaSteerCreate(priority, len(targets), hashing)
     for name, value in fields.items():
         place = getattr(hca_frames.HcaFrameFields, name).offset
@@ -74,7 +74,7 @@ def rule(
 
 
 class Raw:
-    """Three clients with a raw packet queue pair each; of the first the others get frames."""
+    """Three clients, each with a raw packet queue pair; the first sends frames to the others."""
 
     def __init__(self, engine, enforcer=None):
         numbers = Numbers()
@@ -107,7 +107,7 @@ class Raw:
         return self.sends[0].poll().status
 
     def got(self, who):
-        """Return how many frames came; all that was sent has arrived when its sender is told."""
+        """Return how many frames have arrived; all have when the sender's requests are complete."""
         return self.receives[who].page.head
 
     def close(self):
@@ -136,7 +136,7 @@ def test_a_frame_arrives_as_it_was_sent(raw):
     assert raw.got(2) == 0, "no rule of its own"
 
 
-def test_the_group_s_frames_come_to_all_that_ask_and_others_to_the_most_urgent(raw):
+def test_multicast_frames_match_all_rules_and_unicast_frames_the_first(raw):
     for who, priority in ((1, 7), (2, 3)):
         raw.steer(who, priority=priority)
         raw.steer(who, priority=9)
@@ -148,7 +148,7 @@ def test_the_group_s_frames_come_to_all_that_ask_and_others_to_the_most_urgent(r
     assert (raw.got(1), raw.got(2)) == (1, 2)
 
 
-def test_a_default_rule_gets_what_nobody_else_wants(raw):
+def test_a_default_rule_gets_unmatched_frames(raw):
     raw.steer(1, priority=hca_frames.HCA_STEER_DEFAULT)
     raw.steer(2, ether_type=b"\x08\x06")
     for who in (1, 2):
@@ -213,7 +213,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize("data", HIDDEN, ids=range(len(HIDDEN)))
-def test_what_is_or_hides_rdma_goes_nowhere(raw, data):
+def test_frames_that_are_or_hide_rdma_are_dropped(raw, data):
     raw.steer(1)
     raw.post(1)
     assert raw.send(data) == Status.SUCCESS, "as on a network that drops it"
@@ -240,7 +240,7 @@ def test_a_hash_spreads_frames_over_queue_pairs_and_keeps_flows_together(raw):
 
 
 @pytest.mark.parametrize("size", [13, 4097])
-def test_what_is_no_frame_is_its_senders_error(raw, size):
+def test_an_invalid_frame_is_its_sender_s_error(raw, size):
     assert raw.send(bytes(size)) == Status.LOC_LEN_ERR
     assert raw.qps[0].state == State.SQE
 
@@ -289,7 +289,7 @@ def enforcer(engine):
     return Enforcer(engine, Parties())
 
 
-def isolated(direction: str, app: str, **spec: object):
+def make_policy(direction: str, app: str, **spec: object):
     return policy({"app": app}, policyTypes=[direction], **spec)
 
 
@@ -303,12 +303,10 @@ def isolated(direction: str, app: str, **spec: object):
         ("Ingress", "other", True),
     ],
 )
-def test_whom_a_policy_isolates_has_no_frames_in_that_direction(
-    engine, enforcer, direction, app, passes
-):
-    """Whatever its rules allow: a frame does not say truly whose it is."""
+def test_an_isolated_pod_has_no_frames_in_that_direction(engine, enforcer, direction, app, passes):
+    """That does not depend on the rules, because a frame's source address may be forged."""
     everything = {direction.lower(): [{}]}
-    enforcer.switch(rdma_lab.tables(1, PODS, [isolated(direction, app, **everything)]))
+    enforcer.switch(rdma_lab.tables(1, PODS, [make_policy(direction, app, **everything)]))
     raw = Raw(engine, enforcer)
     raw.start()
     raw.steer(1)
@@ -320,9 +318,9 @@ def test_whom_a_policy_isolates_has_no_frames_in_that_direction(
 
 
 @pytest.mark.parametrize("to", [ONE, GROUP], ids=["one", "group"])
-def test_who_may_not_have_a_frame_keeps_it_from_nobody(engine, enforcer, to):
-    """Rules are every tenant's, and one that wants all frames first costs nothing."""
-    enforcer.switch(rdma_lab.tables(1, PODS, [isolated("Ingress", "other")]))
+def test_a_rule_of_a_denied_pod_does_not_keep_frames_from_others(engine, enforcer, to):
+    """Every tenant may add rules, even a rule that matches all frames first."""
+    enforcer.switch(rdma_lab.tables(1, PODS, [make_policy("Ingress", "other")]))
     raw = Raw(engine, enforcer)
     raw.start()
     raw.steer(2, priority=0)
@@ -343,7 +341,7 @@ def test_new_tables_hold_for_the_next_frame(engine, enforcer):
         raw.post(1)
     assert raw.send(ORDINARY) == Status.SUCCESS
     assert raw.got(1) == 1
-    enforcer.switch(rdma_lab.tables(2, PODS, [isolated("Ingress", "getter")]))
+    enforcer.switch(rdma_lab.tables(2, PODS, [make_policy("Ingress", "getter")]))
     assert raw.send(ORDINARY) == Status.SUCCESS
     assert raw.got(1) == 1
     enforcer.switch(rdma_lab.tables(3, PODS))
@@ -352,7 +350,7 @@ def test_new_tables_hold_for_the_next_frame(engine, enforcer):
     raw.close()
 
 
-def test_who_is_isolated_both_ways_has_no_frames_and_loses_those_it_had(engine, enforcer):
+def test_a_fully_isolated_pod_has_no_frames_and_loses_its_rules(engine, enforcer):
     enforcer.switch(rdma_lab.tables(1, PODS))
     raw = Raw(engine, enforcer)
     raw.start(0, 1)
@@ -362,13 +360,13 @@ def test_who_is_isolated_both_ways_has_no_frames_and_loses_those_it_had(engine, 
     assert enforcer.switch(rdma_lab.tables(2, PODS, closed)).revoked == 1
     assert raw.qps[1].state == State.ERR
     assert raw.clients[1].events() == [(VerbsEvent.QP_FATAL, raw.qps[1].number)]
-    with pytest.raises(OSError, match="no frames of its own") as refused:
+    with pytest.raises(OSError, match="may not use raw frames") as refused:
         raw.start(2)
     assert refused.value.errno == errno.EACCES
     assert raw.qps[0].state == State.RTS
     denials, _ = enforcer.denials.take()
     assert {reason for denial in denials for reason in denial.reasons} == {
-        "whom a policy isolates has no frames of its own"
+        "a pod that a policy isolates may not use raw frames"
     }
     raw.close()
 
@@ -376,13 +374,13 @@ def test_who_is_isolated_both_ways_has_no_frames_and_loses_those_it_had(engine, 
 def test_a_managed_fabric_without_tables_lets_no_frame_pass(engine):
     enforcer = Enforcer(engine, Parties(), managed=True)
     raw = Raw(engine, enforcer)
-    with pytest.raises(OSError, match="no frames of its own"):
+    with pytest.raises(OSError, match="may not use raw frames"):
         raw.start(0)
     raw.close()
 
 
 def test_a_policy_that_only_audits_stops_no_frame(engine, enforcer):
-    audit = isolated("Ingress", "getter", enforcement="Audit")
+    audit = make_policy("Ingress", "getter", enforcement="Audit")
     enforcer.switch(rdma_lab.tables(1, PODS, [audit]))
     raw = Raw(engine, enforcer)
     raw.start()
@@ -394,8 +392,8 @@ def test_a_policy_that_only_audits_stops_no_frame(engine, enforcer):
 
 
 @pytest.mark.parametrize("denied", [False, True])
-def test_a_successor_asks_its_own_tables(engine, denied):
-    """Frames go on under it, or stop before it lets any pass."""
+def test_a_successor_uses_its_own_tables(engine, denied):
+    """Under the successor's tables, frames continue, or stop before the first one passes."""
     with hca_rig.running_engine() as new:
         new.hold()
         raw = Raw(engine, Enforcer(engine, Parties()))

@@ -1,7 +1,7 @@
-"""The reachability matrix on the engine: what requests end as, against nested loops over manifests.
+"""The reachability matrix on the engine: how requests end, compared with an oracle over manifests.
 
-Nine pods on one node, a connection of each with each other; verbs of connections are tried in both
-directions of each. And datagrams of each to each, and to a group that all are in.
+Nine pods are on one node, with a connection between each two; verbs are tried in both
+directions. Each pod sends datagrams to every pod, and to a group of all.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from hca.daemon.common.numbers import Numbers
 from hca.daemon.policy.enforcement import Enforcer
 from hca.daemon.policy.parties import Parties
 from rdma.compiling.compiler import Compiler
-from support.oracles.rdma_oracle import Try, World, allowed
+from support.oracles.rdma_oracle import Try, World, allowed_verbs
 from support.rigs import hca_rig
 from support.rigs.hca_rig import BASE, OPCODES, Client, Cq, Region
 from support.worlds.rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
@@ -47,7 +47,7 @@ class End:
         self.qp = client.qp(self.sent, self.received)
 
     def connect(self, peer: "End") -> bool:
-        """Begin anew towards a peer; tell whether policy lets it."""
+        """Connect to a peer again; return whether policy allows it."""
         self.qp.modify(VerbsMask.STATE, state=VerbsState.RESET)
         for queue in (self.sent, self.received):
             drain(queue)
@@ -59,7 +59,7 @@ class End:
 
 
 class Mouth:
-    """A pod's queue pair for datagrams, in the group."""
+    """A pod's datagram queue pair, a member of the group."""
 
     def __init__(self, client: Client, address: str, region: Region) -> None:
         self.address, self.region, self.client = address, region, client
@@ -77,13 +77,13 @@ class Mouth:
         self.qp.receive((BASE, 64, self.region.key))
 
     def say(self, handle: int, number: int) -> None:
-        """Send a datagram: when this returns it has arrived, or never will."""
+        """Send a datagram; when this returns, it has arrived or was dropped."""
         named = {"address_handle": handle, "remote_qpn": number, "remote_key": QKEY}
         self.qp.send(Op.SEND, (), b"x", **named)
         assert self.sent.poll().status == Status.SUCCESS
 
-    def heard(self) -> int:
-        """Return how many datagrams came since it was asked last."""
+    def count_received(self) -> int:
+        """Return how many datagrams have arrived since the last call."""
         count = self.received.page.head - self.received.tail
         drain(self.received)
         for _ in range(count):
@@ -136,20 +136,20 @@ class Lab:
         return self.world
 
     def may(self, source: End, destination: End) -> set[str]:
-        """What the oracle lets one ask the other for."""
+        """Return the verbs that the oracle allows ``source`` to request from ``destination``."""
         attempt = Try(
             source.address,
             destination.address,
-            pkey=self.enforcer.pkeys_at(source.address)[0],  # programs ask for index 0
+            pkey=self.enforcer.pkeys_at(source.address)[0],  # programs request index 0
             qpn=destination.qp.number,
             traffic_class=TRAFFIC_CLASS,
         )
-        return allowed(self.world, attempt)[0]
+        return allowed_verbs(self.world, attempt)[0]
 
-    def hears(self, source: str, destination: str) -> bool:
-        """Whether the oracle lets datagrams pass; they name no class and nobody's queue pair."""
+    def may_receive(self, source: str, destination: str) -> bool:
+        """Whether the oracle allows datagrams, which have neither class nor queue pair."""
         attempt = Try(source, destination, pkey=self.enforcer.pkeys_at(source)[0])
-        return "UD" in allowed(self.world, attempt)[0]
+        return "UD" in allowed_verbs(self.world, attempt)[0]
 
     def close(self) -> None:
         for client in self.clients:
@@ -157,7 +157,7 @@ class Lab:
 
 
 def attempt(source: End, destination: End, verb: str) -> int:
-    """Have one ask the other for something; return how it ended."""
+    """Let ``source`` request something from ``destination``; return the request's status."""
     if verb in ("Send", "WriteImm"):
         destination.qp.receive((BASE, 8, destination.region.key))
     source.qp.send(
@@ -176,16 +176,16 @@ def lab() -> Iterator[Lab]:
         made.close()
 
 
-def expected(verb: str, passing: set[str]) -> int:
-    """The semantics table of docs/rdma.md."""
+def expect_status(verb: str, passing: set[str]) -> int:
+    """Return the status that the semantics table of docs/rdma.md requires."""
     if verb in passing:
         return Status.SUCCESS
     return Status.REM_ACCESS_ERR if passing else Status.RETRY_EXC_ERR
 
 
 @pytest.mark.parametrize("number", range(len(SPECS)))
-def test_the_engine_does_what_the_oracle_says(lab, number):
-    """Every second case has partitions, too."""
+def test_the_engine_agrees_with_the_oracle(lab, number):
+    """Every second case also has partitions."""
     spec, networks = SPECS[number], (TRAIN,) if number % 2 else ()
     lab.enforce([])
     for one, other in lab.pairs:
@@ -209,27 +209,27 @@ def test_the_engine_does_what_the_oracle_says(lab, number):
                 source.connect(destination)
                 destination.connect(source)
             status = attempt(source, destination, verb)
-            if status != expected(verb, passing):
+            if status != expect_status(verb, passing):
                 wrong.append(f"{verb} {source.address} to {destination.address}: {status}")
     assert wrong == [], spec
 
 
 @pytest.mark.parametrize("number", range(len(SPECS)))
-def test_datagrams_arrive_as_the_oracle_says(lab, number):
-    """One by one, and by a group: there each member is judged, and the sender for the group."""
+def test_datagrams_arrive_as_the_oracle_predicts(lab, number):
+    """They are sent to pods and to a group: policy is checked for each member and the group."""
     spec, networks = SPECS[number], (TRAIN,) if number % 2 else ()
     lab.enforce([policy(spec), policy(spec, space="b")], networks)
     wrong = []
     for (source, destination), handle in lab.ways.items():
         source.say(handle, destination.qp.number)
-        if destination.heard() != lab.hears(source.address, destination.address):
+        if destination.count_received() != lab.may_receive(source.address, destination.address):
             wrong.append(f"{source.address} to {destination.address}")
-    # To the oracle a group is a stranger, who is in the default partition alone.
+    # To the oracle a group is an unknown peer, in the default partition only.
     for source in () if networks else lab.mouths:
         source.say(source.group, hca.HCA_MULTICAST_QPN)
-        leaves = lab.hears(source.address, GROUP)
+        leaves = lab.may_receive(source.address, GROUP)
         for destination in lab.mouths:
-            expected = leaves and lab.hears(source.address, destination.address)
-            if destination.heard() != expected:
+            expected = leaves and lab.may_receive(source.address, destination.address)
+            if destination.count_received() != expected:
                 wrong.append(f"{source.address} to {destination.address} by the group")
     assert wrong == [], spec

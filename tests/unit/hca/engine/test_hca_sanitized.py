@@ -1,4 +1,4 @@
-"""The engine among hostile clients, again, with sanitizers compiled in."""
+"""The tests of hostile clients, repeated with sanitizers compiled in."""
 
 import fcntl
 import os
@@ -13,13 +13,14 @@ from support.rigs import hca_rig
 from vgpu_sim.native import build
 
 HERE = Path(__file__).parents[1]
-# The address sanitizer must not take the signal that the engine's copies are guarded against.
+# The address sanitizer must not handle SIGBUS, from which the engine's copies recover.
 OPTIONS = {
     "address": {"ASAN_OPTIONS": "detect_leaks=0:handle_sigbus=0"},
     "thread": {"TSAN_OPTIONS": "exitcode=66"},
 }
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
-# The thread sanitizer's own memmove cannot be left by a jump; idleness and bulk are not its matter.
+# The thread sanitizer's memmove cannot be left by a jump. Tests of idle engines and of large
+# transfers are omitted.
 _BULK = (
     "thousand or large or under_way or byte_moves or ceiling"
     " or by_weight or however_many or promised"
@@ -29,7 +30,7 @@ LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
 
 SECONDS = 900
 ENGINE = "libtessera_hca.so"
-# Harm by the network is a matter of many packets: a few seeds are enough here.
+# Tests of a bad network send many packets, so a few seeds are enough here.
 FILES = {
     "memory": ("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs"),
     "turns": ("hca_turns", "hca_idle", "hca_boundaries"),
@@ -46,8 +47,8 @@ FILES = {
 
 
 @pytest.fixture
-def built(tmp_path_factory) -> Callable[[str], Path]:
-    """Return what builds the engine with a sanitizer, once for all processes of this test run."""
+def build_engine(tmp_path_factory) -> Callable[[str], Path]:
+    """Return a function that builds the engine with a sanitizer, once per test run."""
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
@@ -66,12 +67,12 @@ def built(tmp_path_factory) -> Callable[[str], Path]:
 @pytest.mark.timeout(SECONDS + 60)  # on a busy machine; it takes seconds on an idle one
 @pytest.mark.parametrize("files", FILES)
 @pytest.mark.parametrize("sanitizer", RUNTIMES)
-def test_nothing_is_found(sanitizer, files, built):
+def test_nothing_is_found(sanitizer, files, build_engine):
     cc = [build.compiler(), f"-print-file-name={RUNTIMES[sanitizer]}"]
     runtime = subprocess.run(cc, check=True, capture_output=True, text=True).stdout.strip()
     if not Path(runtime).is_absolute():
         pytest.skip(f"NOT RUN: no {RUNTIMES[sanitizer]}: apt-get install gcc")
-    library = built(sanitizer)
+    library = build_engine(sanitizer)
     environment = os.environ | OPTIONS[sanitizer]
     environment["HCA_WIRE_SEEDS"] = "3"
     environment |= {hca_rig.LIBRARY_VARIABLE: str(library), "LD_PRELOAD": runtime}

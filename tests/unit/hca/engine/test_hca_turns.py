@@ -1,6 +1,7 @@
-"""However much one function requests, others wait for a bounded amount of work.
+"""Other functions wait for a bounded amount of work, however much one function requests.
 
-Nothing here depends on a clock: the engine counts units of work, of about a copied byte.
+No test depends on a clock: the engine counts units of work, each about the cost of copying a
+byte.
 """
 
 import os
@@ -15,12 +16,12 @@ from hca.contract.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus
 from hca.daemon.common.numbers import Numbers
 from rdma.verbs import ALL
 from support.rigs import hca_load
-from support.rigs.hca_load import PASS, TURN, Attacker, Load, mutated, suffered
+from support.rigs.hca_load import PASS, TURN, Attacker, Load, measure, mutate
 from support.rigs.hca_rig import BASE, Client, Pair, Srq, until
 from support.wire import wire_rig
 
 SEARCHES = int(os.environ.get("HCA_LOAD_SEARCHES", "12"))
-"""How many loads are tried; thousands find more."""
+"""How many loads the search tries; thousands would find more."""
 
 
 LOADS = {
@@ -36,19 +37,19 @@ LOADS = {
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 def test_a_neighbour_waits_for_two_turns_at_most(engine, load):
-    counts = suffered(engine, load)
+    counts = measure(engine, load)
     assert counts.most_waited <= TURN
     assert counts.most_pass <= PASS
 
 
 def test_no_load_that_a_search_finds_keeps_a_neighbour_waiting_longer(engine):
-    """The search climbs: it goes on from the load under which the neighbour waited longest."""
+    """Hill climbing: the search continues from the load that made the neighbour wait longest."""
     seed = os.environ.get("HCA_LOAD_SEED", "1")
     choose = random.Random(seed)
     worst, load = 0, Load()
     for _ in range(SEARCHES):
-        tried = mutated(load, choose)
-        counts = suffered(engine, tried, 3)
+        tried = mutate(load, choose)
+        counts = measure(engine, tried, 3)
         assert counts.most_waited <= TURN, (seed, tried)
         assert counts.most_pass <= PASS, (seed, tried)
         if counts.most_waited + counts.most_pass >= worst:
@@ -124,17 +125,17 @@ def test_requests_that_move_nothing_are_charged_too(engine, receives):
 
 
 def _has_nothing_to_do(engine, client: Client) -> None:
-    """Wait until the engine has carried out all that there is: it sleeps only then."""
+    """Wait until the engine has done all its work, because only then does it sleep."""
     sleeps = engine.counters()[0]
     os.write(client.objects.doorbell_fd, b"x")
     assert until(lambda: engine.counters()[0] > sleeps)
 
 
 def _count_steps(engine, waiting: int, others: int, posted: int, least: int, most: int) -> None:
-    """See that so many receives, posted to the queue of the first, take so many steps.
+    """Check how many steps ``posted`` receives, posted to the first queue, take.
 
-    Requesters look again by themselves after 655 ms: where the test itself took that long, it cannot
-    say that they were woken, and says that no others were.
+    Requesters retry by themselves after 655 ms. If the test itself took that long, it could not
+    determine that they were woken, nor that no others were.
     """
     client = Client(engine, Numbers(), 20)
     cq, srqs = client.cq(4096), [Srq(client, 1024) for _ in range(2)]
@@ -163,12 +164,12 @@ def _count_steps(engine, waiting: int, others: int, posted: int, least: int, mos
 
 
 def test_a_shared_receive_queue_wakes_those_that_wait_for_it_and_no_others(engine):
-    # Both queues' bits, and one requester: the other queue is empty.
+    # The bits of both queues, and one requester: the other queue has none.
     _count_steps(engine, 1, 200, 1, 3, 3)
 
 
-def test_every_requester_of_a_shared_receive_queue_goes_on(engine):
-    """One doorbell is for more of them than a turn looks at."""
+def test_every_requester_of_a_shared_receive_queue_continues(engine):
+    """One ring wakes more requesters than a turn can visit."""
     _count_steps(engine, 400, 0, 400, 402, 402)
 
 
@@ -191,12 +192,12 @@ def test_one_shared_receive_queue_does_not_wait_for_all_requesters_of_another(en
     engine.release()
     times = [cq.poll().timestamp for _ in range(400)]
     mine = other.poll().timestamp
-    if time.monotonic() - started < 0.5:  # later all look again by themselves
+    if time.monotonic() - started < 0.5:  # later, all retry by themselves
         assert mine < times[len(times) * 3 // 4]
     client.objects.close()
 
 
-def test_a_requester_forgets_a_shared_receive_queue_that_goes(engine):
+def test_a_requester_stops_waiting_for_a_destroyed_shared_receive_queue(engine):
     client = Client(engine, Numbers(), 20)
     cq = client.cq(4096)
     srqs = [Srq(client) for _ in range(2)]
@@ -240,7 +241,7 @@ def test_all_bits_are_seen_though_a_turn_takes_some(engine):
 
 
 def test_a_program_does_not_wait_for_all_bits_of_another_of_its_function(engine):
-    """So it would wait for ever if the other went on setting them."""
+    """It would wait forever if the other program kept setting bits."""
     numbers = Numbers()
     busy = Client(engine, numbers, 20)
     cq = busy.cq(4096)
@@ -341,7 +342,7 @@ def test_a_long_completion_queue_is_resized_with_all_its_entries(engine):
 
 
 def test_the_shortest_pause_ends_first_whatever_began_before(engine):
-    """Seven wait for 655 ms, then one for 10 us."""
+    """Seven queue pairs wait for 655 ms, then another one for 10 us."""
     client = Client(engine, Numbers(), 20)
     cq = client.cq()
     pairs = [client.qp(cq, cq) for _ in range(8)]
@@ -355,8 +356,8 @@ def test_the_shortest_pause_ends_first_whatever_began_before(engine):
     client.objects.close()
 
 
-def test_all_that_wait_for_a_rate_look_again_when_policy_changes(engine):
-    """They would wait for an hour; there are more of them than a turn looks at."""
+def test_all_that_wait_for_a_rate_check_again_when_policy_changes(engine):
+    """They would wait for an hour, and there are more of them than a turn can visit."""
     client = Client(engine, Numbers(), 20)
     cq, region = client.cq(1024), client.region(4096)
     pairs = [client.qp(cq, cq, depth=1) for _ in range(200)]

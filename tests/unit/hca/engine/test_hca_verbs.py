@@ -35,7 +35,7 @@ def word(region, at=0):
     return struct.unpack_from("<Q", region.view, at)[0]
 
 
-def test_an_atomic_answers_what_was_there_and_happens_once(pair):
+def test_an_atomic_returns_the_previous_value_and_is_executed_once(pair):
     for i in range(100):
         atomic(pair, ADD, 3)
         done = pair.a_send.poll()
@@ -83,7 +83,7 @@ def test_a_wrong_atomic_write_changes_nothing(pair, values, status):
     assert pair.there.view[:] == b"\5" * 8192
 
 
-def test_an_atomic_write_is_a_write_to_whom_may_be_written(engine):
+def test_an_atomic_write_needs_write_permission(engine):
     pair = Pair(engine, access=Access.REMOTE_READ | Access.REMOTE_ATOMIC)
     write_word(pair, 7)
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
@@ -131,9 +131,9 @@ def test_atomics_must_be_permitted(engine, where):
     pair.close()
 
 
-def test_unreliable_connections_move_data_and_tell_nobody_what_was_lost(engine):
+def test_unreliable_connections_move_data_and_report_no_loss(engine):
     pair = Pair(engine, kind=Type.UC)
-    pair.qa.send(Op.SEND, inline=b"nobody waits for it")
+    pair.qa.send(Op.SEND, inline=b"without a receive")
     assert pair.a_send.poll().status == 0
     write(pair, remote_key=1)
     assert pair.a_send.poll().status == 0
@@ -153,7 +153,7 @@ def test_unreliable_connections_move_data_and_tell_nobody_what_was_lost(engine):
     pair.close()
 
 
-def test_what_an_unreliable_requester_does_wrong_stops_its_sending_alone(engine):
+def test_an_unreliable_requester_s_error_stops_only_its_sending(engine):
     pair = Pair(engine, kind=Type.UC)
     pair.qa.send(Op.RDMA_READ, [(BASE, 8, pair.here.key)], remote_key=pair.there.key)
     pair.qa.send(Op.SEND)
@@ -190,7 +190,7 @@ def test_a_connection_of_another_partition_is_silence_and_its_index_counts(engin
 
 
 @pytest.fixture
-def shared(engine):
+def shared_queue_pairs(engine):
     """Two connections whose responders share a receive queue."""
     pair = Pair(engine)
     srq = Srq(pair.b)
@@ -205,8 +205,8 @@ def shared(engine):
     pair.close()
 
 
-def test_two_queue_pairs_share_receives_in_their_order(shared):
-    pair, srq, pairs = shared
+def test_two_queue_pairs_share_receives_in_their_order(shared_queue_pairs):
+    pair, srq, pairs = shared_queue_pairs
     for i in range(4):
         srq.receive((BASE + 64 * i, 64, pair.there.key))
     for i in range(4):
@@ -216,16 +216,18 @@ def test_two_queue_pairs_share_receives_in_their_order(shared):
         assert pair.there.view[64 * i : 64 * i + 4] == b"abcd"[i : i + 1] * 3 + b"\0"
 
 
-def test_who_waits_for_a_shared_receive_goes_on_when_it_comes(shared):
-    pair, srq, pairs = shared
+def test_a_requester_that_waits_for_a_shared_receive_continues_when_it_is_posted(
+    shared_queue_pairs,
+):
+    pair, srq, pairs = shared_queue_pairs
     pairs[0][0].send(Op.SEND, inline=b"early")
     assert not until(lambda: pair.b_recv.page.head != 0, 0.05)
     srq.receive((BASE, 64, pair.there.key))
     assert pair.b_recv.poll(1.0).bytes == 5
 
 
-def test_a_limit_is_an_event_once(shared):
-    pair, srq, pairs = shared
+def test_a_limit_is_an_event_once(shared_queue_pairs):
+    pair, srq, pairs = shared_queue_pairs
     for _ in range(4):
         srq.receive((BASE, 64, pair.there.key))
     pair.b.objects.modify_srq(hca_objects.HcaSrqModify(srq.handle, 3))
@@ -237,8 +239,8 @@ def test_a_limit_is_an_event_once(shared):
     assert pair.b.objects.query_srq(srq.handle).limit == 0
 
 
-def test_one_queue_pair_dies_and_the_other_keeps_the_queue(shared):
-    pair, srq, pairs = shared
+def test_one_queue_pair_dies_and_the_other_keeps_the_queue(shared_queue_pairs):
+    pair, srq, pairs = shared_queue_pairs
     srq.receive((BASE, 64, pair.there.key))
     pairs[0][1].modify(Mask.STATE, state=State.ERR)
     last = (Event.QP_LAST_WQE_REACHED, pairs[0][1].number)
@@ -251,7 +253,7 @@ def test_one_queue_pair_dies_and_the_other_keeps_the_queue(shared):
     assert pair.there.view[:4] == b"mine"
 
 
-def test_draining_ends_what_is_begun_and_keeps_the_rest(pair):
+def test_draining_completes_the_current_request_and_keeps_the_rest(pair):
     pair.qa.modify(Mask.STATE | Mask.EN_SQD_ASYNC_NOTIFY, state=State.SQD, sqd_notify=1)
     assert until(lambda: (Event.SQ_DRAINED, pair.qa.number) in pair.a.events())
     assert pair.a.objects.query_qp(pair.qa.number).sq_draining == 0
@@ -264,7 +266,7 @@ def test_draining_ends_what_is_begun_and_keeps_the_rest(pair):
     assert pair.a_send.poll().status == 0
 
 
-def test_a_completion_queue_is_resized_with_what_lies_in_it(pair):
+def test_a_completion_queue_is_resized_with_its_entries(pair):
     for i in range(5):
         pair.qa.send(Op.RDMA_WRITE, id=100 + i)
     assert until(lambda: pair.a_send.page.head == 5)

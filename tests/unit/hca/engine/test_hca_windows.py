@@ -116,7 +116,7 @@ def test_a_message_invalidates_the_window_that_it_names(pair):
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
 
 
-def test_nobody_invalidates_what_is_no_window(pair):
+def test_only_a_window_can_be_invalidated(pair):
     pair.qb.receive((BASE, 8, pair.there.key))
     pair.qa.send(Op.SEND_WITH_INV, inline=b"over", immediate=pair.there.key)
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR

@@ -1,4 +1,4 @@
-"""Fixtures of queue pairs on a wire between two engines."""
+"""Fixtures: queue pairs on a wire between two engines."""
 
 from collections.abc import Iterator
 

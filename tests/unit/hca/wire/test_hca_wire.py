@@ -1,4 +1,7 @@
-"""Reliable connections over UDP: what arrives, and who gets which error; like test_hca_engine."""
+"""Reliable connections over UDP: delivery of data, and the errors at both ends.
+
+The tests are like those of test_hca_engine.
+"""
 
 import socket
 import time
@@ -39,7 +42,7 @@ def plain(engines):
 
 
 def ask(pair: Ends, opcode: int, size: int, remote: int = BASE, flags: int = 2, **values: int):
-    """Post a request of ``a`` on its first region and ``b``'s."""
+    """Post a request from ``a``; it uses the first regions of ``a`` and ``b``."""
     pair.a.qp.send(
         *(opcode, [(BASE, size, pair.here.key)] if size else []),
         **{"remote_address": remote, "remote_key": pair.there.key, "flags": flags, **values},
@@ -107,7 +110,7 @@ def test_inline_data_and_lists_of_addresses(pair):
 
 
 def test_many_requests_end_in_their_order_and_numbers_of_packets_wrap(engines):
-    """More than the window, over the end of 24 bits."""
+    """There are more requests than the window holds, and PSNs exceed 24 bits."""
     with wire_rig.ends(*engines, sq_psn=0xFFFFF0, rq_psn=0xFFFFF0) as pair:
         count = 0
         for round_ in range(8):
@@ -140,7 +143,7 @@ def test_both_directions_at_once(plain):
 
 
 def test_a_fenced_request_waits_for_reads(plain):
-    """The WRITE overwrites what the READ before it is to fetch; later READs see it."""
+    """The WRITE overwrites what the earlier READ fetches; later READs see the new data."""
     for round_ in range(20):
         before, after = bytes([round_ * 2 + 1]) * 60000, bytes([round_ * 2 + 2]) * 60000
         plain.there.view[:60000] = before
@@ -157,7 +160,7 @@ def test_a_fenced_request_waits_for_reads(plain):
         assert plain.there.view[:60000] == after
 
 
-def test_solicited_alone_wakes_who_asks_for_it(plain):
+def test_only_solicited_completions_wake_a_queue_armed_for_them(plain):
     plain.b.recv_cq.page.armed = 2
     for flags in (VerbsSend.SIGNALED, VerbsSend.SIGNALED | VerbsSend.SOLICITED):
         plain.b.qp.receive((BASE, 100, plain.there.key))
@@ -222,7 +225,7 @@ def test_a_receive_request_with_an_error(plain, values, there):
     assert plain.b.recv_cq.poll().status == there
 
 
-def test_local_errors_come_in_their_place_and_reach_nobody(plain):
+def test_local_errors_complete_in_order_and_do_not_reach_the_peer(plain):
     ask(plain, Op.RDMA_WRITE, 8)
     plain.a.qp.send(
         *(Op.RDMA_WRITE, [(BASE, 8, plain.here.key ^ 1)]),
@@ -304,7 +307,7 @@ def test_a_full_completion_queue_ends_its_queue_pair(engines):
 
 
 def test_memory_that_goes_away_under_a_request(plain):
-    """It is the responder's that has gone: its program has given the region back."""
+    """The responder's program deregisters the memory."""
     plain.b.client.objects.destroy_region(plain.there.key)
     ask(plain, Op.RDMA_READ, 60000)
     assert plain.a.send_cq.poll().status == Status.REM_ACCESS_ERR
@@ -313,7 +316,7 @@ def test_memory_that_goes_away_under_a_request(plain):
 def test_a_path_mtu_is_bounded_by_the_ports(plain):
     plain.a.client.objects._mtu = 3
     plain.a.qp.modify(1, state=VerbsState.RESET)
-    with pytest.raises(OSError, match="path MTU 4, of 3"):
+    with pytest.raises(OSError, match="path MTU 4, at most 3"):
         plain.a.connect(plain.b.ip, plain.b.qp.number, path_mtu=4)
 
 
@@ -329,7 +332,7 @@ def test_every_path_mtu(engines, code):
 
 
 def test_queue_pairs_of_one_engine_need_no_packets(engines):
-    """Whose address is served by the same engine is reached through memory, as without a wire."""
+    """An address of the same engine is reached through memory, as without a wire."""
     with wire_rig.ends(engines[0], engines[0]) as pair:
         pair.here.view[:8] = b"directly"
         ask(pair, Op.RDMA_WRITE, 8)
@@ -339,7 +342,7 @@ def test_queue_pairs_of_one_engine_need_no_packets(engines):
 
 
 def test_flow_labels_choose_the_port(engines):
-    """The same label the same port, so that packets stay in order; several ports in all."""
+    """A label always selects the same port, so packets stay in order; several select several."""
     ports = set()
     with wire_rig.ends(*engines) as pair:
         watched = wire_rig.fresh_address()
@@ -353,7 +356,7 @@ def test_flow_labels_choose_the_port(engines):
                 seen, came = set(), 0
                 for _ in range(2):
                     qp.send(Op.SEND, ())
-                while came < 2:  # queue pairs before it send again what nobody answers
+                while came < 2:  # earlier queue pairs repeat packets that got no response
                     packet, sender = watching.recvfrom(4096)
                     if int.from_bytes(packet[5:8], "big") == label:
                         seen.add(sender[1])
@@ -363,7 +366,7 @@ def test_flow_labels_choose_the_port(engines):
     assert len(ports) == 2
 
 
-def test_a_wire_that_is_taken_away_ends_what_is_connected(engines):
+def test_a_removed_wire_ends_its_connections(engines):
     with ExitStack() as stack:
         pair = Ends(*engines)
         stack.callback(pair.b.close)
@@ -388,7 +391,7 @@ def test_idle_engines_sleep(engines):
 
 
 def test_where_the_kernel_cannot_cut_packets_they_go_one_by_one(engines, monkeypatch):
-    """Without checksums of UDP the kernel refuses to cut (EINVAL): so do links that cannot."""
+    """Without UDP checksums the kernel refuses segmentation (EINVAL), as for links without it."""
     opened = wire_rig.open_sockets
 
     def unable(*given, **named):

@@ -1,4 +1,4 @@
-"""Atomics, windows and shared receive queues over UDP: what arrives, once, and who gets which error."""
+"""Atomics, windows and shared receive queues over UDP: executed once, with errors at both ends."""
 
 import socket
 import struct
@@ -32,7 +32,7 @@ MASK = (1 << 64) - 1
 
 @pytest.fixture
 def stage(engines):
-    """A queue pair with memory, and a socket that is its peer, at PSN 100 there."""
+    """A queue pair with memory at PSN 100, whose peer is a socket."""
     with ExitStack() as stack:
         end = End(engines[0])
         stack.callback(end.close)
@@ -59,11 +59,11 @@ def ask(pair: Ends, opcode: Op, at: int = 0, local: int = 0, **values: int) -> N
     )
 
 
-def told(peer: socket.socket) -> Packet:
+def receive_packet(peer: socket.socket) -> Packet:
     return Packet.parse(peer.recvfrom(65536)[0])
 
 
-def test_atomics_do_what_verbs_say(pair):
+def test_atomics_behave_as_verbs_define(pair):
     put(pair.there, 5)
     ask(pair, ADD, compare_add=MASK)  # -1
     done = pair.a.send_cq.poll()
@@ -77,8 +77,8 @@ def test_atomics_do_what_verbs_say(pair):
     assert (word(pair.here), word(pair.there)) == (0x1122334455667788,) * 2
 
 
-def test_results_stand_in_the_order_of_what_was_asked(pair):
-    """Among READs and WRITEs, more than may be under way at once."""
+def test_results_are_in_the_order_of_the_requests(pair):
+    """Atomics are mixed with READs and WRITEs, and there are more than may be in flight at once."""
     for round_ in range(12):
         ask(pair, ADD, compare_add=1, local=8 * round_)
         pair.a.qp.send(
@@ -114,31 +114,31 @@ def test_a_region_that_is_not_for_atomics(pair):
     assert pair.a.send_cq.poll().status == Status.REM_ACCESS_ERR
 
 
-def test_an_atomic_that_comes_again_is_answered_again_and_not_done_again(stage):
+def test_a_repeated_atomic_is_answered_again_and_not_executed_again(stage):
     end, peer, ip, region = stage
     packet = Packet(roce.FETCH_ADD, end.qp.number, 100, atomic_eth(BASE, region.key, 7))
     for _ in range(5):
-        peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
-        answer = told(peer)
+        peer.sendto(packet.seal(ip, end.ip), (end.ip, roce.PORT))
+        answer = receive_packet(peer)
         assert (answer.opcode, answer.qpn, answer.psn) == (roce.ATOMIC_ACKNOWLEDGE, QPN, 100)
         assert answer.headers[0] == 0x1F
         assert struct.unpack("!Q", answer.headers[4:]) == (0,)
     assert word(region) == 7
 
 
-def test_a_result_that_is_not_kept_any_more_is_not_made_again(stage):
-    """The peer may have two under way: the third before is silence."""
+def test_an_atomic_without_a_stored_result_is_not_executed_again(stage):
+    """The peer may have two in flight: a repetition of the third last gets no response."""
     end, peer, ip, region = stage
     packets = [
         Packet(roce.FETCH_ADD, end.qp.number, 100 + i, atomic_eth(BASE, region.key, 1))
         for i in range(3)
     ]
     for packet in packets:
-        peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
-        assert told(peer).psn == packet.psn
+        peer.sendto(packet.seal(ip, end.ip), (end.ip, roce.PORT))
+        assert receive_packet(peer).psn == packet.psn
     for packet in packets:
-        peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
-    assert [told(peer).psn for _ in range(2)] == [101, 102]
+        peer.sendto(packet.seal(ip, end.ip), (end.ip, roce.PORT))
+    assert [receive_packet(peer).psn for _ in range(2)] == [101, 102]
     assert word(region) == 3
     assert end.counts.duplicates == 3
 
@@ -146,17 +146,17 @@ def test_a_result_that_is_not_kept_any_more_is_not_made_again(stage):
 def test_an_answer_of_another_kind_is_not_taken(stage):
     end, peer, ip, region = stage
     end.qp.send(ADD, [(BASE, 8, region.key)], remote_address=8, remote_key=1, compare_add=3)
-    asked = told(peer)
-    assert (asked.opcode, asked.psn) == (roce.FETCH_ADD, 500)
-    assert asked.headers == atomic_eth(8, 1, 3)
+    request = receive_packet(peer)
+    assert (request.opcode, request.psn) == (roce.FETCH_ADD, 500)
+    assert request.headers == atomic_eth(8, 1, 3)
     wrong = Packet(roce.RESPONSE_ONLY, end.qp.number, 500, roce.aeth(0x1F), bytes([9]) * 8)
-    peer.sendto(wrong.sealed(ip, end.ip), (end.ip, roce.PORT))
+    peer.sendto(wrong.seal(ip, end.ip), (end.ip, roce.PORT))
     assert until(lambda: end.counts.malformed == 1)
     assert word(region) == 0
     right = Packet(
         roce.ATOMIC_ACKNOWLEDGE, end.qp.number, 500, roce.aeth(0x1F) + struct.pack("!Q", 77)
     )
-    peer.sendto(right.sealed(ip, end.ip), (end.ip, roce.PORT))
+    peer.sendto(right.seal(ip, end.ip), (end.ip, roce.PORT))
     assert end.send_cq.poll().status == 0
     assert word(region) == 77
 
@@ -197,7 +197,7 @@ def test_a_window_is_open_over_the_wire_until_a_send_invalidates_it(pair):
 
 
 @pytest.mark.parametrize("size", [8, 3000])
-def test_a_send_that_invalidates_what_is_no_window_is_refused(pair, size):
+def test_a_send_that_invalidates_no_window_is_refused(pair, size):
     pair.b.qp.receive((BASE + 8192, 4096, pair.there.key))
     pair.a.qp.send(Op.SEND_WITH_INV, [(BASE, size, pair.here.key)], immediate=pair.there.key)
     assert pair.a.send_cq.poll().status == Status.REM_ACCESS_ERR
@@ -205,8 +205,8 @@ def test_a_send_that_invalidates_what_is_no_window_is_refused(pair, size):
     assert pair.b.client.events() == [(Event.QP_ACCESS_ERR, pair.b.qp.number)]
 
 
-def test_a_window_is_bound_when_what_was_asked_before_is_answered(pair):
-    """And what is asked behind it is sent afterwards: completions stand in their order."""
+def test_a_window_is_bound_after_earlier_requests_are_answered(pair):
+    """Later requests are sent after that, so completions are in order."""
     key = window(pair.a.client)
     ask(pair, Op.RDMA_READ, local=64)
     bind(pair.a, pair.here, key, key & ~0xFF | 1)
@@ -221,7 +221,7 @@ def test_a_window_is_bound_when_what_was_asked_before_is_answered(pair):
     assert pair.a.send_cq.poll().status == Status.MW_BIND_ERR
 
 
-def test_a_shared_receive_queue_serves_what_comes_over_the_wire(engines):
+def test_a_shared_receive_queue_serves_messages_from_the_wire(engines):
     with wire_rig.ends(*engines) as pair:
         srq = Srq(pair.b.client, limit=2)
         first, second = (
@@ -255,16 +255,16 @@ def test_a_fence_waits_for_an_atomic(stage):
     end, peer, ip, region = stage
     end.qp.send(ADD, [(BASE, 8, region.key)], remote_address=8, remote_key=1, compare_add=3)
     end.qp.send(Op.SEND, (), b"behind", flags=Flag.SIGNALED | Flag.FENCE)
-    assert told(peer).opcode == roce.FETCH_ADD
+    assert receive_packet(peer).opcode == roce.FETCH_ADD
     peer.settimeout(0.05)
     with pytest.raises(TimeoutError):
-        told(peer)
+        receive_packet(peer)
     peer.settimeout(60)
     right = Packet(
         roce.ATOMIC_ACKNOWLEDGE, end.qp.number, 500, roce.aeth(0x1F) + struct.pack("!Q", 77)
     )
-    peer.sendto(right.sealed(ip, end.ip), (end.ip, roce.PORT))
-    assert told(peer).opcode == roce.SEND_ONLY
+    peer.sendto(right.seal(ip, end.ip), (end.ip, roce.PORT))
+    assert receive_packet(peer).opcode == roce.SEND_ONLY
 
 
 @pytest.mark.parametrize("limit", [0, 1, 16])
@@ -272,21 +272,21 @@ def test_how_many_results_are_kept_may_change_while_a_queue_pair_drains(stage, l
     end, peer, ip, region = stage
     packet = Packet(roce.FETCH_ADD, end.qp.number, 100, atomic_eth(BASE, region.key, 1))
     for psn in (100, 101, 102):
-        peer.sendto(packet.but(psn=psn).sealed(ip, end.ip), (end.ip, roce.PORT))
-        assert told(peer).opcode == roce.ATOMIC_ACKNOWLEDGE
+        peer.sendto(packet.but(psn=psn).seal(ip, end.ip), (end.ip, roce.PORT))
+        assert receive_packet(peer).opcode == roce.ATOMIC_ACKNOWLEDGE
     end.qp.modify(1, state=VerbsState.SQD)
     end.qp.modify(1 | Mask.MAX_DEST_RD_ATOMIC, state=VerbsState.SQD, max_dest_rd_atomic=limit)
     saved = end.engine.save_qp(end.client.objects._qps[end.qp.number].engine).wire
     kept = [(one.psn, one.before) for one in saved.results[: saved.result_count]]
     assert kept == [(101, 1), (102, 2)], "two were agreed on"
-    peer.sendto(packet.but(psn=102).sealed(ip, end.ip), (end.ip, roce.PORT))
-    answer = told(peer)
+    peer.sendto(packet.but(psn=102).seal(ip, end.ip), (end.ip, roce.PORT))
+    answer = receive_packet(peer)
     assert (answer.psn, answer.headers[4:]) == (102, struct.pack("!Q", 2))
     assert word(region) == 3
 
 
 def test_an_atomic_write_has_no_packets(pair):
-    """It is an error of its requester's, and nothing is sent."""
+    """An atomic WRITE is an error of the requester, and nothing is sent."""
     sent = pair.a.counts.sent
     ask(pair, Op.ATOMIC_WRITE, compare_add=7)
     assert pair.a.send_cq.poll().status == Status.LOC_QP_OP_ERR

@@ -1,4 +1,4 @@
-"""The broker: sockets of other network namespaces, and nothing else."""
+"""The broker opens sockets in other network namespaces, and does nothing else."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ from support.wire import wire_rig
 
 @pytest.fixture
 def link():
-    """Both ends, and a broker on one; it is a thread: setns() is of threads."""
+    """A socket pair with a broker thread at one end; setns() affects only that thread."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     here.settimeout(60)
     serving = threading.Thread(target=broker.serve, args=(there,))
@@ -38,7 +38,7 @@ def own_namespace():
 @needs_namespaces
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: entering a namespace needs root")
 def test_sockets_are_in_the_namespace_that_was_named():
-    """A process of its own, as beside hcad."""
+    """The broker runs in its own process, as it does for hcad."""
     with ExitStack() as stack:
         nodes = stack.enter_context(Nodes(mtu=1500))
         here, there = (
@@ -59,7 +59,7 @@ def test_sockets_are_in_the_namespace_that_was_named():
             opened.append(Broker(here).open(namespace, NAMES[node]))
             stack.callback(opened[-1].close)
         with pytest.raises(NoWire, match=f"no interface {NAMES[0]}"):
-            find(NAMES[0])  # it is not here
+            find(NAMES[0])  # it is not in this namespace
         for node, found in enumerate(opened):
             assert found.interface.path_mtu() == 3
             assert [str(a.ip) for a in found.interface.addresses] == [
@@ -72,15 +72,17 @@ def test_sockets_are_in_the_namespace_that_was_named():
         received.settimeout(60)
         sent.sendto(b"across", (ADDRESSES[1], 4791))
         assert received.recvfrom(100) == (b"across", (ADDRESSES[0], opened[0].wires[0].ports[3]))
-        # A socket in a group, which a wire's own socket is enough to ask for.
+        # A wire's own socket is sufficient to request a socket in a group.
         group = wire_rig.gid_of("239.7.7.7")
-        heard = stack.enter_context(Broker(here).open_group(received.fileno(), ADDRESSES[1], group))
-        heard.setblocking(True)
-        heard.settimeout(60)
-        assert heard.getsockname() == ("239.7.7.7", 4791)
+        member = stack.enter_context(
+            Broker(here).open_group(received.fileno(), ADDRESSES[1], group)
+        )
+        member.setblocking(True)
+        member.settimeout(60)
+        assert member.getsockname() == ("239.7.7.7", 4791)
         assert f"{NAMES[1]}" in Path(f"/proc/{nodes._holders[1].pid}/net/igmp").read_text()
         sent.sendto(b"to all", ("239.7.7.7", 4791))
-        assert heard.recvfrom(100)[0] == b"to all"
+        assert member.recvfrom(100)[0] == b"to all"
         here.close()
         assert process.wait(60) == 0
 
@@ -107,7 +109,7 @@ def test_what_is_not_there_is_refused(link, wanted, why):
         (b'{"wire":"lo","segments":0,"group":7}', 1),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused_and_the_next_is_served(link, data, descriptors):
+def test_an_invalid_request_is_refused_and_the_next_is_served(link, data, descriptors):
     namespace = own_namespace()
     if descriptors:
         socket.send_fds(link, [data], [namespace])
@@ -123,7 +125,7 @@ def test_a_descriptor_that_is_no_namespace(link, tmp_path):
     pipe = os.pipe()
     with open(tmp_path / "file", "wb") as file:
         for descriptor in (pipe[0], file.fileno()):
-            with pytest.raises(NoWire, match=r"no namespace|setns"):
+            with pytest.raises(NoWire, match=r"neither a namespace nor a socket|setns"):
                 Broker(link).open(descriptor, "lo")
     for descriptor in pipe:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Congestion on the wire: marks are told to the sender, who slows down, and forged ones do no harm."""
+"""Congestion on the wire: senders of marked packets slow down, and forging does no harm."""
 
 import contextlib
 import socket
@@ -28,7 +28,7 @@ def engine(engines):
 
 @pytest.fixture
 def stage(engine):
-    """A queue pair, its memory, and a peer that it is connected to, at PSN 100 there."""
+    """A queue pair at PSN 100, its memory, and a connected peer."""
     with ExitStack() as stack:
         end = End(engine)
         stack.callback(end.close)
@@ -39,12 +39,12 @@ def stage(engine):
 
 
 def write_of(end: End, region, psn: int) -> bytes:
-    """Return a WRITE that is carried out."""
+    """Return a WRITE packet that will be executed."""
     header = reth(BASE, region.key, 8)
     return Packet(roce.WRITE_ONLY, end.qp.number, psn, header, b"12345678").encode()
 
 
-def test_packets_have_the_dscp_that_was_asked_for_and_may_be_marked(engine):
+def test_packets_have_the_requested_dscp_and_are_ecn_capable(engine):
     with ExitStack() as stack:
         end = End(engine)
         stack.callback(end.close)
@@ -59,7 +59,7 @@ def test_packets_have_the_dscp_that_was_asked_for_and_may_be_marked(engine):
         assert (tos, data[0]) == (0x68 | ECT_0, roce.WRITE_ONLY), "its ECN bits are the engine's"
 
 
-def test_a_mark_is_told_to_who_sent_it(stage):
+def test_a_marked_packet_s_sender_is_notified(stage):
     end, peer, region = stage
     peer.send(end, write_of(end, region, 100), ECT_0)
     assert peer.receive()[1][0] == roce.ACKNOWLEDGE
@@ -83,14 +83,14 @@ def test_a_peer_is_notified_once_in_fifty_microseconds(stage):
         peer.send(end, write_of(end, region, psn), MARKED)
     assert until(lambda: end.counts.np_ecn_marked == 300)
     passed = time.monotonic() - began
-    told = end.counts.np_cnp_sent
-    assert 1 <= told <= 1 + passed / NOTIFY_SECONDS
-    while told:
-        told -= peer.receive()[1][0] == CNP
+    notified = end.counts.np_cnp_sent
+    assert 1 <= notified <= 1 + passed / NOTIFY_SECONDS
+    while notified:
+        notified -= peer.receive()[1][0] == CNP
     assert end.counts.np_cnp_sent <= 1 + passed / NOTIFY_SECONDS, "and no more come later"
 
 
-def test_who_is_acknowledged_with_a_mark_is_not_notified(stage):
+def test_a_marked_acknowledgement_causes_no_notification(stage):
     end, peer, region = stage
     end.qp.send(*(Op.RDMA_WRITE, [(BASE, 8, region.key)]), remote_address=BASE, remote_key=7)
     peer.receive()
@@ -101,7 +101,7 @@ def test_who_is_acknowledged_with_a_mark_is_not_notified(stage):
 
 
 FORGED = {
-    "to nobody": ({"_7": 0, "_6": 0, "_5": 0}, "unknown_qp"),
+    "unknown queue pair": ({"_7": 0, "_6": 0, "_5": 0}, "unknown_qp"),
     "of another partition": ({"_3": 0x12}, "bad_pkey"),
     "without its mark": ({"_4": 0}, "malformed"),
     "of another version": ({"_1": 0x41}, "malformed"),
@@ -147,7 +147,7 @@ def test_a_notification_about_nothing_and_one_too_many_are_ignored(stage):
 
 
 def write_all(pair: Ends, count: int, size: int = SIZE) -> float:
-    """Write so often; return how many seconds that took."""
+    """Execute ``count`` WRITEs; return how many seconds they took."""
     began = time.monotonic()
     for _ in range(count):
         pair.a.qp.send(
@@ -160,7 +160,7 @@ def write_all(pair: Ends, count: int, size: int = SIZE) -> float:
 
 
 class Marking(BadNetwork):
-    """A network that marks everything it passes on."""
+    """A network that marks every packet."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -169,8 +169,8 @@ class Marking(BadNetwork):
 
 
 @pytest.mark.parametrize("opcode", [Op.RDMA_WRITE, Op.RDMA_READ])
-def test_who_sends_through_congestion_slows_down_and_arrives(engines, opcode):
-    """Whoever sends the data is told: of a READ that is the responder."""
+def test_a_sender_through_congestion_slows_down_and_completes(engines, opcode):
+    """The sender of the data is notified, which for a READ is the responder."""
     network = Marking()
     pair = Ends(*engines, network, timeout=14, path_mtu=5)
     try:
@@ -194,7 +194,7 @@ def test_who_sends_through_congestion_slows_down_and_arrives(engines, opcode):
         network.close()
 
 
-def test_without_congestion_nobody_is_notified(engines):
+def test_without_congestion_no_sender_is_notified(engines):
     with wire_rig.ends(*engines, path_mtu=5) as pair:
         write_all(pair, 8)
         for end in (pair.a, pair.b):
@@ -202,7 +202,7 @@ def test_without_congestion_nobody_is_notified(engines):
 
 
 class Flood:
-    """Sends forged notifications of the connected peer's address, as fast as a socket can."""
+    """Sends forged notifications with the connected peer's address, as fast as possible."""
 
     def __init__(self, pair: Ends) -> None:
         self._raw = pair.b.ip, pair.a.ip, pair.a.qp.number
@@ -219,7 +219,7 @@ class Flood:
 
 
 def test_a_flood_of_forged_notifications_does_not_stop_a_flow(engines):
-    """They say the connected peer's address, a live queue pair and a right checksum."""
+    """They have the connected peer's address, a valid queue pair and a correct checksum."""
     with wire_rig.ends(*engines, path_mtu=5, timeout=20) as pair:
         flood = Flood(pair)
         pair.a.qp.send(

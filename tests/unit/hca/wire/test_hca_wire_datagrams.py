@@ -1,4 +1,4 @@
-"""Datagrams over UDP: what arrives, who is judged when, and what forged ones gain."""
+"""Datagrams over UDP: delivery, policy verdicts for senders, and forgeries."""
 
 import random
 import socket
@@ -30,7 +30,7 @@ SERVER = {"app": "server"}
 
 @pytest.fixture
 def stage(engines):
-    """A datagram queue pair, and a socket that sends what it likes."""
+    """A datagram queue pair, and a socket that sends arbitrary packets."""
     with ExitStack() as stack:
         node = Node(engines[0])
         stack.callback(node.close)
@@ -39,7 +39,7 @@ def stage(engines):
 
 
 class Forger(socket.socket):
-    """A peer made of a socket."""
+    """A peer simulated by a socket."""
 
     def __init__(self) -> None:
         super().__init__(socket.AF_INET, socket.SOCK_DGRAM)
@@ -47,11 +47,11 @@ class Forger(socket.socket):
         self.bind((self.ip, roce.PORT))
 
     def say(self, node: Node, data: bytes = b"forged!!", **changes: object) -> None:
-        """Send a datagram that is right but for what is changed."""
+        """Send a datagram that is valid except for ``changes``."""
         packet = Packet(
             UD | roce.SEND_ONLY, node.qp.number, 1, deth(QKEY, 0x55), data, ack=False
         ).but(**changes)
-        self.sendto(packet.sealed(self.ip, node.ip), (node.ip, roce.PORT))
+        self.sendto(packet.seal(self.ip, node.ip), (node.ip, roce.PORT))
 
 
 def send(a: Node, b: Node, data: bytes = b"hello", opcode=Op.SEND, qkey=QKEY, **values: int) -> int:
@@ -107,8 +107,8 @@ def test_many_arrive_in_their_order_and_the_first_is_not_lost(listeners):
     assert b.counts.unjudged == 0
 
 
-def test_what_comes_is_answered_by_what_its_header_says(listeners):
-    """As ibv_create_ah_from_wc does: to the source's GID and queue pair."""
+def test_a_datagram_is_answered_by_its_header(listeners):
+    """ibv_create_ah_from_wc does the same: it replies to the source's GID and queue pair."""
     a, b = listeners
     here, there = a.region(), b.region()
     b.qp.receive((BASE, 64, there.key))
@@ -152,7 +152,7 @@ def test_a_message_longer_than_the_path_carries_is_an_error(engines):
     ],
     ids=["qkey", "pkey", "qpn", "first", "write", "connected"],
 )
-def test_a_datagram_that_is_not_right_changes_nothing_and_asks_nobody(stage, changes, counter):
+def test_an_invalid_datagram_changes_nothing_and_needs_no_verdict(stage, changes, counter):
     node, peer = stage
     region = node.region()
     node.qp.receive((BASE, 100, region.key))
@@ -167,14 +167,14 @@ def test_a_datagram_that_is_not_right_changes_nothing_and_asks_nobody(stage, cha
 def test_a_wrong_checksum_changes_nothing(stage):
     node, peer = stage
     packet = Packet(UD | roce.SEND_ONLY, node.qp.number, 1, deth(QKEY, 5), b"forged!!")
-    data = bytearray(packet.sealed(peer.ip, node.ip))
+    data = bytearray(packet.seal(peer.ip, node.ip))
     data[-5] ^= 1
     peer.sendto(data, (node.ip, roce.PORT))
     assert until(lambda: node.counts.bad_icrc == 1)
     assert node.enforcer.connected == 0
 
 
-def test_who_floods_with_addresses_is_forgotten_and_asked_about_again(stage, monkeypatch):
+def test_a_sender_evicted_by_a_flood_is_evaluated_again(stage, monkeypatch):
     monkeypatch.setattr("hca.daemon.policy.sources.MAX_SOURCES", 3)
     node, first = stage
     region = node.region()
@@ -187,8 +187,8 @@ def test_who_floods_with_addresses_is_forgotten_and_asked_about_again(stage, mon
             assert node.enforcer.connected <= 3
 
 
-def test_what_waits_for_a_judgement_is_bounded(engines):
-    """While hcad is busy 64 datagrams wait; the oldest are lost, the others come in their order."""
+def test_datagrams_that_wait_for_a_verdict_are_bounded(engines):
+    """While hcad is busy, 64 datagrams wait: the oldest are lost, the others arrive in order."""
     with ExitStack() as stack:
         node = Node(engines[0], depth=128)
         stack.callback(node.close)
@@ -210,8 +210,8 @@ def test_what_waits_for_a_judgement_is_bounded(engines):
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])
-def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
-    """The peer is a socket: no engine of its own has denied anything."""
+def test_the_responder_evaluates_the_policies_of_both_sides(stage, side):
+    """The peer is a socket, so no other engine can have denied anything."""
     node, peer = stage
     region = node.region()
     pods = pods_of(node.ip, peer.ip, labels=("server", "client"))
@@ -233,7 +233,7 @@ def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
     assert node.recv_cq.poll().status == 0
 
 
-def test_who_is_in_no_tables_reaches_nobody(stage):
+def test_a_pod_in_no_tables_reaches_no_peer(stage):
     node, peer = stage
     node.switch(rdma_lab.tables(1, pods_of(node.ip, labels=["server"])))
     node.qp.receive((BASE, 100, node.region().key))
@@ -241,7 +241,7 @@ def test_who_is_in_no_tables_reaches_nobody(stage):
     assert until(lambda: node.counts.denied == 1)
 
 
-def test_a_sender_that_is_denied_sends_nothing_and_is_told_nothing(listeners):
+def test_a_denied_sender_sends_nothing_and_gets_no_error(listeners):
     a, b = listeners
     denying = policy(SERVER, ingress=[allow("Write")])
     a.switch(rdma_lab.tables(1, pods_of(a.ip, b.ip), [denying]))
@@ -274,8 +274,8 @@ def row_operations(node: Node, row) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_comes_the_engine_goes_on(engines, seed):
-    """Packets of any opcode, half sensible, for queue pairs of each type; memory has what fits."""
+def test_the_engine_survives_any_packet(engines, seed):
+    """Packets of any opcode, half of them plausible, are sent to queue pairs of each type."""
     chosen = random.Random(seed)
     with ExitStack() as stack:
         node = Node(engines[0], depth=16)
@@ -311,7 +311,7 @@ def test_whatever_comes_the_engine_goes_on(engines, seed):
             headers = b"".join(chosen.sample(known, chosen.randrange(3)))
             psn = chosen.choice((100 + sent // 3, chosen.randrange(1 << 24)))
             packet = Packet(opcode, chosen.choice(numbers), psn, headers, chosen.randbytes(length))
-            peer.sendto(packet.sealed(peer.ip, node.ip), (node.ip, roce.PORT))
+            peer.sendto(packet.seal(peer.ip, node.ip), (node.ip, roce.PORT))
             assert until(lambda expected=sent + 1: node.counts.received == expected)
         assert not any(guarded.view[:])
     with nodes(*engines) as (a, b):

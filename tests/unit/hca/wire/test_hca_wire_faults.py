@@ -1,4 +1,4 @@
-"""The wire over a network that loses, repeats, delays and damages packets: exactly once, in order."""
+"""The wire over a network that loses, repeats, delays and damages packets: once, and in order."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from support.wire.wire_rig import BadNetwork, Ends
 SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "20"))
 PLACES = 24
 ROOM = 5000
-COUNTER = 1 << 17  # a word behind the places
+COUNTER = 1 << 17  # a word after the places
 ATOMIC = Op.ATOMIC_FETCH_AND_ADD
 KINDS = (
     *(Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM, Op.RDMA_READ),
@@ -23,7 +23,7 @@ BAD = {"drop": 0.04, "twice": 0.04, "late": 0.04, "corrupt": 0.03}
 
 
 def play(pair: Ends, chosen: random.Random, rounds: int) -> None:
-    """Post what a seed says, with a place of its own for each message; compare everything."""
+    """Post random messages, each with its own place; compare all memory."""
     key_here, key_there = pair.here.key, pair.there.key
     for _ in range(rounds):
         expected, received, kinds = [], [], []
@@ -48,7 +48,7 @@ def play(pair: Ends, chosen: random.Random, rounds: int) -> None:
             data = (source or pair.here.view)[at : at + size]
             expected.append((target, at, bytes(data)))
             kinds.append((kind, at, size, place))
-        # Receives are there before, and in the order of the requests that take them.
+        # Receives are posted before, in the order of the requests that use them.
         for kind, at, size, place in kinds:
             pair.a.qp.send(
                 *(kind, [(BASE + at, size, key_here)] if size else []),
@@ -73,7 +73,7 @@ def play(pair: Ends, chosen: random.Random, rounds: int) -> None:
 
 
 def found_damaged(pair: Ends) -> int:
-    """How many packets were refused as damaged, whatever of them was."""
+    """Return how many packets were refused as damaged, for any reason."""
     return sum(
         getattr(counts, name)
         for counts in (pair.a.counts, pair.b.counts)
@@ -113,7 +113,7 @@ def test_a_link_that_loses_everything_is_an_error(engines):
             remote_key=pair.there.key,
         )
         assert pair.a.send_cq.poll().status == Status.RETRY_EXC_ERR
-        # The network counts in a thread of its own, which may run later than the completion.
+        # The network counts in its own thread, which may run later than the completion.
         assert until(lambda: network.done["drop"] >= 3), "the first and two more"
         assert network.done["drop"] == 3
     finally:

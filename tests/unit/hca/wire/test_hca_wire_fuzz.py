@@ -1,4 +1,4 @@
-"""A share of the fuzzer: nothing is written that policy denies, whatever happens meanwhile."""
+"""A short run of the fuzzer: nothing that policy denies is written."""
 
 import os
 
@@ -15,14 +15,14 @@ SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "3"))
 def test_random_packets_write_nothing_that_policy_denies(engines, seed):
     done = wire_fuzz.run(engines, seed, 600)
     assert done["send"] > 200
-    assert done["judge_one"] > 10
+    assert done["evaluate_one"] > 10
 
 
 @pytest.mark.parametrize(
     ("place", "byte"),
     [(5, WRITE_TAG + 6), (RECEIVES, SEND_TAG + 4), (5, UD_TAG), (wire_fuzz.ADDS, 1)],
 )
-def test_the_oracle_sees_what_should_not_be_there(engines, place, byte):
+def test_the_oracle_detects_forbidden_data(engines, place, byte):
     fuzz = Fuzz(engines, 1)
     target = fuzz.targets[0]
     fuzz.engine.set_policies([fuzz.change(target, Verb.WRITE_IMM)])

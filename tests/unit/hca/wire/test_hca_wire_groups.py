@@ -1,4 +1,4 @@
-"""Multicast groups over UDP: who hears what, who is judged, and what forged datagrams gain."""
+"""Multicast groups over UDP: delivery, policy verdicts for senders, and forgeries."""
 
 import ctypes
 import errno
@@ -22,19 +22,19 @@ from support.wire import wire_rig
 from support.wire.wire_judging import QKEY, Node, nodes, pods_of, writes_alone
 
 GRH = 40
-EVERYBODY = 0xFFFFFF
+MULTICAST_QPN = 0xFFFFFF
 SERVER, CLIENT = {"app": "server"}, {"app": "client"}
 
 
 @pytest.fixture
 def group() -> str:
-    """A group that no other test is likely to be in: all of this machine hear of each."""
+    """A group that no other test is likely to use: groups are visible on the whole machine."""
     return f"239.{secrets.randbelow(256)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
 
 
 @pytest.fixture
 def stage(engines, group):
-    """A queue pair in the group, and a socket that sends what it likes."""
+    """A queue pair in the group, and a socket that sends arbitrary packets."""
     with ExitStack() as stack:
         node = Node(engines[0])
         stack.callback(node.close)
@@ -44,7 +44,7 @@ def stage(engines, group):
 
 
 class Forger(socket.socket):
-    """A peer made of a socket."""
+    """A peer simulated by a socket."""
 
     def __init__(self, group: str) -> None:
         super().__init__(socket.AF_INET, socket.SOCK_DGRAM)
@@ -52,9 +52,9 @@ class Forger(socket.socket):
         self.bind((self.ip, roce.PORT))
 
     def say(self, data: bytes = b"forged!!", ip: str = "", **changes: object) -> None:
-        """Send the group a datagram that is right but for what is changed; ``ip`` in its ICRC."""
-        packet = Packet(UD | roce.SEND_ONLY, EVERYBODY, 1, deth(QKEY, 0x55), data, ack=False)
-        sealed = packet.but(**changes).sealed(ip or self.ip, self.group)
+        """Send the group a valid datagram with ``changes``; its ICRC is for ``ip``."""
+        packet = Packet(UD | roce.SEND_ONLY, MULTICAST_QPN, 1, deth(QKEY, 0x55), data, ack=False)
+        sealed = packet.but(**changes).seal(ip or self.ip, self.group)
         self.sendto(sealed, (self.group, roce.PORT))
 
 
@@ -68,19 +68,19 @@ def send(node: Node, group: str, data: bytes = b"hello", size: int = 0) -> int:
     node.qp.send(
         *(Op.SEND, sges, None if size else data),
         address_handle=node.client.ah(gid(group)),
-        remote_qpn=EVERYBODY,
+        remote_qpn=MULTICAST_QPN,
         remote_key=QKEY,
     )
     return node.send_cq.poll().status
 
 
 def is_entered(group: str) -> bool:
-    """Whether the kernel says that somebody here is in a group (IGMP)."""
+    """Return whether the kernel has joined a group (IGMP)."""
     number = bytes(reversed(gid(group)[12:])).hex().upper()
     return number in Path("/proc/net/igmp").read_text().split()
 
 
-def test_a_group_is_heard_on_all_nodes_and_everywhere_once(listeners, group):
+def test_a_group_s_datagram_arrives_once_on_every_node(listeners, group):
     a, b = listeners
     regions = [node.region() for node in listeners]
     for node, region in zip(listeners, regions, strict=True):
@@ -97,19 +97,19 @@ def test_a_group_is_heard_on_all_nodes_and_everywhere_once(listeners, group):
             header = region.view[256 * place : 256 * place + GRH]
             assert header[32:] == a.gid[12:] + gid(group)[12:]
             assert region.view[256 * place + GRH : 256 * place + GRH + 5] == text
-    # The kernel brings it back to who has sent it, where it was had from memory before.
+    # The kernel returns the datagram to its sender's node, where it was delivered in memory before.
     assert until(lambda: a.counts.duplicates == 2)
     assert [node.recv_cq.page.head for node in listeners] == [2, 2]
     assert b.counts.unjudged == 0
 
 
-def test_who_is_in_no_group_hears_nothing_and_who_leaves_no_more(listeners, group):
+def test_only_current_members_receive_a_group_s_datagrams(listeners, group):
     a, b = listeners
     b.qp.receive((BASE, 256, b.region().key))
     assert send(a, group) == 0
     b.enter(gid(group))
     assert is_entered(group)
-    assert send(a, group, b"heard") == 0
+    assert send(a, group, b"hello") == 0
     assert b.recv_cq.poll().bytes == GRH + 5
     b.leave(gid(group))
     assert not is_entered(group), "routers would still send it here"
@@ -135,7 +135,7 @@ def test_a_wire_is_in_a_group_until_its_last_queue_pair_leaves(listeners, group)
     assert not is_entered(group)
 
 
-def test_all_queue_pairs_of_a_wire_hear_it_whose_q_key_it_is(listeners, group):
+def test_all_member_queue_pairs_with_its_q_key_receive_a_datagram(listeners, group):
     a, b = listeners
     others = [b.client.qp(b.send_cq, b.recv_cq, kind=VerbsQpType.UD) for _ in range(2)]
     others[0].listen(QKEY)
@@ -145,9 +145,9 @@ def test_all_queue_pairs_of_a_wire_hear_it_whose_q_key_it_is(listeners, group):
         qp.receive((BASE, 256, region.key))
         b.enter(gid(group), qp)
     assert send(a, group) == 0
-    heard = {b.recv_cq.poll().qpn for _ in range(2)}
-    assert heard == {b.qp.number, others[0].number}
-    assert send(a, group) == 0  # nobody has a receive request for it, nor it one for the next
+    receivers = {b.recv_cq.poll().qpn for _ in range(2)}
+    assert receivers == {b.qp.number, others[0].number}
+    assert send(a, group) == 0  # no member has a receive request for it
     assert until(lambda: b.counts.received == 2)
     assert b.recv_cq.page.head == 2
 
@@ -172,7 +172,7 @@ def test_a_group_of_the_other_family_stays_on_the_node(listeners):
     a.qp.send(
         *(Op.SEND, (), b"x"),
         address_handle=a.client.ah(six),
-        remote_qpn=EVERYBODY,
+        remote_qpn=MULTICAST_QPN,
         remote_key=QKEY,
     )
     assert a.recv_cq.poll().bytes == GRH + 1
@@ -193,7 +193,7 @@ def test_a_group_of_the_other_family_stays_on_the_node(listeners):
     ],
     ids=["qkey", "pkey", "qpn", "management", "first", "connected", "congestion", "icrc"],
 )
-def test_a_datagram_that_is_not_right_changes_nothing_and_asks_nobody(stage, changes, counter):
+def test_an_invalid_datagram_changes_nothing_and_needs_no_verdict(stage, changes, counter):
     node, peer = stage
     region = node.region()
     node.qp.receive((BASE, 100, region.key))
@@ -206,16 +206,16 @@ def test_a_datagram_that_is_not_right_changes_nothing_and_asks_nobody(stage, cha
 
 
 def test_a_queue_pair_s_own_number_is_no_way_to_pass_as_its_group(stage):
-    """What is for everybody counts in groups alone."""
+    """Rules for all peers apply to groups only."""
     node, peer = stage
-    packet = Packet(UD | roce.SEND_ONLY, EVERYBODY, 1, deth(QKEY, 5), b"forged!!")
-    peer.sendto(packet.sealed(peer.ip, node.ip), (node.ip, roce.PORT))
+    packet = Packet(UD | roce.SEND_ONLY, MULTICAST_QPN, 1, deth(QKEY, 5), b"forged!!")
+    peer.sendto(packet.seal(peer.ip, node.ip), (node.ip, roce.PORT))
     assert until(lambda: node.counts.unknown_qp == 1)
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])
-def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
-    """The peer is a socket: no engine of its own has denied anything."""
+def test_the_responder_evaluates_the_policies_of_both_sides(stage, side):
+    """The peer is a socket, so no other engine can have denied anything."""
     node, peer = stage
     region = node.region()
     pods = pods_of(node.ip, peer.ip, labels=("server", "client"))
@@ -235,7 +235,7 @@ def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
     assert node.recv_cq.poll().status == 0
 
 
-def test_who_is_in_no_tables_is_not_heard(stage):
+def test_datagrams_of_a_pod_in_no_tables_are_dropped(stage):
     node, peer = stage
     node.switch(rdma_lab.tables(1, pods_of(node.ip, labels=["server"])))
     node.qp.receive((BASE, 100, node.region().key))
@@ -243,7 +243,7 @@ def test_who_is_in_no_tables_is_not_heard(stage):
     assert until(lambda: node.counts.denied == 1)
 
 
-def test_whose_egress_is_isolated_sends_to_groups_that_a_rule_names(listeners, group):
+def test_a_pod_with_isolated_egress_sends_only_to_groups_of_a_rule(listeners, group):
     a, b = listeners
     b.enter(gid(group))
     b.qp.receive((BASE, 256, b.region().key))
@@ -258,17 +258,17 @@ def test_whose_egress_is_isolated_sends_to_groups_that_a_rule_names(listeners, g
     a.switch(rdma_lab.tables(2, pods, [policy(CLIENT, **isolating, egress=[to_pod, to_group])]))
     assert send(a, group, b"allowed") == 0
     assert b.recv_cq.poll().bytes == GRH + 7
-    # A rule for the group alone: it leaves, and whoever is in the group is asked about by himself.
+    # A rule allows only the group: the datagram is sent, and policy is checked for each member.
     for node in listeners:
         node.switch(rdma_lab.tables(3, pods, [policy(CLIENT, **isolating, egress=[to_group])]))
     b.qp.receive((BASE, 256, b.region().key))
-    assert send(a, group, b"nobody") == 0
+    assert send(a, group, b"dropped") == 0
     assert until(lambda: b.counts.denied == 1)
     assert (a.counts.sent, b.recv_cq.page.head) == (2, 1)
 
 
-def test_members_on_the_same_node_are_judged_one_by_one(engines, group):
-    """A group is no way around a policy between two pods that one engine has."""
+def test_policy_is_evaluated_for_each_member_of_a_node(engines, group):
+    """A group must not be a way around a policy between two pods of one engine."""
     with ExitStack() as stack:
         node = Node(engines[0])
         stack.callback(node.close)
@@ -287,7 +287,7 @@ def test_members_on_the_same_node_are_judged_one_by_one(engines, group):
         node.qp.listen(QKEY)
         ips = (node.ip, *(str(address_of(index).ip) for index in (1, 2)))
         pods = pods_of(*ips, labels=("client", "friend", "server"))
-        assert send(node, group, b"x") == 0  # nobody manages it
+        assert send(node, group, b"x") == 0  # no pod is allowed to send
         friends = {"from": [{"podSelector": {"matchLabels": {"app": "friend"}}}]}
         denying = policy(SERVER, ingress=[allow(**friends)])
         for generation, policies in enumerate(([], [denying], []), 1):
@@ -296,7 +296,7 @@ def test_members_on_the_same_node_are_judged_one_by_one(engines, group):
         assert hearers["friend"][1].statuses(4) == [0] * 4
         assert hearers["server"][1].statuses(3) == [0] * 3
         assert hearers["server"][1].page.head == 3
-        # Who comes when others can send already is judged, too.
+        # Policy is also evaluated for a member that joins later.
         node.switch(rdma_lab.tables(4, pods, [denying]))
         client, cq, qp = hearers["server"]
         client.objects.detach(member(qp.number, group))
@@ -310,7 +310,7 @@ def member(number: int, group: str) -> hca_objects.HcaMcast:
     return hca_objects.HcaMcast(number, 0, (ctypes.c_uint8 * 16)(*gid(group)))
 
 
-def test_a_group_that_cannot_be_entered_is_an_error_and_leaves_nothing(listeners, group):
+def test_a_failed_join_is_an_error_and_leaves_nothing(listeners, group):
     _, b = listeners
 
     async def refuses(sockets: object, wanted: bytes) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Forged packets: whoever can send them changes nothing, and what is counted says why not."""
+"""Forged packets change nothing, and the counters record why they were dropped."""
 
 import ctypes
 import socket
@@ -22,7 +22,7 @@ SECRET = bytes(range(1, 65)) * 4
 
 @pytest.fixture
 def stage(engine):
-    """A queue pair with memory, and a peer that it is connected to, at PSN 100 there."""
+    """A queue pair with memory at PSN 100, and a connected peer."""
     with ExitStack() as stack:
         end = End(engine, segments=True)
         stack.callback(end.close)
@@ -35,7 +35,7 @@ def stage(engine):
 
 
 def write_only(end, region, **changes):
-    """A WRITE that would be carried out."""
+    """Return a WRITE packet that would be executed."""
     data = b"forged!!"
     packet = Packet(
         roce.WRITE_ONLY, end.qp.number, 100, reth(BASE, region.key, len(data)), payload=data
@@ -44,7 +44,7 @@ def write_only(end, region, **changes):
 
 
 def works_still(end, peer, region):
-    """The rightful next packet is carried out, and acknowledged: the state is as it was."""
+    """Check that the next valid packet is executed and acknowledged, so the state is unchanged."""
     assert region.view[: len(SECRET)] == SECRET
     assert not any(region.view[len(SECRET) :])
     assert end.qp.state == VerbsState.RTS
@@ -53,14 +53,14 @@ def works_still(end, peer, region):
     peer.send(end, write_only(end, region))
     answer = peer.receive()
     while answer.opcode == roce.ACKNOWLEDGE and answer.syndrome == roce.NAK:
-        answer = peer.receive()  # a gap was reported: that is no change
+        answer = peer.receive()  # a gap was reported, which is not a change
     assert (answer.opcode, answer.qpn, answer.psn) == (roce.ACKNOWLEDGE, QPN, 100)
     assert answer.syndrome == 0x1F
     assert region.view[:8] == b"forged!!"
 
 
-def counted(end, name):
-    """Wait until a counter has counted one."""
+def wait_for_count(end, name):
+    """Wait until a counter has counted one event."""
     assert until(lambda: getattr(end.counts, name) >= 1), name
 
 
@@ -112,7 +112,7 @@ def test_a_forged_packet_changes_nothing(stage, name):
     counter, change = CHANGES[name]
     end, peer, region = stage
     peer.send(end, change(write_only(end, region)))
-    counted(end, counter)
+    wait_for_count(end, counter)
     if name == "psn behind":
         assert peer.receive().psn == 99, "what was done is acknowledged again"
     works_still(end, peer, region)
@@ -123,12 +123,12 @@ def test_a_wrong_source_changes_nothing(stage):
     other = Peer(wire_rig.fresh_address())
     other.send(end, write_only(end, region))
     other.socket.close()
-    counted(end, "wrong_source")
+    wait_for_count(end, "wrong_source")
     works_still(end, peer, region)
 
 
 @pytest.mark.parametrize("length", [0, 1, 12, 15, 16, 19, 28, 41, 5000])
-def test_lengths_that_make_no_sense(stage, length):
+def test_invalid_lengths_are_refused(stage, length):
     end, peer, region = stage
     good = write_only(end, region).encode()
     data = (good + bytes(5000))[:length]
@@ -140,7 +140,7 @@ def test_lengths_that_make_no_sense(stage, length):
 
 def test_a_wrong_checksum(stage):
     end, peer, region = stage
-    data = write_only(end, region).sealed(peer.ip, end.ip)
+    data = write_only(end, region).seal(peer.ip, end.ip)
     for place in (*range(4), *range(5, len(data))):
         peer.raw(end, data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
     assert until(lambda: end.counts.received >= len(data) - 1)
@@ -150,14 +150,14 @@ def test_a_wrong_checksum(stage):
 
 def test_congestion_marks_are_no_damage(stage):
     end, peer, region = stage
-    data = bytearray(write_only(end, region).sealed(peer.ip, end.ip))
+    data = bytearray(write_only(end, region).seal(peer.ip, end.ip))
     data[4] = 0xC0
     peer.raw(end, bytes(data))
     assert peer.receive().syndrome == 0x1F
 
 
-def test_parts_of_one_buffer_are_judged_apart(stage):
-    """One buffer, cut by the kernel: a packet for somebody else, then a WRITE that is forbidden."""
+def test_segments_of_one_buffer_are_checked_separately(stage):
+    """The kernel segments one buffer into a packet for another queue pair and a forbidden WRITE."""
     end, peer, region = stage
     send = Packet(roce.SEND_ONLY, end.qp.number ^ 1, 100, payload=bytes(24))
     forged = write_only(end, region, psn=101, headers=reth(BASE, region.key ^ 1, 8))
@@ -177,8 +177,8 @@ def test_parts_of_one_buffer_are_judged_apart(stage):
     assert region.view[8 : len(SECRET)] == SECRET[8:]
 
 
-def test_a_key_that_is_guessed_ends_the_connection_that_guesses(stage):
-    """As verbs have it: the responder's queue pair is in ERR, its memory is as it was."""
+def test_a_guessed_key_ends_the_guessing_connection(stage):
+    """As verbs define, the responder's queue pair is in ERR, and its memory is unchanged."""
     end, peer, region = stage
     peer.send(end, write_only(end, region, headers=reth(BASE, region.key ^ 1, 8)))
     assert peer.receive().syndrome == roce.NAK | 2
@@ -193,7 +193,7 @@ def test_reads_of_more_than_there_is(stage, size):
         *(end, Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, size))),
     )
     if size > 1 << 30:
-        counted(end, "out_of_sequence")
+        wait_for_count(end, "out_of_sequence")
         works_still(end, peer, region)
     else:
         assert peer.receive().syndrome == roce.NAK | 2
@@ -209,10 +209,10 @@ def test_more_reads_than_were_agreed_on(engine):
         region = end.region()
         ask = Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, 8))
         peer.send(end, ask)
-        counted(end, "out_of_sequence")
+        wait_for_count(end, "out_of_sequence")
 
 
-def test_a_read_that_is_asked_for_again_is_answered_again_and_no_more_of_it(stage):
+def test_a_repeated_read_is_answered_again_within_its_length(stage):
     end, peer, region = stage
     ask = Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, 200))
     for _ in range(2):
@@ -220,18 +220,18 @@ def test_a_read_that_is_asked_for_again_is_answered_again_and_no_more_of_it(stag
         answer = peer.receive()
         assert (answer.opcode, answer.psn) == (roce.RESPONSE_ONLY, 100)
         assert answer.payload == SECRET[:200]
-    peer.send(end, ask.but(headers=reth(BASE, region.key, 300)))  # two packets: more than was asked
+    peer.send(end, ask.but(headers=reth(BASE, region.key, 300)))  # two packets: more than requested
     peer.send(end, ask.but(headers=reth(BASE, region.key ^ 1, 200)))
     peer.send(end, ask.but(psn=101))
     assert peer.receive().psn == 101
     assert end.qp.state == VerbsState.RTS
 
 
-def test_what_a_peer_answers_to_a_read_must_be_what_was_asked_for(stage):
+def test_a_read_response_must_match_its_request(stage):
     end, peer, region = stage
     end.qp.send(Op.RDMA_READ, [(BASE + 1000, 300, region.key)], remote_address=0, remote_key=1)
-    asked = peer.receive()
-    assert asked.opcode == roce.READ_REQUEST
+    request = peer.receive()
+    assert request.opcode == roce.READ_REQUEST
     first = Packet(roce.RESPONSE_FIRST, end.qp.number, 500, aeth(0x1F), bytes([7]) * 256)
     for wrong in (
         first.but(payload=bytes([9]) * 255),
@@ -251,7 +251,7 @@ def test_what_a_peer_answers_to_a_read_must_be_what_was_asked_for(stage):
 
 
 def test_a_message_that_never_ends(stage):
-    """Middles without a Last: bounded by the receive request, whatever they add up to."""
+    """Middle packets arrive without a Last packet; the receive request limits their total size."""
     end, peer, region = stage
     end.qp.receive((BASE + 4096, 1000, region.key))
     first = Packet(roce.SEND_FIRST, end.qp.number, 100, payload=b"x" * 256)
@@ -262,7 +262,7 @@ def test_a_message_that_never_ends(stage):
     assert not any(region.view[4096 + 1000 :])
 
 
-def test_a_ring_that_makes_no_sense_ends_its_queue_pair(stage):
+def test_an_invalid_ring_ends_its_queue_pair(stage):
     end, peer, region = stage
     end.qp.page.recv_head = 0x80000000
     peer.send(end, Packet(roce.SEND_ONLY, end.qp.number, 100, payload=b"x"))
@@ -273,7 +273,7 @@ def test_a_ring_that_makes_no_sense_ends_its_queue_pair(stage):
     assert region.view[: len(SECRET)] == SECRET
 
 
-def test_a_send_head_that_makes_no_sense_ends_its_queue_pair(stage):
+def test_an_invalid_send_head_ends_its_queue_pair(stage):
     end, _, _ = stage
     end.qp.page.send_head = 0x80000000
     end.qp.ring()
@@ -281,7 +281,7 @@ def test_a_send_head_that_makes_no_sense_ends_its_queue_pair(stage):
 
 
 def test_requests_that_change_after_they_were_posted_are_checked_as_they_are_sent(stage):
-    """The copy counts: the slot is changed while the request is under way."""
+    """The copy is used: the slot is changed while the request is in flight."""
     end, peer, region = stage
     region.view[2000:2008] = b"rightful"
     end.qp.send(Op.RDMA_WRITE, [(BASE + 2000, 8, region.key)], remote_address=5, remote_key=6)
@@ -295,7 +295,7 @@ def test_requests_that_change_after_they_were_posted_are_checked_as_they_are_sen
     assert end.send_cq.poll().status == Status.SUCCESS
 
 
-def test_the_header_that_tests_make_is_what_engines_read(stage):
+def test_the_engine_parses_the_headers_of_the_tests(stage):
     end, peer, region = stage
     end.qp.send(
         *(Op.RDMA_WRITE_WITH_IMM, [(BASE, 3, region.key)]),
@@ -310,8 +310,8 @@ def test_the_header_that_tests_make_is_what_engines_read(stage):
     assert (came.payload, came.ack, came.solicited, came.pkey) == (SECRET[:3], True, True, 0xFFFF)
 
 
-def test_who_was_handed_over_may_go_before_its_answer_does(stage):
-    """An acknowledgement was due; a program's last act comes before the engine's first turn."""
+def test_a_queue_pair_handed_over_may_be_freed_before_its_answer_is_sent(stage):
+    """An acknowledgement is due when the program frees the queue pair, before the first turn."""
     end, peer, region = stage
     engine, objects = end.engine, end.client.objects
     engine.hold()
@@ -328,8 +328,8 @@ def test_who_was_handed_over_may_go_before_its_answer_does(stage):
     works_still(end, peer, region)
 
 
-def test_a_queue_pair_that_is_loaded_twice_has_left_its_first_wire(stage):
-    """An acknowledgement was due each time: the first must not be sent for what has gone."""
+def test_a_queue_pair_loaded_twice_has_left_its_first_wire(stage):
+    """An acknowledgement was due each time: the first must not be sent on the old connection."""
     end, peer, region = stage
     engine, objects = end.engine, end.client.objects
     engine.hold()
@@ -346,7 +346,7 @@ def test_a_queue_pair_that_is_loaded_twice_has_left_its_first_wire(stage):
     works_still(end, peer, region)
 
 
-def test_a_read_that_is_under_way_is_completed_while_its_queue_pair_drains(stage):
+def test_a_read_under_way_is_completed_while_its_queue_pair_drains(stage):
     end, peer, region = stage
     end.qp.send(Op.RDMA_READ, [(BASE + 1000, 8, region.key)], remote_address=0, remote_key=1)
     assert peer.receive().opcode == roce.READ_REQUEST
@@ -356,14 +356,14 @@ def test_a_read_that_is_under_way_is_completed_while_its_queue_pair_drains(stage
     assert region.view[1000:1008] == b"answered"
 
 
-def test_a_read_is_asked_for_again_in_the_same_parts_after_a_hand_over(stage):
-    """For a peer a request is old or new; one that is both is none. Others were connected since."""
+def test_a_read_is_requested_again_in_the_same_parts_after_a_handover(stage):
+    """For a peer a request is new or a repetition, never both. Connections were added since."""
     end, peer, _ = stage
     engine, objects, size = end.engine, end.client.objects, 1 << 20
     region = end.region(size)
     end.qp.send(Op.RDMA_READ, [(BASE, size, region.key)], remote_address=0, remote_key=1)
-    asked = [peer.receive()]
-    parts = struct.unpack("!QII", asked[0].headers)[2]
+    request = [peer.receive()]
+    parts = struct.unpack("!QII", request[0].headers)[2]
     assert parts < size, "more than one part"
     engine.hold()
     saved = engine.save_qp(objects._qps[end.qp.number].engine)
@@ -380,7 +380,7 @@ def test_a_read_is_asked_for_again_in_the_same_parts_after_a_hand_over(stage):
     peer.drain()
     engine.release()
     again = peer.receive()
-    assert (again.opcode, again.psn, again.headers) == (asked[0].opcode, 500, asked[0].headers)
+    assert (again.opcode, again.psn, again.headers) == (request[0].opcode, 500, request[0].headers)
 
 
 def test_a_peer_is_answered_while_its_queue_pair_drains(stage):

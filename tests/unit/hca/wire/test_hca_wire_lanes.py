@@ -1,4 +1,4 @@
-"""How many sockets a wire has: between one and HCA_WIRE_LANES, each a duplicate of its own."""
+"""A wire has between one and HCA_WIRE_LANES sockets, each a duplicate of the caller's."""
 
 import errno
 import os
@@ -19,17 +19,17 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def opened() -> Iterator[socket.socket]:
+def open_socket() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
         made.bind(("127.0.0.1", 0))
         yield made
 
 
-def wire_of(opened: socket.socket, lanes: int) -> HcaWire:
-    """Return a wire with one socket for all lanes that its structure has room for."""
+def wire_of(open_socket: socket.socket, lanes: int) -> HcaWire:
+    """Return a wire that uses one socket for all its lanes."""
     wire = HcaWire(lanes=lanes, path_mtu=3)
     for lane in range(HCA_WIRE_LANES):
-        wire.fds[lane] = opened.fileno()
+        wire.fds[lane] = open_socket.fileno()
     return wire
 
 
@@ -39,11 +39,11 @@ def descriptors() -> int:
 
 @pytest.mark.parametrize("lanes", [1, 2, HCA_WIRE_LANES])
 def test_a_wire_duplicates_one_socket_a_lane_and_closes_its_own(
-    engine: Engine, opened: socket.socket, lanes: int
+    engine: Engine, open_socket: socket.socket, lanes: int
 ) -> None:
-    """With another wire beside it, which keeps what the engine opens for its first wire."""
-    wanted = wire_of(opened, lanes)
-    first = engine.add_wire(wire_of(opened, 1))
+    """The first wire stays, so that descriptors opened only for it are not counted."""
+    wanted = wire_of(open_socket, lanes)
+    first = engine.add_wire(wire_of(open_socket, 1))
     before = descriptors()
     second, third = engine.add_wire(wanted), engine.add_wire(wanted)
     assert descriptors() == before + 2 * lanes
@@ -52,24 +52,24 @@ def test_a_wire_duplicates_one_socket_a_lane_and_closes_its_own(
     engine.remove_wire(first)
     engine.remove_wire(third)
     assert descriptors() <= before - 1
-    assert opened.getsockname()[0] == "127.0.0.1"  # still open
+    assert open_socket.getsockname()[0] == "127.0.0.1"  # still open
 
 
 @pytest.mark.parametrize("lanes", [0, HCA_WIRE_LANES + 1, 2**32 - 1])
 def test_no_lane_and_one_too_many_are_refused(
-    engine: Engine, opened: socket.socket, lanes: int
+    engine: Engine, open_socket: socket.socket, lanes: int
 ) -> None:
     before = descriptors()
     with pytest.raises(OSError) as refused:
-        engine.add_wire(wire_of(opened, lanes))
+        engine.add_wire(wire_of(open_socket, lanes))
     assert (refused.value.errno, descriptors()) == (errno.EINVAL, before)
 
 
 @pytest.mark.parametrize("bad", [0, 1, HCA_WIRE_LANES - 1])
 def test_a_lane_without_a_socket_leaves_none_of_the_others(
-    engine: Engine, opened: socket.socket, bad: int
+    engine: Engine, open_socket: socket.socket, bad: int
 ) -> None:
-    wanted, before = wire_of(opened, HCA_WIRE_LANES), descriptors()
+    wanted, before = wire_of(open_socket, HCA_WIRE_LANES), descriptors()
     wanted.fds[bad] = -1
     with pytest.raises(OSError) as refused:
         engine.add_wire(wanted)

@@ -1,4 +1,4 @@
-"""Policy over UDP: each end's own engine denies, and a forged packet gains nothing by it."""
+"""Policy over UDP: each end's engine enforces it, and forged packets cannot circumvent it."""
 
 import socket
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ from support.wire.wire_rig import End, Ends
 QPN = 0x123456
 
 
-def judge(engine, qp, sends=ALL, receives=ALL) -> None:
+def set_policy(engine, qp, sends=ALL, receives=ALL) -> None:
     own = qp.client.objects._qps[qp.number].engine
     engine.set_policies([HcaPolicyChange(own, pkey=0xFFFF, sends=sends, receives=receives)])
 
@@ -44,9 +44,9 @@ def ask(pair: Ends, opcode: Op) -> int:
 @pytest.mark.parametrize("denier", ["requester", "responder"])
 def test_either_end_alone_denies_a_verb_and_the_responder_stays(pair, engines, denier):
     if denier == "requester":
-        judge(engines[0], pair.a.qp, sends=ALL & ~Verb.WRITE)
+        set_policy(engines[0], pair.a.qp, sends=ALL & ~Verb.WRITE)
     else:
-        judge(engines[1], pair.b.qp, receives=ALL & ~Verb.WRITE)
+        set_policy(engines[1], pair.b.qp, receives=ALL & ~Verb.WRITE)
     pair.here.view[:8] = b"forbid!!"
     assert ask(pair, Op.RDMA_READ) == Status.SUCCESS
     pair.here.view[:8] = b"forbid!!"
@@ -55,7 +55,7 @@ def test_either_end_alone_denies_a_verb_and_the_responder_stays(pair, engines, d
     assert pair.b.qp.state == VerbsState.RTS
 
 
-def test_over_a_wire_too_a_gpu_s_memory_may_be_all_that_is_written(pair, engines):
+def test_over_a_wire_policy_may_restrict_writes_to_gpu_memory(pair, engines):
     own = pair.b.client.objects._qps[pair.b.qp.number].engine
     change = HcaPolicyChange(own, pkey=0xFFFF, sends=ALL, receives=ALL)
     change.device_only = VerbsAccess.REMOTE_WRITE
@@ -68,18 +68,18 @@ def test_over_a_wire_too_a_gpu_s_memory_may_be_all_that_is_written(pair, engines
 
 
 @pytest.mark.parametrize("denier", ["requester", "responder"])
-def test_where_nothing_passes_nobody_answers(engines, denier):
+def test_a_wholly_denied_request_gets_no_answer(engines, denier):
     with wire_rig.ends(*engines, timeout=10, retry_cnt=1) as pair:
         if denier == "requester":
-            judge(engines[0], pair.a.qp, sends=NONE)
+            set_policy(engines[0], pair.a.qp, sends=NONE)
         else:
-            judge(engines[1], pair.b.qp, receives=NONE)
+            set_policy(engines[1], pair.b.qp, receives=NONE)
         assert ask(pair, Op.RDMA_WRITE) == Status.RETRY_EXC_ERR
         assert pair.b.qp.state == VerbsState.RTS
 
 
 def test_a_forged_packet_with_a_verb_that_is_denied_changes_nothing(engines):
-    """Everything in it is right: source, P_Key, queue pair, PSN, key, checksum."""
+    """Everything else in the packet is valid: source, P_Key, queue pair, PSN, key, checksum."""
     with ExitStack() as stack:
         end = End(engines[0])
         stack.callback(end.close)
@@ -91,19 +91,19 @@ def test_a_forged_packet_with_a_verb_that_is_denied_changes_nothing(engines):
         write = Packet(
             *(roce.WRITE_ONLY, end.qp.number, 100, reth(BASE, region.key, 8)), payload=b"forged!!"
         )
-        judge(engines[0], end.qp, receives=ALL & ~Verb.WRITE)
-        peer.sendto(write.sealed(ip, end.ip), (end.ip, roce.PORT))
+        set_policy(engines[0], end.qp, receives=ALL & ~Verb.WRITE)
+        peer.sendto(write.seal(ip, end.ip), (end.ip, roce.PORT))
         assert until(lambda: end.counts.denied == 1)
         assert bytes(region.view[:8]) == bytes(8)
         assert end.qp.state == VerbsState.RTS
-        judge(engines[0], end.qp)
-        peer.sendto(write.sealed(ip, end.ip), (end.ip, roce.PORT))
+        set_policy(engines[0], end.qp)
+        peer.sendto(write.seal(ip, end.ip), (end.ip, roce.PORT))
         assert until(lambda: bytes(region.view[:8]) == b"forged!!"), "policy alone was against it"
 
 
 @pytest.fixture(params=[VerbsQpType.RC, VerbsQpType.UC], ids=["RC", "UC"])
-def judged(engines, request):
-    """A client's and a server's queue pair, connected under tables that let everything pass."""
+def policed_pair(engines, request):
+    """A client's and a server's queue pair, connected under tables that allow everything."""
     with nodes(*engines, kind=request.param) as (a, b):
         pods = pods_of(a.ip, b.ip)
         for node in (a, b):
@@ -115,7 +115,7 @@ def judged(engines, request):
 
 
 def seconds(a, b, size: int, count: int) -> float:
-    """Have some WRITEs carried out; return how long they took, from completion to completion."""
+    """Execute some WRITEs; return how long they took, from completion to completion."""
     here, there = a.region(1 << 17), b.region(1 << 17)
     for _ in range(count):
         a.qp.send(
@@ -128,8 +128,8 @@ def seconds(a, b, size: int, count: int) -> float:
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])
-def test_a_ceiling_of_bytes_holds_on_the_wire(judged, side):
-    a, b, pods = judged
+def test_a_ceiling_of_bytes_holds_on_the_wire(policed_pair, side):
+    a, b, pods = policed_pair
     limits = {"bandwidth": "8Mi", "burst": "64Ki"}
     limited = (
         policy({"app": "client"}, policyTypes=["Egress"], egress=[allow(limits=limits)])
@@ -142,11 +142,11 @@ def test_a_ceiling_of_bytes_holds_on_the_wire(judged, side):
     assert took >= 0.9 * 14 / 128, "a burst, and the rest at 8 MiB/s"
     (rule,) = a.rules()
     assert (rule["operations"], rule["bytes"], rule["denied"]) == (16, 16 << 16, 0)
-    assert b.rules()[0]["operations"] == 0, "counted once, where it was asked for"
+    assert b.rules()[0]["operations"] == 0, "counted once, at the requester"
 
 
-def test_a_ceiling_of_operations_holds_on_the_wire(judged):
-    a, b, pods = judged
+def test_a_ceiling_of_operations_holds_on_the_wire(policed_pair):
+    a, b, pods = policed_pair
     limited = policy({"app": "server"}, ingress=[allow(limits={"ops": "200"})])
     for node in (a, b):
         node.switch(rdma_lab.tables(2, pods, [limited]))
@@ -168,12 +168,12 @@ FORGED = {
 @pytest.mark.parametrize("kind", [VerbsQpType.RC, VerbsQpType.UC], ids=["RC", "UC"])
 @pytest.mark.parametrize("side", ["source", "destination"])
 @pytest.mark.parametrize("name", FORGED)
-def test_each_operation_is_judged_by_the_responder(engines, name, side, kind):
-    """The peer is a socket: no engine of its own has denied anything. Both sides' rules count."""
+def test_the_responder_checks_each_operation(engines, name, side, kind):
+    """The peer is a socket, so no other engine has denied anything. Both sides' rules apply."""
     opcode, parts = FORGED[name]
     unreliable = kind == VerbsQpType.UC
     if unreliable and (opcode > roce.WRITE_ONLY_IMM):
-        return  # no operation of it
+        return  # the side has no such operation
     verb = name.split(" ", 1)[0]
     others = [one for one in FORGED if one != verb and " " not in one]
     others = [one for one in others if verb != "Send" or one != "Invalidate"]
@@ -203,7 +203,7 @@ def test_each_operation_is_judged_by_the_responder(engines, name, side, kind):
         headers = b"".join(known[part] for part in parts.split())
         payload = b"forged!!" if opcode <= roce.WRITE_ONLY_IMM else b""
         packet = Packet(opcode | (roce.UC if unreliable else 0), node.qp.number, 100, headers)
-        data = packet.but(payload=payload).sealed(ip, node.ip)
+        data = packet.but(payload=payload).seal(ip, node.ip)
         peer.sendto(data, (node.ip, roce.PORT))
         assert until(lambda: node.counts.denied == 1)
         if not unreliable:
@@ -216,9 +216,9 @@ def test_each_operation_is_judged_by_the_responder(engines, name, side, kind):
         assert rule["denied"] == 1, "also of a SEND which is allowed but for its invalidating"
 
 
-def test_new_tables_hold_for_what_was_taken_before_and_waits(judged):
-    """A ceiling has let the first part go; the rest of it, and what is behind it, is forbidden then."""
-    a, b, pods = judged
+def test_new_tables_apply_to_requests_that_wait(policed_pair):
+    """A rate limit has let the first part pass. The rest and the next request are forbidden."""
+    a, b, pods = policed_pair
     held = policy({"app": "server"}, ingress=[allow(limits={"bandwidth": "1", "burst": "4Ki"})])
     a.switch(rdma_lab.tables(2, pods, [held]))  # b denies nothing
     here, there = a.region(1 << 17), b.region(1 << 17)
@@ -248,8 +248,8 @@ def test_new_tables_hold_for_what_was_taken_before_and_waits(judged):
 
 
 @pytest.mark.parametrize("kind", [VerbsQpType.RC, VerbsQpType.UC], ids=["RC", "UC"])
-def test_what_is_no_last_packet_of_a_write_is_a_plain_one(engines, kind):
-    """Whether it brings an immediate is said by the last packet, when all before it is written."""
+def test_every_packet_but_the_last_counts_as_a_plain_write(engines, kind):
+    """Only the last packet shows an immediate, when all others have already been written."""
     with ExitStack() as stack:
         end = End(engines[0], kind=kind)
         stack.callback(end.close)
@@ -259,7 +259,7 @@ def test_what_is_no_last_packet_of_a_write_is_a_plain_one(engines, kind):
         end.connect(ip, QPN, rq_psn=100, path_mtu=1)
         region = end.region()
         end.qp.receive()
-        judge(engines[0], end.qp, receives=ALL & ~Verb.WRITE)
+        set_policy(engines[0], end.qp, receives=ALL & ~Verb.WRITE)
         transport = roce.UC if kind == VerbsQpType.UC else 0
         first = Packet(
             *(roce.WRITE_FIRST | transport, end.qp.number, 100, reth(BASE, region.key, 264)),
@@ -275,14 +275,14 @@ def test_what_is_no_last_packet_of_a_write_is_a_plain_one(engines, kind):
             payload=b"allowed!",
         )
         for packet in (first, last, only):
-            peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
+            peer.sendto(packet.seal(ip, end.ip), (end.ip, roce.PORT))
         assert end.recv_cq.poll().status == Status.SUCCESS
         assert bytes(region.view[512:520]) == b"allowed!"
         assert not any(region.view[:512])
 
 
-def test_a_requester_is_told_that_a_long_write_with_immediate_is_a_write_too(pair, engines):
-    judge(engines[0], pair.a.qp, sends=ALL & ~Verb.WRITE)
+def test_a_long_write_with_immediate_needs_the_right_to_write(pair, engines):
+    set_policy(engines[0], pair.a.qp, sends=ALL & ~Verb.WRITE)
     pair.b.qp.receive()
     assert ask(pair, Op.RDMA_WRITE_WITH_IMM) == Status.SUCCESS
     pair.a.qp.send(
@@ -302,8 +302,8 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("name", AGAIN)
-def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
-    """The answer was lost: what was done is said to be done, what is asked for is refused."""
+def test_a_repeated_request_that_is_denied_meanwhile_ends(engines, name):
+    """The response was lost: executed requests are acknowledged, but data is refused."""
     opcode, header, payload, verb = AGAIN[name]
     with ExitStack() as stack:
         end = End(engines[0])
@@ -319,10 +319,10 @@ def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
         packet = Packet(opcode, end.qp.number, 100, headers[header], payload)
         answers = []
         for receives in (ALL, ALL & ~verb, NONE, ALL & ~verb):
-            judge(engines[0], end.qp, receives=receives)
-            peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
+            set_policy(engines[0], end.qp, receives=receives)
+            peer.sendto(packet.seal(ip, end.ip), (end.ip, roce.PORT))
             if receives == NONE:
-                peer.sendto(packet.but(psn=102).sealed(ip, end.ip), (end.ip, roce.PORT))
+                peer.sendto(packet.but(psn=102).seal(ip, end.ip), (end.ip, roce.PORT))
                 assert until(lambda: end.counts.gaps == 1)
                 assert until(lambda: end.counts.denied == 2)
             else:
@@ -339,10 +339,10 @@ def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
 
 
 @pytest.mark.parametrize("receives", [ALL & ~Verb.READ, NONE], ids=["READ", "everything"])
-def test_an_answer_to_a_read_that_is_under_way_ends_with_what_allowed_it(engines, receives):
-    """It is long, and the port lets it go slowly: most of it would come after the switch.
+def test_a_read_response_under_way_stops_when_it_is_denied(engines, receives):
+    """The response is long, and the port slow: most of it would be sent after the switch.
 
-    All that goes while this process waits for a CPU has room in the peer's socket.
+    Everything sent while this process waits for a CPU fits into the peer's socket buffer.
     """
     with ExitStack() as stack:
         end = End(engines[0], bytes_per_second=1 << 15)
@@ -356,9 +356,9 @@ def test_an_answer_to_a_read_that_is_under_way_ends_with_what_allowed_it(engines
         size = 1 << 20
         region = end.region(size)
         read = Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, size))
-        peer.sendto(read.sealed(ip, end.ip), (end.ip, roce.PORT))
+        peer.sendto(read.seal(ip, end.ip), (end.ip, roce.PORT))
         assert Packet.parse(peer.recvfrom(4096)[0]).opcode == roce.RESPONSE_FIRST
-        judge(engines[0], end.qp, receives=receives)
+        set_policy(engines[0], end.qp, receives=receives)
         assert until(lambda: end.counts.denied == 1)
         gone = 1
         if receives == NONE:

@@ -1,4 +1,4 @@
-"""QoS classes on the wire: marked with their DSCP, sharing by weight, and held to their rates."""
+"""QoS classes on the wire: DSCP marks, sharing by weight, minimum and maximum rates."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def no_classes(engines) -> Iterator[None]:
 
 
 def put(engine, qp: Qp, qos_class: int) -> None:
-    """Give a queue pair a class."""
+    """Set a queue pair's class."""
     own = qp.client.objects._qps[qp.number].engine
     change = HcaPolicyChange(own, pkey=0xFFFF, sends=ALL, receives=ALL, qos_class=qos_class)
     engine.set_policies([change])
@@ -43,7 +43,7 @@ def put(engine, qp: Qp, qos_class: int) -> None:
 
 @dataclass
 class Flow:
-    """A queue pair of the one end, and what it asks of its peer at the other."""
+    """A queue pair of one end, and its requests to its peer at the other end."""
 
     qp: Qp
     cq: hca_rig.Cq
@@ -53,7 +53,7 @@ class Flow:
     times: list[int] = field(default_factory=list)
 
     def post(self, count: int, opcode: Op = Op.RDMA_WRITE) -> None:
-        """Ask for so many messages."""
+        """Post ``count`` messages."""
         for _ in range(count):
             self.qp.send(
                 *(opcode, [(BASE, MESSAGE, self.here.key)]),
@@ -62,7 +62,7 @@ class Flow:
             )
 
     def gather(self) -> int:
-        """Return how many have been carried out so far."""
+        """Return how many have been executed so far."""
         while self.cq.page.head != self.cq.tail:
             taken = self.cq.poll()
             assert taken.status == Status.SUCCESS
@@ -70,9 +70,9 @@ class Flow:
         return len(self.times)
 
     def gathered_with(self, other: "Flow") -> int:
-        """Return how many were carried out by the time of another's last so far.
+        """Return how many had been executed when the other flow's last message was.
 
-        The engine says when: this test may look long after.
+        The engine's timestamps are used, because this test may check much later.
         """
         self.gather()
         return sum(time <= other.times[-1] for time in self.times)
@@ -89,7 +89,7 @@ class Port:
         stack.callback(self.b.close)
 
     def flow(self, qos_class: int = 0) -> Flow:
-        """Connect two queue pairs, the first in a class."""
+        """Connect two queue pairs, the first one in a class."""
         a, b = self.a.client, self.b.client
         cq = a.cq(256)
         first, second = a.qp(cq, cq, depth=64), b.qp(self.b.send_cq, self.b.recv_cq, depth=64)
@@ -100,7 +100,7 @@ class Port:
         return Flow(first, cq, a.region(MESSAGE), b.region(MESSAGE), second)
 
 
-def test_packets_have_the_dscp_of_their_class_whatever_the_program_asked_for(engines):
+def test_packets_have_their_class_s_dscp_whatever_the_program_sets(engines):
     with ExitStack() as stack:
         end, peer = End(engines[0]), Watcher()
         stack.callback(end.close)
@@ -138,7 +138,7 @@ def test_classes_share_a_port_by_weight(engines, weights):
         assert until(lambda: light.gather() == 60, 60), "and then it has all"
 
 
-def test_a_class_shares_with_who_has_none_however_many_they_are(engines):
+def test_a_class_keeps_its_share_against_any_number_of_unclassified_flows(engines):
     with ExitStack() as stack:
         port = Port(engines, stack, PORT_RATE)
         port.engine.set_qos_classes([HcaQosClass(weight=4)])
@@ -149,7 +149,7 @@ def test_a_class_shares_with_who_has_none_however_many_they_are(engines):
         assert sum(flow.gathered_with(chosen) for flow in others) <= 60 / 2.5
 
 
-def test_what_a_class_is_promised_it_has_before_weights_are_asked(engines):
+def test_a_class_gets_its_minimum_before_weights_apply(engines):
     with ExitStack() as stack:
         port = Port(engines, stack, PORT_RATE)
         port.engine.set_qos_classes(
@@ -188,7 +188,7 @@ def test_all_flows_of_a_class_have_its_ceiling_together(engines):
         assert port.a.counts.timeouts == 0, "what is held back is not late"
 
 
-def test_who_answers_a_read_sends_by_its_own_class(engines):
+def test_a_read_responder_sends_in_its_own_class(engines):
     rate, times = 4_000_000, 16
     with ExitStack() as stack:
         port = Port(engines, stack)
@@ -208,8 +208,8 @@ def test_who_answers_a_read_sends_by_its_own_class(engines):
         assert bytes(flow.here.view) == bytes(flow.there.view)
 
 
-def test_a_queue_pair_that_only_answers_sends_by_its_rate_too(engines):
-    """In RTR it has no turns of its own but those that it waits for."""
+def test_a_responding_queue_pair_obeys_its_rate(engines):
+    """In RTR it only has the turns for which it waits."""
     rate, times = 4_000_000, 8
     with ExitStack() as stack:
         a, b = End(engines[0]), End(engines[1], bytes_per_second=rate)
@@ -223,7 +223,7 @@ def test_a_queue_pair_that_only_answers_sends_by_its_rate_too(engines):
         flow = Flow(a.qp, a.send_cq, here, there, b.qp)
         flow.post(times, Op.RDMA_READ)
         assert until(lambda: flow.gather() == times, 60)
-        assert a.counts.timeouts == 0, "nothing was asked for again"
+        assert a.counts.timeouts == 0, "nothing was retransmitted"
 
 
 def test_a_port_has_a_rate_without_classes(engines):
@@ -237,8 +237,8 @@ def test_a_port_has_a_rate_without_classes(engines):
         assert time.monotonic() - began >= (times - 2) * MESSAGE / 4_000_000
 
 
-def test_a_queue_pair_that_fails_holds_nobody_up(engines):
-    """It was ready to send, and the other class waited for it."""
+def test_a_failed_queue_pair_does_not_delay_others(engines):
+    """It was ready to send, and the other class had to wait for it."""
     with ExitStack() as stack:
         port = Port(engines, stack, PORT_RATE)
         port.engine.set_qos_classes([HcaQosClass(weight=200), HcaQosClass(weight=1)])
@@ -264,7 +264,7 @@ def test_classes_may_be_replaced_while_they_send(engines):
 
 
 def test_tables_say_which_class_a_connection_is_in(engines):
-    """By a rule, by a rule for a traffic class, and by DSCP; other tables change what is sent next."""
+    """A rule, a traffic class's rule, or a DSCP selects it; new tables apply from then on."""
     classes = [{"name": "bulk", "dscp": 10}, {"name": "soon", "dscp": 26, "cnpDscp": 24}]
     network = {"metadata": {"name": "lab"}, "spec": {"qosClasses": classes}}
     rule = {"qosClassName": "bulk"}
@@ -283,7 +283,7 @@ def test_tables_say_which_class_a_connection_is_in(engines):
             egress = [rdma_lab.policy({"at": "0"}, policyTypes=["Egress"], egress=list(rules))]
             switch(rdma_lab.tables(next(generation), pods, egress if rules else (), [network]))
 
-        def marked() -> int:
+        def send_and_receive() -> int:
             end.qp.send(
                 *(Op.RDMA_WRITE, [(BASE, 8, region.key)]), remote_address=BASE, remote_key=7
             )
@@ -292,18 +292,18 @@ def test_tables_say_which_class_a_connection_is_in(engines):
         generation, switch = count(1), enforcer.switch
         tables(rule)
         end.connect(peer.ip, QPN, sq_psn=500, path_mtu=1, traffic_class=104, timeout=20)
-        assert marked() == 40 | ECT_0
+        assert send_and_receive() == 40 | ECT_0
         tables({"ports": [{"dscp": 26}], "qosClassName": "soon"}, {})
-        assert marked() == 104 | ECT_0
+        assert send_and_receive() == 104 | ECT_0
         tables({"ports": [{"dscp": 8}], "qosClassName": "bulk"}, {})
-        assert marked() == 104 | ECT_0, "by its own DSCP"
+        assert send_and_receive() == 104 | ECT_0, "by its own DSCP"
         tables({"qosClassName": "bulk"})
-        assert marked() == 40 | ECT_0
+        assert send_and_receive() == 40 | ECT_0
 
 
-def test_nobody_waits_for_a_class_whose_own_ceiling_holds_its_answers(engines):
-    """It has an answer to give all the time, and sends little: the other class is ahead for ever."""
-    rate, times = 1 << 16, 60  # by its rate the other would take a minute
+def test_no_class_waits_for_one_limited_by_its_own_maximum(engines):
+    """It always has an answer to send but sends little, so the other class is always ahead."""
+    rate, times = 1 << 16, 60  # at its rate the other class would take a minute
     with ExitStack() as stack:
         port = Port(engines, stack)
         port.engine.set_qos_classes(
@@ -325,7 +325,7 @@ def test_nobody_waits_for_a_class_whose_own_ceiling_holds_its_answers(engines):
 
 
 def work_of_a_packet(engines, classes: tuple[int, int]) -> float:
-    """Return the work for a packet while two functions send, each by a class."""
+    """Return the work per packet while two functions send, each in its class."""
     times, engine = 40, engines[0]
     with ExitStack() as stack:
         ports = [Port(engines, stack) for _ in classes]
@@ -341,6 +341,6 @@ def work_of_a_packet(engines, classes: tuple[int, int]) -> float:
         return cost / sum(port.a.counts.sent for port in ports)
 
 
-def test_a_function_whose_class_is_ahead_lets_others_have_their_turns(engines):
-    """It has nothing to do until they have sent, and does not spend its turns on finding that."""
+def test_a_function_whose_class_is_ahead_yields_its_turn(engines):
+    """It cannot send until others have sent, and must not use up its turns to detect that."""
     assert work_of_a_packet(engines, (1, 2)) < 1.2 * work_of_a_packet(engines, (1, 1))

@@ -1,7 +1,7 @@
-"""The reachability matrix over a wire: what requests between two engines end as, against the oracle.
+"""The reachability matrix over a wire: requests between two engines, compared with an oracle.
 
-Each engine has tables of its own, as the hcads of two nodes have, and no memory in common. Over RC
-and over UC, where nobody is told and only what arrives counts.
+Each engine has its own tables, as the hcads of two nodes do, and they share no memory. The
+connections are RC, and UC, which reports no errors, so that only arrival is compared.
 """
 
 import json
@@ -21,7 +21,7 @@ from hca.contract.verbs import (
     VerbsStatus as Status,
 )
 from rdma.compiling.compiler import Compiler
-from support.oracles.rdma_oracle import Try, World, allowed
+from support.oracles.rdma_oracle import Try, World, allowed_verbs
 from support.rigs.hca_rig import BASE, OPCODES, Cq, until
 from support.wire import wire_rig
 from support.wire.wire_judging import Node
@@ -31,33 +31,33 @@ OF_UC = ("Send", "Write", "WriteImm")
 HOME = "here"
 TRAFFIC_CLASS = 104
 SPECS = pairwise_specs()
-# Own namespace and others, full and limited members, either end selected by the policies or none.
+# Same namespace and different ones, full and limited members; policies select either end or none.
 PAIRS = (("a/x", "a/y"), ("b/z", "a/x"), ("c/y", "b/x"), ("a/y", "c/z"), ("b/y", "b/z"))
-CASES = range(2 * len(SPECS))  # each of the policies between two of the pairs
+CASES = range(2 * len(SPECS))  # each of the policies, between two of the pairs
 SENT = b"matrix!!"
-OURS = 100 + os.getpid() % 150  # in addresses: workers beside this one have the nine pods, too
-UNSEEN_S = 0.005  # a packet takes some 50 us; nobody tells that one will not come
+OURS = 100 + os.getpid() % 150  # in addresses, because other test workers use the nine pods, too
+UNSEEN_S = 0.005  # a packet takes some 50 us; a dropped one causes no event
 
 
-def moved(document: Any) -> Any:
-    """Return a document whose addresses are the loopback interface's."""
+def move_to_loopback(document: Any) -> Any:
+    """Return a document with loopback addresses in place of the pods'."""
     return json.loads(json.dumps(document).replace('"10.0.', f'"127.{OURS}.'))
 
 
 def world_of(number: int) -> World:
-    """Return the nine pods under one case's policies; every second one has partitions."""
+    """Return the nine pods under one case's policies; every second case has partitions."""
     world = nine()
-    world.pods = moved(world.pods)
+    world.pods = move_to_loopback(world.pods)
     for one in world.pods:
         one["spec"]["nodeName"] = HOME
-    spec = moved(SPECS[number % len(SPECS)])
+    spec = move_to_loopback(SPECS[number % len(SPECS)])
     world.policies = [policy(spec), policy(spec, space="b")]
     world.networks = [TRAIN] if number % 2 else []
     return world
 
 
 class Case:
-    """Two pods of one case, each at its own engine, and what the oracle says of them."""
+    """Two pods of one case, each on its own engine, and the oracle's verdicts for them."""
 
     def __init__(self, number: int, nodes: tuple[Node, Node]) -> None:
         self.nodes = nodes
@@ -69,18 +69,18 @@ class Case:
         self.regions = {node.ip: node.region(4096) for node in nodes}
 
     def may(self, source: Node, destination: Node) -> set[str]:
-        pkey = source.enforcer.pkeys_at(source.ip)[0]  # programs ask for index 0
+        pkey = source.enforcer.pkeys_at(source.ip)[0]  # programs request index 0
         flow = Try(source.ip, destination.ip, pkey, qpn=destination.qp.number)
         flow.traffic_class = TRAFFIC_CLASS
-        return allowed(self.world, flow)[0]
+        return allowed_verbs(self.world, flow)[0]
 
     def ways(self) -> list[tuple[Node, Node, set[str]]]:
-        """Return from whom to whom, and what passes; nothing where nothing passes either way."""
+        """Return the two directions with their allowed verbs; nothing if neither allows any."""
         found = [(one, other, self.may(one, other)) for one, other in permutations(self.nodes)]
         return found if any(passing for *_, passing in found) else []
 
     def connect(self, silent: bool = False) -> bool:
-        """Connect both anew; tell whether policy lets them. ``silent``: nobody will answer."""
+        """Connect both again; return whether policy allows it. ``silent``: expect no response."""
         a, b = self.nodes
         for node, peer in ((a, b), (b, a)):
             node.qp.modify(VerbsMask.STATE, state=VerbsState.RESET)
@@ -96,7 +96,7 @@ class Case:
         return True
 
     def ask(self, source: Node, destination: Node, verb: str) -> int:
-        """Have one ask the other for something; return how it ended for who asked."""
+        """Let ``source`` request something from ``destination``; return the requester's status."""
         here, there = self.regions[source.ip], self.regions[destination.ip]
         here.view[:8] = SENT
         there.view[:8] = bytes(8)
@@ -114,10 +114,10 @@ def drain(queue: Cq) -> None:
 
 @contextmanager
 def case_of(number: int, engines: Any, kind: VerbsQpType) -> Iterator[Case]:
-    """Return a case with its two pods, others for each number."""
+    """Return a case with its two pods, which are different for each number."""
     addresses = {
         f"{one['metadata']['namespace']}/{one['metadata']['name']}": one["status"]["podIP"]
-        for one in moved(nine().pods)
+        for one in move_to_loopback(nine().pods)
     }
     with ExitStack() as stack:
         nodes = []
@@ -127,15 +127,15 @@ def case_of(number: int, engines: Any, kind: VerbsQpType) -> Iterator[Case]:
         yield Case(number, (nodes[0], nodes[1]))
 
 
-def expected(verb: str, passing: set[str]) -> int:
-    """The semantics table of docs/rdma.md."""
+def expect_status(verb: str, passing: set[str]) -> int:
+    """Return the status that the semantics table of docs/rdma.md requires."""
     if verb in passing:
         return Status.SUCCESS
     return Status.REM_ACCESS_ERR if passing else Status.RETRY_EXC_ERR
 
 
 @pytest.mark.parametrize("number", CASES)
-def test_what_is_asked_over_a_wire_ends_as_the_oracle_says(number, engines):
+def test_requests_over_a_wire_end_as_the_oracle_predicts(number, engines):
     with case_of(number, engines, VerbsQpType.RC) as case:
         ways = case.ways()
         if not ways:
@@ -145,7 +145,7 @@ def test_what_is_asked_over_a_wire_ends_as_the_oracle_says(number, engines):
         for source, destination, passing in ways:
             ended = True
             for verb in OPCODES:
-                wanted = expected(verb, passing)
+                wanted = expect_status(verb, passing)
                 if ended:
                     assert case.connect(silent=not passing)
                 status = case.ask(source, destination, verb)
@@ -156,7 +156,7 @@ def test_what_is_asked_over_a_wire_ends_as_the_oracle_says(number, engines):
 
 
 @pytest.mark.parametrize("number", CASES[::3])
-def test_what_arrives_by_an_unreliable_connection_is_what_the_oracle_lets_pass(number, engines):
+def test_unreliable_messages_arrive_as_the_oracle_predicts(number, engines):
     with case_of(number, engines, VerbsQpType.UC) as case:
         ways = case.ways()
         if not ways:

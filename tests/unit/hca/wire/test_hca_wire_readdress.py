@@ -1,6 +1,6 @@
-"""Another address in SQD: packets go to the peer that policy has judged, and to no other.
+"""A change of address in SQD: packets go only to the peer for which policy was evaluated.
 
-The peers of the wire are sockets, so that each packet is seen where it arrives.
+The wire's peers are sockets, so that each packet is observed where it arrives.
 """
 
 import errno
@@ -29,12 +29,12 @@ from support.wire.wire_peer import Peer
 from support.wire.wire_rig import End
 
 SENT, COMES = 500, 100
-"""PSNs of the first packets, out and in."""
+"""PSNs of the first packet in each direction: sent, received."""
 ACK = 0x1F
 
 
 class Stage:
-    """A queue pair of a node, two peers on the wire, and one of the same node; all have its number."""
+    """A queue pair, two peers on the wire and one on its node, all with the same number."""
 
     def __init__(self, stack: ExitStack, node: Node) -> None:
         self.node, self.qp = node, node.qp
@@ -48,19 +48,19 @@ class Stage:
         self.here, self.there = node.region(), self.neighbour.region()
 
     def connect(self, gid: bytes) -> None:
-        """Go to RTS towards an address."""
+        """Connect to an address, up to RTS."""
         values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": gid, "path_mtu": 1}
         numbers = {"dest_qpn": self.near.number, "sq_psn": SENT, "rq_psn": COMES}
         self.qp.connect(self.qp, **values, **numbers)  # type: ignore[arg-type]
 
     def expect(self, sends: int, receives: int) -> None:
-        """Let the neighbour's queue pair be the one's peer, at these PSNs of its own."""
+        """Make the neighbour's queue pair the peer, with these PSNs."""
         values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": self.node.gid, "path_mtu": 1}
         numbers = {"dest_qpn": self.qp.number, "sq_psn": sends, "rq_psn": receives}
         self.near.connect(self.near, **values, **numbers)  # type: ignore[arg-type]
 
     def turn(self, gid: bytes) -> None:
-        """Go to another address, and on. Raises OSError."""
+        """Change to another address and return to RTS. Raises OSError."""
         self.qp.modify(Mask.STATE, state=State.SQD)
         self.address(gid)
         self.qp.modify(Mask.STATE, state=State.RTS)
@@ -71,7 +71,7 @@ class Stage:
         self.qp.modify(Mask.STATE | Mask.AV, state=State.SQD, **path)
 
     def write(self, data: bytes = b"written!") -> None:
-        """Post a WRITE to where the neighbour's memory is."""
+        """Post a WRITE to the address of the neighbour's memory."""
         self.here.view[: len(data)] = data
         self.qp.send(
             *(Op.RDMA_WRITE, [(BASE, len(data), self.here.key)]),
@@ -85,7 +85,7 @@ class Stage:
         peer.send(self.node, acknowledge)  # type: ignore[arg-type]
 
     def arrives(self, peer: Peer) -> int:
-        """Have a WRITE arrive at a peer, and complete; return its PSN."""
+        """Post a WRITE and check that it arrives at a peer and completes; return its PSN."""
         self.write()
         came = peer.receive()
         assert came.payload == b"written!"
@@ -95,7 +95,7 @@ class Stage:
         return came.psn
 
     def ask(self, peer: Peer, opcode: int, psn: int, payload: bytes, size: int = 0) -> None:
-        """Have a peer write into the queue pair's memory."""
+        """Let a peer write into the queue pair's memory."""
         first = opcode & 31 in (roce.WRITE_FIRST, roce.WRITE_ONLY)
         header = reth(BASE + 4096, self.here.key, size or len(payload)) if first else b""
         packet = Packet(opcode, self.qp.number, psn, header, payload)
@@ -103,7 +103,7 @@ class Stage:
 
     @property
     def written(self) -> bytes:
-        """What peers have written."""
+        """Return what peers have written."""
         return bytes(self.here.view[4096:4104])
 
 
@@ -151,7 +151,7 @@ def test_a_wire_leads_to_the_address_that_the_queue_pair_has(each_kind):
     assert has_nothing(stage.second)
 
 
-def test_the_peer_before_is_not_heard_and_the_next_goes_on_with_its_psns(stage):
+def test_packets_of_the_previous_peer_are_dropped_and_psns_continue(stage):
     stage.connect(gid(stage.first))
     assert stage.arrives(stage.first) == SENT
     stage.ask(stage.first, roce.WRITE_ONLY, COMES, b"by first")
@@ -159,7 +159,7 @@ def test_the_peer_before_is_not_heard_and_the_next_goes_on_with_its_psns(stage):
     stage.turn(gid(stage.second))
     stage.write()
     sent = stage.second.receive().psn
-    stage.answer(stage.first, sent)  # too late, and not its own
+    stage.answer(stage.first, sent)  # too late, and for another peer
     stage.ask(stage.first, roce.WRITE_ONLY, COMES + 1, b"no more!")
     assert until(lambda: stage.node.counts.wrong_source == 2)
     assert stage.node.send_cq.page.head == 1
@@ -173,7 +173,7 @@ def test_the_peer_before_is_not_heard_and_the_next_goes_on_with_its_psns(stage):
 
 
 def test_a_message_of_the_peer_before_is_not_the_next_one_s(stage):
-    """Its key and address were the first's: the second may not go on with them."""
+    """Its key and address came from the first peer: the second must not continue with them."""
     stage.connect(gid(stage.first))
     stage.ask(stage.first, roce.WRITE_FIRST, COMES, bytes(256), size=264)
     assert until(lambda: stage.node.counts.received == 1)
@@ -200,8 +200,8 @@ def test_a_message_of_the_peer_before_keeps_its_receive_request_for_the_next(sta
     assert bytes(stage.here.view[8192:8200]) == b"received"
 
 
-def test_what_the_peer_before_has_read_is_not_sent_to_the_next(engines):
-    """The port lets an answer go slowly: most of it would come after the change."""
+def test_a_read_of_the_previous_peer_is_not_answered_to_the_next(engines):
+    """The port sends a response slowly: most of it would be sent after the change."""
     with ExitStack() as stack:
         end = End(engines[0], bytes_per_second=1 << 15)
         stack.callback(end.close)
@@ -274,7 +274,7 @@ def test_an_address_stays_while_a_request_is_under_way(stage):
 
 
 def apply(stage: Stage, **verbs: str) -> None:
-    """Let the client do this with each peer, and peers nothing with the client."""
+    """Allow the client these verbs with each peer; allow the peers nothing with the client."""
     pods = pods_of(
         *(stage.node.ip, stage.first.ip, stage.second.ip, str(address_of(1).ip)),
         labels=("client", "first", "second", "neighbour"),
@@ -288,7 +288,7 @@ def apply(stage: Stage, **verbs: str) -> None:
 
 
 def test_a_peer_that_policy_denies_is_reached_by_no_other_s_rights(stage):
-    """The second may be written to, the first may not: no WRITE arrives at the first."""
+    """The client may write to the second peer only: no WRITE arrives at the first."""
     apply(stage, first="Read", second="Write")
     stage.connect(gid(stage.first))
     stage.turn(gid(stage.second))
@@ -300,7 +300,7 @@ def test_a_peer_that_policy_denies_is_reached_by_no_other_s_rights(stage):
     assert has_nothing(stage.second)
 
 
-def test_a_change_that_policy_refuses_leaves_the_peer_that_there_is(stage):
+def test_a_change_refused_by_policy_keeps_the_peer(stage):
     apply(stage, first="Write")
     stage.connect(gid(stage.first))
     assert stage.arrives(stage.first) == SENT

@@ -1,4 +1,4 @@
-"""Connections over a wire pass from engine to engine in the middle of traffic: exactly once, in order."""
+"""Handover of connections over a wire during traffic: each message arrives once, in order."""
 
 import itertools
 import random
@@ -27,7 +27,7 @@ def engines():
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("network", [None, BAD], ids=["sound", "bad"])
 def test_every_message_arrives_exactly_once_across_hand_overs(engines, seed, network):
-    """Both ends are handed over, to and fro, while requests are posted and packets are under way."""
+    """Both ends are handed over repeatedly while requests are posted and packets in flight."""
     chosen, pauses = random.Random(seed), random.Random(seed)
     bad = BadNetwork(seed, **network) if network is not None else None
     pair = Ends(engines[0], engines[1], bad)
@@ -88,7 +88,7 @@ def test_every_message_arrives_exactly_once_across_hand_overs(engines, seed, net
 
 
 def test_a_request_that_was_shortened_fails_its_own_queue_pair(engines):
-    """Half of it has been acknowledged; what the program says of it now makes no sense any more."""
+    """Half of it has been acknowledged; then the program changes it, which makes it invalid."""
     with ends(engines[0], engines[1]) as pair:
         pair.b.engine.hold()
         pair.a.qp.send(
@@ -100,7 +100,7 @@ def test_a_request_that_was_shortened_fails_its_own_queue_pair(engines):
         )
         pair.a.engine.hold()
         saved = pair.a.engine.save_qp(engine_of(pair.a))
-        saved.wire.oldest_psn = (saved.wire.first_psn + 5) & 0xFFFFFF  # five packets were answered
+        saved.wire.oldest_psn = (saved.wire.first_psn + 5) & 0xFFFFFF  # five packets had responses
         slot = pair.a.qp.send_slots[0]
         slot.payload.sges[0].bytes = 100
         pair.a.engine.load_qp(engine_of(pair.a), saved)

@@ -1,4 +1,4 @@
-"""Unreliable connections over UDP: a message arrives whole or not at all, and nobody learns which."""
+"""Unreliable connections over UDP: a message arrives whole or not at all, without an error."""
 
 import os
 import random
@@ -38,7 +38,7 @@ def pair(engines):
 
 
 class Stage:
-    """A queue pair with memory, and a socket that is its peer, at PSN 100 there."""
+    """A queue pair with memory at PSN 100, whose peer is a socket."""
 
     def __init__(self, engine, stack: ExitStack) -> None:
         self.end = End(engine, kind=KIND)
@@ -53,7 +53,7 @@ class Stage:
 
     def send(self, opcode: int, psn: int, payload: bytes = b"", headers: bytes = b"") -> None:
         packet = Packet(UC | opcode, self.end.qp.number, psn, headers, payload, ack=False)
-        self.peer.sendto(packet.sealed(self.ip, self.end.ip), (self.end.ip, roce.PORT))
+        self.peer.sendto(packet.seal(self.ip, self.end.ip), (self.end.ip, roce.PORT))
         self.came += 1
         assert until(lambda: self.end.counts.received == self.came)
 
@@ -104,7 +104,7 @@ def test_writes_arrive_and_are_answered_by_nothing(pair):
 
 
 @pytest.mark.parametrize("opcode", [Op.RDMA_READ, Op.ATOMIC_FETCH_AND_ADD, Op.SEND_WITH_INV])
-def test_what_would_be_answered_or_invalidate_is_no_operation_of_it(pair, opcode):
+def test_an_unreliable_connection_has_no_reads_atomics_or_invalidation(pair, opcode):
     pair.a.qp.send(
         *(opcode, [(BASE, 8, pair.here.key)]), remote_address=BASE, remote_key=pair.there.key
     )
@@ -113,7 +113,7 @@ def test_what_would_be_answered_or_invalidate_is_no_operation_of_it(pair, opcode
 
 
 def test_after_an_error_of_its_own_it_sends_again(pair):
-    """From SQE back to RTS; a message of which a part was sent is not completed by the next one."""
+    """It changes from SQE back to RTS; the next message does not complete a partly sent one."""
     gone = pair.a.client.region(access=ALL_ACCESS)
     pair.b.qp.receive((BASE, 80000, pair.there.key))
     pair.a.qp.send(Op.SEND, [(BASE, 8, 1)])
@@ -126,7 +126,7 @@ def test_after_an_error_of_its_own_it_sends_again(pair):
 
 
 def test_a_message_without_a_receive_request_is_dropped_and_the_next_arrives(pair):
-    pair.a.qp.send(Op.SEND, (), b"nobody")
+    pair.a.qp.send(Op.SEND, (), b"dropped")
     assert pair.a.send_cq.poll().status == 0
     assert until(lambda: pair.b.counts.received == 1)
     pair.b.qp.receive((BASE, 100, pair.there.key))
@@ -141,7 +141,7 @@ def test_a_message_without_a_receive_request_is_dropped_and_the_next_arrives(pai
     [(lambda key: reth(BASE, key ^ 1, 8), b"forged!!"), (lambda key: reth(0, key, 8), b"forged!!")],
     ids=["key", "range"],
 )
-def test_a_write_that_is_not_allowed_ends_nothing(stage, headers, payload):
+def test_a_denied_write_ends_no_queue_pair(stage, headers, payload):
     stage.send(roce.WRITE_ONLY, 100, payload, headers(stage.region.key))
     assert not any(stage.region.view[:])
     assert stage.end.qp.state == VerbsState.RTS
@@ -151,13 +151,13 @@ def test_a_write_that_is_not_allowed_ends_nothing(stage, headers, payload):
 
 
 def test_a_message_with_a_gap_is_dropped_whole(stage):
-    """Its receive request serves the next one."""
+    """The message's receive request is used for the next one."""
     stage.end.qp.receive((BASE, 4096, stage.region.key))
     part = b"x" * 256
     stage.send(roce.SEND_FIRST, 100, part)
     stage.send(roce.SEND_MIDDLE, 102, part)
     stage.send(roce.SEND_LAST, 103, b"end")
-    stage.send(roce.SEND_LAST, 101, b"end")  # late: what it belongs to is gone
+    stage.send(roce.SEND_LAST, 101, b"end")  # late: the message to which it belongs was dropped
     assert stage.completions == 0
     stage.send(roce.SEND_FIRST, 104, part)
     stage.send(roce.SEND_LAST, 105, b"end")
@@ -176,7 +176,7 @@ def test_a_first_ends_a_message_whose_last_is_missing(stage):
     assert stage.completions == 0
 
 
-def test_a_packet_that_comes_twice_is_taken_once(stage):
+def test_a_duplicate_packet_is_executed_once(stage):
     for _ in range(2):
         stage.end.qp.receive((BASE, 4096, stage.region.key))
     for _ in range(3):
@@ -187,13 +187,13 @@ def test_a_packet_that_comes_twice_is_taken_once(stage):
 
 
 @pytest.mark.parametrize("opcode", [roce.SEND_ONLY_INV, roce.READ_REQUEST, roce.ACKNOWLEDGE])
-def test_what_this_transport_has_not_is_malformed(stage, opcode):
+def test_an_opcode_without_this_transport_is_malformed(stage, opcode):
     stage.send(opcode, 100, b"", bytes(roce.header_bytes(opcode)))
     assert stage.end.counts.malformed == 1
     assert stage.end.qp.state == VerbsState.RTS
 
 
-def judge(engine, qp, sends=ALL, receives=ALL) -> None:
+def set_policy(engine, qp, sends=ALL, receives=ALL) -> None:
     own = qp.client.objects._qps[qp.number].engine
     engine.set_policies([HcaPolicyChange(own, pkey=0xFFFF, sends=sends, receives=receives)])
 
@@ -202,11 +202,11 @@ def judge(engine, qp, sends=ALL, receives=ALL) -> None:
 @pytest.mark.parametrize(
     "allowed", [NONE, ALL & ~Verb.WRITE & ~Verb.WRITE_IMM], ids=["nothing", "not this"]
 )
-def test_what_either_end_denies_does_not_arrive_and_nobody_is_told(engines, pair, denier, allowed):
+def test_a_message_denied_by_either_end_is_dropped_silently(engines, pair, denier, allowed):
     if denier == "requester":
-        judge(engines[0], pair.a.qp, sends=allowed)
+        set_policy(engines[0], pair.a.qp, sends=allowed)
     else:
-        judge(engines[1], pair.b.qp, receives=allowed)
+        set_policy(engines[1], pair.b.qp, receives=allowed)
     pair.here.view[:3000] = MESSAGE[:3000]
     for address in (BASE, BASE + 8192):
         pair.a.qp.send(
@@ -217,16 +217,16 @@ def test_what_either_end_denies_does_not_arrive_and_nobody_is_told(engines, pair
         assert pair.a.send_cq.poll().status == 0
         if address == BASE and denier == "requester":
             assert pair.a.counts.sent == 0
-            judge(engines[0], pair.a.qp)
+            set_policy(engines[0], pair.a.qp)
         elif address == BASE:
             assert until(lambda: pair.b.counts.denied == 3)
-            judge(engines[1], pair.b.qp)
+            set_policy(engines[1], pair.b.qp)
     assert until(lambda: pair.there.view[8192:11192] == MESSAGE[:3000])
     assert not any(pair.there.view[:8192])
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_over_a_bad_network_what_arrives_is_whole_in_order_and_once(engines, seed):
+def test_over_a_bad_network_messages_arrive_whole_in_order_and_once(engines, seed):
     chosen, network = random.Random(seed), BadNetwork(seed, **BAD)
     pair = Ends(*engines, network, kind=KIND, path_mtu=1, sq_psn=0xFFFFF0, rq_psn=0xFFFFF0)
     try:
@@ -236,10 +236,10 @@ def test_over_a_bad_network_what_arrives_is_whole_in_order_and_once(engines, see
         pair.here.view[:] = chosen.randbytes(len(pair.here.view))
         for place, size in enumerate(sizes):
             if place % 30 == 0 and place:
-                finished(pair, network)
+                wait_until_finished(pair, network)
             pair.a.qp.send(Op.SEND_WITH_IMM, [(BASE + place, size, pair.here.key)], immediate=place)
         assert pair.a.send_cq.statuses(len(sizes)) == [0] * len(sizes)
-        finished(pair, network)
+        wait_until_finished(pair, network)
         before, count = -1, 0
         while pair.b.recv_cq.page.head != pair.b.recv_cq.tail:
             came = pair.b.recv_cq.poll()
@@ -256,8 +256,8 @@ def test_over_a_bad_network_what_arrives_is_whole_in_order_and_once(engines, see
         network.close()
 
 
-def finished(pair: Ends, network: BadNetwork) -> None:
-    """Wait until all that was sent has arrived, or has not."""
+def wait_until_finished(pair: Ends, network: BadNetwork) -> None:
+    """Wait until all packets sent have arrived or were lost."""
     done = network.done
     assert until(
         lambda: (

@@ -1,4 +1,4 @@
-"""The command line's client of an administration socket, against daemons that send no replies."""
+"""The command line's client of an administration socket, against daemons that send invalid replies."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ from vgpu_sim.system.json_lines import MAX_LINE_BYTES
 NAME = "socket"
 
 
-def served(folder: Path, answer: bytes) -> AdminClient:
+def client_of(folder: Path, answer: bytes) -> AdminClient:
     """Return a client of a daemon that reads a request, sends this answer and closes."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / NAME))
@@ -31,8 +31,8 @@ def served(folder: Path, answer: bytes) -> AdminClient:
 @pytest.mark.parametrize(
     "answer", [*NO_REPLIES, b"x" * (MAX_LINE_BYTES + 1)], ids=lambda answer: repr(answer[:50])
 )
-def test_what_is_no_reply_is_a_lost_connection(tmp_path: Path, answer: bytes) -> None:
-    with served(tmp_path, answer) as client:
+def test_an_invalid_reply_is_a_lost_connection(tmp_path: Path, answer: bytes) -> None:
+    with client_of(tmp_path, answer) as client:
         with pytest.raises(ConnectionAbortedError, match="administration socket"):
             client.call("inventory")
         with pytest.raises(OSError, match="Bad file descriptor"):
@@ -40,13 +40,13 @@ def test_what_is_no_reply_is_a_lost_connection(tmp_path: Path, answer: bytes) ->
 
 
 def test_a_daemon_that_closes_is_a_lost_connection(tmp_path: Path) -> None:
-    with served(tmp_path, b"") as client, pytest.raises(ConnectionResetError):
+    with client_of(tmp_path, b"") as client, pytest.raises(ConnectionResetError):
         client.call("inventory")
 
 
 def test_events_before_a_reply_are_kept_and_an_error_is_raised(tmp_path: Path) -> None:
     error = b'{"id": 1, "error": {"code": "busy", "message": "in use"}}'
-    with served(tmp_path, b'{"event": "gpu_changed"}\n' + error + b"\n") as client:
+    with client_of(tmp_path, b'{"event": "gpu_changed"}\n' + error + b"\n") as client:
         with pytest.raises(AdminRefused, match="in use") as refused:
             client.call("remove")
         assert refused.value.code == "busy"

@@ -1,4 +1,4 @@
-"""What ``tessera run`` gives the fabric that it joins."""
+"""Membership of ``tessera run`` in a fabric."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def test_a_function_may_register_half_of_the_machines_memory(
 
 
 class Member(FabricMember):
-    """One whose hcad is a socket of the test's, there from ``there_after`` attempts on."""
+    """A member whose hcad is the test's socket; the first ``there_after`` attempts find none."""
 
     def __init__(self, folder: Path, there_after: int) -> None:
         super().__init__((folder,), "lab", "00", 0)
@@ -49,7 +49,7 @@ class Member(FabricMember):
         raise FabricFailed(f"{device} is not to be")
 
     def has_hung_up(self) -> bool:
-        """Return whether nothing of the connection is left."""
+        """True if the connection is closed."""
         self.its.setblocking(False)
         try:
             return self.its.recv(1) == b""
@@ -64,29 +64,29 @@ class Member(FabricMember):
 
 @pytest.fixture
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The descriptors of locks that were taken."""
+    """Record the descriptors of taken locks."""
     taken: list[int] = []
 
-    def locked(_: Path) -> int:
+    def lock_folder(_: Path) -> int:
         taken.append(os.open(tmp_path, os.O_RDONLY))
         return taken[-1]
 
     monkeypatch.setattr(fabric, "_folder", lambda _: tmp_path)
-    monkeypatch.setattr(fabric, "_locked", locked)
+    monkeypatch.setattr(fabric, "_lock", lock_folder)
     yield taken
     for one in taken:
         with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(one)  # whoever joins next waits for it
+            os.fstat(one)  # the next member waits for the lock
 
 
 @pytest.mark.parametrize(("there_after", "started"), [(0, 0), (1, 1), (2, 1)])
 def test_a_member_that_cannot_be_introduced_leaves_nothing(
     tmp_path: Path, lock: list[int], there_after: int, started: int
 ) -> None:
-    """hcad is started once, where none answers; if there is none then, that is said."""
+    """hcad is started once if none answers; if none answers afterwards, an error is reported."""
     member = Member(tmp_path, there_after)
-    told = "does not answer" if there_after == 2 else "a device is not to be"
-    with pytest.raises(FabricFailed, match=told):
+    statuses = "does not answer" if there_after == 2 else "a device is not to be"
+    with pytest.raises(FabricFailed, match=statuses):
         member.__enter__()
     assert (member.started, len(lock)) == (started, 1)
     assert member.has_hung_up() == (there_after < 2)

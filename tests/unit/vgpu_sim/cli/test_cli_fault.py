@@ -1,4 +1,4 @@
-"""``tessera fault`` against a real gpud: what it does, says, and exits with."""
+"""``tessera fault`` against a real gpud: effects, output, and exit statuses."""
 
 import re
 
@@ -14,7 +14,7 @@ TOKEN = bytes(32)
 @pytest.fixture(scope="module")
 def node():
     with gpud("--health-seconds", "60", "60", "60", token=TOKEN) as running:
-        running.made = running.make_slice()["uuid"]
+        running.instance_uuid = running.make_slice()["uuid"]
         yield running
 
 
@@ -28,18 +28,16 @@ def say(monkeypatch, node):
     return run
 
 
-def test_what_is_injected_is_listed_and_what_lasts_is_cleared(say, node):
-    assert say("inject", "--slice", node.made, "--ecc-corrected", "3").exit_code == 0
+def test_injected_faults_are_listed_and_lasting_ones_are_cleared(say, node):
+    assert say("inject", "--slice", node.instance_uuid, "--ecc-corrected", "3").exit_code == 0
     lasting = say("inject", "--thermal")
     fault_id = lasting.output.strip()
-    assert say("inject", "--slice", node.made, "--xid", "94").exit_code == 0
+    assert say("inject", "--slice", node.instance_uuid, "--xid", "94").exit_code == 0
     shown = say("list").output
-    assert f"1g.10gb@0 (UUID: {node.made}): Suspect: " in shown
+    assert f"1g.10gb@0 (UUID: {node.instance_uuid}): Suspect: " in shown
     assert "corrected 3/3, uncorrected 0/0" in shown
     assert f"lasts: thermal GPU (id {fault_id})" in shown
-    xid = (
-        rf"  #1 \d{{4}}-\d\d-\d\dT[\d:]{{8}}Z Xid 94 \(Contained ECC error\), {node.made}: injected"
-    )
+    xid = rf"  #1 \d{{4}}-\d\d-\d\dT[\d:]{{8}}Z Xid 94 \(Contained ECC error\), {node.instance_uuid}: injected"
     assert re.search(xid, shown)
     assert say("clear", "--gpu", "0").output.strip() == fault_id
     assert say("clear").output == ""
@@ -59,13 +57,13 @@ def test_what_is_injected_is_listed_and_what_lasts_is_cleared(say, node):
         (("list", "--run-dir", "/nowhere"), 9, "couldn't communicate with gpud: /nowhere"),
     ],
 )
-def test_what_cannot_be_is_said_and_is_the_exit_status(say, arguments, status, message):
+def test_a_refusal_is_printed_and_sets_the_exit_status(say, arguments, status, message):
     done = say(*arguments)
     assert done.exit_code == status
     assert message in done.output
 
 
-def test_without_a_node_the_only_run_in_progress_is_asked(monkeypatch, tmp_path, node):
+def test_without_a_node_the_only_run_in_progress_is_used(monkeypatch, tmp_path, node):
     monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path / "none" / "slices"))
     monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path / "none"))
     monkeypatch.setattr(fault.config, "private_dir_parents", lambda: (tmp_path,))
@@ -73,4 +71,4 @@ def test_without_a_node_the_only_run_in_progress_is_asked(monkeypatch, tmp_path,
     assert CliRunner().invoke(fault.command, ["list"]).exit_code == 0
     (tmp_path / "tessera-b").symlink_to(node.run_dir)
     several = CliRunner().invoke(fault.command, ["list"])
-    assert (several.exit_code, "say --run-dir" in several.output) == (9, True)
+    assert (several.exit_code, "choose one with --run-dir" in several.output) == (9, True)

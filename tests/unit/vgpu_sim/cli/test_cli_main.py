@@ -1,4 +1,4 @@
-"""``tessera`` as shells meet it: closed streams, full disks, Ctrl-C, hostile files, completion."""
+"""``tessera`` in a shell: closed streams, full disks, Ctrl-C, hostile files, completion."""
 
 import errno
 import os
@@ -71,16 +71,16 @@ def test_a_file_that_cannot_be_written_is_named(verb):
 @pytest.mark.parametrize(
     "verb", ["nonsense", "ptx check /nonexistent", f"ptx compile {PTX} -o /nonexistent/k"]
 )
-def test_errors_that_cannot_be_written_end_it_with_a_status_of_ours(verb):
+def test_unwritable_errors_end_the_command_with_its_own_status(verb):
     done = shell(f'"$@" {verb} 2> /dev/full')
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_may_be_written_but_not_read_takes_output(tmp_path, monkeypatch):
+def test_output_goes_to_a_file_that_is_writable_but_not_readable(tmp_path, monkeypatch):
     (tmp_path / "k.isa").touch()
     allowed = os.access
-    monkeypatch.setattr(  # root may read everything
+    monkeypatch.setattr(  # root can read every file
         os, "access", lambda path, mode, **rest: mode != os.R_OK and allowed(path, mode, **rest)
     )
     done = CliRunner().invoke(main, ["ptx", "compile", PTX, "-o", str(tmp_path / "k.isa")])
@@ -92,7 +92,9 @@ def test_a_file_that_may_be_written_but_not_read_takes_output(tmp_path, monkeypa
 def test_no_binary_goes_to_a_terminal(verb):
     done = shell(f"""script -qec "$(printf '%q ' "$@") {verb} {PTX}" /dev/null""")
     assert done.returncode == 1
-    assert re.search(r"Error: an? \w+ is no text for a terminal: name a file with -o", done.stdout)
+    assert re.search(
+        r"Error: an? \w+ is binary, not text for a terminal: name a file with -o", done.stdout
+    )
     assert done.stdout.count("\n") == 1
 
 
@@ -108,11 +110,11 @@ def test_the_module_is_the_command():
     assert (done.returncode, done.stdout) == (0, f"{PTX}: loads (1 kernel)\n")
 
 
-def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
+def test_text_that_is_not_utf_8_is_reported_with_its_line(tmp_path):
     (tmp_path / "k.isa").write_bytes(b".isa 1\n// caf\xe9\n")
     done = shell(f'"$@" isa asm {tmp_path}/k.isa -o /dev/null')
     assert done.returncode == 1
-    reason = "not a text: line 2 has the byte 0xe9, which is not UTF-8"
+    reason = "not text: line 2 has the byte 0xe9, which is not UTF-8"
     assert done.stderr == f"Error: {tmp_path}/k.isa: {reason}\n"
 
 
@@ -122,19 +124,19 @@ def test_libdir_is_where_programs_link(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_reader_that_has_gone_is_no_story():
+def test_a_closed_pipe_prints_no_error():
     done = shell('"$@" mig states --board b200 --maximal | true; exit ${PIPESTATUS[0]}')
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_ctrl_c_ends_it_by_that_signal():
+def test_ctrl_c_ends_the_command_by_that_signal():
     with subprocess.Popen(
         tessera("ptx", "check", "/dev/stdin"),
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for &
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # & ignores it
     ) as waiting:
         os.write(waiting.stdin.fileno(), b".version 7.0\n")
         with pytest.raises(subprocess.TimeoutExpired):
@@ -174,7 +176,7 @@ def test_a_file_that_cannot_be_read_is_1_and_one_line(verb, file, reason, tmp_pa
     "verb", [["ptx", "check"], ["ptx", "compile"], ["isa", "disasm"], ["isa", "asm", "-o", "out"]]
 )
 def test_a_file_without_permission_is_1_and_one_line(verb, tmp_path, monkeypatch):
-    """Root may read everything: what the system would say is said for it."""
+    """Root can read every file, so the system's refusal is simulated."""
     secret = tmp_path / "secret"
     secret.write_text("")
 

@@ -1,4 +1,4 @@
-"""`tessera perf`: what it prints, as text and as JSON, and what it refuses."""
+"""`tessera perf`: its output as text and as JSON, and its refusals."""
 
 import json
 import re
@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from vgpu_sim.cli.main import main
 from vgpu_sim.cli.perf import run_report
-from vgpu_sim.hal.observe.modelled import ModelledCopies, ModelledSummary
+from vgpu_sim.hal.observe.modelled_report import ModelledCopies, ModelledSummary
 from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import NoData
-from vgpu_sim.perf.judge import families
 from vgpu_sim.perf.kernels import chip_of
+from vgpu_sim.perf.validation import families
 
 GEMM = ["gemm", "--board", "h200", "--dtype", "bf16", "-m", "4096", "-n", "4096", "-k", "4096"]
 
@@ -33,7 +33,7 @@ def test_the_stack_that_is_printed_adds_to_the_time() -> None:
     assert "fitted to 775 rows of aiconfigurator-core 0.12.0" in done.output
 
 
-def test_json_says_the_same() -> None:
+def test_json_has_the_same_content() -> None:
     row = json.loads(perf("predict", *GEMM, "--json").output)
     assert row["us"] == pytest.approx(sum(row["stack_us"].values()))
     low, high = row["us_90_percent"]
@@ -73,13 +73,13 @@ def test_bad_input_is_named(arguments: list[str], said: str) -> None:
     ],
     ids=lambda operation: operation[0],
 )
-def test_what_the_board_has_no_memory_for_is_refused(operation: list[str]) -> None:
+def test_operands_larger_than_the_memory_are_refused(operation: list[str]) -> None:
     done = perf("predict", *operation, "--board", "h200")
     assert (done.exit_code, done.stdout) == (2, "")
     assert re.fullmatch(r"error: operands and result take \S+ GB; h200 has 141\n", done.stderr)
 
 
-def test_a_load_that_is_none_is_named_as_it_was_typed() -> None:
+def test_an_invalid_load_is_named_as_typed() -> None:
     sizes = ["--tokens", "1", "--hidden", "64", "--inner", "64", "--experts", "8", "--topk", "2"]
     done = perf("predict", "moe", "--board", "h200", *sizes, "--load", "foo")
     assert done.exit_code == 2
@@ -114,7 +114,7 @@ MOE = ["moe", "--tokens", "8", "--hidden", "64", "--inner", "64", "--topk", "1"]
     ],
     ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_numbers_that_nothing_has_are_refused_in_a_line(operation: list[str], said: str) -> None:
+def test_impossible_numbers_are_refused_in_one_line(operation: list[str], said: str) -> None:
     done = perf("predict", *operation, "--board", "h200")
     assert (done.exit_code, done.stdout) == (2, "")
     assert isinstance(done.exception, SystemExit)
@@ -129,7 +129,7 @@ def test_sizes_are_written_as_kubernetes_writes_them() -> None:
     assert said == counted
 
 
-def test_a_power_law_of_one_lies_between_its_neighbours() -> None:
+def test_a_power_law_of_exponent_one_is_between_its_neighbours() -> None:
     below, one, above = (
         json.loads(
             perf(
@@ -144,7 +144,7 @@ def test_a_power_law_of_one_lies_between_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("arguments", "said"),
     [
         (["model", "sdxl", "--tp", "2"], "sdxl has no --tp"),
         (["model", "sdxl", "--in", "7", "--out", "9"], "sdxl has no --in or --out"),
@@ -160,8 +160,8 @@ def test_a_power_law_of_one_lies_between_its_neighbours() -> None:
     ],
     ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_what_a_question_has_no_use_for_is_named(asked: list[str], said: str) -> None:
-    done = perf(*asked, "--board", "h200")
+def test_an_option_without_effect_is_named(arguments: list[str], said: str) -> None:
+    done = perf(*arguments, "--board", "h200")
     assert (done.exit_code, done.stdout) == (2, "")
     assert isinstance(done.exception, SystemExit)
     assert said in done.stderr
@@ -175,7 +175,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_program_runs(tmp_
     assert f"{nowhere.parent} is not a directory" in done.stderr
 
 
-def test_contexts_that_shared_a_link_are_told_to_be_timed_alone() -> None:
+def test_contexts_that_share_a_link_are_reported_as_timed_alone() -> None:
     copies = (ModelledCopies("HtoD", 1, 1 << 20, 19.0),)
     one = ModelledSummary(copies, 19.0, 0.0, 0)
     chip = chip_of("h100-80gb", 132, (1, 1))
@@ -185,28 +185,28 @@ def test_contexts_that_shared_a_link_are_told_to_be_timed_alone() -> None:
         assert (f"{count} contexts copied over links, each as if alone" in lines) == said
 
 
-def test_validate_refuses_a_board_that_is_not_there() -> None:
+def test_validate_refuses_an_unknown_board() -> None:
     done = perf("validate", "--board", "h20")
     assert done.exit_code == 2
     assert "no board 'h20'" in done.stderr
 
 
-def refuse_to_judge(*_: object) -> None:
+def refuse_to_validate(*_: object) -> None:
     raise NoData("no measurements")
 
 
 def test_validate_without_measurements_prints_no_empty_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(families, "judge", refuse_to_judge)
+    monkeypatch.setattr(families, "validate", refuse_to_validate)
     done = perf("validate", "--board", "h200")
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", "error: no measurements\n")
 
 
-def test_a_page_that_cannot_be_made_is_refused_before_anything_is_judged(
+def test_a_page_that_cannot_be_made_is_refused_before_validation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(families, "judge", refuse_to_judge)
+    monkeypatch.setattr(families, "validate", refuse_to_validate)
     nowhere = perf("validate", "--html", str(tmp_path / "none" / "page.html"))
     assert (nowhere.exit_code, "is not a directory" in nowhere.stderr) == (2, True)
     monkeypatch.setattr(plots.util, "find_spec", lambda name: None)
@@ -273,9 +273,9 @@ def test_a_model_that_does_not_fit_is_named() -> None:
 def test_the_residual_is_a_cause_that_can_be_left_out() -> None:
     corrected = json.loads(perf("predict", *GEMM, "--json").output)
     alone = json.loads(perf("predict", *GEMM, "--mechanistic", "--json").output)
-    learned = corrected["stack_us"].pop("residual (learned)")
+    correction_us = corrected["stack_us"].pop("residual (learned)")
     assert corrected["stack_us"] == alone["stack_us"]
-    assert alone["us"] == pytest.approx(corrected["us"] - learned)
+    assert alone["us"] == pytest.approx(corrected["us"] - correction_us)
     assert alone["rates"]["Tflop/s"] == pytest.approx(2 * 4096**3 / alone["us"] / 1e6)
     unseen = ["gemm", "--board", "a30", *GEMM[3:], "--json"]
     assert "residual (learned)" not in json.loads(perf("predict", *unseen).output)["stack_us"]
@@ -286,7 +286,7 @@ def test_the_residual_is_a_cause_that_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("arguments", "said"),
     [
         (("mla", "--context", "4096", "--query", "1", "--heads", "16"), "on 4096, 16 heads"),
         (("softmax", "--rows", "64", "--columns", "4096"), "softmax of 64 rows"),
@@ -298,8 +298,8 @@ def test_the_residual_is_a_cause_that_can_be_left_out() -> None:
         (("alltoall", "--gpus", "8", "--bytes", "4096"), "alltoall of 4096 bytes"),
     ],
 )
-def test_each_operation_has_a_command_of_its_own(asked: tuple[str, ...], said: str) -> None:
-    found = perf("predict", asked[0], "--board", "h200", *asked[1:])
+def test_each_operation_has_a_command_of_its_own(arguments: tuple[str, ...], said: str) -> None:
+    found = perf("predict", arguments[0], "--board", "h200", *arguments[1:])
     assert found.exit_code == 0, found.output
     assert said in found.output
     assert "(modelled)" in found.output
@@ -329,7 +329,7 @@ def test_parallelism_of_a_model_is_named() -> None:
 
 @pytest.mark.parametrize("more", [(), ("--no-cuda-graphs",)])
 def test_boards_side_by_side_take_the_time_that_each_takes_alone(more: tuple[str, ...]) -> None:
-    """Row by row, of both passes; gaps where there are some."""
+    """The rows of both passes are compared, and the launch gaps where there are some."""
 
     def rows(board: str) -> list[str]:
         given = ("--batch", "4", "--in", "64", "--out", "8", *more)
@@ -351,12 +351,12 @@ def test_boards_side_by_side_take_the_time_that_each_takes_alone(more: tuple[str
 def test_a_board_that_no_donors_were_chosen_for_is_named() -> None:
     found = perf("validate", "--unseen", "--board", "gb200")
     assert found.exit_code == 2
-    assert "no donors were chosen for gb200" in found.output
+    assert "no donor boards are defined for gb200" in found.output
 
 
 @pytest.mark.parametrize("boards", ["h200,a30", "a30,h200", "a30,h200,a30"])
 def test_each_column_has_the_causes_of_its_own_board(boards: str) -> None:
-    """A cause that one board's time lacks is 0 in its column: the A30 has no learned residual."""
+    """A cause that a board's time lacks is 0 in its column: the A30 has no fitted residual."""
     question = ["gemm", *GEMM[3:]]
     stacks = {
         name: json.loads(perf("predict", *question, "--board", name, "--json").output)["stack_us"]

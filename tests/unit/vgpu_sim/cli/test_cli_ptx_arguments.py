@@ -1,4 +1,4 @@
-"""Arguments of ``tessera ptx run``: what is a value, a buffer, or neither."""
+"""Arguments of ``tessera ptx run``: values, buffers, and invalid ones."""
 
 import click
 import pytest
@@ -31,7 +31,7 @@ def test_an_argument_is_read(text: str, read: tuple[str, int, str]) -> None:
         ("u32:", "is not an argument such as"),
         ("u33:5", "is not an argument such as"),
         ("u32[x]:5", "is not an argument such as"),
-        ("u32:iota", "iota"),  # only buffers count up
+        ("u32:iota", "iota"),  # only buffers accept iota
         ("u32[0]:iota", "iota"),
         ("u32:x", "x"),
     ],

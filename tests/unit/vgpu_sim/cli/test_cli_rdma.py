@@ -1,4 +1,4 @@
-"""``tessera rdma``: answers, their exit statuses, where manifests come from, completion."""
+"""``tessera rdma``: answers, exit statuses, sources of manifests, completion."""
 
 import json
 import stat
@@ -23,14 +23,14 @@ NO_WRITES = policy(
 )
 
 
-def typed(document: Dict) -> Dict:
+def add_version(document: Dict) -> Dict:
     ours = document["kind"].startswith("RDMA")
     return {"apiVersion": OURS if ours else "v1", **document}
 
 
 def documents(*more: Dict) -> list[Dict]:
     spaces = [namespace(name) for name in "abc"]
-    return [typed(one) for one in [*nine_pods(), *spaces, *more]]
+    return [add_version(one) for one in [*nine_pods(), *spaces, *more]]
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
@@ -38,8 +38,8 @@ def run(*arguments: str, text: str | None = None) -> Result:
 
 
 def explain(source: str, destination: str, verb: str, *more: str, world: list[Dict]) -> Result:
-    asked = ("explain", "--from", source, "--to", destination, "--verb", verb, "-f", "-")
-    return run(*asked, *more, text=yaml.safe_dump_all(world))
+    arguments = ("explain", "--from", source, "--to", destination, "--verb", verb, "-f", "-")
+    return run(*arguments, *more, text=yaml.safe_dump_all(world))
 
 
 def test_a_denied_write_names_policy_rule_side_and_what_the_program_sees() -> None:
@@ -63,7 +63,7 @@ def test_an_allowed_read_names_its_rule() -> None:
     assert "ingress of a/x: allowed by a/no-writes ingress[0]" in result.output
 
 
-def test_a_peer_without_a_rule_meets_silence() -> None:
+def test_a_peer_without_a_rule_gets_no_answer() -> None:
     closed = policy({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, "closed")
     result = explain("a/x", "b/y", "write-imm", world=documents(closed))
     assert result.exit_code == 1
@@ -73,7 +73,7 @@ def test_a_peer_without_a_rule_meets_silence() -> None:
     assert "IBV_WC_RETRY_EXC_ERR" in result.output
 
 
-def test_partitions_are_named_and_the_key_that_reaches_is_taken() -> None:
+def test_partitions_are_named_and_a_shared_key_is_chosen() -> None:
     lab = network(
         [
             {
@@ -106,7 +106,7 @@ def test_partitions_are_named_and_the_key_that_reaches_is_taken() -> None:
     assert "not shared (from: no member; to: no member)" in result.output
 
 
-def test_audits_are_said() -> None:
+def test_audits_are_reported() -> None:
     audit = policy({"podSelector": {}, "enforcement": "Audit"}, "watch")
     result = explain("b/y", "a/x", "read", world=documents(audit))
     assert result.exit_code == 0
@@ -114,7 +114,7 @@ def test_audits_are_said() -> None:
     assert "would be denied if policies that audit were enforced" in result.output
 
 
-def test_json_says_the_same() -> None:
+def test_json_has_the_same_content() -> None:
     result = explain("b/y", "a/x", "write", "-o", "json", world=documents(NO_WRITES))
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
@@ -130,7 +130,7 @@ def test_json_says_the_same() -> None:
     }
 
 
-def test_ports_and_strangers() -> None:
+def test_ports_and_unknown_peers() -> None:
     spec = {"podSelector": {}, "ingress": [{"ports": [{"serviceID": 18515}]}]}
     world = documents(policy(spec))
     assert explain("b/y", "a/x", "cm", world=world).exit_code == 1
@@ -152,7 +152,9 @@ def test_ports_and_strangers() -> None:
         ("10.0.0", {}, "neither namespace/pod nor an address"),
     ],
 )
-def test_a_question_about_what_cannot_be_is_one_line(source: str, change: Dict, said: str) -> None:
+def test_an_impossible_question_is_refused_in_one_line(
+    source: str, change: Dict, said: str
+) -> None:
     world = documents()
     world[0].update(change)
     result = explain(source, "b/y", "read", world=world)
@@ -162,7 +164,7 @@ def test_a_question_about_what_cannot_be_is_one_line(source: str, change: Dict, 
     assert result.stderr.count("\n") == 1
 
 
-def test_two_pods_of_one_address_are_denied_and_it_is_said() -> None:
+def test_two_pods_with_one_address_are_denied_and_reported() -> None:
     world = documents()
     world[1]["status"] = world[0]["status"]
     result = explain("a/x", "b/y", "read", world=world)
@@ -188,7 +190,7 @@ def test_manifests_of_folders_lists_and_several_files(tmp_path: Path) -> None:
             {
                 "kind": "List",
                 "apiVersion": "v1",
-                "items": [typed(namespace("a")), typed(namespace("b"))],
+                "items": [add_version(namespace("a")), add_version(namespace("b"))],
             }
         )
     )
@@ -197,24 +199,24 @@ def test_manifests_of_folders_lists_and_several_files(tmp_path: Path) -> None:
     other.mkdir()
     (other / "policy.yaml").write_text(
         "# the time is no string in YAML, and text for Kubernetes\n---\n"
-        + yaml.safe_dump(typed(NO_WRITES)).replace(
+        + yaml.safe_dump(add_version(NO_WRITES)).replace(
             "metadata:", "metadata:\n  creationTimestamp: 2026-01-01T00:00:00Z", 1
         )
         + "---\n---\nkind: ConfigMap\napiVersion: v1\n"
     )
-    asked = ("explain", "--from", "b/y", "--to", "a/x", "--verb", "write")
-    result = run(*asked, "-f", str(tmp_path), "-f", str(other))
+    arguments = ("explain", "--from", "b/y", "--to", "a/x", "--verb", "write")
+    result = run(*arguments, "-f", str(tmp_path), "-f", str(other))
     assert result.exit_code == 1
     assert "isolated by a/no-writes" in result.stdout
     assert "tessera rdma explain: no namespace c is given" in result.stderr
-    assert run(*asked, "-f", str(tmp_path)).exit_code == 0
+    assert run(*arguments, "-f", str(tmp_path)).exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("a: [", "line 2"),
-        ("5", "no Kubernetes object"),
+        ("5", "not a Kubernetes object"),
         ("kind: List\nitems: [{kind: List, items: []}]", "a list in a list"),
         ("!!python/object/apply:os.system [id]", "line 1"),
         ("[" * 5000, "-:"),
@@ -226,10 +228,10 @@ def test_manifests_of_folders_lists_and_several_files(tmp_path: Path) -> None:
             f"apiVersion: {OURS}\nkind: RDMANetworkPolicy\nmetadata: {{name: p}}\nspec: {{}}",
             "spec.podSelector: missing",
         ),
-        ("apiVersion: v1\nkind: Pod\nmetadata: 5", "metadata: 5 is no object"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: 5", "metadata: 5 is not an object"),
     ],
 )
-def test_what_is_no_manifest_is_one_line(text: str, said: str) -> None:
+def test_an_invalid_manifest_is_refused_in_one_line(text: str, said: str) -> None:
     result = run("explain", "--from", "a/x", "--to", "b/y", "--verb", "read", "-f", "-", text=text)
     assert result.exit_code == 2, result.output
     assert said in result.stderr
@@ -237,14 +239,14 @@ def test_what_is_no_manifest_is_one_line(text: str, said: str) -> None:
 
 
 def kubectl(folder: Path, answer: str) -> str:
-    """Return a kubectl that answers from the folder, and writes down what it was asked."""
+    """Return a kubectl that answers from the folder, and records its arguments."""
     program = folder / "kubectl"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\n{answer}\n')
+    program.write_text(f'#!/bin/sh\necho "$@" >> {folder}/arguments\n{answer}\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return str(program)
 
 
-def asked_cluster(program: str, *more: str) -> Result:
+def kubectl_arguments(program: str, *more: str) -> Result:
     wanted = ("--from", "b/y", "--to", "a/x", "--verb", "write", "--kubectl", program)
     return run("explain", *wanted, *more)
 
@@ -270,12 +272,12 @@ def cluster_of(folder: Path, found: list[Dict]) -> str:
     )
 
 
-def test_the_cluster_is_asked_by_the_users_kubectl(tmp_path: Path) -> None:
+def test_the_users_kubectl_queries_the_cluster(tmp_path: Path) -> None:
     program = cluster_of(tmp_path, documents(NO_WRITES))
-    result = asked_cluster(program, "--context", "lab")
+    result = kubectl_arguments(program, "--context", "lab")
     assert result.exit_code == 1, result.output
     assert "isolated by a/no-writes" in result.stdout
-    lines = (tmp_path / "asked").read_text().splitlines()
+    lines = (tmp_path / "arguments").read_text().splitlines()
     assert lines[0] == "--context=lab get pods --all-namespaces -o json"
     assert [line.split()[2] for line in lines] == [
         "pods",
@@ -289,39 +291,41 @@ def test_the_cluster_is_asked_by_the_users_kubectl(tmp_path: Path) -> None:
     ("answer", "said"),
     [
         ("echo 'Error from server (Forbidden): pods is forbidden' >&2; exit 1", "is forbidden"),
-        ("echo nonsense", "its answer is no JSON"),
-        ("echo 5", "no Kubernetes object"),
+        ("echo nonsense", "the answer is not JSON"),
+        ("echo 5", "not a Kubernetes object"),
     ],
 )
-def test_a_cluster_that_refuses_is_one_line(tmp_path: Path, answer: str, said: str) -> None:
-    result = asked_cluster(kubectl(tmp_path, answer))
+def test_a_refusal_by_the_cluster_is_one_line(tmp_path: Path, answer: str, said: str) -> None:
+    result = kubectl_arguments(kubectl(tmp_path, answer))
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
-    assert asked_cluster(str(tmp_path / "none")).exit_code == 2
+    assert kubectl_arguments(str(tmp_path / "none")).exit_code == 2
 
 
-# What the API server's schema lets pass and no reader: In without values, a block's exception.
+# Accepted by the API server's schema but not by the readers: In without values, a block's exception.
 NO_VALUES = {"podSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}
 NO_BLOCK = {"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["192.0.2.0/24"]}}]}
 
 
-def test_what_another_wrote_wrongly_ends_no_question(tmp_path: Path) -> None:
-    """In a cluster it closes whom it is for, as the operator has it, and is said."""
+def test_another_tenants_mistake_does_not_prevent_an_answer(tmp_path: Path) -> None:
+    """In a cluster the invalid policy denies everything to its pods, as in the operator, and is
+    reported.
+    """
     elsewhere = policy({"podSelector": {}, "ingress": [NO_BLOCK]}, "bad", "c")
-    result = asked_cluster(cluster_of(tmp_path, documents(elsewhere)))
+    result = kubectl_arguments(cluster_of(tmp_path, documents(elsewhere)))
     assert result.exit_code == 0, result.output
-    assert "closed: kubectl get rdmanetworkpolicies" in result.stderr
+    assert "unreadable, denies all: kubectl get rdmanetworkpolicies" in result.stderr
     assert "spec.ingress[0].from[0].ipBlock" in result.stderr
     here = policy({"podSelector": {}, "ingress": [NO_BLOCK]}, "bad")
-    result = asked_cluster(cluster_of(tmp_path, documents(here)))
+    result = kubectl_arguments(cluster_of(tmp_path, documents(here)))
     assert result.exit_code == 1
     assert "isolated by a/bad" in result.stdout
     world = documents()
     many = {"metadata": {**world[8]["metadata"], "labels": {f"l{n}": "" for n in range(2000)}}}
-    result = asked_cluster(cluster_of(tmp_path, [*world[:8], {**world[8], **many}, *world[9:]]))
+    result = kubectl_arguments(cluster_of(tmp_path, [*world[:8], {**world[8], **many}, *world[9:]]))
     assert result.exit_code == 0
-    assert "passed over: kubectl get pods" in result.stderr
+    assert "ignored: kubectl get pods" in result.stderr
 
 
 @pytest.mark.parametrize("was_in_force", [True, False])
@@ -331,13 +335,13 @@ def test_a_network_that_cannot_be_read_is_closed_if_it_was_in_force(
     lab = network([{"name": "train", "members": [NO_VALUES]}])
     if was_in_force:
         lab["status"] = {"partitions": [{"name": "train", "pkey": 5}]}
-    result = asked_cluster(cluster_of(tmp_path, documents(lab)))
+    result = kubectl_arguments(cluster_of(tmp_path, documents(lab)))
     assert result.exit_code == (1 if was_in_force else 0)
     assert "spec.partitions[0].members[0].podSelector" in result.stderr
 
 
 def check(*found: Dict) -> Result:
-    return run("check", "-f", "-", text=yaml.safe_dump_all([typed(one) for one in found]))
+    return run("check", "-f", "-", text=yaml.safe_dump_all([add_version(one) for one in found]))
 
 
 def test_check_names_each_object_and_what_is_wrong() -> None:

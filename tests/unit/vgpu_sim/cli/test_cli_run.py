@@ -1,4 +1,4 @@
-"""The run verb's own rules: where slices go, what is refused, how signals are told apart."""
+"""``tessera run``: placement of slices, refused options, handling of signals."""
 
 import errno
 import os
@@ -83,7 +83,7 @@ def test_an_unknown_option_is_not_a_command(where):
         (("--hca", "--stats"), "--stats needs --board"),
     ],
 )
-def test_what_does_not_go_together_is_said(arguments, words):
+def test_conflicting_options_are_refused(arguments, words):
     done = invoke(*arguments, "--", "true")
     assert done.exit_code == 2
     assert words in done.output
@@ -123,7 +123,7 @@ def test_its_own_failures_have_the_statuses_of_env():
         (OSError(errno.ENOSPC, "No space left"), "the slice cannot be made: No space left"),
     ],
 )
-def test_what_keeps_a_slice_from_being_made_is_said_on_stderr(monkeypatch, error, words):
+def test_the_reason_for_a_missing_slice_is_on_stderr(monkeypatch, error, words):
     class Failing:
         def __init__(self, *_):
             pass
@@ -141,7 +141,7 @@ def test_what_keeps_a_slice_from_being_made_is_said_on_stderr(monkeypatch, error
     assert words in done.stderr
 
 
-def test_what_keeps_an_hca_from_being_made_is_not_laid_upon_a_slice(monkeypatch):
+def test_the_reason_for_a_missing_hca_does_not_blame_the_slice(monkeypatch):
     def failing(*_):
         raise OSError(errno.ENOSPC, "No space left")
 
@@ -160,7 +160,7 @@ def test_an_aliased_profile_is_the_same_slice():
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0", "x"])
 @pytest.mark.parametrize("verb", [command.command, gpud])
-def test_a_time_that_never_comes_is_no_timeout(verb, seconds):
+def test_an_infinite_time_is_not_a_timeout(verb, seconds):
     fixed = ("--board", "a30", "--slice", "1g.6gb", "true") if verb is command.command else ()
     done = CliRunner().invoke(verb, ["--kernel-timeout", seconds, *fixed])
     assert done.exit_code == 2
@@ -168,13 +168,13 @@ def test_a_time_that_never_comes_is_no_timeout(verb, seconds):
 
 
 @pytest.fixture
-def unblocked():
+def unblock_signals():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@pytest.mark.usefixtures("unblocked")
+@pytest.mark.usefixtures("unblock_signals")
 def test_the_program_starts_with_the_callers_signal_mask():
     code = "import signal, sys; sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
     inherited = len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
@@ -183,7 +183,7 @@ def test_the_program_starts_with_the_callers_signal_mask():
 
 
 def test_a_signal_to_us_alone_is_passed_on():
-    """In a process of its own: another thread of this one would take the signal."""
+    """In a separate process: another thread of this one would receive the signal."""
     program = (
         "import signal; signal.pthread_sigmask(signal.SIG_UNBLOCK, range(1, 32));"
         "print('ready', flush=True); signal.pause()"
@@ -202,7 +202,7 @@ def test_a_signal_to_us_alone_is_passed_on():
 
 
 def test_the_second_interrupt_ends_a_program_that_ignores_the_first():
-    """As one that waits for a kernel does; the first is its own affair."""
+    """Like a program that waits for a kernel; the first interrupt is left to the program."""
     program = (
         "import signal\nfor _ in range(9):\n"
         " signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); print('up', flush=True)\n"
@@ -223,7 +223,7 @@ def test_the_second_interrupt_ends_a_program_that_ignores_the_first():
         for _ in range(2):
             assert runner.stdout.readline() == "up\n"
             runner.send_signal(signal.SIGINT)
-            time.sleep(0.5)  # longer than what counts as one press
+            time.sleep(0.5)  # longer than the period in which interrupts count as one
         out, said = runner.communicate(timeout=60)
         assert runner.returncode == 128 + signal.SIGKILL
         assert "interrupted twice" in said
@@ -246,18 +246,18 @@ def test_interrupts_at_a_prompt_are_not_counted(monkeypatch):
     assert not any(counted.count(one) for one in (0.0, 5.0, 10.0))
 
 
-@pytest.mark.usefixtures("unblocked")
+@pytest.mark.usefixtures("unblock_signals")
 @pytest.mark.parametrize("name", ["no-such-command", ""])
-def test_a_missing_command_is_not_found_whatever_else_path_has(name, monkeypatch, capsys):
-    def refused(*_arguments, **_options):  # as execvp does if one directory may not be searched
+def test_a_missing_command_is_not_found_despite_unsearchable_folders(name, monkeypatch, capsys):
+    def refuse(*_arguments, **_options):  # as execvp does if one directory may not be searched
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(subprocess, "Popen", refused)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
     assert command.run_program([name], os.environ) == command.EXIT_NOT_FOUND
     assert capsys.readouterr().err == f"tessera run: {name or repr(name)}: command not found\n"
 
 
-@pytest.mark.usefixtures("unblocked")
+@pytest.mark.usefixtures("unblock_signals")
 def test_a_file_that_is_no_program_is_found_but_not_executed(tmp_path, monkeypatch, capsys):
     (tmp_path / "data").touch()
     for name in ("data", str(tmp_path / "data")):
@@ -293,6 +293,6 @@ def test_an_hca_has_a_library_folder_of_its_own(monkeypatch, tmp_path):
 def test_the_cache_is_the_users_where_there_is_a_home(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert config.user_cache_dir() == tmp_path / "tessera"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # invalid by the specification
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert config.user_cache_dir() == tmp_path / "home" / ".cache" / "tessera"

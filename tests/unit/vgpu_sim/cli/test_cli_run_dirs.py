@@ -1,4 +1,4 @@
-"""A run's private directory outlives nobody: the next run removes what two kills have left."""
+"""Private directories of runs: the next run removes those of killed runs."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 
 @pytest.fixture
 def parent() -> Iterator[Path]:
-    """Of a short name: sockets' paths are bounded."""
+    """A folder with a short name, since sockets' paths are bounded."""
     with tempfile.TemporaryDirectory(prefix="d-", dir="/tmp") as name:
         yield Path(name)
 
 
-def made(parent: Path) -> tuple[Path, int]:
+def make_run_dir(parent: Path) -> tuple[Path, int]:
     directory = run_dirs.make([parent])
     lock = run_dirs.hold(directory)
     (directory / "token").write_text("secret")
@@ -30,8 +30,8 @@ def made(parent: Path) -> tuple[Path, int]:
 
 
 def test_an_abandoned_directory_is_removed_and_a_held_one_is_not(parent: Path) -> None:
-    abandoned, lock = made(parent)
-    held, other_lock = made(parent)
+    abandoned, lock = make_run_dir(parent)
+    held, other_lock = make_run_dir(parent)
     run_dirs.sweep([parent])
     assert (abandoned.exists(), held.exists()) == (True, True)
     os.close(lock)
@@ -41,8 +41,8 @@ def test_an_abandoned_directory_is_removed_and_a_held_one_is_not(parent: Path) -
 
 
 def test_one_of_several_holders_is_enough(parent: Path) -> None:
-    """As gpud has the same lock as the command that started it."""
-    directory, lock = made(parent)
+    """gpud shares the lock with the command that started it."""
+    directory, lock = make_run_dir(parent)
     gpuds = os.dup(lock)
     os.close(lock)
     run_dirs.sweep([parent])
@@ -52,7 +52,7 @@ def test_one_of_several_holders_is_enough(parent: Path) -> None:
     assert not directory.exists()
 
 
-def test_what_is_being_made_or_is_no_runs_stays(parent: Path) -> None:
+def test_unfinished_and_foreign_directories_stay(parent: Path) -> None:
     begun = run_dirs.make([parent])  # not locked yet
     (parent / "tessera-file").write_text("")
     target = parent / "target"
@@ -71,22 +71,22 @@ def test_what_is_being_made_or_is_no_runs_stays(parent: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give directories away")
 def test_another_users_directory_stays(parent: Path) -> None:
-    directory, lock = made(parent)
+    directory, lock = make_run_dir(parent)
     os.close(lock)
     os.chown(directory, 65432, 65432)
     run_dirs.sweep([parent])
     assert directory.exists()
 
 
-def test_nobody_else_can_read_what_is_in_it(parent: Path) -> None:
-    directory, lock = made(parent)
+def test_other_users_cannot_read_a_run_directory(parent: Path) -> None:
+    directory, lock = make_run_dir(parent)
     assert directory.stat().st_mode & 0o777 == 0o700
     assert (directory / run_dirs.LOCK_NAME).stat().st_mode & 0o777 == 0o600
     os.close(lock)
 
 
 def test_one_file_that_stays_keeps_no_other(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory, lock = made(parent)
+    directory, lock = make_run_dir(parent)
     os.close(lock)
     (directory / "more").touch()
     unlink, kept = os.unlink, list[str]()
@@ -116,7 +116,7 @@ def test_a_gpud_that_does_not_end_is_killed_and_reaped(
     assert not node.run_dir.exists()
 
 
-def test_a_node_that_never_was_removes_nothing(
+def test_a_node_that_never_started_removes_nothing(
     parent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(parent)

@@ -1,6 +1,6 @@
-"""What ``tessera run --hca`` puts over /sys/class, call by call, and in which namespaces.
+"""The mounts of ``tessera run --hca`` over /sys/class, call by call, and their namespaces.
 
-``tests/integration/rdma/test_run_hca.py`` does it with a kernel that permits it.
+``tests/integration/rdma/test_run_hca.py`` makes them on a kernel that permits it.
 """
 
 from pathlib import Path
@@ -17,8 +17,8 @@ CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]]:
-    """The calls of the system that are made; /sys/class has two classes."""
+def system_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]]:
+    """Record system calls; /sys/class has two classes."""
     made: list[tuple[Any, ...]] = []
     for name in ("net", "infiniband", "tty"):
         (tmp_path / "class" / name).mkdir(parents=True)
@@ -31,19 +31,19 @@ def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, .
     return made
 
 
-def test_the_other_classes_stay_and_ours_lies_beside_them(
-    called: list[tuple[Any, ...]], tmp_path: Path
+def test_other_classes_stay_and_tesseras_are_added(
+    system_calls: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     classes, scratch = tmp_path / "class", tmp_path / "run" / "classes"
     sysfs = tmp_path / "run" / "infiniband"
-    for _ in range(2):  # tried in a child first
-        called.clear()
+    for _ in range(2):  # a child process tries them first
+        system_calls.clear()
         for left in scratch.glob("*"):
-            left.rmdir()  # what the tmpfs over it hides
+            left.rmdir()  # as if the new tmpfs hid them
         run_hca._mount(sysfs, False)
-        first, second, tmpfs, *binds, read_only, over, away = called
+        first, second, tmpfs, *binds, read_only, over, away = system_calls
         assert first == ("unshare", CLONE_NEWNS)
-        assert second == ("mount", "none", "/", "", MS_REC | MS_PRIVATE)  # nothing of it gets out
+        assert second == ("mount", "none", "/", "", MS_REC | MS_PRIVATE)  # no propagation
         assert tmpfs == ("mount", "none", str(scratch), "tmpfs", 0, "size=64k,mode=0755")
         assert sorted(binds) == sorted(
             ("mount", str(source), str(scratch / name), "", MS_BIND | MS_REC)
@@ -58,13 +58,13 @@ def test_the_other_classes_stay_and_ours_lies_beside_them(
         assert away == ("unmount_detached", str(scratch))
 
 
-def test_an_ordinary_user_is_itself_in_a_namespace_of_its_own(
+def test_an_ordinary_user_keeps_its_id_in_the_namespace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked, wrote = [], []
+    arguments, wrote = [], []
 
     def unshare(flags: int) -> None:
-        asked.append(flags)
+        arguments.append(flags)
         if flags == CLONE_NEWNS:
             raise PermissionError
 
@@ -73,7 +73,7 @@ def test_an_ordinary_user_is_itself_in_a_namespace_of_its_own(
     monkeypatch.setattr(run_hca.os, "getegid", lambda: 2000)
     monkeypatch.setattr(Path, "write_text", lambda path, text: wrote.append((str(path), text)))
     run_hca._enter_namespaces()
-    assert asked == [CLONE_NEWNS, CLONE_NEWNS | CLONE_NEWUSER]
+    assert arguments == [CLONE_NEWNS, CLONE_NEWNS | CLONE_NEWUSER]
     assert wrote == [
         ("/proc/self/setgroups", "deny"),
         ("/proc/self/uid_map", "1000 1000 1"),

@@ -1,4 +1,4 @@
-"""What ``tessera run --stats`` makes of gpud's events."""
+"""``tessera run --stats``: the report from gpud's events."""
 
 from typing import Any
 
@@ -34,24 +34,24 @@ def test_what_all_contexts_did_is_summed_up_and_the_longest_kernel_is_first() ->
         "         1        4.000       4000.0  long",
         "         5        0.002          0.4  short",
         "modules loaded: 2 in 5.000 s, 6 compiled, 8 from the cache",
-        "kernels made ready for a block shape: 10 in 0.012 s",
-        "  4 of them first in narrow code, 2 improved since; launches improved while they ran: 6",
+        "kernels compiled for a block shape: 10 in 0.012 s",
+        "  4 of them first as narrow code, 2 improved since; launches improved while they ran: 6",
     ]
 
 
 def test_nothing_is_counted_that_no_context_reported() -> None:
     nothing = [
         "modules loaded: 0 in 0.000 s, 0 compiled, 0 from the cache",
-        "kernels made ready for a block shape: 0 in 0.000 s",
+        "kernels compiled for a block shape: 0 in 0.000 s",
     ]
     assert lines() == ["contexts: 0", *nothing]
-    missed = "contexts that still live, their work not counted: 1"
+    missed = "contexts that are still alive and not counted: 1"
     assert lines(STARTED, STARTED, ENDED) == ["contexts: 2", *nothing, missed]
 
 
 def test_objects_that_could_not_be_used_are_reported() -> None:
     report = lines(STARTED, {**usage(), "refused": 2}, {**usage(), "refused": 1}, ENDED)
-    assert report[-1] == "objects in the cache that could not be used: 3"
+    assert report[-1] == "unusable objects in the cache: 3"
 
 
 def test_a_kernel_is_counted_to_the_nanosecond() -> None:

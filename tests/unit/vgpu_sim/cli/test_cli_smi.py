@@ -1,4 +1,4 @@
-"""What smi prints of a node, and what it says where there is nothing to ask."""
+"""The output of ``tessera smi`` on a node, in a pod, and without either."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ def node():
 
 @pytest.fixture
 def look(monkeypatch, node):
-    """Run smi on the node ("gpud") or where only its slices can be seen ("slices")."""
+    """Run smi on the node ("gpud"), or where only slice sockets exist ("slices")."""
 
     def run(where: str, *arguments: str):
         hidden = node.root / "elsewhere"
@@ -44,7 +44,7 @@ def look(monkeypatch, node):
 
 
 @pytest.mark.parametrize("where", ["gpud", "slices"])
-def test_the_list_is_nvidia_smis(look, node, where):
+def test_the_list_matches_nvidia_smi(look, node, where):
     done = look(where, "-L")
     assert done.exit_code == 0
     gpu = node.call("inventory")["gpus"][0]
@@ -82,7 +82,7 @@ def test_the_overview_shows_memory_budget_and_isolation(look):
     assert len(lengths) == 2  # two tables, each with straight edges
     in_a_pod = look("slices").output
     assert "Node memory budget: N/A" in in_a_pod
-    assert "not known here" in in_a_pod
+    assert "unknown: slice sockets" in in_a_pod
 
 
 def test_the_query_has_a_field_for_everything(look):
@@ -109,7 +109,14 @@ def test_the_query_is_laid_out_in_levels(look):
     gpu = ["Product Name", "Board", "GPU UUID", "CUDA Compute Capability", "Multiprocessors"]
     gpu += ["FB Memory Total", "Health", "MIG Mode", *device, *device]
     assert [line.split(":")[0].rstrip() for line in lines] == [
-        *("Asked", "Tessera Version", "CUDA Version", "Isolation", "Event Clock", "Worker Sandbox"),
+        *(
+            "Source",
+            "Tessera Version",
+            "CUDA Version",
+            "Isolation",
+            "Event Clock",
+            "Worker Sandbox",
+        ),
         *("Node Memory Budget", "    Total", "    Used", "Attached GPUs"),
         *("", "GPU 0", *(f"    {name}" for name in gpu)),
     ]
@@ -117,12 +124,12 @@ def test_the_query_is_laid_out_in_levels(look):
 
 
 @pytest.mark.parametrize("where", ["gpud", "slices"])
-def test_what_events_measure_is_known_on_the_node_and_in_pods(look, where):
+def test_the_event_clock_is_known_on_the_node_and_in_pods(look, where):
     assert json.loads(look(where, "--json").output)["clock"] == "wall"
-    assert "Event clock" not in look(where).output  # as everybody expects it to be
+    assert "Event clock" not in look(where).output  # the default, which is not shown
 
 
-def test_a_modelled_clock_is_told_in_the_overview_too():
+def test_the_overview_shows_a_modelled_clock():
     node = dataclasses.replace(used_by(process()), clock="modelled")
     for lines in (command.query_lines(node), command.table_lines(node)):
         (line,) = (one for one in lines if one.lower().startswith("event clock"))
@@ -149,7 +156,7 @@ def process(**changes) -> ProcessView:
 
 
 def used_by(*processes: ProcessView, **changes) -> NodeView:
-    """A node with one slice, as gpud tells it."""
+    """A node with one slice, as gpud reports it."""
     device = DeviceView(
         *(0, "MIG-1", "1g.10gb", 3, 1, 16, 9984 << 20, 3 << 20, len(processes)),
         **{"admit": False, "holders": ["team/train-0"], "processes": list(processes)} | changes,
@@ -158,7 +165,7 @@ def used_by(*processes: ProcessView, **changes) -> NodeView:
     return NodeView("gpud", "1", "13.0", True, "", ["seccomp"], 8 << 30, 1 << 30, [gpu])
 
 
-def test_the_query_says_of_each_process_what_it_runs_and_which_walls_stand():
+def test_the_query_shows_each_processs_kernel_and_sandbox():
     lines = [line.strip() for line in command.query_lines(used_by(process()))]
     fields = [[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line]
     assert fields[-9:] == [
@@ -175,7 +182,7 @@ def test_the_query_says_of_each_process_what_it_runs_and_which_walls_stand():
     assert lines.count("Process") == 1
 
 
-def test_the_query_says_what_is_not_known_of_a_process():
+def test_the_query_marks_unknown_fields_of_a_process():
     stranger = process(
         pid=0,
         name=None,
@@ -209,7 +216,7 @@ def test_the_overview_lists_processes():
     assert "  No running processes found" in open_again
 
 
-def test_nobody_to_ask_is_9(monkeypatch, tmp_path):
+def test_without_gpud_and_slices_the_status_is_9(monkeypatch, tmp_path):
     monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path / "slices"))
     done = CliRunner().invoke(command.command, [])
@@ -226,7 +233,7 @@ def test_a_slice_without_its_gpud_is_9_and_named(monkeypatch, tmp_path):
     assert "MIG-0/s.sock" in done.output
 
 
-def test_folders_that_are_no_slices_are_nobody_to_ask(monkeypatch, tmp_path):
+def test_folders_without_slices_give_status_9(monkeypatch, tmp_path):
     monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path))
     (tmp_path / "systemd").mkdir()
@@ -250,13 +257,13 @@ def test_layouts_exclude_each_other():
 
 
 def context_of(pod_uid: str, running_since_ns: int) -> admin.Context:
-    """A context of this process, with figures that do not matter here."""
+    """Return a context of this process, with arbitrary figures."""
     figures = (1 << 20, 1, 10, 20, 5, "k" if running_since_ns else "", running_since_ns)
     return admin.Context(7, os.getpid(), 1000, pod_uid, *figures, {})
 
 
-def test_what_runs_has_run_for_tenths_of_seconds_and_what_does_not_for_none(monkeypatch):
-    """A kernel that began later than the last look, as clocks are read one by one, runs for 0."""
+def test_run_times_are_in_tenths_of_seconds_or_absent(monkeypatch):
+    """A kernel that began after the query's time (clocks are read one by one) has run for 0 s."""
     now_ns = 50 * 10**9
     monkeypatch.setattr(view.time, "monotonic_ns", lambda: now_ns)
     since = {0: None, 1: 50.0, now_ns - 1_260_000_000: 1.3, now_ns: 0.0, now_ns + 10**9: 0.0}

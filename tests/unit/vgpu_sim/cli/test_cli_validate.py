@@ -1,4 +1,4 @@
-"""``tessera validate``: what it launches covers every element, and what goes wrong is told."""
+"""``tessera validate``: it covers every element, and reports every failure."""
 
 import ctypes
 from array import array
@@ -11,7 +11,7 @@ from vgpu_sim.cli import validate
 
 
 class Driver:
-    """Computes the kernel's threads; ``spoiled`` elements come out wrong."""
+    """Executes the kernel's threads; ``spoiled`` elements get wrong results."""
 
     def __init__(self, *spoiled: int) -> None:
         self._spoiled = spoiled
@@ -66,6 +66,6 @@ def test_a_call_that_fails_is_named_with_its_error() -> None:
         call("cuInit", 12345)
 
 
-def test_without_a_driver_it_says_where_there_is_one() -> None:
+def test_without_a_driver_the_message_says_where_to_run() -> None:
     with pytest.raises(validate.Failed, match=r"no CUDA driver: .*; is this a pod with a slice"):
         validate.validate("libnowhere.so.1")

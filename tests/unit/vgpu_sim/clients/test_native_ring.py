@@ -1,4 +1,4 @@
-"""The client's rings: ordering rules and memory ordering, against an unfriendly worker in C."""
+"""The client's rings: order of requests and memory ordering, tested with a hostile worker in C."""
 
 import subprocess
 from pathlib import Path
@@ -46,7 +46,7 @@ def run(harness: Path, *arguments: int) -> str:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_order_of_streams_events_and_the_legacy_stream(harness, seed):
-    """Nothing overtakes what it must follow; non-blocking streams do run beside the legacy one."""
+    """No request overtakes one that it must follow; non-blocking streams run concurrently."""
     assert run(harness, seed, 8000, 1) == "failures 0, free 1\n"
 
 

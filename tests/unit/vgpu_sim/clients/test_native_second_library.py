@@ -1,4 +1,4 @@
-"""The generator and ``clients/common`` carry a second library with statuses of its own."""
+"""The generator and ``clients/common`` support a second library with its own statuses."""
 
 import subprocess
 import sys
@@ -119,7 +119,7 @@ def test_it_exports_its_functions_and_nothing_else(toy):
     }
 
 
-def test_a_library_that_cannot_say_what_is_not_supported_is_refused(toy, tmp_path):
+def test_a_library_without_a_status_for_unsupported_is_refused(toy, tmp_path):
     (tmp_path / "library.toml").write_text(LIBRARY.replace("TOY_NO_SUCH_THING", "TOY_WHAT"))
     (tmp_path / "functions.toml").write_text(FUNCTIONS)
     with pytest.raises(ValueError, match="TOY_WHAT"):

@@ -1,4 +1,4 @@
-"""The allocator of small blocks against a model that only knows intervals."""
+"""The allocator of small blocks, compared with a model that only has intervals."""
 
 import ctypes
 import subprocess
@@ -35,12 +35,12 @@ def library(tmp_path_factory) -> ctypes.CDLL:
     return loaded
 
 
-def padded(size: int) -> int:
+def pad(size: int) -> int:
     return -(-size // UNIT) * UNIT
 
 
 class Model(RuleBasedStateMachine):
-    """Random calls; ``live`` maps offsets to sizes."""
+    """Random calls, and the expected state: ``live`` maps offsets to sizes."""
 
     library: ctypes.CDLL
     blocks = Bundle("blocks")
@@ -54,7 +54,7 @@ class Model(RuleBasedStateMachine):
         self.library.tsr_slab_free(self.slab)
 
     def gaps(self) -> list[int]:
-        ends = [0, *(offset + padded(size) for offset, size in sorted(self.live.items()))]
+        ends = [0, *(offset + pad(size) for offset, size in sorted(self.live.items()))]
         starts = [*sorted(self.live), SLAB_BYTES]
         return [start - end for end, start in zip(ends, starts, strict=True)]
 
@@ -69,12 +69,12 @@ class Model(RuleBasedStateMachine):
     def take(self, size):
         offset = self.library.tsr_slab_take(self.slab, size)
         if offset < 0:
-            assert max(self.gaps()) < padded(size), "there was room"
+            assert max(self.gaps()) < pad(size), "there was room"
             return None
         assert offset % UNIT == 0
         assert offset + size <= SLAB_BYTES
         for other, length in self.live.items():
-            assert offset + padded(size) <= other or other + padded(length) <= offset
+            assert offset + pad(size) <= other or other + pad(length) <= offset
         self.live[offset] = size
         return offset
 
@@ -89,7 +89,7 @@ class Model(RuleBasedStateMachine):
     def look(self, offset):
         start, size = ctypes.c_uint64(), ctypes.c_uint64()
         found = self.library.tsr_slab_find(self.slab, offset, start, size)
-        expected = [(o, s) for o, s in self.live.items() if o <= offset < o + padded(s)]
+        expected = [(o, s) for o, s in self.live.items() if o <= offset < o + pad(s)]
         assert found == bool(expected)
         if found:
             assert (start.value, size.value) == expected[0]

@@ -1,4 +1,4 @@
-"""A module's table, as the client library reads it from a worker that may not be ours any more."""
+"""A module's table, as the client library reads it from a possibly compromised worker."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ VARIABLE = ctypes.sizeof(messages.VariableRecord)
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory):
-    """Return tsr_table_read as a function of bytes: whether they are taken."""
+    """Return a function that passes bytes to tsr_table_read and returns whether it accepts them."""
     output = tmp_path_factory.mktemp("table") / "table.so"
     client = build.CLIENTS / "libcuda"
     source = client / "modules" / "table.c"
@@ -110,6 +110,6 @@ def test_a_bad_one_is_not(read, changes):
     assert not read(table(**changes))
 
 
-def test_sizes_that_are_not_so(read):
+def test_wrong_sizes_are_refused(read):
     for claimed in (0, HEADER - 1, SIZE - 1, SIZE + 1, 1 << 40):
         assert not read(table(), claimed)

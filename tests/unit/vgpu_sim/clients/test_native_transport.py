@@ -1,4 +1,4 @@
-"""Connecting to sockets whose paths just fit an address, and to those that do not (sanitized)."""
+"""Connections to sockets whose paths just fit an address, and to longer ones (with sanitizers)."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ PROGRAM = """
 
 int main(int count, char **paths) {
   for (int i = 1; i < count; i++) {
-    char *path = strdup(paths[i]); /* so that a byte beyond its end is nobody's */
+    char *path = strdup(paths[i]); /* so that an access beyond its end is detected */
     printf("%d\\n", tsr_connect(path) >= 0);
     free(path);
   }
@@ -27,7 +27,7 @@ int main(int count, char **paths) {
 }
 """
 FITS = 107
-"""Bytes of a path in ``sun_path``, beside the one that ends it."""
+"""Length of the longest path that fits in ``sun_path`` with its terminator."""
 
 
 @pytest.fixture(scope="module")

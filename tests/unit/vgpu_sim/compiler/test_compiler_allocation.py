@@ -1,4 +1,4 @@
-"""Physical registers: no two live values in one slot, and no more slots than are needed."""
+"""Physical registers: no two live values share a slot, and no more slots are used than needed."""
 
 import time
 from pathlib import Path
@@ -38,7 +38,9 @@ def _successors(code: tuple[Instruction, ...], word: int) -> set[int]:
 
 
 def _live_out(function: Function) -> list[set[int]]:
-    """Liveness word by word until nothing changes: slow, from the definition."""
+    """Compute liveness instruction by instruction until nothing changes: slow, from the
+    definition.
+    """
     code = function.code
     live_in: list[set[int]] = [set() for _ in code]
     live_out: list[set[int]] = [set() for _ in code]
@@ -83,7 +85,9 @@ def test_examples(name: str) -> None:
 
 @st.composite
 def functions(draw: st.DrawFn) -> Function:
-    """Random code: any flow, guards, 16 to 64 bits; registers that are read unwritten, too."""
+    """Random code with any control flow, guards, 16 to 64 bits; some registers are read
+    unwritten.
+    """
     bits = tuple(draw(st.lists(st.sampled_from([16, 32, 64]), min_size=1, max_size=8)))
     count = draw(st.integers(1, 16))
     register = st.integers(0, len(bits) - 1).map(Register)

@@ -1,4 +1,4 @@
-"""atom, red, fence and membar: which forms are taken and what becomes of them."""
+"""atom, red, fence and membar: supported forms and their lowering."""
 
 import pytest
 
@@ -102,7 +102,7 @@ def test_pairs_are_updated_by_halves() -> None:
         ("atom.global.exch.b128 %d1, [%a], %d2;", "a register of 128 bits"),
     ],
 )  # fmt: skip
-def test_what_is_not_ptx(line: str, message: str) -> None:
+def test_invalid_ptx(line: str, message: str) -> None:
     with pytest.raises((InvalidPtxError, UnsupportedPtxError), match=message):
         _words(line)
 

@@ -59,14 +59,14 @@ def test_guards_true_and_negated_on_anything() -> None:
 
 
 @pytest.mark.parametrize("end", ["ret", "ret.uni", "exit"])
-def test_ends_take_lanes_away(end: str) -> None:
+def test_ended_lanes_are_inactive(end: str) -> None:
     got = _per_lane(f"""
         st.global.u32 [%o], 1; setp.lt.u32 %p0, %r0, 10; @%p0 {end}; st.global.u32 [%o], 2;
     """)
     assert got == [1] * 10 + [2] * 22
 
 
-def test_grids_wait_for_nothing_as_they_run_one_after_the_other() -> None:
+def test_griddepcontrol_does_nothing_as_grids_run_in_sequence() -> None:
     source = kernel("griddepcontrol.wait; griddepcontrol.launch_dependents;")
     assert [word.op for word in compile_verified(source).functions[0].code] == [Op.RET]
 
@@ -192,7 +192,7 @@ def test_vectors_as_bits() -> None:
 
 
 def test_vectors_of_bytes() -> None:
-    """Elements that are declared as bytes, wherever they came from, and sinks."""
+    """Elements that are declared as bytes, from all kinds of sources, and sinks."""
     source = kernel(
         """ld.param.u64 %o, [out];
         mov.b32 {%b0, %b1, _, %b3}, 0x84C3A291;
@@ -219,7 +219,7 @@ def test_vectors_of_bytes() -> None:
         ("mov.b16 %h, {%b, %b, %b, %b};", "at least 8 bits"),
         ("mov.b32 %r, {%h, %h, %h};", "2 or 4 elements"),
         ("mov.u32 %r, {%h, %h};", "a type .b"),
-        ("mov.b32 %r, {%h, _};", "this is no part of .b32"),
+        ("mov.b32 %r, {%h, _};", "this is not a part of .b32"),
     ],
 )
 def test_vectors_that_mov_does_not_take(text: str, reason: str) -> None:
@@ -440,14 +440,14 @@ def test_calls_that_fit_no_function(call: str, error: type[Exception], message: 
         compile_verified(kernel(call, ".param .u64 out", registers=REGISTERS, header=header))
 
 
-def test_functions_that_are_no_functions_are_found_where_they_stand() -> None:
+def test_invalid_callees_are_reported_at_the_call() -> None:
     with pytest.raises(InvalidPtxError, match="'nothing' is not a function"):
         compile_verified(kernel("", header=_FUNCTIONS))
     with pytest.raises(InvalidPtxError, match="'k' is defined twice"):
         compile_verified(kernel("") + ".entry k() { ret; }")
 
 
-def test_32_bit_addressing_is_refused_said_or_unsaid() -> None:
+def test_32_bit_addressing_is_refused_explicit_or_implicit() -> None:
     for line, said in ((".address_size 32", "32-bit addresses"), ("", "a missing .address_size")):
         with pytest.raises(UnsupportedPtxError, match=said):
             compile_verified(kernel("").replace(".address_size 64", line))

@@ -15,7 +15,7 @@ from vgpu_sim.isa import Instruction
 
 
 def _takes(comparison: str, type_: str) -> bool:
-    """PTX ISA, "setp": which comparisons a type has."""
+    """Return whether a type has a comparison (PTX ISA, "setp")."""
     if comparison in ("eq", "ne"):
         return True
     if comparison in ("lo", "ls", "hi", "hs"):
@@ -89,7 +89,7 @@ def test_setp(form: Form) -> None:
 @pytest.mark.parametrize("to", ["u8", "s16", "u32", "s64"])
 @pytest.mark.parametrize("source", ["f16", "f32", "f64"])
 def test_saturation_adds_nothing_where_conversions_clamp_anyway(to: str, source: str) -> None:
-    """PTX ISA, "cvt": for float to integer .sat is the default; one instruction says it, not two."""
+    """PTX ISA, "cvt": for float to integer .sat is the default, so one instruction is enough."""
 
     def code(spelling: str) -> tuple[Instruction, ...]:
         registers = f".reg .b64 %d; .reg .b{source[1:]} %a;"
@@ -108,7 +108,7 @@ def test_saturation_adds_nothing_where_conversions_clamp_anyway(to: str, source:
         )
     ),
 )
-def test_patterns_travel_unchanged(form: Form) -> None:
+def test_patterns_are_copied_unchanged(form: Form) -> None:
     for spelling, words in spellings(form):
         type_ = words["type"]
         if type_ == "pred":
@@ -124,7 +124,7 @@ def test_patterns_travel_unchanged(form: Form) -> None:
             assert got[lane] == wanted, spelling
 
 
-# The window of shared memory, on the GPU that the interpreter's memory belongs to.
+# The window of shared memory of the GPU whose memory the interpreter uses.
 _WINDOW = BASE - address_map.MODULE_OFFSET + address_map.SHARED_OFFSET
 _WINDOWS = {"shared": _WINDOW, "local": _WINDOW + (64 << 30)}
 

@@ -1,4 +1,4 @@
-"""cp.async and mbarrier: which forms are taken, and what they do on the interpreter."""
+"""cp.async and mbarrier: supported forms, and their effects on the interpreter."""
 
 import numpy as np
 import pytest
@@ -66,14 +66,14 @@ def test_there_is_nothing_to_wait_for(line: str) -> None:
         ("cp.async.bulk.commit_group;", "bulk"),
     ],
 )
-def test_what_is_refused(line: str, message: str) -> None:
+def test_invalid_forms_are_rejected(line: str, message: str) -> None:
     with pytest.raises((InvalidPtxError, UnsupportedPtxError), match=message):
         _words(line)
 
 
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_bytes_behind_the_source_size_are_zeros(size: int) -> None:
-    """Also an address that nobody reads from may be any."""
+    """An address from which no byte is read may have any value."""
     text = kernel(
         f"""
         ld.param.u64 %a, [pa]; ld.param.u64 %o, [po]; mov.u32 %t, %tid.x;
@@ -139,7 +139,7 @@ class _Barrier:
 
 @pytest.mark.parametrize("space", [".shared", ".shared::cta", ""])
 def test_arrivals_complete_phases(space: str) -> None:
-    """Every seventh thread drops out; they arrive first, each by 2."""
+    """Every seventh thread uses arrive_drop, before the other threads; all arrive with count 2."""
     where = "[bar]" if space else "[%g]"
     text = kernel(
         f"""

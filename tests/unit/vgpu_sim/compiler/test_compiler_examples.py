@@ -1,4 +1,4 @@
-"""The committed example kernels, from the open compiler's PTX to numbers, on the interpreter."""
+"""The committed example kernels: their results on the interpreter."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def _floats(*shape: int) -> np.ndarray:
 
 
 def _eighths(*shape: int) -> np.ndarray:
-    """Multiples of 1/8 below 16: their products and short sums are exact in binary32."""
+    """Return multiples of 1/8 below 16: their products and short sums are exact in binary32."""
     return (RANDOM.integers(-127, 128, shape) / 8).astype(np.float32)
 
 

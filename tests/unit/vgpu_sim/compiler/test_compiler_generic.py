@@ -26,7 +26,7 @@ _SPACES = {
 
 @pytest.mark.parametrize("space", _SPACES)
 def test_isspacep(space: str) -> None:
-    """Of addresses of each kind, and of the last byte of a constant variable."""
+    """Tests one address of each kind, and the last byte of a constant variable."""
     body = "ld.param.u64 %o, [po]; mov.b64 %a, %o;"
     places = {
         "a": "mov.b64 %d, %a;",
@@ -76,7 +76,7 @@ def _words(line: str) -> tuple[Instruction, ...]:
         "discard.global.L2 [%a], 128;",
     ],
 )
-def test_hints_are_nothing(line: str) -> None:
+def test_hints_have_no_effect(line: str) -> None:
     assert _words(line) == ()
 
 
@@ -108,6 +108,6 @@ def test_policies_are_a_number(line: str) -> None:
         ("cvta.shared.u32 %r, %t;", "u32"),
     ],
 )
-def test_what_is_refused(line: str, message: str) -> None:
+def test_invalid_forms_are_rejected(line: str, message: str) -> None:
     with pytest.raises((InvalidPtxError, UnsupportedPtxError), match=message):
         _words(line)

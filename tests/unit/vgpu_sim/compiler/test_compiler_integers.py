@@ -1,7 +1,7 @@
 """Every row of the binding for integers beyond plain arithmetic, against the manual's pseudocode.
 
-As ``test_compiler_rows``: each row in all its types and modifiers, over many operands, on the
-interpreter; the oracle works bit by bit on Python's integers (``scalar_ptx.integers``).
+Like ``test_compiler_rows``: each row in all its types and modifiers, over many operands, on the
+interpreter; the oracle computes bit by bit on Python's integers (``scalar_ptx.integers``).
 """
 
 import re
@@ -20,7 +20,7 @@ _NAMES = ("%a", "%b", "%c", "%e")
 
 
 def _is_checked(form: Form) -> bool:
-    """Return whether the oracle knows the row; rows without one are plain arithmetic's."""
+    """Return whether the oracle supports the row; it does not support plain arithmetic."""
     if form.opcode == "lop3" or form.pattern.endswith(("f32", "f64")):
         return False
     spelled = next(spellings(form), None)
@@ -72,7 +72,9 @@ def _number(limbs: list[int], bits: int) -> int:
 
 
 def _chain(lines: list[str], bits: int, outputs: int) -> list[tuple[list[int], list[int], int]]:
-    """Run ``lines`` on two numbers of limbs %a0..., %b0... and give them with the result %d0..."""
+    """Run ``lines`` on two numbers of limbs %a0..., %b0...; return both and the result %d0... per
+    thread.
+    """
     size = bits // 8
     a, b = ([patterns(f"u{bits}") for _ in range(_LIMBS)] for _ in "ab")
     names = [f"%{name}{place}" for name in "ab" for place in range(_LIMBS)]
@@ -111,7 +113,7 @@ def test_wide_sums_and_differences(type_: str) -> None:
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_wide_products(bits: int) -> None:
-    """The chains that compilers write: low halves of a row, then its high halves."""
+    """The chains that compilers emit: low halves of a row, then its high halves."""
     kind, lines = f"u{bits}", []
     for row in range(_LIMBS):
         for half, above in (("lo", 0), ("hi", 1)):
@@ -129,8 +131,8 @@ def test_the_flag_keeps_what_the_guard_skips_and_what_has_no_cc() -> None:
     lines = [
         "setp.ne.u32 %q, %b0, 0;",
         "add.cc.u32 %d1, 0xFFFFFFFF, 1;",  # the flag is set
-        "@%q sub.cc.u32 %d1, 2, 5;",  # a borrow: where it runs, the adder's carry is cleared
-        "addc.u32 %d0, 0, 0;",  # gives none
+        "@%q sub.cc.u32 %d1, 2, 5;",  # a borrow: where it is executed, the adder's carry is cleared
+        "addc.u32 %d0, 0, 0;",  # does not change the flag
         "mad.lo.u32 %d1, %a0, %a0, %a0;",
         "addc.u32 %d1, 0, 0;",
         "madc.lo.u32 %d2, 3, 5, 7;",
@@ -176,7 +178,7 @@ def test_the_flag_keeps_what_the_guard_skips_and_what_has_no_cc() -> None:
         ("cnot.u32 %d, %a;", "no modifier '.u32'"),
     ],
 )
-def test_what_is_no_ptx_is_refused(text: str, reason: str) -> None:
+def test_invalid_ptx_is_refused(text: str, reason: str) -> None:
     registers = ".reg .b16 %h; .reg .b32 %d, %a; .reg .b64 %w; .reg .pred %p;"
     with pytest.raises(PtxError, match=re.escape(reason)):
         compile_verified(kernel(text, registers=registers))

@@ -1,4 +1,4 @@
-"""Instructions that the file's own .target or .version does not have refuse the file."""
+"""A file is refused if its .target or .version lacks one of its instructions."""
 
 import pytest
 
@@ -10,7 +10,7 @@ REGISTERS = ".reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .b128 %q<2>
 
 
 def _messages(body: str, target: str, version: str, header: str = "") -> list[str]:
-    """Return what refuses the file."""
+    """Return the messages with which the file is refused."""
     source = (
         f".version {version}\n.target {target}\n.address_size 64\n{header}\n"
         f".entry k() {{\n{REGISTERS}\n{body}\nret; }}\n"
@@ -91,7 +91,7 @@ def test_instructions_without_sync_ran_on_sm_70_before_ptx_6_4() -> None:
     assert message.startswith("vote.all.pred needs a .target older than sm_70")
 
 
-def test_a_function_that_nobody_calls_counts_too() -> None:
+def test_an_uncalled_function_is_checked_too() -> None:
     header = ".func f() { redux.sync.add.s32 %r0, %r1, -1; ret; }"
     assert len(_messages("ret;", "sm_75", "8.0", header)) == 1
 

@@ -1,6 +1,6 @@
-"""The rules of operands as whole tables from PTX ISA, by the check of legality alone.
+"""The rules of operands as complete tables from PTX ISA, tested by the legality check alone.
 
-Lowering would refuse much of it as well, but only in kernels that it lowers.
+Lowering would refuse many of these operands as well, but only in kernels that it lowers.
 """
 
 import itertools
@@ -10,8 +10,8 @@ import pytest
 from vgpu_sim.compiler import InvalidPtxError, legality
 from vgpu_sim.compiler.ptx import grammar, parse
 
-# Every type of a register (PTX ISA, "Fundamental Types"): its bits, and whether it is a number
-# that an address or index may be made of.
+# Every type of a register (PTX ISA, "Fundamental Types"): its bits, and whether it is a number that
+# may be part of an address or index.
 TYPES = {
     **{f"{kind}{bits}": (bits, True) for kind in "usb" for bits in (8, 16, 32, 64)},
     "f16": (16, False),
@@ -28,7 +28,7 @@ VARIABLES = (
 
 
 def refusal(line: str) -> str:
-    """Return why the check of operands refuses a line; "" for one that it takes."""
+    """Return why the operand check refuses a line; "" if it is accepted."""
     source = (
         ".version 9.4\n.target sm_100a\n.address_size 64\n"
         ".global .align 16 .b8 of_global[64]; .const .align 16 .b32 of_const[4];\n"
@@ -63,7 +63,7 @@ def _read(name: str) -> str:
 def test_a_special_register_is_moved_in_its_widths_alone(name: str) -> None:
     for type_, (bits, is_number) in TYPES.items():
         if bits == 8 or type_.startswith("f16") or (bits == 16 and _widths(name) == {32}):
-            continue  # no such mov; 16 bits of other registers of 32 are not mentioned
+            continue  # no such mov; PTX ISA does not mention 16 bits of other 32-bit registers
         wanted = bits in _widths(name) and (is_number or type_ == "pred")
         found = refusal(f"mov.{type_} %{type_}_, {_read(name)};")
         assert (found == "") == wanted, (type_, found)
@@ -90,8 +90,8 @@ def test_the_number_of_an_element_is_in_a_register_of_32_or_64_bits(type_: str) 
         assert wanted or "register of 32 or 64 bits" in found
 
 
-# Which variables an instruction reaches that names a state space, or none: then the address is
-# generic, and a name stands for one in the generic spaces alone.
+# The variables that an instruction may access by the state space that it names. Without a state
+# space the address is generic, and only names of variables in generic spaces are allowed.
 SPACES = {
     "": {"of_global", "of_shared", "of_local"},
     ".global": {"of_global"},
@@ -133,11 +133,11 @@ def test_a_vector_stands_for_a_number_by_a_component_that_exists(component: str)
     """PTX ISA, "Vectors as Operands": x, y, z, w, or r, g, b, a."""
     name = f"four.{component}" if component else "four"
     wanted = len(component) == 1 and component in "xyzwrgba"
-    assert _taken(f"add.f32 %f32_, {name}, %f32_;") == wanted
-    assert _taken(f"add.f32 {name}, %f32_, %f32_;") == wanted
+    assert _accepted_forms(f"add.f32 %f32_, {name}, %f32_;") == wanted
+    assert _accepted_forms(f"add.f32 {name}, %f32_, %f32_;") == wanted
 
 
-def _taken(line: str) -> bool:
+def _accepted_forms(line: str) -> bool:
     """Return whether a line can be parsed and fits its form."""
     try:
         return refusal(line) == ""

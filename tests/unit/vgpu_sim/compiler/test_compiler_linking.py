@@ -1,4 +1,6 @@
-"""Several PTX files as one module: which definition a name means, and what cannot be linked."""
+"""Several PTX files as one module: the definition that a name denotes, and files that cannot be
+linked.
+"""
 
 import numpy as np
 import pytest
@@ -105,7 +107,7 @@ def test_what_cannot_be_linked(texts: tuple[str, str], message: str) -> None:
     assert [one.message for one in caught.value.diagnostics] == [message]
 
 
-def test_what_nobody_uses_need_not_be_there() -> None:
+def test_unused_declarations_need_no_definition() -> None:
     module = _link(".extern .global .u32 x; .extern .func f();", ".visible .entry k() { ret; }")
     assert [function.name for function in module.functions] == ["k"]
 

@@ -1,4 +1,4 @@
-"""PTX that LLVM's NVPTX back end writes in this process: untyped registers, 64-bit phis, vectors."""
+"""PTX that LLVM's NVPTX back end emits in this process: untyped registers, 64-bit phis, vectors."""
 
 from collections.abc import Callable
 

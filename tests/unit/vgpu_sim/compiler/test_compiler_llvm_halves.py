@@ -1,4 +1,4 @@
-"""Halves as LLVM's NVPTX back end writes them: .b16 registers, packed pairs in .b32, constants."""
+"""Halves as LLVM's NVPTX back end emits them: .b16 registers, packed pairs in .b32, constants."""
 
 import ml_dtypes
 import numpy as np

@@ -26,7 +26,7 @@ def _vector(first: int, count: int, letter: str = "r") -> str:
 
 
 def _rows(count: int) -> Array:
-    """Matrices of eight by eight, one beneath the other, no two elements equal."""
+    """Return matrices of eight by eight, one below the other, without two equal elements."""
     return np.arange(64 * count, dtype=np.uint16).reshape(8 * count, 8) * 7 + 3
 
 
@@ -39,7 +39,7 @@ def test_ldmatrix(count: int, trans: str, space: str) -> None:
     order = np.random.default_rng(1).permutation(32)[: 8 * count]
     memory[order, :8] = matrices
     lanes = np.zeros(32, np.uint32)
-    lanes[: 8 * count] = order * _ROW_BYTES  # of the others nothing is read
+    lanes[: 8 * count] = order * _ROW_BYTES  # no byte of the others is read
     where = "%s" if space else "%pc"
     body = f"""{_LANE} ld.param.u64 %pb, [p2];
     mad.wide.u32 %pa, %i, {_ROW_BYTES}, %pi; mad.lo.u32 %s, %i, {_ROW_BYTES}, 0;
@@ -110,7 +110,7 @@ _COUNTS = {  # registers of A and B (PTX ISA, "Matrix Fragments for WMMA")
 
 
 def _in_memory(matrix: Array, layout: str, stride: int, bits: int) -> Array:
-    """A matrix's bytes, rows or columns ``stride`` elements apart."""
+    """Return a matrix's bytes, with rows or columns ``stride`` elements apart."""
     lines = matrix if layout == "row" else matrix.T
     padded = np.zeros((lines.shape[0], stride), lines.dtype)
     padded[:, : lines.shape[1]] = lines

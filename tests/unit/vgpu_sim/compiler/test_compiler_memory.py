@@ -20,7 +20,9 @@ DATA = np.random.default_rng(7).integers(0, 1 << 63, 32, dtype=np.uint64)
 
 
 def _forms(opcode: str) -> list[object]:
-    """The rows of an opcode but for those of functions' parameters (``test_conformance_calls``)."""
+    """Return an opcode's rows, except those of functions' parameters
+    (``test_conformance_calls``).
+    """
     own = re.compile(r"st\.param|::func")
     return [
         pytest.param(form, id=form.pattern)
@@ -30,7 +32,7 @@ def _forms(opcode: str) -> list[object]:
 
 
 def _spellings(form: Form) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each type with each vector size, then each other optional word by itself."""
+    """Yield each type with each vector size, then each other optional word alone."""
     types = sorted(form.types)
     vectors: tuple[str | None, ...] = (None, "v2", "v4", "v8")
     optional = [slot for slot in form.slots if slot.optional and slot.name != "vec"]
@@ -50,12 +52,12 @@ def _spellings(form: Form) -> Iterator[tuple[str, dict[str, str]]]:
                 words[slot.name] = min(slot.words)
         ordered = {s.name: words[s.name] for s in form.slots if s.name in words}
         dotted = tuple(f".{word}" for word in ordered.values())
-        if grammar.arranged(form.opcode, dotted) is not None:  # not all of them are PTX
+        if grammar.arrange_modifiers(form.opcode, dotted) is not None:  # not all of them are PTX
             yield ".".join((form.opcode, *ordered.values())), ordered
 
 
 def _count(words: dict[str, str]) -> int:
-    """How many 64-bit registers a spelling takes: one an element, two for 128 bits."""
+    """Return how many 64-bit registers a spelling uses: one per element, two for 128 bits."""
     return 2 if words["type"] == "b128" else int(words.get("vec", "v1")[1:])
 
 
@@ -64,13 +66,15 @@ def _size(words: dict[str, str]) -> int:
 
 
 def _operand(words: dict[str, str], names: list[str]) -> tuple[str, str, str]:
-    """The data operand, and what fills it before a store and empties it behind a load."""
+    """Return the data operand, the code that fills it before a store, and the code that reads it
+    after a load.
+    """
     if words["type"] == "b128":
         return "%q", f"mov.b128 %q, {_vector(names)};", f"mov.b128 {_vector(names)}, %q;"
     return _vector(names), "", ""
 
 
-def _extended(data: bytes, type_: str) -> int:
+def _extend(data: bytes, type_: str) -> int:
     return int.from_bytes(data, "little", signed=type_[0] == "s") & ((1 << 64) - 1)
 
 
@@ -79,7 +83,7 @@ def _vector(names: list[str]) -> str:
 
 
 def _into(space: str, pointer: str, size: int) -> list[str]:
-    """Copy memory into shared or local memory, and let the pointer mean that instead."""
+    """Copy memory into shared or local memory, and make the pointer point there."""
     return [
         f".{space} .align 16 .b8 tile[{size}]; .reg .b64 %copy<2>;",
         *(
@@ -92,14 +96,14 @@ def _into(space: str, pointer: str, size: int) -> list[str]:
 
 
 def _own_space(words: dict[str, str]) -> str:
-    """The space of a spelling that has memory of its own; empty: global or constant."""
+    """Return the space of a spelling with memory of its own; empty for global or constant."""
     space = words.get("space", words.get("written", words.get("on", ""))).partition("::")[0]
     return space if space in ("shared", "local") else ""
 
 
 @pytest.mark.parametrize("form", _forms("ld"))
 def test_loads_extend_to_the_register(form: Form) -> None:
-    """Into 64-bit registers; of parameters too: the block then holds what else memory does."""
+    """Loads into 64-bit registers; for parameters the block contains the test's data."""
     is_param = "param" in form.pattern
     policy = ", %policy" if form.operand_count == 3 else ""
     for spelling, words in _spellings(form):
@@ -127,7 +131,7 @@ def test_loads_extend_to_the_register(form: Form) -> None:
         else:
             out, _ = run(module, [np.zeros(8, np.uint64), DATA], block=(1, 1, 1))
         raw = DATA.tobytes()[at:]
-        wanted = [_extended(raw[i * size : (i + 1) * size], type_) for i in range(count)]
+        wanted = [_extend(raw[i * size : (i + 1) * size], type_) for i in range(count)]
         assert [int(value) for value in out[:count]] == wanted, spelling
 
 
@@ -324,7 +328,7 @@ def test_initial_values_with_addresses() -> None:
     assert out[9] == out[10]
 
 
-def test_a_declaration_gives_way_to_its_definition() -> None:
+def test_a_definition_replaces_its_declaration() -> None:
     header = """
         .extern .global .u32 a; .extern .global .u32 a; .visible .global .u32 a = 3;
         .weak .global .u32 b = 4; .common .global .u32 c[2];

@@ -1,4 +1,4 @@
-"""Every name has a declaration, in instructions without a list of operands, too."""
+"""Every name must have a declaration, even in instructions without a list of operands."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Operands that do not fit their form refuse the file, whether or not the form is supported."""
+"""A file is refused if operands do not match their form, whether or not the form is supported."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def _refusal(line: str, target: str = "sm_90") -> str:
         "mov.u32 %v.x, %v.y;",
         "st.global.u64 [%d0], %d1 + 8;",
         "cvt.u64.u32 %d0, %tid.x;",
-        "add.f32.rn %f0, %f1, %f2;",  # assemblers take modifiers in any order
+        "add.f32.rn %f0, %f1, %f2;",  # assemblers accept modifiers in any order
         "add.sat.sat.s32 %r0, %r1, %r2;",
         "bar.sync 15, 64;",
         "mbarrier.arrive.shared::cta.b64 _, [own];",
@@ -99,5 +99,5 @@ def test_every_row_of_the_table_is_of_an_instruction_and_can_be_read() -> None:
         for words in ((), ("u32",), ("u32", "u32"), ("f32", "f16"), ("b32", "b32", "b32")):
             try:
                 signatures(opcode, words)
-            except IndexError:  # the row is about more types than these
+            except IndexError:  # the row has more types than these
                 continue

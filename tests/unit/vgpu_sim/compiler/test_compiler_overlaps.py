@@ -1,7 +1,7 @@
-"""A result may go to a register that the same instruction reads, whatever becomes of the instruction.
+"""A result may be written to a register that the same instruction reads, in every lowering.
 
-Each form of the grammar on registers that is lowered to several words runs twice: with a register for
-each operand, and with each source in turn in its destination's.
+Each form of the grammar on registers that is lowered to several instructions runs twice: with a
+separate register for each operand, and with each source in turn replaced by its destination.
 """
 
 import re
@@ -23,7 +23,7 @@ _REGISTER = re.compile(r"%([a-z]+\d*(?:x\d)?)_(\d)")
 _THREADS = 32
 _BATCH = 30
 _CARRY = "add.cc.u32 %v, %t, 0xFFFFFFF0;"  # the flag is one in some threads
-# They read or write memory, wait, or are not about registers.
+# These access memory, wait, or do not depend on registers.
 _ELSEWHERE = frozenset(
     [
         "ld",
@@ -77,7 +77,7 @@ _ELSEWHERE = frozenset(
 
 @dataclass(frozen=True)
 class _Overlap:
-    """A form as it is, and with ``source`` in the place of ``result``."""
+    """A form, and the same form with ``source`` replaced by ``result``."""
 
     plain: str
     shared: str
@@ -104,7 +104,7 @@ def _bits(type_: str) -> int:
 
 
 def _set(register: str, value_of: str) -> str:
-    """Return what gives a register the value that belongs to a name, another in each thread."""
+    """Return code that sets a register to a value that depends on a name and on the thread."""
     bits, seed = _bits(_REGISTER.findall(register)[0][0]), zlib.crc32(value_of.encode()) | 1
     text = f"mad.lo.u32 %v, %t, {seed}, {seed ^ 0x5A5A5A5A}; "
     if bits == 1:
@@ -124,7 +124,7 @@ def _set(register: str, value_of: str) -> str:
     )
 
 
-def _stored(register: str, place: int) -> str:
+def _store(register: str, place: int) -> str:
     bits = _bits(_REGISTER.findall(register)[0][0])
     at = f"[%out+{8 * place}]"
     if bits == 1:
@@ -141,14 +141,14 @@ def _body(overlaps: list[_Overlap]) -> str:
     lines += [f"mad.wide.u32 %out, %t, {16 * len(overlaps)}, %out; add.u32 %t, %t, 3;"]
     for place, one in enumerate(overlaps):
         lines += [_set(name, name) for name in _registers(one.plain)]
-        lines += [_CARRY, one.plain, _stored(one.result, 2 * place)]
+        lines += [_CARRY, one.plain, _store(one.result, 2 * place)]
         lines += [_set(name, name) for name in _registers(one.shared)]
         lines += [_set(one.result, one.source), _CARRY, one.shared]
-        lines += [_stored(one.result, 2 * place + 1)]
+        lines += [_store(one.result, 2 * place + 1)]
     return "\n".join(lines)
 
 
-def _declared(body: str) -> str:
+def _declare(body: str) -> str:
     types = sorted({type_ for type_, _ in _REGISTER.findall(body)})
     return "".join(f".reg .{type_} %{type_}_<9>; " for type_ in types) + (
         ".reg .b64 %out, %x, %y; .reg .b32 %t, %v; .reg .b16 %n;"
@@ -157,7 +157,7 @@ def _declared(body: str) -> str:
 
 def _source(overlaps: list[_Overlap], target: str) -> str:
     body = _body(overlaps)
-    text = kernel(body, ".param .u64 p", registers=_declared(body))
+    text = kernel(body, ".param .u64 p", registers=_declare(body))
     return re.sub(r"\.target sm_\w+", f".target sm_{target}", text)
 
 
@@ -174,7 +174,7 @@ _TARGETS["120a"] = "120a"
 _CASES = _cases()
 
 
-def _compiled(batch: list[_Overlap], target: str) -> Module | None:
+def _compile(batch: list[_Overlap], target: str) -> Module | None:
     try:
         return compile_verified(_source(batch, target), (int(target[:-2]), 0))
     except PtxError:
@@ -186,10 +186,10 @@ def test_a_result_goes_where_an_operand_was(opcode: str, target: str) -> None:
     ran = 0
     for start in range(0, len(_CASES[opcode, target]), _BATCH):
         batch = _CASES[opcode, target][start : start + _BATCH]
-        module = _compiled(batch, target)
+        module = _compile(batch, target)
         if module is None:
-            batch = [one for one in batch if _compiled([one], target)]
-            module = _compiled(batch, target)
+            batch = [one for one in batch if _compile([one], target)]
+            module = _compile(batch, target)
         assert module is not None
         out = np.zeros((_THREADS, len(batch), 2), np.uint64)
         (found,) = run(module, [out], block=(_THREADS, 1, 1))

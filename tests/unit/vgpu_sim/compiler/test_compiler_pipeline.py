@@ -126,7 +126,7 @@ def test_errors_are_one_tree_with_names_and_places() -> None:
 
 
 def test_a_log_fits_its_buffer() -> None:
-    """As JIT error logs: whole lines, an ellipsis where there is more, never a byte too many."""
+    """As in JIT error logs: whole lines, an ellipsis where lines are cut, never a byte too many."""
     findings = [Diagnostic(line, 1, "é" * 20, "add " * line) for line in range(1, 40)]
     error = UnsupportedPtxError(findings, "x.ptx")
     whole = error.log()
@@ -146,5 +146,5 @@ def test_texts_of_instructions_are_cut() -> None:
 
 
 def test_the_document_is_what_the_tables_say() -> None:
-    """Renew it with ``python -m vgpu_sim.compiler.binding > docs/binding.md``."""
+    """Update it with ``python -m vgpu_sim.compiler.binding > docs/binding.md``."""
     assert (ROOT / "docs" / "binding.md").read_text() == binding.render()

@@ -1,4 +1,6 @@
-"""What is not supported refuses the kernels that reach it, and nothing else of a module."""
+"""Unsupported features cause a refusal of the kernels that use them, and of nothing else in a
+module.
+"""
 
 import pytest
 
@@ -7,7 +9,7 @@ from vgpu_sim.isa import Module
 from vgpu_sim.isa.verify import MAXIMUM_REASONS, check_module
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-LATER = "wgmma.fence.sync.aligned;"  # stands for whatever is not supported yet
+LATER = "wgmma.fence.sync.aligned;"  # represents any unsupported feature
 
 
 def _compile(text: str) -> Module:
@@ -16,8 +18,10 @@ def _compile(text: str) -> Module:
     return module
 
 
-def _refused(text: str) -> dict[str, list[int]]:
-    """Return the lines of the reasons for each refused kernel or variable; line 1 is the text's."""
+def _refuse(text: str) -> dict[str, list[int]]:
+    """Return the lines of the reasons for each refused kernel or variable; line 1 is the first of
+    the text.
+    """
     head = HEAD.count("\n")
     module = _compile(text)
     names = {function.name for function in module.functions}
@@ -27,7 +31,7 @@ def _refused(text: str) -> dict[str, list[int]]:
 
 def test_an_instruction_refuses_its_kernel() -> None:
     text = f".entry a() {{ ret; }}\n.entry b() {{\n{LATER}\n{LATER}\nret; }}\n.entry c() {{ ret; }}"
-    assert _refused(text) == {"b": [3, 4]}
+    assert _refuse(text) == {"b": [3, 4]}
     assert [function.name for function in _compile(text).functions] == ["a", "c"]
     (one,) = _compile(text).refused
     assert one.is_kernel
@@ -41,7 +45,7 @@ def test_a_variable_refuses_itself_and_those_that_name_it() -> None:
         ".entry names() { .reg .b64 %a;\nmov.u64 %a, t;\nret; }\n"
         ".entry other() { .reg .b32 t;\nmov.b32 t, 1;\nret; }\n"
     )
-    assert _refused(text) == {"t": [1], "names": [1, 3]}
+    assert _refuse(text) == {"t": [1], "names": [1, 3]}
     assert [one.name for one in _compile(text).refused if not one.is_kernel] == ["t"]
 
 
@@ -53,15 +57,15 @@ def test_a_list_of_targets_names_what_is_in_it() -> None:
         ".entry a() {\nlist: .calltargets f, g;\nret; }\n"
         ".entry b() { ret; }\n"
     )
-    refused = _refused(text)
+    refused = _refuse(text)
     assert "a" in refused
     assert "b" not in refused
-    assert "g" not in refused, "only kernels and variables can be asked for"
+    assert "g" not in refused, "programs can request only kernels and variables"
 
 
-def test_what_no_kernel_reaches_refuses_none() -> None:
+def test_unsupported_code_that_no_kernel_uses_refuses_none() -> None:
     text = f".func f() {{\n{LATER}\nret; }}\n.entry a() {{ ret; }}\n"
-    assert _refused(text) == {}
+    assert _refuse(text) == {}
     with pytest.raises(UnsupportedPtxError):
         compile_ptx(HEAD + text, capability=(9, 0))
 
@@ -82,26 +86,28 @@ def test_reasons_are_bounded_and_the_rest_is_counted() -> None:
 
 
 def test_long_chains_cost_their_length() -> None:
-    """A tenant may write them to keep a compiler busy: a minute where this were quadratic."""
+    """A tenant may write long chains to occupy a compiler: quadratic time would be a minute
+    here.
+    """
     chain = "".join(f".global .u64 v{i} = v{i - 1};\n" for i in range(1, 20_000))
     text = f".global .texref v0;\n{chain}.entry a() {{ ret; }}\n"
-    refused = _refused(text)
+    refused = _refuse(text)
     assert len(refused) == 20_000
     assert set(map(tuple, refused.values())) == {(1,)}
 
 
-def test_a_kernel_is_told_of_what_several_functions_lack() -> None:
+def test_a_kernel_lists_missing_features_of_several_functions() -> None:
     functions = "".join(f".global .texref t{i};\n" for i in range(3))
     uses = "".join(f"mov.u64 %a, t{i};\n" for i in range(3))
     text = f"{functions}.entry a() {{ .reg .b64 %a;\n{uses}ret; }}"
-    assert _refused(text)["a"] == [1, 2, 3, 5, 6, 7]
+    assert _refuse(text)["a"] == [1, 2, 3, 5, 6, 7]
 
 
 def test_a_variable_that_is_refused_takes_no_room_of_its_bank() -> None:
-    """With it there would be 72,768 bytes of .const, of 65,536."""
+    """With it .const would have 72,768 bytes, more than its 65,536."""
     text = (
         ".shared .align 4 .b8 s[4];\n.const .align 8 .u64 refused[4096] = {s};\n"
         ".const .align 4 .b8 kept[40000];\n.entry k() { ret; }\n"
     )
-    assert _refused(text) == {"refused": [2]}
+    assert _refuse(text) == {"refused": [2]}
     assert [one.name for one in _compile(text).variables] == ["kept"]

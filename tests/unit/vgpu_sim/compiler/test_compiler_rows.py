@@ -75,7 +75,9 @@ INTEGER_OPCODES = {
 
 
 def _is_plain(form: Form) -> bool:
-    """Return whether an integer row has no more than its arithmetic: test_compiler_integers, _video."""
+    """Return whether an integer row is plain arithmetic; the others are in test_compiler_integers
+    and test_compiler_video.
+    """
     names = {slot.name for slot in form.slots}
     return not names & {"cc", "sat", "relu"} and "s16x2" not in form.types
 

@@ -1,4 +1,4 @@
-"""Shared variables and barriers: where they lie, and what bar and barrier become."""
+"""Shared variables and barriers: the layout of variables, the lowering of bar and barrier."""
 
 import numpy as np
 import pytest
@@ -21,9 +21,9 @@ def _addresses(header: str, body: str, names: str) -> tuple[list[int], int]:
     return [source.bits for source in found], function.shared_bytes  # type: ignore[union-attr]
 
 
-def test_variables_lie_in_order_aligned_and_only_where_they_are_named() -> None:
+def test_used_variables_are_laid_out_in_order_and_aligned() -> None:
     header = ".shared .b8 a[3]; .shared .b8 never[4000]; .visible .shared .align 16 .f64 b[2];"
-    body = ".shared .b8 c; .shared .v4 .f32 d; .shared .b32 nobody[9];"
+    body = ".shared .b8 c; .shared .v4 .f32 d; .shared .b32 unused[9];"
     assert _addresses(header, body, "a b c d b+4") == ([0, 16, 32, 48, 20], 64)
 
 
@@ -46,7 +46,7 @@ def test_inner_scopes_have_variables_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("size", [48 << 10, (48 << 10) + 1])
-def test_a_block_has_so_much(size: int) -> None:
+def test_a_block_has_a_maximum_of_shared_memory(size: int) -> None:
     text = kernel("mov.u32 %r, a;", registers=".reg .b32 %r;", header=f".shared .b8 a[{size}];")
     if size <= 48 << 10:
         assert compile_verified(text).functions[0].shared_bytes == size
@@ -89,14 +89,16 @@ def test_barriers(spelling: str, op: Op, srcs: tuple[object, ...], aligned: bool
         ("add.u32 %r, tile, 1;", "'tile' is not a register"),
     ],
 )
-def test_what_is_not_ptx(statement: str, message: str) -> None:
+def test_invalid_ptx(statement: str, message: str) -> None:
     registers = ".reg .b16 %h; .reg .b32 %r; .reg .b64 %w; .shared .b32 tile[4];"
     with pytest.raises(InvalidPtxError, match=message):
         compile_verified(kernel(statement, registers=registers))
 
 
 def test_a_tile_by_all_kinds_of_addresses() -> None:
-    """32 and 64 bits, by name, generic, back again: all reach the same words."""
+    """Access by 32-bit and 64-bit addresses, by name, by generic addresses and back: all reach the
+    same words.
+    """
     body = """
         ld.param.u64 %o, [out];
         mov.u32 %t, %tid.x;

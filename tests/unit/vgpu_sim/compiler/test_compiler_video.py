@@ -22,7 +22,7 @@ _REGISTERS = GENERAL[32]
 @pytest.mark.parametrize("form", forms(lambda form: "s16x2" in form.types))
 def test_packed_integers(form: Form) -> None:
     for spelling, _ in spellings(form):
-        what = video.packed(tuple(spelling.split(".")))
+        what = video.packed_operation(tuple(spelling.split(".")))
         assert what is not None
         operands = [("u32", patterns("u32")) for _ in what.sources]
         names = ", ".join(["%a", "%b"][: len(operands)])
@@ -44,7 +44,7 @@ def _machine_result(text: str, words: list[int]) -> int:
 
 
 def _text(seed: int, simd: bool) -> str:
-    """A random instruction without special registers as operands."""
+    """Return a random instruction without special registers as operands."""
     while True:
         seed += 1_000_003
         program = Program(Dice(seed))
@@ -127,6 +127,6 @@ def test_random_instructions_reach_every_row() -> None:
         ("mul.lo.u16x2 %d, %a, %b;", "'mul' has no modifier '.u16x2'"),
     ],
 )
-def test_what_is_no_ptx_is_refused(text: str, reason: str) -> None:
+def test_invalid_ptx_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PtxError, match=re.escape(reason)):
         compile_verified(kernel(text, registers=".reg .b32 %d, %a, %b, %c;"))

@@ -1,4 +1,4 @@
-"""What collectives of a warp become, and which forms of them are no PTX."""
+"""Lowering of warp collectives, and forms of them that are not PTX."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from vgpu_sim.isa.disasm import render_instruction
 _REGISTERS = ".reg .b32 %a, %b, %d; .reg .b64 %w; .reg .pred %p, %q; .reg .f32 %f;"
 
 
-def _lowered(line: str, version: str = "8.6", target: str = "sm_100a") -> tuple[Instruction, ...]:
+def _lower(line: str, version: str = "8.6", target: str = "sm_100a") -> tuple[Instruction, ...]:
     text = (
         f".version {version}\n.target {target}\n.address_size 64\n"
         f".entry k()\n{{\n{_REGISTERS}\n{line}\nret;\n}}\n"
@@ -42,8 +42,8 @@ def _lowered(line: str, version: str = "8.6", target: str = "sm_100a") -> tuple[
         ),
     ],
 )  # fmt: skip
-def test_what_it_becomes(line: str, words: list[str]) -> None:
-    found = [" ".join(render_instruction(i).split()) for i in _lowered(line)]
+def test_forms_are_lowered_to_these_instructions(line: str, words: list[str]) -> None:
+    found = [" ".join(render_instruction(i).split()) for i in _lower(line)]
     assert found == words
 
 
@@ -53,11 +53,11 @@ def test_what_it_becomes(line: str, words: list[str]) -> None:
 )
 def test_forms_without_sync_are_for_old_targets_and_the_lanes_that_are_there(line: str) -> None:
     for version, target in (("8.6", "sm_61"), ("6.3", "sm_70")):
-        *_, mask, word = _lowered(line, version, target)
+        *_, mask, word = _lower(line, version, target)
         assert mask.op is Op.ACTIVEMASK
         assert word.srcs[-1] == mask.dsts[0]
     with pytest.raises(InvalidPtxError, match=r"needs a \.target older than sm_70"):
-        _lowered(line, "6.4", "sm_70")
+        _lower(line, "6.4", "sm_70")
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_forms_without_sync_are_for_old_targets_and_the_lanes_that_are_there(lin
         ("bar.warp.sync;", "bar takes 1 operands here"),
     ],
 )
-def test_what_is_no_ptx_is_refused(line: str, message: str) -> None:
+def test_invalid_ptx_is_refused(line: str, message: str) -> None:
     with pytest.raises(InvalidPtxError, match=message):
-        _lowered(line)
+        _lower(line)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_what_is_no_ptx_is_refused(line: str, message: str) -> None:
 )
 def test_a_form_that_ptx_does_not_have_is_a_syntax_error(line: str) -> None:
     with pytest.raises(PtxSyntaxError):
-        _lowered(line)
+        _lower(line)
 
 
 def test_operands_keep_their_places() -> None:
-    (word,) = _lowered("shfl.sync.idx.b32 %d|%p, %a, %b, 0x1c1f, 3;")
+    (word,) = _lower("shfl.sync.idx.b32 %d|%p, %a, %b, 0x1c1f, 3;")
     assert word.dsts == (Register(2), Predicate(0))
     assert word.srcs == (Register(0), Register(1), Literal(0x1C1F), Literal(3))

@@ -1,4 +1,4 @@
-"""What the daemon does around a slice: its control group is there before it can be used."""
+"""The daemon's actions around a slice: its control group exists before it can be used."""
 
 import asyncio
 import tempfile
@@ -25,24 +25,24 @@ WANTED = {"gpu_uuid": GPU["uuid"], "profile": "1g.6gb", "start": 0}
 
 @dataclass(frozen=True)
 class Groups(NoCgroups):
-    """Remembers what it is told; ``refusing``: the kernel makes no group."""
+    """Records calls; ``refusing``: the kernel refuses to create a group."""
 
     reason: str = "a test"
     refusing: bool = False
-    told: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
         if self.refusing:
             raise OSError(28, "No space left on device")
-        self.told.append(f"prepare {uuid} for {contexts} of {share.sm_count} SMs")
+        self.calls.append(f"prepare {uuid} for {contexts} of {share.sm_count} SMs")
 
     def remove(self, uuid: InstanceUuid) -> None:
-        self.told.append(f"remove {uuid}")
+        self.calls.append(f"remove {uuid}")
 
 
 @pytest.fixture
 def options() -> Iterator[NodeOptions]:
-    """Of a node. Of short names: sockets' paths are bounded."""
+    """Options of a node with a short path, because the lengths of socket paths are limited."""
     with tempfile.TemporaryDirectory(prefix="g-", dir="/tmp") as name:
         root = Path(name)
         (root / "state").mkdir()
@@ -65,7 +65,7 @@ def options() -> Iterator[NodeOptions]:
 
 
 def with_daemon(options: NodeOptions, groups: Groups, act: Callable[[Daemon], Any]) -> Any:
-    """Let a daemon that has one GPU do this; it is not started, so it has no zygote."""
+    """Run ``act`` on a daemon with one GPU, which is not started, so it has no zygote."""
 
     async def scenario() -> Any:
         daemon = Daemon(options, groups, Zygote(lambda *_: None))
@@ -84,23 +84,23 @@ def test_a_slice_that_is_created_has_its_group_and_one_that_is_not_has_none(
 ) -> None:
     groups = Groups()
     made = with_daemon(options, groups, lambda daemon: daemon._op_create_instance(WANTED))
-    assert groups.told == [f"prepare {made['uuid']} for 0 of 14 SMs"]
-    groups.told.clear()
+    assert groups.calls == [f"prepare {made['uuid']} for 0 of 14 SMs"]
+    groups.calls.clear()
     with_daemon(options, groups, lambda daemon: daemon._op_destroy_instance({"uuid": made["uuid"]}))
-    assert groups.told[-1] == f"remove {made['uuid']}"
+    assert groups.calls[-1] == f"remove {made['uuid']}"
 
 
-def test_a_slice_whose_group_cannot_be_made_is_refused_and_leaves_nothing(
+def test_a_slice_whose_group_cannot_be_created_is_refused_and_leaves_nothing(
     options: NodeOptions,
 ) -> None:
-    """Nothing would hold it to its memory."""
+    """Without a group its memory would be unlimited."""
 
-    async def refused(daemon: Daemon) -> dict[str, Any]:
+    async def creation_fails(daemon: Daemon) -> dict[str, Any]:
         with pytest.raises(RequestError, match=r"cannot serve MIG-.*No space left"):
             await daemon._op_create_instance(WANTED)
         return await daemon._op_inventory({})
 
-    inventory = with_daemon(options, Groups(refusing=True), refused)
+    inventory = with_daemon(options, Groups(refusing=True), creation_fails)
     assert inventory["gpus"][0]["instances"] == ()
     assert list(options.slices_dir.iterdir()) == []
 
@@ -110,7 +110,7 @@ POD, ANOTHER = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "12")
 
 @dataclass
 class Running:
-    """A context, as far as its owner matters."""
+    """A context, reduced to its owner."""
 
     owner: Owner
 
@@ -124,7 +124,7 @@ class Running:
         (None, True, [POD, ANOTHER]),
         (None, False, []),
     ],
-    ids=["both", "one of them", "nobody", "not the slice", "not the slice, and not all are known"],
+    ids=["both", "one of them", "no pod", "not the slice", "not the slice, and not all are known"],
 )
 def test_contexts_of_pods_that_hold_the_slice_no_longer_are_fenced(
     options: NodeOptions,
@@ -145,8 +145,8 @@ def test_contexts_of_pods_that_hold_the_slice_no_longer_are_fenced(
             daemon._contexts, "fence", lambda context, _: ended.append(context.owner.pod_uid)
         )
         holders = [{"pod_uid": uid, "namespace": "team", "name": "train"} for uid in listed or ()]
-        told = {} if listed is None else {made["uuid"]: holders}
-        await daemon._op_set_holders({"holders": told, "complete": complete})
+        calls = {} if listed is None else {made["uuid"]: holders}
+        await daemon._op_set_holders({"holders": calls, "complete": complete})
 
     with_daemon(options, Groups(), act)
     assert ended == fenced
@@ -170,14 +170,14 @@ def test_a_budget_changes_the_groups_of_slices_that_are_there(options: NodeOptio
 
     async def act(daemon: Daemon) -> None:
         await daemon._op_create_instance(WANTED)
-        groups.told.clear()
+        groups.calls.clear()
         await daemon._op_configure({"gpus": [GPU], "budget_bytes": 1 << 30})
         inventory = await daemon._op_inventory({})
         assert inventory["budget"]["total_bytes"] == 1 << 30
 
     with_daemon(options, groups, act)
-    assert len(groups.told) == 1
-    assert groups.told[0].startswith("prepare MIG-")
+    assert len(groups.calls) == 1
+    assert groups.calls[0].startswith("prepare MIG-")
 
 
 def test_a_standalone_gpud_knows_no_pods(options: NodeOptions) -> None:
@@ -193,7 +193,7 @@ def test_a_standalone_gpud_knows_no_pods(options: NodeOptions) -> None:
 def test_a_slice_that_is_lost_is_destroyed_once_the_last_context_on_it_has_ended(
     options: NodeOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The condition that is waited for is the end of all contexts, not their presence."""
+    """The daemon waits for the end of all contexts, not for their presence."""
     left = [2, 1, 0]
     found: list[bool] = []
 

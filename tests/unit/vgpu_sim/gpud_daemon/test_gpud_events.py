@@ -1,11 +1,11 @@
-"""gpud's events come to every subscriber in the order of their causes."""
+"""Every subscriber gets gpud's events in causal order."""
 
 import pytest
 
 from vgpu_sim.gpud.events import EventBus
 
 
-def test_what_a_subscriber_emits_comes_after_its_cause_for_everybody():
+def test_a_subscribers_event_follows_its_cause_for_all_subscribers():
     bus, seen = EventBus(), []
     bus.subscribe(lambda event: bus.emit("xid", xid=43) if event["event"] == "fault" else None)
     bus.subscribe(lambda event: seen.append(event["event"]))

@@ -1,6 +1,6 @@
-"""gpud's loop never waits for a descriptor that a tenant has sent, whatever the kernel can do.
+"""gpud's loop never blocks on a tenant's descriptor, whatever the kernel supports.
 
-Order is asserted, not time: the loop works on while the close still waits.
+The tests assert order, not time: the loop continues while the close is blocked.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from vgpu_sim.system.foreign import MAX_UNFINISHED, ForeignSockets
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is woken: what waits goes on waiting."""
+    """The signal that would wake blocked calls is not sent."""
     monkeypatch.setattr(foreign, "STUCK_SECONDS", 3600.0)
 
 
@@ -52,7 +52,7 @@ def pair() -> Iterator[Pair]:
 
 
 @contextlib.contextmanager
-def trapped(its: socket.socket) -> Iterator[None]:
+def send_trap(its: socket.socket) -> Iterator[None]:
     """Send a message with a descriptor whose last close waits until this context's end."""
     with lingering_socket() as linger:
         socket.send_fds(its, [b"hello"], [linger.fileno()])
@@ -81,7 +81,7 @@ def test_a_lingering_descriptor_in_a_message_does_not_stop_the_loop(
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=False)
         mine, its = pair()
-        with trapped(its):
+        with send_trap(its):
             receiving = asyncio.create_task(sockets.receive(mine, 100))
             await work_of_others()
             assert not receiving.done(), "nothing waited: the test shows nothing"
@@ -93,12 +93,12 @@ def test_a_lingering_descriptor_in_a_message_does_not_stop_the_loop(
 
 
 def test_a_message_that_is_never_read_does_not_stop_it_either(patient: None, pair: Pair) -> None:
-    """Closing a socket closes what waits in it."""
+    """Closing a socket closes the descriptors in its queue."""
 
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=False)
         mine, its = pair()
-        with trapped(its):
+        with send_trap(its):
             sockets.close(mine)
             await work_of_others()
             assert sockets._unfinished == 1, "nothing waited: the test shows nothing"
@@ -114,8 +114,8 @@ def test_a_socket_that_a_worker_shares_is_closed_elsewhere_always(
 ) -> None:
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=True)
-        mine, its = pair()  # it refuses no more: the worker takes descriptors
-        with trapped(its):
+        mine, its = pair()  # it accepts descriptors now, because the worker needs them
+        with send_trap(its):
             sockets.close_shared(mine)
             await work_of_others()
             assert sockets._unfinished == 1, "nothing waited: the test shows nothing"
@@ -124,15 +124,15 @@ def test_a_socket_that_a_worker_shares_is_closed_elsewhere_always(
     run(scenario)
 
 
-def test_whoever_is_made_to_wait_is_woken(waking: None, pair: Pair) -> None:
+def test_a_blocked_call_is_woken(waking: None, pair: Pair) -> None:
     """The socket would linger twice as long as this test may take."""
 
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=False)
         mine, its = pair()
-        with trapped(its):
+        with send_trap(its):
             assert (await sockets.receive(mine, 100)).data == b"hello"
-            with trapped(its):
+            with send_trap(its):
                 sockets.close(mine)
                 await all_closed(sockets)
 
@@ -162,12 +162,12 @@ def test_a_process_that_is_not_prepared_for_it_is_not_woken(
     assert woken == []
 
 
-def test_whoever_waits_behind_another_is_woken_too(waking: None, pair: Pair) -> None:
+def test_a_call_queued_after_a_blocked_one_is_woken_too(waking: None, pair: Pair) -> None:
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=False)
         quick, _ = pair()
         mine, its = pair()
-        with trapped(its):
+        with send_trap(its):
             sockets.close(quick)
             sockets.close(mine)
             await all_closed(sockets)
@@ -211,13 +211,13 @@ def test_too_many_that_wait_make_a_slice_wait(patient: None, pair: Pair) -> None
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=False)
         mine, its = pair()
-        with trapped(its):
+        with send_trap(its):
             sockets.close(mine)
             for _ in range(MAX_UNFINISHED - 2):
                 sockets.close(pair()[0])
-            await asyncio.wait_for(sockets.room(), 20)
+            await asyncio.wait_for(sockets.wait_for_room(), 20)
             sockets.close(pair()[0])
-            waiting = asyncio.create_task(sockets.room())
+            waiting = asyncio.create_task(sockets.wait_for_room())
             await work_of_others()
             assert not waiting.done()
         await waiting
@@ -227,7 +227,9 @@ def test_too_many_that_wait_make_a_slice_wait(patient: None, pair: Pair) -> None
 
 
 def test_where_the_kernel_can_no_descriptor_comes_in(tmp_path: Path) -> None:
-    """What a listener refuses, those that it accepts refuse too, from their first message on."""
+    """If the kernel supports it, sockets that a listener accepts refuse descriptors from their
+    first message on.
+    """
     listener = seqpacket.bind(tmp_path / "s.sock", 0o666)
     if not foreign.refuse_descriptors(listener):
         pytest.skip("SO_PASSRIGHTS needs Linux 6.16")
@@ -244,14 +246,14 @@ def test_where_the_kernel_can_no_descriptor_comes_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["while it is received", "when it has been received"])
-def test_a_descriptor_for_who_was_cancelled_is_closed(
+def test_a_descriptor_for_a_cancelled_caller_is_closed(
     patient: None, pair: Pair, moment: str
 ) -> None:
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=False)
         busy = threading.Event()
         if moment == "while it is received":
-            sockets._submit(busy.wait)  # the thread comes to it later
+            sockets._submit(busy.wait)  # the thread handles it later
         mine, its = pair()
         reading, writing = os.pipe()
         socket.send_fds(its, [b"hello"], [writing])
@@ -279,7 +281,8 @@ def test_a_descriptor_for_who_was_cancelled_is_closed(
             if moment != "while it is received":
                 foreign._settle = settled
         await all_closed(sockets)
-        await asyncio.to_thread(os.read, reading, 1)  # its end: nobody has the other end any more
+        # It has ended: no process has the other end any more.
+        await asyncio.to_thread(os.read, reading, 1)
         os.close(reading)
         sockets.end()
 

@@ -1,4 +1,4 @@
-"""The first message: whatever is not exactly a HELLO is refused, and nothing crashes."""
+"""The first message: anything but a valid HELLO is refused, and nothing crashes."""
 
 import random
 
@@ -72,7 +72,7 @@ def test_a_malformed_one_is_not(data, reason):
         ({"thread_share": WHOLE_THREAD_SHARE + 1}, 1),
     ],
 )
-def test_a_wrong_one_is_told_why(changes, status):
+def test_a_wrong_value_is_reported_with_the_reason(changes, status):
     with pytest.raises(HelloRefused) as refused:
         hello.parse(message(**changes)).check()
     assert refused.value.status == status

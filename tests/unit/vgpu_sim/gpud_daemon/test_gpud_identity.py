@@ -1,4 +1,4 @@
-"""Capabilities of gpud's workers: what is asked of the kernel, and what the kernel then has left."""
+"""Capabilities of gpud's workers: the system calls that drop them, and those that remain."""
 
 import errno
 import os
@@ -16,16 +16,16 @@ NEWEST = 63  # the kernel keeps capabilities in 64 bits
 
 
 class Kernel:
-    """Has capabilities up to ``last``, and refuses to drop ``refused`` with an errno."""
+    """Has capabilities up to ``last``; dropping one fails with the errno ``refused``."""
 
     def __init__(self, last: int, refused: tuple[int, int] = (-1, 0)) -> None:
         self._last, self._refused = last, refused
         self.dropped: list[int] = []
-        self.asked = 0
+        self.requested = 0
 
     def prctl(self, option: int, capability: int) -> int:
         assert option == PR_CAPBSET_DROP
-        self.asked += 1
+        self.requested += 1
         refused, reason = self._refused
         if capability == refused:
             raise OSError(reason, "refused")
@@ -49,7 +49,7 @@ def test_a_process_that_may_drop_none_has_none_to_lose(monkeypatch: pytest.Monke
     kernel = Kernel(40, (0, errno.EPERM))
     monkeypatch.setattr(identity.calls, "prctl", kernel.prctl)
     identity.drop_bounding_set()
-    assert (kernel.asked, kernel.dropped) == (1, [])
+    assert (kernel.requested, kernel.dropped) == (1, [])
 
 
 @pytest.mark.parametrize("capability", [0, 21])

@@ -1,4 +1,4 @@
-"""gpud's command line: what its options become. Nothing is served."""
+"""gpud's command line: the configuration that its options produce. Nothing is served."""
 
 import dataclasses
 import os
@@ -15,14 +15,16 @@ from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.options import NodeOptions
 from vgpu_sim.hal.compute import limits
 
-Started = Callable[..., NodeOptions]
+Start = Callable[..., NodeOptions]
 TOKEN = bytes(range(32))
 CAP_SETGID, CAP_SETUID = 6, 7  # linux/capability.h
 
 
 @pytest.fixture
-def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
-    """Start it with these options, and return what it would serve; may be called again."""
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Start gpud with these options and return the configuration to be served; callable
+    repeatedly.
+    """
     served: list[NodeOptions] = []
 
     async def serve(node: NodeOptions, *_: object) -> int:
@@ -47,16 +49,16 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
 @pytest.mark.parametrize(
     ("options", "weak"),
     [((), False), (("--allow-weak-sandbox",), True), (("--token", "token"), True)],
-    ids=["a node", "a node that is told so", "standalone"],
+    ids=["a node", "a node by option", "standalone"],
 )
-def test_walls_may_be_missing_where_that_is_said_or_harmless(
-    started: Started, options: tuple[str, ...], weak: bool
+def test_a_weak_sandbox_is_allowed_by_option_or_if_harmless(
+    start: Start, options: tuple[str, ...], weak: bool
 ) -> None:
-    assert started(*options).workers.weak_sandbox is weak
+    assert start(*options).workers.weak_sandbox is weak
 
 
-def test_what_is_not_said_has_its_default(started: Started) -> None:
-    node = started()
+def test_what_is_not_said_has_its_default(start: Start) -> None:
+    node = start()
     own_uids = node.workers.own_uids
     assert node == NodeOptions(
         run_dir=Path("of/run"),
@@ -94,9 +96,9 @@ def test_what_is_not_said_has_its_default(started: Started) -> None:
     ],
 )
 def test_an_option_changes_what_it_names_and_nothing_else(
-    started: Started, option: str, changed: dict[str, Any]
+    start: Start, option: str, changed: dict[str, Any]
 ) -> None:
-    before, after = flat(started()), flat(started(option))
+    before, after = flat(start()), flat(start(option))
     assert after == before | changed
 
 
@@ -106,22 +108,24 @@ def flat(node: NodeOptions) -> dict[str, Any]:
 
 
 def test_there_are_no_more_threads_than_a_worker_may_have(
-    started: Started, monkeypatch: pytest.MonkeyPatch
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(limits.MAX_WORKER_THREADS + 1))
-    assert started().workers.threads == limits.MAX_WORKER_THREADS
+    assert start().workers.threads == limits.MAX_WORKER_THREADS
 
 
-def test_its_directories_are_made_once_and_entered_by_everybody(started: Started) -> None:
-    """Whoever may use a slice must reach its socket, which is below; nobody else may look around."""
+def test_its_directories_are_created_once_and_open_to_all_users(start: Start) -> None:
+    """Users of a slice must reach its socket, which is below; no other user may list the
+    directory.
+    """
     mask = os.umask(0)
     try:
-        started()
+        start()
     finally:
         os.umask(mask)
     for directory in (Path("of/run"), Path("of/state")):
         assert directory.stat().st_mode & 0o777 == 0o711
-    started()  # after a restart they are there
+    start()  # after a restart they are there
 
 
 @pytest.mark.parametrize(
@@ -134,16 +138,16 @@ def test_its_directories_are_made_once_and_entered_by_everybody(started: Started
     ],
 )
 def test_slices_have_users_of_their_own_where_gpud_may_become_any(
-    started: Started,
+    start: Start,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capabilities: tuple[int, ...],
     own: bool,
 ) -> None:
-    """As the kernel's table says it: one bit a capability, those in effect count."""
+    """The kernel's table has one bit per capability; the effective set counts."""
     effective = sum(1 << number for number in capabilities)
     (tmp_path / "self").mkdir()
     lines = ("CapPrm:\t000001ffffffffff", f"CapEff:\t{effective:016x}", "CapBnd:\t000001ffffffffff")
     (tmp_path / "self" / "status").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(entry.processes, "PROC", tmp_path)
-    assert started().workers.own_uids is own
+    assert start().workers.own_uids is own

@@ -1,4 +1,4 @@
-"""The link to the command that owns a private gpud, and what that leaves behind when it dies."""
+"""The link to the command that owns a private gpud, and the cleanup after the command's death."""
 
 import asyncio
 import os
@@ -16,8 +16,10 @@ from vgpu_sim.system import processes
 TOKEN = b"\xab\xcd" * 8
 
 
-def watched(act: Callable[[socket.socket, OwnerWatch], None]) -> tuple[bool, int]:
-    """Let an owner act; return whether gpud takes it for dead, and how often it said so."""
+def watch_owner(act: Callable[[socket.socket, OwnerWatch], None]) -> tuple[bool, int]:
+    """Let an owner act; return whether gpud considers it dead, and how often ``on_end`` was
+    called.
+    """
 
     async def scenario() -> tuple[bool, int]:
         ours, theirs = socket.socketpair()
@@ -52,29 +54,29 @@ def test_an_owner_that_ends_without_its_word_has_died(words: bytes, died: bool) 
         theirs.send(words)
         theirs.close()
 
-    assert watched(end) == (died, 1)
+    assert watch_owner(end) == (died, 1)
 
 
 def test_an_owner_that_dies_before_it_reads_that_gpud_serves_has_died() -> None:
-    """The kernel says ECONNRESET where there are bytes that were not read."""
+    """The kernel returns ECONNRESET if there are unread bytes."""
 
     def die(theirs: socket.socket, watch: OwnerWatch) -> None:
-        watch.ready()
+        watch.send_ready()
         theirs.close()
 
-    assert watched(die) == (True, 1)
+    assert watch_owner(die) == (True, 1)
 
 
 def test_an_owner_reads_that_gpud_serves_and_one_that_is_gone_harms_nothing() -> None:
     read = []
 
     def serve(theirs: socket.socket, watch: OwnerWatch) -> None:
-        watch.ready()
+        watch.send_ready()
         read.append(theirs.recv(8))
         theirs.close()
-        watch.ready()
+        watch.send_ready()
 
-    assert watched(serve) == (True, 1)
+    assert watch_owner(serve) == (True, 1)
     assert read == [owner.READY]
 
 
@@ -85,7 +87,7 @@ def test_an_owner_reads_that_gpud_serves_and_one_that_is_gone_harms_nothing() ->
 def test_processes_are_sought_until_two_scans_in_turn_find_none(
     monkeypatch: pytest.MonkeyPatch, found: list[int], scans: int
 ) -> None:
-    """A child that has not called exec yet has another environment."""
+    """A child that has not called exec yet still has another environment."""
     results, tokens, pauses = iter(found), [], []
 
     def scan(token: str) -> int:
@@ -99,14 +101,14 @@ def test_processes_are_sought_until_two_scans_in_turn_find_none(
     assert len(pauses) == (scans if scans == 40 else scans - 1)
 
 
-def test_who_has_the_token_is_killed_and_nobody_else(
+def test_only_processes_with_the_token_are_killed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with_token = f"A=b\0TESSERA_RUN={TOKEN.hex()}\0".encode()
     environments = {
         "101": with_token,
         "102": b"A=b\0",
-        "103": with_token,  # has ended when it is killed
+        "103": with_token,  # it has ended when it is to be killed
         "104": with_token,
         "self": with_token,
         str(os.getpid()): with_token,
@@ -114,7 +116,7 @@ def test_who_has_the_token_is_killed_and_nobody_else(
     for name, text in environments.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "environ").write_bytes(text)
-    (tmp_path / "105").mkdir()  # has ended since the listing
+    (tmp_path / "105").mkdir()  # it has ended since the listing
     killed = []
 
     def kill(pid: int, number: int) -> None:

@@ -1,4 +1,4 @@
-"""How often a tenant can make gpud work, against a clock that only the test moves."""
+"""Rate limits for tenants, against a clock that only the test advances."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from vgpu_sim.system.pacing import LogQuota, Pace
 
 
 class LoopClock:
-    """Moves when it is told, and by what somebody sleeps."""
+    """Advances when the test sets it, and by every sleep."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -32,13 +32,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
 
 
 def turns(pace: Pace, count: int) -> None:
-    """Take turns without an event loop: nothing here really waits."""
+    """Take turns without an event loop: no call really waits."""
     for _ in range(count):
         with pytest.raises(StopIteration):
             pace.turn().send(None)
 
 
-def test_below_the_rate_nobody_waits_and_above_it_for_the_rest_of_the_second(
+def test_turns_below_the_rate_are_immediate_and_above_it_wait_for_the_next_second(
     clock: LoopClock,
 ) -> None:
     pace = Pace(3)

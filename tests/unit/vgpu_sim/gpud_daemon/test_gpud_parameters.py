@@ -1,4 +1,4 @@
-"""Parameters of administration requests: what fits is read, all else is named and refused."""
+"""Parameters of administration requests: valid ones are parsed, others are refused by name."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ENTRY = {"uuid": GPU, "index": 3, "board": "a30"}
 HOLDER = {"pod_uid": POD, "namespace": "team", "name": "train-0"}
 
 
-def test_just_what_was_asked_for_is_read() -> None:
+def test_exactly_the_requested_fields_are_read() -> None:
     assert fields(GIVEN, KINDS) == GIVEN
     assert fields({}, {}) == {}
 

@@ -1,4 +1,4 @@
-"""Which pod a process belongs to, by the cgroup paths that kubelets make; names may be hostile."""
+"""The pod of a process, by the cgroup paths that kubelets create; names may be hostile."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ NAMED = {
     "a colon in a name": f"1:name=systemd:/kubepods/pod{UID}/a:b",
 }
 
-NOBODY = {
+NO_POD = {
     "empty": "",
     "host process": "0::/user.slice/user-1000.slice/session-3.scope",
     "two pods": f"5:cpu:/kubepods/pod{UID}/a\n4:memory:/kubepods/pod{OTHER}/a",
@@ -48,9 +48,9 @@ def test_the_pod_is_found(name):
     assert pod_of_cgroups(NAMED[name]) == UID
 
 
-@pytest.mark.parametrize("name", NOBODY)
+@pytest.mark.parametrize("name", NO_POD)
 def test_no_pod_is_no_pod(name):
-    assert pod_of_cgroups(NOBODY[name]) is None
+    assert pod_of_cgroups(NO_POD[name]) is None
 
 
 def test_static_pods_have_plain_uids():
@@ -70,7 +70,9 @@ def test_it_is_read_from_proc(tmp_path):
 
 
 def test_a_passed_on_socket_keeps_its_first_owners_name_but_messages_tell():
-    """The fact that the second check rests on, with two real processes."""
+    """Two real processes show that SO_PEERCRED names the connector, and SCM_CREDENTIALS the
+    sender.
+    """
     server, client = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with server, client:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)

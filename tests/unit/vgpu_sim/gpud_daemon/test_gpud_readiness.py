@@ -1,4 +1,4 @@
-"""A gpud's readiness file is there only while that gpud could serve at once."""
+"""A gpud's readiness file exists only while that gpud could serve at once."""
 
 import dataclasses
 import socket
@@ -98,7 +98,7 @@ def test_a_gpud_that_could_take_over_says_so_and_leaves_nothing(
 def test_a_state_that_this_gpud_cannot_read_keeps_the_one_before(
     file: str, options: NodeOptions, tmp_path: Path
 ) -> None:
-    """The file is the serving gpud's: it is not moved aside."""
+    """The file belongs to the serving gpud: it is not moved aside."""
     path = options.state_dir / file
     path.write_text('{"version": 99}')
     with pytest.raises(JournalError, match=f"{path} .*cannot take over"):
@@ -111,7 +111,7 @@ def test_a_state_that_this_gpud_cannot_read_keeps_the_one_before(
 def test_a_directory_in_which_nothing_can_be_made_keeps_the_one_before(
     part: str, options: NodeOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may write everywhere, so the refusals are played."""
+    """Root may write everywhere, so the refusals are simulated."""
     telemetry = tmp_path / "telemetry"
     telemetry.mkdir()
     options = dataclasses.replace(

@@ -17,7 +17,7 @@ from vgpu_sim.worker.channel import Channel
 
 @dataclass
 class Rig:
-    """A worker's end of its channel, gpud's end, and where the worker is reached later."""
+    """A worker's end of its channel, gpud's end, and the worker's reconnect socket."""
 
     run_dir: Path
     open_sockets: ExitStack
@@ -55,7 +55,7 @@ def test_a_worker_goes_on_with_each_gpud_that_comes(rig: Rig) -> None:
         channel.read()
         assert not channel.alive
         gpud = rig.reconnect()
-        assert channel.reconnected()
+        assert channel.accept_reconnect()
         channel.resume(launches=3)
         assert spawn.decode(gpud.recv(4096)) == {
             "type": "resume",
@@ -64,7 +64,7 @@ def test_a_worker_goes_on_with_each_gpud_that_comes(rig: Rig) -> None:
             "allocations": 0,
             "launches": 3,
         }
-    assert not channel.reconnected()
+    assert not channel.accept_reconnect()
 
 
 def test_a_worker_whose_gpud_ended_before_it_read_anything_is_reconnected(rig: Rig) -> None:
@@ -73,11 +73,11 @@ def test_a_worker_whose_gpud_ended_before_it_read_anything_is_reconnected(rig: R
     channel.start({})
     assert not channel.alive
     rig.reconnect()
-    assert channel.reconnected()
+    assert channel.accept_reconnect()
     assert channel.alive
 
 
-def test_its_holder_can_send_to_nobody(rig: Rig, tmp_path: Path) -> None:
+def test_its_holder_cannot_send(rig: Rig, tmp_path: Path) -> None:
     _, (descriptor,), _, _ = socket.recv_fds(rig.its, 4096, 1)
     victim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     victim.bind(str(tmp_path / "victim"))
@@ -111,7 +111,7 @@ def test_a_worker_that_is_no_more_is_not_reconnected(rig: Rig) -> None:
 def test_a_worker_cannot_send_a_descriptor_as_soon_as_it_has_its_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was in the socket before it refused them would be closed on gpud's loop."""
+    """gpud's loop would have to close one sent before the socket refused descriptors."""
     sent: list[bool] = []
 
     def receiver_is_quick(

@@ -1,4 +1,4 @@
-"""One gpud at a time has a state directory; the next one waits until it may have it."""
+"""Only one gpud at a time uses a state directory; the next one waits for it."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""A storm of context starts: a calm slice's turn comes next, not after one start of each other."""
+"""A storm of context starts: a calm slice is next, not after one start of each other slice."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ STORM, OTHER, THIRD, QUITTER = (
 
 
 class World:
-    """Starts that end when the test says so, and the order in which they began."""
+    """Starts that end when the test decides, and the order in which they began."""
 
     def __init__(self, at_once: int, place_seconds: float = 60) -> None:
         self.starts = Starts(at_once, place_seconds)
@@ -66,7 +66,7 @@ def test_beside_a_storming_slice_another_one_starts_at_once() -> None:
 
 
 def test_a_calm_slice_starts_next_however_many_others_storm() -> None:
-    """Not after one start of each: it has waited longest since its last start."""
+    """It is not delayed by one start of each other slice, because its last start is longest ago."""
 
     async def scenario() -> None:
         world = World(2)
@@ -79,7 +79,7 @@ def test_a_calm_slice_starts_next_however_many_others_storm() -> None:
             await world.ask(OTHER)
             assert world.begun[-1] != OTHER, "all places are taken"
             await world.end_one()
-            assert world.begun[-1] == OTHER, "after one start, whoever's"
+            assert world.begun[-1] == OTHER, "after one start of any slice"
         await world.end_all()
 
     asyncio.run(scenario())
@@ -114,8 +114,8 @@ def test_no_slice_has_all_places_and_places_come_back() -> None:
     asyncio.run(scenario())
 
 
-def test_who_makes_its_starts_slow_takes_no_place_from_others() -> None:
-    """And has no more of them at a time: on a busy node they must not become more and more."""
+def test_a_slice_with_slow_starts_takes_no_place_from_others() -> None:
+    """It gets no additional concurrent starts either, whose number must not grow on a busy node."""
 
     async def scenario() -> None:
         world = World(2, place_seconds=0.05)
@@ -140,7 +140,7 @@ def test_who_makes_its_starts_slow_takes_no_place_from_others() -> None:
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["while it waits", "with its turn just given"])
-def test_who_gives_up_takes_no_place_along(given: bool) -> None:
+def test_a_cancelled_start_releases_its_place(given: bool) -> None:
     async def scenario() -> None:
         world = World(1)
         await world.ask(STORM)
@@ -151,7 +151,7 @@ def test_who_gives_up_takes_no_place_along(given: bool) -> None:
         assert world.begun == [STORM, OTHER]
         if given:
             world.ends.pop(0).set()
-            await asyncio.sleep(0)  # the first one leaves; the quitter has not run since
+            await asyncio.sleep(0)  # the first one ends; the cancelled one has not run since
         quitter.cancel()
         await asyncio.gather(quitter, return_exceptions=True)
         if not given:

@@ -1,4 +1,4 @@
-"""A worker's channel under a worker that lies, floods and dies."""
+"""A worker's channel when the worker sends false reports, floods gpud, or dies."""
 
 import asyncio
 import dataclasses
@@ -99,7 +99,7 @@ def test_the_running_kernel_is_taken_clean():
 
 
 def test_usage_is_passed_on_clean_and_all_of_it():
-    """Other events of one name are thinned out; these are parts of one report."""
+    """Other events with the same name are rate-limited; these are the parts of one report."""
     first = {"type": "usage", "kernels": [["a\x1b[2J" + "k" * 500, 3, 4]], "modules": 5}
     second = {"type": "usage", "kernels": [["b", 6, 7]]}
     _, events, _, _ = run(first, second)
@@ -237,7 +237,7 @@ def test_texts_lose_what_terminals_and_logs_would_act_on():
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 200])
-def test_descriptors_that_nobody_asked_for_are_a_violation_and_are_closed(count):
+def test_unexpected_descriptors_are_a_violation_and_are_closed(count):
     async def pass_some() -> None:
         mine, its = seqpacket.pair()
         mine.setblocking(False)
@@ -259,7 +259,7 @@ def test_descriptors_that_nobody_asked_for_are_a_violation_and_are_closed(count)
 STATS = {"type": "stats", "launches": 1, "first_launch_ns": 1, "last_launch_ns": 2, "busy_ns": 9}
 
 
-def test_counters_are_believed_within_bounds():
+def test_counters_are_accepted_within_bounds():
     _, _, _, channel = run(
         {"type": "reserve", "request": 1, "bytes": 4096},
         {**STATS, "blocks": 7, "threads": 70, "computed_ns": 1 << 62, "host_to_device_bytes": 5},
@@ -268,7 +268,7 @@ def test_counters_are_believed_within_bounds():
     counters = channel.statistics.counters
     assert (counters.contexts, counters.allocations, counters.launches) == (1, 1, 1)
     assert (counters.blocks, counters.threads, counters.host_to_device_bytes) == (7, 80, 5)
-    assert counters.busy_ns < 60_000_000_000  # this test is not that old
+    assert counters.busy_ns < 60_000_000_000  # the test has not run for so long
     assert counters.set_bytes == (1 << 63) - 1
     assert channel.statistics.reported_ns > 0
 
@@ -286,12 +286,14 @@ def test_a_worker_cannot_count_what_gpud_counts():
 
 
 def test_however_workers_name_things_the_whole_inventory_is_one_line_that_agents_read(tmp_path):
-    """All contexts that a node can have, each of a worker taken over."""
+    """The largest number of contexts of a node, each with a worker that its tenant has taken
+    over.
+    """
     odd = "\U0001f600"
-    walls = {f"{number:02}{odd * 30}": True for number in range(16)}
+    mechanisms = {f"{number:02}{odd * 30}": True for number in range(16)}
     counts = dict.fromkeys(("launches", "first_launch_ns", "last_launch_ns", "busy_ns"), 1 << 62)
     _, events, _, channel = run(
-        {"type": "event", "event": "started", "sandbox": walls},
+        {"type": "event", "event": "started", "sandbox": mechanisms},
         {"type": "stats", "running_kernel": odd * 500, "running_since_ns": 1 << 63, **counts},
     )
     uid = "11111111-1111-4111-8111-111111111111"
@@ -306,7 +308,7 @@ def test_however_workers_name_things_the_whole_inventory_is_one_line_that_agents
         records.note("GPU-1", 31, "MIG-" + uid, 1 << 22, odd * 500, 1 << 63)
     crowd = 8 * 7 * 64 * len(json.dumps(dataclasses.asdict(context)))
     xids = 8 * sum(len(json.dumps(dataclasses.asdict(one))) for one in records.xids("GPU-1"))
-    figures = 8 * 8 * 2048  # what else is said of each GPU and instance
+    figures = 8 * 8 * 2048  # the other fields of each GPU and instance
     assert crowd + xids + figures < json_lines.MAX_LINE_BYTES
 
 
@@ -314,8 +316,10 @@ LARGE = 1 << 30
 RESUME = {**STATS, "type": "resume", "held_bytes": 0, "allocations": 0, "sandbox": {}}
 
 
-async def adopted(*messages, measured_bytes=0, budget_bytes=1 << 50):
-    """As ``talk``, of a worker that an earlier gpud started; returns the channel and its budget."""
+async def talk_adopted(*messages, measured_bytes=0, budget_bytes=1 << 50):
+    """As ``talk``, for a worker that an earlier gpud started; returns the channel and its
+    budget.
+    """
     mine, its = seqpacket.pair()
     mine.setblocking(False)
     budget = Budget(budget_bytes)
@@ -335,7 +339,7 @@ async def adopted(*messages, measured_bytes=0, budget_bytes=1 << 50):
 
 def test_an_adopted_worker_resumes_its_counters_and_its_account():
     message = {**RESUME, "held_bytes": 100, "allocations": 7, "launches": 4, "blocks": 9}
-    channel, budget, events = asyncio.run(adopted(message, measured_bytes=60))
+    channel, budget, events = asyncio.run(talk_adopted(message, measured_bytes=60))
     assert events == [("worker_started", {"sandbox": {}})]
     counted = channel.statistics.counters
     assert (counted.launches, counted.blocks, counted.allocations) == (4, 9, 7)
@@ -346,20 +350,20 @@ def test_an_adopted_worker_resumes_its_counters_and_its_account():
     ("held", "measured", "budget", "counted"),
     [
         (100, 100, 1000, 100),
-        (0, LARGE, 2 * LARGE, LARGE),  # what the kernel measured is not talked away
+        (0, LARGE, 2 * LARGE, LARGE),  # a report does not reduce what the kernel measured
         (LARGE - CONTEXT_SHARED_BYTES - 1, LARGE, 2 * LARGE, LARGE),
-        # but for what a context has beside its memory
+        # except for a context's overhead
         (LARGE - CONTEXT_SHARED_BYTES, LARGE, 2 * LARGE, LARGE - CONTEXT_SHARED_BYTES),
         (0, 2 << 20, 1000, 0),
         (900, 100, 1000, 900),
-        (1100, 100, 1000, 100),  # nor is more reserved than there is
+        (1100, 100, 1000, 100),  # no more is reserved than exists
     ],
 )
 def test_what_an_adopted_worker_holds_is_measured_and_what_is_beyond_is_reserved(
     held, measured, budget, counted
 ):
     message = {**RESUME, "held_bytes": held}
-    _, found, _ = asyncio.run(adopted(message, measured_bytes=measured, budget_bytes=budget))
+    _, found, _ = asyncio.run(talk_adopted(message, measured_bytes=measured, budget_bytes=budget))
     assert found.used_bytes == counted
 
 
@@ -367,7 +371,7 @@ def test_an_adopted_worker_gives_back_what_it_holds_however_little_was_counted()
     message = {**RESUME, "held_bytes": 1100}
     releases = [{"type": "release", "bytes": 700}, {"type": "release", "bytes": 400}]
     _, found, _ = asyncio.run(
-        adopted(message, *releases, measured_bytes=800, budget_bytes=1000),
+        talk_adopted(message, *releases, measured_bytes=800, budget_bytes=1000),
     )
     assert found.used_bytes == 0
 
@@ -384,7 +388,7 @@ def test_an_adopted_worker_gives_back_what_it_holds_however_little_was_counted()
 )
 def test_an_adopted_worker_resumes_once_first_and_in_numbers(messages):
     with pytest.raises(ChannelViolation):
-        asyncio.run(adopted(*messages))
+        asyncio.run(talk_adopted(*messages))
 
 
 def test_a_worker_that_is_not_adopted_resumes_nothing():

@@ -1,4 +1,4 @@
-"""gpud's supervision of the zygote: when it is slow, and when its workers cannot be confined."""
+"""gpud's supervision of the zygote: a slow zygote, and a node that cannot confine workers."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ def test_a_worker_that_comes_too_late_is_ended_whatever_its_client_does(monkeypa
             with theirs, pytest.raises(WorkerStartError):
                 await zygote.start_worker(worker_config(context_index=1), theirs, channel)
             os.kill(zygote.pid, signal.SIGCONT)
-            with client:  # it was told 802 and stays connected all the same
+            with client:  # it received 802 but stays connected
                 async with asyncio.timeout(10):
                     status = await ended
         supervision.cancel()
@@ -58,30 +58,30 @@ def test_a_worker_that_comes_too_late_is_ended_whatever_its_client_does(monkeypa
     assert asyncio.run(start_too_late()) == signal.SIGKILL
 
 
-def test_it_says_which_walls_workers_will_have():
+def test_it_reports_the_sandbox_that_workers_will_have():
     async def scenario():
         zygote = Zygote(lambda _pid, _status: None)
         supervision = asyncio.create_task(zygote.supervise())
         async with asyncio.timeout(30):
-            while zygote.walls is None:  # noqa: ASYNC110 - nothing tells, and nothing needs to
+            while zygote.sandbox is None:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.01)
         supervision.cancel()
         await asyncio.gather(supervision, return_exceptions=True)
-        return zygote.walls
+        return zygote.sandbox
 
-    walls = asyncio.run(scenario())
-    assert walls["seccomp"]
-    assert walls["capabilities_dropped"]
+    sandbox = asyncio.run(scenario())
+    assert sandbox["seccomp"]
+    assert sandbox["capabilities_dropped"]
 
 
 class WeakZygote:
     """On a node whose kernel has neither Landlock nor namespaces for it."""
 
     problem = ""
-    walls: ClassVar = {"seccomp": True, "landlock": False, "namespaces": False}
+    sandbox: ClassVar = {"seccomp": True, "landlock": False, "namespaces": False}
 
     async def start_worker(self, *_: object) -> int:
-        raise WorkerStartError("it was asked")
+        raise WorkerStartError("it was requested")
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -100,16 +100,18 @@ def test_no_context_starts_where_workers_cannot_be_confined(tmp_path, allowed):
     problem, refused = asyncio.run(scenario())
     assert refused.status == CudaError.SYSTEM_NOT_READY
     if allowed:
-        assert (problem, str(refused)) == ("", "it was asked")
+        assert (problem, str(refused)) == ("", "it was requested")
     else:
         assert problem == str(refused) == spawn.NOT_CONFINED
 
 
 class DyingZygote:
-    """Whose workers end while they start, having answered their client (71) or not."""
+    """Its workers end while they start: before they answer their client, or after refusing it
+    (71).
+    """
 
     problem = ""
-    walls = None
+    sandbox = None
 
     def __init__(self, end: str) -> None:
         self._end = end
@@ -125,7 +127,7 @@ class DyingZygote:
 
 
 def test_a_worker_killed_while_it_starts_is_said_to_be_that(tmp_path):
-    """The client would else see its connection closed, as if there were no gpud."""
+    """Without an answer the client would see its connection closed, as if there were no gpud."""
     refused = asyncio.run(launch_on(DyingZygote("killed"), tmp_path))
     assert refused.status == CudaError.SYSTEM_NOT_READY
     assert "killed by signal 9" in str(refused)
@@ -136,16 +138,16 @@ def test_a_worker_that_has_refused_its_client_is_not_answered_for(tmp_path):
 
 
 class WaitingZygote:
-    """It never answers."""
+    """Never answers."""
 
     problem = ""
-    walls = None
+    sandbox = None
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
 
     async def start_worker(self, *_: object) -> int:
-        self.asked.set()
+        self.requested.set()
         return await asyncio.get_running_loop().create_future()
 
 
@@ -166,7 +168,7 @@ def test_a_client_that_has_hung_up_costs_no_fork(tmp_path):
             await launcher_on(zygote, tmp_path).launch(
                 a30_slice.make(), hello, its, Peer(1, 0), Owner(PodUid(""), "")
             )
-        assert not zygote.asked.is_set()
+        assert not zygote.requested.is_set()
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
@@ -181,7 +183,7 @@ def test_contexts_that_start_count_until_they_have_or_have_not(tmp_path):
             started = asyncio.create_task(
                 launcher.launch(instance, hello, its, Peer(1, 0), Owner(PodUid(""), ""))
             )
-            await zygote.asked.wait()
+            await zygote.requested.wait()
             assert launcher.count(instance.uuid) == 1
             started.cancel()
             await asyncio.gather(started, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Who gets a context: by token for one user, by pod in a cluster."""
+"""Access to contexts: by token for one user, by pod in a cluster."""
 
 import asyncio
 import dataclasses
@@ -93,14 +93,14 @@ def test_no_pod_or_a_passed_on_socket_is_refused(peer, sender):
     ("peer", "sender", "holds"),
     [(100, 101, True), (100, 200, False), (200, 200, False), (100, None, False), (5, 5, False)],
 )
-def test_who_holds_a_slice_can_be_told_without_waiting(peer, sender, holds):
+def test_a_slices_holder_is_determined_without_waiting(peer, sender, holds):
     cluster = Cluster()
-    asked = INSTANCE.uuid, Peer(peer, 0), Peer(sender, 0) if sender else None
-    assert not asyncio.run(cluster.admission.is_holder(*asked))
+    requested = INSTANCE.uuid, Peer(peer, 0), Peer(sender, 0) if sender else None
+    assert not asyncio.run(cluster.admission.is_holder(*requested))
     cluster.allow()
-    assert asyncio.run(cluster.admission.is_holder(*asked)) is holds
+    assert asyncio.run(cluster.admission.is_holder(*requested)) is holds
     of_user = TokenAdmission(0, bytes(32))
-    assert asyncio.run(of_user.is_holder(*asked))
+    assert asyncio.run(of_user.is_holder(*requested))
     assert not asyncio.run(of_user.is_holder(INSTANCE.uuid, Peer(1, 7), None))
 
 
@@ -112,7 +112,7 @@ def test_a_pod_that_is_listed_late_waits_and_gets_in():
         assert cluster.seen == [
             {"event": "holders_wanted", "instance": INSTANCE.uuid, "pod_uid": POD.pod_uid}
         ]
-        cluster.holders.replace({}, complete=True)  # an update that does not name it
+        cluster.holders.replace({}, complete=True)  # a partial list that does not name it
         await asyncio.sleep(0.01)
         assert not asking.done()
         cluster.allow()
@@ -147,7 +147,7 @@ def test_however_many_strangers_wait_its_holder_gets_in():
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_a_pod_that_is_never_listed_is_told_46_and_so_is_the_cluster(complete):
+def test_a_pod_that_is_never_listed_gets_46_and_an_event(complete):
     async def scenario():
         cluster = Cluster(wait_seconds=0.05)
         asking = asyncio.create_task(cluster.ask())
@@ -168,14 +168,16 @@ OTHER_INSTANCE = new_instance_uuid()
     ("before", "meanwhile"),
     [
         (None, None),  # gpud and agent have just started
-        ({INSTANCE.uuid: []}, None),  # the list is older than the client: the agent is away
-        (None, {OTHER_INSTANCE: [POD]}),  # a list that does not speak of the slice
+        ({INSTANCE.uuid: []}, None),  # the list is older than the client, so the agent is away
+        (None, {OTHER_INSTANCE: [POD]}),  # a list that does not cover the slice
     ],
 )
 def test_a_client_is_refused_by_a_list_that_is_newer_than_its_question_and_by_no_other(
     before, meanwhile
 ):
-    """A refusal that time would cure hangs up, upon which client libraries ask again."""
+    """On a refusal that is only temporary gpud disconnects, and client libraries repeat the
+    request.
+    """
 
     async def scenario():
         cluster = Cluster(wait_seconds=0.05)
@@ -205,7 +207,7 @@ def test_too_many_that_wait_are_refused_once_there_was_a_list(reported, error):
             if cluster.admission._unlisted[INSTANCE.uuid] == admission.MAX_UNLISTED:
                 break
             await asyncio.sleep(0.001)
-        with pytest.raises(error, match="others wait to be"):
+        with pytest.raises(error, match="other pods already wait"):
             await cluster.ask()
         for one in waiting:
             one.cancel()
@@ -248,14 +250,14 @@ def test_a_new_holder_waits_for_the_old_ones_end():
 def test_a_partial_list_replaces_only_what_it_names():
     other = new_instance_uuid()
     table = HolderTable()
-    assert not table.known(other)
+    assert not table.is_known(other)
     table.replace({INSTANCE.uuid: [POD]}, complete=False)
-    assert not table.known(other)
+    assert not table.is_known(other)
     table.replace({other: [POD]}, complete=False)
     assert table.of(INSTANCE.uuid) == (POD,)
     table.replace({other: []}, complete=True)
     assert table.of(INSTANCE.uuid) == ()
-    assert table.known(INSTANCE.uuid)
+    assert table.is_known(INSTANCE.uuid)
 
 
 CLAIMS = [f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "ab"]
@@ -300,6 +302,6 @@ def test_a_pod_uses_the_share_of_its_claim(claims, used, expected):
 def test_a_context_is_listed_by_its_claim():
     table = HolderTable()
     table.replace({SHARED.uuid: [dataclasses.replace(POD, claims=(CLAIMS[0],))]}, complete=True)
-    listed = [table.lists(SHARED.uuid, Owner(POD.pod_uid, "team", c)) for c in ("", *CLAIMS)]
+    listed = [table.has_holder(SHARED.uuid, Owner(POD.pod_uid, "team", c)) for c in ("", *CLAIMS)]
     assert listed == [True, True, False]
-    assert not table.lists(SHARED.uuid, Owner(PodUid("f" * 32), "team"))
+    assert not table.has_holder(SHARED.uuid, Owner(PodUid("f" * 32), "team"))

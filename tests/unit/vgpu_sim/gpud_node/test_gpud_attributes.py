@@ -1,4 +1,4 @@
-"""Device attributes: complete, true to the slice, and silent about what is not there."""
+"""Device attributes: complete, correct for the slice, and absent for unsupported features."""
 
 import importlib.resources
 import tomllib
@@ -20,7 +20,7 @@ OFFICIAL = {
     int(one): one.name.removeprefix("CU_DEVICE_ATTRIBUTE_") for one in cuda.CUdevice_attribute
 }
 
-# What the CUDA 13 runtime reads when it fills cudaDeviceProp.
+# The attributes that the CUDA 13 runtime reads to fill cudaDeviceProp.
 READ_BY_CUDART = {
     *range(1, 15), 16, 18, 19, *range(21, 36), *range(37, 44), *range(45, 69), *range(70, 92), 95, 97,
     99, 100, 101, 106, 108, 109, *range(111, 122), 125, 129, 130, 131, 133, 134, 139, 140, 143,
@@ -59,7 +59,8 @@ def test_every_board_and_its_capability_has_figures():
     assert {board.compute_capability for board in BOARDS.values()} <= set(ARCHITECTURES)
 
 
-# Data sheets and the programming guide's table, in their own units and apart from the code's tables.
+# From data sheets and the programming guide's table, in their units, independent of the code's
+# tables.
 ARCHITECTURE_FACTS = {
     # capability: threads and blocks of a multiprocessor, KiB of shared memory, FP32 : FP64
     (7, 0): (2048, 32, 96, 2),
@@ -85,7 +86,7 @@ BOARD_FACTS = {
 
 
 def whole(key: str) -> MigInstance:
-    """Return an instance that is all of its GPU."""
+    """Return the instance that spans a whole GPU of a board."""
     gpu = Gpu(new_gpu_uuid(), 0, key)
     profile = max(BOARDS[key].profiles, key=lambda one: (one.size, one.sm_count))
     return MigInstance(new_instance_uuid(), gpu, profile, profile.starts[0], 0)
@@ -114,7 +115,8 @@ def test_a_capability_has_the_figures_of_the_programming_guide(capability):
     assert values[87] == double_ratio  # SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
 
 
-# What no slice and no board changes, from the reference of the driver API and the programming guide.
+# Values that are the same for all slices and boards, from the driver API reference and the
+# programming guide.
 SAME_EVERYWHERE = {
     1: 1024,  # MAX_THREADS_PER_BLOCK
     2: 1024,  # MAX_BLOCK_DIM_X
@@ -181,11 +183,11 @@ def test_the_message_is_filled():
     assert info.attributes[1] == 1024
     assert info.attributes[115] == 0
     assert info.attributes[CLOCK_ATTRIBUTE] == 0
-    told = device_info(instance, (8, 0), 77, 3, enforced=True, multiprocessors=7, modelled=True)
-    assert told.attributes[CLOCK_ATTRIBUTE] == 1
+    reported = device_info(instance, (8, 0), 77, 3, enforced=True, multiprocessors=7, modelled=True)
+    assert reported.attributes[CLOCK_ATTRIBUTE] == 1
 
 
-# A feature may be announced only if the client library implements what a program would call next.
+# A feature may be announced only if the client library implements the calls that use it.
 NEEDS = {
     19: {"cuMemHostGetDevicePointer"},  # CAN_MAP_HOST_MEMORY
     31: {"cuStreamCreate"},  # CONCURRENT_KERNELS

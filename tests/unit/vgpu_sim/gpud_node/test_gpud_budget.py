@@ -1,4 +1,4 @@
-"""Reservations: within the slice, within the node, and given back whatever happens."""
+"""Reservations: limited by slice and node, and released in every case."""
 
 import random
 
@@ -50,7 +50,7 @@ def test_closing_gives_everything_back_once():
 
 
 @pytest.mark.parametrize("amount", [0, -1, 5])
-def test_nobody_releases_what_it_does_not_hold(amount):
+def test_releasing_more_than_is_held_is_refused(amount):
     budget, instance = Budget(10 * GIB), an_instance()
     account, other = budget.open(instance), budget.open(instance)
     budget.reserve(account, 4)
@@ -113,6 +113,6 @@ def test_what_ended_contexts_retain_counts_until_it_is_gone():
     held[0] = CONTEXT_SHARED_BYTES
     budget.measure_retained()
     assert budget.used_bytes == 0
-    held[0] = CONTEXT_SHARED_BYTES + 7  # of a context that lives: its account has it
+    held[0] = CONTEXT_SHARED_BYTES + 7  # of a live context, whose account contains it
     budget.measure_retained()
     assert budget.used_bytes == 0

@@ -1,4 +1,4 @@
-"""Object cache directories: apart, stable, not to be found by others, and bounded."""
+"""Object cache directories: separate, stable, unguessable, and bounded."""
 
 import os
 from pathlib import Path
@@ -33,7 +33,7 @@ def write(directory: Path, name: str, size: int, age: int = 0) -> None:
     os.utime(directory / name, ns=(0, 10**18 - age))
 
 
-def test_a_namespace_keeps_its_directory_on_a_slot_and_shares_it_with_nobody(tmp_path):
+def test_a_namespace_keeps_a_directory_of_its_own_on_a_slot(tmp_path):
     caches = caches_of(tmp_path)
     mine = caches.directory(TEAM)
     assert mine == caches_of(tmp_path).directory(TEAM)
@@ -75,7 +75,7 @@ def test_an_owner_that_fills_its_directory_loses_its_oldest_entries(tmp_path):
     caches.trim(TEAM)
     assert names(mine) == ["a directory", "a link", "middle", "newest", "old"]
     write(mine, "more", 8192, -1)
-    caches.trim(TEAM)  # looked at just now
+    caches.trim(TEAM)  # too soon: it was measured just now
     assert (mine / "old").exists()
     clock.now += TRIM_EVERY_SECONDS
     caches.trim(TEAM)
@@ -83,7 +83,7 @@ def test_an_owner_that_fills_its_directory_loses_its_oldest_entries(tmp_path):
     assert (other / "entry").exists()
 
 
-def test_a_sparse_file_takes_nobodys_place(tmp_path):
+def test_a_sparse_file_displaces_no_other_file(tmp_path):
     caches = caches_of(tmp_path, limit_bytes=4 * 4096)
     mine = Path(caches.directory(TEAM))
     write(mine, "entry", 4096, age=5)
@@ -135,7 +135,7 @@ def test_what_no_context_has_used_for_a_day_goes(tmp_path):
     assert gone.exists()
     clock.now += SWEEP_EVERY_SECONDS - 1
     caches.directory(TEAM_ON_ANOTHER_SLOT)
-    caches.sweep([OTHER])  # looked at just now
+    caches.sweep([OTHER])  # too soon: they were scanned just now
     assert gone.exists()
     clock.now += 1
     caches.sweep([OTHER])
@@ -144,14 +144,18 @@ def test_what_no_context_has_used_for_a_day_goes(tmp_path):
 
 
 def test_an_owner_has_512_mib_and_16384_entries(monkeypatch, tmp_path):
-    """As installed; what is over them goes, by blocks on disk as stat(2) counts them."""
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(caches_module, "_remove_oldest", lambda _, *limits: asked.append(limits))
+    """The default limits; the entries beyond them are removed, by disk usage as stat(2) reports
+    it.
+    """
+    requested: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        caches_module, "_remove_oldest", lambda _, *limits: requested.append(limits)
+    )
     caches_of(tmp_path).trim(TEAM)
-    assert asked == [(512 * 1024 * 1024, 16384)]
+    assert requested == [(512 * 1024 * 1024, 16384)]
 
 
-def test_what_somebody_else_removes_meanwhile_stops_nobody(tmp_path, monkeypatch):
+def test_a_file_removed_concurrently_is_not_an_error(tmp_path, monkeypatch):
     caches = caches_of(tmp_path, limit_entries=1)
     directory = Path(caches.directory(TEAM) or "")
     for age, name in enumerate(["newest", "older", "oldest"]):

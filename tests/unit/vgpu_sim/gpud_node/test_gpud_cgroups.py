@@ -90,7 +90,7 @@ def test_v1_takes_a_process_in_every_hierarchy_and_holds_its_memory(v1):
         with pytest.raises(OSError, match="busy"):
             v1.remove(uuid)
         child.communicate("go\n")
-    assert child.returncode == -9  # the kernel's answer to going beyond the limit
+    assert child.returncode == -9  # the kernel's error for exceeding the limit
     v1.remove(uuid)
     v1.remove(uuid)
     assert v1.existing() == set()
@@ -120,7 +120,7 @@ def test_v1_makes_the_parent_again_that_another_gpud_has_removed(v1):
 
 @pytest.fixture
 def v2_tree(tmp_path) -> Path:
-    """What a v2 host shows, as far as it is read; the kernel's files appear with mkdir there."""
+    """The files of a v2 host that gpud reads; mkdir creates the kernel's files there."""
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids rdma misc\n")
     (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
     parent = tmp_path / "tessera"
@@ -153,7 +153,7 @@ def test_v2_delegates_then_limits(v2_tree):
 
 def test_v2_makes_the_parent_again_that_another_gpud_has_removed(v2_tree):
     groups = CgroupsV2(v2_tree, "tessera", cpu_count=2)
-    shutil.rmtree(v2_tree / "tessera")  # of the kernel's files rmdir asks nobody
+    shutil.rmtree(v2_tree / "tessera")  # rmdir removes the kernel's files with the directory
     assert groups.existing() == set()
     uuid = new_instance_uuid()
     groups.prepare(uuid, SHARE, contexts=1)

@@ -1,4 +1,6 @@
-"""Compute instances in gpud's inventory: what is accepted, what a restart and a crash leave."""
+"""Compute instances in gpud's inventory: accepted changes, and the state after a restart or a
+crash.
+"""
 
 import os
 import random
@@ -54,8 +56,8 @@ def test_those_in_one_gpu_instance_have_its_number_and_numbers_of_their_own(
     ]
     assert {one.gi_id for one in made} == {2} != {full.gi_id}
     assert [one.ci_id for one in made] == [2, 0, 1]
-    assert {len(inventory.beside(one)) for one in made} == {3}
-    assert inventory.beside(full) == (full,)
+    assert {len(inventory.in_gpu_instance_of(one)) for one in made} == {3}
+    assert inventory.in_gpu_instance_of(full) == (full,)
     assert len({one.slot for one in inventory.instances}) == 4
     with pytest.raises(Conflict, match=r"1c\.3g\.40gb@4\.0 overlaps 2c\.3g\.40gb@4\.0"):
         inventory.create_instance(H100.uuid, "2c.3g.40gb", 4, compute_start=0)
@@ -78,7 +80,7 @@ def test_a_gpu_instance_goes_with_the_last_in_it_and_claims_own_what_is_theirs(
 
 
 def test_an_empty_gpu_instance_is_divided_and_is_empty_again(inventory: Inventory) -> None:
-    """As nvidia-smi does it: -cgi, -cci twice, -dci twice."""
+    """With the steps of nvidia-smi: -cgi, -cci twice, -dci twice."""
     empty = inventory.create_instance(H100.uuid, "3g.40gb", 4, compute=False)
     one, two, *_ = THREE.ci_profiles
     first = inventory.create_compute(empty.uuid, ComputePlace(one, 2))
@@ -130,14 +132,14 @@ def test_a_journal_that_says_what_cannot_be_is_refused(
 
 
 class PowerCut(OSError):
-    """What a crash looks like to who wrote."""
+    """A crash, simulated as an error of the write."""
 
 
 @pytest.mark.parametrize("key", list(BOARDS))
 def test_any_sequence_leaves_what_is_legal_and_every_restart_finds_it(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Random steps, each in turn carried out, cut off while it is written, or refused."""
+    """Random steps, each of which succeeds, is interrupted during its write, or is refused."""
     generator, gpu = random.Random(key), Gpu(new_gpu_uuid(), 0, key)
     places = [place for device in gpu.board.device_profiles for place in device.places]
     cut = False
@@ -179,17 +181,17 @@ def test_any_sequence_leaves_what_is_legal_and_every_restart_finds_it(
         placed = [one.placed for one in inventory.instances]
         assert not rules.violations(gpu.board, placed)
         empty = [one for one in inventory.instances if not one.compute]
-        assert all(inventory.beside(one) == (one,) for one in empty)
+        assert all(inventory.in_gpu_instance_of(one) == (one,) for one in empty)
         numbers = [(one.gi_id, one.ci_id) for one in inventory.instances]
         assert len(set(numbers)) == len(numbers)
         assert Inventory(tmp_path).instances == inventory.instances
-        if cut:  # the next gpud goes on with what the last one had
+        if cut:  # the next gpud continues with the previous one's state
             inventory = Inventory(tmp_path)
     assert done > 20
     assert os.listdir(tmp_path) == []
 
 
-def test_memory_is_the_gpu_instance_s_and_retained_pages_are_everybodys_loss(
+def test_memory_and_retained_pages_belong_to_the_whole_gpu_instance(
     inventory: Inventory,
 ) -> None:
     mine, other, apart = narrow(inventory, 0), narrow(inventory, 1), narrow(inventory, 0, 0)
@@ -229,7 +231,7 @@ def test_programs_see_sms_of_their_own_and_what_the_gpu_instance_has(inventory: 
         60,
     )
     del narrower[Attribute.MULTIPROCESSOR_COUNT], wider[Attribute.MULTIPROCESSOR_COUNT]
-    assert narrower == wider  # L2, bus and copy engines are the GPU instance's
+    assert narrower == wider  # the GPU instance's: L2, bus and copy engines
     assert Share.of(one, 1 << 50, 8, strict=True).sm_count == 16
     assert SharingTable().multiprocessors(one) == 16
     assert SharingTable().client_bytes(one) == THREE.memory_bytes

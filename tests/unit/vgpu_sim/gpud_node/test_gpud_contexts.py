@@ -1,4 +1,4 @@
-"""The table of contexts: however a worker ends, everything comes back and its pod is told once."""
+"""The table of contexts: however a worker ends, all is released and its pod gets one report."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ WORKER = "import sys; sys.exit(int(sys.stdin.readline()))"
 
 
 class Worker:
-    """A process that ends when told; the test speaks for it on its channel."""
+    """A process that ends on request; the test uses its channel on its behalf."""
 
     def __init__(self) -> None:
         orders, self._orders = os.pipe()
@@ -67,17 +67,16 @@ class Worker:
 def outcome(
     act: Callable[[Worker], None], *, left_over: bool = False, grace_s: float = 600.0
 ) -> list[dict[str, Any]]:
-    """Let a worker live and end; return what was told of it, once everything is given back.
+    """Run a worker to its end; return the events about it, once everything is released.
 
-    One that is ``left_over`` was started by an earlier gpud: there is no channel to it.
-
-    No zygote reports: the worker is this process's child, as one is gpud's that has inherited it.
+    A ``left_over`` worker was started by an earlier gpud, and has no channel. No zygote reports
+    its exit: the worker is a child of this process, as if gpud had adopted it.
     """
 
     async def live() -> list[dict[str, Any]]:
         budget, events = Budget(1 << 40), EventBus()
-        told: list[dict[str, Any]] = []
-        events.subscribe(told.append)
+        reported: list[dict[str, Any]] = []
+        events.subscribe(reported.append)
         table = ContextTable(budget, events, lambda _: None, grace_s)
         worker = Worker()
         pidfd = processes.open_process(worker.pid)
@@ -97,125 +96,137 @@ def outcome(
         assert await table.drain(10), "the context was never ended"
         assert budget.used_bytes == 0
         await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody waits for its words"
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "no task waits for its messages"
         worker.close()
-        return told
+        return reported
 
     return asyncio.run(live())
 
 
-def names(told: list[dict[str, Any]]) -> list[str]:
-    return [event["event"] for event in told]
+def names(reported: list[dict[str, Any]]) -> list[str]:
+    return [event["event"] for event in reported]
 
 
-def test_a_worker_that_is_killed_is_told_to_its_pod():
-    told = outcome(Worker.kill)
-    assert names(told) == ["context_started", "fault", "context_ended"]
-    assert (told[1]["pod_uid"], told[1]["namespace"], told[1]["kernel"]) == (POD, "team", "")
-    assert "signal 9" in told[1]["message"]
-    assert told[2]["reason"] == "killed by signal 9"
+def test_a_killed_worker_is_reported_to_its_pod():
+    reported = outcome(Worker.kill)
+    assert names(reported) == ["context_started", "fault", "context_ended"]
+    assert (reported[1]["pod_uid"], reported[1]["namespace"], reported[1]["kernel"]) == (
+        POD,
+        "team",
+        "",
+    )
+    assert "signal 9" in reported[1]["message"]
+    assert reported[2]["reason"] == "killed by signal 9"
 
 
 @pytest.mark.parametrize("status", [spawn.FAULTED_STATUS, spawn.CRASHED_STATUS, 1])
-def test_a_worker_that_fails_without_a_word_is_told_to_its_pod(status):
-    told = outcome(lambda worker: worker.exit(status))
-    assert names(told) == ["context_started", "fault", "context_ended"]
-    assert f"exit status {status}" in told[1]["message"]
+def test_a_silent_failure_of_a_worker_is_reported_to_its_pod(status):
+    reported = outcome(lambda worker: worker.exit(status))
+    assert names(reported) == ["context_started", "fault", "context_ended"]
+    assert f"exit status {status}" in reported[1]["message"]
 
 
 @pytest.mark.parametrize("status", [0, spawn.REFUSED_STATUS])
 def test_an_end_that_the_client_knows_of_is_no_fault(status):
-    told = outcome(lambda worker: worker.exit(status))
-    assert names(told) == ["context_started", "context_ended"]
+    reported = outcome(lambda worker: worker.exit(status))
+    assert names(reported) == ["context_started", "context_ended"]
 
 
-def test_a_fault_that_the_worker_told_is_told_once():
+def test_a_fault_that_the_worker_reported_is_reported_once():
     def fault(worker: Worker) -> None:
         worker.say({"type": "event", "event": "fault", "kernel": "k", "message": "bad address"})
         worker.exit(spawn.FAULTED_STATUS)
 
-    told = outcome(fault)
-    assert names(told) == ["context_started", "fault", "context_ended"]
-    assert told[1]["kernel"] == "k"
-    assert told[2]["reason"] == "fault: bad address"
+    reported = outcome(fault)
+    assert names(reported) == ["context_started", "fault", "context_ended"]
+    assert reported[1]["kernel"] == "k"
+    assert reported[2]["reason"] == "fault: bad address"
 
 
-def test_a_context_that_cannot_be_set_up_is_told_as_that():
+def test_a_failed_context_setup_is_reported_as_such():
     def fail(worker: Worker) -> None:
         worker.say({"type": "event", "event": "failed", "message": "no cgroup"})
         worker.exit(spawn.REFUSED_STATUS)
 
-    told = outcome(fail)
-    assert names(told) == ["context_started", "worker_failed", "context_ended"]
-    assert told[1]["message"] == "no cgroup"
+    reported = outcome(fail)
+    assert names(reported) == ["context_started", "worker_failed", "context_ended"]
+    assert reported[1]["message"] == "no cgroup"
 
 
-def test_a_context_that_was_never_started_is_told_to_who_asked_for_it():
-    told: list[dict[str, Any]] = []
+def test_a_context_that_was_never_started_is_reported_to_its_requester():
+    reported: list[dict[str, Any]] = []
     events = EventBus()
-    events.subscribe(told.append)
+    events.subscribe(reported.append)
     table = ContextTable(Budget(1 << 40), events, lambda _: None)
-    table.not_started(INSTANCE, Owner(PodUid(POD), "team"), "no worker could be forked")
-    assert names(told) == ["worker_failed"]
-    assert told[0]["instance"] == INSTANCE.uuid
-    assert (told[0]["pod_uid"], told[0]["namespace"], told[0]["pid"]) == (POD, "team", 0)
-    assert told[0]["message"] == "no worker could be forked"
+    table.report_not_started(INSTANCE, Owner(PodUid(POD), "team"), "no worker could be forked")
+    assert names(reported) == ["worker_failed"]
+    assert reported[0]["instance"] == INSTANCE.uuid
+    assert (reported[0]["pod_uid"], reported[0]["namespace"], reported[0]["pid"]) == (
+        POD,
+        "team",
+        0,
+    )
+    assert reported[0]["message"] == "no worker could be forked"
 
 
-def test_a_fenced_worker_hears_why_and_may_end_by_itself():
-    heard = []
+def test_a_fenced_worker_gets_the_reason_and_may_end_by_itself():
+    received = []
 
     def fence(worker: Worker) -> None:
         worker.fence("its pod is gone")
-        heard.append(json.loads(worker.channel.recv(4096, socket.MSG_DONTWAIT)))
+        received.append(json.loads(worker.channel.recv(4096, socket.MSG_DONTWAIT)))
         worker.exit(1)
 
-    told = outcome(fence)
-    assert heard == [{"type": "fence", "reason": "its pod is gone", "error": 0}]
-    assert names(told) == ["context_started", "fenced", "context_ended"]
-    assert told[2]["reason"] == "fenced: its pod is gone"
+    reported = outcome(fence)
+    assert received == [{"type": "fence", "reason": "its pod is gone", "error": 0}]
+    assert names(reported) == ["context_started", "fenced", "context_ended"]
+    assert reported[2]["reason"] == "fenced: its pod is gone"
 
 
 def test_a_dead_worker_is_not_listened_to_though_its_channel_is_open(monkeypatch):
-    """A compile helper that dies a little later may have the other end."""
+    """A compile helper that dies a little later may hold the other end."""
     monkeypatch.setattr(table_module, "_LAST_WORDS_SECONDS", 0.05)
-    told = outcome(lambda worker: os.kill(worker.pid, signal.SIGKILL))
-    assert names(told) == ["context_started", "fault", "context_ended"]
+    reported = outcome(lambda worker: os.kill(worker.pid, signal.SIGKILL))
+    assert names(reported) == ["context_started", "fault", "context_ended"]
 
 
 @pytest.mark.parametrize("how", [{"left_over": True}, {"grace_s": 0.05}])
 def test_a_fenced_worker_that_cannot_or_will_not_end_is_killed(how):
     def fence(worker: Worker) -> None:
         worker.fence("its pod is gone")
-        worker.fence("told twice")
+        worker.fence("reported twice")
 
-    told = outcome(fence, **how)
-    assert names(told) == ["context_started", "fenced", "context_ended"]
-    assert told[1]["reason"] == "its pod is gone"
-    assert (told[1]["pod_uid"], told[1]["namespace"]) == (POD, "team")
-    assert told[2]["reason"] == "fenced: its pod is gone"
-
-
-def test_a_worker_that_breaks_the_contract_is_killed_and_told():
-    told = outcome(lambda worker: worker.say(b"nonsense"))
-    assert names(told) == ["context_started", "fault", "context_ended"]
-    assert "protocol violation" in told[1]["message"]
-    assert told[2]["reason"].startswith("protocol violation")
+    reported = outcome(fence, **how)
+    assert names(reported) == ["context_started", "fenced", "context_ended"]
+    assert reported[1]["reason"] == "its pod is gone"
+    assert (reported[1]["pod_uid"], reported[1]["namespace"]) == (POD, "team")
+    assert reported[2]["reason"] == "fenced: its pod is gone"
 
 
-def test_a_worker_whose_gpu_failed_hears_the_result_for_its_client_and_may_end_by_itself():
-    heard = []
+def test_a_worker_that_breaks_the_contract_is_killed_and_reported():
+    reported = outcome(lambda worker: worker.say(b"nonsense"))
+    assert names(reported) == ["context_started", "fault", "context_ended"]
+    assert "protocol violation" in reported[1]["message"]
+    assert reported[2]["reason"].startswith("protocol violation")
+
+
+def test_a_worker_on_a_failed_gpu_gets_its_clients_result_and_may_end_by_itself():
+    received = []
 
     def strike(worker: Worker) -> None:
         worker.strike(214, "Xid 48")
-        heard.append(json.loads(worker.channel.recv(4096, socket.MSG_DONTWAIT)))
+        received.append(json.loads(worker.channel.recv(4096, socket.MSG_DONTWAIT)))
         worker.exit(1)
 
-    told = outcome(strike)
-    assert heard == [{"type": "fence", "reason": "Xid 48", "error": 214}]
-    assert names(told) == ["context_started", "fault", "context_ended"]
-    assert (told[1]["kind"], told[1]["message"], told[1]["pod_uid"]) == ("DEVICE", "Xid 48", POD)
-    assert told[2]["reason"] == "fault: Xid 48"
+    reported = outcome(strike)
+    assert received == [{"type": "fence", "reason": "Xid 48", "error": 214}]
+    assert names(reported) == ["context_started", "fault", "context_ended"]
+    assert (reported[1]["kind"], reported[1]["message"], reported[1]["pod_uid"]) == (
+        "DEVICE",
+        "Xid 48",
+        POD,
+    )
+    assert reported[2]["reason"] == "fault: Xid 48"
 
 
 @pytest.mark.parametrize("how", [{"left_over": True}, {"grace_s": 0.05}])
@@ -224,11 +235,11 @@ def test_a_worker_whose_gpu_failed_and_that_cannot_or_will_not_end_is_killed(mon
 
     def strike(worker: Worker) -> None:
         worker.strike(214, "Xid 48")
-        worker.strike(719, "told twice")
+        worker.strike(719, "reported twice")
 
-    told = outcome(strike, **how)
-    assert names(told) == ["context_started", "fault", "context_ended"]
-    assert (told[1]["message"], told[2]["reason"]) == ("Xid 48", "fault: Xid 48")
+    reported = outcome(strike, **how)
+    assert names(reported) == ["context_started", "fault", "context_ended"]
+    assert (reported[1]["message"], reported[2]["reason"]) == ("Xid 48", "fault: Xid 48")
 
 
 def test_what_contexts_counted_under_an_earlier_gpud_is_counted_on_until_it_is_forgotten():
@@ -237,9 +248,14 @@ def test_what_contexts_counted_under_an_earlier_gpud_is_counted_on_until_it_is_f
     before = {INSTANCE.uuid: Counters(busy_ns=5, launches=2), other.uuid: Counters(busy_ns=7)}
     table.inherit(before)
     for uuid, counters in before.items():
-        assert table.inherited(uuid) == table.ended(uuid) == table.counters(uuid) == counters
-    assert table.all_ended() == before
+        assert (
+            table.inherited_counters(uuid)
+            == table.ended_counters(uuid)
+            == table.counters(uuid)
+            == counters
+        )
+    assert table.ended_by_instance() == before
     table.forget(INSTANCE.uuid)
-    assert table.all_ended() == {other.uuid: before[other.uuid]}
-    assert table.inherited(INSTANCE.uuid) == table.counters(INSTANCE.uuid) == Counters()
-    assert table.inherited(other.uuid) == Counters(busy_ns=7)
+    assert table.ended_by_instance() == {other.uuid: before[other.uuid]}
+    assert table.inherited_counters(INSTANCE.uuid) == table.counters(INSTANCE.uuid) == Counters()
+    assert table.inherited_counters(other.uuid) == Counters(busy_ns=7)

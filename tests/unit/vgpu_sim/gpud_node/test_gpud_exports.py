@@ -1,4 +1,4 @@
-"""gpud hands hcad's requests for device memory to the workers of the program that it names."""
+"""gpud passes hcad's requests for device memory to the workers of the named program."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ class Worker:
 
     def __init__(self, pid: int = PROGRAM, *, fenced: bool = False, connected: bool = True) -> None:
         self.channel, self.end = seqpacket.pair()
-        self.channel.setblocking(False)  # as gpud's ends of workers' channels are
+        self.channel.setblocking(False)  # non-blocking, like gpud's ends of workers' channels
         self.context = cast(
             "Context",
             SimpleNamespace(
@@ -38,8 +38,8 @@ class Worker:
             ),
         )
 
-    def received(self) -> tuple[dict[str, Any], list[int]] | None:
-        """Return the message that came, and its descriptors."""
+    def receive_message(self) -> tuple[dict[str, Any], list[int]] | None:
+        """Receive a message and its descriptors, or return None."""
         self.end.setblocking(False)
         try:
             data, descriptors, _, _ = socket.recv_fds(self.end, 4096, 4)
@@ -72,7 +72,7 @@ class Hcad:
         self._link: socket.socket | None = None
 
     async def accept(self) -> bytes:
-        """Wait for gpud; return the first that it says."""
+        """Wait for gpud; return its first message."""
         if self._link is not None:
             self._link.close()
         loop = asyncio.get_running_loop()
@@ -81,17 +81,17 @@ class Hcad:
         return await loop.sock_recv(self._link, 4096)
 
     async def send(self, data: bytes) -> None:
-        """Send anything."""
+        """Send arbitrary data."""
         assert self._link is not None
         await asyncio.get_running_loop().sock_sendall(self._link, data)
 
     async def receive(self) -> bytes:
-        """Return what gpud says next, empty where it has hung up."""
+        """Return gpud's next message, empty if it has disconnected."""
         assert self._link is not None
         return await asyncio.get_running_loop().sock_recv(self._link, 4096)
 
     async def ask(self, request: ExportRequest) -> tuple[int, int, list[int]]:
-        """Return the request's number, its status and the descriptors that came."""
+        """Send a request; return the answer's number, status and descriptors."""
         await self.send(request.encode())
         assert self._link is not None
         await seqpacket.readable(self._link.fileno())
@@ -99,7 +99,7 @@ class Hcad:
         return (*direct.decode_answer(data), descriptors)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._listener.close()
         if self._link is not None:
             self._link.close()
@@ -118,7 +118,7 @@ Scenario = Callable[[Hcad], Awaitable[None]]
 def serve(
     tmp_path: Path, workers: list[Worker], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Scenario], None]:
-    """Run a scenario beside the exports of ``workers``."""
+    """Run a scenario concurrently with the exports of ``workers``."""
     monkeypatch.setattr(module, "LOOK_AGAIN_SECONDS", 0)
 
     def run(scenario: Scenario, user: int | None = None) -> None:
@@ -139,7 +139,7 @@ def serve(
     return run
 
 
-def test_the_first_that_hcad_hears_is_whose_memory_it_may_ask_for(serve) -> None:
+def test_the_first_message_to_hcad_names_the_owner_of_the_memory(serve) -> None:
     async def scenario(hcad: Hcad) -> None:
         assert await hcad.accept() == TOKEN
 
@@ -152,10 +152,10 @@ def test_one_end_goes_to_the_worker_and_the_other_to_hcad(serve, workers: list[W
     async def scenario(hcad: Hcad) -> None:
         await hcad.accept()
         named = bytes(range(direct.RANGE_BYTES))
-        asked = request(request=9, address=0x2000, size=128, range=named)
-        number, status, mine = await hcad.ask(asked)
+        requested = request(request=9, address=0x2000, size=128, range=named)
+        number, status, mine = await hcad.ask(requested)
         assert (number, status, len(mine)) == (9, 0, 1)
-        came = workers[0].received()
+        came = workers[0].receive_message()
         assert came is not None
         message, its = came
         assert message == {
@@ -194,7 +194,7 @@ def test_only_contexts_of_the_program_that_can_answer_are_passed_over(
         _, status, mine = await hcad.ask(request(skip=skip))
         assert (status, len(mine)) == ((errno.ESRCH, 0) if chosen is None else (0, 1))
         for place, worker in enumerate(workers):
-            came = worker.received()
+            came = worker.receive_message()
             assert (came is not None) == (place == chosen), place
             for descriptor in mine if came is not None else ():
                 os.close(descriptor)
@@ -205,13 +205,13 @@ def test_only_contexts_of_the_program_that_can_answer_are_passed_over(
 
 
 def test_a_program_that_gpud_cannot_see_is_none(serve, workers: list[Worker]) -> None:
-    """Processes of PID namespaces that gpud cannot see all have the pid 0."""
+    """All processes of PID namespaces that gpud cannot see have the pid 0."""
     workers.append(Worker(0))
 
     async def scenario(hcad: Hcad) -> None:
         await hcad.accept()
         assert await hcad.ask(request(pid=0)) == (5, errno.ESRCH, [])
-        assert workers[0].received() is None
+        assert workers[0].receive_message() is None
 
     serve(scenario)
 
@@ -260,7 +260,7 @@ def test_what_hcad_does_not_send_ends_the_connection_and_the_next_one_works(
         await hcad.accept()
         await hcad.send(nonsense)
         assert await hcad.receive() == b""
-        assert workers[0].received() is None
+        assert workers[0].receive_message() is None
         assert await hcad.accept() == TOKEN
         _, status, mine = await hcad.ask(request())
         assert (status, len(mine)) == (0, 1)
@@ -319,7 +319,7 @@ def test_hcad_that_was_not_there_is_found_later(
     async def scenario() -> None:
         path = tmp_path / direct.SOCKET_NAME
         exports = Exports(HcaOptions(path, None, token=TOKEN), [])
-        await exports.close()  # nothing to end yet
+        await exports.close()  # does nothing: it was not started
         exports.open()
         for _ in range(5):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Health as a state machine, and the table of Xids behind it: pure."""
+"""The health state machine, and the table of Xids that it uses."""
 
 import pytest
 
@@ -11,11 +11,11 @@ TIMES = Times(suspect_s=60, unhealthy_s=10, probation_s=30)
 
 
 def later(health: Health, now: float, stuck: bool = False) -> Health:
-    return health.aged(now, TIMES, stuck)
+    return health.after_time(now, TIMES, stuck)
 
 
 def test_a_critical_event_takes_out_of_service_and_time_brings_back() -> None:
-    struck = Health().struck(Severity.CRITICAL, "Xid 48", 100)
+    struck = Health().after_event(Severity.CRITICAL, "Xid 48", 100)
     assert (struck.state, struck.in_service, str(struck)) == (
         State.UNHEALTHY,
         False,
@@ -29,22 +29,22 @@ def test_a_critical_event_takes_out_of_service_and_time_brings_back() -> None:
 
 
 def test_what_cannot_be_reset_stays_unhealthy() -> None:
-    struck = Health().struck(Severity.CRITICAL, "off the bus", 0)
+    struck = Health().after_event(Severity.CRITICAL, "off the bus", 0)
     assert later(struck, 1e6, stuck=True).state is State.UNHEALTHY
 
 
 def test_a_suspicious_event_is_watched_and_the_second_one_counts() -> None:
-    once = Health().struck(Severity.SUSPICIOUS, "Xid 63", 0)
+    once = Health().after_event(Severity.SUSPICIOUS, "Xid 63", 0)
     assert once.state is State.SUSPECT
     assert once.in_service
-    assert once.struck(Severity.SUSPICIOUS, "Xid 63", 59).state is State.UNHEALTHY
+    assert once.after_event(Severity.SUSPICIOUS, "Xid 63", 59).state is State.UNHEALTHY
     assert later(once, 60).state is State.HEALTHY
 
 
 def test_a_relapse_doubles_the_probation_up_to_a_limit_and_good_conduct_forgets_it() -> None:
     health, now = Health(), 0.0
     for _ in range(6):
-        health = health.struck(Severity.CRITICAL, "Xid 48", now)
+        health = health.after_event(Severity.CRITICAL, "Xid 48", now)
         now += TIMES.unhealthy_s
         health = later(health, now)
         assert health.state is State.PROBATION
@@ -55,16 +55,18 @@ def test_a_relapse_doubles_the_probation_up_to_a_limit_and_good_conduct_forgets_
 
 
 def test_what_programs_cause_says_nothing_about_health() -> None:
-    assert Health().struck(Severity.NONE, "Xid 31", 5) == Health()
+    assert Health().after_event(Severity.NONE, "Xid 31", 5) == Health()
 
 
 def test_an_instance_is_no_healthier_than_its_gpu() -> None:
-    gpu = Health().struck(Severity.CRITICAL, "Xid 79", 0)
+    gpu = Health().after_event(Severity.CRITICAL, "Xid 79", 0)
     assert worst(gpu, Health()) == worst(Health(), gpu) == gpu
 
 
 def test_no_end_of_a_context_takes_a_slice_out_of_service_by_default() -> None:
-    """A worker may be its tenant's: whatever it says of its end must be ignorable."""
+    """A tenant may control its worker, so it must be possible to ignore every end that it can
+    report.
+    """
     assert set(XID_OF_FAULT) == {kind.name for kind in FaultKind} - {
         "NONE",
         "COMPILE",
@@ -90,10 +92,10 @@ def test_no_end_of_a_context_takes_a_slice_out_of_service_by_default() -> None:
 def test_the_switches_of_nvidias_plugin(
     disabled: str, enabled: str, ignored: frozenset[int] | None
 ) -> None:
-    assert classes.ignored(disabled.split(","), enabled.split(",")) == ignored
+    assert classes.parse_ignored(disabled.split(","), enabled.split(",")) == ignored
 
 
 @pytest.mark.parametrize("word", ["none", "-1", "1.5", "xid 79"])
 def test_a_switch_that_is_neither_number_nor_word_is_an_error(word: str) -> None:
     with pytest.raises(ValueError, match=f"'{word}' is neither"):
-        classes.ignored([word], [])
+        classes.parse_ignored([word], [])

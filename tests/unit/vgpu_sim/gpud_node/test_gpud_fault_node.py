@@ -1,4 +1,4 @@
-"""Faults of a node: which event is an Xid, which contexts end with what, and what stays unhealthy."""
+"""Faults of a node: events that are Xids, the contexts that they end, and lasting health states."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ WORKER, CLIENT = 100, 7
 
 
 class Table:
-    """Live contexts; what is struck stays until the test takes it away."""
+    """Live contexts; one that is struck stays until the test removes it."""
 
     def __init__(self) -> None:
         self.contexts: list[Any] = []
@@ -65,7 +65,7 @@ class Node:
         self.faults.inject(Injection(name, GPU.uuid, instance, kind, xid, 1, 0))
 
     def look(self) -> None:
-        """Let time pass for what lasts: nothing lasts on the other GPU, so nothing is cleared."""
+        """Advance the lasting faults to the present, by clearing those of a GPU that has none."""
         assert self.faults.clear(OTHER.uuid, "") == []
 
     def xids(self) -> list[tuple[int, str, int, str]]:
@@ -108,7 +108,7 @@ def test_what_ends_a_context_is_its_slice_s_xid_and_nothing_else_is_one(
         node.events.emit(name, pid=WORKER + 1, **fields)
         expected = [] if xid is None else [(xid, node.slices[1].uuid, CLIENT, "why")]
         assert node.xids() == expected
-        node.events.emit(name, pid=WORKER + 2, **fields)  # nobody's
+        node.events.emit(name, pid=WORKER + 2, **fields)  # the pid of no context
         assert node.xids() == expected
         assert node.table.struck == []
 
@@ -120,7 +120,7 @@ def test_what_ends_a_context_is_its_slice_s_xid_and_nothing_else_is_one(
     [
         (48, [WORKER], CudaError.ECC_UNCORRECTABLE),
         (31, [WORKER], CudaError.ILLEGAL_ADDRESS),
-        (63, [], None),  # contexts go on
+        (63, [], None),  # contexts continue
     ],
 )
 def test_an_xid_ends_its_slice_s_contexts_with_its_result(
@@ -132,7 +132,7 @@ def test_an_xid_ends_its_slice_s_contexts_with_its_result(
         mine = node.slices[0].uuid
         node.inject(Kind.XID, mine, xid)
         assert node.table.struck == [(pid, error) for pid in struck]
-        of = CLIENT if xid == 31 else 0  # an Xid of a program's names it
+        of = CLIENT if xid == 31 else 0  # a program's Xid names its instance
         assert node.xids() == [(xid, mine, of, "injected")]
 
     on_node(tmp_path, act)

@@ -1,4 +1,4 @@
-"""Xids and memory errors: what is remembered, of whom, and for how long."""
+"""Xids and memory errors: which are recorded, for which GPU, and for how long."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ GPU = GpuUuid("GPU-11111111-1111-4111-8111-111111111111")
 OTHER = GpuUuid("GPU-22222222-2222-4222-8222-222222222222")
 
 
-def test_who_faults_in_a_loop_pushes_out_nobody_elses(tmp_path: Path) -> None:
+def test_a_program_that_faults_in_a_loop_displaces_no_others_xids(tmp_path: Path) -> None:
     records = Records(tmp_path)
     records.note(GPU, 48, "", 0, "", 1)
     records.note(GPU, 31, "MIG-quiet", 7, "", 2)

@@ -1,4 +1,4 @@
-"""Changes to GPUs and instances are checked by geometry and durable before they count."""
+"""Changes to GPUs and instances are validated by geometry and durable before they take effect."""
 
 import pytest
 
@@ -122,7 +122,7 @@ def test_impossible_gpus_are_invalid(inventory, gpus):
 
 
 def test_instances_that_exist_together_have_numbers_of_their_own(inventory):
-    """The tree of placements, from which `nvidia-smi mig -lgi` shows numbers, too."""
+    """The numbers derive from the tree of placements; `nvidia-smi mig -lgi` shows them."""
     made = [
         inventory.create_instance(H100.uuid, name, start)
         for name, start in (("3g.40gb", 0), ("2g.20gb", 4), ("1g.10gb", 6))
@@ -142,7 +142,7 @@ def test_a_compute_instance_is_given_once_and_not_taken_while_in_use(inventory):
 
 
 def test_what_was_made_for_a_claim_goes_with_that_claim_alone(inventory):
-    """A layout's steps, another claim and an administrator's nvidia-smi all name another owner."""
+    """A layout's steps, another claim and an administrator's nvidia-smi all give another owner."""
     claim, other = (f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "12")
     made = inventory.create_instance(H100.uuid, "whole", 0, owner=claim, owner_name="team/job")
     assert (made.owner, made.owner_name) == (claim, "team/job")
@@ -187,7 +187,7 @@ def test_claims_share_an_instance_until_its_memory_is_given_away(inventory, tmp_
 @pytest.mark.parametrize(
     ("made_for", "words"),
     [
-        ({}, "there for a layout"),
+        ({}, "belongs to a layout"),
         ({"owner": CLAIMS[2], "owner_name": "team/c"}, "claim team/c alone"),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_share_goes_with_its_claim_and_the_instance_with_the_last(inventory, t
             inventory.destroy_instance(made.uuid, idle, stranger)
     with pytest.raises(Conflict, match="shared by"):
         inventory.destroy_compute(made.uuid, idle)
-    inventory.admit_no_more(made.uuid, CLAIMS[0])
+    inventory.close_admission(made.uuid, CLAIMS[0])
     closed = inventory.instance(made.uuid)
     assert [one.admit for one in closed.shares] == [False, True]
     assert closed.admit

@@ -1,4 +1,4 @@
-"""The journal survives restarts whole, and a damaged one is put aside, never dropped."""
+"""The journal survives restarts completely, and a damaged one is moved aside, never dropped."""
 
 import dataclasses
 import json
@@ -98,7 +98,7 @@ DAMAGES = {
     "bool for a number": lambda d: d["instances"][0].update(start=True),
     "an owner without a name": lambda d: d["instances"][0].update(owner="claim:x"),
     "an owner that is none": lambda d: d["instances"][0].update(owner="x", owner_name="team/job"),
-    "a share that nobody has": lambda d: d["instances"][0].update(
+    "a share without owner": lambda d: d["instances"][0].update(
         shares=[a_share(owner="", owner_name="")]
     ),
     "a share without memory": lambda d: d["instances"][0].update(shares=[a_share(memory_bytes=0)]),

@@ -1,4 +1,4 @@
-"""Workers of an earlier gpud: a living client's context stays, one without its client goes."""
+"""Workers of an earlier gpud: a context with a live client stays, one without is ended."""
 
 import asyncio
 import dataclasses
@@ -36,7 +36,7 @@ class OneInstance:
 
 @pytest.fixture
 def pair() -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
-    """A worker and its client, as far as gpud sees them: two processes that live."""
+    """A worker and its client as gpud sees them: two live processes."""
     waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     made = [subprocess.Popen(waiting, stdin=subprocess.PIPE) for _ in range(2)]
     yield made[0], made[1]
@@ -55,7 +55,7 @@ def context_of(worker: int, client: int, budget: Budget) -> Context:
 
 
 def test_the_list_of_a_full_node_is_read(tmp_path: Path) -> None:
-    """What cannot be read ends every program of the node: 8 GPUs with 7 slices, all full."""
+    """An unreadable list would end all programs of the node: 8 GPUs with 7 slices, all full."""
     slices, most = 8 * 7, MAX_CONTEXTS_PER_SLICE
     instances = [
         dataclasses.replace(INSTANCE, uuid=InstanceUuid(f"MIG-{n:036}")) for n in range(slices)
@@ -79,7 +79,7 @@ def test_the_list_of_a_full_node_is_read(tmp_path: Path) -> None:
     assert len(leftovers.load_ended(tmp_path)) == slices
 
 
-def saved(run_dir: Path, worker: int, client: int) -> list[Record]:
+def save_and_load(run_dir: Path, worker: int, client: int) -> list[Record]:
     context = context_of(worker, client, Budget(1 << 30))
     leftovers.save(run_dir, [context])
     os.close(context.pidfd)
@@ -88,7 +88,7 @@ def saved(run_dir: Path, worker: int, client: int) -> list[Record]:
 
 def test_a_record_knows_both_processes_by_their_start(tmp_path: Path, pair) -> None:
     worker, client = pair
-    (record,) = saved(tmp_path, worker.pid, client.pid)
+    (record,) = save_and_load(tmp_path, worker.pid, client.pid)
     assert record == Record(
         worker.pid,
         processes.start_ticks(worker.pid) or 0,
@@ -109,10 +109,10 @@ def test_a_record_knows_both_processes_by_their_start(tmp_path: Path, pair) -> N
 def test_a_context_lives_as_long_as_its_client(
     tmp_path: Path, pair, lives: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The grace is over at once here: only the client keeps it alive."""
+    """The grace period is zero here: only the client keeps it alive."""
     monkeypatch.setattr(leftovers, "CLIENT_GONE_GRACE_SECONDS", 0.0)
     worker, client = pair
-    records = saved(tmp_path, worker.pid, client.pid)
+    records = save_and_load(tmp_path, worker.pid, client.pid)
 
     async def scenario() -> None:
         budget = Budget(1 << 30)
@@ -139,7 +139,7 @@ def test_a_context_of_a_claim_that_lost_its_share_meanwhile_is_ended(
     tmp_path: Path, pair, has_share: bool
 ) -> None:
     worker, client = pair
-    (record,) = saved(tmp_path, worker.pid, client.pid)
+    (record,) = save_and_load(tmp_path, worker.pid, client.pid)
     ours, other = (f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "ab")
     record = dataclasses.replace(record, claim=ours)
     share = ClaimShare(ours if has_share else other, "team/job", 1 << 30)
@@ -184,7 +184,7 @@ sys.stdin.read()
 
 
 def test_a_workers_compile_helper_is_left_to_it(tmp_path: Path, pair) -> None:
-    """All else in a slice's group is ended."""
+    """All other processes in a slice's group are ended."""
     stranger, client = pair
     worker = subprocess.Popen(
         [sys.executable, "-c", WITH_HELPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -203,7 +203,7 @@ def test_a_workers_compile_helper_is_left_to_it(tmp_path: Path, pair) -> None:
         budget = Budget(1 << 30)
         table = ContextTable(budget, EventBus(for_user=True), lambda _: None)
         found = Leftovers(OneInstance(), budget, table, Groups("test"))  # type: ignore[arg-type]
-        found.take_over(saved(tmp_path, worker.pid, client.pid))
+        found.take_over(save_and_load(tmp_path, worker.pid, client.pid))
 
     try:
         asyncio.run(scenario())
@@ -217,7 +217,9 @@ def test_a_workers_compile_helper_is_left_to_it(tmp_path: Path, pair) -> None:
 def test_a_worker_has_a_helper_and_that_has_children_and_no_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A worker may not fork, nor may the helper's child: whatever is below that is no worker's."""
+    """Neither a worker nor the helper's children may fork, so deeper descendants are not a
+    worker's.
+    """
     parents = {2: 1, 3: 2, 4: 3, 5: 4, 9: 1}  # 1 init, 2 worker, 3 helper, 4 its child
     monkeypatch.setattr(processes, "parent", parents.get)
     belong = [pid for pid in range(1, 10) if leftovers._belongs_to(pid, {2})]
@@ -228,7 +230,7 @@ def test_a_worker_has_a_helper_and_that_has_children_and_no_others(
 def test_another_process_with_its_pid_is_not_the_worker(tmp_path: Path, pair) -> None:
     """It is neither watched nor ended."""
     worker, client = pair
-    (record,) = saved(tmp_path, worker.pid, client.pid)
+    (record,) = save_and_load(tmp_path, worker.pid, client.pid)
     path = tmp_path / leftovers.FILE_NAME
     document = json.loads(path.read_text())
     document["contexts"][0]["start_ticks"] = record.start_ticks + 1

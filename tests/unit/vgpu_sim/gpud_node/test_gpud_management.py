@@ -1,4 +1,4 @@
-"""NVML's requests: read as hostile, and answered with what their asker may see."""
+"""NVML requests: parsed as hostile input, and answered within the requester's permissions."""
 
 import asyncio
 import ctypes
@@ -49,16 +49,16 @@ MINE, OTHER = PodUid("aaaa"), PodUid("bbbb")
 
 
 def request(operation: int = Operation.REPORT, **changes: object) -> bytes:
-    asked = ManagementRequest(
+    requested = ManagementRequest(
         messages.PROTOCOL_OLDEST, messages.PROTOCOL_VERSION, operation, mode=ReportFlag.PROFILES
     )
-    size = ctypes.sizeof(asked)
+    size = ctypes.sizeof(requested)
     header = Header(
         messages.MAGIC, messages.PROTOCOL_VERSION, MessageType.MANAGEMENT, 7, 0, size, 0
     )
     for name, value in changes.items():
-        setattr(header if hasattr(header, name) and name != "reserved" else asked, name, value)
-    return bytes(header) + bytes(asked)
+        setattr(header if hasattr(header, name) and name != "reserved" else requested, name, value)
+    return bytes(header) + bytes(requested)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def context(pod: PodUid, client_pid: int) -> admin.Context:
 
 
 def picture(*contexts: admin.Context) -> admin.Gpu:
-    """The GPU with both slices; the contexts are the first one's."""
+    """The GPU with both slices; the contexts belong to the first slice."""
     its = board(GPU.board_key)
     instances = tuple(
         admin.Instance(
@@ -127,7 +127,7 @@ def picture(*contexts: admin.Context) -> admin.Gpu:
 
 
 class OneGpu:
-    """A node of one GPU, of which nothing can be changed."""
+    """A node with one GPU that cannot be changed."""
 
     def __init__(self, shown: admin.Gpu) -> None:
         self._shown = shown
@@ -153,11 +153,11 @@ def answer(
     node: bool = False,
 ) -> tuple[int, ManagementReport, bytes]:
     """Return status, head and records of an answer to process 1."""
-    asked = management.parse(data)
+    requested = management.parse(data)
     known = pods or {}
     its = Management(OneGpu(shown), False, known.get, lambda uuid, pod: pod == MINE)
-    of_slice = its.of_slice(SLICES[0], asked, Peer(1, 0), Peer(sender, 0))
-    reply = asyncio.run(its.of_node(asked) if node else of_slice)
+    of_slice = its.of_slice(SLICES[0], requested, Peer(1, 0), Peer(sender, 0))
+    reply = asyncio.run(its.of_node(requested) if node else of_slice)
     if node:
         of_slice.close()
     header = Header.from_buffer_copy(reply)
@@ -182,10 +182,10 @@ def test_a_slice_is_shown_itself_and_its_gpu() -> None:
 
 @pytest.mark.parametrize("pods", [{1: OTHER}, {1: MINE, 2: OTHER}, {1: OTHER, 2: MINE}, {}])
 @pytest.mark.parametrize("mig_enabled", [True, False])
-def test_who_has_the_socket_of_another_s_slice_sees_an_idle_device(
+def test_a_process_with_the_socket_of_another_s_slice_sees_an_idle_device(
     pods: dict[int, PodUid], mig_enabled: bool
 ) -> None:
-    """Any pod gets it mounted that names a CDI device in an annotation."""
+    """Any pod that names a CDI device in an annotation gets it mounted."""
     busy = dataclasses.replace(
         picture(context(MINE, 5)),
         mig_enabled=mig_enabled,
@@ -203,7 +203,7 @@ def test_who_has_the_socket_of_another_s_slice_sees_an_idle_device(
 
 
 def test_a_slice_s_report_costs_no_time_for_others() -> None:
-    """A tenant may ask 500 times a second; its GPU can have 448 contexts."""
+    """A tenant may send 500 requests a second; its GPU can have 448 contexts."""
     looked_at = []
 
     class Counting(Snapshot):
@@ -225,21 +225,21 @@ def test_a_slice_s_report_costs_no_time_for_others() -> None:
             return super().picture(gpu, only)
 
     its = Management(Strict(picture()), False, lambda _: None, lambda *_: False)
-    asked = management.parse(request())
-    assert asyncio.run(its.of_slice(SLICES[0], asked, Peer(1, 0), None))
+    requested = management.parse(request())
+    assert asyncio.run(its.of_slice(SLICES[0], requested, Peer(1, 0), None))
 
 
 def test_what_tenants_of_a_gpu_add_up_to_is_in_no_reply_to_one_of_them() -> None:
-    """Whatever libnvidia-ml shows: a program can read the reply itself."""
+    """That libnvidia-ml hides such sums is not enough: a program can read the reply itself."""
     busy = picture()
-    told = dataclasses.replace(
+    reported = dataclasses.replace(
         busy.telemetry,
         gpu_utilization_percent=71,
         memory_utilization_percent=72,
         pcie_tx_bytes_per_s=73,
         pcie_rx_bytes_per_s=74,
     )
-    busy = dataclasses.replace(busy, telemetry=told)
+    busy = dataclasses.replace(busy, telemetry=reported)
 
     def sums(shown: admin.Gpu, node: bool) -> tuple[int, ...]:
         its = GpuRecord.from_buffer_copy(
@@ -261,7 +261,7 @@ def test_the_node_is_shown_everything() -> None:
 
 
 def test_an_xid_names_its_instance_s_place_among_all_that_are_shown() -> None:
-    """Of two GPUs: places go on with the second."""
+    """With two GPUs: the instances' numbers continue from the first GPU to the second."""
     names = [new_instance_uuid() for _ in SLICES]
     first = picture()
     second = dataclasses.replace(
@@ -317,7 +317,7 @@ def test_pids_are_those_of_the_asker_s_container(tmp_path: Path) -> None:
         {
             10: ("pod/a", "10\t1"),
             11: ("pod/a", "11\t7"),
-            12: ("pod/b", "12\t7"),  # of the pod's other container, where 7 is somebody else
+            12: ("pod/b", "12\t7"),  # in the pod's other container, where 7 is another process
         },
     )
     contexts = [context(MINE, pid) for pid in (11, 12, 0)] + [context(OTHER, 11)]
@@ -332,7 +332,7 @@ def test_a_slice_s_holder_changes_nothing(operation: Operation) -> None:
     assert answer(picture(), request(operation))[0] == NvmlReturn.NO_PERMISSION
 
 
-def test_the_node_is_told_why_not() -> None:
+def test_the_node_gets_the_reason_of_a_refusal() -> None:
     busy = request(Operation.DESTROY_GPU_INSTANCE)
     assert answer(picture(), busy, node=True)[0] == NvmlReturn.IN_USE
     _, head, _ = answer(picture(), request(Operation.REMAINING_CAPACITY), node=True)
@@ -360,7 +360,7 @@ def test_each_board_s_profiles_fit_into_their_records(key: str) -> None:
 
 
 def test_the_largest_report_is_one_packet() -> None:
-    """Eight GPUs of eight boards, seven slices each, and as many contexts as can be."""
+    """Eight GPUs of eight boards, seven slices each, and the largest number of contexts."""
     crowd = [processes.Process(5, context(MINE, 5))] * 64
     gpus = []
     for key in sorted(BOARDS)[:8]:
@@ -410,7 +410,7 @@ def test_the_management_socket_is_the_owner_s_alone(directory: Path) -> None:
                 assert reply == b""
             else:
                 assert Header.from_buffer_copy(reply).status == expected
-        server._uids = set()  # the socket of somebody else
+        server._uids = set()  # another process's socket
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.setblocking(False)
             await loop.sock_connect(client, str(path))

@@ -1,7 +1,7 @@
-"""What gpud's loop never does: wait for the disk or the kernel, or serve one slice many times a round.
+"""gpud's loop never blocks on disk or kernel, and serves a slice at most once per iteration.
 
-Whoever waits for gpud waits for a few rounds of its loop. So a round is short, whatever a slice's
-clients and workers do: at most one message of each slice, and nothing that may take long.
+A client waits for a few iterations of gpud's loop. So an iteration must be short, whatever a
+slice's clients and workers do: at most one message of each slice, and no slow operation.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ SHARE = Share(1 << 30, 14, 56, 2, strict=False)
 
 
 class Rounds:
-    """Counts rounds of the loop, and how often something happened in each."""
+    """Counts iterations of the loop, and how often an event occurred in each."""
 
     def __init__(self) -> None:
         self.seen: Counter[int] = Counter()
@@ -58,7 +58,7 @@ class Rounds:
 
 
 class NotingBudget(Budget):
-    """Notes whenever a worker asks for its memory."""
+    """Records when a worker requests memory."""
 
     def __init__(self, rounds: Rounds) -> None:
         super().__init__(1 << 40)
@@ -110,7 +110,7 @@ def short_dir() -> Iterator[Path]:
 
 class NoAdmission:
     async def authorize(self, *_: object) -> Owner:
-        raise AssertionError("nobody asks for a context")
+        raise AssertionError("no client requests a context")
 
 
 def test_however_many_clients_say_hello_at_once_a_round_takes_one(short_dir: Path) -> None:
@@ -129,7 +129,7 @@ def test_however_many_clients_say_hello_at_once_a_round_takes_one(short_dir: Pat
         for client in clients:
             client.setblocking(False)
             client.connect(str(short_dir / "s.sock"))
-        while len(server._serving) < len(clients):  # noqa: ASYNC110 - nothing tells
+        while len(server._serving) < len(clients):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
         for client in clients:
             client.send(hello_message(MessageType.HELLO_QUERY))
@@ -147,7 +147,7 @@ def test_however_many_clients_say_hello_at_once_a_round_takes_one(short_dir: Pat
 
 
 class Slow:
-    """Something that takes as long as the test wants, on a thread that is not the loop's."""
+    """An operation that lasts as long as the test requires, on a thread other than the loop's."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -169,21 +169,21 @@ def slow() -> Iterator[Slow]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait, at most 30 s, while the loop goes on: that it does is what the tests are about."""
+    """Wait at most 30 s while the loop runs, which is the property under test."""
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - threads tell no loop
+        while not condition():  # noqa: ASYNC110 - threads cannot set asyncio events
             await asyncio.sleep(0.001)
 
 
 def run(scenario: Awaitable[None]) -> None:
-    async def bounded() -> None:
+    async def run_bounded() -> None:
         await asyncio.wait_for(scenario, 60)
 
-    asyncio.run(bounded())
+    asyncio.run(run_bounded())
 
 
 class SlowCgroups(NoCgroups):
-    """Groups whose preparation is ``slow``; what is done to them, in order."""
+    """Groups whose preparation is ``slow``; records the calls, in order."""
 
     def __init__(self, slow: Slow, uuid: InstanceUuid = INSTANCE.uuid) -> None:
         super().__init__("test")
@@ -276,15 +276,15 @@ def test_contexts_are_recorded_off_the_loop_and_the_last_state_counts(
     async def scenario() -> None:
         contexts: list[Any] = ["a"]
         recorder = Recorder(tmp_path, contexts)
-        recorder.changed()
+        recorder.schedule_save()
         await until(slow.begun.is_set)
         for name in "bcd":
             contexts.append(name)
-            recorder.changed()
+            recorder.schedule_save()
         slow.go_on.set()
         await recorder.finish()
         assert slow.calls == [(tmp_path, ("a",), {}), (tmp_path, ("a", "b", "c", "d"), {})]
-        recorder.changed()
+        recorder.schedule_save()
         await recorder.finish()
         assert len(slow.calls) == 3
 
@@ -292,7 +292,7 @@ def test_contexts_are_recorded_off_the_loop_and_the_last_state_counts(
 
 
 def test_whose_process_a_client_is_is_looked_up_off_the_loop(slow: Slow) -> None:
-    """Under /proc a lock is waited for that whoever moves processes holds."""
+    """Reading /proc waits for a lock that the kernel holds while it moves processes."""
 
     def pod_of(pid: int) -> PodUid | None:
         slow(pid)
@@ -325,7 +325,7 @@ PRIORITY = """
 import os, subprocess, sys, threading
 from vgpu_sim.system import processes
 os.nice(int(sys.argv[1]))
-first = processes.go_first(int(sys.argv[2]))
+first = processes.raise_priority(int(sys.argv[2]))
 mine = os.getpriority(os.PRIO_PROCESS, 0)
 found = []
 def thread(): found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))

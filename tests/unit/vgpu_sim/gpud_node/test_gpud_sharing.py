@@ -1,4 +1,4 @@
-"""What one sharer of a slice may have."""
+"""The limits of one sharer of a slice."""
 
 import dataclasses
 from pathlib import Path
@@ -15,14 +15,14 @@ INSTANCE = a30_slice.make()
 WHOLE = INSTANCE.profile.memory_bytes
 
 
-def shared(kind: Kind, replicas: int) -> SharingTable:
+def sharing_table(kind: Kind, replicas: int) -> SharingTable:
     table = SharingTable()
     table.replace({INSTANCE.uuid: Sharing(kind, replicas)})
     return table
 
 
 def test_mps_gives_each_pod_its_part_of_memory_whatever_its_contexts() -> None:
-    budget = Budget(1 << 60, client_bytes=shared(Kind.MPS, 4).client_bytes)
+    budget = Budget(1 << 60, client_bytes=sharing_table(Kind.MPS, 4).client_bytes)
     first, second = (budget.open(INSTANCE, client="one") for _ in range(2))
     others = budget.open(INSTANCE, client="two")
     part = WHOLE // 4
@@ -36,9 +36,11 @@ def test_mps_gives_each_pod_its_part_of_memory_whatever_its_contexts() -> None:
 
 
 def test_what_a_sharer_keeps_of_ended_contexts_is_of_its_own_part() -> None:
-    """Else it would have its part as often as it ends a worker and keeps the chunks mapped."""
+    """Otherwise a sharer could use its part repeatedly, by ending workers and keeping their chunks
+    mapped.
+    """
     part, resident = WHOLE // 4, [0]
-    table = shared(Kind.MPS, 4)
+    table = sharing_table(Kind.MPS, 4)
     budget = Budget(1 << 60, lambda _: resident[0], table.client_bytes)
     greedy, calm = budget.open(INSTANCE, client="greedy"), budget.open(INSTANCE, client="calm")
     assert budget.reserve(greedy, part).granted
@@ -57,40 +59,41 @@ def test_what_a_sharer_keeps_of_ended_contexts_is_of_its_own_part() -> None:
     assert budget.reserve(calm, part).granted
 
 
-def test_time_slicing_leaves_memory_to_who_comes_first() -> None:
-    budget = Budget(1 << 60, client_bytes=shared(Kind.TIME_SLICING, 4).client_bytes)
+def test_time_slicing_serves_memory_first_come_first_served() -> None:
+    budget = Budget(1 << 60, client_bytes=sharing_table(Kind.TIME_SLICING, 4).client_bytes)
     one, two = (budget.open(INSTANCE, client=name) for name in ("one", "two"))
     assert budget.reserve(one, WHOLE - 1).granted
     assert not budget.reserve(two, 2).granted
 
 
 def test_parts_of_multiprocessors_threads_and_contexts() -> None:
-    mps, slices = shared(Kind.MPS, 4), shared(Kind.TIME_SLICING, 4)
+    mps, slices = sharing_table(Kind.MPS, 4), sharing_table(Kind.TIME_SLICING, 4)
     count = INSTANCE.profile.sm_count
     assert (mps.multiprocessors(INSTANCE), slices.multiprocessors(INSTANCE)) == (count // 4, count)
     assert [mps.threads(INSTANCE, n) for n in (1, 4, 8)] == [1, 1, 2]
-    assert shared(Kind.MPS, 3).threads(INSTANCE, 8) == 3  # of two each, two cores would be idle
+    # With two each, two cores would be idle.
+    assert sharing_table(Kind.MPS, 3).threads(INSTANCE, 8) == 3
     assert slices.threads(INSTANCE, 8) == 8
     assert mps.contexts(INSTANCE, 64) == slices.contexts(INSTANCE, 64) == 16
-    nobody = SharingTable()
-    assert nobody.contexts(INSTANCE, 64) == 64
-    assert nobody.client_bytes(INSTANCE) == WHOLE
+    stranger = SharingTable()
+    assert stranger.contexts(INSTANCE, 64) == 64
+    assert stranger.client_bytes(INSTANCE) == WHOLE
 
 
 def test_with_mps_a_client_may_ask_for_less_multiprocessors_and_never_for_more() -> None:
-    """CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: of the whole device, below the server's limit."""
-    mps, count = shared(Kind.MPS, 2), INSTANCE.profile.sm_count
+    """CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: of the whole device, limited by the server's setting."""
+    mps, count = sharing_table(Kind.MPS, 2), INSTANCE.profile.sm_count
     assert count == 14
-    asked = {0: 7, 1: 1, 25_000: 4, 50_000: 7, 50_001: 7, 100_000: 7}
-    assert {share: mps.multiprocessors(INSTANCE, share) for share in asked} == asked
+    requested = {0: 7, 1: 1, 25_000: 4, 50_000: 7, 50_001: 7, 100_000: 7}
+    assert {share: mps.multiprocessors(INSTANCE, share) for share in requested} == requested
     assert [mps.threads(INSTANCE, 16, share) for share in (0, 1, 25_000, 90_000)] == [8, 1, 4, 8]
-    for others in (shared(Kind.TIME_SLICING, 2), SharingTable()):
+    for others in (sharing_table(Kind.TIME_SLICING, 2), SharingTable()):
         assert others.multiprocessors(INSTANCE, 25_000) == count  # only clients of MPS read it
         assert others.threads(INSTANCE, 16, 25_000) == 16
 
 
 def test_what_is_shared_stays_so_over_a_restart(tmp_path: Path) -> None:
-    """Holders may get in before the agent says again what is shared: they would have everything."""
+    """Clients that connect before the agent reports the sharing again would get the whole slice."""
     SharingTable(tmp_path).replace({INSTANCE.uuid: Sharing(Kind.MPS, 4)})
     later = SharingTable(tmp_path)
     assert later.of(INSTANCE.uuid) == Sharing(Kind.MPS, 4)
@@ -121,7 +124,9 @@ def test_a_file_that_does_not_say_it_is_put_aside(tmp_path: Path, text: str) -> 
 
 
 def test_a_claim_s_share_bounds_its_clients_whatever_they_are() -> None:
-    """Memory by the share, contexts in proportion, multiprocessors in turns; others are not bound."""
+    """Memory is limited by the share, contexts in proportion; multiprocessors are used in turns.
+    Other clients are not limited.
+    """
     shares = (
         ClaimShare("claim:a", "team/a", WHOLE // 4),
         ClaimShare("claim:b", "team/b", WHOLE // 2),

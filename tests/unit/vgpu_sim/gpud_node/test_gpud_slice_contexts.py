@@ -1,4 +1,4 @@
-"""Who gets a context of a slice: what has changed while it was authorised counts."""
+"""Requests for contexts on a slice: changes during the authorisation take effect."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ SHARING = Owner(POD, "team", CLAIM)
 LAUNCHED = 0
 
 
-def shared(*shares: ClaimShare) -> MigInstance:
+def shared_instance(*shares: ClaimShare) -> MigInstance:
     return dataclasses.replace(INSTANCE, shares=shares)
 
 
@@ -38,7 +38,9 @@ def share(owner: str = CLAIM, admit: bool = True) -> ClaimShare:
 
 
 class Node:
-    """Authorise each client as ``owner``; from then on the slice is ``after`` and may have failed."""
+    """Authorises each client as ``owner``; afterwards the slice is ``after`` and may have
+    failed.
+    """
 
     def __init__(
         self, owner: Owner, after: MigInstance | None, failed: tuple[int, str] | None = None
@@ -73,14 +75,14 @@ class Node:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """Of a short name, since sockets' paths are bounded."""
+    """A directory with a short name, since sockets' paths are limited."""
     foreign.prepare_waking()
     with tempfile.TemporaryDirectory(prefix="s-", dir="/tmp") as name:
         yield Path(name) / "slice"
 
 
 def status_of(directory: Path, node: Node) -> int:
-    """Ask for a context; return the CUresult of gpud's answer, 0 where its worker is to answer."""
+    """Request a context; return the CUresult of gpud's answer, 0 if its worker would answer."""
 
     async def scenario() -> int:
         never = cast(Any, None)
@@ -110,14 +112,14 @@ CASES: dict[str, tuple[Owner, Callable[[], MigInstance | None], int]] = {
     "withdrawn": (ASKING, lambda: dataclasses.replace(INSTANCE, admit=False), UNAVAILABLE),
     "destroyed": (ASKING, lambda: None, UNAVAILABLE),
     "without compute": (ASKING, lambda: dataclasses.replace(INSTANCE, compute=False), UNAVAILABLE),
-    "its share": (SHARING, lambda: shared(share()), LAUNCHED),
+    "its share": (SHARING, lambda: shared_instance(share()), LAUNCHED),
     "beside another's share that is withdrawn": (
-        *(SHARING, lambda: shared(share(OTHERS, admit=False), share()), LAUNCHED),
+        *(SHARING, lambda: shared_instance(share(OTHERS, admit=False), share()), LAUNCHED),
     ),
-    "its share withdrawn": (SHARING, lambda: shared(share(admit=False)), UNAVAILABLE),
-    "another's share alone": (SHARING, lambda: shared(share(OTHERS)), UNAVAILABLE),
+    "its share withdrawn": (SHARING, lambda: shared_instance(share(admit=False)), UNAVAILABLE),
+    "another's share alone": (SHARING, lambda: shared_instance(share(OTHERS)), UNAVAILABLE),
     "its share of what is withdrawn": (
-        *(SHARING, lambda: dataclasses.replace(shared(share()), admit=False), UNAVAILABLE),
+        *(SHARING, lambda: dataclasses.replace(shared_instance(share()), admit=False), UNAVAILABLE),
     ),
 }
 

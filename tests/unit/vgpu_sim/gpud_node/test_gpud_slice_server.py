@@ -1,4 +1,6 @@
-"""A slice's socket: how many connections that say nothing it holds, and which it gives up."""
+"""A slice's socket: the number of silent connections that it keeps, and the choice of those to
+close.
+"""
 
 import asyncio
 import ctypes
@@ -24,12 +26,14 @@ from vgpu_sim.system import foreign, seqpacket
 
 INSTANCE = a30_slice.make()
 BASE = APERTURE_BASES[0]
-HELD = 64  # as many as contexts: descriptors of gpud that strangers may use up
+HELD = 64  # as many as contexts: descriptors of gpud that strangers may occupy
 
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Of a short name, since sockets' paths are bounded. Nobody is hung up on for being silent."""
+    """A directory with a short name, since sockets' paths are limited. Silent clients are not
+    closed.
+    """
     foreign.prepare_waking()
     monkeypatch.setattr(server_module, "HELLO_TIMEOUT_SECONDS", 600.0)
     with tempfile.TemporaryDirectory(prefix="s-", dir="/tmp") as name:
@@ -37,15 +41,15 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Undecided:
-    """Whether a client may have a context: that takes its time."""
+    """An admission that never decides."""
 
     async def authorize(self, *_: object) -> Owner:
         await asyncio.Event().wait()
-        raise AssertionError("nobody decides")
+        raise AssertionError("no admission is decided")
 
 
 def serving(directory: Path) -> SliceServer:
-    """A server that nobody gets a context from."""
+    """A server that grants no context."""
     undecided, never = cast(Any, Undecided()), cast(Any, None)
     return SliceServer(INSTANCE.uuid, directory, lambda _: INSTANCE, never, undecided, never)
 
@@ -82,7 +86,7 @@ def test_of_too_many_silent_connections_the_oldest_go(directory: Path) -> None:
 
 
 def test_while_all_wait_for_an_answer_no_other_is_let_in(directory: Path) -> None:
-    """Who has said what it wants is not given up for somebody who has not."""
+    """A client that has sent its request is not dropped in favour of one that has not."""
 
     async def scenario() -> None:
         server = serving(directory)
@@ -112,13 +116,13 @@ def test_while_all_wait_for_an_answer_no_other_is_let_in(directory: Path) -> Non
 
 
 class Answers:
-    """Answers NVML; notes how many it is asked for at once."""
+    """Answers NVML; records how many requests it gets at once."""
 
     def __init__(self) -> None:
-        self.asked = self._now = self.most = 0
+        self.requested = self._now = self.most = 0
 
     async def of_slice(self, *_: object) -> bytes:
-        self.asked += 1
+        self.requested += 1
         self._now += 1
         self.most = max(self.most, self._now)
         await asyncio.sleep(0.001)
@@ -135,7 +139,7 @@ QUESTION = bytes(
 
 
 class Listed:
-    """Whether clients are the slice's holder's."""
+    """An admission that reports whether clients belong to the slice's holder."""
 
     def __init__(self) -> None:
         self.holds = False
@@ -156,7 +160,7 @@ def answering(directory: Path, answers: Answers, listed: Listed) -> SliceServer:
 @pytest.mark.parametrize(
     "question", [QUESTION, hello_message(MessageType.HELLO_QUERY)], ids=["report", "query"]
 )
-def test_replies_that_nobody_reads_are_few(
+def test_unread_replies_are_limited(
     directory: Path, monkeypatch: pytest.MonkeyPatch, question: bytes
 ) -> None:
     """The kernel charges them to gpud, however many sockets a tenant keeps."""
@@ -170,7 +174,9 @@ def test_replies_that_nobody_reads_are_few(
         clients: list[socket.socket] = []
 
         async def ask(count: int) -> list[socket.socket]:
-            """Return as many that have asked, and of whom only the last may have no reply yet."""
+            """Return this many clients that have sent a request; only the last may have no reply
+            yet.
+            """
             asking = [connect(directory) for _ in range(count)]
             clients.extend(asking)
             for client in asking:
@@ -189,7 +195,7 @@ def test_replies_that_nobody_reads_are_few(
             for _ in range(100):
                 await asyncio.sleep(0.001)
             waiting = [client for client in holders if not is_answered(client)]
-            assert (len(waiting), server._pending) == (1, 1), "the others keep nobody out"
+            assert (len(waiting), server._pending) == (1, 1), "the others keep no client out"
             done = next(client for client in holders if client not in waiting)
             assert done.recv(16384)
             assert done.recv(1) == b""
@@ -214,7 +220,7 @@ def is_answered(client: socket.socket) -> bool:
 
 
 def test_one_slice_has_one_lookup_of_processes_at_a_time(directory: Path) -> None:
-    """It is done on threads on which other slices' clients are admitted."""
+    """Slices share the threads of the lookup, which also admit other slices' clients."""
     answers = Answers()
 
     async def scenario() -> None:
@@ -229,13 +235,13 @@ def test_one_slice_has_one_lookup_of_processes_at_a_time(directory: Path) -> Non
         await server.close(remove_directory=True)
 
     asyncio.run(scenario())
-    assert (answers.asked, answers.most) == (8, 1)
+    assert (answers.requested, answers.most) == (8, 1)
 
 
 def test_nothing_of_a_slice_is_left_when_it_is_closed(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the kernel lets nobody refuse descriptors a slice has a thread of its own."""
+    """If the kernel cannot refuse descriptors, a slice has a thread of its own."""
     monkeypatch.setattr(foreign, "refuse_descriptors", lambda _: False)
     before = set(threading.enumerate())
 
@@ -243,7 +249,7 @@ def test_nothing_of_a_slice_is_left_when_it_is_closed(
         server = serving(directory)
         server.open(0o600, 0o700)
         with connect(directory) as client:
-            client.send(b"x")  # no hello: hung up on
+            client.send(b"x")  # no hello: disconnected
             await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
         made = set(threading.enumerate()) - before
         await server.close(remove_directory=True)

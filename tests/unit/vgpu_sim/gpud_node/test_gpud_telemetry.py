@@ -1,4 +1,4 @@
-"""Counters become shares of a period, and those what a board's sensors would say."""
+"""Counters become shares of a period, and these determine a board's sensor readings."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -34,16 +34,16 @@ def test_each_counter_is_kept_up_to_63_bits_and_no_further(name: str) -> None:
     most = (1 << 63) - 1
     for count, kept in ((most - 1, most - 1), (most, most), (most + 1, most)):
         assert getattr(counting.total(Counters(**{name: count})), name) == kept
-        # A context that has lived, and been busy, for as long: no time is bounded further.
+        # As long as the context has lived and been busy, so that no other time is limited.
         lived = Counters(busy_ns=count, sm_active_ns=count)
-        found = counting.bounded(replace(lived, **{name: count}), NOTHING, most + 1)
+        found = counting.bound_report(replace(lived, **{name: count}), NOTHING, most + 1)
         assert getattr(found, name) == kept
     one = Counters(**{name: most})
     assert getattr(counting.total(one, Counters(**{name: 1})), name) == most
 
 
 @pytest.mark.parametrize(
-    ("reported", "believed"),
+    ("reported", "accepted"),
     [
         (busy(2 * S), busy(S)),  # busier than it has lived
         (busy(S // 2, sm_active_ns=S), busy(S // 2, sm_active_ns=S // 2)),
@@ -55,13 +55,15 @@ def test_each_counter_is_kept_up_to_63_bits_and_no_further(name: str) -> None:
         (busy(0, launches=1 << 64), busy(0, launches=counting.MAX_COUNT)),
     ],
 )
-def test_a_tenant_is_not_believed_what_cannot_be(reported: Counters, believed: Counters) -> None:
-    assert counting.bounded(reported, NOTHING, S) == believed
+def test_impossible_reports_of_a_tenant_are_not_accepted(
+    reported: Counters, accepted: Counters
+) -> None:
+    assert counting.bound_report(reported, NOTHING, S) == accepted
 
 
-def test_nothing_that_was_believed_decreases() -> None:
+def test_no_accepted_counter_decreases() -> None:
     before = Counters(*range(100, 100 + len(fields(Counters))))
-    assert counting.bounded(NOTHING, before, S) == before
+    assert counting.bound_report(NOTHING, before, S) == before
 
 
 def test_a_context_that_computes_half_the_time_is_half_busy_whenever_it_is_looked_at() -> None:
@@ -94,7 +96,7 @@ def test_a_context_that_was_at_rest_is_busy_at_once() -> None:
 def test_a_context_that_came_and_went_between_two_samples_counts_once() -> None:
     meter = Meter()
     meter.sample({1: Reading(busy(S), 10 * S)}, NOTHING, 10 * S)
-    ended = counting.total(busy(S + S // 5), busy(S // 10))  # the one seen, and one never seen
+    ended = counting.total(busy(S + S // 5), busy(S // 10))  # one observed, one never observed
     assert meter.sample({}, ended, 11 * S).activity.engine == pytest.approx(0.3)
     assert meter.sample({}, ended, 12 * S).activity.engine == 0
 
@@ -166,7 +168,7 @@ def test_the_sampler_remembers_energy_and_forgets_what_is_gone() -> None:
 
 
 def test_what_was_done_under_an_earlier_gpud_is_counted_and_is_no_use_now() -> None:
-    """An adopted context's first report holds its whole life: it moves no rate."""
+    """An adopted context's first report covers its whole life, so it does not affect the rate."""
     whole = Counters(contexts=1, busy_ns=100 * PERIOD_NS, host_to_device_bytes=1 << 40)
     meter = Meter(ended_before=whole)
     silent = Reading(Counters(contexts=1), 0, adopted=True)
@@ -188,7 +190,7 @@ def boot(tmp_path: Path) -> Path:
 
 
 def test_energy_goes_on_with_the_next_gpud(tmp_path: Path, boot: Path) -> None:
-    """It never goes back, and the seconds without a gpud count as rest."""
+    """It never decreases, and the seconds without a gpud count as idle."""
     first = Sampler(EnergyFile(tmp_path, boot))
     first.sample([GPU], [], 5 * S)
     live = {1: Reading(busy(S, sm_active_ns=S), 6 * S)}

@@ -1,4 +1,4 @@
-"""Which process serves a context: a spare where there is one that can, else a new one."""
+"""The process that serves a context: a suitable spare if there is one, else a new process."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ SPARE_PID, FORKED_PID = 1_000_001, 1_000_002
 
 
 class Zygote(forking.Zygote):
-    """A zygote whose forks are counted, and whose spare has its end here."""
+    """A zygote whose forks are counted, and whose spare's end of the channel is here."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gpud, gpud = socket.socketpair()
@@ -39,10 +39,10 @@ class Zygote(forking.Zygote):
         monkeypatch.setattr(spares.os, "kill", kill)
 
     def give_spare(self, config: WorkerConfig, *, ready: bool = True) -> socket.socket:
-        """Have a spare; return its end of the channel."""
+        """Give the zygote a spare; return the spare's end of the channel."""
         spare = Spare(config)
         its = spare.its_channel.dup()
-        spare.started(SPARE_PID)
+        spare.set_process(SPARE_PID)
         self._held += [its, spare._channel]
         if ready:
             its.send(b"\n")
@@ -50,7 +50,7 @@ class Zygote(forking.Zygote):
         return its
 
     def start(self, config: WorkerConfig) -> int:
-        """Ask for a worker; return its pid."""
+        """Request a worker; return its pid."""
         client, gpud = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with client, gpud:
             message = {"type": "spawn", "worker": config.to_json()}
@@ -58,7 +58,7 @@ class Zygote(forking.Zygote):
 
     @property
     def wants_spare(self) -> bool:
-        """Return whether it will make a spare when there is time for it."""
+        """Return whether it will create a spare when it is idle."""
         wants = self._pause_ms() is not None
         self._wanted = None
         return wants

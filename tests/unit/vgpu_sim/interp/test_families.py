@@ -1,4 +1,4 @@
-"""A family is one module of the same name in four folders, and an opcode is one module's."""
+"""A family has one module of the same name in four packages, and each opcode is in one module."""
 
 import importlib
 from collections.abc import Callable, Iterable
@@ -16,9 +16,9 @@ from vgpu_sim.isa import Family, Op
 from vgpu_sim.isa.table import TABLE
 
 _WITHOUT_FORM = {
-    Op.S2R,  # mov and cvt of a special register become it
-    Op.LOCAL_WINDOW,  # of cvta and isspacep
-    Op.PABS,  # abs of packed integers, which PTX does not have
+    Op.S2R,  # mov and cvt of a special register become S2R
+    Op.LOCAL_WINDOW,  # from cvta and isspacep
+    Op.PABS,  # abs of packed integers, which PTX lacks
 }
 
 
@@ -28,7 +28,9 @@ def _jit_ops(module: ModuleType) -> Iterable[Op]:
 
 
 def _interpreted_ops(module: ModuleType) -> Iterable[Op]:
-    """What changes lanes, what changes a warp's stack, and where lanes wait."""
+    """Yield the opcodes of a module: those that change lanes or a warp's stack, or at which lanes
+    wait.
+    """
     tables = (getattr(module, name, ()) for name in ("SEMANTICS", "ON_STACK", "WAITS", "GATHERS"))
     return chain.from_iterable(tables)
 
@@ -42,7 +44,7 @@ _FOLDERS: dict[str, Callable[[ModuleType], Iterable[Op]]] = {
 
 
 @pytest.mark.parametrize("folder", [name for name in _FOLDERS if name.endswith(".families")])
-def test_a_folder_has_the_families_and_nothing_else(folder: str) -> None:
+def test_a_package_has_the_families_and_nothing_else(folder: str) -> None:
     places = importlib.import_module(folder).__path__
     modules = {path.stem for place in places for path in Path(place).glob("*.py")}
     assert modules - {"__init__"} == {family.name.lower() for family in Family}
@@ -54,8 +56,8 @@ def test_a_family_serves_its_own_opcodes(folder: str, family: Family) -> None:
     module = importlib.import_module(f"{folder}.{family.name.lower()}")
     served = list(_FOLDERS[folder](module))
     missing = {op for op in Op if op.family is family} - set(served)
-    if "lower" in folder:  # there an opcode has as many rows as PTX has forms
-        assert family in {op.family for op in served}  # and a form may become others' words
+    if "lower" in folder:  # an opcode has as many rows there as PTX has forms
+        assert family in {op.family for op in served}  # and a form may be lowered to other opcodes
         assert missing <= _WITHOUT_FORM
     else:
         assert {op.family for op in served} == {family}
@@ -63,7 +65,7 @@ def test_a_family_serves_its_own_opcodes(folder: str, family: Family) -> None:
         assert len(set(served)) == len(served)
 
 
-def test_the_unions_leave_nothing_out() -> None:
+def test_the_unions_cover_all_opcodes() -> None:
     modules = [
         importlib.import_module(f"vgpu_sim.exec.jit.families.{family.name.lower()}")
         for family in Family

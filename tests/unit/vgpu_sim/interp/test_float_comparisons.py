@@ -1,4 +1,4 @@
-"""setp, set, slct and testp of PTX, on the interpreter, against comparisons of exact numbers."""
+"""setp, set, slct and testp of PTX on the interpreter, compared with exact numbers."""
 
 import itertools
 import random
@@ -71,7 +71,9 @@ def test_setp_of_halves(type_: str) -> None:
 @pytest.mark.parametrize("combine", ["", "and", "or", "xor"])
 @pytest.mark.parametrize("type_", ["f16x2", "bf16x2"])
 def test_setp_of_packed_halves(type_: str, combine: str) -> None:
-    """p is of the lower halves, q of the upper ones; one of them may be what is combined with."""
+    """p is the result for the lower halves, q for the upper ones; one of them may be the
+    operand.
+    """
     format_ = BY_NAME[type_.removesuffix("x2").upper()]
     for how, negated in itertools.product(_HOWS, ("", "!")):
         a, b = _pair(format_, 2 * COUNT)

@@ -1,7 +1,8 @@
-"""Every spelling of floating-point arithmetic and of conversions between numbers of one register.
+"""Every form of floating-point arithmetic and of conversions between single registers.
 
-All modifiers with all others, on corners and random patterns, against the manual's words on rational
-numbers (``float_forms``). What the interpreter gives here the JIT gives too (``conformance``).
+All combinations of modifiers, on corner cases and random patterns, compared with the manual's
+definitions on rational numbers (``float_forms``). ``conformance`` compares the JIT with the
+interpreter.
 """
 
 import itertools
@@ -13,7 +14,7 @@ import pytest
 
 from support.execution.ptx_lanes import Patterns, evaluate
 from support.oracles import float_forms
-from support.oracles.float_forms import converted, expected, format_of, is_float, numbers
+from support.oracles.float_forms import convert_number, evaluate_form, format_of, is_float, numbers
 from vgpu_sim.compiler.lower.families import convert
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS
@@ -25,12 +26,14 @@ _COARSE = "rcp.approx.ftz.f64"  # test_approximations
 
 
 def _spellings(form: Form) -> Iterator[tuple[str, ...]]:
-    """Yield opcode and modifiers, each optional one with and without each other."""
+    """Yield opcode and modifiers, for every combination of the optional ones."""
     choices = [(*sorted(s.words), "") if s.optional else sorted(s.words) for s in form.slots]
     for chosen in itertools.product(*choices):
         words = tuple(word for word in chosen if word)
         dotted = tuple(f".{word}" for word in words)
-        if grammar.arranged(form.opcode, dotted) is not None:  # not all of them are PTX
+        if (
+            grammar.arrange_modifiers(form.opcode, dotted) is not None
+        ):  # some combinations are not PTX
             yield (form.opcode, *words)
 
 
@@ -49,7 +52,7 @@ def _columns(dice: random.Random, types: list[str], elements: int) -> list[list[
     return [numbers(dice, format_of(type_), elements) for type_ in types]
 
 
-def _packed(column: list[int], type_: str) -> Patterns:
+def _pack(column: list[int], type_: str) -> Patterns:
     array = np.array(column, dtype=f"<u{format_of(type_).bits // 8}")
     return array.view(f"<u{array.itemsize * 2}") if type_.endswith("x2") else array
 
@@ -62,12 +65,12 @@ def test_arithmetic(form: Form) -> None:
         format_ = format_of(type_)
         elements = _COUNT * (2 if type_.endswith("x2") else 1)
         columns = _columns(dice, [type_] * (form.operand_count - 1), elements)
-        arrays = [_packed(column, type_) for column in columns]
+        arrays = [_pack(column, type_) for column in columns]
         text = f"{spelling} %d, {', '.join(_NAMES[: len(columns)])};"
         got = evaluate(text, arrays[0].itemsize * 8, *arrays)
         for place, result in enumerate(got.view(f"<u{format_.bits // 8}")):
             operands = [column[place] for column in columns]
-            wanted = expected(spelling, format_, operands)
+            wanted = evaluate_form(spelling, format_, operands)
             assert int(result) == wanted, (spelling, [hex(o) for o in operands], hex(wanted))
 
 
@@ -78,27 +81,27 @@ def test_arithmetic_of_small_numbers_and_a_single(form: Form) -> None:
         spelling, small = ".".join(words), words[-1]
         kinds = [small] * (form.operand_count - 2) + ["f32"]
         columns = _columns(dice, kinds, _COUNT)
-        arrays = [_packed(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        arrays = [_pack(column, kind) for column, kind in zip(columns, kinds, strict=True)]
         text = f"{spelling} %d, {', '.join(_NAMES[: len(columns)])};"
         for place, result in enumerate(evaluate(text, 32, *arrays)):
             operands = [
                 column[place]
                 if kind == "f32"
-                else float_forms.widened(column[place], format_of(kind))
+                else float_forms.widen(column[place], format_of(kind))
                 for column, kind in zip(columns, kinds, strict=True)
             ]
-            wanted = expected(spelling, single, operands)
+            wanted = evaluate_form(spelling, single, operands)
             assert int(result) == wanted, (spelling, [hex(o) for o in operands], hex(wanted))
 
 
 def _integers(dice: random.Random, type_: str) -> list[int]:
-    """Return patterns of all lengths, and such as lie half-way between floats."""
+    """Return patterns of all lengths, including ones half-way between floats."""
     bits = int(type_[1:])
     edges = [0, 1, (1 << bits) - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1]
     found = []
     for _ in range(_COUNT):
         value = dice.getrandbits(dice.randint(1, bits))
-        if dice.random() < 0.3 and bits > 12:  # few bits in front, and a half of the last place
+        if dice.random() < 0.3 and bits > 12:  # few leading bits, and half an ulp
             value = (dice.getrandbits(12) << 12 | 0x800) << dice.randrange(bits) >> 12
         value = dice.choice(edges) if dice.random() < 0.2 else value
         found.append((-value if dice.random() < 0.3 else value) & ((1 << bits) - 1))
@@ -106,7 +109,7 @@ def _integers(dice: random.Random, type_: str) -> list[int]:
 
 
 def _near_integers(dice: random.Random, type_: str) -> list[int]:
-    """Return floats, many of them near what integers can be, and half-way between two."""
+    """Return floats, many of them near the range limits of integers, and half-way between two."""
     format_, found = format_of(type_), numbers(dice, format_of(type_), _COUNT)
     for place in range(0, _COUNT, 2):
         whole = dice.choice([0, 1, 2, 3, 127, 128, 255, 256, 32767, 32768, 65535, 2**31, 2**32])
@@ -117,7 +120,7 @@ def _near_integers(dice: random.Random, type_: str) -> list[int]:
 
 
 def _in_registers_as_wide(spelling: str, to: str, source: str) -> str:
-    """Return a conversion of %a to %d; with bfloat16 neither register may be wider than its type."""
+    """Return a conversion of %a to %d; for bfloat16 neither register may be wider than its type."""
     if source == "bf16" and not is_float(to):
         widen = f"cvt.{to[0]}64.{to} %d, %exact;"
         return f"{{ .reg .{to} %exact; {spelling} %exact, %a; {widen} }}"
@@ -136,17 +139,18 @@ def test_conversions(form: Form) -> None:
         spelling, (to, source) = ".".join(words), words[-2:]
         seen.add((to, source))
         given = (_near_integers if is_float(source) else _integers)(dice, source)
-        bits = format_of(to).bits if is_float(to) else 64  # a wider register shows the extension
+        # A wider register makes the extension visible.
+        bits = format_of(to).bits if is_float(to) else 64
         array = np.array(given, dtype=f"<u{int(source.lstrip('bfsu')) // 8}")
         body = _in_registers_as_wide(spelling, to, source)
         for pattern, result in zip(given, evaluate(body, bits, array), strict=True):
-            wanted = converted(spelling, to, source, pattern)
+            wanted = convert_number(spelling, to, source, pattern)
             assert int(result) == wanted, (spelling, hex(pattern), hex(result), hex(wanted))
     assert len(seen) > 30
 
 
 def test_nothing_is_left_out() -> None:
-    """All rows of these opcodes are of floats checked here, or of integers."""
+    """Each row of these opcodes is either checked here or has integer types."""
     checked = {row.id for row in (*_rows(mixed=False), *_rows(mixed=True))}  # type: ignore[attr-defined]
     rest = {
         form.pattern

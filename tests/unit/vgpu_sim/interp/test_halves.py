@@ -1,4 +1,4 @@
-"""Approximations of binary16 and bfloat16, and what PTX has not of them; test_float_forms has the rest."""
+"""Approximations of binary16 and bfloat16, and forms that PTX lacks; see also test_float_forms."""
 
 import random
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def test_copysign(bits: int) -> None:
         ("setp.lt.ftz.bf16 %p, %h, %h;", InvalidPtxError, "cannot stand after"),
     ],
 )
-def test_what_is_refused(body: str, error: type[Exception], message: str) -> None:
+def test_invalid_forms_are_rejected(body: str, error: type[Exception], message: str) -> None:
     registers = ".reg .b16 %h; .reg .b32 %r; .reg .pred %p;"
     with pytest.raises(error) as caught:
         compile_verified(kernel(body, registers=registers))

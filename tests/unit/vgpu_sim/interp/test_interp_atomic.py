@@ -1,4 +1,4 @@
-"""atom and red on the interpreter, against Python's integers and fractions."""
+"""atom and red on the interpreter, compared with Python's integers and fractions."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def _check(op: str, type_: str, where: str, *, red: bool = False, guard: str = "
     inside = {100 + i: [0] * shape.pieces for i in range(kernels.CELLS)}
     cells = {**outside, **inside}
     keys = [p if p < 0 else p + 100 * n for p, n in zip(places, near, strict=True)]
-    olds = kernels.expected(op, type_, cells, keys, data, near, 7)
+    olds = kernels.apply_updates(op, type_, cells, keys, data, near, 7)
     wanted = [d if red or old is None else old for old, d in zip(olds, data.tolist(), strict=True)]
     assert found[:threads].tolist() == wanted
     assert after.tolist() == [cells[i] for i in range(kernels.CELLS)]
@@ -61,12 +61,12 @@ def test_vectors(op: str, type_: str) -> None:
 
 @pytest.mark.parametrize(("op", "type_"), kernels.SCALARS)
 def test_many_lanes_on_one_address(op: str, type_: str) -> None:
-    """Then updates that can be joined are; the others still take their turns."""
+    """With many lanes per address, associative updates are combined; others run in lane order."""
     _check(op, type_, ".shared", used=1, threads=96)
     _check(op, type_, ".global", used=2, threads=200)
 
 
-def test_joined_updates_are_the_associative_ones() -> None:
+def test_combined_updates_are_the_associative_ones() -> None:
     from vgpu_sim.exec.interp.families.atomic import _JOINABLE
 
     assert set(Update) - _JOINABLE == {
@@ -79,7 +79,7 @@ def test_joined_updates_are_the_associative_ones() -> None:
     assert set(atomic.ROWS[0].modifiers[1].codes) == set(Update)
 
 
-def test_faults_come_before_any_lane_changes_memory() -> None:
+def test_faults_precede_all_changes_of_memory() -> None:
     text = kernel(
         "ld.param.u64 %a, [p]; mov.u32 %t, %tid.x; mad.wide.u32 %a, %t, STEP, %a;"
         " atom.global.add.u32 %t, [%a], 1;",

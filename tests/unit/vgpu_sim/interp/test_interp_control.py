@@ -1,4 +1,4 @@
-"""Divergence and reconvergence, on assembled programs against plain Python."""
+"""Divergence and reconvergence: assembled programs compared with plain Python."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +43,7 @@ def _nested_break(tid: int) -> int:
     return total
 
 
-def _predicated(tid: int) -> int:
+def _with_guard(tid: int) -> int:
     p0 = tid < 10
     p2 = tid > 3 and p0
     p3 = not tid > 3 and p0
@@ -57,10 +57,10 @@ def _predicated(tid: int) -> int:
         ("if_else", _if_else),
         ("collatz", _collatz),
         ("nested_break", _nested_break),
-        ("predicated", _predicated),
+        ("predicated", _with_guard),
     ],
 )
-def test_program_computes_what_its_model_does(
+def test_programs_agree_with_their_models(
     name: str, model: Callable[[int], int], threads: int
 ) -> None:
     text = (GOLDEN / f"{name}.isa").read_text()
@@ -83,14 +83,15 @@ def _trace(name: str, threads: int = 32) -> list[interp.StepRecord]:
     return records
 
 
-def test_lanes_meet_again_at_the_immediate_post_dominator() -> None:
+def test_lanes_reconverge_at_the_immediate_post_dominator() -> None:
     records = _trace("if_else")
     function = assemble((GOLDEN / "if_else.isa").read_text()).functions[0]
     branch = next(i for i, ins in enumerate(function.code) if ins.guard is not None)
     target = function.code[branch].target
     assert target is not None
     masks = {record.word: record.mask for record in records}
-    assert len(records) == len(masks) == len(function.code)  # each word once: no side ran twice
+    # Each instruction once: no side ran twice.
+    assert len(records) == len(masks) == len(function.code)
     even = np.arange(32) % 2 == 0
     assert (masks[target] == even).all()
     assert (masks[branch + 1] == ~even).all()
@@ -108,7 +109,7 @@ def test_all_lanes_are_back_after_a_divergent_loop(name: str) -> None:
 
 
 def test_a_wide_warp_shows_each_warp_its_own_masks() -> None:
-    """``run`` steps many warps in lockstep; cut to one warp it must look like that warp alone."""
+    """``run`` steps many warps in lockstep; the state of one of them must be as if it ran alone."""
     module = assemble((GOLDEN / "collatz.isa").read_text())
     memory = interp.BufferMemory(0, bytearray(4 * 96))
     launch = interp.InterpretedLaunch(
@@ -125,7 +126,8 @@ def test_a_wide_warp_shows_each_warp_its_own_masks() -> None:
 
     for index in range(3):
         wide = trace(interp.Warp(launch, 0, 3), slice(32 * index, 32 * index + 32))
-        # A guarded-off word leaves no trace in the wide view; nor may it here.
+        # An instruction with a false guard leaves no trace in the wide view; it must not here
+        # either.
         alone = trace(interp.Warp(launch, index), slice(0, 32))
         assert wide == alone
 
@@ -209,7 +211,7 @@ def test_a_guarded_return_ends_its_lanes_only() -> None:
     assert np.frombuffer(data, np.uint32).tolist() == [1] * 5 + [2] * 15 + [3] * 12
 
 
-def test_a_trap_names_word_and_block() -> None:
+def test_a_trap_names_instruction_and_block() -> None:
     with pytest.raises(Trap) as caught:
         launch_golden(_ENDINGS.format(ending="TRAP"), 4 * 32, (32, 1, 1), (1, 2, 3))
     assert (caught.value.word, caught.value.block) == (6, (0, 0, 0))
@@ -222,7 +224,7 @@ def test_a_trap_that_no_lane_reaches_does_nothing() -> None:
 
 
 @pytest.mark.parametrize(("grid", "block"), [((0, 1, 1), (1, 1, 1)), ((1, 1, 1), (1025, 1, 1))])
-def test_a_shape_that_no_device_has_is_refused(
+def test_an_invalid_block_shape_is_rejected(
     grid: tuple[int, int, int], block: tuple[int, int, int]
 ) -> None:
     module = assemble(".isa 1\n.function f\n{\n RET\n}\n")
@@ -254,7 +256,7 @@ def test_stepping_a_finished_warp_is_an_error() -> None:
         (".maximum_block 2 3 2", (1, 1, 1), (1, 4, 4), b"", "allows 12 threads"),
     ],
 )
-def test_a_wrong_launch_is_refused(
+def test_an_invalid_launch_is_rejected(
     header: str,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
@@ -266,7 +268,7 @@ def test_a_wrong_launch_is_refused(
         interp.run(module, module.functions[0], grid, block, parameters, NO_MEMORY)
 
 
-def test_invalid_code_is_refused_before_anything_runs() -> None:
+def test_invalid_code_is_rejected_before_anything_runs() -> None:
     from vgpu_sim import isa
 
     function = isa.Function("f", (), 0, (), 0, (isa.Instruction(isa.Op.NOP),), (0,))

@@ -1,4 +1,6 @@
-"""Threads that meet: shared memory, barriers, and that everybody gets a turn."""
+"""Threads that wait for each other: shared memory, barriers, and forward progress of every
+thread.
+"""
 
 from pathlib import Path
 
@@ -24,8 +26,9 @@ _PRELUDE = """
     MAD.LO.U32 r4, r2, r3, r1
     MAD.WIDE.U32 r9, r4, 4, r8
 """
-"""r1 thread, r2 block, r3 threads of a block, r4 thread of the grid; r8 the output, r9 one's word of
-it; r5 to r7 and r10 to r13 (64 bits) are free."""
+"""r1 holds the thread, r2 the block, r3 the threads of a block, r4 the thread of the grid; r8 the
+output, r9 the thread's word of it; r5 to r7 and r10 to r13 (64 bits) are free.
+"""
 
 
 def _text(body: str, shared: int = 0) -> str:
@@ -57,7 +60,7 @@ _NEIGHBOUR = """
 
 
 @pytest.mark.parametrize("block", [1, 31, 32, 33, 80, 256])
-def test_a_block_meets_at_a_barrier_and_shares_what_it_stored_before(block: int) -> None:
+def test_a_barrier_makes_earlier_stores_visible_to_the_block(block: int) -> None:
     grid = 2 * (16384 // max(block, 32)) + 3 if block >= 256 else 70
     found = _run(_NEIGHBOUR, block, grid, shared=4 * block).reshape(grid, block)
     want = np.arange(grid * block, dtype=np.uint32).reshape(grid, block)
@@ -65,7 +68,7 @@ def test_a_block_meets_at_a_barrier_and_shares_what_it_stored_before(block: int)
 
 
 def test_shared_memory_is_zero_when_a_block_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_RUN_LANES", 32)  # one block after the other, in one place
+    monkeypatch.setattr(engine, "_RUN_LANES", 32)  # one block after another, in one slot
     body = """
         SHL.B32 r5, r1, 2
         LD.SHARED.U32 r7, [r5]
@@ -76,7 +79,7 @@ def test_shared_memory_is_zero_when_a_block_begins(monkeypatch: pytest.MonkeyPat
 
 
 _CHAIN = """
-    // Everybody waits for the {0} before it, then hands on.
+    // Each {0} waits for the one before it, then passes on.
     MOV.B32 r5, 0
     SETP.EQ.U32 p0, {1}, 0
 @p0 BRA go
@@ -91,13 +94,13 @@ go:
 
 
 @pytest.mark.parametrize(("block", "grid"), [(32, 1), (96, 1), (1, 5), (48, 3)])
-def test_lanes_warps_and_blocks_that_wait_for_the_one_before_get_it(block: int, grid: int) -> None:
+def test_lanes_warps_and_blocks_may_wait_for_their_predecessor(block: int, grid: int) -> None:
     found = _run(_CHAIN.format("thread", "r4"), block, grid)
     assert (found == np.arange(1, block * grid + 1)).all()
 
 
 def test_a_lane_may_wait_for_a_higher_one() -> None:
-    """Both ways round: whichever path of a warp went first, one of these would never end."""
+    """In both directions: if one path of a warp always ran first, one of these would never end."""
     body = """
         XOR.B32 r5, r1, 31
         MAD.WIDE.U32 r9, r5, 4, r8
@@ -110,7 +113,7 @@ def test_a_lane_may_wait_for_a_higher_one() -> None:
 
 
 _LATER = """
-    // Each block waits for the next one; the last waits for nobody.
+    // Each block waits for the next one; the last waits for none.
     S2R.U32 r5, NCTAID_X
     SUB.U32 r5, r5, 1
     SETP.EQ.U32 p0, r2, r5
@@ -130,8 +133,8 @@ def test_a_block_may_wait_for_one_that_begins_later(monkeypatch: pytest.MonkeyPa
     assert _run(_LATER, 1, 9).all()
 
 
-def test_blocks_that_wait_get_no_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine blocks that wait for the last: never more than the three that 64 bytes are enough for."""
+def test_waiting_blocks_stay_within_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine blocks wait for the last: at most the three for which 64 bytes suffice are resident."""
     monkeypatch.setattr(engine, "_RUN_LANES", 32)
     monkeypatch.setattr(engine, "_PATIENCE_ROUNDS", 5)
     monkeypatch.setattr(engine, "_MAX_SHARED_BYTES", 64)
@@ -153,7 +156,7 @@ def test_blocks_that_wait_get_no_more_memory_than_there_is(monkeypatch: pytest.M
     assert len(made) == 3
 
 
-def test_a_warp_hands_over_through_barriers_with_counts() -> None:
+def test_a_warp_produces_for_another_through_counted_barriers() -> None:
     """Warp 0 produces and only arrives, warp 1 consumes; warp 2 takes no part."""
     body = """
         SHR.U32 r5, r1, 5
@@ -183,7 +186,7 @@ def test_a_warp_hands_over_through_barriers_with_counts() -> None:
 
 
 @pytest.mark.parametrize("stay", [1, 20, 32, 40, 64])
-def test_what_has_ended_counts_as_arrived(stay: int) -> None:
+def test_ended_lanes_count_as_arrived(stay: int) -> None:
     body = f"""
         SETP.GE.U32 p0, r1, {stay}
     @p0 RET
@@ -194,8 +197,8 @@ def test_what_has_ended_counts_as_arrived(stay: int) -> None:
     assert (_run(body, 96) == [*[5] * stay, *[0] * (96 - stay)]).all()
 
 
-def test_lanes_that_part_may_meet_at_a_barrier_from_several_places() -> None:
-    """Each lane arrives by itself, and a lane that goes around a barrier may end (sm_70 and on)."""
+def test_divergent_lanes_may_meet_at_a_barrier_from_several_places() -> None:
+    """Each lane arrives by itself, and a lane that bypasses a barrier may end (sm_70 and later)."""
     body = """
         SETP.LT.U32 p0, r1, 8
     @p0 BAR_SYNC 0, 0
@@ -208,7 +211,7 @@ def test_lanes_that_part_may_meet_at_a_barrier_from_several_places() -> None:
     assert (_run(body, 32) == 4).all()
 
 
-def test_lanes_that_end_while_others_wait_let_them_go() -> None:
+def test_ending_lanes_release_waiting_ones() -> None:
     body = """
         SETP.GE.U32 p0, r1, 5
     @p0 BRA leave
@@ -257,11 +260,15 @@ def test_barriers_in_a_loop_with_divergent_work_between() -> None:
     ("body", "message", "word"),
     [
         ("BAR_SYNC 16, 0", "barrier 16 does not exist", 6),
-        ("BAR_SYNC 0, 33", "33 threads are no whole number of warps", 6),
-        ("BAR_ARRIVE 0, 0", "0 threads are no whole number", 6),
+        ("BAR_SYNC 0, 33", "33 threads are not a whole number of warps", 6),
+        ("BAR_ARRIVE 0, 0", "0 threads are not a whole number", 6),
         ("BAR_SYNC 0, 128", "the block has no 128 threads", 6),
         ("BAR_SYNC r1, 0", "lanes of a warp name different barriers", 6),
-        ("SETP.LT.U32 p0, r1, 32\n@p0 BAR_SYNC 0, 64\nBAR_SYNC 0, 32", "that count 64 and 32", 8),
+        (
+            "SETP.LT.U32 p0, r1, 32\n@p0 BAR_SYNC 0, 64\nBAR_SYNC 0, 32",
+            "expect different counts: 64 and 32",
+            8,
+        ),
     ],
 )
 def test_misused_barriers_end_the_kernel(body: str, message: str, word: int) -> None:
@@ -284,18 +291,20 @@ def test_misused_barriers_end_the_kernel(body: str, message: str, word: int) -> 
         ),
     ],
 )
-def test_a_block_that_waits_for_ever_ends_the_kernel_by_name(body: str, message: str) -> None:
+def test_a_deadlocked_block_ends_the_kernel_with_a_description(body: str, message: str) -> None:
     body = f"SETP.EQ.U32 p1, r2, 0\n@p1 RET\n{body}\nADD.U32 r5, r5, 1"
-    with pytest.raises(BarrierFault, match=f"no thread of the block can go on: {message}") as fault:
+    with pytest.raises(
+        BarrierFault, match=f"no thread of the block can make progress: {message}"
+    ) as fault:
         _run(body, 64, 2)
     assert fault.value.block == (1, 0, 0)
 
 
 @pytest.mark.parametrize("first", [0, 1, 2, 31, 32, 40, 63])
-def test_the_first_thread_that_waits_for_ever_is_named(first: int) -> None:
+def test_the_first_deadlocked_thread_is_named(first: int) -> None:
     """Threads before it have ended, and so has the second half of the block."""
     ended = f"SETP.LT.U32 p0, r1, {first}\n@p0 RET\nSETP.GE.U32 p0, r1, 64\n@p0 RET"
-    with pytest.raises(BarrierFault, match="no thread of the block can go on") as fault:
+    with pytest.raises(BarrierFault, match="no thread of the block can make progress") as fault:
         _run(f"{ended}\nBAR_SYNC 0, 128\nADD.U32 r5, r5, 1", 128)
     assert fault.value.thread == (first, 0, 0)
 
@@ -324,7 +333,7 @@ _GENERIC = """
 
 
 def test_shared_memory_has_generic_addresses_beside_global_ones() -> None:
-    """Even threads reach shared memory, odd ones global memory, in the same word."""
+    """Even threads access shared memory, odd ones global memory, in the same instruction."""
     body = (
         _GENERIC
         + """
@@ -347,7 +356,7 @@ def test_a_generic_address_past_shared_memory_faults_as_it_is() -> None:
     assert caught.value.address == GPU + (768 << 30) + 256
 
 
-def test_what_a_launch_asks_for_is_shared_memory_too() -> None:
+def test_dynamic_shared_memory_is_accessible() -> None:
     module = assemble(_text("ST.SHARED.U32 [28], r1", 16))
     arguments = (module, module.functions[0], (1, 1, 1), (1, 1, 1), bytes(8))
     memory = interp.BufferMemory(0, bytearray(8))
@@ -358,7 +367,7 @@ def test_what_a_launch_asks_for_is_shared_memory_too() -> None:
         interp.run(*arguments, memory, 0, 232449 - 16)
 
 
-def test_a_warp_alone_does_not_pass_a_barrier() -> None:
+def test_stepping_a_single_warp_stops_at_a_barrier() -> None:
     module = assemble(_text("BAR_SYNC 0, 0"))
     memory = interp.BufferMemory(0, bytearray(8))
     launch = interp.InterpretedLaunch(

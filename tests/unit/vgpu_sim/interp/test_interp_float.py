@@ -1,4 +1,6 @@
-"""Floating point against rational arithmetic: every format, rounding, corner and random values."""
+"""Floating point compared with rational arithmetic: all formats, roundings, corner cases, random
+values.
+"""
 
 import itertools
 import random
@@ -17,7 +19,9 @@ _NARROW_OPS = ("FADD", "FSUB", "FMUL", "FMA")
 
 
 def _samples(format_: Format, arity: int, count: int, seed: int) -> list[tuple[int, ...]]:
-    """Corners against corners (a sample of them for three operands), then related random values."""
+    """Return corner cases in all pairs (a sample for three operands), then related random
+    values.
+    """
     generator = random.Random(seed)
     corners = format_.corners()
     tuples = list(itertools.product(corners, repeat=arity))
@@ -140,7 +144,7 @@ def test_ftz_flushes_operands_and_results_and_keeps_their_sign() -> None:
 
 
 def test_ftz_looks_at_the_rounded_result() -> None:
-    """Just below the least normal number, but rounded to it: not flushed."""
+    """Just below the smallest normal number, but rounded to it: not flushed."""
     largest_below_one = 0x3F7F_FFFF
     product = evaluate("FMUL.FTZ.F32", [[0x0080_0000], [largest_below_one]], 32, 32)
     assert product == [0x0080_0000]
@@ -211,7 +215,9 @@ def test_num_nan_and_ftz_comparisons() -> None:
 
 
 def test_fused_binary64_is_exact_where_it_is_computed_in_arrays_and_where_it_is_not() -> None:
-    """Cancellation to the last bits, and magnitudes on both sides of what arrays are used for."""
+    """Cancellation to the last bits, and magnitudes on both sides of the limits for numpy
+    arrays.
+    """
     generator = random.Random(64)
     tuples = []
     for _ in range(1500):
@@ -222,7 +228,7 @@ def test_fused_binary64_is_exact_where_it_is_computed_in_arrays_and_where_it_is_
             | generator.getrandbits(1) << 63
             for _ in range(3)
         )
-        if generator.random() < 0.6:  # the addend takes most of the product away
+        if generator.random() < 0.6:  # the addend cancels most of the product
             product = ieee_oracle.operate("FMUL", (a, b), F64)
             c = product ^ F64.sign ^ generator.getrandbits(3)
         tuples.append((a, b, c))

@@ -1,4 +1,4 @@
-"""Integer and predicate arithmetic and conversions against Python's unbounded integers."""
+"""Integer and predicate arithmetic and conversions, compared with Python's unbounded integers."""
 
 import math
 import random
@@ -20,12 +20,12 @@ def _bits(type_: str) -> int:
     return int(type_.lstrip("USBF"))
 
 
-def _signed(value: int, bits: int) -> int:
+def _to_signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def _value(pattern: int, type_: str) -> int:
-    return _signed(pattern, _bits(type_)) if type_[0] == "S" else pattern
+    return _to_signed(pattern, _bits(type_)) if type_[0] == "S" else pattern
 
 
 def _patterns(bits: int, count: int, seed: int) -> list[int]:
@@ -37,7 +37,7 @@ def _patterns(bits: int, count: int, seed: int) -> list[int]:
 
 
 def _pairs(bits: int) -> tuple[list[int], list[int]]:
-    """Two columns of 32 whose first rows pair the corners in a new way for each seed."""
+    """Return two columns of 32 whose first rows pair the corner cases differently for each seed."""
     a, b = _patterns(bits, 32, 1), _patterns(bits, 32, 2)
     random.Random(bits).shuffle(b)
     # the pairs that matter for division
@@ -151,7 +151,7 @@ def test_unary_operations(type_: str) -> None:
     top = 1 << bits
     assert evaluate(f"NEG.{type_}", [values], bits, bits) == [-v % top for v in values]
     assert evaluate(f"NOT.{type_}", [values], bits, bits) == [~v % top for v in values]
-    absolute = [abs(_signed(v, bits)) % top for v in values]
+    absolute = [abs(_to_signed(v, bits)) % top for v in values]
     assert evaluate(f"ABS.{type_}", [values], bits, bits) == absolute
 
 
@@ -162,7 +162,7 @@ def test_results_extend_to_a_wider_register_by_their_type() -> None:
     assert evaluate("ADD.S16", [[2**15], [0]], 16, 32) == [2**32 - 2**15]
     assert evaluate("FADD.F32", [[0xBF80_0000], [0]], 32, 64) == [0xBF80_0000]
     assert evaluate("MUL.WIDE.S16", [[2**16 - 1], [1]], 16, 64) == [2**64 - 1]
-    # a wider source register gives its low bits
+    # a wider source register supplies its low bits
     assert evaluate("ADD.U32", [[2**32 + 1], [2**40 + 1]], 64, 32) == [2]
 
 
@@ -284,7 +284,8 @@ def test_floats_to_integers_clamp_and_nan_is_zero_or_the_top_bit(
             if isinstance(value, Fraction):
                 integer = min(max(_INTEGRAL[rounding](value), lowest), highest)
             else:
-                # PTX ISA, "cvt": a NaN of .f64, or on its way to 64 bits, leaves the top bit alone.
+                # PTX ISA, "cvt": a NaN of .f64, or one converted to 64 bits, yields only the top
+                # bit.
                 top = 1 << (width - 1) if source == "F64" or width == 64 else 0
                 top -= 2 * top if to[0] == "S" else 0
                 integer = {"nan": top, "+inf": highest, "-inf": lowest}[value]
@@ -302,7 +303,7 @@ def test_narrowing_rounds_in_each_direction(to: str, source: str, rounding: str)
     to_format, from_format = BY_NAME[to], BY_NAME[source]
     generator = random.Random(8)
     patterns = from_format.corners()
-    for pattern in to_format.corners():  # on, and just beside, what the target can hold
+    for pattern in to_format.corners():  # at, and adjacent to, the limits of the target
         value = ieee_oracle.decode(pattern, to_format)
         if isinstance(value, Fraction) and value:
             exact = ieee_oracle.encode(value, from_format)

@@ -1,4 +1,4 @@
-"""Accesses: widths, extension, vectors, constants, faults, and lanes that must not touch memory."""
+"""Accesses: widths, extension, vectors, constants, faults, and inactive lanes."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_a_vector_load_may_overwrite_its_own_address() -> None:
     assert set(warp.registers[4].tolist()) == {22}
 
 
-def test_lanes_out_of_the_guard_neither_touch_memory_nor_fault() -> None:
+def test_lanes_with_a_false_guard_neither_access_memory_nor_fault() -> None:
     warp = prepare("@p0 ST.GLOBAL.B32 [r3-4], 7", "@!p0 LD.GLOBAL.B32 r0, [r3-4]")
     inside = np.arange(32) < 4
     warp.predicates[0][:] = inside
@@ -78,11 +78,11 @@ def test_lanes_out_of_the_guard_neither_touch_memory_nor_fault() -> None:
     with pytest.raises(AddressFault) as caught:
         interp.step(warp)
     assert caught.value.address == 4
-    assert (caught.value.word, warp.pc) == (1, 1)  # a debugger finds the warp at the access
+    assert (caught.value.word, warp.pc) == (1, 1)  # a debugger sees the warp at the access
     assert not warp.registers[0].any()
 
 
-def test_an_access_by_no_lane_at_all_is_nothing() -> None:
+def test_an_access_without_lanes_does_nothing() -> None:
     warp = prepare("@p0 LD.GLOBAL.V4.B32 {r0, r1, r2, _}, [r3]")
     record = interp.step(warp)
     assert record.addresses is not None
@@ -109,7 +109,7 @@ _STORE = """.isa 1
 
 
 @pytest.mark.parametrize("room", [0, 4 * 63, 4 * 64 * 2 - 1, 4 * 300])
-def test_a_fault_names_address_word_block_and_space(room: int) -> None:
+def test_a_fault_names_address_instruction_block_and_space(room: int) -> None:
     module = assemble(_STORE)
     base = 0x5000_0000
     parameters = base.to_bytes(16, "little")

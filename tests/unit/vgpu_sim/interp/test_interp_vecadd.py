@@ -1,4 +1,4 @@
-"""The thread through the interpreter: a vector addition as the compiler emits it."""
+"""A vector addition as the compiler emits it, through the whole interpreter."""
 
 import struct
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_vector_addition_stops_at_its_bound(threads: int) -> None:
 
 
 def test_65536_elements_are_a_few_accesses_of_many_lanes() -> None:
-    """What makes it quick: warps are wide where nobody waits."""
+    """Vector addition is fast because warps are wide if no thread waits."""
     accesses = []
 
     class Counted(interp.BufferMemory):

@@ -1,4 +1,4 @@
-"""Collectives on the interpreter, against their definition a lane at a time."""
+"""Collectives on the interpreter, compared with their lane-by-lane definition."""
 
 import random
 
@@ -18,7 +18,7 @@ _BOTH = "@!%g bra other; {0} bra over; other: {0} over:"
 def _check(spelling: str, body: str, kind: str, count: int, *, absent: bool, both: bool) -> None:
     dice = random.Random(f"{spelling} {body} {kind} {count}")
     warps = [warp_kernels.lanes(dice, count, kind=kind, absent=absent) for _ in range(12)]
-    data = b"".join(lane.packed() for warp in warps for lane in warp)
+    data = b"".join(lane.pack() for warp in warps for lane in warp)
     module = compile_verified(warp_kernels.text(body), (10, 0))
     out = np.zeros(2 * count * len(warps), np.uint32)
     found = run(
@@ -28,13 +28,13 @@ def _check(spelling: str, body: str, kind: str, count: int, *, absent: bool, bot
     for warp in warps:
         if both:
             warp = [warp_kernels.Lane(x.a, x.b, x.c, x.members) for x in warp]
-        want += [number for pair in warp_kernels.expected(spelling, warp) for number in pair]
+        want += [number for pair in warp_kernels.evaluate(spelling, warp) for number in pair]
     assert found[0].tolist() == want
 
 
 @pytest.mark.parametrize("kind", ["all", "tiles", "classes", "one"])
 @pytest.mark.parametrize("spelling", warp_kernels.COLLECTIVES)
-def test_lanes_that_come_together(spelling: str, kind: str) -> None:
+def test_converged_lanes(spelling: str, kind: str) -> None:
     body = warp_kernels.instruction(spelling)
     _check(spelling, body, kind, 32, absent=False, both=False)
     _check(spelling, body, kind, 19, absent=False, both=False)
@@ -49,12 +49,12 @@ def test_lanes_that_have_ended_do_not_count(spelling: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["all", "classes"])
 @pytest.mark.parametrize("spelling", warp_kernels.COLLECTIVES)
-def test_lanes_meet_from_both_sides_of_a_branch(spelling: str, kind: str) -> None:
+def test_lanes_wait_for_each_other_from_both_sides_of_a_branch(spelling: str, kind: str) -> None:
     body = _BOTH.format(warp_kernels.instruction(spelling))
     _check(spelling, body, kind, 32, absent=True, both=True)
 
 
-def test_lanes_that_are_waited_for_may_end_later() -> None:
+def test_awaited_lanes_may_end_later() -> None:
     body = """
         mov.u32 %r, %laneid; mov.u32 %v, 0; setp.lt.u32 %p, %r, 5; @%p bra few;
     again: add.u32 %v, %v, 1; setp.lt.u32 %q, %v, %r; @%q bra again; ret;
@@ -98,7 +98,7 @@ def test_activemask_is_the_lanes_of_a_path() -> None:
         ),
         (
             "@%p bar.warp.sync 0xffffffff; @!%p vote.sync.ballot.b32 %v, 1, 0xffffffff;",
-            "no thread of the block can go on: lanes 0x00000001 of warp 0 wait for lanes"
+            "no thread of the block can make progress: lanes 0x00000001 of warp 0 wait for lanes"
             " 0xfffffffe at BAR_WARP",
         ),
         (
@@ -108,7 +108,7 @@ def test_activemask_is_the_lanes_of_a_path() -> None:
         ),
     ],
 )
-def test_what_cannot_be_met_is_told(body: str, message: str) -> None:
+def test_unreachable_member_masks_are_reported(body: str, message: str) -> None:
     setup = "mov.u32 %r, %laneid; setp.eq.u32 %p, %r, 0;"
     text = kernel(setup + body, registers=".reg .b32 %r, %v; .reg .pred %p;")
     with pytest.raises(BarrierFault, match=message):
@@ -127,7 +127,7 @@ _REDUCED = """
 
 @pytest.mark.parametrize("least", [0, 3, 7])
 @pytest.mark.parametrize("ended", [150, 140])
-def test_barriers_reduce_over_the_threads_that_come(least: int, ended: int) -> None:
+def test_barriers_reduce_over_the_arriving_threads(least: int, ended: int) -> None:
     registers = ".reg .b32 %r, %v; .reg .pred %p, %q; .reg .b64 %a;"
     text = kernel(_REDUCED.format(least=least, ended=ended), ".param .u64 o", registers=registers)
     (found,) = run(text, [np.zeros((150, 3), np.uint32)], block=(150, 1, 1))

@@ -1,4 +1,4 @@
-"""Global memory and the windows of generic addresses never overlap, in the product or in a rig."""
+"""Global memory never overlaps the windows of generic addresses, in the product or in test rigs."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from vgpu_sim.exec.interp.spaces import Spaces
 from vgpu_sim.hal.compute import address_map
 
 GPU = address_map.APERTURE_BASES[0]
-WINDOWS = address_map.HOST_OFFSET + address_map.HOST_BYTES  # with what counts as near the first
+# Including the guard range before the first window.
+WINDOWS = address_map.HOST_OFFSET + address_map.HOST_BYTES
 BEHIND = address_map.LOCAL_OFFSET + address_map.LOCAL_BYTES
 SIZE = 4096
 
@@ -40,10 +41,10 @@ def _run(address: int) -> bytes:
         GPU + address_map.DEVICE_OFFSET,
         GPU + WINDOWS - SIZE,
         GPU + BEHIND,
-        GPU + address_map.GPU_WINDOW_BYTES + address_map.SHARED_OFFSET,  # another GPU's
+        GPU + address_map.GPU_WINDOW_BYTES + address_map.SHARED_OFFSET,  # the window of another GPU
     ],
 )
-def test_memory_beside_the_windows_is_global(address: int) -> None:
+def test_memory_outside_the_windows_is_global(address: int) -> None:
     assert _run(address) == (7).to_bytes(4, "little")
 
 
@@ -56,12 +57,12 @@ def test_memory_beside_the_windows_is_global(address: int) -> None:
         GPU + BEHIND - 1,
     ],
 )
-def test_memory_in_the_windows_is_refused_with_its_place(address: int) -> None:
+def test_memory_in_the_windows_is_rejected_with_its_address(address: int) -> None:
     with pytest.raises(ValueError, match=f"global memory at {address:#x} .*APERTURE_BASES"):
         _run(address)
 
 
-def test_refusal_applies_to_every_piece_of_memory() -> None:
+def test_every_piece_of_memory_is_checked() -> None:
     class Pieces(interp.BufferMemory):
         def extents(self) -> list[tuple[int, int]]:
             inside = GPU + address_map.SHARED_OFFSET
@@ -72,12 +73,12 @@ def test_refusal_applies_to_every_piece_of_memory() -> None:
     launch = interp.InterpretedLaunch(
         _MODULE, function, (1, 1, 1), (1, 1, 1), bytes(8), memory, GPU
     )
-    with pytest.raises(ValueError, match="lies in the windows"):
+    with pytest.raises(ValueError, match="is in the windows"):
         Spaces(launch, 32, 1, 32)
 
 
-def test_rigs_put_their_aperture_where_clients_do() -> None:
-    """Buffers at an address that the kernel chooses would now and then lie in a window."""
+def test_rigs_map_their_aperture_where_clients_do() -> None:
+    """Buffers at an address chosen by the kernel would sometimes overlap a window."""
     first, second = native_launch.Aperture(), native_launch.Aperture()
     try:
         bases = [first.base, second.base]

@@ -1,5 +1,6 @@
-"""cvt from and to bfloat16, TF32 and the formats of 8 bits and fewer, against ml_dtypes and exact
-numbers: every pattern of a narrow source, and for wide ones all around each result's boundaries."""
+"""cvt from and to bfloat16, TF32 and formats of 8 bits and fewer, compared with ml_dtypes and exact
+arithmetic: every pattern of a narrow source; for wide ones, all values around each boundary.
+"""
 
 import itertools
 import math
@@ -20,7 +21,7 @@ from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxErr
 RANDOM = random.Random(8)
 Floats = NDArray[np.float32]
 
-# ml_dtypes' type, bits in a packed pair, the largest number, the pattern that a NaN becomes
+# ml_dtypes' type, bits in a packed pair, the largest number, the pattern of a converted NaN
 TINY = {
     "e4m3": (ml_dtypes.float8_e4m3fn, 8, 448.0, 0x7F),
     "e5m2": (ml_dtypes.float8_e5m2, 8, 57344.0, 0x7F),
@@ -31,7 +32,9 @@ TINY = {
 
 
 def _numbers(name: str) -> Floats:
-    """Numbers of a format, halfway between them and next to both, all over binary32, special."""
+    """Return a format's numbers, midpoints and neighbours of both, values all over binary32,
+    special values.
+    """
     type_, bits, largest, _ = TINY[name]
     patterns = np.arange(1 << {"e2m3": 6, "e3m2": 6}.get(name, bits), dtype=np.uint8)
     known = patterns.view(type_).astype(np.float32)
@@ -50,8 +53,8 @@ def _numbers(name: str) -> Floats:
 
 
 @np.errstate(all="ignore")
-def _expected(name: str, values: NDArray[np.floating], relu: bool) -> Patterns:
-    """Return what .satfinite makes of numbers."""
+def _expected_patterns(name: str, values: NDArray[np.floating], relu: bool) -> Patterns:
+    """Return the results of .satfinite."""
     type_, _bits, largest, nan = TINY[name]
     limited = np.clip(values, -largest, largest).astype(np.float32)
     result = limited.astype(type_).view(np.uint8) & np.uint8((1 << _width(name)) - 1)
@@ -65,21 +68,21 @@ def _width(name: str) -> int:
 
 
 def _through(bits: int, line: str) -> str:
-    """Return an instruction whose result, a pair of so many bits each, goes to %d of 16 bits."""
+    """Return an instruction with a result of two parts of ``bits``, moved to %d of 16 bits."""
     if bits == 8:
         return line
     return f"{{ .reg .b8 %byte; {line.replace('%d', '%byte')} cvt.u16.u8 %d, %byte; }}"
 
 
 def _from(bits: int, line: str) -> str:
-    """Return an instruction that takes so many bits from %a, which has 16 at least."""
+    """Return an instruction that reads ``bits`` from %a, which has at least 16."""
     if bits != 8:
         return line
     return f"{{ .reg .b8 %byte; cvt.u8.u16 %byte, %a; {line.replace('%a', '%byte')} }}"
 
 
 def _pairs(elements: Patterns, bits: int) -> Patterns:
-    """Put patterns together by twos, the first in the upper half."""
+    """Pack patterns in pairs, the first in the upper half."""
     wide = elements.astype(np.uint16).reshape(-1, 2)
     return wide[:, 0] << bits | wide[:, 1]
 
@@ -93,11 +96,11 @@ def test_of_two_singles(name: str, relu: str) -> None:
     bits = TINY[name][1]
     body = _through(bits, f"cvt.rn.satfinite{relu}.{name}x2.f32 %d, %a, %b;")
     got = evaluate(body, 16, a, b)
-    assert (got == _pairs(_expected(name, values, bool(relu)), bits)).all()
+    assert (got == _pairs(_expected_patterns(name, values, bool(relu)), bits)).all()
 
 
 @pytest.mark.parametrize("order", [".relu.satfinite", ".satfinite.relu"])
-def test_modifiers_stand_in_any_order(order: str) -> None:
+def test_modifiers_may_be_in_any_order(order: str) -> None:
     one = np.array([0x3F80_0000, 0xBF80_0000], np.uint32)
     assert list(evaluate(f"cvt.rn{order}.e4m3x2.f32 %d, %a, %b;", 16, one, one)) == [0x3838, 0]
 
@@ -111,14 +114,14 @@ def test_of_every_half(half: str, name: str) -> None:
     for relu in ("", ".relu"):
         body = _through(bits, f"cvt.rn.satfinite{relu}.{name}x2.{half}x2 %d, %a;")
         got = evaluate(body, 16, a.view(np.uint32))
-        wanted = _expected(name, values, bool(relu)).reshape(-1, 2)[:, ::-1].ravel()
+        wanted = _expected_patterns(name, values, bool(relu)).reshape(-1, 2)[:, ::-1].ravel()
         assert (got == _pairs(wanted, bits)).all()
 
 
 @pytest.mark.parametrize(("half", "name"), list(itertools.product(["f16", "bf16"], TINY)))
 @np.errstate(all="ignore")
 def test_to_halves(half: str, name: str) -> None:
-    """All pairs of patterns; bits above those of a 6-bit format do not count."""
+    """All pairs of patterns; bits above those of a 6-bit format are ignored."""
     type_, bits, _, _ = TINY[name]
     a = np.arange(1 << (2 * bits), dtype=np.uint16)
     upper, lower = (
@@ -137,7 +140,7 @@ def test_to_halves(half: str, name: str) -> None:
         assert (got == wanted).all()
 
 
-def test_e5m2_infinities_stay_so_in_halves() -> None:
+def test_e5m2_infinities_remain_infinite_in_halves() -> None:
     a = np.array([0x7CFC, 0x7F00], np.uint16)
     assert list(evaluate("cvt.rn.f16x2.e5m2x2 %d, %a;", 32, a)) == [0x7C00_FC00, 0x7FFF_0000]
 
@@ -149,7 +152,8 @@ def _singles() -> Patterns:
     ties = some & ~np.uint32(0xFFFF) | rng.choice(
         np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0x1000, 0xFFFF], np.uint32), len(some)
     )
-    small = (some >> 4 | 0x3000_0000).astype(np.uint32)  # binary16's subnormal numbers and around
+    # Binary16's subnormal numbers and their neighbourhood.
+    small = (some >> 4 | 0x3000_0000).astype(np.uint32)
     return np.concatenate([corners, some, ties, small, small & ~np.uint32(0xFFF)])
 
 
@@ -189,7 +193,7 @@ def test_narrowing_in_any_direction(to: str, source: str, mode: str) -> None:
     target, origin = BY_NAME[to.upper()], BY_NAME[source.upper()]
     values = [RANDOM.choice(origin.corners()) for _ in range(300)]
     values += [RANDOM.getrandbits(origin.bits) for _ in range(300)]
-    for _ in range(900):  # within the narrower range, and next to ties
+    for _ in range(900):  # within the narrower range, and adjacent to ties
         number = ieee_oracle.decode(RANDOM.getrandbits(target.bits), target)
         if isinstance(number, Fraction) and number:
             pattern = ieee_oracle.encode(number, origin) + RANDOM.randint(-2, 2)
@@ -208,13 +212,13 @@ def test_narrowing_in_any_direction(to: str, source: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize(("to", "source"), [("f16", "bf16"), ("bf16", "f16")])
-def test_one_half_from_the_other_is_rounded_to_nearest_where_nothing_is_said(to, source) -> None:
+def test_conversions_between_halves_round_to_nearest_by_default(to, source) -> None:
     a = np.arange(1 << 16, dtype=np.uint16)
     nearest = evaluate(f"cvt.rn.{to}.{source} %d, %a;", 16, a)
     assert (evaluate(f"cvt.{to}.{source} %d, %a;", 16, a) == nearest).all()
 
 
-@pytest.mark.parametrize("mode", ["", ".rn", ".rz", ".rm", ".rp"])  # assemblers take one
+@pytest.mark.parametrize("mode", ["", ".rn", ".rz", ".rm", ".rp"])  # assemblers accept only one
 @pytest.mark.parametrize("to", ["f32", "f64"])
 @np.errstate(all="ignore")
 def test_widening_of_every_bfloat16(to: str, mode: str) -> None:
@@ -326,7 +330,9 @@ def test_powers_of_two() -> None:
 
 
 def _halves(numbers: np.ndarray, words: str) -> np.ndarray:
-    """Return products as patterns of bfloat16, by way of binary32, which holds all but infinities."""
+    """Return products as patterns of bfloat16, computed in binary32, which holds all but
+    infinities.
+    """
     if "relu" in words:
         numbers = np.where(numbers <= 0, 0.0, numbers)
     singles = numbers.astype(np.float32)
@@ -347,7 +353,7 @@ def _powers(codes: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ["s2f6", *TINY])
 @np.errstate(all="ignore")
 def test_small_numbers_times_powers_of_two(name: str, words: str) -> None:
-    """Each half has a power of its own; 2 of s2f6's eight bits are before the point."""
+    """Each half has a separate power; 2 of s2f6's eight bits are integer bits."""
     bits = 8 if name == "s2f6" else TINY[name][1]
     codes = np.random.default_rng(6).integers(0, 1 << 16, (2, 1 << 14)).astype(np.uint16)
     pairs, scales = codes[0] & np.uint16((1 << 2 * bits) - 1), codes[1]
@@ -370,7 +376,7 @@ def test_small_numbers_times_powers_of_two(name: str, words: str) -> None:
 
 
 def _by_chance(value: float, type_: str, chance: int, bits: int, finite: bool, relu: bool) -> int:
-    """Round a number by the definition: its fraction of a last place, cut to ``bits``, + chance."""
+    """Round by the definition: fraction of an ulp, truncated to ``bits``, plus chance."""
     stored, bias, width, largest = {
         "f16": (10, 15, 16, 0x7BFF),
         "bf16": (7, 127, 16, 0x7F7F),
@@ -479,7 +485,7 @@ def test_pack(word: str) -> None:
         ("cvt.rn.e4m3x2.f32 %h, %r, %r;", PtxSyntaxError, "cannot stand after"),
     ],
 )
-def test_what_is_refused(body: str, error: type[Exception], message: str) -> None:
+def test_invalid_forms_are_rejected(body: str, error: type[Exception], message: str) -> None:
     registers = ".reg .b16 %h; .reg .b32 %r;"
     with pytest.raises(error) as caught:
         compile_verified(kernel(body, registers=registers))

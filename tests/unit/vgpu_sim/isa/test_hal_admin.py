@@ -1,4 +1,4 @@
-"""The inventory document: what is written is what is read, and nothing else is."""
+"""The inventory document: exact round trip, and refusal of anything else."""
 
 import json
 from copy import deepcopy
@@ -67,7 +67,7 @@ def test_the_names_on_the_wire_are_these() -> None:
     }
 
 
-def changed(path: str, value: object) -> dict[str, Any]:
+def change_field(path: str, value: object) -> dict[str, Any]:
     """Set (or, for ``...``, remove) what a path such as gpus/0/index names."""
     result = deepcopy(document())
     *parents, last = path.split("/")
@@ -104,18 +104,18 @@ def changed(path: str, value: object) -> dict[str, Any]:
 )
 def test_what_does_not_fit_is_named(path: str, value: object, where: str) -> None:
     with pytest.raises(DocumentError) as refused:
-        admin.Inventory.from_json(changed(path, value))
+        admin.Inventory.from_json(change_field(path, value))
     assert where in str(refused.value)
 
 
 @pytest.mark.parametrize("protocol", [0, admin.PROTOCOL + 1, str(admin.PROTOCOL), None, ...])
 def test_another_protocol_is_refused_as_such(protocol: object) -> None:
-    with pytest.raises(DocumentError, match=r"protocol .* is spoken here"):
-        admin.Inventory.from_json(changed("protocol", protocol))
+    with pytest.raises(DocumentError, match=r"protocol .* is not the supported"):
+        admin.Inventory.from_json(change_field("protocol", protocol))
 
 
 @pytest.mark.parametrize("other", [None, [], "text"])
-def test_what_is_no_object_is_refused(other: object) -> None:
+def test_a_document_that_is_not_an_object_is_refused(other: object) -> None:
     with pytest.raises(DocumentError):
         admin.Inventory.from_json(other)
 

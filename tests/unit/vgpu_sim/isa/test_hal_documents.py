@@ -1,4 +1,4 @@
-"""Documents between processes, field by field: what is written, each bound and one beyond it."""
+"""Documents between processes, field by field: content, each bound and one value beyond it."""
 
 import errno
 import json
@@ -15,19 +15,19 @@ from vgpu_sim.hal.direct import (
     decode_answer,
     encode_answer,
 )
-from vgpu_sim.hal.observe import modelled
-from vgpu_sim.hal.observe.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.hal.observe import modelled_report
+from vgpu_sim.hal.observe.modelled_report import ModelledLaunches, ModelledOrder, ModelledSummary
 
 LAST = (1 << 64) - 1
 RANGE = bytes(range(256))[:RANGE_BYTES].ljust(RANGE_BYTES, b"r")
-ASKED = {"type": "export", "request": 1, "pid": 2, "address": 3, "bytes": 4, "skip": 5}
+READ_FIELDS = {"type": "export", "request": 1, "pid": 2, "address": 3, "bytes": 4, "skip": 5}
 
 
 def test_a_request_for_memory_has_these_fields_and_a_range_where_there_is_one() -> None:
     plain = ExportRequest(1, 2, 3, 4, 5)
-    assert json.loads(plain.encode()) == ASKED
+    assert json.loads(plain.encode()) == READ_FIELDS
     named = ExportRequest(1, 2, 3, 4, 5, RANGE)
-    assert json.loads(named.encode()) == ASKED | {"range": RANGE.hex()}
+    assert json.loads(named.encode()) == READ_FIELDS | {"range": RANGE.hex()}
     for one in (plain, named):
         assert ExportRequest.decode(one.encode()) == one
 
@@ -51,13 +51,13 @@ def test_a_request_for_memory_within_its_bounds(
     field: str, good: list[Any], bad: list[Any]
 ) -> None:
     for value in good:
-        ExportRequest.decode(spawn.encode(ASKED | {field: value}))
+        ExportRequest.decode(spawn.encode(READ_FIELDS | {field: value}))
     for value in bad:
         with pytest.raises(ValueError, match=r"."):
-            ExportRequest.decode(spawn.encode(ASKED | {field: value}))
+            ExportRequest.decode(spawn.encode(READ_FIELDS | {field: value}))
     if field not in ("type", "range"):
         with pytest.raises(ValueError, match=f"{field} is not a count"):
-            ExportRequest.decode(spawn.encode({k: v for k, v in ASKED.items() if k != field}))
+            ExportRequest.decode(spawn.encode({k: v for k, v in READ_FIELDS.items() if k != field}))
 
 
 def test_an_answer_about_memory_is_a_request_and_a_status() -> None:
@@ -149,19 +149,19 @@ CASES = [(kind, field) for kind, (_, _, bounds) in BOUNDS.items() for field in b
 
 
 @pytest.mark.parametrize(("kind", "field"), CASES)
-def test_what_a_tenant_says_of_its_time_is_within_bounds(kind: str, field: str) -> None:
+def test_a_tenants_times_are_within_bounds(kind: str, field: str) -> None:
     made, document, bounds = BOUNDS[kind]
     good, bad = bounds[field]
     for value in good:
-        made.checked(document | {field: value})
+        made.parse(document | {field: value})
     for value in bad:
         with pytest.raises(ValueError, match=r"."):
-            made.checked(document | {field: value})
+            made.parse(document | {field: value})
     if field not in ("note", "arguments"):
         with pytest.raises(ValueError, match=r"."):
-            made.checked({name: value for name, value in document.items() if name != field})
+            made.parse({name: value for name, value in document.items() if name != field})
     with pytest.raises(ValueError, match=r"."):
-        made.checked([])
+        made.parse([])
 
 
 @pytest.mark.parametrize(
@@ -171,23 +171,27 @@ def test_a_copy_of_a_summary_is_within_bounds(
     field: str, bounds: tuple[list[Any], list[Any]]
 ) -> None:
     for value in bounds[0]:
-        found = ModelledSummary.checked(SUMMARY | {"copies": [COPY | {field: value}]})
+        found = ModelledSummary.parse(SUMMARY | {"copies": [COPY | {field: value}]})
         assert getattr(found.copies[0], field) == value
     for value in bounds[1]:
         with pytest.raises(ValueError, match=field):
-            ModelledSummary.checked(SUMMARY | {"copies": [COPY | {field: value}]})
+            ModelledSummary.parse(SUMMARY | {"copies": [COPY | {field: value}]})
 
 
-def test_what_cannot_be_printed_is_blank_and_all_else_is_as_it_was() -> None:
-    found = ModelledLaunches.checked(LAUNCHES | {"kernel": "a\x1b[2J\nb\u202e"})
+def test_unprintable_characters_become_blanks() -> None:
+    found = ModelledLaunches.parse(LAUNCHES | {"kernel": "a\x1b[2J\nb\u202e"})
     assert found.kernel == "a [2J b "
-    assert ModelledLaunches.checked(LAUNCHES).to_json() == LAUNCHES | {
+    assert ModelledLaunches.parse(LAUNCHES).to_json() == LAUNCHES | {
         "grid": (1, 2, 3),
         "block": (4, 5, 6),
     }
-    assert json.loads(json.dumps(ModelledSummary.checked(SUMMARY).to_json())) == SUMMARY
-    assert modelled.CLOCKS == ("wall", "modelled")
-    assert (modelled.MOST_ROWS, modelled.MOST_PARTS, modelled.LISTED_IN_PART) == (128, 32, 400)
+    assert json.loads(json.dumps(ModelledSummary.parse(SUMMARY).to_json())) == SUMMARY
+    assert modelled_report.CLOCKS == ("wall", "modelled")
+    assert (
+        modelled_report.MOST_ROWS,
+        modelled_report.MOST_PARTS,
+        modelled_report.LISTED_IN_PART,
+    ) == (128, 32, 400)
 
 
 def test_a_message_is_an_object_with_a_type() -> None:

@@ -15,7 +15,7 @@ from vgpu_sim.native import generate
 
 @pytest.mark.parametrize("name", generate.headers())
 def test_a_compiler_agrees_with_every_offset(tmp_path: Path, name: str) -> None:
-    """Each header compiles alone, and twice: those that contain its structures include it."""
+    """Each header compiles alone, and when it is included twice."""
     header.write_files(tmp_path / "include", generate.headers())
     source = tmp_path / "abi.c"
     source.write_text(f'#include "{name}"\n' * 2 + "int main(void) { return 0; }\n")

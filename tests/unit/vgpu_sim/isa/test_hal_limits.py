@@ -1,4 +1,4 @@
-"""Limits of a launch: what a device announces is what every part refuses beyond."""
+"""Limits of a launch: every component enforces the limits that a device reports."""
 
 import re
 
@@ -13,15 +13,15 @@ from vgpu_sim.hal.compute import limits
 from vgpu_sim.native import build, generate
 
 
-def announced() -> dict[int, int]:
+def announced_attributes() -> dict[int, int]:
     h100 = board("h100-80gb")
     gpu = Gpu(new_gpu_uuid(), 0, h100.key)
     instance = MigInstance(new_instance_uuid(), gpu, h100.profile("1g.10gb"), 0, 0)
     return attributes_of(instance, h100.compute_capability)
 
 
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", written out once
-# more: the table under test must not be what it is compared with.
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", transcribed
+# independently: the table under test must not be compared with itself.
 EXPECTED = {
     Attribute.MAX_THREADS_PER_BLOCK: ("TESSERA_MAX_THREADS_PER_BLOCK", 1024),
     Attribute.MAX_BLOCK_DIM_X: ("TESSERA_MAX_BLOCK_X", 1024),
@@ -43,7 +43,7 @@ def test_devices_announce_what_the_native_runtime_enforces(attribute: Attribute)
         rf"#define {name} UINT64_C\((0x[0-9a-f]+)\)", "".join(generate.headers().values())
     )
     assert found is not None
-    assert announced()[attribute] == int(found[1], 16) == value
+    assert announced_attributes()[attribute] == int(found[1], 16) == value
 
 
 def test_no_c_file_of_the_worker_has_a_limit_of_its_own() -> None:

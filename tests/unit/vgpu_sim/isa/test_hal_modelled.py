@@ -1,4 +1,4 @@
-"""What a worker tells of a modelled clock is bounded, whatever it says."""
+"""A worker's reports about a modelled clock are bounded, whatever it sends."""
 
 import json
 from dataclasses import fields
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.hal.observe.modelled import (
+from vgpu_sim.hal.observe.modelled_report import (
     LISTED_IN_PART,
     MOST_ROWS,
     ModelledCopies,
@@ -22,9 +22,9 @@ GOOD = ModelledLaunches("k", (1, 2, 3), (32, 1, 1), 5, 1.5, {"blocks": 6.0}, "")
 
 def test_both_documents_come_back_as_they_were() -> None:
     launches = json.loads(json.dumps(GOOD.to_json()))
-    assert ModelledLaunches.checked(launches) == GOOD
+    assert ModelledLaunches.parse(launches) == GOOD
     summary = ModelledSummary((ModelledCopies("HtoD", 1, 4, 2.0),), 9.0, 1.0, 0)
-    assert ModelledSummary.checked(json.loads(json.dumps(summary.to_json()))) == summary
+    assert ModelledSummary.parse(json.loads(json.dumps(summary.to_json()))) == summary
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_both_documents_come_back_as_they_were() -> None:
 )
 def test_what_is_out_of_bounds_is_refused(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
-        ModelledLaunches.checked(GOOD.to_json() | {field: value})
+        ModelledLaunches.parse(GOOD.to_json() | {field: value})
 
 
 def test_the_order_of_launches_comes_back_up_to_its_bounds() -> None:
     order = ModelledOrder(tuple((MOST_ROWS - 1, 1.5) for _ in range(LISTED_IN_PART)))
-    assert ModelledOrder.checked(json.loads(json.dumps(order.to_json()))) == order
+    assert ModelledOrder.parse(json.loads(json.dumps(order.to_json()))) == order
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_the_order_of_launches_comes_back_up_to_its_bounds() -> None:
 )
 def test_an_order_that_is_out_of_bounds_is_refused(launches: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
-        ModelledOrder.checked({"launches": launches})
+        ModelledOrder.parse({"launches": launches})
 
 
 def test_a_summary_is_checked_too() -> None:
     with pytest.raises(ValueError, match="copies"):
-        ModelledSummary.checked({"copies": {}, "span_us": 0, "gaps_us": 0, "left_out": 0})
+        ModelledSummary.parse({"copies": {}, "span_us": 0, "gaps_us": 0, "left_out": 0})
     with pytest.raises(ValueError, match="span_us"):
-        ModelledSummary.checked({"copies": [], "span_us": -1, "gaps_us": 0, "left_out": 0})
+        ModelledSummary.parse({"copies": [], "span_us": -1, "gaps_us": 0, "left_out": 0})
 
 
 def test_counts_with_a_missing_or_unknown_name_are_refused() -> None:

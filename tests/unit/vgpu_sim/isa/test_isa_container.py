@@ -1,4 +1,4 @@
-"""Containers: identity of the round trip, and what hostile bytes may do (raise ContainerError)."""
+"""Containers: exact round trip, and hostile bytes, which only raise ContainerError."""
 
 import random
 import struct
@@ -78,7 +78,7 @@ def _frame_of(instruction: Instruction) -> Function:
 @_RELAXED
 @given(modules(), st.integers(0, 2**32), st.booleans())
 def test_flipped_bytes_never_raise_anything_else(module: Module, seed: int, resealed: bool) -> None:
-    """Resealed files get past the digest, so the parsers behind it meet the damage."""
+    """Resealed files pass the digest check, so the parsers after it read the damaged bytes."""
     generator = random.Random(seed)
     original = container.encode(module)
     for _ in range(20):
@@ -90,7 +90,7 @@ def test_flipped_bytes_never_raise_anything_else(module: Module, seed: int, rese
             decoded = container.decode(data)
         except ContainerError:
             continue
-        # What is still accepted is valid: it encodes, and reads back as itself.
+        # A file that is still accepted is valid: it encodes and decodes to itself.
         assert container.decode(container.encode(decoded)) == decoded
 
 
@@ -186,7 +186,7 @@ def test_another_version_is_refused(major: int) -> None:
 
 
 def test_bytes_between_sections_must_be_zero() -> None:
-    """Equal modules have equal bytes, which content addresses rely on."""
+    """Equal modules have equal bytes, on which content addresses rely."""
     variable = Variable("v", Space.GLOBAL, 4, 4, 0)
     data = container.encode(Module((), (variable,), source="x"))
     assert data[-16:] == b"v" + bytes(15)
@@ -206,7 +206,7 @@ def test_a_string_that_ends_outside_of_its_section_is_refused(offset: int, size:
 
 
 def test_names_that_overlap_are_refused() -> None:
-    """Else a file of a megabyte could spell out gigabytes of names."""
+    """Otherwise a file of a megabyte could contain gigabytes of names."""
     parameters = tuple(Parameter("q" * 40 + letter, 0, 1, 1) for letter in "abc")
     data = container.encode(Module((_function(parameters=parameters),)))
     where = [data.index(struct.pack("<2I", 1 + 41 * index, 41)) for index in range(3)]
@@ -224,7 +224,7 @@ def test_too_many_words_are_refused_before_they_are_decoded() -> None:
 
 
 def test_announced_functions_must_be_there() -> None:
-    """A count alone must not make the decoder allocate or loop."""
+    """A count alone must not make the decoder allocate memory or loop."""
     data = container.encode(Module((), source="x"))
     record = struct.pack("<6I", 5, 0, 0, 0, 0, 0)
     huge = struct.pack("<6I", 5, 0, 0, 0, 0xFFFF_FFFF, 0)
@@ -244,7 +244,7 @@ _MOV = Instruction(Op.MOV, DataType.B32, (Register(0),), (Literal(1),))
             "number of sources is 1, not 2",
         ),
         (Instruction(Op.ADD, DataType.S64, (Register(0),), (Literal(1),) * 2), "64 are needed"),
-        (Instruction(Op.ADD, DataType.S32, (Predicate(0),), (Literal(1),) * 2), "p0 stands"),
+        (Instruction(Op.ADD, DataType.S32, (Predicate(0),), (Literal(1),) * 2), "p0 is used where"),
         (Instruction(Op.ADD, DataType.S32, (None,), (Literal(1),) * 2), "absent"),
         (Instruction(Op.BRA, target=9), "target 9 is outside"),
         (Instruction(Op.CVT, DataType.S32, (Register(0),), (Literal(1),)), "needs a source type"),

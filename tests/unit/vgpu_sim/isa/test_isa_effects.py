@@ -1,4 +1,4 @@
-"""Effects are declared in the rows, and passes that have never heard of an opcode respect them."""
+"""Effects are declared in the rows, and passes respect them for every opcode."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def _function(*code: Instruction) -> Function:
     return Function("f", (), 8, (32, 32, 32), 1, code, (0,) * len(code))
 
 
-def test_what_the_opcodes_do() -> None:
+def test_effects_of_the_opcodes() -> None:
     assert {op: effects for op, effects in EFFECTS.items() if effects != Effects()} == {
         Op.BRA: Effects(jumps=True),
         Op.RET: Effects(ends=True),
@@ -70,7 +70,7 @@ def test_what_the_opcodes_do() -> None:
         (Effects(ends=True, traps=True), True, True, True),
     ],
 )
-def test_what_follows_from_them(
+def test_properties_derived_from_effects(
     effects: Effects, leaves: bool, visible: bool, masked: bool
 ) -> None:
     assert (effects.leaves, effects.visible, effects.masked) == (leaves, visible, masked)

@@ -1,4 +1,4 @@
-"""A kernel's own container: the code's every part counts in it, and nothing else of the module."""
+"""A kernel's own container: it depends on every part of the code, and on nothing else."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,7 +39,7 @@ TABLE = Variable("table", Space.GLOBAL, 8, 16, 0, b"data")
 
 
 def of(kernel: Function, *variables: Variable, named: bool = False) -> bytes:
-    """Return a kernel's container, out of a module in which another one comes before it."""
+    """Return a kernel's container, extracted from a module with another kernel before it."""
     other = replace(KERNEL, name="other", register_bits=(64,) * 3, code=KERNEL.code[1:], lines=(9,))
     module = Module((other, kernel), variables or (TABLE,))
     return extract.Kernels(container.encode(module)).container(kernel.name, named=named)

@@ -1,4 +1,4 @@
-"""The layout of words: what a row declares is what encoder, decoder and verifier hold to."""
+"""The layout of words: encoder, decoder and verifier follow the rows."""
 
 from collections.abc import Iterator
 
@@ -23,8 +23,8 @@ from vgpu_sim.isa.rules import instruction_errors
 from vgpu_sim.isa.table import TABLE
 
 
-def _declared(op: Op) -> Iterator[int]:
-    """Every bit that the row names, as often as it does."""
+def _declared_fields(op: Op) -> Iterator[int]:
+    """Yield every bit that the row declares, repeated if declared repeatedly."""
     spec = TABLE[op]
     for modifier in spec.modifiers:
         yield from modifier.bits
@@ -35,7 +35,7 @@ def _declared(op: Op) -> Iterator[int]:
 
 @pytest.mark.parametrize("op", Op)
 def test_parts_of_a_word_do_not_overlap(op: Op) -> None:
-    bits = [*COMMON_BITS, *_declared(op)]
+    bits = [*COMMON_BITS, *_declared_fields(op)]
     assert len(set(bits)) == len(bits)
     assert set(bits) <= set(range(WORD_BITS))
 
@@ -58,7 +58,7 @@ def test_every_bit_that_a_row_does_not_name_must_be_zero(op: Op) -> None:
     for modifier in TABLE[op].modifiers:
         value = getattr(form, modifier.name)
         word |= modifier.encode(0 if value is None else value)
-    free = set(range(WORD_BITS)) - COMMON_BITS - set(_declared(op))
+    free = set(range(WORD_BITS)) - COMMON_BITS - set(_declared_fields(op))
     for bit in sorted(free):
         with pytest.raises(ContainerError, match=f"bit {bit}, which {op.name} does not use"):
             encoding.decode((word | 1 << bit).to_bytes(16, "little"), (), {})
@@ -66,7 +66,7 @@ def test_every_bit_that_a_row_does_not_name_must_be_zero(op: Op) -> None:
 
 @pytest.mark.parametrize("op", Op)
 def test_a_modifier_that_a_row_lacks_is_refused(op: Op) -> None:
-    """Else it would be lost in the binary."""
+    """Otherwise it would be lost in the binary."""
     form = instruction_forms.forms(op)[0]
     function = Function("f", (), PARAMETER_BYTES, REGISTER_BITS, PREDICATES, (form,), (0,))
     for name, default in DEFAULTS.items():

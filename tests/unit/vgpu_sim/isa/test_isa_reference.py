@@ -1,4 +1,4 @@
-"""docs/isa.md says what the definitions say."""
+"""docs/isa.md matches the definitions."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Limits of functions, variables and modules: the last value that is valid, and the next one."""
+"""Limits of functions, variables and modules: the last valid value, and the next one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,9 @@ Build = Callable[[int], Module]
 
 
 def function(**fields: Callable[[int], object]) -> Build:
-    """Return what makes a module of one function that has these fields of a number."""
+    """Return a builder of a module with one function, whose ``fields`` are computed from a
+    number.
+    """
     return lambda n: Module((replace(PLAIN, **{name: of(n) for name, of in fields.items()}),))
 
 
@@ -62,7 +64,7 @@ def image(room: int) -> Module:
     return Module((one,), (Variable("v", Space.GLOBAL, 8, room, 0),))
 
 
-def refused(**fields: Callable[[int], object]) -> Build:
+def module_refusing(**fields: Callable[[int], object]) -> Build:
     def build(n: int) -> Module:
         reason = replace(Diagnostic(1, 1, "no"), **{name: of(n) for name, of in fields.items()})
         return Module((), refused=(Refused("r", (reason,)),))
@@ -124,8 +126,8 @@ LIMITS: dict[str, tuple[Build, tuple[int, ...], tuple[int, ...]]] = {
         (1, 256),
         (0, 257),
     ),
-    "reason's line": (refused(line=same), (0, U32 - 1), (-1, U32)),
-    "reason's column": (refused(column=same), (0, U32 - 1), (-1, U32)),
+    "reason's line": (module_refusing(line=same), (0, U32 - 1), (-1, U32)),
+    "reason's column": (module_refusing(column=same), (0, U32 - 1), (-1, U32)),
     "name": (
         lambda n: Module((replace(PLAIN, name="f" * n), replace(PLAIN, name="ff"))),
         (1, 3),
@@ -148,17 +150,17 @@ def test_a_limit_is_the_last_value_that_is_valid(limit: str) -> None:
     ("limit", "build"),
     [
         ("MAXIMUM_WORDS", words),
-        ("MAXIMUM_MODULE_WORDS", lambda n: Module(tuple(named(n)))),
-        ("MAXIMUM_FUNCTIONS", lambda n: Module(tuple(named(n)))),
+        ("MAXIMUM_MODULE_WORDS", lambda n: Module(tuple(functions_called(n)))),
+        ("MAXIMUM_FUNCTIONS", lambda n: Module(tuple(functions_called(n)))),
     ],
 )
 def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch, limit: str, build: Build) -> None:
-    """Lowered for the test: as many as the real limits take seconds to make."""
+    """Limits are lowered for the test: building a module at the real limits takes seconds."""
     monkeypatch.setattr(verify, limit, 3)
     verify.check_module(build(3))
     with pytest.raises(InvalidFunction, match=r"4 (words|functions)"):
         verify.check_module(build(4))
 
 
-def named(count: int) -> list[Function]:
+def functions_called(count: int) -> list[Function]:
     return [replace(PLAIN, name=f"f{i}") for i in range(count)]

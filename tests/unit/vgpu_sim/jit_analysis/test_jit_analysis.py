@@ -1,4 +1,4 @@
-"""SSA form, value analysis, known pointers and plans: what the JIT knows before it writes a line."""
+"""SSA form, value analysis, known pointers and plans: the analyses before code generation."""
 
 import operator
 import subprocess
@@ -20,7 +20,7 @@ from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.planning import choose
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
-from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, PerVector, Vector
 from vgpu_sim.isa import (
     Compare,
     DataType,
@@ -46,7 +46,7 @@ def example(name: str) -> Function:
 
 
 def accesses(function: Function, geometry: Geometry) -> list[tuple[str, LaneShape, int | None]]:
-    """Opcode, element of the address and confined origin of each access through global memory."""
+    """Return opcode, address shape and clamped origin of each access that is not to parameters."""
     form = ssa.build(function)
     analysis = Analysis(form, geometry, assume_guards=True)
     known = known_values(form)
@@ -58,18 +58,20 @@ def accesses(function: Function, geometry: Geometry) -> list[tuple[str, LaneShap
             if node.instruction.space is not Space.PARAM:
                 element = analysis.shape(node.sources[0], block.index, 64)
                 source = known.trace(node.sources[0])
-                confined = source is not None and source.confined(node.instruction.displacement, 4)
+                confined = source is not None and source.is_confined(
+                    node.instruction.displacement, 4
+                )
                 origin = source.origin if source is not None and confined else None
                 assert element is not None
                 found.append((node.instruction.op.name, element, origin))
     return found
 
 
-def test_sgemm_reads_rows_once_per_strip_and_columns_in_lines() -> None:
+def test_sgemm_reads_rows_once_per_vector_and_columns_in_lines() -> None:
     found = accesses(example("sgemm"), _TILE)
     loads = [element for op, element, _ in found if op == "LD"]
     rows, columns = loads[::2], loads[1::2]
-    assert all(isinstance(e, PerStrip) and e.stride == 0 for e in rows)
+    assert all(isinstance(e, PerVector) and e.stride == 0 for e in rows)
     assert all(isinstance(e, Affine) and e.stride == 4 for e in columns)
     assert all(isinstance(e, Affine) and e.offsets[:4] == (0, 64, 0, 64) for e in columns)
     assert [origin for _, _, origin in found] == [0, 8] * 5 + [16]
@@ -184,7 +186,7 @@ def test_fields_of_a_thread_index(
     assert _element_of(build, Geometry((256, 1, 1), 16, 1)) == expected
 
 
-def test_known_lanes_survive_what_is_not_affine() -> None:
+def test_known_lanes_survive_non_affine_operations() -> None:
     element = _element_of(_binary(Op.XOR, D.B32, 1), Geometry((16, 1, 1), 16, 1))
     assert element == Vector((tuple(lane ^ 1 for lane in range(16)),))
 
@@ -214,7 +216,7 @@ def test_a_widened_index_is_tested_unless_alignment_proves_it() -> None:
 def test_canonical_nans_wait_for_the_store() -> None:
     form = ssa.build(example("sgemm"))
     plan = NanPlan(form)
-    for node in plan.cleaning:  # nothing that a float flows through on its way to the store
+    for node in plan.cleaning:  # no node that only forwards floats to the store
         assert not any(source in plan.dirty for source in ssa.sources_of(node))
     operations = [n for b in form.blocks.values() for n in b.nodes if isinstance(n, ssa.Operation)]
     fmas = [n.results[0] for n in operations if n.instruction.op is Op.FMA]
@@ -223,7 +225,7 @@ def test_canonical_nans_wait_for_the_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "block", "bits", "width", "strips"),
+    ("name", "block", "bits", "width", "vectors"),
     [
         ("vecadd", (256, 1, 1), 512, 16, 2),
         ("saxpy", (96, 1, 1), 512, 16, 2),
@@ -234,10 +236,10 @@ def test_canonical_nans_wait_for_the_store() -> None:
     ],
 )
 def test_chosen_plans(
-    name: str, block: tuple[int, int, int], bits: int, width: int, strips: int
+    name: str, block: tuple[int, int, int], bits: int, width: int, vectors: int
 ) -> None:
     plan = choose.choose(ssa.build(example(name)), block, bits)
-    assert (plan.width, plan.strips) == (width, strips)
+    assert (plan.width, plan.vectors) == (width, vectors)
 
 
 def test_legal_plans_are_all_the_geometries_and_no_others() -> None:
@@ -278,8 +280,8 @@ def test_importing_the_jit_imports_neither_numpy_nor_llvm() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_no_guard_is_assumed_behind_an_effect_or_in_a_loop() -> None:
-    """A lane group that starts over must not repeat what memory has seen."""
+def test_no_guard_is_assumed_after_an_effect_or_in_a_loop() -> None:
+    """A lane group that starts over must not repeat visible effects."""
     b = KernelBuilder(8)
     lane = b.special(SpecialRegister.TID_X)
     flags = []
@@ -324,7 +326,9 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
 @pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("relation", _RELATIONS)
 def test_lanes_on_one_side_of_a_bound_agree(relation: str, mirrored: bool) -> None:
-    """Groups of 32 of 128 threads: at a multiple of 32 they agree, and nowhere inside of a group."""
+    """In groups of 32 of 128 threads, lanes agree at multiples of 32, and at no bound within a
+    group.
+    """
     geometry, compare = Geometry((128, 1, 1), 16, 2), _RELATIONS[relation]
     for bound in (0, 1, 31, 32, 33, 63, 64, 80, 95, 96, 127, 128, 1 << 31, (1 << 32) - 1):
         sources = f"{bound}, r1" if mirrored else f"r1, {bound}"
@@ -339,7 +343,7 @@ def test_lanes_on_one_side_of_a_bound_agree(relation: str, mirrored: bool) -> No
         )
         found = isinstance(shape, Affine) and shape.uniform
         assert not found or agree, (relation, bound)
-        if relation in ("EQ", "NE") or bound > 96:  # nobody says how many threads there are
+        if relation in ("EQ", "NE") or bound > 96:  # the number of threads is unknown
             continue
         assert found == agree, (relation, bound)
 
@@ -349,8 +353,8 @@ def _is(node: ssa.Node, op: Op) -> TypeGuard[ssa.Operation]:
 
 
 @pytest.mark.parametrize("name", ["vecadd", "tiled_sgemm"])
-def test_a_question_is_answered_once(name: str) -> None:
-    """Also with and without assumptions where there is nothing to assume."""
+def test_an_analysis_is_cached(name: str) -> None:
+    """If nothing can be assumed, both kinds of analysis share one cache entry."""
     form = ssa.build(example(name))
     assuming = analyse(form, _TILE, assume_guards=True)
     exact = analyse(form, _TILE, assume_guards=False)

@@ -1,4 +1,4 @@
-"""The list of what a kernel's fast version assumes, and where each assumption falls back."""
+"""The list of assumptions of a kernel's fast version, and the fallback of each."""
 
 from collections import Counter
 from pathlib import Path
@@ -40,20 +40,20 @@ def _module(name: str) -> Module:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_assumed_is_listed_and_falls_back(
+def test_assumptions_are_listed_and_have_fallbacks(
     name: str, geometry: Geometry, kinds: dict[type, int]
 ) -> None:
-    """What the text falls back to is what the list names: groups once, each access by itself."""
+    """The fallbacks in the text are those in the list: groups once, each access by itself."""
     module = _module(name)
     form = forms.build(module.functions[0], geometry.block, best=True)
-    found = list(versions.assumed(versions.fast(form, geometry, versioned=True)))
+    found = list(versions.assumptions_of(versions.fast(form, geometry, versioned=True)))
     assert Counter(map(type, found)) == kinds
-    plan = jit.Plan(geometry.width, geometry.strips)
+    plan = jit.Plan(geometry.width, geometry.vectors)
     text = jit.Compiler().emit_llvm(module, module.functions[0], geometry.block, plan)
     entry = text[text.index("@entry(") :].split("\n}\n")[0]
     fallbacks = Counter(one.fallback for one in found)
     assert ("\nrestart:" in entry) == (Fallback.LANES in fallbacks)
-    assert ("\nmasked:" in entry) >= (Fallback.MASKS in fallbacks)  # guards lead there, too
+    assert ("\nmasked:" in entry) >= (Fallback.MASKS in fallbacks)  # guards branch there, too
     assert entry.count("\napart") == fallbacks[Fallback.APART]
 
 
@@ -63,11 +63,13 @@ def test_groups_start_over_and_accesses_do_not() -> None:
 
 
 def test_groups_that_others_wait_for_do_not_start_over() -> None:
-    """Behind a barrier others may have seen what a group did: its accesses fall back instead."""
+    """After a barrier, others may have observed a group's effects: its accesses fall back
+    instead.
+    """
     form = forms.build(_module("sgemm_tiled").functions[0], (16, 16, 1), best=True)
     alone = versions.fast(form, Geometry((16, 16, 1), 16, 16), versioned=True)
     together = versions.fast(form, Geometry((16, 16, 1), 16, 4), versioned=True)
-    assert [type(one) for one in versions.assumed(alone)] == [Extended] * 3
+    assert [type(one) for one in versions.assumptions_of(alone)] == [Extended] * 3
     assert not together.assumptions
 
 

@@ -1,4 +1,4 @@
-"""Lanes and threads of a block: every thread is one lane, and every other lane is known to be none."""
+"""Lanes and threads of a block: every thread is one lane, and every other lane is known padding."""
 
 import pytest
 
@@ -18,7 +18,7 @@ BLOCKS = [
 
 
 def _threads(geometry: Geometry) -> list[tuple[int, int, int] | None]:
-    """The thread of each slot by its axes; None where an axis is computed at run time."""
+    """Return the thread of each slot by its axes; None for an axis computed at run time."""
     x, y, _ = geometry.padded
     found: list[tuple[int, int, int] | None] = []
     for group in range(geometry.groups):
@@ -27,21 +27,21 @@ def _threads(geometry: Geometry) -> list[tuple[int, int, int] | None]:
         if geometry.padding is Padding.LINE:
             bases = (first, first, first)
         axes = geometry.axes()
-        for strip in range(geometry.strips):
+        for part in range(geometry.vectors):
             for lane in range(geometry.width):
                 place = []
                 for axis, base in zip(axes, bases, strict=True):
                     if axis is not None:
                         known = 0 if axis.align is None else base
                         assert axis.align is None or known % axis.align == 0
-                        place.append(known + axis.rows[strip][lane])
+                        place.append(known + axis.rows[part][lane])
                 found.append((place[0], place[1], place[2]) if len(place) == 3 else None)
     return found
 
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_thread_is_a_lane(block: tuple[int, int, int]) -> None:
-    everybody = {
+    all_threads = {
         (x, y, z) for x in range(block[0]) for y in range(block[1]) for z in range(block[2])
     }
     for geometry in legal_geometries(block):
@@ -51,8 +51,8 @@ def test_every_thread_is_a_lane(block: tuple[int, int, int]) -> None:
             assert geometry.padding is Padding.LINE
             continue
         assert len(set(threads)) == len(threads)
-        assert everybody <= set(threads)
-        assert geometry.lacks_lanes == (set(threads) > everybody)
+        assert all_threads <= set(threads)
+        assert geometry.lacks_lanes == (set(threads) > all_threads)
 
 
 def test_each_group_has_a_thread_and_some_have_all() -> None:
@@ -79,7 +79,7 @@ def test_each_group_has_a_thread_and_some_have_all() -> None:
 def test_blocks_that_do_not_nest_are_padded(
     block: tuple[int, int, int], shapes: set[tuple[int, int, Padding]]
 ) -> None:
-    found = {(g.width, g.strips, g.padding) for g in legal_geometries(block)}
+    found = {(g.width, g.vectors, g.padding) for g in legal_geometries(block)}
     assert {shape for shape in shapes if shape[1] <= 16} <= found
     if block[0] % 16 == 0:
         assert not any(padding is Padding.ROWS for *_, padding in found)

@@ -1,4 +1,4 @@
-"""What generated text computes only once: value numbering, and where it has to forget."""
+"""Value numbering: expressions that are written once, and the places where they are forgotten."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_an_expression_is_written_once() -> None:
         'fence syncscope("singlethread") seq_cst',
     ],
 )
-def test_what_was_read_is_read_again_after_a_write(read: str, write: str) -> None:
+def test_memory_is_read_again_after_a_write(read: str, write: str) -> None:
     text = _text()
     first, number = text.let(read), text.let("add i32 %a, 1")
     assert text.let(read) == first
@@ -38,7 +38,7 @@ def test_what_was_read_is_read_again_after_a_write(read: str, write: str) -> Non
     assert text.let("add i32 %a, 1") == number
 
 
-def test_a_call_of_a_version_is_made_each_time_and_may_write() -> None:
+def test_each_call_of_a_version_is_emitted_and_may_write() -> None:
     text = _text()
     read, call = text.let(_READ), text.let("call i1 @exact_version(ptr %ctx)")
     assert text.let("call i1 @exact_version(ptr %ctx)") != call
@@ -61,7 +61,7 @@ def test_a_block_forgets_unless_it_follows_from_the_text_before() -> None:
     assert text.let("add i32 %a, 1") != name
 
 
-def test_what_is_branched_around_is_forgotten_and_what_it_wrote_is_not() -> None:
+def test_expressions_of_conditional_code_are_forgotten_but_its_writes_are_not() -> None:
     text = _text()
     outside, read = text.let("add i32 %a, 1"), text.let(_READ)
     with text.known.within():
@@ -84,7 +84,7 @@ def test_the_prologue_knows_nothing_of_the_body_but_the_body_all_of_it() -> None
     assert text.let("add i32 %b, 1") == early
 
 
-def test_a_block_from_elsewhere_within_what_is_branched_around() -> None:
+def test_a_block_with_other_predecessors_within_conditional_code() -> None:
     text = _text()
     name = text.let("add i32 %a, 1")
     with text.known.within():

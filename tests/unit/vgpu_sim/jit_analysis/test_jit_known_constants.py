@@ -1,4 +1,6 @@
-"""What a block's shape says of numbers that are made of thread indices, and what that spares."""
+"""Known bits of values derived from thread indices, given the block shape, and the resulting
+savings.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from vgpu_sim.isa import Module
 
 
 def _module(body: str) -> Module:
-    """Each thread stores %r9, which ``body`` makes of its linear index %r1."""
+    """Each thread stores %r9, which ``body`` computes from its linear index %r1."""
     return compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
         .visible .entry k(.param .u64 out, .param .u32 n)
@@ -28,7 +30,7 @@ def _module(body: str) -> Module:
 
 
 _SIGN = "shr.s32 %r9, %r1, 31;"
-# t / 32 and t % 32, as a compiler writes them of an int
+# t / 32 and t % 32, as compilers emit them for int
 _QUOTIENT = """shr.s32 %r4, %r1, 31; shr.u32 %r4, %r4, 27; add.s32 %r5, %r1, %r4;
     and.b32 %r6, %r5, -32; sub.s32 %r9, %r1, %r6;"""
 
@@ -48,7 +50,7 @@ _QUOTIENT = """shr.s32 %r4, %r1, 31; shr.u32 %r4, %r4, 27; add.s32 %r5, %r1, %r4
         ("mul.hi.u32 %r9, %r1, %r1;", False),
     ],
 )
-def test_what_leaves_no_choice_is_known(body: str, known: bool) -> None:
+def test_contradicting_facts_leave_a_constant(body: str, known: bool) -> None:
     module = _module(body)
     form = ssa.build(module.functions[0])
     found = known_values(form, block=(32, 8, 1)).constants()
@@ -64,11 +66,11 @@ def test_what_leaves_no_choice_is_known(body: str, known: bool) -> None:
         compare(module, [bytes(1024)], (1, 1, 1), (32, 8, 1), plans, extra=[n])
 
 
-@pytest.mark.parametrize("strips", [1, 2])
-def test_a_remainder_of_a_thread_index_goes_on_from_lane_to_lane(strips: int) -> None:
+@pytest.mark.parametrize("vectors", [1, 2])
+def test_a_remainder_of_a_thread_index_has_consecutive_lanes(vectors: int) -> None:
     module = _module(_QUOTIENT)
     form = ssa.build(module.functions[0])
-    analysis = Analysis(form, Geometry((32, 8, 1), 16, strips), assume_guards=True)
+    analysis = Analysis(form, Geometry((32, 8, 1), 16, vectors), assume_guards=True)
     shapes = [
         analysis.shapes[node.results[0]]
         for block in form.blocks.values()
@@ -76,5 +78,7 @@ def test_a_remainder_of_a_thread_index_goes_on_from_lane_to_lane(strips: int) ->
         if getattr(node, "instruction", None) is not None and node.instruction.op.name == "SUB"
     ]
     assert [isinstance(shape, Affine) and shape.stride == 1 for shape in shapes] == [True]
-    found = compare(module, [bytes(1024)], (1, 1, 1), (32, 8, 1), [jit.Plan(16, strips)], extra=[0])
+    found = compare(
+        module, [bytes(1024)], (1, 1, 1), (32, 8, 1), [jit.Plan(16, vectors)], extra=[0]
+    )
     np.testing.assert_array_equal(np.frombuffer(found[0], np.uint32), np.arange(256) % 32)

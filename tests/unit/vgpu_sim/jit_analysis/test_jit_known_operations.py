@@ -1,4 +1,4 @@
-"""Known numbers hold: what an operation says of its result has every number that it may give."""
+"""Soundness of known bits and ranges: the facts about a result hold for all possible operands."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -8,17 +8,17 @@ from hypothesis import given, settings, strategies as st
 
 from support.kernels.instruction_forms import forms, source_bits
 from vgpu_sim.exec.jit.numbers import fold, known_arithmetic as arithmetic, known_operations
-from vgpu_sim.exec.jit.numbers.known import (
+from vgpu_sim.exec.jit.numbers.known_bits import (
     Known,
     between,
     constant,
     either,
     multiple_of,
     of,
-    resized,
+    resize,
     unknown,
 )
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import Instruction, Op
 
 _BITS = 3
@@ -27,7 +27,7 @@ _ALL = range(1 << _BITS)
 
 
 def _every() -> Iterator[Known]:
-    """Everything that can be known of a number of three bits."""
+    """Yield all facts that can be known about a 3-bit integer."""
     made = set()
     for zeros, ones in itertools.product(_ALL, _ALL):
         if not zeros & ones:
@@ -40,7 +40,7 @@ _NUMBERS = {one: [number for number in _ALL if one.contains(number)] for one in 
 _COUNTS = (constant(0, _BITS), constant(2, _BITS), constant(5, _BITS), between(1, 3, _BITS))
 
 
-def test_an_interval_and_bits_lose_no_number_that_both_have() -> None:
+def test_refinement_keeps_every_value_in_both_facts() -> None:
     for zeros, ones, low, span in itertools.product(_ALL, repeat=4):
         both = [
             number
@@ -91,7 +91,7 @@ def test_every_shift_and_field_of_three_bits() -> None:
         for x, count in itertools.product(_NUMBERS[a], filter(by.contains, _ALL)):
             assert left.contains(x << count & _MASK)
             assert right.contains(_right(x, count))
-            assert spread.contains(_right(signed(x, _BITS), count) & _MASK)
+            assert spread.contains(_right(to_signed(x, _BITS), count) & _MASK)
     for a, first, length in itertools.product(_EVERY, _COUNTS, _COUNTS):
         found = arithmetic.field(a, first, length)
         ways = itertools.product(filter(first.contains, _ALL), filter(length.contains, _ALL))
@@ -104,25 +104,25 @@ def test_every_number_of_three_bits_in_another_width(bits: int) -> None:
     mask = (1 << bits) - 1
     for a in _EVERY:
         for x in _NUMBERS[a]:
-            assert resized(a, bits).contains(x & mask)
-            assert resized(a, bits, is_signed=True).contains(signed(x, _BITS) & mask)
+            assert resize(a, bits).contains(x & mask)
+            assert resize(a, bits, is_signed=True).contains(to_signed(x, _BITS) & mask)
 
 
-def test_what_is_said_of_a_number() -> None:
+def test_properties_of_a_known_number() -> None:
     for one in _EVERY:
         numbers = _NUMBERS[one]
         (low, high), (least, most) = one.unsigned, one.signed
         for x in numbers:
             assert low <= x <= high
-            assert least <= signed(x, _BITS) <= most
-            assert abs(signed(x, _BITS)) <= one.magnitude
+            assert least <= to_signed(x, _BITS) <= most
+            assert abs(to_signed(x, _BITS)) <= one.magnitude
             assert x % one.multiple == 0
             assert not x & ~one.possible
         assert one.constant is None or numbers == [one.constant]
 
 
-def test_nothing_is_said_of_what_has_an_origin() -> None:
-    """Its number is a distance: bits and bounds are not those of the value."""
+def test_values_with_an_origin_have_no_known_bits() -> None:
+    """Its integer part is a distance: bits and bounds are not those of the value."""
     pointer, small = between(0, 3, 64, 8), between(0, 3, 64)
     nothing = unknown(64)
     assert between(0, 0, 64, 8).constant is None
@@ -134,14 +134,14 @@ def test_nothing_is_said_of_what_has_an_origin() -> None:
     assert arithmetic.shifted_right(pointer, constant(60, 32), is_signed=False) == between(
         0, 15, 64
     )
-    assert resized(pointer, 32) == unknown(32)
+    assert resize(pointer, 32) == unknown(32)
     assert arithmetic.plus(pointer, pointer) == arithmetic.minus(small, pointer) == nothing
     assert arithmetic.minus(pointer, between(1, 1, 64, 8)) == between(-1, 2, 64)
     assert arithmetic.minus(pointer, between(0, 0, 64, 16)) == nothing
     assert either(pointer, small) == either(pointer, between(0, 3, 64, 16)) == nothing
 
 
-# All forms of all operations of the table, in the widths that they have.
+# All forms of all operations of the table, in all their widths.
 
 _FORMS: dict[str, list[Instruction]] = {}
 for _form in itertools.chain.from_iterable(map(forms, known_operations.RULES)):
@@ -152,7 +152,7 @@ for _form in itertools.chain.from_iterable(map(forms, known_operations.RULES)):
 
 @st.composite
 def _facts(draw: st.DrawFn, bits: int) -> tuple[Known, int]:
-    """Something that is known of a number, and the number."""
+    """Draw facts about an integer, and the integer."""
     mask = (1 << bits) - 1
     edges = st.sampled_from([0, 1, 2, 31, 32, mask, mask >> 1, (mask >> 1) + 1, mask - 3])
     number = draw(edges | st.integers(0, mask)) & mask
@@ -176,7 +176,7 @@ def _concrete(form: Instruction) -> Callable[..., int]:
 @pytest.mark.parametrize("kind", _FORMS)
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_no_result_is_outside_of_what_the_table_says(kind: str, data: st.DataObject) -> None:
+def test_no_result_violates_the_known_facts(kind: str, data: st.DataObject) -> None:
     form = data.draw(st.sampled_from(_FORMS[kind]))
     widths = source_bits(form)
     drawn = [data.draw(_facts(bits)) for bits in widths]
@@ -195,7 +195,7 @@ def test_no_result_is_outside_of_what_the_table_says(kind: str, data: st.DataObj
 
 
 def test_the_table_has_integers_only() -> None:
-    """And of what saturates it says nothing."""
+    """Saturating operations have unknown results, too."""
     for op in known_operations.RULES:
         for form in forms(op):
             if not fold.result_type(form).is_integer or form.saturate:

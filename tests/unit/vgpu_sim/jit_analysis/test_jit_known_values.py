@@ -1,4 +1,4 @@
-"""Known values: what each operation says of pointers, that no rule means no bound, and loops."""
+"""Known values: the transfer rules for pointers, operations without a rule, and loops."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.numbers.known import SEGMENT, Known, between, multiple_of, of, unknown
+from vgpu_sim.exec.jit.numbers.known_bits import SEGMENT, Known, between, multiple_of, of, unknown
 from vgpu_sim.exec.jit.numbers.known_values import ROW_BYTES, Pointer, known_values
 from vgpu_sim.isa import (
     Compare,
@@ -32,7 +32,7 @@ _Build = Callable[[KernelBuilder, Register, Register], Register]
 
 
 def _fact(build: _Build) -> Known:
-    """What is known of the result of ``build``, given a pointer and a 32-bit number."""
+    """Return the facts about the result of ``build``, given a pointer and a 32-bit integer."""
     b = KernelBuilder(8, 8)
     result = build(b, b.parameter(0), b.special(SpecialRegister.TID_X))
     b.store(D.B8, b.parameter(1), result)
@@ -55,7 +55,9 @@ def _pointer(low: int, high: int, power: int = 1) -> Known:
 
 
 def _op(op: Op, type_: DataType, *rest: Operand | str, bits: int = 64, **fields: object) -> _Build:
-    """``op`` of "pointer", "number" (32 bits), "wide" (that, extended), or operands."""
+    """Return a builder of ``op`` on operands, or on "pointer", "number" (32 bits) and "wide" (the
+    number, extended).
+    """
 
     def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
         wide, result = b.register(64), b.register(bits)
@@ -117,13 +119,13 @@ def test_rules(build: _Build, expected: Known) -> None:
 
 
 @pytest.mark.parametrize("op", [Op.FADD, Op.FSUB, Op.FMUL])
-def test_no_float_is_a_number(op: Op) -> None:
+def test_floats_are_unknown_integers(op: Op) -> None:
     build = _op(op, D.F64, "wide", "wide", rounding=Rounding.RN)
     assert _fact(build) == UNKNOWN
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_a_choice_of_pointers_is_one_only_if_they_are_of_one_origin(same: bool) -> None:
+def test_a_select_of_pointers_keeps_a_common_origin_only(same: bool) -> None:
     def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
         flag, result = b.predicate(), b.register(64)
         other = b.address(pointer if same else b.parameter(1), number, 4)
@@ -137,7 +139,7 @@ def test_a_choice_of_pointers_is_one_only_if_they_are_of_one_origin(same: bool) 
 @pytest.mark.parametrize("bounded", [True, False])
 @pytest.mark.parametrize("constant", [True, False])
 def test_a_pointer_that_moves_in_a_loop(bounded: bool, constant: bool) -> None:
-    """Its steps say how it is aligned, however often it turns."""
+    """Its alignment follows from its steps, whatever the trip count."""
 
     def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
         stride, moving, flag = b.register(64), b.register(64), b.predicate()
@@ -156,18 +158,18 @@ def test_a_pointer_that_moves_in_a_loop(bounded: bool, constant: bool) -> None:
     assert (found.magnitude <= 8 * ((1 << 32) + 1)) is (bounded and constant)
 
 
-def test_what_confines_and_what_aligns() -> None:
+def test_clamping_and_alignment_by_origin() -> None:
     pointer = Pointer(0, (1 << 37) - ROW_BYTES - 64, 8)
-    assert pointer.confined(-48, 16)
-    assert not pointer.confined(-49, 16)
-    assert not pointer.confined(48, 17)
-    assert pointer.aligned(-16, 8)
-    assert not pointer.aligned(4, 8)
-    assert not pointer.aligned(16, 16)
+    assert pointer.is_confined(-48, 16)
+    assert not pointer.is_confined(-49, 16)
+    assert not pointer.is_confined(48, 17)
+    assert pointer.is_aligned(-16, 8)
+    assert not pointer.is_aligned(4, 8)
+    assert not pointer.is_aligned(16, 16)
 
 
-def test_a_loop_with_two_ways_round_bounds_nothing() -> None:
-    """Each turn may take the other step: what divides both, and the pointer, are left."""
+def test_a_loop_with_two_steps_bounds_nothing() -> None:
+    """Each iteration may take the other step: only the common divisor and the origin are known."""
 
     def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
         moving, flag, counter = b.register(64), b.predicate(), b.register(32)
@@ -187,8 +189,8 @@ def test_a_loop_with_two_ways_round_bounds_nothing() -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_what_holds_around_a_loop_holds_for_all_of_its_turns(kept: bool) -> None:
-    """What is first seen at the loop's end is weighed against what was assumed at its head."""
+def test_loop_facts_hold_for_all_iterations(kept: bool) -> None:
+    """A value on the back edge is compared with the assumption at the header."""
 
     def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
         moving, flag, wide = b.register(64), b.predicate(), b.register(64)
@@ -207,7 +209,7 @@ def test_what_holds_around_a_loop_holds_for_all_of_its_turns(kept: bool) -> None
     assert found.magnitude == 1 << 63
 
 
-def test_a_number_that_loses_a_zero_in_each_turn_is_given_up() -> None:
+def test_a_value_that_loses_a_known_zero_per_iteration_becomes_unknown() -> None:
     def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
         moving, flag = b.register(64), b.predicate()
         b.op(Op.MOV, D.B64, moving, Literal(1 << 40))

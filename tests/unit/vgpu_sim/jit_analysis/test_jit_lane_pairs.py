@@ -1,4 +1,4 @@
-"""Addresses of lanes that update shared memory one by one are no mere moves out of a vector."""
+"""Addresses of lanes that update shared memory one by one are not plain moves out of a vector."""
 
 import re
 from collections.abc import Iterator
@@ -23,17 +23,19 @@ _ZEN4 = llvm.Target(
 
 
 def _names(register: str) -> frozenset[str]:
-    """Return what a register of 64 bits and its lower half are called."""
+    """Return the names of a 64-bit register and its lower half."""
     number = _NUMBERED.match(register)
     return frozenset((register, f"{register}d" if number else f"%e{register[2:]}"))
 
 
 def _updates(assembly: str) -> Iterator[tuple[str, str]]:
-    """Yield each update of memory, or load before one, with what wrote its address last."""
+    """Yield each memory update, or load before one, with the instruction that last wrote its
+    address.
+    """
     written: dict[str, str] = {}
     for line in assembly.splitlines():
         if re.match(r"\S*:$", line):
-            written.clear()  # a block of its own: what came before is not followed
+            written.clear()  # the start of a block: earlier instructions are not tracked
             continue
         code = line.partition("#")[0].rstrip()
         if not code.startswith("\t") or code.startswith("\t."):
@@ -49,7 +51,7 @@ def _updates(assembly: str) -> Iterator[tuple[str, str]]:
 
 
 def _module(update: str) -> Module:
-    """Addresses are not negative: what extends others by their signs is arithmetic already."""
+    """Addresses are not negative: sign extension of negative ones is arithmetic already."""
     return compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
     .visible .entry k(.param .u64 in)
@@ -77,14 +79,14 @@ def _assembly(module: Module, name: str, width: int, target: llvm.Target) -> str
         "red.shared.or.b32 [%c], %x;",
     ],
 )
-def test_addresses_come_by_arithmetic(update: str, target: llvm.Target, width: int) -> None:
+def test_addresses_are_computed_by_arithmetic(update: str, target: llvm.Target, width: int) -> None:
     found = list(_updates(_assembly(_module(update), "k", width, target)))
-    assert len(found) > 1.5 * width  # not all stand in the block that makes their addresses
+    assert len(found) > 1.5 * width  # some addresses are computed in another block
     moved = [pair for pair in found if re.match(r"\tv?p?(extr|mov[dq])", pair[1])]
     assert not moved, moved[:3]
 
 
-def test_a_histograms_addresses_do() -> None:
+def test_a_histograms_addresses_are_computed_by_arithmetic() -> None:
     module = compile_ptx((_KERNELS / "histogram.ptx").read_text(), capability=(9, 0))
     found = list(_updates(_assembly(module, "histogram_shared", 16, _ZEN4)))
     assert sum(code.startswith("\tinc") for code, _ in found) >= 32

@@ -1,4 +1,4 @@
-"""Shapes made of known lanes say again what they were made of."""
+"""Shapes built from known lanes reproduce these lanes."""
 
 import pytest
 
@@ -6,9 +6,9 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra
 
 
 @pytest.mark.parametrize("first", [0, 1000, (1 << 32) - 2])
-def test_neighbours_are_one_shape_wherever_they_begin(first: int) -> None:
+def test_contiguous_lanes_have_one_shape_wherever_they_begin(first: int) -> None:
     rows = tuple(
-        tuple((first + strip * 4 + lane) % (1 << 32) for lane in range(4)) for strip in range(2)
+        tuple((first + part * 4 + lane) % (1 << 32) for lane in range(4)) for part in range(2)
     )
     algebra = Algebra(4, 2)
     shape = algebra.from_lanes(rows, 32)

@@ -1,4 +1,4 @@
-"""Halves of wide products become products of their own, where nothing else is lost by it."""
+"""Halves of wide products become separate products where that costs nothing."""
 
 from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec.jit.ir import ssa
@@ -39,7 +39,7 @@ def test_unpacked_halves() -> None:
     assert _operations(body) == _halves(DataType.U32)
 
 
-def test_a_product_that_is_needed_stays() -> None:
+def test_a_needed_product_is_kept() -> None:
     body = f"""mul.wide.u32 %w0, %r0, %r1; cvt.u32.u64 %r2, %w0; mov.u32 %r3, 0;
         {_END} st.global.u64 [%o+8], %w0;"""
     assert _operations(body) == [
@@ -48,7 +48,7 @@ def test_a_product_that_is_needed_stays() -> None:
     ]
 
 
-def test_what_is_no_half_stays() -> None:
+def test_other_conversions_are_kept() -> None:
     body = f"""mul.wide.u32 %w0, %r0, %r1; shr.u64 %w1, %w0, 31; cvt.u32.u64 %r2, %w1;
         mul.lo.u64 %w2, %w0, %w0; cvt.u32.u64 %r3, %w2; {_END}"""
     found = _operations(body)
@@ -56,7 +56,7 @@ def test_what_is_no_half_stays() -> None:
     assert [op for op, _, _ in found].count(Op.CVT) == 2
 
 
-def test_a_product_of_another_block_stays() -> None:
+def test_a_product_in_another_block_is_kept() -> None:
     body = f"""mul.wide.u32 %w0, %r0, %r1; mov.u32 %r2, 0; mov.u32 %r3, 0;
         LOOP: cvt.u32.u64 %r4, %w0; add.u32 %r2, %r2, %r4; add.u32 %r3, %r3, 1;
         setp.lt.u32 %p, %r3, 9; @%p bra LOOP; {_END}"""

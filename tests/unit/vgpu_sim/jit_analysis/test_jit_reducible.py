@@ -1,4 +1,4 @@
-"""Cycles with several entries: what they become has one each, is not much longer, and is found."""
+"""Cycles with several entries: the result has one entry each and is not much longer."""
 
 import pytest
 
@@ -11,7 +11,7 @@ _WORDS_A_BLOCK = 7
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_graph_becomes_reducible_at_a_bounded_price(seed: int) -> None:
+def test_any_graph_becomes_reducible_at_a_bounded_cost(seed: int) -> None:
     function = random_flow.graph(seed, blocks=30, backwards=True).functions[0]
     words = tuple(range(len(function.code)))
     found, origins = make_reducible(function, words)
@@ -22,13 +22,13 @@ def test_any_graph_becomes_reducible_at_a_bounded_price(seed: int) -> None:
     assert set(words) - set(kept) <= {w for w in words if function.code[w].op is Op.BRA}
 
 
-def test_a_reducible_function_stays_as_it_is() -> None:
+def test_a_reducible_function_is_unchanged() -> None:
     function = random_flow.graph(3, blocks=30, backwards=False).functions[0]
     words = tuple(range(len(function.code)))
     assert make_reducible(function, words) == (function, words)
 
 
-def test_words_keep_the_place_that_they_come_from() -> None:
+def test_instructions_keep_their_origins() -> None:
     guard = Guard(Predicate(0))
     code = (
         Instruction(Op.BRA, guard=guard, target=2),

@@ -1,4 +1,4 @@
-"""Neighbouring blocks whose rows run one after the other."""
+"""Neighbouring blocks that run row by row."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from support.execution import native_launch
 from support.execution.both_backends import Bench
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.planning import choose, row_order, unrolled
+from vgpu_sim.exec.jit.planning import choose, full_unrolling, row_order
 from vgpu_sim.exec.jit.planning.plan import Block
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 from vgpu_sim.isa import Module
@@ -18,7 +18,7 @@ _KERNELS = Path(__file__).parents[4] / "benchmarks/exec/kernels"
 
 
 def _kernel(body: str = "", more: str = "") -> Module:
-    """A thread adds 1 to its word of a picture whose blocks lie side by side, after ``body``."""
+    """A thread adds 1 to its word of an image whose blocks are side by side, after ``body``."""
     return compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
     .visible .entry k(.param .u64 out)
@@ -37,11 +37,11 @@ def _kernel(body: str = "", more: str = "") -> Module:
 
 
 def _suits(module: Module, block: Block = (32, 8, 1), plan: jit.Plan | None = None) -> bool:
-    form = unrolled.build(module.functions[0], block)
+    form = full_unrolling.build(module.functions[0], block)
     return row_order.suits(form, (plan or jit.Plan(16, 2)).geometry(block))
 
 
-def test_blocks_of_several_rows_may_go_row_by_row() -> None:
+def test_blocks_with_several_rows_may_run_row_by_row() -> None:
     assert _suits(_kernel())
     assert _suits(_kernel(), (16, 2, 2), jit.Plan(8, 1))
     assert _suits(_kernel(), (12, 16, 1), jit.Plan(16, 4, padding=Padding.ROWS))
@@ -57,7 +57,7 @@ def test_blocks_of_several_rows_may_go_row_by_row() -> None:
     ],
     ids=["row", "group", "lane", "line"],
 )
-def test_blocks_without_rows_stay_whole(block: Block, plan: jit.Plan) -> None:
+def test_blocks_without_rows_run_as_a_whole(block: Block, plan: jit.Plan) -> None:
     assert not _suits(_kernel(), block, plan)
 
 
@@ -84,11 +84,11 @@ _SHARED, _LOCAL = ".shared .b8 s[64];", ".local .b8 s[64];"
         *("shared", "local"),
     ],
 )
-def test_blocks_that_may_show_their_order_stay_whole(body: str, more: str) -> None:
+def test_blocks_with_a_visible_order_run_as_a_whole(body: str, more: str) -> None:
     assert not _suits(_kernel(body, more))
 
 
-def test_first_tier_keeps_blocks_whole() -> None:
+def test_the_first_tier_runs_blocks_as_a_whole() -> None:
     module = _kernel()
     for tier, pieces in ((0, False), (1, True)):
         plan = jit.Plan(16, 2, tier=tier)
@@ -134,7 +134,7 @@ def test_each_thread_of_any_run_of_blocks_runs_once(
 
 
 def test_a_row_of_the_next_block_comes_first_and_a_fault_names_its_block() -> None:
-    """The first row of block 2 faults: of the blocks before it one row alone has run."""
+    """The first row of block 2 faults: each previous block has run one row."""
     module = _kernel("setp.eq.u32 %p, %x, 64; @%p add.s64 %o, %o, 1099511627776;")
     function = module.functions[0]
     grid, block = (3, 1, 1), (32, 4, 1)
@@ -157,18 +157,18 @@ def test_a_row_of_the_next_block_comes_first_and_a_fault_names_its_block() -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "block", "strips"),
+    ("name", "block", "vectors"),
     [
         ("stencil_f64", (32, 8, 1), 2),
         ("stencil5", (32, 8, 1), 4),
         ("stencil5", (16, 16, 1), 4),
-        ("stencil5", (256, 1, 1), 8),  # one row: no others beside it
+        ("stencil5", (256, 1, 1), 8),  # a single row
     ],
 )
-def test_groups_have_few_rows_beside_each_other(name: str, block: Block, strips: int) -> None:
+def test_groups_have_few_rows(name: str, block: Block, vectors: int) -> None:
     function = compile_ptx((_KERNELS / f"{name}.ptx").read_text(), capability=(9, 0)).functions[0]
-    form = unrolled.build(function, block)
+    form = full_unrolling.build(function, block)
     plan = choose.choose(form, block, 512)
-    assert plan == jit.Plan(16, strips)
+    assert plan == jit.Plan(16, vectors)
     assert not row_order.crowds(form, plan.geometry(block))
     assert row_order.crowds(form, Geometry((32, 8, 1), 16, 8))

@@ -1,4 +1,4 @@
-"""Lanes whose addresses nobody knows before may be neighbours: then they load one row."""
+"""Lanes whose addresses are unknown at compile time may be contiguous: then they load one row."""
 
 import re
 
@@ -13,7 +13,7 @@ from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import choose
 
-# out[i] = in[the neighbour to the left on a ring of n]
+# out[i] = in[the left neighbour on a ring of n]
 _RING = """.version 7.0
 .target sm_80
 .address_size 64
@@ -48,7 +48,7 @@ def _module():
     return compile_ptx(_RING, capability=(8, 0))
 
 
-def test_neighbours_are_one_row_and_the_text_is_confined() -> None:
+def test_contiguous_lanes_load_one_row_and_the_text_is_confined() -> None:
     module = _module()
     text = jit.Compiler().emit_llvm(module, module.functions[0], _BLOCK, jit.Plan(16, 2))
     entry = text[text.index("@entry(") :]
@@ -57,7 +57,7 @@ def test_neighbours_are_one_row_and_the_text_is_confined() -> None:
     assert clamp_proof.prove(text)
 
 
-def test_what_is_taken_out_of_lanes_apart_is_not_what_they_share() -> None:
+def test_values_extracted_in_a_lane_loop_are_not_uniform() -> None:
     lines = [
         "start:",
         "  %v1 = load <2 x i64>, ptr %params, align 1",
@@ -78,11 +78,11 @@ def test_rows_and_gathers_load_the_same(n: int) -> None:
     np.testing.assert_array_equal(np.frombuffer(out, np.uint32), np.roll(values, 1))
 
 
-@pytest.mark.parametrize(("constants", "strips"), [(0, 4), (40, 4), (60, 2)])
-def test_a_kernel_that_computes_has_strips_but_not_more_than_its_values_allow(
-    constants: int, strips: int
+@pytest.mark.parametrize(("constants", "vectors"), [(0, 4), (40, 4), (60, 2)])
+def test_a_kernel_that_computes_has_vectors_but_not_more_than_its_values_allow(
+    constants: int, vectors: int
 ) -> None:
-    """Constants want registers as values do, of which there are twelve in four strips."""
+    """Constants need registers, as values do; four vectors have twelve values."""
     steps = "\n".join(
         f"fma.rn.f32 %f{2 + i % 3}, %f1, %f{2 + (i + 1) % 3}, %f1;" for i in range(90)
     )
@@ -109,7 +109,7 @@ def test_a_kernel_that_computes_has_strips_but_not_more_than_its_values_allow(
 }}
 """
     form = ssa.build(compile_ptx(source, capability=(8, 0)).functions[0])
-    assert choose.choose(form, (256, 1, 1), 512) == jit.Plan(16, strips)
+    assert choose.choose(form, (256, 1, 1), 512) == jit.Plan(16, vectors)
 
 
 def test_a_kernel_that_waits_does_not_run_lane_by_lane_because_it_gathers() -> None:

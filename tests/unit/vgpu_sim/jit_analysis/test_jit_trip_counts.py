@@ -1,4 +1,4 @@
-"""Where addresses start, and how often a loop that bumps them can turn."""
+"""The origins of addresses, and bounds on the trip counts of loops that advance them."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -41,7 +41,9 @@ def _turns(
     swapped: bool = False,
     inverse: bool = False,
 ) -> int | None:
-    """Of ``do counter += step while (counter how limit)``; a limit by name is not known."""
+    """Return the bound for ``do counter += step while (counter how limit)``; a named limit is
+    unknown.
+    """
     b = KernelBuilder(8, 4)
     counter, flag, other = b.register(32), b.predicate(), b.predicate()
     unknown = b.parameter(1)
@@ -69,7 +71,7 @@ def _turns(
         (0, 1, D.S32, Compare.NE, "unknown", _ALL),
         (None, -1, D.S32, Compare.NE, 0, _ALL),
         (None, 3, D.U32, Compare.LT, "unknown", _ALL),
-        (None, 1, D.U32, Compare.LE, "unknown", None),  # for ever if the limit is the last number
+        (None, 1, D.U32, Compare.LE, "unknown", None),  # endless if the limit is the last number
         (None, -1, D.S32, Compare.GE, 0, _ALL),
         (0, 4, D.S32, Compare.NE, "multiple of 4", _ALL // 4),
         (0, 4, D.U32, Compare.LT, "multiple of 4", _ALL // 4),
@@ -108,7 +110,7 @@ def test_loops_as_compilers_write_them(
     swapped=st.booleans(),
     inverse=st.booleans(),
 )
-def test_no_loop_turns_more_often_than_told(
+def test_no_loop_exceeds_its_trip_bound(
     start: int,
     step: int,
     limit: int,
@@ -118,7 +120,7 @@ def test_no_loop_turns_more_often_than_told(
     swapped: bool,
     inverse: bool,
 ) -> None:
-    told = _turns(
+    trip_bound = _turns(
         Literal(start),
         step,
         type_,
@@ -140,14 +142,14 @@ def test_no_loop_turns_more_often_than_told(
         again = _HOW[how](*map(number, pair)) != (negated != inverse)
         if not again:
             break
-    assert told is None or turns <= told
-    if how in (Compare.EQ, Compare.NE) and told is None:
+    assert trip_bound is None or turns <= trip_bound
+    if how in (Compare.EQ, Compare.NE) and trip_bound is None:
         assert turns > 256 or limit % (step & -step) or start % (step & -step)
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.SUB])
 def test_a_long_chain_leads_to_its_pointer(op: Op) -> None:
-    """As unrolled loops have it: each pointer made from the one before."""
+    """The chains are those of unrolled loops: each pointer is computed from the previous one."""
     b = KernelBuilder(8)
     pointer, index = b.parameter(0), b.register(64)
     b.op(Op.CVT, D.U64, index, b.special(SpecialRegister.TID_X), source_type=D.U32)
@@ -165,7 +167,7 @@ def test_a_long_chain_leads_to_its_pointer(op: Op) -> None:
     ("factors", "step", "expected"),
     [
         ((4, 8), 32, _ALL // 32),
-        ((4, 8), 64, None),  # may step over a limit of 32 without end
+        ((4, 8), 64, None),  # may step over a limit of 32 forever
         ((4, 1), 4, _ALL // 4),
         ((4, 1), 8, None),
         ((1, 1), 2, None),

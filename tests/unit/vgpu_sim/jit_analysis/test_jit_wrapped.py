@@ -1,4 +1,4 @@
-"""Whether a lane's number wraps around, for all numbers of 8 bits, strides and distances."""
+"""The test for a wrapping lane, for all 8-bit integers, strides and distances."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _LANES = 4
 
 
 class _Text:
-    """Computes what it is given to write, on numbers of 8 bits."""
+    """A text writer that evaluates expressions on 8-bit integers."""
 
     width = _LANES
 
@@ -34,7 +34,7 @@ class _Shape:
 
 @dataclass
 class _Values:
-    """A number that the first lane has, and others a stride further each."""
+    """A value: the first lane's integer, and a stride from lane to lane."""
 
     number: int
     stride: int
@@ -43,13 +43,15 @@ class _Values:
     def shape(self, source: object, bits: int) -> _Shape:
         return _Shape(self.stride)
 
-    def read(self, source: object, type_: str, form: object, strip: int) -> str:
+    def read(self, source: object, type_: str, form: object, part: int) -> str:
         return str(self.number % 256)
 
 
 @pytest.mark.parametrize("kind", [DataType.U8, DataType.S8])
-def test_a_wrap_is_noticed_exactly_where_there_is_one(kind: DataType) -> None:
-    """At each limit and one beyond it: a span of 255 fits one number, one of 256 fits none."""
+def test_a_wrap_is_detected_exactly_where_there_is_one(kind: DataType) -> None:
+    """Tested at each limit and one beyond it: a span of 255 fits one integer, one of 256 fits
+    none.
+    """
     least, most = (-128, 127) if kind.is_signed else (0, 255)
     strides = [-100, -86, -85, -84, -43, -2, -1, 0, 1, 2, 42, 43, 84, 85, 86, 100]
     furthers = [0, 1, 3, 4, 84, 127, 128, 254, 255, 256, 300]
@@ -57,7 +59,7 @@ def test_a_wrap_is_noticed_exactly_where_there_is_one(kind: DataType) -> None:
         for number in range(least, most + 1):
             reached = [number + lane * stride for lane in range(_LANES)]
             wanted = min(reached) < least or max(reached) + further > most
-            found = assumption_tests.wrapped(
+            found = assumption_tests.wraps_around(
                 cast("Any", _Values(number, stride)), Literal(0), kind, further, 0
             )
             assert (found == "true") == wanted, (stride, further, number)

@@ -1,7 +1,7 @@
-"""Rows whose lanes are neighbours unless a 32-bit index wraps around, where nobody starts over.
+"""Rows that are contiguous unless a 32-bit index wraps around, in groups that cannot start over.
 
-Memory lies where the program reads before the wrap, and 16 GiB below it, where it reads behind it:
-what takes lanes for neighbours that are not reads something else.
+Memory is mapped where the program reads before the wrap, and 16 GiB below it, where it reads
+after it: code that mistakes lanes for contiguous ones reads other values.
 """
 
 import re
@@ -21,15 +21,16 @@ from vgpu_sim.isa import Module
 _BLOCK, _TURNS = (64, 1, 1), 3
 _APART = 1 << 34
 _PAGE = 1 << 14
-_ASKED = "call void @llvm.prefetch.p0("
+_PREFETCH = "call void @llvm.prefetch.p0("
 _KERNELS = Path(__file__).parents[4] / "benchmarks/exec/kernels"
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """Each of three turns reads ``count`` words from index ``%i`` on, which goes on by ``step``.
+    """Each of three iterations reads ``count`` words from index ``%i`` on, which advances by
+    ``step``.
 
-    Negative: the factor of indices is -4, so that words before the wrap have rising indices.
+    ``negative``: indices are multiplied by -4, so that words before the wrap have ascending indices.
     """
 
     type_: str
@@ -62,8 +63,10 @@ class _Kernel:
             capability=(8, 0),
         )
 
-    def expected(self, start: int, far: int, step: int, words: dict[int, int]) -> list[int]:
-        """What each thread sums; ``words`` by index, as a number of the kernel's type."""
+    def expected_sums(self, start: int, far: int, step: int, words: dict[int, int]) -> list[int]:
+        """Return each thread's sum; ``words`` maps indices, as numbers of the kernel's type, to
+        words.
+        """
         sums = []
         for thread in range(_BLOCK[0]):
             total = 0
@@ -110,7 +113,7 @@ def memory() -> native_launch.Aperture:
 
 @pytest.mark.parametrize("name", _CASES)
 @pytest.mark.parametrize("before", [2, 5, 40, 300, 1 << 20], ids=lambda n: f"{n} before")
-def test_lanes_behind_the_wrap_read_what_they_ask_for(
+def test_lanes_after_the_wrap_read_their_own_addresses(
     name: str, before: int, memory: native_launch.Aperture
 ) -> None:
     kernel, far, step = _CASES[name]
@@ -120,16 +123,16 @@ def test_lanes_behind_the_wrap_read_what_they_ask_for(
     memory._next = low.address + _APART
     high = memory.allocate(random.integers(0, 1 << 32, _PAGE, dtype=np.uint32))
     assert high.address == low.address + _APART
-    middle = high.address + 2 * _PAGE  # what the first index behind the wrap would be, if none did
+    middle = high.address + 2 * _PAGE  # the first index after the wrap, if it did not wrap
     least = top - (1 << 32)
     words = {top + n: int(high.as_type("<u4")[n + _PAGE // 2]) for n in range(-_PAGE // 2, 0)}
     words |= {least + n: int(low.as_type("<u4")[n + _PAGE // 2]) for n in range(_PAGE // 2)}
-    if before == 1 << 20:  # nobody wraps around
+    if before == 1 << 20:  # no lane wraps around
         start, origin = 1000, low.address
         words = {n: int(low.as_type("<u4")[n]) for n in range(_PAGE)}
     else:
         start, origin = (top - before) % (1 << 32), middle - 4 * top
-    if kernel.negative:  # the complement of an index times -4 is four times the index, and 4
+    if kernel.negative:  # the complement of an index times -4 is four times the index, plus 4
         start, origin = ~start, origin - 4
         words = {~index: word for index, word in words.items()}
     out = memory.allocate(bytes(4 * _BLOCK[0]))
@@ -140,7 +143,7 @@ def test_lanes_behind_the_wrap_read_what_they_ask_for(
         function.parameters, function.parameter_bytes, [origin, out.address, *numbers]
     )
     context = native_launch.context(memory, (1, 1, 1), _BLOCK, 0, 0, local_bytes(function))
-    expected = kernel.expected(start, far, step, words)
+    expected = kernel.expected_sums(start, far, step, words)
     for plan in (jit.Plan(16, 1), jit.Plan(16, 2), jit.Plan(8, 4), jit.Plan(16, 4), jit.Plan(4, 2)):
         compiler = jit.Compiler()
         loaded = compiler.load(compiler.compile(module, function, _BLOCK, plan))
@@ -162,17 +165,18 @@ def test_rows_are_read_where_no_lane_wraps_around(name: str, plan: jit.Plan) -> 
     found = {
         label: len(re.findall(rf"^{label}\d+:", text, re.MULTILINE)) for label in ("row", "apart")
     }
-    # Of nine words two families are rows, the last one by itself; backwards there is no row, and
-    # each strip's addresses are looked at.
-    ways = {"row backwards": plan.strips, "more than one row of a lane": 2}.get(name, 1)
+    # Nine words make two families of a row and one single load; backwards there is no row, and each
+    # vector's addresses are tested at run time.
+    ways = {"row backwards": plan.vectors, "more than one row of a lane": 2}.get(name, 1)
     assert found == {"row": ways, "apart": ways}
 
 
-def test_where_a_lane_wraps_around_is_asked_of_each_strip() -> None:
+def test_each_vector_is_tested_for_a_wrapping_lane() -> None:
     text = _text(_CASES["row"][0].module(), jit.Plan(16, 2))
     bounds = re.findall(r"icmp sgt i32 %\w+, (\d+)\n?", text)
     assert set(bounds) == {str((1 << 31) - 1 - 15)}
-    assert len(bounds) == 4  # of two strips, in this turn and, as far as LLVM keeps it, the next
+    # For two vectors, in this iteration and, as far as LLVM keeps it, the next.
+    assert len(bounds) == 4
     text = _text(_CASES["rows of lanes"][0].module(), jit.Plan(16, 2))
     assert str((1 << 31) - 1 - 15 * 4 - 3) in re.findall(r"icmp sgt i32 %\w+, (\d+)", text)
     text = _text(_CASES["lanes here and there"][0].module(), jit.Plan(16, 2))
@@ -183,24 +187,25 @@ def test_where_a_lane_wraps_around_is_asked_of_each_strip() -> None:
     ("name", "lines"),
     [("row", 2), ("rows of lanes", 8), ("lanes here and there", 0), ("row backwards", 0)],
 )
-def test_what_the_next_turn_reads_is_asked_for(name: str, lines: int) -> None:
+def test_loads_of_the_next_iteration_are_prefetched(name: str, lines: int) -> None:
     module = _CASES[name][0].module()
-    assert _text(module, jit.Plan(16, 2)).count(_ASKED) == lines
-    assert _text(module, jit.Plan(16, 2, tier=0)).count(_ASKED) == 0
-    assert _text(module, jit.Plan(16, 4)).count(_ASKED) == 0  # a block that is one group goes on
+    assert _text(module, jit.Plan(16, 2)).count(_PREFETCH) == lines
+    assert _text(module, jit.Plan(16, 2, tier=0)).count(_PREFETCH) == 0
+    # A block that is one group does not switch.
+    assert _text(module, jit.Plan(16, 4)).count(_PREFETCH) == 0
 
 
-def test_what_is_asked_for_is_what_the_next_turn_reads() -> None:
-    """A kernel of tiles asks for the next ones, a tile of both factors for each group."""
+def test_prefetches_are_the_loads_of_the_next_iteration() -> None:
+    """A tiled kernel prefetches the next tiles, one of both factors for each group."""
     module = compile_ptx((_KERNELS / "sgemm_tiled.ptx").read_text(), capability=(9, 0))
     function = module.function("sgemm_tiled32")
     text = jit.Compiler().emit_llvm(module, function, (32, 32, 1), jit.Plan(16, 16))
     assert clamp_proof.prove(text)
-    assert text.count(_ASKED) == 2 * 16
+    assert text.count(_PREFETCH) == 2 * 16
 
 
 def test_code_does_not_grow_without_bound() -> None:
-    """Each family is written both ways: of many in one block the first sixteen are."""
+    """Each family is emitted in both forms: only the first sixteen per block are."""
     many = _Kernel("s32", _UNKNOWN, 4 * 40).module()
     text = _text(many, jit.Plan(16, 1))
     assert len(re.findall(r"^apart\d+:", text, re.MULTILINE)) == 16

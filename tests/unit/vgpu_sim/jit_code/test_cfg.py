@@ -46,14 +46,14 @@ def test_the_innermost_loop_of_deep_nests() -> None:
     assert graph.innermost_loop[400:799] == tuple(reversed(range(399)))
 
 
-def test_loops_without_end_inside_each_other_are_refused_by_name() -> None:
+def test_unlimited_nesting_of_loops_is_rejected_by_name() -> None:
     with pytest.raises(cfg.LoopNestError, match=r"loops nest too deep .*1048576 blocks"):
         cfg.build(_nested_loops(10_000))
     (refusal,) = support.refusals(_nested_loops(10_000))
     assert "loops nest too deep" in str(refusal)
 
 
-def test_early_return_moves_the_meeting_point_to_the_exit() -> None:
+def test_an_early_return_moves_reconvergence_to_the_exit() -> None:
     graph = cfg.build(function(Instruction(Op.RET, guard=P0), NOP, RET))
     assert graph.blocks[0].successors == (graph.exit, 1)
     assert graph.ipdom[0] == graph.exit
@@ -83,7 +83,7 @@ def test_endless_loop_has_a_post_dominator() -> None:
     assert graph.ipdom[0] == graph.exit
 
 
-def test_unreachable_words_stay_out_of_the_order() -> None:
+def test_unreachable_instructions_are_not_in_the_order() -> None:
     graph = cfg.build(function(bra(2, guarded=False), NOP, RET))
     assert graph.reverse_post_order == (0, 2)
     assert graph.idom[1] == -1
@@ -100,12 +100,12 @@ def test_falling_off_the_end_and_guarded_trap() -> None:
 
 
 @pytest.mark.parametrize("target", [-1, 2, None])
-def test_branch_out_of_the_function_is_refused(target: int | None) -> None:
-    with pytest.raises(cfg.ControlFlowError, match="k: word 0"):
+def test_a_branch_out_of_the_function_is_rejected(target: int | None) -> None:
+    with pytest.raises(cfg.ControlFlowError, match="k: instruction 0"):
         cfg.build(function(Instruction(Op.BRA, DataType.B32, target=target), RET))
 
 
-def test_no_code_is_refused() -> None:
+def test_a_function_without_code_is_rejected() -> None:
     with pytest.raises(cfg.ControlFlowError):
         cfg.build(function())
 

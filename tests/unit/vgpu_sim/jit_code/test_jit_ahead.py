@@ -1,4 +1,4 @@
-"""What a block asks memory for on behalf of the next one."""
+"""Prefetches of memory for the next block."""
 
 import re
 from pathlib import Path
@@ -11,16 +11,18 @@ from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
 _KERNELS = Path(__file__).parents[4] / "benchmarks/exec/kernels"
-_ASKED = re.compile(r"call void @llvm.prefetch.p0\(ptr (%\w+),")
+_PREFETCH = re.compile(r"call void @llvm.prefetch.p0\(ptr (%\w+),")
 
 
-def _text(module: Module, tier: int = 1, strips: int = 4) -> str:
-    plan = jit.Plan(16, strips, tier=tier)
+def _text(module: Module, tier: int = 1, vectors: int = 4) -> str:
+    plan = jit.Plan(16, vectors, tier=tier)
     return jit.Compiler().emit_llvm(module, module.functions[0], (64, 1, 1), plan)
 
 
 def _kernel(load: str, barrier: str = "bar.sync 0;") -> Module:
-    """Each thread reads at %a, its own place in its block's row, and stores it behind a barrier."""
+    """Each thread loads at %a, its own place in its block's row, and stores the value after a
+    barrier.
+    """
     return compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
     .visible .entry k(.param .u64 in, .param .u64 same)
@@ -51,28 +53,28 @@ _LOOP = """turn: ld.global.u32 %y, [%a]; add.u32 %x, %x, %y; add.s64 %a, %a, 256
     ],
     ids=["row", "two", "twice", "same", "volatile", "behind", "loop"],
 )
-def test_rows_that_the_next_block_begins_with_are_asked_for(load: str, lines: int) -> None:
-    found = _ASKED.findall(_text(_kernel(load)))
+def test_first_rows_of_the_next_block_are_prefetched(load: str, lines: int) -> None:
+    found = _PREFETCH.findall(_text(_kernel(load)))
     assert (len(found), len(set(found))) == (lines, lines)
 
 
-def test_only_blocks_that_meet_ask_and_not_in_the_first_tier_or_for_groups() -> None:
-    assert not _ASKED.findall(_text(_kernel(_ROW, barrier="")))
-    assert not _ASKED.findall(_text(_kernel(_ROW), tier=0))
-    assert not _ASKED.findall(_text(_kernel(_ROW), strips=2))
+def test_only_blocks_with_barriers_prefetch_and_neither_the_first_tier_nor_groups() -> None:
+    assert not _PREFETCH.findall(_text(_kernel(_ROW, barrier="")))
+    assert not _PREFETCH.findall(_text(_kernel(_ROW), tier=0))
+    assert not _PREFETCH.findall(_text(_kernel(_ROW), vectors=2))
 
 
-def test_what_is_asked_for_is_confined() -> None:
+def test_prefetches_are_clamped() -> None:
     text = _text(_kernel(_ROW))
     clamp_proof.prove(text)
-    pointer = _ASKED.findall(text)[0]
+    pointer = _PREFETCH.findall(text)[0]
     beyond = text.replace(f"prefetch.p0(ptr {pointer},", "prefetch.p0(ptr %cx,", 1)
     with pytest.raises(clamp_proof.NotShown):
         clamp_proof.prove(beyond)
 
 
-def test_a_reduction_asks_for_what_the_next_block_sums() -> None:
+def test_a_reduction_prefetches_the_next_block() -> None:
     module = compile_ptx((_KERNELS / "reduction.ptx").read_text(), capability=(9, 0))
     plan = jit.Plan(16, 16)  # a block is one group
     text = jit.Compiler().emit_llvm(module, module.functions[0], (256, 1, 1), plan)
-    assert len(_ASKED.findall(text)) == 512 * 4 // 64
+    assert len(_PREFETCH.findall(text)) == 512 * 4 // 64

@@ -1,4 +1,6 @@
-"""Directed rounding in native code, and what is built on it: embedded in instructions (AVX-512), and by switching the mode."""
+"""Directed rounding in native code, and operations based on it: embedded in instructions (AVX-512),
+and by switching the mode.
+"""
 
 import re
 
@@ -21,7 +23,7 @@ THREADS = 64
 
 
 def _forms(type_: DataType) -> list[Instruction]:
-    """The directed forms of a type; of halves those that are computed from two directions."""
+    """Return the directed forms of a type; for halves those computed from two directions."""
     if type_ in (D.F16, D.BF16):
         forms = (*instruction_forms.forms(Op.FMUL), *instruction_forms.forms(Op.FMA))
         return [form for form in forms if form.type is type_ and form.rounding is Rounding.RN]
@@ -60,7 +62,7 @@ def _module(forms: list[Instruction]) -> Module:
 
 
 def _operands(type_: DataType) -> list[bytes]:
-    """Numbers whose results are inexact, overflow, vanish or cancel, and special values."""
+    """Return numbers whose results are inexact, overflow, vanish or cancel, and special values."""
     rng = np.random.default_rng(type_)
     number, word = {
         D.F16: (np.float16, np.uint16),
@@ -92,7 +94,7 @@ def test_both_ways_agree_with_the_interpreter(
     monkeypatch.setattr(llvm, "vector_bits", lambda: vector_bits)
     forms = _forms(type_)
     assert len(forms) >= (3 * len(OPS) + 6 if type_.bits > 16 else 3)
-    # A module of its own for each way: tests share what is loaded.
+    # A separate module for each way: tests share loaded code.
     module = _module(forms if vector_bits == 512 else forms[::-1])
     text = jit.Compiler().emit_llvm(module, module.functions[0], (THREADS, 1, 1), plan)
     assert bool(re.search("ldmxcsr", text)) == (vector_bits < 512)
@@ -113,5 +115,5 @@ def test_a_thousand_directed_instructions_stay_small() -> None:
     builder.store(D.B64, read, value)
     module = builder.module()
     code = jit.Compiler().compile(module, module.functions[0], (256, 1, 1))
-    # Without a rounding in each instruction the processor's is set around them.
+    # Without embedded rounding, the processor's mode is set around them.
     assert len(code.object_code) < (150_000 if llvm.vector_bits() == 512 else 200_000)

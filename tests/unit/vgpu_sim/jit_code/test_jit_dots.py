@@ -1,4 +1,4 @@
-"""The start-up test of VDPBF16PS: what it expects, and what it would notice."""
+"""The start-up test of VDPBF16PS: its expected results, and the deviations that it detects."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ def _number(pattern: int) -> float:
     return float(np.uint32(pattern & 0xFFFF_FFFF).view(np.float32))
 
 
-def _fused(x: float, y: float, total: float) -> float:
-    """Round once, subnormals kept."""
+def _fused_sum(x: float, y: float, total: float) -> float:
+    """Round once, with subnormals kept."""
     factors = (np.array([[np.float32(value)]]) for value in (x, y, total))
     return float(oracle.product(*factors, "f32")[0, 0])
 
@@ -25,7 +25,7 @@ def _fused(x: float, y: float, total: float) -> float:
 def _flushed_late(x: float, y: float, total: float) -> float:
     """Round as for subnormals, then flush."""
     flushed = (math.copysign(0.0, v) if abs(v) < 2.0**-126 else v for v in (x, y, total))
-    found = _fused(*flushed)
+    found = _fused_sum(*flushed)
     return math.copysign(0.0, found) if abs(found) < 2.0**-126 else found
 
 
@@ -36,10 +36,10 @@ def _separate(x: float, y: float, total: float) -> float:
     return math.copysign(0.0, found) if abs(found) < 2.0**-126 else found
 
 
-def _computed(
+def _compute(
     step: Step, operands: Sequence[tuple[int, ...]], *, second_first: bool = True
 ) -> list[int]:
-    """What an instruction would give that adds by ``step``, for patterns of c, a and b."""
+    """Return the results of an instruction that adds by ``step``, for patterns of c, a and b."""
     found = []
     for c, a, b in operands:
         total = _number(c)
@@ -51,33 +51,35 @@ def _computed(
 
 
 def _passes(monkeypatch: pytest.MonkeyPatch, computed: Callable[..., list[int]]) -> bool:
-    monkeypatch.setattr(dot_products, "computed", computed)
+    monkeypatch.setattr(dot_products, "execute", computed)
     return dot_products._pairs_are_right.__wrapped__()
 
 
 def test_the_definition_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _passes(monkeypatch, lambda rows: _computed(oracle._paired, rows))
+    assert _passes(monkeypatch, lambda rows: _compute(oracle._paired, rows))
 
 
 @pytest.mark.parametrize(
     ("step", "second_first"),
-    [(oracle._paired, False), (_fused, True), (_flushed_late, True), (_separate, True)],
+    [(oracle._paired, False), (_fused_sum, True), (_flushed_late, True), (_separate, True)],
     ids=["other order", "subnormals kept", "flushed after rounding", "not fused"],
 )
-def test_others_do_not(step: Step, second_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = lambda rows: _computed(step, rows, second_first=second_first)  # noqa: E731
+def test_deviating_instructions_fail(
+    step: Step, second_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = lambda rows: _compute(step, rows, second_first=second_first)  # noqa: E731
     assert not _passes(monkeypatch, wrong)
 
 
-def test_the_instruction_is_used_where_it_is_right() -> None:
+def test_a_correct_instruction_is_used() -> None:
     if not dot_products._has("avx512bf16"):
         pytest.skip("this CPU has no AVX512_BF16")
     assert dot_products.native_pairs()
     dice = np.random.default_rng(4)
     patterns = dice.integers(0, 1 << 32, (64 * 16, 3), np.uint32)
-    patterns[::2] &= np.uint32(0x80FF_81FF)  # about the least numbers
+    patterns[::2] &= np.uint32(0x80FF_81FF)  # near the smallest normal numbers
     operands = [tuple(row) for row in patterns.tolist()]
-    want, have = _computed(oracle._paired, operands), dot_products.computed(operands)
+    want, have = _compute(oracle._paired, operands), dot_products.execute(operands)
     assert [0 if dot_products.is_nan(n) else n for n in have] == [
         0 if dot_products.is_nan(n) else n for n in want
     ]

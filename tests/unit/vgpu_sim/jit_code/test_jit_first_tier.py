@@ -1,4 +1,4 @@
-"""Which kernels begin in narrow code, at each limit and one beyond it, and that the reason is true."""
+"""The kernels that begin in narrow code, at each limit and one beyond it, and the reasons given."""
 
 import re
 
@@ -32,7 +32,7 @@ MEETING = _kernel("shfl.sync.bfly.b32 %u, %v, 1, 31, -1;")
 SEEN = _kernel("activemask.b32 %u;")
 
 
-def _decided(module: Module) -> tuple[jit.Plan | None, str, jit.Plan]:
+def _decide(module: Module) -> tuple[jit.Plan | None, str, jit.Plan]:
     """Return the first tier's plan, the reason for it, and the best plan."""
     function = module.functions[0]
     plan, why = tiers.first(forms.build(function, BLOCK, best=False), BLOCK, BITS)
@@ -44,31 +44,31 @@ def _nodes(module: Module) -> int:
 
 
 def _limit(monkeypatch: pytest.MonkeyPatch, alone: int, meeting: int) -> None:
-    monkeypatch.setattr(code_size, "MAX_NODE_STRIPS", alone)
-    monkeypatch.setattr(code_size, "MAX_WARP_NODE_STRIPS", meeting)
+    monkeypatch.setattr(code_size, "MAX_NODE_VECTORS", alone)
+    monkeypatch.setattr(code_size, "MAX_WARP_NODE_VECTORS", meeting)
 
 
 @pytest.mark.parametrize("module", [MEETING, SEEN])
-def test_where_lanes_meet_the_first_tier_has_the_limit_of_the_best_plan(
+def test_with_collectives_the_first_tier_has_the_limit_of_the_best_plan(
     module: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More nodes than other kernels may have: the best plan is wide code with passes."""
+    """Their limit is higher than that of other kernels: the best plan is wide code with passes."""
     nodes = _nodes(module)
     _limit(monkeypatch, nodes - 1, 2 * nodes)
-    plan, why, best = _decided(module)
+    plan, why, best = _decide(module)
     assert plan == jit.Plan(16, 2, versioned=False, tier=0)
-    assert (best.width, best.strips, best.tier) == (16, 2, 1)
-    assert why == f"{nodes} nodes: narrow code without passes runs until the best is there"
+    assert (best.width, best.vectors, best.tier) == (16, 2, 1)
+    assert why == f"{nodes} nodes: narrow code without passes runs until the best code is ready"
 
 
-def test_where_lanes_meet_a_group_that_is_too_large_is_the_reason(
+def test_with_collectives_a_group_that_is_too_large_is_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = _nodes(MEETING)
     _limit(monkeypatch, nodes - 1, 2 * nodes - 1)
-    plan, why, best = _decided(MEETING)
+    plan, why, best = _decide(MEETING)
     assert (plan, best.tier) == (None, 0)
-    assert why == f"{nodes} nodes: lanes meet, and a group of whole warps is too much code"
+    assert why == f"{nodes} nodes: lanes wait for each other, and a whole warp is too much code"
 
 
 @pytest.mark.parametrize("module", [ALONE, MEETING, SEEN])
@@ -76,37 +76,39 @@ def test_at_the_limit_and_one_beyond(module: Module, monkeypatch: pytest.MonkeyP
     nodes, meets = _nodes(module), module is not ALONE
     monkeypatch.setattr(tiers, "_TRIED", 99)
     _limit(monkeypatch, 1 if meets else nodes, nodes if meets else 1)
-    _, why, best = _decided(module)
+    _, why, best = _decide(module)
     assert "already" not in why
     assert best.tier == (0 if meets else 1)  # no group of whole warps is small enough
     _limit(monkeypatch, 1 if meets else nodes - 1, nodes - 1 if meets else 1)
-    plan, why, best = _decided(module)
+    plan, why, best = _decide(module)
     assert plan is None
     assert why == f"{nodes} nodes: the best plan is already a narrow one without passes"
-    assert (best.strips, best.tier) == (1, 0)
+    assert (best.vectors, best.tier) == (1, 0)
     assert best.width <= 4
 
 
 @pytest.mark.parametrize("module", [ALONE, MEETING])
 def test_many_basic_blocks_are_the_reason(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "MAX_MASKED_BLOCKS", 0)
-    plan, why, best = _decided(module)
+    plan, why, best = _decide(module)
     assert plan is None
     assert re.fullmatch("[0-9]+ basic blocks: the best plan is already lane by lane", why)
-    assert (best.width, best.strips) == (1, 1)
+    assert (best.width, best.vectors) == (1, 1)
 
 
-def test_the_real_limits_lie_where_kernels_of_matrices_are() -> None:
-    assert (code_size.MAX_NODE_STRIPS, code_size.MAX_WARP_NODE_STRIPS) == (8_000, 32_000)
+def test_the_real_limits_are_near_matrix_kernels() -> None:
+    assert (code_size.MAX_NODE_VECTORS, code_size.MAX_WARP_NODE_VECTORS) == (8_000, 32_000)
 
 
-def test_what_is_explained_is_what_the_compiler_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explanations_match_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = _nodes(MEETING)
     _limit(monkeypatch, nodes - 1, 4 * nodes)
     rows = dict(explain(MEETING.functions[0], BLOCK))
     narrow = jit.Compiler().first(MEETING, MEETING.functions[0], BLOCK)
     assert narrow is not None
-    shown = f"{narrow.plan.strips} strips of {narrow.plan.width} lanes: {nodes} nodes: narrow code"
+    shown = (
+        f"{narrow.plan.vectors} vectors of {narrow.plan.width} lanes: {nodes} nodes: narrow code"
+    )
     assert rows["first tier"].startswith(shown)
     best = jit.Compiler().make(MEETING, MEETING.functions[0], BLOCK)
-    assert rows["strip"] == f"{best.plan.width} lanes"
+    assert rows["vector"] == f"{best.plan.width} lanes"

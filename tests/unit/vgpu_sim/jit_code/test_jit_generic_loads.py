@@ -8,7 +8,7 @@ from support.execution import both_backends
 from vgpu_sim.compiler.pipeline import compile_ptx
 from vgpu_sim.exec import jit
 
-# The thread 5 alone counts the words of a text, through a generic address.
+# Only thread 5 counts the words of a text, through a generic address.
 LENGTH = """.version 8.0
 .target sm_80
 .address_size 64
@@ -22,7 +22,7 @@ LENGTH = """.version 8.0
   ld.param.u64 %d2, [out];
   mov.b64 %d3, own;
   cvta.local.u64 %d3, %d3;
-  st.b64 [%d3], %d1; // so that nobody knows where the text lies
+  st.b64 [%d3], %d1; // so that the address is unknown
   ld.b64 %d1, [%d3];
   mov.u32 %r1, %tid.x;
   setp.ne.u32 %p, %r1, 5;
@@ -45,7 +45,7 @@ DONE:
 
 @pytest.mark.parametrize("loaded", ["u8", "b32", "f32"])
 @pytest.mark.parametrize("plan", [(1, 1), (4, 1), (4, 2), (8, 1)])
-def test_a_lane_that_is_not_the_first_loads_alone(loaded, plan):
+def test_a_lane_other_than_the_first_loads_alone(loaded, plan):
     text = LENGTH.replace("LOADED", loaded)
     if loaded == "f32":
         text = text.replace(".reg .b32 %r<4>;", ".reg .b32 %r<3>;\n  .reg .f32 %r3;")

@@ -1,4 +1,4 @@
-"""What is written to the cache of objects can be read again, and what cannot be used is reported."""
+"""Cached objects can be read again, and unusable ones are reported."""
 
 import logging
 from dataclasses import replace
@@ -20,7 +20,7 @@ from vgpu_sim.worker.backends.jit import JitBackend
 
 LIMIT = native_code.MAX_STACK_BYTES
 BLOCK = (1024, 1, 1)
-# Threads exchange numbers across barriers in a loop, so that a block is run as groups with stacks.
+# Threads exchange values across barriers in a loop, so that a block runs as groups with stacks.
 MODULE = compile_verified(
     kernel(
         """ld.param.u64 %d, [p]; mov.u32 %t, %tid.x; mov.u32 %v, %t; mov.u32 %n, 0;
@@ -39,19 +39,19 @@ FUNCTION = MODULE.functions[0]
 
 
 def _with_stacks_of(monkeypatch: pytest.MonkeyPatch, stack_bytes: int, most_lanes: int) -> None:
-    """Have code of ``most_lanes`` and more a strip need so much stack."""
+    """Make code with ``most_lanes`` or more per vector need that much stack."""
     real = Assembler.stack_bytes.fget
     assert real is not None
 
-    def needed(assembler: Assembler) -> int:
+    def stack_needed(assembler: Assembler) -> int:
         wide = assembler.plan.width >= most_lanes
         return stack_bytes if wide else int(real(assembler))
 
-    monkeypatch.setattr(Assembler, "stack_bytes", property(needed))
+    monkeypatch.setattr(Assembler, "stack_bytes", property(stack_needed))
 
 
 @pytest.mark.parametrize("stack_bytes", [17 << 20, 20_036_224, LIMIT - 1, LIMIT])
-def test_code_of_any_stack_that_is_compiled_is_read_again(
+def test_compiled_code_of_any_stack_size_is_read_again(
     stack_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _with_stacks_of(monkeypatch, stack_bytes, 1)
@@ -63,7 +63,7 @@ def test_code_of_any_stack_that_is_compiled_is_read_again(
     assert not again.refused_keys
 
 
-def test_a_plan_of_more_stack_than_there_is_gives_way_to_the_simplest(
+def test_a_plan_that_exceeds_the_stack_is_replaced_by_the_simplest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     _with_stacks_of(monkeypatch, LIMIT + 1, 2)
@@ -75,7 +75,7 @@ def test_a_plan_of_more_stack_than_there_is_gives_way_to_the_simplest(
         jit.Compiler().compile(MODULE, FUNCTION, BLOCK)
 
 
-def test_the_limit_is_one_for_the_value_and_for_its_bytes() -> None:
+def test_the_value_and_its_bytes_have_the_same_limit() -> None:
     code = jit.Compiler().compile(MODULE, FUNCTION, BLOCK)
     most = replace(code, stack_bytes=LIMIT).to_bytes()
     assert native_code.NativeCode.from_bytes(most, ENTRY, BLOCK).stack_bytes == LIMIT
@@ -90,7 +90,7 @@ def test_the_limit_is_one_for_the_value_and_for_its_bytes() -> None:
 
 
 def test_a_worker_provides_the_stacks_of_the_limit() -> None:
-    """As many groups as there are, each with as much stack as there may be: it costs addresses."""
+    """The maximum number of groups, each with the maximum stack: this costs only addresses."""
     bench = both_backends.Bench(bytes(4096))
     try:
         compiled = compiler.Compiler().compile(MODULE, FUNCTION, BLOCK, jit.Plan(1, 1, tier=0))
@@ -105,7 +105,7 @@ def test_a_worker_provides_the_stacks_of_the_limit() -> None:
         bench.close()
 
 
-def test_an_entry_that_could_not_be_read_is_not_written(
+def test_an_unreadably_large_entry_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     code = jit.Compiler(tmp_path).compile(MODULE, FUNCTION, BLOCK)
@@ -115,15 +115,15 @@ def test_an_entry_that_could_not_be_read_is_not_written(
     monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", size - 1)
     assert jit.Compiler(tmp_path).compile(MODULE, FUNCTION, BLOCK) == code
     assert not list(tmp_path.iterdir())
-    assert f"is not kept: an entry of {size} bytes; at most {size - 1}" in caplog.text
+    assert f"is not cached: an entry of {size} bytes; at most {size - 1}" in caplog.text
     monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", size)
     jit.Compiler(tmp_path).compile(MODULE, FUNCTION, BLOCK)
     key = content_key(MODULE, FUNCTION, BLOCK, None)
-    assert jit.Compiler(tmp_path).stored(key, BLOCK) == code
+    assert jit.Compiler(tmp_path).load_cached(key, BLOCK) == code
 
 
 def _entry(directory: Path) -> NativeEntry:
-    """Make the kernel ready as a worker does, in a context of its own."""
+    """Prepare the kernel as a worker does, in a context of its own."""
     backend = JitBackend()
     backend.use_cache(directory)
     program = backend.load(container.encode(MODULE), 0)
@@ -134,7 +134,9 @@ def _entry(directory: Path) -> NativeEntry:
 def test_a_stored_object_that_cannot_be_used_is_logged_and_counted(
     damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its digest is right: such as another version of the generator, or its owner, has written."""
+    """The entry's digest is correct, as if another version of the generator, or its owner, wrote
+    it.
+    """
     caplog.set_level(logging.WARNING)
     assert _entry(tmp_path).refused == 0
     (path,) = tmp_path.iterdir()
@@ -150,7 +152,7 @@ def test_a_stored_object_that_cannot_be_used_is_logged_and_counted(
         body = body[:begin] + b"\xff\xff" + body[begin + 2 :]
     cache.store(tmp_path, key, body)
     assert _entry(tmp_path).refused == 1
-    assert f"object {key} is refused, and compiled again: " in caplog.text
+    assert f"cached object {key} is rejected and compiled again: " in caplog.text
     assert path.read_bytes() == good
     assert _entry(tmp_path).refused == 0
 

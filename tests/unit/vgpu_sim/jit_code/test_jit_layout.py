@@ -1,4 +1,4 @@
-"""Where all lanes of a block meet again within an iteration, and what a plan costs."""
+"""The points at which all lanes of a block rejoin within an iteration, and the cost of a plan."""
 
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec import cfg
@@ -18,35 +18,35 @@ def _to(target: int) -> Instruction:
     return Instruction(Op.BRA, guard=_GUARD, target=target)
 
 
-def test_all_come_where_both_ways_lead() -> None:
+def test_all_lanes_reach_the_join_of_both_paths() -> None:
     level = _level(_to(2), Instruction(Op.NOP), Instruction(Op.NOP), Instruction(Op.RET))
     assert level.all_come(0, 2)
     assert not level.all_come(0, 1)
     assert not level.all_come(1, 0)
 
 
-def test_not_all_come_where_some_end() -> None:
+def test_a_block_before_which_lanes_end_is_not_reached_by_all() -> None:
     end = Instruction(Op.RET, guard=_GUARD)
     level = _level(_to(2), end, Instruction(Op.NOP), Instruction(Op.RET))
     assert not level.all_come(0, 2)
     assert not level.all_come(1, 2)
 
 
-def test_not_all_come_where_some_begin_the_next_iteration() -> None:
+def test_a_block_before_which_lanes_iterate_is_not_reached_by_all() -> None:
     level = _level(Instruction(Op.NOP), _to(3), _to(1), Instruction(Op.NOP), _to(1))
     (loop,) = [unit for unit in level.units if isinstance(unit, block_order.Level)]
     assert loop.header == 1
     assert not loop.all_come(1, 3)
 
 
-def test_two_ways_that_meet_nowhere_have_no_meeting() -> None:
+def test_paths_that_never_join_have_no_meeting() -> None:
     end = Instruction(Op.RET)
     level = _level(_to(3), Instruction(Op.NOP), end, Instruction(Op.NOP), end)
     assert not level.meeting
 
 
-def test_written_out_arithmetic_counts_for_what_it_costs() -> None:
-    def chosen(op: Op) -> Plan:
+def test_expanded_arithmetic_counts_at_its_cost() -> None:
+    def choose_plan(op: Op) -> Plan:
         b = KernelBuilder(8)
         value = b.load(DataType.F32, b.parameter(0))
         for _ in range(300):
@@ -54,5 +54,5 @@ def test_written_out_arithmetic_counts_for_what_it_costs() -> None:
         b.store(DataType.F32, b.parameter(0), value)
         return choose.choose(ssa.build(b.module().functions[0]), (256, 1, 1), 512)
 
-    assert chosen(Op.FNEG).tier == 1
-    assert chosen(Op.FSIN).tier == 0
+    assert choose_plan(Op.FNEG).tier == 1
+    assert choose_plan(Op.FSIN).tier == 0

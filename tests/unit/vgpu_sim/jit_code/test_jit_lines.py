@@ -1,11 +1,13 @@
-"""From code offsets to words: the packed table, row by row."""
+"""From code offsets to instructions: the packed table, row by row."""
 
 import pytest
 
-from vgpu_sim.exec.jit.objects.word_table import WordTable
+from vgpu_sim.exec.jit.objects.instruction_table import InstructionTable
 
-# Offset 0 and 4 have no row of their own; line n is word n - 1, line 0 is none.
-_TABLE = WordTable(WordTable.pack([(8, 3), (12, 3), (20, 0), (28, 5)], {2: (0, 1), 4: (3,)}))
+# Offsets 0 and 4 have no row of their own; line n is instruction n - 1, line 0 is none.
+_TABLE = InstructionTable(
+    InstructionTable.pack([(8, 3), (12, 3), (20, 0), (28, 5)], {2: (0, 1), 4: (3,)})
+)
 
 
 @pytest.mark.parametrize(
@@ -22,15 +24,15 @@ _TABLE = WordTable(WordTable.pack([(8, 3), (12, 3), (20, 0), (28, 5)], {2: (0, 1
         (1 << 20, (4, 3)),
     ],
 )
-def test_words_at_an_offset(offset: int, words: tuple[int, ...]) -> None:
+def test_instructions_at_an_offset(offset: int, words: tuple[int, ...]) -> None:
     assert _TABLE.words(offset) == words
 
 
-def test_a_word_without_loads_stands_alone() -> None:
-    table = WordTable(WordTable.pack([(0, 1), (4, 2)], {0: (5, 6)}))
+def test_an_instruction_without_loads_is_alone() -> None:
+    table = InstructionTable(InstructionTable.pack([(0, 1), (4, 2)], {0: (5, 6)}))
     assert table.words(0) == (0, 5, 6)
     assert table.words(4) == (1,)
 
 
-def test_an_empty_table_knows_nothing() -> None:
-    assert WordTable(WordTable.pack([], {})).words(0) == ()
+def test_an_empty_table_finds_nothing() -> None:
+    assert InstructionTable(InstructionTable.pack([], {})).words(0) == ()

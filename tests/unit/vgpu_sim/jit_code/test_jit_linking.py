@@ -1,4 +1,4 @@
-"""Linking object code: wherever the kernel maps what, and what is left when code is dropped."""
+"""Linking of object code at any addresses, and the release of dropped code."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.processes import hostile_objects
 
-# Constants that fit in a page and code that does not: what is mapped apart is placed apart.
+# Constants that fit in a page and code that does not: sections mapped apart are placed apart.
 _OBJECT = """
 @table = internal constant [4 x i64] [i64 17, i64 -5, i64 40000000000, i64 9]
 define void @entry(ptr %out, i64 %index) nounwind {
@@ -21,9 +21,9 @@ define void @entry(ptr %out, i64 %index) nounwind {
 _PRELUDE = """
 import ctypes, gc, mmap, pathlib, sys
 from vgpu_sim.exec import jit
-from vgpu_sim.worker import placing
+from vgpu_sim.worker import address_randomization
 
-libc, page = placing._libc, mmap.PAGESIZE
+libc, page = address_randomization._libc, mmap.PAGESIZE
 object_code = pathlib.Path(sys.argv[1]).read_bytes()
 compiler = jit.Compiler()
 
@@ -43,14 +43,15 @@ check(load())  # what LLVM maps for itself is there now
 _FAR_APART = (
     _PRELUDE
     + """
-placing.stop_up_holes()
-high = placing._take(100 * page)
-placing._take(1 << 33)  # what comes below it is too far from what lies above
-placing.stop_up_holes()  # large mappings begin where huge pages do
+address_randomization.stop_up_holes()
+high = address_randomization._take(100 * page)
+address_randomization._take(1 << 33)  # memory below it is too far from memory above
+address_randomization.stop_up_holes()  # large mappings begin where huge pages do
 holes = [high + page * n for n in range(1, 99, 7)]
 for hole in holes:
     assert libc.munmap(hole, page) == 0
-assert placing._take(page) in holes, "a small hole is not taken first: the test shows nothing"
+taken = address_randomization._take(page)
+assert taken in holes, "a small hole is not taken first: the test shows nothing"
 for _ in range(3):
     check(load())
 """
@@ -87,5 +88,5 @@ def test_an_object_is_one_piece_wherever_there_is_room(tmp_path: Path) -> None:
     _run(_FAR_APART, tmp_path)
 
 
-def test_code_that_is_dropped_is_given_back(tmp_path: Path) -> None:
+def test_dropped_code_is_freed(tmp_path: Path) -> None:
     _run(_GIVEN_BACK, tmp_path)

@@ -1,4 +1,4 @@
-"""Objects that could do anything when they are linked are no kernels."""
+"""Objects that could have side effects when they are linked are rejected."""
 
 import ctypes
 from pathlib import Path
@@ -60,7 +60,7 @@ def text_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_the_generator_never_emits_is_refused(name: str) -> None:
+def test_objects_that_the_generator_never_emits_are_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="an object with"):
         check(hostile_objects.object_of(text_of(name)), "entry")
 
@@ -84,7 +84,7 @@ def test_every_example_comes_back_from_the_cache(
             assert jit.Compiler(tmp_path).compile(module, function, _BLOCK) == first
 
 
-def test_every_truncation_and_many_changes_are_refused_or_harmless() -> None:
+def test_every_truncation_and_many_changes_are_rejected_or_harmless() -> None:
     plain = hostile_objects.object_of(_KERNEL)
     for end in range(0, len(plain), 7):
         with pytest.raises(ValueError):
@@ -98,8 +98,8 @@ def test_every_truncation_and_many_changes_are_refused_or_harmless() -> None:
             continue
 
 
-def test_where_nothing_checks_them_hostile_objects_do_what_they_are_for(tmp_path: Path) -> None:
-    """A marker that is missing after an attack means that the attack did not run."""
+def test_unchecked_hostile_objects_run_their_attack(tmp_path: Path) -> None:
+    """A marker that is missing after an attack proves that the attack did not run."""
 
     def load(object_code: bytes) -> jit.Loaded:
         return jit.Compiler().load(
@@ -134,11 +134,11 @@ def test_a_planted_entry_is_replaced_by_the_next_compilation(tmp_path: Path) -> 
         b"[]",
         b"{}",
         b'{"plan": {}, "code_bytes": 1, "words_bytes": 0}',
-        b'{"plan": {"width": 16, "strips": 1}, "code_bytes": 1, "words_bytes": 99999}',
-        b'{"plan": {"width": 16, "strips": 1}, "code_bytes": 1, "words_bytes": -1}',
-        b'{"plan": {"width": 16, "strips": 1}, "code_bytes": "x", "words_bytes": 0}',
-        b'{"plan": {"width": 7, "strips": 1}, "code_bytes": 1, "words_bytes": 0}',
-        b'{"plan": {"width": "x", "strips": 1}, "code_bytes": 1, "words_bytes": 0}',
+        b'{"plan": {"width": 16, "vectors": 1}, "code_bytes": 1, "words_bytes": 99999}',
+        b'{"plan": {"width": 16, "vectors": 1}, "code_bytes": 1, "words_bytes": -1}',
+        b'{"plan": {"width": 16, "vectors": 1}, "code_bytes": "x", "words_bytes": 0}',
+        b'{"plan": {"width": 7, "vectors": 1}, "code_bytes": 1, "words_bytes": 0}',
+        b'{"plan": {"width": "x", "vectors": 1}, "code_bytes": 1, "words_bytes": 0}',
     ],
 )
 def test_a_damaged_head_is_a_miss(head: bytes) -> None:

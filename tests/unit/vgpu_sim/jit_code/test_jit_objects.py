@@ -1,4 +1,4 @@
-"""Object code: the cache on disk, loading, and the way back from a pc to a word."""
+"""Object code: the cache on disk, loading, and the mapping from a pc to an instruction."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.control.assemble import Assembler
 from vgpu_sim.exec.jit.objects import compiler
 from vgpu_sim.exec.jit.objects.compiler import content_key
-from vgpu_sim.exec.jit.objects.word_table import WordTable
+from vgpu_sim.exec.jit.objects.instruction_table import InstructionTable
 from vgpu_sim.isa import (
     DataType,
     Function,
@@ -66,7 +66,7 @@ def test_a_damaged_entry_is_replaced(tmp_path: Path, damage: str) -> None:
     assert entry.read_bytes() == good
 
 
-def test_an_entry_of_another_kernel_is_not_taken(tmp_path: Path) -> None:
+def test_an_entry_of_another_kernel_is_ignored(tmp_path: Path) -> None:
     module, function = vecadd()
     jit.Compiler(tmp_path).compile(module, function, _BLOCK)
     (entry,) = tmp_path.iterdir()
@@ -76,7 +76,7 @@ def test_an_entry_of_another_kernel_is_not_taken(tmp_path: Path) -> None:
     assert code == jit.Compiler().compile(module, function, (64, 1, 1))
 
 
-def test_the_key_knows_shape_plan_and_code() -> None:
+def test_the_key_depends_on_shape_plan_and_code() -> None:
     module, function = vecadd()
     other = compile_ptx((_EXAMPLES / "saxpy.ptx").read_text(), capability=(8, 0))
     keys = {
@@ -88,7 +88,7 @@ def test_the_key_knows_shape_plan_and_code() -> None:
     assert len(keys) == 4
 
 
-def test_the_key_knows_the_generator_and_the_definitions_it_asks(
+def test_the_key_depends_on_the_generator_and_its_definitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {compiler._generator.__wrapped__()}
@@ -100,7 +100,7 @@ def test_the_key_knows_the_generator_and_the_definitions_it_asks(
     assert len(keys) == 3
 
 
-def test_the_key_knows_every_room_of_the_generator(
+def test_the_key_depends_on_every_package_of_the_generator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "__file__", str(tmp_path / "objects" / "compiler.py"))
@@ -127,8 +127,10 @@ def test_every_load_and_store_is_found_from_some_pc() -> None:
     assert loaded.locate(loaded.end) == ()
 
 
-def test_words_of_an_offset() -> None:
-    table = WordTable(WordTable.pack([(0, 0), (8, 3), (12, 3), (16, 0), (20, 8)], {7: (1, 5)}))
+def test_instructions_of_an_offset() -> None:
+    table = InstructionTable(
+        InstructionTable.pack([(0, 0), (8, 3), (12, 3), (16, 0), (20, 8)], {7: (1, 5)})
+    )
     found = {offset: table.words(offset) for offset in (0, 7, 8, 15, 16, 19, 20, 999)}
     assert found == {
         0: (),
@@ -142,7 +144,7 @@ def test_words_of_an_offset() -> None:
     }
 
 
-def test_damaged_object_code_is_refused() -> None:
+def test_damaged_object_code_is_rejected() -> None:
     module, function = vecadd()
     compiler = jit.Compiler()
     code = compiler.compile(module, function, _BLOCK)
@@ -171,7 +173,9 @@ print(sum(one is not None and one.site.ptx_line > 0 for one in found))
 
 
 def test_a_worker_that_has_warmed_up_imports_nothing_more(tmp_path: Path) -> None:
-    """Its files are gone by then; and the warm-up itself compiles nothing after ``prepare``."""
+    """The product's files are removed after the warm-up, which compiles nothing itself after
+    ``prepare``.
+    """
     module, _ = vecadd()
     image = tmp_path / "vecadd.container"
     image.write_bytes(container.encode(module))
@@ -198,21 +202,21 @@ def test_unsupported_code_is_named() -> None:
         jit.Compiler().compile(Module((function,)), function, _BLOCK)
 
 
-def test_code_that_the_instruction_set_does_not_define_is_refused() -> None:
+def test_code_that_the_instruction_set_does_not_define_is_rejected() -> None:
     code = (Instruction(Op.ADD, DataType.F32, (), (Literal(1),)), Instruction(Op.RET))
     function = Function("bad", (), 0, (), 0, code, (0, 0))
     with pytest.raises(InvalidFunction):
         jit.Compiler().compile(Module((function,)), function, _BLOCK)
 
 
-def test_a_plan_that_does_not_fit_is_refused() -> None:
+def test_an_illegal_plan_is_rejected() -> None:
     module, function = vecadd()
     with pytest.raises(jit.PlanError):
         jit.Compiler().compile(module, function, (24, 1, 1), jit.Plan(16, 1))
 
 
 def _refusing(monkeypatch: pytest.MonkeyPatch, refused: Callable[[jit.Plan], bool]) -> None:
-    """Make LLVM refuse the text of some plans."""
+    """Make LLVM reject the text of some plans."""
     write = Assembler.text
 
     def text(assembler: Assembler) -> str:
@@ -221,7 +225,7 @@ def _refusing(monkeypatch: pytest.MonkeyPatch, refused: Callable[[jit.Plan], boo
     monkeypatch.setattr(Assembler, "text", text)
 
 
-def test_a_plan_whose_text_llvm_refuses_gives_way_to_the_simplest(
+def test_a_plan_whose_text_llvm_rejects_is_replaced_by_the_simplest(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     module, function = vecadd()
@@ -231,20 +235,22 @@ def test_a_plan_whose_text_llvm_refuses_gives_way_to_the_simplest(
     assert "vecadd, Plan(width=" in caplog.text
 
 
-def test_what_no_plan_can_compile_is_an_error_that_names_kernel_and_plan(
+def test_an_error_of_all_plans_names_kernel_and_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module, function = vecadd()
     _refusing(monkeypatch, lambda plan: True)
     with pytest.raises(jit.CodeGenerationError, match=r"(?s)vecadd, Plan\(.*\), block .*lane by"):
         jit.Compiler().compile(module, function, _BLOCK)
-    with pytest.raises(jit.CodeGenerationError, match=r"vecadd, Plan\(width=4, strips=1") as caught:
+    with pytest.raises(
+        jit.CodeGenerationError, match=r"vecadd, Plan\(width=4, vectors=1"
+    ) as caught:
         jit.Compiler().compile(module, function, _BLOCK, jit.Plan(4, 1))
     assert "lane by lane" not in str(caught.value)
 
 
 def _failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the generator fail, as a defect of it would, on all plans but the simplest."""
+    """Make the generator fail on all plans but the simplest, as a defect would."""
     write = Assembler.text
 
     def text(assembler: Assembler) -> str:
@@ -254,7 +260,7 @@ def _failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Assembler, "text", text)
 
 
-def test_a_plan_that_the_generator_fails_on_gives_way_to_the_simplest_for_users(
+def test_a_plan_that_fails_in_the_generator_is_replaced_by_the_simplest_for_users(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     module, function = vecadd()
@@ -267,7 +273,7 @@ def test_a_plan_that_the_generator_fails_on_gives_way_to_the_simplest_for_users(
         jit.Compiler(forgiving=True).compile(module, function, _BLOCK, jit.Plan(16, 1))
 
 
-def test_who_tests_plans_sees_what_the_generator_fails_on(
+def test_tests_of_plans_get_the_generators_exception(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module, function = vecadd()
@@ -276,7 +282,7 @@ def test_who_tests_plans_sees_what_the_generator_fails_on(
         jit.Compiler().compile(module, function, _BLOCK)
 
 
-def test_first_code_that_the_generator_fails_on_is_left_out(
+def test_first_tier_code_that_fails_in_the_generator_is_omitted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     module, function = vecadd()

@@ -1,4 +1,4 @@
-"""Which loops wait for other threads, and which lane groups may wait in them as one."""
+"""The loops that wait for other threads, and the lane groups that may wait in them as one."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.analysis.value_shapes import analyse
 from vgpu_sim.exec.jit.ir import divergence, ssa
 from vgpu_sim.exec.jit.planning import choose
-from vgpu_sim.exec.jit.progress import lockstep, polling_loops, stops
+from vgpu_sim.exec.jit.progress import lockstep, polling_loops, wait_points
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 
 _BLOCK = (64, 1, 1)
@@ -26,33 +26,34 @@ def _form(body: str) -> ssa.SsaFunction:
 
 def _spans(body: str) -> set[int]:
     function = waiting_kernels.kernel(body, 2).functions[0]
-    return {plan.width * plan.strips for plan in jit.legal_plans(function, _BLOCK)}
+    return {plan.width * plan.vectors for plan in jit.legal_plans(function, _BLOCK)}
 
 
 @pytest.mark.parametrize(
     "body",
     [
         f"W: {_WAIT.format('%d1')}",
-        # A bounded wait, and one that is left at two places.
+        # A bounded wait, and one with two exits.
         "mov.u32 %r8, 0; L: ld.volatile.global.u32 %r9, [%d1]; setp.ne.u32 %p1, %r9, 0; @%p1 bra X;"
         " add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 1000; @%p2 bra L; X:",
-        # What has been read decides only on a way to the end.
+        # The value read decides only on a path to the end.
         "mov.u32 %r8, 0; L: ld.volatile.global.u32 %r9, [%d1]; setp.eq.u32 %p1, %r9, 0;"
         " @%p1 bra N; add.u32 %r8, %r8, 1; N: setp.lt.u32 %p2, %r8, 10; @%p2 bra L;",
         "L: ld.volatile.global.u32 %r9, [%d1]; setp.eq.u32 %p1, %r9, 0; selp.u32 %r8, 1, 0, %p1;"
         " xor.b32 %r8, %r8, 7; setp.eq.u32 %p2, %r8, 6; @%p2 bra L;",
-        # Plain reads of what nothing in the loop changes, and a loop without an end.
+        # Plain reads of memory that the loop does not change, and a loop without an end.
         "L: ld.global.u32 %r9, [%d1]; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
         "L: bra L;",
         "L: ld.shared.u32 %r9, [tile]; setp.eq.u32 %p1, %r9, %r0; @%p1 bra L;",
         "L: mov.u64 %d5, %clock64; setp.lt.u64 %p1, %d5, %d2; @%p1 bra L;",
-        # Atomic updates that change nothing by themselves.
+        # Atomic updates that do not change the value.
         "L: atom.add.global.u32 %r9, [%d1], 0; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
         "L: atom.cas.global.b32 %r9, [%d1], 0, 1; setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
         "L: atom.exch.global.b32 %r9, [%d1], 1; setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
         "L: atom.add.global.u32 %r9, [%d1], %r0; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
-        # What was read lies in memory before it decides: in the thread's own, by either address, or
-        # with a pointer to it there; in shared memory, where one lane reads for its warp.
+        # The value read is stored before it decides: in the thread's local memory, by either kind
+        # of address, or with a pointer to it there; in shared memory, where one lane reads for its
+        # warp.
         f"{_OWN} L: {_READS} st.local.u32 [own+4], %r9; ld.local.u32 %r8, [own+4]; {_REPEATS}",
         f"{_OWN} L: {_READS} st.u32 [%d5+4], %r9; add.u64 %d6, %d5, 4; ld.u32 %r8, [%d6];"
         f" {_REPEATS}",
@@ -62,7 +63,7 @@ def _spans(body: str) -> set[int]:
         f" st.u32 [%d5], 1; N: ld.u32 %r8, [%d5]; {_REPEATS}",
         f"L: setp.ne.u32 %p2, %r0, 0; @%p2 bra N; {_READS} st.shared.u32 [tile], %r9;"
         f" N: bar.warp.sync -1; ld.shared.u32 %r8, [tile]; {_REPEATS}",
-        # Swaps of what was read, but not in each turn, or of something else.
+        # Swaps of the value read, but not in each iteration, or of another value.
         "ld.global.u32 %r8, [%d1]; L: setp.eq.u32 %p2, %r8, 1; mov.u32 %r9, %r8; @%p2 bra N;"
         " atom.cas.global.b32 %r9, [%d1], %r8, 1; setp.eq.u32 %p3, %r9, %r8; @%p3 bra X;"
         " N: ld.volatile.global.u32 %r8, [%d1]; bra L; X:",
@@ -71,7 +72,7 @@ def _spans(body: str) -> set[int]:
         " @%p3 bra L;",
     ],
 )
-def test_loops_that_wait(body: str) -> None:
+def test_loops_that_poll(body: str) -> None:
     assert len(polling_loops.polling(_form(body))) == 1
 
 
@@ -79,16 +80,16 @@ def test_loops_that_wait(body: str) -> None:
     "body",
     [
         "mov.u32 %r8, 0; L: add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, %r0; @%p1 bra L;",
-        # What is read decides on what is done, not on how often.
+        # The value read decides what is done, not how often.
         f"{_PLACE} mov.u32 %r8, 0; L: ld.volatile.global.u32 %r9, [%d1]; setp.lt.u32 %p1, %r9, 5;"
         " @%p1 bra N; st.global.u32 [%d3], %r9; N: add.u32 %r8, %r8, 1;"
         " setp.lt.u32 %p2, %r8, 10; @%p2 bra L;",
-        # Plain reads of what changes, or of what the loop itself may change.
+        # Plain reads of memory that changes, or that the loop itself may change.
         "mov.u32 %r8, 0; L: ld.global.u32 %r9, [%d1]; add.u32 %r8, %r8, %r9;"
         " setp.lt.u32 %p1, %r8, 1000; @%p1 bra L;",
         "L: ld.global.u32 %r9, [%d1]; sub.u32 %r9, %r9, 1; st.global.u32 [%d1], %r9;"
         " setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
-        # Who counts in memory, or swaps in what follows from what it has just read.
+        # Counting in memory, or swapping in a function of the value just read.
         "L: atom.add.global.u32 %r9, [%d1], 1; setp.lt.u32 %p1, %r9, 1000; @%p1 bra L;",
         "L: atom.inc.global.u32 %r9, [%d1], 99; setp.lt.u32 %p1, %r9, 50; @%p1 bra L;",
         "ld.global.u32 %r8, [%d1]; L: add.u32 %r7, %r8, %r0;"
@@ -96,33 +97,33 @@ def test_loops_that_wait(body: str) -> None:
         " @%p3 bra L;",
         "L: ld.volatile.global.u32 %r8, [%d1]; add.u32 %r7, %r8, %r0;"
         " atom.cas.global.b32 %r9, [%d1], %r8, %r7; setp.eq.u32 %p3, %r9, %r8; @!%p3 bra L;",
-        # It lies in memory elsewhere: other bytes, another space, what another pointer leads to.
+        # It is stored elsewhere: in other bytes, another space, or through another pointer.
         f"{_OWN} L: {_READS} st.u32 [%d5+4], %r9; ld.u32 %r8, [%d5]; add.u32 %r8, %r8, 1;"
         f" st.u32 [%d5], %r8; setp.lt.u32 %p1, %r8, 9; @%p1 bra L;",
         f"{_OWN} L: {_READS} st.u32 [%d5+4], %r9; ld.shared.u32 %r8, [tile+4]; {_REPEATS}",
         f"L: {_READS} st.global.u32 [%d1+4], %r9; ld.global.u32 %r8, [%d2+4]; {_REPEATS}",
-        # A barrier in each turn lets others run.
+        # A barrier in each iteration lets others run.
         "L: bar.sync 0; ld.volatile.shared.u32 %r9, [tile]; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
     ],
 )
-def test_loops_that_do_not(body: str) -> None:
+def test_loops_that_do_not_poll(body: str) -> None:
     assert polling_loops.polling(_form(body)) == frozenset()
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        # All lanes read the same, and go on together.
+        # All lanes read the same, and continue together.
         f"{_PLACE} W: {_WAIT.format('%d1')} st.global.u32 [%d3], %r0;",
-        # Who has got what it waits for does nothing that others see.
+        # Lanes that stop waiting do nothing that others can observe.
         f"{_PLACE} W: {_WAIT.format('%d3')}",
         f"{_PLACE} W: {_WAIT.format('%d3')} bar.sync 0; st.global.u32 [%d3], %r0;",
-        # One thread waits; the others have nothing to do before it comes.
+        # One thread waits; the others have nothing to do before it arrives.
         f"{_FIRST} W: {_WAIT.format('%d1')} st.global.u32 [%d1], 1; E: bar.sync 0;"
         f" {_PLACE} st.global.u32 [%d3], 1;",
-        # One thread alone leaves nobody behind, whatever it waits for.
+        # A single thread leaves no other behind, whatever it waits for.
         f"{_PLACE} {_FIRST} W: {_WAIT.format('%d3')} st.global.u32 [%d1], 1; E:",
-        # So in each turn of a loop that meets.
+        # The same in each iteration of a loop with a barrier.
         f"{_PLACE} mov.u32 %r8, 0; L: {_FIRST} W: {_WAIT.format('%d3')} st.global.u32 [%d1], 1;"
         " E: bar.sync 0; add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, 9; @%p1 bra L;",
     ],
@@ -134,40 +135,40 @@ def test_groups_wait_as_one(body: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        # Who has got what it waits for does something, and others of its group may wait for it.
+        # Lanes that stop waiting do something for which others of their group may wait.
         f"{_PLACE} W: {_WAIT.format('%d3')} st.global.u32 [%d3], %r0;",
         f"{_PLACE} W: {_WAIT.format('%d3')} mov.u32 %r8, 0; L: add.u32 %r8, %r8, 1;"
         " setp.lt.u32 %p1, %r8, %r0; @%p1 bra L; st.global.u32 [%d3], %r0;",
-        # The others have something to do, before or behind the place where they meet.
+        # The others have something to do, before or after the point where they rejoin.
         f"{_FIRST} W: {_WAIT.format('%d1')} bra X; E: st.global.u32 [%d1], 1; X:",
         f"{_FIRST} W: {_WAIT.format('%d1')} E: st.global.u32 [%d1], 1;",
-        # In the next turn of a loop around.
+        # In the next iteration of an enclosing loop.
         f"{_PLACE} mov.u32 %r8, 0; L: {_FIRST} W: {_WAIT.format('%d1')} E: add.u32 %r8, %r8, 1;"
         " setp.ge.u32 %p2, %r8, 9; @%p2 bra X; setp.ne.u32 %p3, %r8, 5; @%p3 bra L;"
         " st.global.u32 [%d3], 1; bra L; X:",
-        # They have left a loop around.
+        # They have left an enclosing loop.
         f"{_PLACE} mov.u32 %r8, 0; L: W: {_WAIT.format('%d1')} add.u32 %r8, %r8, 1;"
         " setp.lt.u32 %p1, %r8, %r0; @%p1 bra L; st.global.u32 [%d3], 1;",
     ],
 )
-def test_lanes_that_may_be_waited_for_are_groups_of_their_own(body: str) -> None:
+def test_lanes_that_may_be_awaited_are_groups_of_their_own(body: str) -> None:
     assert _spans(body) == {1}
     form = _form(body)
     assert choose.choose(form, _BLOCK, 512).geometry(_BLOCK).span == 1
 
 
-def test_barriers_beside_a_wait_are_counted() -> None:
+def test_barriers_in_kernels_that_poll_are_counted() -> None:
     form = _form(f"{_FIRST} W: {_WAIT.format('%d1')} E: bar.sync 0;")
     warp = Geometry(_BLOCK, 16, 2)
-    assert stops.counted(form, warp)
-    assert not stops.counted(_form("bar.sync 0;"), warp)
-    assert not stops.counted(_form(f"W: {_WAIT.format('%d1')}"), warp)
+    assert wait_points.needs_counting(form, warp)
+    assert not wait_points.needs_counting(_form("bar.sync 0;"), warp)
+    assert not wait_points.needs_counting(_form(f"W: {_WAIT.format('%d1')}"), warp)
 
 
-def test_partings_are_followed_once_however_many_loops_wait(
+def test_divergences_are_followed_once_however_many_loops_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """256 loops within each other, as many as there may be, took half a minute."""
+    """Before, 256 nested loops, the maximum, took half a minute."""
     depth, followed = 24, []
 
     def apart(*parting: object) -> set[int]:
@@ -180,5 +181,5 @@ def test_partings_are_followed_once_however_many_loops_wait(
     form = ssa.build(module.functions[0])
     geometry = Geometry(_BLOCK, 4, 1)
     assert len(polling_loops.polling(form)) == depth
-    assert lockstep.wait_as_one(analyse(form, geometry, assume_guards=False))  # nobody writes
+    assert lockstep.wait_as_one(analyse(form, geometry, assume_guards=False))  # no thread writes
     assert 0 < len(followed) <= 2 * depth

@@ -1,4 +1,4 @@
-"""What the JIT refuses, and that it compiles everything else the instruction set defines."""
+"""The code that the JIT rejects; it compiles everything else that the instruction set defines."""
 
 import itertools
 
@@ -28,7 +28,9 @@ _TOGETHER = 48
 
 
 def _module(forms: list[Instruction]) -> Module:
-    """The forms one after the other, on operands that differ between lanes and are not known."""
+    """Return a kernel of the forms, one after another, on unknown operands that differ between
+    lanes.
+    """
     builder = KernelBuilder(8, 8)
     place = builder.address(builder.parameter(0), builder.linear_thread(), 8)
     operands: dict[int, Operand] = {
@@ -43,7 +45,7 @@ def _module(forms: list[Instruction]) -> Module:
     return builder.module()
 
 
-def _refused(form: Instruction) -> list[str]:
+def _rejections(form: Instruction) -> list[str]:
     module = _module([form])
     found = jit.refusals(module.functions[0])
     assert all(module.functions[0].code[error.word or 0].op is form.op for error in found)
@@ -51,31 +53,31 @@ def _refused(form: Instruction) -> list[str]:
 
 
 @pytest.mark.parametrize("op", TABLE, ids=lambda op: op.name)
-def test_a_form_is_refused_by_name_or_compiled(op: Op) -> None:
+def test_a_form_is_rejected_by_name_or_compiled(op: Op) -> None:
     forms = list(instruction_forms.forms(op))
     assert forms
-    refused = [_refused(form) for form in forms]
+    refused = [_rejections(form) for form in forms]
     assert {what for reasons in refused for what in reasons} <= _REFUSED
     taken = [form for form, reasons in zip(forms, refused, strict=True) if not reasons]
     compiler = jit.Compiler()
     for start in range(0, len(taken), _TOGETHER):
         module = _module(taken[start : start + _TOGETHER])
         plans = (jit.Plan(16, 1, tier=0), jit.Plan(1, 1, tier=0))
-        # Lanes that name a barrier each cannot stop as one.
+        # Lanes that name different barriers cannot wait as one.
         for plan in plans[1:] if EFFECTS[op].stops else plans:
             compiler.compile(module, module.functions[0], (16, 1, 1), plan)
 
 
-def test_nothing_is_refused_that_is_not_listed_and_nothing_listed_is_compiled() -> None:
+def test_exactly_the_listed_forms_are_rejected() -> None:
     forms = itertools.chain.from_iterable(instruction_forms.forms(op) for op in TABLE)
-    assert {what for form in forms for what in _refused(form)} == _REFUSED
+    assert {what for form in forms for what in _rejections(form)} == _REFUSED
 
 
 @pytest.mark.parametrize(
     ("depth", "refused"),
     [(256, []), (257, ["more than 256 loops within"]), (3_000, ["loops nest too deep"])],
 )
-def test_loops_within_each_other_have_a_limit(depth: int, refused: list[str]) -> None:
+def test_nested_loops_have_a_limit(depth: int, refused: list[str]) -> None:
     guard = Guard(Predicate(0))
     backwards = [Instruction(Op.BRA, guard=guard, target=depth - n) for n in range(1, depth + 1)]
     code = (*[Instruction(Op.NOP)] * depth, *backwards, Instruction(Op.RET))

@@ -1,4 +1,4 @@
-"""Which loads of a block are siblings: a row of four by one sum, and whatever spoils it."""
+"""The loads of a block that form families: rows of four, with indices that differ by constants."""
 
 import pytest
 
@@ -22,8 +22,8 @@ def row(*aways: int, how: str = SUM + MUL + LD) -> str:
     return "\n".join(load(place, away, how) for place, away in enumerate(aways))
 
 
-def found(body: str) -> list[tuple[list[int], int]]:
-    """Return the families of a kernel: the numbers of their loads, in the order of the program."""
+def find_families(body: str) -> list[tuple[list[int], int]]:
+    """Return the families of a kernel: the numbers of their loads, in program order."""
     form = ssa.build(waiting_kernels.kernel(body, 2).functions[0])
     nodes = [node for block in form.blocks.values() for node in block.nodes]
     loads = [
@@ -35,10 +35,10 @@ def found(body: str) -> list[tuple[list[int], int]]:
     for first, family in families.items():
         assert first is family.loads[0]
         assert family.kind.bits == 32
-    ordered = siblings.arranged(nodes, families)
+    ordered = siblings.order_addresses_first(nodes, families)
     assert sorted(map(id, ordered)) == sorted(map(id, nodes))
     made: set[object] = set()
-    for node in ordered:  # nothing is used before it is made
+    for node in ordered:  # nothing is used before its definition
         made |= set(ssa.results_of(node))
         if isinstance(node, Operation) and node in families:
             assert all(one.sources[0] in made for one in families[node].loads)
@@ -59,10 +59,10 @@ def found(body: str) -> list[tuple[list[int], int]]:
     ],
 )
 def test_four_loads_that_are_one_element_apart_are_a_family(how: str) -> None:
-    """Of eight in a row there are two, of which the last index is three further than the first."""
+    """Eight in a row are two families, whose last index is three larger than the first."""
     how = how.replace("%f", "%r").replace("ld.global.f32", "ld.global.b32")
-    assert found(row(1, 2, 3, 4, how=how)) == [([0, 1, 2, 3], 3)]
-    assert found(row(*range(-3, 5), how=how)) == [([0, 1, 2, 3], 3), ([4, 5, 6, 7], 3)]
+    assert find_families(row(1, 2, 3, 4, how=how)) == [([0, 1, 2, 3], 3)]
+    assert find_families(row(*range(-3, 5), how=how)) == [([0, 1, 2, 3], 3), ([4, 5, 6, 7], 3)]
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,17 @@ def test_four_loads_that_are_one_element_apart_are_a_family(how: str) -> None:
         ((1, 2, 3), []),
         ((1, 2, 3, 5), []),
         ((1, 2, 3, 3, 4), [([0, 1, 2, 4], 3)]),  # one is read twice
-        ((1, 3, 2, 4), [([0, 2, 1, 3], 3)]),  # by address, and the first comes first
-        ((2, 1, 3, 4), []),  # the first of the row does not
+        ((1, 3, 2, 4), [([0, 2, 1, 3], 3)]),  # sorted by address, starting with the first element
+        ((2, 1, 3, 4), []),  # the first element of the row is missing
         ((9, 1, 2, 3, 4), [([1, 2, 3, 4], 3)]),
         ((1, 2, 3, 4, 6), [([0, 1, 2, 3], 3)]),
         ((2147483645, 2147483646, 2147483647, -2147483648), [([0, 1, 2, 3], 3)]),
     ],
 )
-def test_a_row_is_of_four_neighbours(
+def test_a_row_has_four_contiguous_elements(
     aways: tuple[int, ...], families: list[tuple[list[int], int]]
 ) -> None:
-    assert found(row(*aways)) == families
+    assert find_families(row(*aways)) == families
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_row_is_of_four_neighbours(
         SUM + MUL + "ld.volatile.global.u32 %r{place}, [%d{place}];",
         SUM + MUL + "ld.global.v2.u32 {{%r{place}, %r40}}, [%d{place}];",
         SUM + MUL + "setp.eq.u32 %p1, %r0, 7; @%p1 ld.global.u32 %r{place}, [%d{place}];",
-        SUM + MUL + "ld.u32 %r{place}, [%d{place}];",  # perhaps of shared memory
+        SUM + MUL + "ld.u32 %r{place}, [%d{place}];",  # perhaps in shared memory
         SUM + MUL + "ld.global.u64 %d20, [%d{place}];",
         SUM + MUL + "ld.global.s32 %r{place}, [%d{place}];",
         SUM + "mul.wide.s32 %d3, %r5, 8; add.s64 %d{place}, %d1, %d3;" + LD,
@@ -109,24 +109,24 @@ def test_a_row_is_of_four_neighbours(
     ],
 )
 @pytest.mark.parametrize("place", [1, 3])
-def test_one_that_is_not_like_the_others_spoils_the_row(odd: str, place: int) -> None:
+def test_a_load_unlike_the_others_spoils_the_row(odd: str, place: int) -> None:
     lines = [load(number, away) for number, away in enumerate(AWAYS)]
     lines[place] = load(place, AWAYS[place], odd)
-    assert found("\n".join(lines)) == []
+    assert find_families("\n".join(lines)) == []
 
 
 def test_a_store_to_shared_memory_alone_spoils_no_row() -> None:
     lines = [load(number, away) for number, away in enumerate(AWAYS)]
     for store, families in (("st", [([0, 1, 2, 3], 3)]), ("st.volatile", [])):
         between = [*lines[:2], f"{store}.shared.u32 [tile], %r0;", *lines[2:]]
-        assert found("\n".join(between)) == families
+        assert find_families("\n".join(between)) == families
 
 
 @pytest.mark.parametrize(("rows", "families"), [(16, 16), (17, 16)])
 def test_a_block_has_sixteen_families_at_most(rows: int, families: int) -> None:
     how = (SUM + MUL + LD).replace("{place}", "10")
     aways = (8 * n + k for n in range(rows) for k in AWAYS)
-    assert len(found(row(*aways, how=how))) == families
+    assert len(find_families(row(*aways, how=how))) == families
 
 
 @pytest.mark.parametrize(
@@ -134,27 +134,31 @@ def test_a_block_has_sixteen_families_at_most(rows: int, families: int) -> None:
     [("%r2, %r5", 11, 1), ("%r2, %r5", 12, 0), ("%r5, %r2", 5, 1), ("%r5, %r2", 6, 0)],
 )
 def test_a_sum_is_followed_through_twelve_steps(term: str, terms: int, families: int) -> None:
-    """To the constant at its end: through a register and a sum for each term, or the sums alone."""
+    """The search for the constant at the end of a sum takes a step per sum and per copied
+    register.
+    """
     chain = "add.s32 %r5, %r0, {away};" + f"add.s32 %r5, {term};" * terms + MUL + LD
-    assert len(found(row(*AWAYS, how=chain))) == families
+    assert len(find_families(row(*AWAYS, how=chain))) == families
 
 
 @pytest.mark.parametrize(("steps", "families"), [(0, 1), (5, 1), (6, 0)])
-def test_addresses_take_sixty_four_words_at_most(steps: int, families: int) -> None:
-    """Each of four 12 sums, a product and a sum; three words that all begin with, and so many more."""
+def test_addresses_take_sixty_four_instructions_at_most(steps: int, families: int) -> None:
+    """Each of four has 12 sums, a product and a sum, plus three common instructions and ``steps``
+    more.
+    """
     before = "xor.b32 %r0, %r0, 5;" * steps
     chain = "add.s32 %r5, %r0, {away};" + "add.s32 %r5, %r2, %r5;" * 11 + MUL + LD
-    assert len(found(before + row(*AWAYS, how=chain))) == families
+    assert len(find_families(before + row(*AWAYS, how=chain))) == families
 
 
 def test_loads_by_one_index_are_no_family() -> None:
-    """They are neighbours whatever the index is: nothing has to be asked."""
+    """They are contiguous for every index, so that no test is needed."""
     how = "add.s32 %r5, %r3, 7;" + MUL + "ld.global.u32 %r{place}, [%d{place}+{away}];"
-    assert found(row(0, 4, 8, 12, how=how)) == []
+    assert find_families(row(0, 4, 8, 12, how=how)) == []
 
 
-def test_what_is_made_by_a_load_is_not_moved_before_it() -> None:
-    """The third's index is read from memory: it cannot come before the first."""
+def test_an_index_is_not_moved_before_its_load() -> None:
+    """The third index is read from memory: it cannot be moved before the first load."""
     lines = [load(number, away) for number, away in enumerate(AWAYS)]
     lines.insert(2, "ld.global.u32 %r6, [%d2]; mov.u32 %r3, %r6;")
-    assert found("\n".join(lines)) == []
+    assert find_families("\n".join(lines)) == []

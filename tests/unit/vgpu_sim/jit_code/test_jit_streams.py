@@ -1,4 +1,4 @@
-"""What a loop asks memory for that reads in equal steps, and by what it has read."""
+"""Prefetches of loads with a fixed stride in a loop with gathers."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module
 
 _KERNELS = Path(__file__).parents[4] / "benchmarks/exec/kernels"
-_ASKED = re.compile(r"call void @llvm.prefetch.p0\(ptr (%\w+),")
+_PREFETCH = re.compile(r"call void @llvm.prefetch.p0\(ptr (%\w+),")
 
 
 _ALONE = jit.Plan(1, 1, versioned=False)
@@ -25,7 +25,9 @@ _GATHER = "mul.wide.s32 %w, %x, 4; add.s64 %w, %w, %v; ld.global.u32 %y, [%w];"
 
 
 def _kernel(reads: str, gather: str = _GATHER, step: int = 16) -> Module:
-    """Each turn reads at %a, which goes on by a step, and at %v by what was read."""
+    """Each iteration loads at %a, which advances by a step, and at %v, indexed by the loaded
+    value.
+    """
     return compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
     .visible .entry k(.param .u64 rows, .param .u64 vector, .param .u32 number)
@@ -50,35 +52,35 @@ _ROW = "ld.global.u32 %x, [%a];"
         (_kernel(_ROW + "ld.global.u32 %x, [%a+4]; ld.global.u32 %x, [%a+60];"), 1),
         (_kernel(_ROW + "ld.global.u32 %x, [%a+64];"), 2),
         (_kernel(_ROW, step=-16), 1),
-        (_kernel(_ROW, step=4), 0),  # seen by the processor
-        (_kernel(_ROW, step=128), 0),  # a line in each turn would not be enough
+        (_kernel(_ROW, step=4), 0),  # the hardware prefetches it
+        (_kernel(_ROW, step=128), 0),  # one line per iteration would not suffice
         (_kernel("ld.volatile.global.u32 %x, [%a];"), 0),
         (_kernel(_ROW, gather=""), 0),
         (_kernel(_ROW, gather="ld.global.u32 %y, [%v];"), 0),
     ],
     ids=["one", "one line", "two lines", "down", "small", "large", "volatile", "alone", "same"],
 )
-def test_streams_beside_what_goes_anywhere_are_asked_for(module: Module, requests: int) -> None:
-    assert len(_ASKED.findall(_text(module))) == requests
+def test_streams_beside_gathers_are_prefetched(module: Module, requests: int) -> None:
+    assert len(_PREFETCH.findall(_text(module))) == requests
 
 
 @pytest.mark.parametrize(("step", "far"), [(16, 1024), (-16, -1024)])
-def test_what_is_asked_for_lies_ahead(step: int, far: int) -> None:
+def test_prefetches_are_ahead(step: int, far: int) -> None:
     text = _text(_kernel(_ROW, step=step))
-    (pointer,) = _ASKED.findall(text)
+    (pointer,) = _PREFETCH.findall(text)
     assert re.search(rf"{pointer} = getelementptr i8, ptr %\w+, i64 {far}\b", text)
 
 
-def test_long_loops_and_lanes_beside_each_other_do_not_ask() -> None:
+def test_long_loops_and_contiguous_lanes_do_not_prefetch() -> None:
     long = _ROW + "add.u32 %s, %s, %x;" * 128
-    assert not _ASKED.findall(_text(_kernel(long)))
-    assert not _ASKED.findall(_text(_kernel(_ROW), jit.Plan(16, 1)))
+    assert not _PREFETCH.findall(_text(_kernel(long)))
+    assert not _PREFETCH.findall(_text(_kernel(_ROW), jit.Plan(16, 1)))
 
 
-def test_what_is_asked_for_is_confined() -> None:
+def test_prefetches_are_clamped() -> None:
     text = _text(_kernel(_ROW))
     clamp_proof.prove(text)
-    (pointer,) = _ASKED.findall(text)
+    (pointer,) = _PREFETCH.findall(text)
     raw = re.search(r"(%\w+) = load i64, ptr", text)
     assert raw is not None
     beyond = text.replace(
@@ -90,7 +92,7 @@ def test_what_is_asked_for_is_confined() -> None:
         clamp_proof.prove(beyond)
 
 
-def test_a_sparse_product_asks_for_its_columns_and_values() -> None:
+def test_a_sparse_product_prefetches_its_columns_and_values() -> None:
     module = compile_ptx((_KERNELS / "spmv.ptx").read_text(), capability=(9, 0))
     text = jit.Compiler().emit_llvm(module, module.functions[0], (256, 1, 1), jit.Plan(1, 1))
-    assert len(_ASKED.findall(text)) == 2
+    assert len(_PREFETCH.findall(text)) == 2

@@ -1,7 +1,7 @@
-"""Code for CPUs that this machine does not have: AVX2 alone, Arm with NEON, Arm with SVE.
+"""Code for CPUs other than this machine's: AVX2 only, Arm with NEON, Arm with SVE.
 
-The text that the JIT writes is held to what any CPU of that kind has, its addresses are proved to be
-clamped, it passes LLVM's verifier, and becomes an object file. It is not run.
+The text must only use what any CPU of that kind has, its addresses are proved to be clamped, it
+passes LLVM's verifier, and compiles to an object file. It is not executed.
 """
 
 import re
@@ -27,7 +27,7 @@ _MACHINES = {"AVX2": "EM_X86_64", "NEON": "EM_AARCH64", "SVE": "EM_AARCH64"}
 _OF_ONE_CPU = re.compile(r"@(llvm\.(?:x86|aarch64|arm)\.[\w.]+)")
 _HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 
-# What is written in another way for each kind of CPU.
+# Kernels whose text differs between kinds of CPU.
 _SPECIAL = f"""{_HEAD}
 .visible .entry directed(.param .u64 out)
 {{
@@ -79,7 +79,7 @@ def test_examples(path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _TARGETS)
-def test_what_each_kind_of_cpu_does_in_its_own_way(name: str) -> None:
+def test_kernels_lowered_differently_per_cpu(name: str) -> None:
     module = compile_ptx(_SPECIAL, capability=(9, 0))
     for block in ((64, 1, 1), (7, 3, 1), (1, 1, 1)):
         text = _object(module, name, block)

@@ -29,12 +29,12 @@ from vgpu_sim.isa.table import TABLE
 D = DataType
 _WIDTHS = (1, 2, 4, 8, 16)
 _FAR = -(1 << 31)
-# The x size of a block that allows the width; the other axis makes scalars per lane group.
+# The x size of a block that allows the width; the other axis gives scalars per lane group.
 _BLOCK = (16, 2, 1)
 
 
-def _accepted(module: Module, plan: jit.Plan) -> None:
-    """Raise CodeGenerationError if LLVM refuses the kernel's text."""
+def _check_accepted(module: Module, plan: jit.Plan) -> None:
+    """Raise CodeGenerationError if LLVM rejects the kernel's text."""
     jit.Compiler().emit_llvm(module, module.functions[0], _BLOCK, plan, optimised=True)
 
 
@@ -43,7 +43,7 @@ def _plans() -> list[jit.Plan]:
 
 
 def _addresses(b: KernelBuilder, base: Register, bytes_: int) -> list[Register]:
-    """One address of each shape: one for all lanes, a row's own, neighbours, apart, anywhere."""
+    """Return an address of each shape: uniform, uniform per row, contiguous, strided, unrelated."""
     lane, row = b.special(SpecialRegister.TID_X), b.special(SpecialRegister.TID_Y)
     loaded = b.load(D.B32, b.address(base, lane, 12))
     shapes = [base, b.address(base, row, 40), b.address(base, lane, bytes_)]
@@ -51,16 +51,16 @@ def _addresses(b: KernelBuilder, base: Register, bytes_: int) -> list[Register]:
 
 
 def _guards(b: KernelBuilder) -> list[Guard | None]:
-    """No guard, one that all lanes share, one that each has for itself."""
+    """Return no guard, a uniform one, and one that differs between lanes."""
     flags: list[Predicate] = []
-    for asked in (SpecialRegister.CTAID_X, SpecialRegister.TID_X):
+    for index in (SpecialRegister.CTAID_X, SpecialRegister.TID_X):
         flags.append(b.predicate())
-        sources = (b.special(asked), Literal(3))
+        sources = (b.special(index), Literal(3))
         b.add(Instruction(Op.SETP, D.U32, (flags[-1], None), sources, compare=Compare.LT))
     return [None, *(Guard(flag) for flag in flags)]
 
 
-_UNSIGNED = (D.U8, D.U16, D.U32, D.U64)  # nothing tells them from B8 to B64
+_UNSIGNED = (D.U8, D.U16, D.U32, D.U64)  # lowered exactly as B8 to B64
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -81,10 +81,10 @@ def test_accesses(type_: DataType, count: int) -> None:
             b.add(Instruction(Op.ST, type_, (), (address, *values), **how))
     module = b.module()
     for plan in _plans():
-        _accepted(module, plan)
+        _check_accepted(module, plan)
 
 
-def _refused(form: Instruction) -> bool:
+def _check_rejected(form: Instruction) -> bool:
     function = Function("f", (), 0, (), 0, (form, Instruction(Op.RET)), (0, 0))
     return bool(jit.refusals(function))
 
@@ -100,7 +100,7 @@ def test_conversions(type_: DataType) -> None:
     seen = set()
     for form in instruction_forms.forms(Op.CVT):
         kind = (form.source_type, form.saturate, form.ftz)
-        if form.type is not type_ or _refused(form) or kind in seen:
+        if form.type is not type_ or _check_rejected(form) or kind in seen:
             continue
         seen.add(kind)
         assert form.source_type is not None
@@ -110,13 +110,13 @@ def test_conversions(type_: DataType) -> None:
     assert seen
     module = b.module()
     for plan in _plans():
-        _accepted(module, plan)
+        _check_accepted(module, plan)
 
 
 _BY_BITS = {8: D.B8, 16: D.B16, 32: D.B32, 64: D.B64}
 
 
-def test_launches_are_read_where_the_abi_has_them() -> None:
+def test_launch_fields_are_read_at_their_abi_offsets() -> None:
     b = KernelBuilder(8)
     b.store(D.B32, b.parameter(0), b.special(SpecialRegister.NCTAID_Z))
     module = b.module()
@@ -133,7 +133,7 @@ def test_launches_are_read_where_the_abi_has_them() -> None:
 
 
 def test_flags_of_vectors_are_not_extended_before_they_are_added() -> None:
-    """LLVM's combiner can go in circles over that where vectors of flags are legal (AVX-512)."""
+    """LLVM's combiner may loop endlessly over that if vectors of flags are legal (AVX-512)."""
     module = compile_ptx(
         """.version 8.0\n.target sm_80\n.address_size 64
         .visible .entry k(.param .u64 a)

@@ -1,7 +1,7 @@
-"""The test before a lane group's neighbouring 32-bit indices become addresses.
+"""The test of a lane group's contiguous 32-bit indices before they become addresses.
 
-What it refuses only starts over in the exact version, which is slower: results do not show where it
-draws the line, but the text does.
+A group that fails it starts over in the exact version, which is only slower: results do not
+reveal the limit of the test, but the text does.
 """
 
 import re
@@ -42,7 +42,9 @@ def test_only_a_lane_group_that_wraps_around_starts_over(
 @pytest.mark.parametrize("sign", ["s", "u"])
 @pytest.mark.parametrize("meet", ["", "bar.sync 0;"])
 def test_lanes_that_wrap_around_twice_are_no_row(shift: int, sign: str, meet: str) -> None:
-    """Ends of a strip that lie as if nobody wrapped around: between them lanes went around."""
+    """The first and last lane of a vector differ as if no lane wrapped around, but lanes between
+    did.
+    """
     module = compile_ptx(
         f""".version 8.0\n.target sm_80\n.address_size 64
         .visible .entry k(.param .u64 out, .param .u32 n)

@@ -1,4 +1,4 @@
-"""Cache entries are read only if they are this user's own: the attack is somebody else's entry."""
+"""Cache entries are read only if the user owns them: the attack is an entry of another user."""
 
 import os
 from pathlib import Path
@@ -12,14 +12,14 @@ from vgpu_sim.worker.modules.container_cache import ContainerCache
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
 
 
-def test_ones_own_file_is_read_whole(tmp_path: Path) -> None:
+def test_the_users_own_file_is_read_whole(tmp_path: Path) -> None:
     own_files.replace(tmp_path / "entry", b"content")
     assert own_files.read(tmp_path / "entry", 7) == b"content"
     assert (tmp_path / "entry").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["entry"]
 
 
-def test_what_is_longer_than_allowed_is_not_read(tmp_path: Path) -> None:
+def test_a_file_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
     own_files.replace(tmp_path / "entry", b"content")
     assert own_files.read(tmp_path / "entry", 6) is None
     with (tmp_path / "sparse").open("wb") as file:
@@ -37,8 +37,8 @@ def test_links_pipes_and_directories_are_not_read(tmp_path: Path) -> None:
 
 
 @as_root
-def test_somebody_elses_entry_is_not_trusted(tmp_path: Path) -> None:
-    """Readable, whole, with the right digest, and yet not this user's word."""
+def test_another_users_entry_is_not_trusted(tmp_path: Path) -> None:
+    """Readable, complete, with the correct digest, but owned by another user."""
     cache.store(tmp_path, "key", b"object")
     assert cache.load(tmp_path, "key") == b"object"
     (entry,) = tmp_path.iterdir()
@@ -48,7 +48,7 @@ def test_somebody_elses_entry_is_not_trusted(tmp_path: Path) -> None:
 
 
 @as_root
-def test_somebody_elses_module_is_not_trusted(tmp_path: Path) -> None:
+def test_another_users_module_is_not_trusted(tmp_path: Path) -> None:
     modules = ContainerCache(tmp_path, (9, 0), "interp")
     entry = tmp_path / modules._name(b"text")
     own_files.replace(entry, b"anything")
@@ -58,7 +58,7 @@ def test_somebody_elses_module_is_not_trusted(tmp_path: Path) -> None:
     assert modules.load(b"text") is None
 
 
-def test_nothing_is_left_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_nothing_is_left_in_an_unwritable_directory(tmp_path: Path) -> None:
     (tmp_path / "entry").mkdir()
     own_files.replace(tmp_path / "entry", b"content")
     assert [path.name for path in tmp_path.iterdir()] == ["entry"]

@@ -1,4 +1,4 @@
-"""The compile step: incremental, atomic, clear when it cannot."""
+"""The compile step: it is incremental and atomic, and its errors are clear."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from vgpu_sim.native import build
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """One part with one source and a header that it shares, in a tree of its own."""
+    """One part with one source and a shared header, in a separate tree."""
     native = tmp_path / "native"
     (native / "toy").mkdir(parents=True)
     (native / "include").mkdir()
@@ -38,7 +38,7 @@ def test_unchanged_sources_are_not_compiled_again(sources, tmp_path):
 
 
 def answers(library) -> int:
-    """What the library's function returns; asked in a process that does not keep it loaded."""
+    """Return the result of the library's function, called in a process that then ends."""
     ask = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).answer())"
     command = [sys.executable, "-c", ask, str(library)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -91,7 +91,7 @@ def test_a_missing_compiler_is_one_clear_line(monkeypatch, capsys, tmp_path):
     assert "install gcc (Debian" in run.stderr
 
 
-def test_a_refused_source_says_where(sources, tmp_path):
+def test_a_compile_error_names_the_source(sources, tmp_path):
     (sources / "toy" / "toy.c").write_text("int answer(void) { return }\n")
     with pytest.raises(build.BuildError, match=r"toy\.c:1"):
         build.build_all(tmp_path / "lib")
@@ -104,7 +104,7 @@ def test_the_platform_tag_is_a_wheel_tag():
 
 
 def test_no_path_of_this_machine_is_left_in_a_library():
-    """Neither the sources' nor that of the scratch directory, which is below ``LIBRARIES``."""
+    """Neither the path of the sources, nor that of the scratch directory below ``LIBRARIES``."""
     libraries = build.build_all()
     assert libraries
     for library in libraries:

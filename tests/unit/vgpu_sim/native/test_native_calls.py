@@ -1,4 +1,4 @@
-"""Uses between the C files of a library run one way: no file calls or names back, however far round."""
+"""References between the C files of a library have no cycles."""
 
 import subprocess
 from pathlib import Path
@@ -27,12 +27,12 @@ def calls(objects) -> dict[str, set[str]]:
 
 
 def test_no_uses_run_in_a_circle(objects):
-    """Neither by calls nor by variables."""
+    """A use is a call or an access to a variable."""
     assert circles(uses_between(objects)) == []
 
 
 def test_no_calls_between_rooms_run_in_a_circle(calls):
-    """A room is a folder of a library's sources; each calls only those below it."""
+    """The folders of a library's sources form layers: each calls only lower ones."""
     rooms: dict[str, set[str]] = {}
     for file, others in calls.items():
         room = str(Path(file).parent)
@@ -42,7 +42,7 @@ def test_no_calls_between_rooms_run_in_a_circle(calls):
 
 
 def test_the_calls_are_seen(calls):
-    """A graph without calls has no circles either."""
+    """The tests above would also pass if no calls were found."""
     called = callers(calls)
     exchange = build.CLIENTS / "libcuda" / "exchange"
     known = [
@@ -56,14 +56,14 @@ def test_the_calls_are_seen(calls):
     assert sum(map(len, calls.values())) > 10
 
 
-def test_what_all_client_libraries_share_calls_none_of_them(calls):
+def test_shared_client_sources_call_no_library(calls):
     common = build.COMMON.relative_to(build.ROOT)
     for file, others in calls.items():
         if Path(file).parent == common:
             assert {Path(other).parent for other in others} <= {common}, file
 
 
-def compiled(folder: Path, texts: dict[str, str]) -> dict[str, Path]:
+def compile_texts(folder: Path, texts: dict[str, str]) -> dict[str, Path]:
     objects = {}
     for name, text in texts.items():
         (folder / f"{name}.c").write_text(text)
@@ -80,7 +80,7 @@ def test_a_circle_is_found(tmp_path):
         "c": "void a(void); void c(void) { a(); }",
         "d": "void a(void); void d(void) { a(); }",
     }
-    assert circles(calls_between(compiled(tmp_path, texts))) == [["a", "b", "c"]]
+    assert circles(calls_between(compile_texts(tmp_path, texts))) == [["a", "b", "c"]]
 
 
 @pytest.mark.parametrize("storage", ["", "__thread "])
@@ -91,6 +91,6 @@ def test_a_circle_through_a_variable_is_found_and_a_table_of_functions_is_none(t
         "c": "void d(void); void (*table[])(void) = {d};",
         "d": "extern void (*table[])(void); void d(void) { table[0](); }",
     }
-    objects = compiled(tmp_path, texts)
+    objects = compile_texts(tmp_path, texts)
     assert circles(calls_between(objects)) == []
     assert circles(uses_between(objects)) == [["a", "b"]]

@@ -1,4 +1,6 @@
-"""Attention's equation (docs/performance-model.md) for one call and one kernel, tiles counted."""
+"""Attention's equation (docs/performance-model.md) for one call and one kernel, with counted
+tiles.
+"""
 
 from math import ceil
 
@@ -40,7 +42,7 @@ def calls(*sizes: int, width: int | None = None, causal: bool = True) -> Calls:
 
 
 def tiles_of(rows: int, query: int, context: int, window: int, causal: bool) -> list[int]:
-    """Tiles of 128 keys that each tile of ``rows`` queries looks at."""
+    """Return the number of 128-key tiles that each tile of ``rows`` queries reads."""
     found = []
     for first in range(0, query, rows):
         seen: set[int] = set()
@@ -53,7 +55,7 @@ def tiles_of(rows: int, query: int, context: int, window: int, causal: bool) -> 
 
 
 def attention(board: Board, one: dict, kernel: Kernel, p: dict) -> dict[str, float]:
-    """The causes of one call by one kernel."""
+    """Return the causes of one call's time by one kernel."""
     batch, query, context = one["batch"], one["query"], one["context"]
     heads, kv_heads, dim = one["heads"], one["kv_heads"], one["head_dim"]
     window, width, generation = one["window"], one["width"], one["generation"]
@@ -61,7 +63,7 @@ def attention(board: Board, one: dict, kernel: Kernel, p: dict) -> dict[str, flo
     if kernel.packed:
         at_once = max(1, kernel.rows // group)
         ctas, longest_of = kv_heads, tiles_of(at_once, query, context, window, one["causal"])
-        if generation:  # all of a group's queries are of one token
+        if generation:  # all queries of a group belong to one token
             longest_of = tiles_of(1, 1, context, window, True) * ceil(group / kernel.rows)
     else:
         ctas, longest_of = heads, tiles_of(kernel.rows, query, context, window, one["causal"])
@@ -155,7 +157,7 @@ def check(board: Board, sizes: tuple[int, ...], p: dict, *, causal: bool = True)
     assert np.exp(model.sizes(row)[0]) == pytest.approx(known)
 
 
-# So that a throttle, a hot cache and overlaps all count.
+# Chosen so that throttle, a hot cache and overlaps all have an effect.
 P = values(PARAMETERS, knee=0.05, throttle=0.7, l2_usable=2.0, single=1.3, wide=1.6)
 
 

@@ -39,39 +39,39 @@ def test_only_later_generations_have_smaller_types(board) -> None:
 
 @EACH
 def test_the_device_reports_the_same_board(board) -> None:
-    """What programs are told of a board and what its times are predicted from are one board."""
+    """The device that programs observe and the board of the predictions agree."""
     limits = ARCHITECTURES[board.compute_capability]
     assert board.shared_kb_per_sm.value == limits.shared_bytes / 1024
     if board.name in REPORTED:
-        told = REPORTED[board.name]
-        assert board.l2_mb.value == told.l2_bytes / 2**20
-        assert math.isclose(board.boost_ghz.value, told.max_clock_khz / 1e6, rel_tol=0.08)
+        notes = REPORTED[board.name]
+        assert board.l2_mb.value == notes.l2_bytes / 2**20
+        assert math.isclose(board.boost_ghz.value, notes.max_clock_khz / 1e6, rel_tol=0.08)
         # Twice the memory clock times the width of the bus.
-        peak = 2 * told.memory_clock_khz * told.bus_bits / 8 / 1e6
-        near = {"h200": 0.03, "b200": 0.07}.get(board.name, 0.005)  # whose sheets say less
+        peak = 2 * notes.memory_clock_khz * notes.bus_bits / 8 / 1e6
+        near = {"h200": 0.03, "b200": 0.07}.get(board.name, 0.005)  # imprecise sheets
         assert math.isclose(board.dram_gb_per_s.value, peak, rel_tol=near)
 
 
-# Operations of bf16 a clock and SM, by the architecture's white paper.
+# Operations in bf16 per clock and SM, by the architecture's white paper.
 A_CLOCK = {(8, 0): 2048, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (12, 0): 1024}
-LANES = {(8, 0): 64}  # of fp32 an SM; 128 else
+LANES = {(8, 0): 64}  # fp32 lanes of an SM; 128 for others
 
 
 @EACH
 def test_rates_follow_from_clocks_and_units(board) -> None:
-    """A figure that was copied from another product does not fit the others of its row."""
+    """A figure copied from another product does not match the others of its row."""
     sms, clock = board.sms.value, board.boost_ghz.value
-    # The sheet of the NVL gives tensor rates at a clock below the one that it names.
+    # The NVL's data sheet states tensor rates at a clock below the stated one.
     near = 0.16 if board.name == "h100-nvl" else 0.015
     bf16 = sms * A_CLOCK[board.compute_capability] * clock / 1e3
     assert math.isclose(board.tensor_tflops["bf16"].value, bf16, rel_tol=near)
-    # fp32 is told at the largest clock, tensor rates at one that power allows.
+    # fp32 is stated at the largest clock, tensor rates at one that the power limit allows.
     fp32 = 2 * sms * LANES.get(board.compute_capability, 128) * clock / 1e3
     assert 0.98 * fp32 <= board.vector_tflops.value <= 1.1 * fp32
 
 
 def test_the_server_edition_has_the_slower_memory() -> None:
-    """Workstation editions have 28 Gbit/s a pin, which makes 1792 GB/s; this one has 25."""
+    """Workstation editions have 28 Gbit/s per pin, that is 1792 GB/s; this one has 25."""
     board = board_named("rtx-pro-6000")
     assert "Server Edition" in board.product
     assert (board.dram_gb_per_s.value, board.dram_gb_per_s.source) == (1597, Source.DATA_SHEET)

@@ -8,7 +8,7 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 
-from support.kernels.exact_counts import judge
+from support.kernels.exact_counts import compare
 from support.kernels.generated_kernels import generate
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp
@@ -19,7 +19,7 @@ from vgpu_sim.perf.kernels import chip_of, scoreboard
 from vgpu_sim.worker.modelling import costs, scaling
 from vgpu_sim.worker.modelling.costs import Cost, Costs
 from vgpu_sim.worker.modelling.weights import weigh
-from vgpu_sim.worker.observing.counting import SLOTS, counted
+from vgpu_sim.worker.observing.counting import SLOTS, instrument
 from vgpu_sim.worker.observing.tallies import Tally
 
 H100 = chip_of("h100-80gb")
@@ -58,10 +58,10 @@ _LOOP = "L:\nmad.lo.u32 %r8, %r8, %r8, %r8;\nadd.u32 %r4, %r4, 1;\nsetp.lt.u32 %
 
 @dataclass
 class Device:
-    """One kernel in memory of its own, whose launches run in the interpreter, with counters."""
+    """One kernel with separate memory, whose launches run in the interpreter with counters."""
 
     body: str
-    words: int = 1 << 14  # of either buffer
+    words: int = 1 << 14  # size of each of the two buffers
     memory: bytearray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,9 +75,9 @@ class Device:
             found = [place for place, (begin, end) in enumerate(ends) if begin <= address < end]
             return found[0] if found else None
 
-        self.running, _ = counted(self.module, weigh)
+        self.running, _ = instrument(self.module, weigh)
         self.costs = Costs(H100, lambda: BufferMemory(BASE, self.memory), lambda: ends, place_of)
-        self.costs.loaded({"k": 1}, container.encode(self.module), BASE)
+        self.costs.record_load({"k": 1}, container.encode(self.module), BASE)
 
     def write(self, values: np.ndarray) -> None:
         """Copy words to the first buffer."""
@@ -97,37 +97,38 @@ class Device:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_counts_of_generated_kernels_are_those_of_the_whole_grid(seed: int) -> None:
-    judged = judge(H100, generate(seed))
-    assert not judged.wrong, judged.kernel.name
-    if judged.found.is_bound:
-        assert judged.found.us <= 1.02 * judged.exact.us, judged.kernel.name
+    compared = compare(H100, generate(seed))
+    assert not compared.wrong, compared.kernel.name
+    if compared.found.is_bound:
+        assert compared.found.us <= 1.02 * compared.exact.us, compared.kernel.name
     else:
-        assert judged.error < 0.1, (judged.kernel.name, judged.off(0.05))
+        assert compared.error < 0.1, (compared.kernel.name, compared.off(0.05))
 
 
 @pytest.mark.parametrize("seed", [0, 4, 5])
 def test_a_sample_that_ends_early_is_extrapolated_by_counts(seed: int) -> None:
-    judged = judge(H100, generate(seed, long=True), most_words=1000)
-    assert not judged.wrong
-    assert judged.found.is_bound or judged.error < 0.1, (judged.error, judged.off(0.05))
+    compared = compare(H100, generate(seed, long=True), most_words=1000)
+    assert not compared.wrong
+    assert compared.found.is_bound or compared.error < 0.1, (compared.error, compared.off(0.05))
 
 
 @pytest.mark.parametrize(
     ("index", "hottest", "sectors"),
     [
-        ("mov.u32 %r10, 0;", 3 * 64, 1),  # a warp's lanes that meet are one update
-        ("mov.u32 %r10, %r1;", 3, 1),  # of each block
-        ("mov.u32 %r10, %r0;", 64, 4),  # of each lane, in all blocks
-        ("shr.u32 %r10, %r0, 5;", 64, 1),  # of each warp, in all blocks
-        ("mov.u32 %r10, %r3;", 1, 4),  # of each thread
-        ("shr.u32 %r10, %r3, 5;", 1, 1),  # of each warp of each block
+        ("mov.u32 %r10, 0;", 3 * 64, 1),  # one address for all: lanes of a warp count as one update
+        ("mov.u32 %r10, %r1;", 3, 1),  # one address per block
+        ("mov.u32 %r10, %r0;", 64, 4),  # one address per lane, in all blocks
+        ("shr.u32 %r10, %r0, 5;", 64, 1),  # one address per warp, in all blocks
+        ("mov.u32 %r10, %r3;", 1, 4),  # one address per thread
+        ("shr.u32 %r10, %r3, 5;", 1, 1),  # one address per warp of each block
     ],
 )
 def test_the_hottest_address_is_that_of_all_blocks_or_a_block_s_own(
     index: str, hottest: int, sectors: int
 ) -> None:
-    """64 blocks of three warps, of which some are sampled; then two stores of each warp. All but
-    the hottest address are of one block."""
+    """64 blocks of three warps, of which some are sampled; each warp then makes two stores. Every
+    address except the hottest belongs to one block.
+    """
     body = f"{index}\nmul.wide.u32 %rd5, %r10, 4;\nadd.u64 %rd5, %rd0, %rd5;\n"
     cost = Device(body + "red.global.add.u32 [%rd5], 1;\n").launch(64, 96, 0)
     counts = cost.counts
@@ -203,7 +204,7 @@ def test_one_slow_block_counts(which: int) -> None:
 
 
 @pytest.mark.parametrize("distance", [1, 3, 33, 100])
-def test_what_blocks_pass_round_is_read_once(distance: int) -> None:
+def test_data_that_blocks_share_is_read_once(distance: int) -> None:
     device = Device(
         f"""L:
 mad.lo.u32 %r5, %r4, {distance * 64}, %r3;
@@ -245,8 +246,8 @@ def test_what_a_cache_operator_lets_the_first_level_keep(operator: str, reaches:
 
 @pytest.mark.parametrize("operator", [".cs", ".lu"])
 def test_streamed_lines_leave_a_full_cache_first(operator: str) -> None:
-    def missed(kind: str) -> float:
-        # 256 threads over 256 KiB in steps of 1 KiB, twice: more than a block's share of the cache.
+    def miss_ratio(kind: str) -> float:
+        # 256 threads read 256 KiB in steps of 1 KiB, twice: more than a block's share of the cache.
         device = Device(
             f"""L:
 and.b32 %r5, %r4, 255;
@@ -266,7 +267,7 @@ setp.lt.u32 %p0, %r4, 512;
         assert counts is not None
         return counts.l1_missed_sectors
 
-    assert missed(operator) == pytest.approx(512 * 32, rel=0.01)
+    assert miss_ratio(operator) == pytest.approx(512 * 32, rel=0.01)
 
 
 def test_no_launch_touches_more_than_there_is() -> None:
@@ -334,7 +335,7 @@ def test_a_launch_beside_another_of_its_kernel_is_a_bound() -> None:
         assert bool(counts.bound) != alone
 
 
-def test_few_blocks_of_a_large_grid_are_looked_at_again() -> None:
+def test_few_blocks_of_a_large_grid_are_sampled_again() -> None:
     shape = Mock(block_count=1 << 31)
     tally = Tally((1,), 1, np.zeros(SLOTS, dtype=np.uint64))
     with patch.object(scaling, "_scales", return_value=Mock(unseen=True)):
@@ -346,12 +347,12 @@ def test_few_blocks_of_a_large_grid_are_looked_at_again() -> None:
 def test_a_kernel_may_have_the_name_of_the_counters(name: str) -> None:
     text = (_HEAD + _LOOP.format("%r9") + _TAIL).replace(".entry k(", f".entry {name}(")
     module = compiler.compile_ptx(text, capability=(8, 0))
-    found, plans = counted(module, weigh)
+    found, plans = instrument(module, weigh)
     assert container.decode(container.encode(found)).functions == found.functions
     assert (found is module) == (not plans) == (name != "k")
 
 
-def test_counters_cost_no_more_than_a_look_at_each_instruction(
+def test_counters_cost_at_most_one_check_per_instruction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     part = "setp.eq.u32 %p1, %r9, {0};\n@%p1 bra E{0};\n" + 20 * "add.u32 %r8, %r8, %r0;\n"
@@ -359,13 +360,13 @@ def test_counters_cost_no_more_than_a_look_at_each_instruction(
     module = compiler.compile_ptx(_HEAD + body + _TAIL, capability=(8, 0))
     row, looks = scoreboard._row, []
     monkeypatch.setattr(scoreboard, "_row", lambda one: looks.append(one) or row(one))
-    _, plans = counted(module, weigh)
+    _, plans = instrument(module, weigh)
     assert plans["k"].counters == 40
     assert len(looks) <= len(module.function("k").code)
 
 
 @pytest.mark.parametrize("body", [_LOOP.format("4"), 400 * "add.u32 %r8, %r8, %r0;\n"])
-def test_samples_weigh_what_they_take(body: str) -> None:
+def test_samples_are_weighted_by_their_cost(body: str) -> None:
     device, launches = Device(body), 40
     device.launch(1, 1, 0)
     weight = device.costs._weight
@@ -378,7 +379,7 @@ def test_samples_weigh_what_they_take(body: str) -> None:
     assert taken < 32 * (device.costs._weight - weight)
 
 
-def test_what_is_known_of_launches_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_launches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_MOST_WEIGHT", 1 << 14)
     monkeypatch.setattr(costs, "_MOST_VARIANTS", 4)
     device = Device(_LOOP.format("%r9"))
@@ -398,7 +399,7 @@ def test_counters_that_a_kernel_wrote_itself_do_not_overflow_the_clock(value: in
     device = Device(_LOOP.format("%r9"))
     parameters = struct.pack("<QQI", device.source, device.source + 4 * device.words, 5)
     begun = device.costs.begin(1, Launch("k", (2, 1, 1), (32, 1, 1), parameters, 0), alone=True)
-    plan = counted(device.module, weigh)[1]["k"]
+    plan = instrument(device.module, weigh)[1]["k"]
     end = plan.offset + plan.bytes
     device.memory[plan.offset : end] = value.to_bytes(8, "little") * (plan.bytes // 8)
     cost = device.costs.end(begun)

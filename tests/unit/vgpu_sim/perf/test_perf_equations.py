@@ -1,8 +1,8 @@
-"""The equations of docs/performance-model.md, written once more for single numbers.
+"""The equations of docs/performance-model.md, implemented independently for single numbers.
 
-The models compute whole arrays of calls and kernels; here each equation stands for one call and one
-kernel, on a board with round figures and parameters of which no two are alike: a term that is left
-out, added twice, or taken from its neighbour shows in a cause.
+The models compute whole arrays of calls and kernels; here each equation computes one call and
+one kernel, on a board with round figures and parameters that all differ: a term that is missing,
+added twice or exchanged changes a cause.
 """
 
 from math import ceil, exp, floor, sqrt
@@ -58,7 +58,7 @@ def test_a_stream(rows: int, columns: int, read: int, written: int) -> None:
 def protocols(
     board: Board, op: str, gpus: int, size: int, element: int, p: dict[str, float]
 ) -> list[tuple[float, float]]:
-    """Start and wire time of each protocol."""
+    """Return start and wire time of each protocol."""
     ring = op == "all_reduce"
     steps = {"all_reduce": 2 * (gpus - 1), "alltoall": 1}.get(op, gpus - 1)
     moved = (2 if ring else 1) * (gpus - 1) / gpus * size
@@ -120,7 +120,7 @@ def test_a_collective(board: Board, op: str, gpus: int, element: int) -> None:
 def gemm(
     board: Board, size: float, m: int, n: int, k: int, kernel: tuple[int, int, int], p: dict
 ) -> dict[str, float]:
-    """The causes of one product by one kernel, without a library's rules."""
+    """Return the causes of one product's time by one kernel, without a library's rules."""
     bm, bn, splits = kernel
     peak = FLOP * (2 if size == 1 else 1)
     flop_sm, vector = peak / SMS, bm == 1
@@ -202,7 +202,9 @@ def test_a_product(
 
 
 def product(n: float, k: float, rows: int, load: dict[str, float], p: dict, size: float) -> tuple:
-    """Core, what of the memory is not hidden, and the throttle, of one of a mixture's products."""
+    """Return the core time, the part of the memory time that it does not hide, and the throttle of
+    one of a mixture's products.
+    """
     tiles = load["tiles"] * (p["skew"] if load["skewed"] else 1)
     peak = FLOP * (2 if size == 1 else 1)
     steps, columns = ceil(k * size / 128), ceil(n / 128)
@@ -225,7 +227,8 @@ def product(n: float, k: float, rows: int, load: dict[str, float], p: dict, size
 @pytest.mark.parametrize("gated", [True, False])
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
 @pytest.mark.parametrize(
-    # Pairs of a rank: tokens x topk / ranks, each expert as many; 4096 are sorted by one CTA.
+    # Pairs of a rank: tokens x topk / ranks, equally many for each expert; one CTA sorts up to
+    # 4096.
     ("tokens", "hidden", "inner", "topk", "experts", "ranks"),
     [
         (512, 1024, 2048, 8, 8, 1),
@@ -280,7 +283,7 @@ def test_a_balanced_mixture(
 
 
 def test_a_power_law_has_tiles_of_its_own_cost() -> None:
-    """Nothing but ``skew`` tells the two apart where each expert has as many pairs."""
+    """Only ``skew`` distinguishes the two if each expert has equally many pairs."""
     p = values(MOE)
     numbers = (np.array([x, x]) for x in (4096, 1024, 1024, 1, 1, 1))
     calls = Mixtures(*numbers, np.array(["balanced", "power_law_1.2"]), np.array([True, True]))

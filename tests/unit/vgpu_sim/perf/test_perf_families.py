@@ -1,4 +1,4 @@
-"""Attention, mixtures of experts, collectives, streams: stacks that add, and what must hold."""
+"""Attention, mixtures of experts, collectives, streams: stacks that add up, and invariants."""
 
 import numpy as np
 import pytest
@@ -99,8 +99,8 @@ def tiles(of: Attention, kernel: Kernel) -> tuple[float, float, float]:
     return found.tiles[0, 0], found.longest[0, 0], found.ctas[0, 0]
 
 
-def counted(query: int, context: int, rows: int, window: int) -> list[int]:
-    """Tiles of 128 keys that each query tile looks at, one query after the other."""
+def count_tiles(query: int, context: int, rows: int, window: int) -> list[int]:
+    """Return the number of 128-key tiles that each query tile reads, counted query by query."""
     found = []
     for first in range(0, query, rows):
         seen: set[int] = set()
@@ -115,12 +115,12 @@ def counted(query: int, context: int, rows: int, window: int) -> list[int]:
 @pytest.mark.parametrize("window", [0, 100, 128, 700])
 @pytest.mark.parametrize("query", [1, 127, 128, 300, 1024])
 def test_tiles_are_those_that_counting_finds(query: int, window: int) -> None:
-    expected = counted(query, query, 128, window)
+    expected = count_tiles(query, query, 128, window)
     found = tiles(calls(query=query, context=query, window=window), Kernel(128, False))
     assert found == (sum(expected), max(expected), len(expected))
 
 
-def test_encoders_look_at_everything_and_prompts_at_half() -> None:
+def test_encoders_attend_to_everything_and_prompts_to_half() -> None:
     usual = calls(query=1024, context=1024)
     every = Attention(**{name: getattr(usual, name) for name in SIZES}, causal=False)
     assert tiles(every, Kernel(128, False)) == (8 * 8, 8, 8)
@@ -140,7 +140,7 @@ def test_an_encoder_writes_no_cache() -> None:
 
 
 def test_a_latent_is_read_once_for_all_heads() -> None:
-    """128 heads of keys of a 128th of the bytes: long contexts cost what the latent weighs."""
+    """A latent has 576 elements for all heads: long contexts take as long as reading the latent."""
     found = latent.predict("h200", batch=64, query=1, context=8192, heads=16)
     dram_us = 2 * 576 * 64 * 8192 / 4800e3
     assert dram_us < found.us < 2 * dram_us
@@ -199,7 +199,7 @@ def test_a_power_law_loads_the_busiest_rank_more() -> None:
 def test_few_tokens_read_few_experts() -> None:
     times = [moe("h200", tokens=n, distribution="balanced", **MIXTRAL).us for n in (1, 2, 4, 8)]
     assert times[1] > 1.5 * times[0]
-    assert times[3] == pytest.approx(times[2], rel=0.1)  # all eight are read
+    assert times[3] == pytest.approx(times[2], rel=0.1)  # all eight experts are read
 
 
 def test_the_switch_adds_no_bytes_of_one() -> None:
@@ -210,7 +210,7 @@ def test_the_switch_adds_no_bytes_of_one() -> None:
     assert collective("h200", "all_reduce", "bf16", 8, 256).choice["protocol"] == "LL"
 
 
-def test_what_was_not_measured_says_so() -> None:
+def test_predictions_without_measurements_have_a_note() -> None:
     assert "norm was not measured" in stream("norm", "h200", 8, 8192).fitted.note
     assert "by the data sheet" in copy("h200", "d2h", 1 << 20).fitted.note
     assert stream("elementwise", "h200", 8, 8192).fitted.note == ""
@@ -221,7 +221,9 @@ def test_what_was_not_measured_says_so() -> None:
 
 
 def test_each_stream_moves_its_own_bytes() -> None:
-    """Long ones take as long as their bytes: sampling reads, quantising writes a byte each."""
+    """Long streams take as long as their bytes: softmax reads and writes two bytes per element,
+    sampling only reads two, and quantising writes one.
+    """
     both, less, least = (ask("h200", 1 << 16, 8192).us for ask in (softmax, quantize, sampling))
     assert less / both == pytest.approx(3 / 4, rel=0.05)
     assert least / both == pytest.approx(2 / 4, rel=0.05)
@@ -229,7 +231,7 @@ def test_each_stream_moves_its_own_bytes() -> None:
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_copy_on_the_board_is_as_fast_as_the_measured_stream(board: str) -> None:
-    """That one reads two bytes and writes one of each element, a copy reads and writes two."""
+    """The stream reads two bytes and writes one per element; a copy reads and writes two."""
     measured, found = quantize(board, 1 << 18, 8192), copy(board, "d2d", 1 << 32)
     assert found.us / measured.us == pytest.approx(4 / 3, rel=0.04)
 
@@ -268,7 +270,7 @@ def test_what_cannot_be_predicted_is_named(ask, said: str) -> None:
         ask()
 
 
-def test_a_board_that_nothing_was_fitted_for_is_named() -> None:
+def test_a_board_without_fitted_parameters_is_named() -> None:
     with pytest.raises(
         UnknownModel, match=r"nothing was fitted for moe on l40s \(bf16\); there is"
     ):

@@ -1,4 +1,4 @@
-"""Figures of the performance model that are in no accuracy band: entered twice, or derived."""
+"""Figures of the performance model without an accuracy band: transcribed twice, or derived."""
 
 from dataclasses import fields, replace
 
@@ -19,9 +19,9 @@ from vgpu_sim.perf.models.graph import Step
 from vgpu_sim.perf.topology import PRESETS, max_min
 from vgpu_sim.perf.topology.texts import connection, matrix
 
-# GT/s of a lane by compute capability: PCIe 4.0 of Ampere and Ada, 5.0 of Hopper and Blackwell.
+# GT/s per lane by compute capability: PCIe 4.0 for Ampere and Ada, 5.0 for Hopper and Blackwell.
 GT_PER_S = {(8, 0): 16, (8, 9): 16, (9, 0): 32, (10, 0): 32, (12, 0): 32}
-# NVLinks of a GPU and GB/s of a link one way, by the data sheets; 0: PCIe alone.
+# NVLinks per GPU, and GB/s per link in one direction, by the data sheets; 0: PCIe alone.
 NVLINKS = {
     "a30": (0, 0),
     "a100-40gb": (12, 25),
@@ -47,8 +47,8 @@ POWER = {
     "l40s": 350,
     "rtx-pro-6000": 600,
 }
-# Lines of published `nvidia-smi topo -m` listings without the NVLinks: the level of each GPU with
-# GPUs and with adapters. Of a DGX A100's pairs each is below a port of one switch.
+# From published `nvidia-smi topo -m` listings, without the NVLinks: the level between each GPU and
+# other GPUs and adapters. Each pair of a DGX A100 is below one port of a switch.
 PAIR, NODE_OF_4 = "PXB", 4
 
 
@@ -75,7 +75,7 @@ def test_links_follow_from_lanes_and_rates(board) -> None:
 
 @pytest.mark.parametrize("name", ["dgx-a100", "dgx-h100", "dgx-b200", "hgx-4"])
 def test_every_cell_of_a_named_topology_is_its_listings(name: str) -> None:
-    topology, board = PRESETS[name], BOARDS["a30"]  # without NVLinks, which would cover PCIe
+    topology, board = PRESETS[name], BOARDS["a30"]  # NVLinks would hide PCIe's levels
     places = [*enumerate(topology.gpus)], [*enumerate(topology.hcas)]
     for mine in places:
         for theirs in places:
@@ -123,7 +123,7 @@ def test_any_capacity_above_none_is_a_link(capacity: float) -> None:
 
 @pytest.mark.parametrize("capacity", [0.0, -1.0])
 def test_a_link_without_capacity_is_none(capacity: float) -> None:
-    with pytest.raises(BadShape, match="that there is not: link"):
+    with pytest.raises(BadShape, match="unknown link: link"):
         max_min([["link"]], {"link": capacity})
 
 
@@ -166,7 +166,7 @@ def test_a_step_of_decode_reads_the_prompt_and_half_of_the_output(given: int, ma
 
 
 def test_bytes_of_a_launch_that_each_round_reads_again() -> None:
-    """A cache that keeps a round's 0.5 MB and not the launch's 2 MB: 8 rounds read 4 MB."""
+    """A cache that keeps a round's 0.5 MB but not the launch's 2 MB: 8 rounds read 4 MB."""
     chip = replace(chip_of("h100-80gb"), l2_bytes=1e6, l2_sharpness=100.0)
     one = dict.fromkeys((field.name for field in fields(Counts)), 0.0)
     one |= {"block_threads": 1024.0, "registers": 16.0, "unique_load_bytes": 2e6}
@@ -175,7 +175,8 @@ def test_bytes_of_a_launch_that_each_round_reads_again() -> None:
     one |= {"blocks": float(blocks), "l1_missed_sectors": sectors, "wave_load_bytes": 0.5e6}
     found = traffic_of(chip, Counts(**one))
     assert (found.l2, found.dram_read) == (pytest.approx(10e6), pytest.approx(4e6))
-    # A cache that keeps the whole launch: each byte once. One that keeps no round: all ten.
+    # A cache that keeps the whole launch reads each byte once. One that keeps no round reads all
+    # ten.
     for l2_bytes, read in ((1e7, 2e6), (1e5, 10e6)):
         kept = replace(chip, l2_bytes=l2_bytes)
         assert traffic_of(kept, Counts(**one)).dram_read == pytest.approx(read)
@@ -183,7 +184,7 @@ def test_bytes_of_a_launch_that_each_round_reads_again() -> None:
 
 @pytest.mark.parametrize("space", ["shared", "global"])
 def test_one_more_pass_over_a_wait_takes_the_latency_of_its_first_level(space: str) -> None:
-    """Each pass: both instructions' issues, what is waited for, and the latency that stays."""
+    """Each pass takes both instructions' issues, the fixed waits, and the uncovered latency."""
     place = {"shared": "tile", "global": "%rd1"}[space]
     source = (
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n"
@@ -208,7 +209,7 @@ def test_one_more_pass_over_a_wait_takes_the_latency_of_its_first_level(space: s
         "global": latencies.l1 - board.long_covered,
     }[space]
     assert left > 0
-    cycles, issues = passes(function.code, (load, use), unrolling.kept(function.code))
+    cycles, issues = passes(function.code, (load, use), unrolling.issue_shares(function.code))
     assert issues == board.warp_issued
     assert cycles == pytest.approx(issues + board.fixed_cycles + left)
 
@@ -218,7 +219,9 @@ LIBRARIES = {**library._CUBLAS, **{(*key, "fp8"): one for key, one in library._S
 
 @pytest.mark.parametrize("found", LIBRARIES.values(), ids=map(str, LIBRARIES))
 def test_tiles_of_a_library_are_rows_and_columns_of_matrix_instructions(found) -> None:
-    """A side is a number of whole instructions; the largest tile is one of those that there are."""
+    """Each side of a tile is a multiple of an instruction's; the largest tile is an existing
+    one.
+    """
     vectors = {library.VECTOR, *range(8, 257, 8)}
     assert set(found.tokens) <= vectors
     assert {side % 64 for side in found.features} == {0}

@@ -1,4 +1,4 @@
-"""GEMM's predicted time: a stack that adds, the best of all kernels, and what physics demands."""
+"""GEMM's predicted time: a stack that adds up, the fastest of all kernels, and physical bounds."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_causes_are_positive_and_add_to_the_time(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["h200/bf16/vllm", "b200/bf16/vllm", "l40s/bf16/vllm"])
 def test_the_search_by_groups_finds_what_a_search_of_everything_finds(key: str) -> None:
-    """Single precision and groups make it fast; neither may cost more than a thousandth."""
+    """Single precision and groups make the search fast; neither may cost more than a thousandth."""
     shapes = some_shapes(60)
     board = BOARDS[key.split("/")[0]]
     space = Space(board, library_of(board, "vllm", "bf16"))
@@ -65,7 +65,9 @@ def test_the_search_by_groups_finds_what_a_search_of_everything_finds(key: str) 
 
 @pytest.mark.parametrize("key", FITTED)
 def test_no_time_is_below_what_the_board_could_do(key: str) -> None:
-    """DRAM moves what L2 cannot hold; tensor cores do not outrun their largest clock."""
+    """DRAM moves what L2 cannot hold; tensor cores do not exceed the rate at their largest
+    clock.
+    """
     board = BOARDS[key.split("/")[0]]
     shapes = some_shapes()
     m, n, k = (np.asarray(x, float) for x in (shapes.m, shapes.n, shapes.k))
@@ -132,7 +134,7 @@ def kernel(board: str, dtype: str, m: int, n: int, k: int) -> tuple[str, int]:
 def test_fp8_takes_the_tile_of_the_librarys_table_and_never_splits(
     board: str, m: int, tile: str
 ) -> None:
-    """However long the sum is: bf16's library would split it."""
+    """Independent of the sum's length: bf16's library would split it."""
     assert kernel(board, "fp8", m, 512, 65536) == (tile, 1)
     assert kernel(board, "bf16", 64, 512, 65536)[1] > 1
 
@@ -160,7 +162,7 @@ def test_one_token_is_a_product_with_a_vector_where_kernels_for_it_are() -> None
     assert kernel("h200", "bf16", 1, 256, 2048)[0] == "8x64"
 
 
-def test_an_exception_is_one_boards_and_not_its_siblings() -> None:
+def test_an_exception_applies_to_one_board_and_not_its_sibling() -> None:
     """An H200's cuBLAS takes a slow kernel for n = 1024 that an H100's does not."""
     values = FITTED["h200/bf16/vllm"].values
     odd, even = (Shapes(*map(np.array, ([4], [n], [2560]))) for n in (1024, 1023))
@@ -187,7 +189,7 @@ def test_smaller_types_are_faster_and_say_whose_kernels_they_are() -> None:
 def test_tf32_has_half_of_bf16s_rate_and_twice_its_bytes() -> None:
     large, bf16 = (predict("h200", dtype, 8192, 8192, 8192) for dtype in ("tf32", "bf16"))
     assert large.us / bf16.us == pytest.approx(2, rel=0.15)
-    one = predict("h200", "tf32", 1, 16384, 16384)  # whose time is that of its weights
+    one = predict("h200", "tf32", 1, 16384, 16384)  # its time is that of reading its weights
     assert one.us / predict("h200", "bf16", 1, 16384, 16384).us == pytest.approx(2, rel=0.15)
     assert one.us > 4 * 16384**2 / 4.8e6
     assert "tf32 was not measured" in one.fitted.note
@@ -207,7 +209,7 @@ def test_what_cannot_be_predicted_is_named() -> None:
         predict("h200", "bf15", 1, 1, 1)
 
 
-def test_a_board_without_measurements_says_whose_parameters_it_has() -> None:
+def test_a_board_without_measurements_names_its_donor() -> None:
     found = predict("a100-40gb", "fp16", 8, 8192, 8192)
     assert "parameters and interval are those of a100-80gb" in found.fitted.note
     assert "fp16 was not measured: taken to run as bf16" in found.fitted.note

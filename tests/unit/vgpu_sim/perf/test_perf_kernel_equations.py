@@ -1,4 +1,4 @@
-"""Users' kernels on paper: pipes, places, copies, footprints and the clock."""
+"""Users' kernels by hand: pipes, occupancy, copies, footprints and the timeline."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -93,12 +93,12 @@ def test_a_word_takes_its_pipes(one: Instruction, work: Mapping[Pipe, int]) -> N
         (word(Op.FMA, F16X2), 4),
         (word(Op.FDIV, DataType.F32), 0),
         (word(Op.ADD, DataType.U32), 0),
-        # 16 x 8 x 16 products and sums of a warp: 4096 operations, 128 a lane.
+        # A warp's 16 x 8 x 16 products and sums are 4096 operations, 128 per lane.
         (word(Op.MMA, DataType.F32, matrix=MatrixShape.M16N8K16), 128),
         (word(Op.MMA, DataType.F32, matrix=MatrixShape.M16N8K8), 64),
     ],
 )
-def test_a_lane_does_so_many_operations(one: Instruction, flop: int) -> None:
+def test_operations_of_a_lane_are_counted(one: Instruction, flop: int) -> None:
     assert flop_of(one) == flop
 
 
@@ -115,8 +115,9 @@ def test_a_product_runs_at_the_rate_of_its_operands(source: DataType, rate: str)
     assert tensor_type(word(Op.FMA, source)) == ""
 
 
-# Programming guide: lanes a clock for fp32, pairs of fp16, fp64, conversions; threads, blocks;
-# white papers: KB of the first level; Luo et al.: what one warp's products reach of the peak.
+# Programming guide: lanes per clock for fp32, pairs of fp16, fp64, conversions; threads, blocks.
+# White papers: KB of the first level. Luo et al.: the share of the peak that one warp's products
+# reach.
 PER_SM = {
     (8, 0): (64, 128, 32, 16, 2048, 32, 192, 0.95),
     (8, 9): (128, 64, 2, 16, 1536, 24, 128, 0.95),
@@ -172,7 +173,7 @@ def test_a_slice_has_its_shares_and_no_more_than_the_board() -> None:
 
 @pytest.mark.parametrize(
     ("one", "chain"),
-    # Issues; cycles, and short and long waits, of whatever needs the result at once.
+    # Issues; cycles, and short and long waits, of an instruction that needs the result at once.
     [
         (word(Op.FMA, DataType.F32, dsts=(R0,)), (1, 3, 0, 0, 0)),
         (word(Op.FMA, DataType.F64, dsts=(R0,)), (1, 7, 0, 0, 0)),
@@ -215,12 +216,13 @@ H100 = chip_of("h100-80gb")
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "found"),
     [
-        # Warps of a block; blocks by 64 warps, 64 K registers in quarters, 228 KB, 32.
+        # Warps per block; blocks by the limits of 64 warps, 64 K registers in quarters, 228 KB, 32
+        # blocks.
         (1, 1, 0, (1, 64, 256, 228, 32)),
         (32, 8, 0, (1, 64, 256, 228, 32)),  # 8 x 32 registers are one unit of 256
         (32, 9, 0, (1, 64, 128, 228, 32)),
         (33, 8, 0, (2, 32, 128, 228, 32)),
-        (96, 40, 127, (3, 21, 16, 202, 32)),  # 51 / 4 = 12 warps a quarter; 127 + 1 KB: 9 x 128
+        (96, 40, 127, (3, 21, 16, 202, 32)),  # 51 / 4 = 12 warps per quarter; 127 + 1 KB: 9 x 128
         (96, 40, 128, (3, 21, 16, 202, 32)),
         (96, 40, 129, (3, 21, 16, 182, 32)),
         (1024, 64, 113 * 1024, (32, 2, 1, 2, 32)),
@@ -235,11 +237,11 @@ def test_occupancy_by_each_limit(
     assert one.blocks == min(found[1:])
 
 
-def test_a_block_that_fits_by_nothing_more_and_one_that_does_not() -> None:
+def test_a_block_that_just_fits_and_one_that_does_not() -> None:
     assert occupancy_of(H100, 32, 1, 227 * 1024).blocks == 1
     with pytest.raises(BadShape, match="h100-80gb: shared memory"):
         occupancy_of(H100, 32, 1, 227 * 1024 + 1)
-    with pytest.raises(BadShape, match="a block has threads"):
+    with pytest.raises(BadShape, match="at least one thread"):
         occupancy_of(H100, 0, 1, 0)
     assert occupancy_of(H100, 1024, 64, 0).limiter == "registers"
     with pytest.raises(BadShape, match="h100-80gb: registers"):
@@ -269,13 +271,13 @@ def test_a_copy_takes_its_start_and_its_bytes(way: Way, us: float) -> None:
 
 
 def test_probes_are_at_powers_of_a_distance_on_each_axis_then_corners_then_drawn() -> None:
-    """Of 8 x 4 x 2 blocks the middle is (4, 2, 1); what would leave the grid goes the other way."""
+    """In 8 x 4 x 2 blocks the middle is (4, 2, 1); a step that would leave the grid is reversed."""
     found = footprint.probes((8, 4, 2), 16)
     assert found[0] == (4, 2, 1)
-    near = [(5, 2, 1), (4, 3, 1), (4, 2, 0)]  # by 1; z goes back
+    near = [(5, 2, 1), (4, 3, 1), (4, 2, 0)]  # distance 1; z goes back
     assert found[1:4] == near
-    assert found[4:6] == [(6, 2, 1), (4, 0, 1)]  # by 2; z has no such place
-    assert found[6] == (0, 2, 1)  # by 4
+    assert found[4:6] == [(6, 2, 1), (4, 0, 1)]  # distance 2; z has no such block
+    assert found[6] == (0, 2, 1)  # distance 4
     assert found[7:9] == [(0, 0, 0), (7, 3, 1)]
     assert len(found) == len(set(found)) == 16
     assert footprint.probes((8, 4, 2), 16) == found
@@ -287,18 +289,20 @@ def test_probes_are_at_powers_of_a_distance_on_each_axis_then_corners_then_drawn
 
 
 def test_blocks_that_share_all_or_nothing_touch_each_byte_once_or_each_time() -> None:
-    """By one axis: half of a block's bytes are its neighbour's too, so each adds half."""
+    """First on one axis: each block shares half of its bytes with its neighbour, so each adds
+    half.
+    """
     assert footprint.spread(100, (3, 1, 1), [{1: 0.5, 2: 0.0}, {}, {}]) == pytest.approx(
         max(100 * 3 / (1 + 2 * (2 / 3 * 0.5)), 100 * (1 + 2 * 0.5))
     )
-    # Distances 1 and 2 of three blocks: two pairs and one. Every byte in 1 + 2 (2/3 + 1/3) blocks.
+    # Three blocks: two pairs at distance 1, one at 2. Every byte is in 1 + 2 (2/3 + 1/3) blocks.
     assert footprint.spread(100, (3, 1, 1), [{1: 1.0, 2: 1.0}, {}, {}]) == pytest.approx(100)
     assert footprint.spread(100, (2, 1, 5), [{1: 0.25}, {}, {}]) == pytest.approx(5 * 175)
     assert footprint.spread(7, (1, 1, 1), [{1: 1.0}, {}, {}]) == 7
 
 
-def test_distances_between_two_that_were_sampled_lie_on_a_line_of_their_logarithms() -> None:
-    """Of 5 blocks at distances 1 to 4: 1, 3/4 (log 2 is half of log 4), less, 1/2."""
+def test_distances_between_samples_are_interpolated_logarithmically() -> None:
+    """5 blocks at distances 1 to 4 share 1, 3/4 (log 2 is half of log 4), less, and 1/2."""
     shares = [1.0, 0.75, 1 - 0.5 * log(3) / log(4), 0.5]
     pairs = [4, 3, 2, 1]
     sharers = 1 + 2 * sum(n / 5 * share for n, share in zip(pairs, shares, strict=True))
@@ -307,7 +311,9 @@ def test_distances_between_two_that_were_sampled_lie_on_a_line_of_their_logarith
 
 
 def test_random_draws_from_a_common_memory() -> None:
-    """Of a memory of 1000 bytes 4 blocks have seen 1000 (1 - 0.9^4) at 100 each, 40 see more."""
+    """In a memory of 1000 bytes, 4 blocks of 100 each touch 1000 (1 - 0.9^4); 40 blocks touch
+    more.
+    """
     union = 1000 * (1 - 0.9**4)
     assert footprint.of_draws(100, union, 4, 40) == pytest.approx(1000 * (1 - 0.9**40), rel=1e-6)
     assert footprint.of_draws(100, 400, 4, 40) == 4000
@@ -316,32 +322,34 @@ def test_random_draws_from_a_common_memory() -> None:
     assert footprint.of_draws(100, 100, 4, 40) == pytest.approx(100)
 
 
-def test_a_timeline_keeps_the_last_1024_ends_of_a_stream_that_others_may_ask_for() -> None:
-    """Of 1025 values; the first takes so long that the host is far ahead of all that follow."""
+def test_a_timeline_keeps_the_last_1024_ends_of_a_stream() -> None:
+    """There are 1025 values; the first takes so long that the host is far ahead of all later
+    ones.
+    """
     clock = Timeline()
     ends = {
         value: clock.launch(0, value, [], 1e6 if value == 1 else 10, 1).end
         for value in range(1, 1026)
     }
-    for stream, asked, reached in (
+    for stream, wanted, reached in (
         (1, 1025, 1025),
         (2, 3, 3),
         (3, 2, 2),
         (4, 1, 2),
         (5, 2000, 1025),
     ):
-        assert clock.mark(stream, 1, [(0, asked)]) == ends[reached]
+        assert clock.mark(stream, 1, [(0, wanted)]) == ends[reached]
 
 
 def test_a_launch_waits_for_room_through_all_of_its_time() -> None:
-    """Shares of 0.6 at 2..12 and of 0.6 at 12..22 leave no 15 us for a 0.5 before 22."""
+    """Shares of 0.6 at 2..12 and at 12..22 leave no 15 us for a launch with share 0.5 before 22."""
     clock = Timeline()
     first = clock.launch(1, 1, [], 10, 0.6)
     second = clock.launch(2, 1, [(1, 1)], 10, 0.6)
     assert (first.start, second.start) == (2, 12)
     assert clock.launch(3, 1, [], 15, 0.4).start == 6
     assert clock.launch(4, 1, [], 15, 0.5).start == 22
-    assert clock.launch(5, 1, [], 1, 0.4).start == 21  # beside the second alone
-    assert clock.copy(6, 1, [], 5, "in").start == 11  # the host has issued five launches and it
+    assert clock.launch(5, 1, [], 1, 0.4).start == 21  # concurrent with the second alone
+    assert clock.copy(6, 1, [], 5, "in").start == 11  # the host issued five launches and it
     assert clock.copy(7, 1, [], 5, "in", host_waits=True).end == 21
     assert clock.mark(8, 1, []) == 22

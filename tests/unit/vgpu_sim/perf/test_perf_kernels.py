@@ -1,11 +1,11 @@
-"""Predictions of users' kernels: what is counted, physical bounds, and the textbook's order."""
+"""Predictions of users' kernels: counts, physical bounds, and the order that textbooks state."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from support.kernels.sampled_kernels import predicted
+from support.kernels.sampled_kernels import predict
 from support.kernels.textbook_kernels import (
     COUNT,
     PAIRS,
@@ -27,8 +27,8 @@ _LOADS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"
 _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 
 
-def estimated(variant: Variant) -> Estimate:
-    return predicted(
+def estimate_of(variant: Variant) -> Estimate:
+    return predict(
         H100,
         variant.source,
         variant.buffers,
@@ -39,14 +39,14 @@ def estimated(variant: Variant) -> Estimate:
 
 
 def test_variants_rank_as_the_textbook_says_and_no_time_is_below_a_bound() -> None:
-    sampled = {name: [estimated(one) for one in pair] for name, pair in PAIRS.items()}
+    sampled = {name: [estimate_of(one) for one in pair] for name, pair in PAIRS.items()}
     for board in ("h100-80gb", "a100-80gb", "b200", "rtx-pro-6000"):
         chip, wrong = chip_of(board), []
         for name, pair in sampled.items():
             better, worse = (estimate(chip, one.counts) for one in pair)
             for one in (better, worse):
                 assert one.us >= bound_us(chip, one.counts) > 0, (board, name)
-            if not better.us * 1.005 < worse.us:  # less than that is no order
+            if not better.us * 1.005 < worse.us:  # smaller differences are not significant
                 wrong.append(name)
         assert len(wrong) <= len(PAIRS) // 10, (board, wrong)
 
@@ -59,7 +59,7 @@ def test_a_tiled_product_of_the_examples_is_faster_than_one_without_tiles() -> N
         source = (_EXAMPLES / f"{name}.ptx").read_text()
         threads = (block, 256 // block, 1)
         grid = (n // threads[0], n // threads[1], 1)
-        found[name] = predicted(H100, source, square, numbers[name], grid=grid, block=threads)
+        found[name] = predict(H100, source, square, numbers[name], grid=grid, block=threads)
     for board in ("h100-80gb", "a100-80gb", "b200", "rtx-pro-6000"):
         times = {n: estimate(chip_of(board), one.counts).us for n, one in found.items()}
         assert times["tiled_sgemm"] * 1.1 < times["sgemm"], board
@@ -68,12 +68,12 @@ def test_a_tiled_product_of_the_examples_is_faster_than_one_without_tiles() -> N
 @pytest.mark.parametrize(
     ("loop", "shares"),
     [
-        # Counted by a constant: what counts goes, and four neighbours are loaded together.
+        # A constant count: the counting is eliminated, and four adjacent loads are combined.
         ("ld.shared.f32 %f0, [%r1];\nadd.u32 %r1, %r1, 4;\n", [1 / 4, 1 / 16]),
-        # Neighbours that are not, and an access that others see.
+        # Loads that are not adjacent, and a volatile access, which others can observe.
         ("ld.shared.f32 %f0, [%r1];\nadd.u32 %r1, %r1, 64;\n", [1, 1 / 16]),
         ("ld.volatile.shared.f32 %f0, [%r1];\nadd.u32 %r1, %r1, 4;\n", [1, 1 / 16]),
-        # The register is a value as well, which each round needs.
+        # The register is also used as a value in each iteration.
         ("ld.shared.f32 %f0, [%r1];\nadd.u32 %r1, %r1, 4;\nxor.b32 %r3, %r3, %r1;\n", [1, 1, 1]),
     ],
 )
@@ -92,22 +92,22 @@ def test_what_the_hardwares_compiler_leaves_of_a_short_loop(loop: str, shares: l
         end = next(i for i, word in enumerate(function.code) if word.target is not None)
         begin = function.code[end].target
         assert begin is not None
-        return unrolling.kept(function.code)[begin : end + 1]
+        return unrolling.issue_shares(function.code)[begin : end + 1]
 
     assert code("16") == pytest.approx([*shares, 1 / 16, 1 / 16, 1 / 16])
     assert set(code("64")) == set(code("%r4")) == {1}
 
 
 def test_sectors_of_a_request_are_counted() -> None:
-    assert estimated(copy()).metrics()[_LOADS] == 4
-    assert estimated(copy(stride=2)).metrics()[_LOADS] == 8
-    assert estimated(copy(stride=32)).metrics()[_LOADS] == 32
-    assert estimated(copy(width=4)).metrics()[_LOADS] == 16
-    assert estimated(copy(offset=1)).metrics()[_LOADS] == 5
+    assert estimate_of(copy()).metrics()[_LOADS] == 4
+    assert estimate_of(copy(stride=2)).metrics()[_LOADS] == 8
+    assert estimate_of(copy(stride=32)).metrics()[_LOADS] == 32
+    assert estimate_of(copy(width=4)).metrics()[_LOADS] == 16
+    assert estimate_of(copy(offset=1)).metrics()[_LOADS] == 5
 
 
 def test_bytes_of_a_copy_are_its_buffers() -> None:
-    found = estimated(copy()).metrics()
+    found = estimate_of(copy()).metrics()
     assert found["dram__bytes_read.sum"] == pytest.approx(4 * COUNT, rel=0.01)
     assert found["dram__bytes_write.sum"] == pytest.approx(4 * COUNT, rel=0.01)
 
@@ -116,32 +116,32 @@ def test_bytes_of_a_copy_are_its_buffers() -> None:
 def test_bank_conflicts_are_counted(stride: int, ways: int) -> None:
     variant = banks(stride)
     requests = 32 * 8 * variant.grid[0]
-    # 256 threads wrap after 4096 words: the last warps of a wide stride meet the first words again.
-    assert estimated(variant).metrics()[_CONFLICTS] == pytest.approx(
+    # 256 threads wrap after 4096 words: the last warps of a wide stride use the first words again.
+    assert estimate_of(variant).metrics()[_CONFLICTS] == pytest.approx(
         requests * (ways - 1), rel=0.01
     )
 
 
 def test_a_tile_with_padding_has_no_conflicts() -> None:
-    assert estimated(transpose(33)).metrics()[_CONFLICTS] == 0
-    assert estimated(transpose(32)).metrics()[_CONFLICTS] > 0
+    assert estimate_of(transpose(33)).metrics()[_CONFLICTS] == 0
+    assert estimate_of(transpose(32)).metrics()[_CONFLICTS] > 0
 
 
 def test_updates_of_one_address_wait_for_each_other() -> None:
-    found = estimated(histogram(False))
+    found = estimate_of(histogram(False))
     assert found.counts.hot_updates == 2048 * 8 * 16  # a warp's lanes are one update
     assert found.bound_by == "one address"
 
 
 def test_causes_add_to_the_time() -> None:
     for variant in (copy(), banks(8), histogram(False)):
-        found = estimated(variant)
+        found = estimate_of(variant)
         assert sum(found.stack.values()) == pytest.approx(found.us)
 
 
-def test_stalls_say_what_is_waited_for() -> None:
+def test_stalls_name_the_reason_of_the_wait() -> None:
     stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-    memory, conflicts = estimated(copy()).metrics(), estimated(banks(32)).metrics()
+    memory, conflicts = estimate_of(copy()).metrics(), estimate_of(banks(32)).metrics()
     assert memory[stall.format("long_scoreboard")] > memory[stall.format("wait")]
     assert conflicts[stall.format("mio_throttle")] > conflicts[stall.format("long_scoreboard")]
 
@@ -149,10 +149,8 @@ def test_stalls_say_what_is_waited_for() -> None:
 def test_a_slice_takes_its_share_of_everything() -> None:
     eighth = chip_of("h100-80gb", 16, (1, 8))
     variant = copy()
-    small = predicted(
-        eighth, variant.source, variant.buffers, grid=variant.grid, block=variant.block
-    )
-    whole = estimated(variant)
+    small = predict(eighth, variant.source, variant.buffers, grid=variant.grid, block=variant.block)
+    whole = estimate_of(variant)
     body = whole.us - whole.times.launch
     assert (small.us - small.times.launch) / body == pytest.approx(8, rel=0.1)
     with pytest.raises(BadShape, match="133 of 132 multiprocessors"):
@@ -176,7 +174,7 @@ def test_occupancy(threads: int, registers: int, shared: int, blocks: int, limit
     assert (found.blocks, found.limiter) == (blocks, limiter)
 
 
-def test_what_fits_nowhere_is_refused() -> None:
+def test_a_block_that_does_not_fit_is_refused() -> None:
     with pytest.raises(BadShape, match="no block of 256 threads"):
         occupancy_of(H100, 256, 16, 300 << 10)
 
@@ -199,7 +197,7 @@ def test_shared_bytes_of_blocks_count_once() -> None:
     assert halo == pytest.approx(100 + 63 * 90, rel=0.01)
 
 
-def test_probes_lie_in_the_grid() -> None:
+def test_probes_are_inside_the_grid() -> None:
     for grid in ((1, 1, 1), (7, 3, 2), (1 << 20, 1, 1)):
         found = footprint.probes(grid, 16)
         assert len(set(found)) == len(found)
@@ -222,5 +220,5 @@ setp.eq.u32 %p1, %r1, 0;
 ret;
 }
 """
-    found = predicted(H100, source, [4096], grid=(2, 1, 1), block=(32, 1, 1), most_words=1000)
+    found = predict(H100, source, [4096], grid=(2, 1, 1), block=(32, 1, 1), most_words=1000)
     assert any("at least" in note for note in found.notes)

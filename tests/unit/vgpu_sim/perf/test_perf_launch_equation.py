@@ -1,4 +1,4 @@
-"""One launch of a user's kernel: its parts, its stack and its metrics, by the equation on paper."""
+"""One launch of a user's kernel: its parts, its stack and its metrics, computed by hand."""
 
 from dataclasses import fields, replace
 from math import ceil
@@ -13,7 +13,7 @@ from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.predict import bound_us
 
 H100 = chip_of("h100-80gb")
-# A launch of 1000 blocks of 256 threads, every count of its own size.
+# A launch of 1000 blocks of 256 threads, in which all counts differ.
 USUAL = {one.name: 10.0 + i for i, one in enumerate(fields(Counts))} | {
     "blocks": 1000.0,
     "block_threads": 256.0,
@@ -50,7 +50,7 @@ def p_norm(parts: list[float], p: float) -> float:
 
 
 def paper(chip: Chip, c: Counts) -> dict[str, Any]:
-    """Parts of a launch, by docs/performance-model.md."""
+    """Compute the parts of a launch by docs/performance-model.md."""
     resident = occupancy_of(chip, 256, 32, 4096).blocks
     fullest = ceil(c.blocks / chip.sms)
     rounds = ceil(fullest / resident)
@@ -64,7 +64,7 @@ def paper(chip: Chip, c: Counts) -> dict[str, Any]:
     most = max(fullest, c.heaviest_block)
     pipes = {name: most * cycles / chip.ghz / 1e3 for name, cycles in pipes.items()}
 
-    def lost(footprint: float) -> float:
+    def lost_share(footprint: float) -> float:
         ratio = (footprint / chip.l2_bytes) ** chip.l2_sharpness
         return ratio / (1 + ratio)
 
@@ -72,8 +72,8 @@ def paper(chip: Chip, c: Counts) -> dict[str, Any]:
     unique, wave = min(c.unique_load_bytes, loads), min(c.wave_load_bytes, loads)
     waves = max(1, c.blocks / (chip.sms * resident))
     per_wave = min(loads, max(unique, waves * wave))
-    read = unique + (per_wave - unique) * lost(unique + c.unique_store_bytes)
-    read += (loads - per_wave) * lost(wave)
+    read = unique + (per_wave - unique) * lost_share(unique + c.unique_store_bytes)
+    read += (loads - per_wave) * lost_share(wave)
     written = min(c.unique_store_bytes, c.blocks * (c.store_sectors + c.atomic_sectors) * 32)
     l2 = c.blocks * out * 32
     beyond = 262 + min(1, read / l2) * (480 - 262)
@@ -141,7 +141,7 @@ def test_a_launch_takes_its_parts(one: Counts) -> None:
     assert found.share == pytest.approx(min(1, max(used)))
 
 
-def test_what_touches_nothing_takes_the_launch_and_its_chain() -> None:
+def test_a_launch_without_memory_takes_its_overhead_and_chain() -> None:
     nothing = dict.fromkeys(USUAL, 0.0) | {
         "blocks": 1.0,
         "block_threads": 32.0,
@@ -163,13 +163,13 @@ def test_what_touches_nothing_takes_the_launch_and_its_chain() -> None:
         ({"blocks": 1.0, "long_waits": 0.0}, "launch"),
     ],
 )
-def test_what_takes_longest_names_the_launch(own: dict[str, float], name: str) -> None:
+def test_the_longest_cause_names_the_launch(own: dict[str, float], name: str) -> None:
     chip = replace(CHIP, l2_rate=1e4) if name == "L2" else CHIP
     assert estimate(chip, counts(**own)).bound_by == name
 
 
 def test_no_launch_is_faster_than_its_bytes_and_its_operations() -> None:
-    """4 MB over DRAM's peak; operations at twice fp32's rate: packed halves, two each."""
+    """4 MB over DRAM's peak; operations at twice fp32's rate: packed halves count as two."""
     slow = counts(flop=1000.0, tensor_fp16=0.0, tensor_bf16=0.0, tensor_tf32=0.0)
     assert bound_us(CHIP, slow) == pytest.approx(4e6 / 3350e3)
     busy = replace(slow, flop=1e6)
@@ -242,9 +242,7 @@ def test_metrics_are_totals_shares_and_ratios_of_the_launch() -> None:
         ({"l2_rate": 100.0}, ""),
     ],
 )
-def test_stalls_are_a_warps_own_chain_and_what_others_keep_busy(
-    own: dict[str, float], reason: str
-) -> None:
+def test_stalls_are_a_warps_chain_and_contention(own: dict[str, float], reason: str) -> None:
     rates = {name: own[name] for name in ("l2_rate", "dram_rate") if name in own}
     chip = replace(CHIP, **rates)
     one = counts(**{name: value for name, value in own.items() if name not in rates})

@@ -1,4 +1,4 @@
-"""Whole models: their sizes, what a rank holds, and passes that are the sum of their operators."""
+"""Whole models: their sizes, the memory of a rank, and passes as sums of their operators."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_ranks_share_the_weights_and_the_cache(tp: int) -> None:
     assert need.cache == pytest.approx(2 * 2 * 80 * 16 * 4096 * 8 * 128 / tp / 1e9)
 
 
-def test_heads_that_cannot_be_shared_are_held_twice() -> None:
+def test_heads_that_cannot_be_shared_are_duplicated() -> None:
     few = ARCHITECTURES["llama-2-70b"]
     assert Shard(few, "h200", Layout(8)).kv_heads == 1
 
@@ -56,7 +56,7 @@ def test_a_pass_is_the_sum_of_its_operators() -> None:
 
 
 def test_times_are_within_what_the_board_could_do() -> None:
-    """A token reads all weights; a prompt computes two operations a weight and token."""
+    """A token reads all weights; a prompt computes two operations per weight and token."""
     found = serve(LLAMA)
     read_ms = found.memory.weights / 3350 * 1e3
     assert read_ms < found.tpot_ms < 3 * read_ms
@@ -64,7 +64,7 @@ def test_times_are_within_what_the_board_could_do() -> None:
     assert math_ms < found.ttft_ms < 3 * math_ms
 
 
-def test_more_ranks_are_faster_and_talk_more() -> None:
+def test_more_ranks_are_faster_and_communicate_more() -> None:
     two, eight = (serve(Serving("llama-2-70b", "h200", tp, 16, 1024, 256)) for tp in (2, 8))
     assert eight.tpot_ms < two.tpot_ms
 
@@ -90,7 +90,8 @@ DEEPSEEK = Serving("deepseek-v3", "b200", 8, 16, 512, 128, ep=8)
 def test_latent_attention_caches_576_elements_a_token_and_every_rank_all_of_them() -> None:
     found = serve(DEEPSEEK)
     assert found.memory.cache == pytest.approx(2 * 61 * 16 * 640 * 576 / 1e9)
-    # Experts, a 131st of them dense layers' and everybody's, are an eighth; so is all but a little.
+    # Each of 8 ranks has an eighth of the experts, which are nearly all of 671e9 weights of 2
+    # bytes.
     assert 671 * 2 / 8 < found.memory.weights < 1.05 * 671 * 2 / 8
 
 
@@ -108,14 +109,14 @@ def test_deepseek_has_three_dense_layers_and_58_of_experts() -> None:
 
 
 def test_experts_are_spread_whole_or_cut() -> None:
-    """With ep each rank has some experts whole, without a part of each: weights are the same."""
+    """With ep each rank has some whole experts, without ep a part of each: weights are the same."""
     whole, cut = (serve(Serving("mixtral-8x7b", "h200", 4, 8, 512, 8, ep=ep)) for ep in (4, 1))
     assert whole.memory.weights == pytest.approx(cut.memory.weights)
-    asked = [
+    wanted = [
         next(p.prediction.shape for p in one.decode.parts if p.name == "experts")
         for one in (whole, cut)
     ]
-    assert [(one["inner"], one["ranks"]) for one in asked] == [(14336, 4), (14336 // 4, 1)]
+    assert [(one["inner"], one["ranks"]) for one in wanted] == [(14336, 4), (14336 // 4, 1)]
 
 
 def test_replicas_of_attention_exchange_tokens_and_share_the_cache() -> None:
@@ -126,7 +127,7 @@ def test_replicas_of_attention_exchange_tokens_and_share_the_cache() -> None:
     assert "all-reduce of attention" not in names
     assert "dispatch to experts" not in [part.name for part in alone.decode.parts]
     assert spread.decode.step.batch == 2
-    assert spread.memory.cache == pytest.approx(alone.memory.cache)  # a quarter, of heads or tokens
+    assert spread.memory.cache == pytest.approx(alone.memory.cache)  # a quarter of heads or tokens
     tokens = [
         next(p.prediction.shape["tokens"] for p in one.decode.parts if p.name == "experts")
         for one in (alone, spread)
@@ -151,9 +152,9 @@ def test_stages_share_the_layers_and_fill_up() -> None:
 
 
 def test_the_device_waits_for_a_host_that_launches_slower_than_it_runs() -> None:
-    assert gaps([100.0] * 5, 10) == pytest.approx(10)  # of the first alone
+    assert gaps([100.0] * 5, 10) == pytest.approx(10)  # only that of the first
     assert gaps([4.0] * 5, 10) == pytest.approx(10 + 4 * 6)
-    # The host is ahead after a long one: three short ones find their launches waiting.
+    # After a long operator the host is ahead: the three short ones are already launched.
     assert gaps([100.0, 4, 4, 4], 10) == pytest.approx(10)
 
 
@@ -172,19 +173,19 @@ def test_the_denoiser_has_the_published_number_of_weights() -> None:
 
 
 def test_drawing_is_a_sum_and_no_faster_than_its_arithmetic() -> None:
-    found = diffusion.draw("h200", diffusion.Asked(steps=30))
+    found = diffusion.predict_drawing("h200", diffusion.Request(steps=30))
     assert sum(us for _, us in found.kinds.values()) == pytest.approx(found.step_us)
     assert found.seconds == pytest.approx(30 * found.step_us / 1e6)
     # About 3 Tera-multiplications for each of two latents (Podell et al., 2023).
     assert found.step_us > 2 * 2 * 2.9e12 / 989.4e6
     assert found.step_us < 4 * 2 * 2 * 3.0e12 / 989.4e6
     assert found.as_json()["operators"]["self-attention"]["times"] == 70
-    eager = diffusion.draw("h200", diffusion.Asked(steps=30, graphs=False))
+    eager = diffusion.predict_drawing("h200", diffusion.Request(steps=30, graphs=False))
     assert eager.step_us > found.step_us
 
 
 def test_weights_in_fp8_are_half_as_large_and_tokens_faster() -> None:
-    """What stays bf16: router, embedding and head, and the cache."""
+    """The router, embedding, head and cache stay in bf16."""
     model = ARCHITECTURES["mixtral-8x7b"]
     wide, narrow = (
         serve(Serving("mixtral-8x7b", "h200", 2, 8, 512, 64, ep=2, dtype=dtype))
@@ -206,7 +207,7 @@ def test_deepseek_fits_a_node_of_h200_in_fp8() -> None:
     found = serve(Serving("deepseek-v3", "h200", 8, 16, 512, 64, ep=8, dtype="fp8"))
     assert 671 / 8 < found.memory.weights < 1.06 * 671 / 8
     assert found.as_json()["dtype"] == "fp8"
-    # A token reads at least the weights of everybody's layers and of 8 of 256 experts.
+    # A token reads at least the weights of all shared layers and of 8 of 256 experts.
     least_ms = 671 / 8 * 8 / 256 / 4800 * 1e3
     assert found.tpot_ms > least_ms
 
@@ -251,13 +252,13 @@ def test_what_cannot_be_served_is_named(question: Serving, error: type, said: st
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("wanted", "said"),
     [
-        (diffusion.Asked(side=1000), "must be a multiple of 32 pixels, not 1000"),
-        (diffusion.Asked(steps=0), "batch and steps must be at least 1"),
-        (diffusion.Asked(batch=4000), "sdxl needs .* h200 has 141"),
+        (diffusion.Request(side=1000), "must be a multiple of 32 pixels, not 1000"),
+        (diffusion.Request(steps=0), "batch and steps must be at least 1"),
+        (diffusion.Request(batch=4000), "sdxl needs .* h200 has 141"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(asked: diffusion.Asked, said: str) -> None:
+def test_what_cannot_be_drawn_is_named(wanted: diffusion.Request, said: str) -> None:
     with pytest.raises(BadShape, match=said):
-        diffusion.draw("h200", asked)
+        diffusion.predict_drawing("h200", wanted)

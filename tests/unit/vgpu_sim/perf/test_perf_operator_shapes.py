@@ -1,4 +1,4 @@
-"""What each operator of a model, and each prediction, is made of: sizes and rates on paper."""
+"""Sizes and rates of each operator of a model, and of predictions, computed by hand."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,15 +33,15 @@ ROWS = ("rows", "columns", "bytes_read", "bytes_written")
 def shapes(operators: Sequence[Operator]) -> dict[str, tuple[Any, ...]]:
     found = {}
     for name, ask in operators:
-        told = ask()
-        shape = tuple(told.shape[field] for field in KINDS.get(told.op, ROWS))
-        found[name] = (told.op, told.dtype, *shape)
+        prediction = ask()
+        shape = tuple(prediction.shape[field] for field in KINDS.get(prediction.op, ROWS))
+        found[name] = (prediction.op, prediction.dtype, *shape)
     assert len(found) == len(operators)
     return found
 
 
 def norm(tokens: int, hidden: int) -> tuple[Any, ...]:
-    """A row and the residual beside it, read and written."""
+    """A row and the residual, both read and written."""
     return ("norm", "bytes", tokens, hidden, 4, 4)
 
 
@@ -54,7 +54,9 @@ def reduce(gpus: int, size: int) -> tuple[Any, ...]:
 
 
 def test_a_layer_of_a_dense_model_on_two_ranks() -> None:
-    """Llama 3 8B: width 4096, 32 heads and 8 of keys, 14336 inner; 3 prompts of 20 tokens."""
+    """Llama 3 8B: width 4096, 32 query heads and 8 key heads, 14336 inner; 3 prompts of 20
+    tokens.
+    """
     ((count, operators),) = Shard(ARCHITECTURES["llama-3-8b"], "h200", Layout(2)).layers(
         Step(3, 20, 20)
     )
@@ -77,7 +79,7 @@ def test_a_layer_of_a_dense_model_on_two_ranks() -> None:
 
 @pytest.mark.parametrize(("query", "context"), [(1, 40), (40, 40)])
 def test_layers_of_deepseek_v3_on_four_ranks_in_fp8(query: int, context: int) -> None:
-    """Two ranks share matrices, two have sequences of their own, all four share the experts."""
+    """Two ranks share matrices, two process separate sequences, all four share the experts."""
     model, tokens = ARCHITECTURES["deepseek-v3"], 4 * query
     shard = Shard(model, "h200", Layout(2, 1, 2, 4), "fp8")
     dense, mixed = shard.layers(Step(4, query, context))
@@ -106,7 +108,7 @@ def test_layers_of_deepseek_v3_on_four_ranks_in_fp8(query: int, context: int) ->
     ends["dense activation"] = element(tokens, 9216, 4)
     ends["dense all-reduce"] = reduce(2, tokens * 7168 * 2)
     assert shapes(dense[1]) == attended | ends
-    # A token goes to each of four ranks at most; the two that hold it share what is sent.
+    # A token is sent to at most four ranks; the two that hold it share the sending.
     sent = ("allreduce", "bf16", "alltoall", 4, tokens * 4 * 7168 * 2 // 2)
     ends = linear("shared expert: gate and up", 2048, 7168)
     ends |= linear("shared expert: down", 7168, 1024)
@@ -168,7 +170,7 @@ def test_a_pipeline_runs_each_microbatch_and_sends_between_all_but_the_last() ->
 
 
 @pytest.mark.parametrize(
-    ("told", "rates"),
+    ("prediction", "rates"),
     [
         (gemm("h200", "bf16", 8, 16, 32), {"Tflop/s": 8192e-6, "GB/s of operands": 1.792}),
         (gemm("h200", "fp8", 8, 16, 32), {"Tflop/s": 8192e-6, "GB/s of operands": 1.024}),
@@ -211,13 +213,15 @@ def test_a_pipeline_runs_each_microbatch_and_sends_between_all_but_the_last() ->
     ],
     ids=lambda value: getattr(value, "op", ""),
 )
-def test_rates_are_amounts_over_the_time(told: Any, rates: dict[str, float]) -> None:
-    assert {name: rate * told.us for name, rate in told.rates.items()} == pytest.approx(rates)
-    assert told.percent == pytest.approx(100 * (told.interval[1] / told.us - 1))
-    plain = told.mechanistic()
+def test_rates_are_amounts_over_the_time(prediction: Any, rates: dict[str, float]) -> None:
+    assert {name: rate * prediction.us for name, rate in prediction.rates.items()} == pytest.approx(
+        rates
+    )
+    assert prediction.percent == pytest.approx(100 * (prediction.interval[1] / prediction.us - 1))
+    plain = prediction.mechanistic()
     assert sum(plain.stack.values()) == pytest.approx(plain.us)
     assert {name: rate * plain.us for name, rate in plain.rates.items()} == pytest.approx(rates)
-    half = told.fitted.half_width(np.array([plain.us]))[0]
+    half = prediction.fitted.half_width(np.array([plain.us]))[0]
     assert np.log(np.array(plain.interval) / plain.us) == pytest.approx([-half, half])
 
 
@@ -227,7 +231,7 @@ FULL = 80e9  # bytes of an H100
 @pytest.mark.parametrize(
     ("ask", "size"),
     [
-        (lambda n: gemm("h100-80gb", "bf16", n, 1, 1), 2 * 2),  # of one m: A's and C's
+        (lambda n: gemm("h100-80gb", "bf16", n, 1, 1), 2 * 2),  # A and C have m rows
         (lambda n: gemm("h100-80gb", "bf16", 1, n, 1), 2 * 2),
         (
             lambda n: attention(
@@ -254,7 +258,7 @@ FULL = 80e9  # bytes of an H100
 )
 def test_what_the_memory_just_holds_is_predicted_and_no_more(ask: Any, size: int) -> None:
     most = int(FULL // size)
-    ask(most - 8)  # beside what does not grow with it
+    ask(most - 8)  # in addition to the part that does not grow with it
     with pytest.raises(BadShape, match=r"h100-80gb has 80$"):
         ask(most + 1)
 
@@ -271,7 +275,7 @@ def calls(tokens: int, topk: int, experts: int, ranks: int, how: str) -> Calls:
 def test_a_power_law_is_drawn_six_times_and_the_busiest_rank_counts(
     tokens: int, topk: int, experts: int, ranks: int, exponent: float
 ) -> None:
-    """Weights between 1 and 0.8 of the tokens; of fewer pairs than experts between 0.01 and 2."""
+    """Weights are between 1 and 0.8 of the tokens, or 0.01 and 2 with fewer pairs than experts."""
     draws, pairs = np.random.default_rng(7), tokens * topk
     low, high = (1.0, 0.8 * tokens) if pairs > experts else (0.01, 2.0)
     found = []
@@ -300,7 +304,7 @@ def test_a_power_law_is_drawn_six_times_and_the_busiest_rank_counts(
 
 @pytest.mark.parametrize(
     ("tokens", "pairs", "active"),
-    # 8 experts on 2 ranks, 2 a token: pairs of a rank, on as many of its four as there are.
+    # 8 experts on 2 ranks, 2 per token: a rank's pairs, and how many of its four experts have one.
     [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4), (5, 5, 4), (64, 64, 4)],
 )
 def test_a_balanced_load_is_spread_over_as_many_experts_as_there_are_pairs(

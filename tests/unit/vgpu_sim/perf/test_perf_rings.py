@@ -45,7 +45,7 @@ def test_a_ring_goes_at_the_pace_of_its_slowest_step_and_no_order_is_better(
 
 
 def test_the_best_ring_crosses_the_sockets_once_each_way() -> None:
-    # Twice each way would be 60 GB/s, less than PCIe 5.0.
+    # Two crossings in each direction would leave 60 GB/s each, less than PCIe 5.0.
     order = ring(routes(MIXED, "h100-80gb"), 8).order
     crossings = sum(a % 2 != b % 2 for a, b in itertools.pairwise((*order, order[0])))
     assert crossings == 2
@@ -108,7 +108,7 @@ def test_narrower_links_never_make_it_faster() -> None:
     ],
 )
 @pytest.mark.parametrize(("gpus", "size"), [(2, 4096), (4, MIB), (8, 300 * MIB)])
-def test_with_nvswitches_what_was_fitted_stays_as_it_is(
+def test_with_nvswitches_the_fitted_rates_are_unchanged(
     op: str, board: str, name: str, gpus: int, size: int
 ) -> None:
     alone, there = (
@@ -125,11 +125,11 @@ def test_more_gpus_than_places_are_refused() -> None:
 
 
 def test_the_command_names_the_link_and_the_ring() -> None:
-    asked = ["perf", "predict", "allreduce", "--board", "a30", "--gpus", "8", "--bytes", str(MIB)]
-    done = CliRunner().invoke(main, [*asked, "--topology", "pcie-2-socket"], prog_name="tessera")
+    wanted = ["perf", "predict", "allreduce", "--board", "a30", "--gpus", "8", "--bytes", str(MIB)]
+    done = CliRunner().invoke(main, [*wanted, "--topology", "pcie-2-socket"], prog_name="tessera")
     assert done.exit_code == 0, done.output
     row = json.loads(
-        CliRunner().invoke(main, [*asked, "--topology", "pcie-2-socket", "--json"]).output
+        CliRunner().invoke(main, [*wanted, "--topology", "pcie-2-socket", "--json"]).output
     )
     bound = ring(routes("pcie-2-socket", "a30"), 8)
     assert row["choice"]["ring"] == "-".join(map(str, bound.order))

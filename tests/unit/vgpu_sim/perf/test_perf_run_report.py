@@ -1,4 +1,4 @@
-"""The report of ``tessera perf run``: each launch can be told from the others, unless grouped."""
+"""The report of ``tessera perf run``: launches are listed separately, unless grouped."""
 
 import json
 from dataclasses import fields
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.cli.perf.run_report import Heard, Report, document_of, lines, page_of, report_of
-from vgpu_sim.hal.observe.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.cli.perf.run_report import Report, RunEvents, document_of, lines, page_of, report_of
+from vgpu_sim.hal.observe.modelled_report import ModelledLaunches, ModelledOrder, ModelledSummary
 from vgpu_sim.perf.kernels import Counts, chip_of
 
 H100 = chip_of("h100-80gb")
@@ -21,7 +21,7 @@ _ONE = dict.fromkeys((one.name for one in fields(Counts)), 0.0) | {
 }
 
 
-def launched(argument: int, count: int, us: float, *, bound: bool = False) -> dict[str, Any]:
+def launch_event(argument: int, count: int, us: float, *, bound: bool = False) -> dict[str, Any]:
     counts = _ONE | {"bound": float(bound)}
     row = ModelledLaunches(
         "k", (132, 1, 1), (64, 1, 1), count, us * count, counts, "", str(argument)
@@ -29,21 +29,21 @@ def launched(argument: int, count: int, us: float, *, bound: bool = False) -> di
     return {"event": "modelled", "pid": 7, "launches": row.to_json()}
 
 
-def ordered(*rows: int) -> dict[str, Any]:
+def order_event(*rows: int) -> dict[str, Any]:
     order = ModelledOrder(tuple((row, float(at)) for at, row in enumerate(rows)))
     return {"event": "modelled", "pid": 7, "order": order.to_json()}
 
 
-def told(*events: dict[str, Any]) -> Report:
-    heard = Heard()
+def report_from(*events: dict[str, Any]) -> Report:
+    received = RunEvents()
     summary = ModelledSummary((), 9.0, 1.0, 0).to_json()
     for event in (*events, {"event": "modelled", "pid": 7, "summary": summary}):
-        heard.take(json.loads(json.dumps(event)))
-    return report_of(H100, heard)
+        received.take(json.loads(json.dumps(event)))
+    return report_of(H100, received)
 
 
 def test_launches_with_other_arguments_have_lines_of_their_own() -> None:
-    report = told(launched(32, 1, 50.0), launched(1, 2, 5.0), ordered(1, 0, 1))
+    report = report_from(launch_event(32, 1, 50.0), launch_event(1, 2, 5.0), order_event(1, 0, 1))
     found = [line for line in lines(report, grouped=False) if "132x1x1" in line]
     assert [line.split()[0] for line in found] == ["1", "2", "3"]
     assert ["k(1)" in line for line in found] == [True, False, True]
@@ -53,15 +53,15 @@ def test_launches_with_other_arguments_have_lines_of_their_own() -> None:
     assert "5.00 to 50.00 us" in line
 
 
-def test_counts_that_no_launch_has_are_no_estimate() -> None:
-    event = launched(1, 1, 5.0)
+def test_impossible_counts_give_no_estimate() -> None:
+    event = launch_event(1, 1, 5.0)
     event["launches"]["counts"]["block_threads"] = 0
-    (row,) = told(event).rows
+    (row,) = report_from(event).rows
     assert row.estimate is None
 
 
 def test_json_lists_every_launch() -> None:
-    report = told(launched(32, 1, 50.0), launched(1, 2, 5.0), ordered(1, 0, 1))
+    report = report_from(launch_event(32, 1, 50.0), launch_event(1, 2, 5.0), order_event(1, 0, 1))
     document = json.loads(json.dumps(document_of(report)))
     assert [(one["row"], one["arguments"], one["us"]) for one in document["launches"]] == [
         (1, "1", 5.0),
@@ -73,8 +73,10 @@ def test_json_lists_every_launch() -> None:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_a_time_that_is_a_bound_says_so(grouped: bool) -> None:
-    exact, bound = (told(launched(1, 1, 5.0, bound=bound), ordered(0)) for bound in (False, True))
+def test_a_lower_bound_is_marked(grouped: bool) -> None:
+    exact, bound = (
+        report_from(launch_event(1, 1, 5.0, bound=bound), order_event(0)) for bound in (False, True)
+    )
     assert "≥" not in "\n".join(lines(exact, grouped=grouped))
     said = "\n".join(lines(bound, grouped=grouped))
     assert "≥ 5.00" in said
@@ -84,11 +86,11 @@ def test_a_time_that_is_a_bound_says_so(grouped: bool) -> None:
 
 
 def test_contexts_keep_their_launches_apart() -> None:
-    heard = Heard()
+    events = RunEvents()
     for pid, argument in ((1, 10), (2, 20)):
-        for event in (launched(argument, 1, 5.0), ordered(0)):
-            heard.take(event | {"pid": pid})
-    report = report_of(H100, heard)
+        for event in (launch_event(argument, 1, 5.0), order_event(0)):
+            events.take(event | {"pid": pid})
+    report = report_of(H100, events)
     assert [(row.context, row.launches.arguments) for row, _ in report.launches] == [
         (0, "10"),
         (1, "20"),
@@ -96,11 +98,11 @@ def test_contexts_keep_their_launches_apart() -> None:
 
 
 def test_an_order_that_names_no_row_is_left_out() -> None:
-    assert not told(launched(1, 1, 5.0), ordered(5)).launches
+    assert not report_from(launch_event(1, 1, 5.0), order_event(5)).launches
 
 
 def test_many_launches_are_cut_in_the_text_only() -> None:
-    report = told(launched(1, 100, 5.0), ordered(*[0] * 100))
+    report = report_from(launch_event(1, 100, 5.0), order_event(*[0] * 100))
     said = list(lines(report, grouped=False))
     assert sum("132x1x1" in line for line in said) == 64
     assert any(line.startswith("36 more launches") for line in said)
@@ -109,6 +111,9 @@ def test_many_launches_are_cut_in_the_text_only() -> None:
 
 def test_the_page_has_a_row_for_each_kind_of_launch() -> None:
     pytest.importorskip("matplotlib")
-    text = page_of(told(launched(32, 1, 50.0), launched(1, 2, 5.0), ordered(0, 1)), grouped=False)
+    text = page_of(
+        report_from(launch_event(32, 1, 50.0), launch_event(1, 2, 5.0), order_event(0, 1)),
+        grouped=False,
+    )
     assert "k(32)" in text
     assert "k(1)" in text

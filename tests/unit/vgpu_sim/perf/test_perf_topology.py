@@ -1,4 +1,4 @@
-"""Topologies: what tools print of them, the ways of transfers, and max-min fair rates."""
+"""Topologies: tools' output, routes of transfers, and max-min fair rates."""
 
 from xml.etree import ElementTree
 
@@ -52,7 +52,7 @@ def test_no_two_devices_have_one_bus() -> None:
         assert all(one.numa < topology.numa_nodes for one in (*devices, *topology.cxls))
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(BadShape, match="did you mean dgx-h100"):
         topology_named("dgx-h10")
     with pytest.raises(BadShape, match="hgx-4 has room for 4 GPUs, not 5"):
@@ -61,7 +61,7 @@ def test_what_there_is_not_is_refused() -> None:
         Routes(topology_named("dgx-h100"), H100).path("numa0", "gpu9")
 
 
-# Two pairs of GPUs below a switch each, and an HCA beside the first pair.
+# Two pairs of GPUs, each below a switch, and an HCA below the first pair's switch.
 PAIRS = "custom:numa=2;nvlinks=0;gpus=10.0.0.0,11.0.0.0,20.1.1.1,21.1.1.1;hcas=18.0.0.0"
 
 
@@ -95,8 +95,8 @@ def test_a_description_is_printed_and_routed_as_it_says() -> None:
         ("custom:numa=1;nvlinks=0;gpus=" + ",".join(["10.0.0.0"] * 200), "describes no topology"),
         ("custom:numa=0;nvlinks=0;gpus=10.0.0.0", "1 to 16 NUMA nodes"),
         ("custom:numa=17;nvlinks=0;gpus=10.0.0.0", "1 to 16 NUMA nodes"),
-        ("custom:numa=1;nvlinks=0;gpus=10.1.0.0", "outside of its 1 NUMA nodes"),
-        ("custom:numa=1;nvlinks=0;gpus=10.0.256.0", "outside of its"),
+        ("custom:numa=1;nvlinks=0;gpus=10.1.0.0", "outside its 1 NUMA nodes"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.256.0", "outside its"),
         ("custom:numa=1;nvlinks=0;gpus=10.0.0.0,10.0.0.0", "a PCI bus of its own"),
         ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;hcas=10.0.0.0", "a PCI bus of its own"),
         ("custom:numa=1;nvlinks=0;gpus=00.0.0.0", "a PCI bus of its own"),
@@ -105,7 +105,7 @@ def test_a_description_is_printed_and_routed_as_it_says() -> None:
         ("custom:numa=1;nvlinks=6;gpus=10.0.0.0", "join 2 to 8 GPUs, not 1"),
         ("custom:numa=1;nvlinks=5;gpus=10.0.0.0,11.0.0.0,12.0.0.0", "5 cannot be divided among 2"),
         ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;nvmes=10.0.0.0", "a PCI bus of its own"),
-        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=1.0.64.8.2", "cxl0 lies outside"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=1.0.64.8.2", "cxl0 is outside"),
         ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=0.0.64.4.2", "64 GB, 4 lanes of CXL 2"),
         ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=0.0.64.8.1", "CXL 1"),
         ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=0.0.0.8.2", "0 GB"),
@@ -152,15 +152,16 @@ def test_transfers_take_the_links_between_their_ends() -> None:
 
 
 def test_rates_are_max_min_fair() -> None:
-    # The example of Bertsekas and Gallager: who shares the narrow link gets little, others the rest.
+    # The example of Bertsekas and Gallager: transfers on the narrow link get little, others the
+    # rest.
     capacity = {"a": 10.0, "b": 4.0}
     assert max_min([["a"], ["a", "b"], ["b"]], capacity) == pytest.approx([8, 2, 2])
     assert max_min([["a"], []], capacity) == [10.0, float("inf")]
-    with pytest.raises(BadShape, match="link that there is not"):
+    with pytest.raises(BadShape, match="unknown link"):
         max_min([["c"]], capacity)
 
 
-def test_nobody_can_gain_without_taking_from_one_who_has_no_more() -> None:
+def test_no_transfer_gains_except_from_one_that_has_no_more() -> None:
     routes = Routes(topology_named("pcie-2-socket"), A30)
     ends = [
         ("gpu0", "gpu4"),
@@ -184,7 +185,7 @@ def test_nobody_can_gain_without_taking_from_one_who_has_no_more() -> None:
         assert any(full), "a transfer has no bottleneck"
 
 
-def test_who_ends_leaves_the_link_to_the_others() -> None:
+def test_a_finished_transfer_leaves_its_link_to_the_others() -> None:
     ends = finish_us([["a"], ["a"]], [100.0, 300.0], {"a": 10.0})
     assert ends == pytest.approx([20.0, 40.0])
     assert finish_us([["a"], []], [0.0, 5.0], {"a": 1.0}) == [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Transfers over the links of a node: rates, limits, times, and what a prediction says of them."""
+"""Transfers over the links of a node: rates, limits, times, and the predictions."""
 
 import itertools
 import json
@@ -74,7 +74,7 @@ def test_a_server_that_has_a_name_has_drives_and_memory_expanders_too() -> None:
         routes("dgx-h100").path("nvme0", "gpu0")
 
 
-def test_who_shares_a_root_port_shares_its_rate_and_a_bridge_with_several_has_all_of_them() -> None:
+def test_devices_share_a_root_ports_rate_and_a_bridge_has_the_sum() -> None:
     shared = together(routes("pcie-2-socket"), [("numa0", "gpu0"), ("numa0", "gpu1")], GIB)
     assert [one.rate for one in shared] == pytest.approx([SHARE * 32e3 / 2] * 2)
     assert {one.limit for one in shared} == {("numa0", "bridge0")}
@@ -83,13 +83,13 @@ def test_who_shares_a_root_port_shares_its_rate_and_a_bridge_with_several_has_al
         assert one.rate == pytest.approx(SHARE * 32e3)
 
 
-def test_the_last_byte_comes_later_than_alone_and_who_is_left_speeds_up() -> None:
+def test_shared_transfers_end_later_and_speed_up_when_others_end() -> None:
     pcie = routes("pcie-2-socket")
     (alone,) = together(pcie, [("gpu0", "numa0")], GIB)
     both = together(pcie, [("gpu0", "numa0"), ("gpu1", "numa0")], GIB)
     assert alone.us == pytest.approx(GIB / alone.rate)
     assert [one.us for one in both] == pytest.approx([2 * alone.us] * 2)
-    # gpu4 and gpu5 share a root port; the other direction of gpu1's is free.
+    # gpu4 and gpu5 share a root port; the other direction of gpu1's link is free.
     ends = [("gpu0", "numa0"), ("gpu4", "numa1"), ("gpu5", "numa1"), ("numa0", "gpu1")]
     times = [one.us for one in together(pcie, ends, GIB)]
     assert times == pytest.approx([alone.us, 2 * alone.us, 2 * alone.us, alone.us])
@@ -104,7 +104,7 @@ def every_end(of: Routes) -> list[str]:
 
 @pytest.mark.parametrize("name", [*PRESETS, OWN])
 @pytest.mark.parametrize("board", ["a30", "h100-80gb"])
-def test_no_link_carries_more_than_it_can_and_one_more_transfer_helps_nobody_who_is_slowest(
+def test_no_link_exceeds_its_capacity_and_a_new_transfer_never_helps_the_slowest(
     name: str, board: str
 ) -> None:
     chosen, node = random.Random(name), routes(name, board)
@@ -125,14 +125,15 @@ def test_no_link_carries_more_than_it_can_and_one_more_transfer_helps_nobody_who
         for one in found:
             assert used[one.limit] >= capacity[one.limit] * (1 - 1e-6)
             assert one.us >= GIB / min(capacity[link] for link in one.links) * (1 - 1e-6)
-        # Single others may gain: who shares with a transfer that the new one holds back.
+        # Single other transfers may gain, if the new one slows a transfer with which they share a
+        # link.
         assert min(one.rate for one in found) <= slowest * (1 + 1e-9)
         slowest = min(one.rate for one in found)
         loads = (count * GIB / capacity[link] for link, count in users.items())
         assert max(one.us for one in found) >= max(loads) * (1 - 1e-6)
 
 
-def test_a_bottleneck_is_full_and_nobody_on_it_has_more() -> None:
+def test_a_bottleneck_is_full_and_no_transfer_on_it_has_more() -> None:
     capacity = {"a": 10.0, "b": 4.0}
     paths = [["a"], ["a", "b"], ["b"], []]
     rates = max_min(paths, capacity)
@@ -152,7 +153,7 @@ def test_a_bottleneck_is_full_and_nobody_on_it_has_more() -> None:
         ("gpu1", "gpu1", "gpu1 to gpu1 takes no link"),
     ],
 )
-def test_what_is_no_place_is_named(source: str, target: str, problem: str) -> None:
+def test_an_unknown_place_is_named(source: str, target: str, problem: str) -> None:
     with pytest.raises(BadShape, match=problem):
         predict("h100-80gb", "flat", [(source, target)], GIB)
 
@@ -172,10 +173,10 @@ def copy(*arguments: str):
 
 
 def test_the_command_prints_rate_limit_and_way_of_each() -> None:
-    asked = ["--from", "gpu0", "--to", "gpu3", "--topology", "hgx-4", "--with", "gpu1:gpu3"]
-    done = copy(*asked, "--with", "numa0:gpu0")
+    wanted = ["--from", "gpu0", "--to", "gpu3", "--topology", "hgx-4", "--with", "gpu1:gpu3"]
+    done = copy(*wanted, "--with", "numa0:gpu0")
     assert done.exit_code == 0, done.output
-    rows = json.loads(copy(*asked, "--with", "numa0:gpu0", "--json").output)
+    rows = json.loads(copy(*wanted, "--with", "numa0:gpu0", "--json").output)
     assert [one["way"] for one in rows["transfers"]] == [
         "gpu0 > gpu3",
         "gpu1 > gpu3",
@@ -190,17 +191,17 @@ def test_the_command_prints_rate_limit_and_way_of_each() -> None:
     assert "(modelled)" in done.output
     both = CliRunner().invoke(
         main,
-        ["perf", "compare", "--boards", "h100-80gb,b200", "copy", "--bytes", str(GIB), *asked],
+        ["perf", "compare", "--boards", "h100-80gb,b200", "copy", "--bytes", str(GIB), *wanted],
         prog_name="tessera",
     )
     assert both.exit_code == 0, both.output
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("wanted", "said"),
     [
-        (["--from", "gpu0"], "--from and --to belong together"),
-        (["--from", "gpu0", "--to", "gpu1", "--direction", "h2d"], "take --direction's place"),
+        (["--from", "gpu0"], "--from and --to need each other"),
+        (["--from", "gpu0", "--to", "gpu1", "--direction", "h2d"], "exclude --direction"),
         (["--with", "gpu0:gpu1"], "--with and --topology need --from and --to"),
         (["--topology", "flat"], "--with and --topology need --from and --to"),
         (["--from", "gpu0", "--to", "gpu1", "--with", "gpu0"], "'gpu0' is not of the form"),
@@ -208,7 +209,7 @@ def test_the_command_prints_rate_limit_and_way_of_each() -> None:
         (["--from", "gpu0", "--to", "gpu1", "--topology", "dgx"], "dgx-h100"),
     ],
 )
-def test_what_cannot_be_answered_is_said(asked: list[str], said: str) -> None:
-    done = copy(*asked)
+def test_an_impossible_request_is_refused(wanted: list[str], said: str) -> None:
+    done = copy(*wanted)
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr

@@ -1,4 +1,4 @@
-"""Counts of the performance model on paper: small inputs whose results a reader can add up."""
+"""Counts of the performance model by hand: small inputs whose results a reader can verify."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_a_cyclic_walk_hits_where_all_of_it_fits_and_never_else(count: int) -> N
     [("lt", 15, 15), ("le", 15, 16), ("ne", 15, 15), ("lt", 16, 16), ("le", 31, 32)],
 )
 def test_rounds_follow_the_comparison(relation: str, bound: int, rounds: int) -> None:
-    """A counter from 0 by 1: the loop's own instructions are issued once in ``rounds``."""
+    """A counter from 0 in steps of 1: the loop's own instructions are issued once in ``rounds``."""
     source = (
         f"{HEAD}.visible .entry k()\n{{\n.reg .u32 %r<4>;\n.reg .pred %p<2>;\n"
         ".shared .align 16 .b8 tile[16];\nmov.u32 %r3, 1;\nmov.u32 %r2, 0;\n"
@@ -52,11 +52,11 @@ def test_rounds_follow_the_comparison(relation: str, bound: int, rounds: int) ->
     )
     (function,) = compiler.compile_ptx(source, capability=(9, 0)).functions
     end = next(i for i, one in enumerate(function.code) if one.target is not None)
-    assert unrolling.kept(function.code)[end] == pytest.approx(1 / rounds)
+    assert unrolling.issue_shares(function.code)[end] == pytest.approx(1 / rounds)
 
 
 def test_a_wait_for_two_loads_is_covered_since_the_second() -> None:
-    """Between the second load and the sum stand two instructions of one issue each."""
+    """Between the second load and the sum are two instructions of one issue each."""
     source = (
         f"{HEAD}.visible .entry k(.param .u64 p)\n{{\n.reg .u32 %r<6>;\n.reg .u64 %rd<2>;\n"
         "ld.param.u64 %rd1, [p];\nld.global.u32 %r1, [%rd1];\nmov.u32 %r3, 1;\nmov.u32 %r4, 2;\n"
@@ -88,10 +88,12 @@ def test_a_wait_for_two_loads_is_covered_since_the_second() -> None:
 
 
 def test_a_rank_holds_its_experts_and_its_part_of_what_all_tokens_share() -> None:
-    """DeepSeek-V3 on 4 x 2 ranks: routed experts over 8 of them, the shared one and attention over 4.
+    """DeepSeek-V3 on 4 x 2 ranks: routed experts over 8 of them, the shared one and attention over
+    4.
 
-    Sizes of the published configuration: 61 layers of width 7168, 3 of them dense (18432), 58 with
-    256 experts of 2048; latent attention with ranks 1536 and 512 + 64, 128 heads of 128 + 64.
+    Sizes are those of the published configuration: 61 layers of width 7168, 3 of them dense
+    (18432), 58 with 256 experts of 2048; latent attention with ranks 1536 and 512 + 64, 128
+    heads of 128 + 64.
     """
     found = memory(Shard(ARCHITECTURES["deepseek-v3"], "h200", Layout(4, 1, 2, 8), "fp8"), 1, 1, 1)
     heads = 128 / 4

@@ -1,4 +1,4 @@
-"""A share of ``make fuzz text=...`` without its guidance, and what that is made of."""
+"""A part of ``make fuzz text=...`` without coverage feedback, and its components."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ from vgpu_sim.compiler.ptx import parse
 _TEXTS = seeds.texts()
 
 
-def _mutated(number: int) -> bytes:
+def _mutate(number: int) -> bytes:
     random = Random(number)
     return mutate(random.choice(_TEXTS), random, _TEXTS, seeds.MAX_BYTES).encode(errors="replace")
 
@@ -28,7 +28,7 @@ def test_whatever_the_text_it_is_compiled_or_refused(stage: str, count: int) -> 
     target = Target(stage)
     try:
         for number in range(count):
-            failure = target.examine(_mutated(number))
+            failure = target.examine(_mutate(number))
             assert failure is None, f"mutation {number}: {failure.kind}\n{failure.detail}"
     finally:
         target.close()
@@ -42,7 +42,7 @@ def test_every_change_changes_something_and_keeps_much_ptx() -> None:
         made = {change(text, Random(number), _TEXTS) for number in range(20)}
         assert len(made) > 5, change.__name__
         assert all(change(part, Random(1), _TEXTS) is not None for part in ("", ";", "\n", "a"))
-    assert sum(_is_ptx(_mutated(number)) for number in range(100)) > 10
+    assert sum(_is_ptx(_mutate(number)) for number in range(100)) > 10
 
 
 def test_an_excerpt_is_short_and_mostly_still_compiles() -> None:
@@ -51,7 +51,7 @@ def test_an_excerpt_is_short_and_mostly_still_compiles() -> None:
     made = [excerpt(text, random) for text in long for _ in range(3)]
     assert all(target.examine(text.encode()) is None for text in made)
     assert target.reached["code"] > 0.8 * len(made)
-    assert sum(map(len, made)) < 1.5 * sum(map(len, long))  # three of each
+    assert sum(map(len, made)) < 1.5 * sum(map(len, long))  # three excerpts of each
     assert len(set(made)) > 0.9 * len(made)
 
 
@@ -81,7 +81,7 @@ def _stumble(data: bytes) -> str:
 @pytest.mark.parametrize(
     ("defect", "kind"), [(_spin, "too slow"), (_hoard, "too much memory"), (_stumble, "KeyError")]
 )
-def test_what_is_wrong_is_a_failure(defect, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_is_a_failure(defect, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(targets.CPU_SECONDS, "parse", 0.2 if defect is _spin else 20.0)
     monkeypatch.setattr(targets, "_parse", defect)
     failure = Target("parse").examine(b"")
@@ -115,17 +115,17 @@ _REPORTS = (
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file of a program that is run for children; it begins by claiming all its runs."""
+    """Return the file of a program that replaces the child; it first reports all its runs as
+    done.
+    """
     monkeypatch.setattr(campaign, "CHILD", ("stand_in",))
     monkeypatch.setattr(campaign, "RUNS_OF_A_CHILD", dict.fromkeys(targets.STAGES, 100))
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path / "stand_in.py"
 
 
-def test_a_campaign_goes_on_where_it_stopped_and_notes_who_died(
-    tmp_path: Path, stand_in: Path
-) -> None:
-    """Every second child dies of its runs."""
+def test_a_campaign_resumes_and_records_crashes(tmp_path: Path, stand_in: Path) -> None:
+    """Every second child fails."""
     stand_in.write_text(_REPORTS + "print('how it ended'); sys.exit(int(number) % 2 == 0)")
     said: list[str] = []
     for total in (150, 300):
@@ -136,13 +136,13 @@ def test_a_campaign_goes_on_where_it_stopped_and_notes_who_died(
     assert state.reached == {"tree": 4}
     folder = tmp_path / "text" / "parse"
     assert json.loads((folder / "state.json").read_text())["runs"] == 300
-    logs = Campaign("parse", tmp_path).found()
+    logs = Campaign("parse", tmp_path).list_findings()
     assert ["how it ended" in log.read_text() for log in logs] == [True, True]
     assert not list(folder.glob("child-*"))
 
 
 def test_two_jobs_run_at_a_time_and_share_the_runs(tmp_path: Path, stand_in: Path) -> None:
-    """Each of the first two waits for the other one's report."""
+    """Each of the first two jobs waits for the other one's report."""
     wait = (
         "other = folder / f'child-{3 - int(number)}.json' if int(number) < 3 else report\n"
         "until = time.time() + 60\n"
@@ -155,7 +155,7 @@ def test_two_jobs_run_at_a_time_and_share_the_runs(tmp_path: Path, stand_in: Pat
     assert (state.runs, state.children, state.deaths) == (150, 2, 0)
 
 
-def test_what_a_child_noted_counts_when_its_time_is_over(tmp_path: Path, stand_in: Path) -> None:
+def test_a_childs_notes_count_after_its_timeout(tmp_path: Path, stand_in: Path) -> None:
     stand_in.write_text(_REPORTS + "time.sleep(600)")
     state = Campaign("isa", tmp_path, lambda _: None, jobs=2).run(1000, 6 / 60)
     assert (state.runs, state.children, state.deaths) == (200, 2, 0)

@@ -1,4 +1,4 @@
-"""What guides ``make fuzz text=...``. Atheris is installed by who runs that, and nobody else."""
+"""The coverage feedback of ``make fuzz text=...``. Atheris is installed only for that target."""
 
 import importlib
 import json
@@ -10,7 +10,7 @@ import pytest
 
 atheris = pytest.importorskip("atheris", reason="pip install atheris")
 
-from support.fuzzers.hostile_text import guided, seeds  # noqa: E402
+from support.fuzzers.hostile_text import guidance, seeds  # noqa: E402
 from support.fuzzers.hostile_text.coverage import Coverage  # noqa: E402
 from support.fuzzers.hostile_text.targets import Target  # noqa: E402
 
@@ -19,14 +19,14 @@ _SAXPY = (Path(__file__).parents[4] / "examples" / "saxpy.ptx").read_bytes()
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return what libFuzzer is told."""
-    heard: list[int] = []
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Record the reports to libFuzzer."""
+    reports: list[int] = []
     counters = count()
     monkeypatch.setattr("support.fuzzers.hostile_text.coverage._reserve", lambda: next(counters))
     monkeypatch.setattr(atheris, "_reserve_counter", None)
-    monkeypatch.setattr(atheris, "_trace_branch", heard.append)
-    return heard
+    monkeypatch.setattr(atheris, "_trace_branch", reports.append)
+    return reports
 
 
 def _loops(tmp_path: Path, names: tuple[str, str], coverage: Coverage) -> Iterator[object]:
@@ -34,41 +34,41 @@ def _loops(tmp_path: Path, names: tuple[str, str], coverage: Coverage) -> Iterat
     (tmp_path / "covered" / "__init__.py").write_text("")
     for name in names:
         (tmp_path / f"{name.replace('.', '/')}.py").write_text(_LOOP)
-    with coverage.instrumented(["covered.this"], comparisons=False):
+    with coverage.instrument(["covered.this"], comparisons=False):
         yield from [importlib.import_module(name).loop for name in names]
 
 
-def test_libfuzzer_hears_of_each_branch_once_and_of_how_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[int]
+def test_libfuzzer_gets_each_branch_once_with_its_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reports: list[int]
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     coverage = Coverage()
     this, other = _loops(tmp_path, ("covered.this", "covered.that"), coverage)
 
     def run(loop, times: int) -> set[int]:  # type: ignore[no-untyped-def]
-        told.clear()
+        reports.clear()
         coverage.begin()
         loop(times)
         coverage.tell()
-        assert len(told) == len(set(told))
-        return set(told)
+        assert len(reports) == len(set(reports))
+        return set(reports)
 
-    assert run(this, 40) == run(this, 60)  # both 32 to 127 times
+    assert run(this, 40) == run(this, 60)  # both are in the class from 32 to 127 times
     different = [run(this, times) for times in (0, 1, 2, 3, 5, 10, 20, 60, 5000)]
     assert all(a != b for n, a in enumerate(different) for b in different[:n])
-    assert {len(heard) for heard in different[1:]} == {len(different[1])}
-    assert run(other, 60) == set()  # not among the prefixes
+    assert {len(reports) for reports in different[1:]} == {len(different[1])}
+    assert run(other, 60) == set()  # outside the instrumented prefixes
 
 
-def test_texts_of_before_are_examined_and_do_not_count(
+def test_texts_of_earlier_runs_are_examined_and_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("corpus", "found"):
         (tmp_path / name).mkdir()
-    monkeypatch.setitem(guided._NOTED_EVERY, "parse", 1)
-    monkeypatch.setattr(atheris, "Mutate", lambda data, most: data[1:])  # libFuzzer is not there
+    monkeypatch.setitem(guidance._NOTED_EVERY, "parse", 1)
+    monkeypatch.setattr(atheris, "Mutate", lambda data, most: data[1:])  # libFuzzer is absent
     target = Target("parse")
-    inputs = guided.Inputs(target, "parse", tmp_path, 1000, 7)
+    inputs = guidance.Inputs(target, "parse", tmp_path, 1000, 7)
     assert len(list((tmp_path / "corpus").iterdir())) == len(set(seeds.texts()))
     inputs.examine(_SAXPY)
     assert target.reached == {}

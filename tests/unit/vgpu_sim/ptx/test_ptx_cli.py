@@ -1,4 +1,4 @@
-"""``tessera ptx check`` and ``tessera ptx compile``: exit codes, what is written where."""
+"""``tessera ptx check`` and ``tessera ptx compile``: exit codes and output."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_the_worst_file_decides(files: list[str], status: int) -> None:
     assert _run("check", *files).exit_code == status
 
 
-def test_check_says_why() -> None:
+def test_check_prints_the_reason() -> None:
     assert _run("check", GOOD).output == f"{GOOD}: loads (1 kernel)\n"
     lines = _run("check", LATER).output.splitlines()
     assert lines[-1] == f"{LATER}: loads with 0 of 1 kernel"
@@ -81,7 +81,7 @@ def test_check_lists_kernels_that_load_and_that_do_not() -> None:
     ("chosen", "status", "says_why"),
     [((), 0, True), (("--kernel", "first"), 0, False), (("--kernel", "second"), 2, True)],
 )
-def test_why_the_kernel_that_is_meant_is_refused_is_said(
+def test_the_selected_kernels_refusal_is_explained(
     chosen: tuple[str, ...], status: int, says_why: bool
 ) -> None:
     result = _run("compile", "-", "--emit", "llvm", *chosen, stdin=SOME_KERNELS)
@@ -91,7 +91,7 @@ def test_why_the_kernel_that_is_meant_is_refused_is_said(
     assert ("define" in result.stdout) == (status == 0)
 
 
-def test_check_asks_the_backend_too() -> None:
+def test_check_includes_the_backends_refusals() -> None:
     deep = ptx_kernels.nested_loops(257).encode()
     result = _run("check", "-", stdin=deep)
     assert result.exit_code == 2
@@ -125,39 +125,39 @@ def test_explain_shows_decisions_and_their_rules() -> None:
     assert result.exit_code == 0
     title, *rows = result.output.splitlines()
     assert title == "kernel 'tiled_sgemm'"
-    told = dict(re.split(" {2,}", row.strip(), maxsplit=1) for row in rows)
-    assert told["backend"] == "jit, for blocks of 16,16,1"
-    assert told["parameters"] == "4, 28 bytes"
-    assert told["shared memory"] == "2048 bytes"
-    assert told["stops at"] == "PTX lines 67, 80"
-    lanes = int(told["group"].split()[2])
-    assert told["block"].split() == [
+    messages = dict(re.split(" {2,}", row.strip(), maxsplit=1) for row in rows)
+    assert messages["backend"] == "jit, for blocks of 16,16,1"
+    assert messages["parameters"] == "4, 28 bytes"
+    assert messages["shared memory"] == "2048 bytes"
+    assert messages["wait points"] == "PTX lines 67, 80"
+    lanes = int(messages["group"].split()[2])
+    assert messages["block"].split() == [
         str(256 // lanes),
-        *told["block"].split()[1:3],
+        *messages["block"].split()[1:3],
         "256",
         "threads",
     ]
-    assert told["why"]
+    assert messages["why"]
     alone = _explain(str(ROOT / "examples" / "tiled_sgemm.ptx"), "--block", "15,1")
-    strip = r"strip                     (8|16) lanes, the line of all threads padded\n"
-    assert re.search(strip, alone.output)
+    vector = r"vector +(8|16) lanes, the line of all threads padded\n"
+    assert re.search(vector, alone.output)
 
 
 @pytest.mark.parametrize(
     ("kernel", "block", "shown"),
     [
-        ("vecadd", "128", r"4 strips of \d+ lanes: \d+ nodes: narrow code without passes .*"),
-        ("sgemm", "16,16", r"4 strips of \d+ lanes: \d+ nodes: narrow code without passes .*"),
-        ("sgemm", "1", r"1 strip of 1 lane: \d+ nodes: lane by lane .*"),
+        ("vecadd", "128", r"4 vectors of \d+ lanes: \d+ nodes: narrow code without passes .*"),
+        ("sgemm", "16,16", r"4 vectors of \d+ lanes: \d+ nodes: narrow code without passes .*"),
+        ("sgemm", "1", r"1 vector of 1 lane: \d+ nodes: lane by lane .*"),
     ],
 )
-def test_explain_shows_what_a_first_launch_begins_in(kernel: str, block: str, shown: str) -> None:
+def test_explain_shows_the_code_of_a_first_launch(kernel: str, block: str, shown: str) -> None:
     result = _explain(str(ROOT / "examples" / f"{kernel}.ptx"), "--block", block)
     (row,) = (line for line in result.output.splitlines() if line.lstrip().startswith("first tier"))
     assert re.fullmatch(rf" *first tier +{shown}", row)
 
 
-def test_explain_says_why_a_kernel_begins_in_its_best_code() -> None:
+def test_explain_states_why_a_kernel_starts_in_its_best_code() -> None:
     text = ".version 9.0\n.target sm_90\n.address_size 64\n.entry none() { ret; }"
     assert "none: 0 nodes: the best plan's code takes no longer" in _explain("-", stdin=text).output
 
@@ -229,7 +229,7 @@ def test_what_one_kernel_needs_is_refused_where_all_are_written(
 ) -> None:
     result = _run("compile", GOOD, "--emit", emit, *option)
     assert result.exit_code == 64
-    assert f"--kernel and --block mean nothing to --emit {emit}" in result.output
+    assert f"--kernel and --block have no effect on --emit {emit}" in result.output
 
 
 def test_check_reads_standard_input() -> None:

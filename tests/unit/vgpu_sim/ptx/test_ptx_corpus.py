@@ -1,8 +1,9 @@
-"""PTX of other compilers (nvcc, Triton, ...): all of it parses, and what loads is on record.
+"""PTX of other compilers (nvcc, Triton, ...): all files parse; which kernels load is recorded.
 
-The corpus is not part of the repository; TESSERA_PTX_CORPUS names its folder. ``corpus.json`` says
-for each file which of its kernels load, and why what else it has is refused, by line. Renew it as
-the goldens, with TESSERA_GOLDEN=write. That what loads runs right is for ``test_run_client_kernels``.
+The corpus is not part of the repository; TESSERA_PTX_CORPUS names its folder. ``corpus.json``
+lists for each file the kernels that load, and the lines and reasons of all refusals. Update it
+like the golden files, with TESSERA_GOLDEN=write. ``test_run_client_kernels`` tests the kernels'
+results.
 """
 
 import json
@@ -44,7 +45,7 @@ def test_parses(path: Path) -> None:
     assert module.address_size == 64
 
 
-def test_what_loads_is_what_is_on_record() -> None:
+def test_loading_kernels_match_the_record() -> None:
     found = {}
     for path in FILES:
         module = _compile(path)
@@ -86,7 +87,9 @@ def test_xorshift_and_a_64_bit_remainder_by_a_constant() -> None:
 
 
 def test_mandelbrot_iteration_counts() -> None:
-    """The compiler contracts a*a - b*b + cr and the bound into fused operations: few pixels move."""
+    """The compiler contracts a*a - b*b + cr and the bound into fused operations: few pixels
+    differ.
+    """
     width, height, limit = 24, 16, 40
     arguments = [np.zeros(width * height, np.uint8), *map(np.int32, (width, height, limit))]
     module = _kernel("10_bitonic_mandel_nbody.sm_90.ptx", "mandel")

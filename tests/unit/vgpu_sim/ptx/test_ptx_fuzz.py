@@ -1,4 +1,4 @@
-"""Hostile input: whatever the bytes, the parser answers with a tree or a PtxSyntaxError, soon."""
+"""Hostile input: for any bytes the parser quickly returns a tree or raises PtxSyntaxError."""
 
 import re
 import time
@@ -21,7 +21,7 @@ from vgpu_sim.isa import container, verify
 EXAMPLES = Path(__file__).parents[4] / "examples"
 HEAD = ".version 9.0\n.target sm_80\n.address_size 64\n"
 
-# Rich in syntax, so that mutations reach every part of the parser and of the lowering.
+# Texts with much syntax, so that mutations reach every part of the parser and of the lowering.
 SEED = (
     HEAD
     + """
@@ -97,7 +97,7 @@ def test_any_bytes(data: bytes) -> None:
 @given(st.data())
 @settings(max_examples=400, deadline=None)
 def test_mutations_of_ptx(data: st.DataObject) -> None:
-    """Cut, repeat, and put fragments of syntax anywhere; also compile what comes out."""
+    """Cut, repeat, and insert fragments of syntax anywhere; also compile the result."""
     sources = [SEED, (EXAMPLES / "saxpy.ptx").read_text()]
     text = data.draw(st.sampled_from(sources))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -117,7 +117,7 @@ MODIFIER = re.compile(r"(?<=[a-z0-9])\.[a-z][A-Za-z0-9_:]*")
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_mutations_of_modifiers(data: st.DataObject) -> None:
-    """Change, drop, repeat and swap modifiers: what comes out is PTX or is not, with its line."""
+    """Change, drop, repeat and swap modifiers: the result is PTX, or is refused with its line."""
     text = data.draw(st.sampled_from([SEED, (EXAMPLES / "saxpy.ptx").read_text()]))
     for _ in range(data.draw(st.integers(1, 3))):
         places = [match.span() for match in MODIFIER.finditer(text)]
@@ -175,7 +175,7 @@ def test_deep_nesting_is_refused_at_once(text: str) -> None:
 
 
 def test_thousands_of_nested_loops_compile() -> None:
-    """Nesting that is no syntax: branches back, 10,000 of them inside each other."""
+    """Nesting without syntactic scopes: 10,000 backward branches inside each other."""
     count = 10_000
     heads = "".join(f"L{i}: add.u32 %r{i % 8}, %r{i % 8}, 1;\n" for i in range(count))
     tails = "".join(f"@%p0 bra L{i};\n" for i in reversed(range(count)))
@@ -194,7 +194,9 @@ def _switch(count: int) -> isa.Module:
 
 
 def test_a_switch_of_ten_thousand_ways_compiles() -> None:
-    """To verified ISA that the JIT does not refuse; fewer to the JIT's text, the rest is length."""
+    """10,000 ways compile to verified ISA that the JIT does not refuse, and 500 to the JIT's LLVM
+    IR.
+    """
     (function,) = _switch(10_000).functions
     assert len(function.code) > 20_000
     assert not list(jit.refusals(function))
@@ -204,7 +206,9 @@ def test_a_switch_of_ten_thousand_ways_compiles() -> None:
 
 
 def _is_linear(work: Callable[[int], None], constant_s: float) -> bool:
-    """Whether eight times as much takes less than 24 times as long, at the best of three attempts."""
+    """Return whether eight times the size takes less than 24 times as long, in one of three
+    attempts.
+    """
     few, many = [], []
     for _ in range(3):
         for count, seconds in ((LINEAR_N, few), (8 * LINEAR_N, many)):
@@ -245,7 +249,7 @@ def test_time_is_linear_in_size(before: str, repeated: str, after: str) -> None:
 
 
 def test_sources_that_do_not_end_are_refused_in_linear_time() -> None:
-    """Each word that may begin one is no reason to search the rest of the text for its end."""
+    """A word that may begin a source must not cause a search of the remaining text for its end."""
 
     def read(count: int) -> None:
         with pytest.raises(PtxSyntaxError):
@@ -264,7 +268,7 @@ def test_size_caps() -> None:
 
 
 def test_initial_values_cost_what_is_written() -> None:
-    """Not what is declared, and not without end: padding is short to write."""
+    """The cost depends on the written values, not on the declared size, and padding is bounded."""
     entry = ".entry k() { .reg .b64 %d; mov.u64 %d, g; ret; }"
     text = HEAD + ".func f() { ret; }\n.global .u64 g[1000000000] = {1, f};" + entry
     module = compiler.compile_ptx(text, capability=(9, 0))
@@ -283,7 +287,7 @@ def test_huge_declarations_cost_nothing() -> None:
     .entry k() { .reg .b32 %r<4294967295>; .reg .b32 %q<999999999999>; mov.u32 %r4294967294, 1;
     mov.u32 %q0, 2; ret; }
     """
-    start = time.process_time()  # who made them all would not end
+    start = time.process_time()  # registering each name would never end
     with pytest.raises(PtxError, match="not declared"):
         compiler.compile_ptx(HEAD + text.replace("%q0", "%q999999999999"), capability=(9, 0))
     assert time.process_time() - start < 60
@@ -301,13 +305,13 @@ def test_huge_declarations_cost_nothing() -> None:
     ],
 )
 def test_compiling_takes_linear_time(statement: str) -> None:
-    """Refusals too: each is found and shown without looking through the file again."""
+    """Refusals too: each is found and reported without another search of the file."""
 
-    def compiled(count: int) -> None:
+    def compile_count(count: int) -> None:
         body = "\n".join(statement.format(i) for i in range(count))
         _compiles_or_refuses(f"{HEAD}.entry k() {{ .reg .b32 %r<9>;\n{body}\n}}")
 
-    assert _is_linear(compiled, 0.05)
+    assert _is_linear(compile_count, 0.05)
 
 
 def test_text_that_no_encoding_takes_is_replaced() -> None:
@@ -328,15 +332,15 @@ def _chain(count: int, *, kernel: bool, forward: bool = False) -> str:
 
 @pytest.mark.parametrize(("kernel", "forward"), [(True, False), (False, False), (False, True)])
 def test_chains_of_functions_take_linear_time(kernel: bool, forward: bool) -> None:
-    """A function is lowered for what is wrong with it once, not once for each of its callers."""
+    """A function is lowered once to find its errors, not once for each of its callers."""
 
-    def compiled(count: int) -> None:
+    def compile_count(count: int) -> None:
         compiler.compile_ptx(_chain(count // 5, kernel=kernel, forward=forward), capability=(9, 0))
 
-    assert _is_linear(compiled, 0.05)
+    assert _is_linear(compile_count, 0.05)
 
 
-def test_what_is_wrong_with_a_function_is_found_whoever_calls_it() -> None:
+def test_errors_in_a_function_are_found_without_a_caller() -> None:
     wrong = ".func g() { mov.u32 a, b; ret; }\n"
     for rest in ("", ".func h() { call g; ret; }", ".entry k() { call g; ret; }"):
         with pytest.raises(InvalidPtxError, match="'b' is not declared"):
@@ -345,7 +349,7 @@ def test_what_is_wrong_with_a_function_is_found_whoever_calls_it() -> None:
 
 @pytest.mark.parametrize(("functions", "depth"), [(47, 60), (47, 3), (90, 60)])
 def test_calls_inside_deep_scopes_compile(functions: int, depth: int) -> None:
-    """Calls in line inside scopes inside calls: Python's stack holds them all."""
+    """Inlined calls inside scopes inside calls: Python's stack is large enough for all of them."""
     inside = "{" * depth + " call f{0}; " + "}" * depth
     calls = ["", *(inside.replace("{0}", str(i)) for i in range(functions - 1))]
     text = "".join(_FUNCTION.format(i, call) for i, call in enumerate(calls))
@@ -355,7 +359,9 @@ def test_calls_inside_deep_scopes_compile(functions: int, depth: int) -> None:
 
 
 def test_a_module_has_so_many_kernels_and_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kernel has what it calls in itself, so a short file can ask for any amount of code."""
+    """Each kernel contains the code of the functions that it calls, so a short file can require any
+    amount of code.
+    """
     many = HEAD + "".join(f".entry k{i}() {{ ret; }}\n" for i in range(1500))
     module = compiler.compile_ptx(many, capability=(9, 0))
     assert container.decode(container.encode(module)) == module
@@ -368,23 +374,23 @@ def test_a_module_has_so_many_kernels_and_instructions(monkeypatch: pytest.Monke
     kernels = "".join(f".entry k{i}() {{ call f; ret; }}\n" for i in range(500))
     lower, lowered = modules.lower_function, []
 
-    def counted(function: tree.Function, *rest: Any) -> isa.Function | None:
+    def count_lowered(function: tree.Function, *rest: Any) -> isa.Function | None:
         lowered.append(function)
         return lower(function, *rest)
 
-    monkeypatch.setattr(modules, "lower_function", counted)
+    monkeypatch.setattr(modules, "lower_function", count_lowered)
     with pytest.raises(UnsupportedPtxError, match="more than 5000 instructions"):
         compiler.compile_ptx(HEAD + shared + kernels, capability=(9, 0), partial=True)
-    assert len(lowered) <= 50  # not all 500, and so it is with millions of instructions
+    assert len(lowered) <= 50  # lowering stops early, before all 500 are lowered
 
 
 def test_linking_takes_linear_time_and_so_much_text() -> None:
-    def linked(count: int) -> None:
+    def link_files(count: int) -> None:
         text = "// " + "x" * 97 + "\n"
         files = [linking.Input(f"{i}.ptx", HEAD + text * (count // 4)) for i in range(32)]
         linking.link(files, (9, 0))
 
-    assert _is_linear(linked, 0.05)
+    assert _is_linear(link_files, 0.05)
     blank = " " * (limits.MAX_SOURCE_CHARACTERS // 2)
     with pytest.raises(LinkError, match="characters in all"):
         linking.link([linking.Input(name, HEAD + blank) for name in "ab"], (9, 0))
@@ -392,13 +398,13 @@ def test_linking_takes_linear_time_and_so_much_text() -> None:
 
 @pytest.mark.parametrize("statement", ["bar.sync 0;", "shfl.sync.idx.b32 %r1, %r1, 3, 31, -1;"])
 def test_generating_code_takes_linear_time(statement: str) -> None:
-    def generated(count: int) -> None:
+    def generate(count: int) -> None:
         body = f"{statement} add.u32 %r1, %r1, 1;\n" * (count // 4)
         text = f"{HEAD}.entry k() {{ .reg .b32 %r<9>; mov.u32 %r1, %tid.x;\n{body}ret; }}"
         module = compiler.compile_ptx(text, capability=(9, 0))
         jit.Compiler().emit_llvm(module, module.functions[0], (64, 1, 1))
 
-    assert _is_linear(generated, 0.1)
+    assert _is_linear(generate, 0.1)
 
 
 def test_branches_to_anywhere_are_refused_before_they_take_minutes(
@@ -407,7 +413,7 @@ def test_branches_to_anywhere_are_refused_before_they_take_minutes(
     looked_at = []
     find = reducible._components
 
-    def counted(graph: cfg.Cfg, region: set[int]) -> Iterable[set[int]]:
+    def count_components(graph: cfg.Cfg, region: set[int]) -> Iterable[set[int]]:
         looked_at.append(len(region))
         return find(graph, region)
 
@@ -415,7 +421,7 @@ def test_branches_to_anywhere_are_refused_before_they_take_minutes(
     body = "".join(f"L{i}: @%p1 bra L{i * 7919 % count};\n" for i in range(count))
     text = f"{HEAD}.entry k() {{ .reg .pred %p<2>;\n{body}ret; }}"
     (function,) = compiler.compile_ptx(text, capability=(9, 0)).functions
-    monkeypatch.setattr(reducible, "_components", counted)
+    monkeypatch.setattr(reducible, "_components", count_components)
     monkeypatch.setattr(reducible, "MAX_LOOKS", 1 << 15)
     (refusal,) = jit.refusals(function)
     assert "nest too deep" in refusal.what

@@ -1,7 +1,7 @@
-"""``tessera ptx`` on files: what each becomes, word for word, and what is told about it.
+"""``tessera ptx`` on files: the exact output and messages for each file.
 
-``expected`` files hold the exit status, then the output without the copy of the source. To renew
-them after a change that is meant, run this with TESSERA_GOLDEN=write and read the difference.
+``expected`` files contain the exit status, then the output without the copy of the source. After an
+intended change, update them with TESSERA_GOLDEN=write and review the difference.
 """
 
 import os
@@ -18,7 +18,7 @@ SOURCES = sorted([*GOLDEN.glob("*.ptx"), *(ROOT / "examples").glob("*.ptx")])
 
 
 def _compile(source: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(source.parent)  # names in diagnostics are as given
+    monkeypatch.chdir(source.parent)  # diagnostics contain the file's name as given
     result = CliRunner().invoke(command, ["compile", source.name, "--emit", "isa"])
     lines = result.output.splitlines(keepends=True)
     shown = [line for line in lines if not line.startswith(".source ")]

@@ -1,6 +1,6 @@
-"""Which spellings of instructions are PTX: real ones are, and what no version has is a syntax error.
+"""Which spellings of instructions are PTX: existing ones are, and others are syntax errors.
 
-``spellings.txt`` holds instructions as nvcc, Triton and libcu++ write them, without operands.
+``spellings.txt`` lists instructions as nvcc, Triton and libcu++ emit them, without operands.
 """
 
 import itertools
@@ -38,7 +38,7 @@ def test_what_compilers_write_is_ptx() -> None:
 
 
 def _around(choices: list[list[str]], index: int, word: str) -> Iterator[list[str]]:
-    """Yield spellings with ``word`` in its place: plain ones first, a thousand at most."""
+    """Yield spellings with ``word`` at position ``index``: short ones first, at most a thousand."""
     shortest = [sorted(one, key=len) for one in choices]
     shortest[index] = [word]
     for spelled in itertools.islice(itertools.product(*shortest), 1000):
@@ -51,7 +51,7 @@ def test_every_form_that_is_lowered_is_ptx() -> None:
             [*(f".{word}" for word in sorted(slot.words)), *([""] if slot.optional else [])]
             for slot in form.slots
         ]
-        for index in range(len(choices)):  # each place with some choice of the words in it
+        for index in range(len(choices)):  # each word must be valid in some spelling
             assert any(
                 grammar.first_error(form.opcode, tuple(filter(None, spelled))) is None
                 for word in choices[index]
@@ -60,7 +60,7 @@ def test_every_form_that_is_lowered_is_ptx() -> None:
 
 
 def test_every_word_of_a_row_is_taken_where_it_stands() -> None:
-    """No word of the tables is out of reach because an optional slot before it takes it."""
+    """Every word of the tables is reachable: no optional slot before it matches it instead."""
     for opcode, forms in grammar.instructions().items():
         for form in forms:
             slots = list(itertools.chain.from_iterable(form.groups))
@@ -90,7 +90,7 @@ def test_every_word_of_a_row_is_taken_where_it_stands() -> None:
         (".reg .u65 %x;", 8, "unknown type or specifier, found '.u65'"),
     ],
 )
-def test_what_no_version_has_is_a_syntax_error_with_its_place(
+def test_a_form_of_no_version_is_a_syntax_error_with_its_place(
     statement: str, column: int, message: str
 ) -> None:
     with pytest.raises(PtxSyntaxError) as caught:
@@ -183,7 +183,7 @@ def test_later_directives_are_known() -> None:
 _SIMD = {"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"}
 WITHOUT_OPERANDS = {"brx", "call", "ldmatrix", "mma", "mov", "stmatrix", "wmma"}
 WITHOUT_OPERANDS |= {f"{name}{lanes}" for name in _SIMD for lanes in (2, 4)}
-"""Instructions whose operands are checked by the lowering alone, or by ``legality.moves``."""
+"""Instructions whose operands are checked only by the lowering, or by ``legality.moves``."""
 
 
 def test_every_instruction_that_is_lowered_has_a_row_with_its_operands() -> None:

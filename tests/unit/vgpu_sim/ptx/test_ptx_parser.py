@@ -1,4 +1,4 @@
-"""The grammar of PTX: what is written arrives in the tree, what is not PTX is told with its place."""
+"""The grammar of PTX: syntax trees, and errors with their positions."""
 
 from typing import Any
 
@@ -285,7 +285,7 @@ def test_comments_and_ends_of_input() -> None:
         (".version 9.0\n", 2, 1, "expected a '.target' directive"),
         (".version 9.0\n.entry k() {}", 2, 1, "expected a '.target' directive before"),
         (HEAD + "/* x", 4, 1, "comment is not closed"),
-        (HEAD + "x /* y", 4, 1, "expected a declaration or a directive"),  # the first of two
+        (HEAD + "x /* y", 4, 1, "expected a declaration or a directive"),  # the first of two errors
         (HEAD + " .source_begin x", 4, 2, "'.source_begin' is not closed"),
         (HEAD + '.file 1 "x\n"', 4, 9, "string is not closed"),
         (HEAD + "#define X", 4, 1, "preprocessor"),
@@ -344,7 +344,7 @@ def test_a_directive_takes_up_to_so_many_numbers(directive: str, most: int) -> N
 @pytest.mark.parametrize(
     ("text", "most"),
     [
-        (".global .u32 a = {open}1{close};", 31),  # the expression itself is one level
+        (".global .u32 a = {open}1{close};", 31),  # the expression itself counts as one level
         (".global .u32 a = {{{open}1{close}}};", 31),
     ],
 )
@@ -357,8 +357,8 @@ def test_expressions_nest_as_deep_as_the_limit_says(text: str, most: int) -> Non
 @pytest.mark.parametrize(
     "term", ["1", "~1", "(1)", "(.u64)1", "(.u64)~1", "(1 ? 2 : 3)", "(1 * 2)", "- -1"]
 )
-def test_what_has_been_read_makes_the_rest_neither_deeper_nor_shallower(term: str) -> None:
-    """Or the limit would refuse long expressions, or hold no more behind them."""
+def test_earlier_expressions_do_not_change_the_depth_limit(term: str) -> None:
+    """Otherwise the limit would refuse long expressions, or no longer apply after them."""
     before = HEAD + ".global .u32 a = " + f"{term} + " * 40
     parse(f"{before}{'(' * 30}1{')' * 30};")  # in an expression, on the right of an operator
     with pytest.raises(PtxSyntaxError, match="nested deeper than 32"):

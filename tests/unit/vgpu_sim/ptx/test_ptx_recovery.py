@@ -1,4 +1,4 @@
-"""Every error of a file is found in one run: behind a wrong statement the parser goes on."""
+"""Every error of a file is found in one run: the parser continues after a wrong statement."""
 
 import random
 
@@ -14,7 +14,7 @@ HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 BODY = HEAD + (
     ".visible .entry f(.param .u64 p) {\n  .reg .b64 %rd<3>; .reg .f32 %f<3>; .reg .pred %p1;\n"
 )
-FIRST = 6  # the line behind
+FIRST = 6  # the line after BODY
 
 WRONG = (
     "ad.f32 %f1, %f1, %f2;",
@@ -70,7 +70,7 @@ def test_declarations_and_further_functions_are_read_on() -> None:
     assert lines_of(text) == [4, 7, 10]
 
 
-def test_what_is_no_token_ends_the_search_with_what_was_found_before() -> None:
+def test_a_lexical_error_ends_the_search_with_earlier_findings() -> None:
     text = BODY + "  ad.f32 %f1, %f1, %f2;\n  ret;\n} /* no end"
     assert lines_of(text)[0] == FIRST
     assert len(lines_of(text)) == 2
@@ -90,7 +90,7 @@ def test_the_number_of_errors_is_bounded() -> None:
 
 
 def test_errors_of_all_stages_are_found_together() -> None:
-    """The target's, those of lowering and those of operands: one line each."""
+    """Errors of the target, of lowering and of operands, one per line."""
     text = BODY + (
         "  wgmma.fence.sync.aligned;\n  add.f32 %f1, %f1, %rd1;\n  add.s32 %f1, %f1, %f2;\n"
         "  mov.f32 %f1, %missing;\n  ret;\n}\n"

@@ -1,4 +1,6 @@
-"""What a text costs by its length: the largest one loads, and no token costs many times its own."""
+"""Memory by the length of a text: the largest text loads, and no token takes many times its
+length.
+"""
 
 import random
 import tracemalloc
@@ -15,7 +17,7 @@ HEAD = ".version 9.4\n.target sm_90\n.address_size 64\n"
 COUNT = 1 << 17
 LONG_NAME = "a" * 16_000
 
-# Each token may be as long as the file (some are refused, which must cost no more).
+# Each token may be as long as the file (refused ones must not take more memory).
 TOKENS = {
     "string": f'"{"a" * COUNT}"',
     "string of escapes": '"' + "\\a" * (COUNT // 2) + '"',
@@ -59,7 +61,7 @@ def _peak_per_character(run: Callable[[], object], characters: int) -> float:
 
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 def test_a_long_token_costs_its_own_length(token: str) -> None:
-    """The token is copied once; Python's engine for regular expressions must remember no part."""
+    """The token is copied once; Python's regular expression engine must not store parts of it."""
 
     def read() -> None:
         for _ in lexer.tokenize(token):
@@ -93,7 +95,7 @@ TEXTS = {
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_text_of_long_tokens_or_short_lines_costs_little_beside_its_length(text: str) -> None:
     source = (HEAD + text).encode()
-    compile_ptx(HEAD + _kernel(""), capability=(9, 0))  # tables are read once
+    compile_ptx(HEAD + _kernel(""), capability=(9, 0))  # reads the tables once
     run = lambda: compile_ptx(source, capability=(9, 0), partial=True)  # noqa: E731
     assert _peak_per_character(run, len(source)) < 20
 

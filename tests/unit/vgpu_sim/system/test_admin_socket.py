@@ -1,4 +1,4 @@
-"""The administration socket: lines in, lines out, in order; what is malformed is answered as that."""
+"""The administration socket: lines in, lines out, in order; malformed lines get an error."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ Ask = Callable[[bytes], Awaitable[Any]]
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """Of a short name: sockets' paths are bounded."""
+    """A socket path with a short name: sockets' paths are limited."""
     with tempfile.TemporaryDirectory(prefix="a-", dir="/tmp") as name:
         yield Path(name) / "gpud.sock"
 
@@ -41,7 +41,7 @@ OPERATIONS = {"echo": _echo, "refuse": _refuse, "defect": _defect}
 
 
 def serving(path: Path, act: Callable[[Ask, EventBus], Awaitable[Any]]) -> Any:
-    """Serve, and do this with a connection's question and the bus of events."""
+    """Serve, and run ``act`` with a connection's request function and the event bus."""
 
     async def scenario() -> Any:
         events = EventBus()
@@ -59,7 +59,7 @@ def serving(path: Path, act: Callable[[Ask, EventBus], Awaitable[Any]]) -> Any:
         finally:
             await hang_up(writer)
             await server.close()
-            await asyncio.sleep(0)  # transports close in the loop's next turn
+            await asyncio.sleep(0)  # transports close in the loop's next iteration
 
     return asyncio.run(scenario())
 
@@ -93,13 +93,13 @@ def test_requests_are_answered_in_order_by_their_number(path: Path) -> None:
         (b"garbage\n", None, "not a line of JSON"),
         (b"\xff\n", None, "not a line of JSON"),
         (b"[" * 100_000 + b"\n", None, "not a line of JSON"),
-        (b"[]\n", None, "a request is an object"),
-        (b"null\n", None, "a request is an object"),
-        (b"{}\n", None, "id is a number or a string"),
-        (request({}, "echo"), None, "id is a number or a string"),
-        (request(1, "echo", more=1), None, "a request is {id, method, params}"),
-        (request(1, 2), None, "a request is {id, method, params}"),
-        (request(1, "echo", params=[]), None, "a request is {id, method, params}"),
+        (b"[]\n", None, "a request must be an object"),
+        (b"null\n", None, "a request must be an object"),
+        (b"{}\n", None, "id must be a number or a string"),
+        (request({}, "echo"), None, "id must be a number or a string"),
+        (request(1, "echo", more=1), None, "a request must be {id, method, params}"),
+        (request(1, 2), None, "a request must be {id, method, params}"),
+        (request(1, "echo", params=[]), None, "a request must be {id, method, params}"),
         (request(7, "nothing"), 7, "known: defect, echo, refuse, subscribe"),
     ],
 )
@@ -152,16 +152,16 @@ def test_an_endless_line_ends_the_connection(path: Path, size: int, served: bool
     assert (second is not None) is served
 
 
-def test_who_subscribes_hears_of_events_once(path: Path) -> None:
+def test_a_subscriber_gets_each_event_once(path: Path) -> None:
     async def act(ask: Ask, events: EventBus) -> list[Any]:
         answers = [await ask(request(n, "subscribe")) for n in (1, 2)]
         events.emit("fenced", pid=7)
         events.emit("context_ended", pid=8)
         return [*answers, await ask(b""), await ask(b"")]
 
-    first, again, *heard = serving(path, act)
+    first, again, *received = serving(path, act)
     assert (first, again) == ({"id": 1, "result": {}}, {"id": 2, "result": {}})
-    assert [(event["event"], event["pid"]) for event in heard] == [
+    assert [(event["event"], event["pid"]) for event in received] == [
         ("fenced", 7),
         ("context_ended", 8),
     ]

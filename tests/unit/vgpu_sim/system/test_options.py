@@ -1,4 +1,4 @@
-"""A dataclass's fields as options of a command: order, types, conversion, what is not given."""
+"""A dataclass's fields as options of a command: order, types, conversion, absent options."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from vgpu_sim.options import Given, command_line, option
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Where it stands."""
+    """A shelf's position."""
 
     room: Path = option(option_default=Path("hall"), help="The room.")
     width_mm: int = option("--width", option_default=300, show_default=True, help="In mm.")
@@ -21,7 +21,7 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What stands in it."""
+    """A shelf's books."""
 
     titles: tuple[str, ...] = option(
         type=str, convert=lambda text: tuple(text.split(",")), help="Names, with commas."

@@ -1,4 +1,4 @@
-"""Numbers of system calls, which filters let through by them."""
+"""Numbers of system calls, by which filters permit them."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def test_the_numbers_are_the_kernel_s() -> None:
     kernel = {
         w[1].removeprefix("__NR_"): int(w[2]) for w in words if w[:1] == ["#define"] and len(w) == 3
     }
-    # futex_waitv and its like are newer than some headers.
+    # Some headers lack newer calls, such as futex_waitv.
     known = {name: number for name, number in call_numbers.NUMBERS.items() if name in kernel}
     assert known == {name: kernel[name] for name in known}
     assert len(known) > 0.9 * len(call_numbers.NUMBERS)
@@ -25,4 +25,4 @@ def test_the_numbers_are_the_kernel_s() -> None:
 
 def test_a_name_that_is_none_is_an_error() -> None:
     with pytest.raises(KeyError):
-        call_numbers.named("read no_such_call")
+        call_numbers.numbers_of("read no_such_call")

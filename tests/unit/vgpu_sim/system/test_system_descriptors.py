@@ -1,4 +1,4 @@
-"""Descriptors are closed in every process that has its own, whatever the kernel lets it call."""
+"""Every process can close its descriptors, whichever system calls the kernel permits."""
 
 import os
 import re
@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[4]
 CONFINED = """
 import os, resource, sys
 from pathlib import Path
-from hca.daemon.serving import walls
+from hca.daemon.serving import sandbox
 from vgpu_sim.system import descriptors
 limit, folder = int(sys.argv[1]), Path(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-walls.limit()
+sandbox.limit()
 highest, kept, (reader, writer) = os.dup2(2, limit - 1), os.dup(2), os.pipe()
-walls.enter_on_node(folder)
-descriptors.close_all(first=3, kept=[kept], limit=walls.MAX_DESCRIPTORS)
+sandbox.enter_on_node(folder)
+descriptors.close_all(first=3, kept=[kept], limit=sandbox.MAX_DESCRIPTORS)
 os.write(kept, b"kept ")
 for one in (reader, writer, highest):
     try:
@@ -39,7 +39,7 @@ os._exit(7)
 
 @pytest.fixture
 def ranges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The ranges that are closed; none is."""
+    """The ranges to be closed; none is actually closed."""
     found: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "closerange", lambda *bounds: found.append(bounds))
     return found
@@ -58,7 +58,9 @@ def test_all_are_closed_but_those_that_are_kept(ranges, kept, limit, monkeypatch
 
 @pytest.mark.parametrize("limit", [64, 1024, 65535, 65536, 65537])
 def test_no_range_reaches_the_limit(ranges, monkeypatch, limit):
-    """CPython closes first to last - 1, and uses closefrom where last - 1 is not below the limit."""
+    """CPython closes descriptors from first to last - 1, by closefrom if last - 1 is not below the
+    limit.
+    """
     monkeypatch.setattr(os, "sysconf", {"SC_OPEN_MAX": limit}.__getitem__)
     descriptors.close_all(first=3, kept=[17])
     assert max(last - 1 for _, last in ranges) == limit - 1
@@ -66,7 +68,9 @@ def test_no_range_reaches_the_limit(ranges, monkeypatch, limit):
 
 @pytest.mark.parametrize("limit", [64, 256, 257, 1000])
 def test_a_process_behind_hcads_filter_closes_its_descriptors(tmp_path, limit):
-    """Neither close_range nor the list of descriptors is there; the limit is below hcad's own."""
+    """Neither close_range nor the list of descriptors is available; the limit is below hcad's
+    own.
+    """
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < limit:
         pytest.skip(f"NOT RUN: fewer than {limit} descriptors")
     done = subprocess.run(
@@ -84,7 +88,7 @@ def test_a_process_behind_hcads_filter_closes_its_descriptors(tmp_path, limit):
 
 
 def test_there_is_one_place_that_closes_ranges():
-    """A range that ends above the limit is not safe, and only one module knows that."""
+    """A range that ends above the limit is not safe, and only one module handles that."""
     users = {
         str(path.relative_to(ROOT))
         for folder in ("boards", "vgpu_sim", "hca", "device_plugin", "operator", "rdma", "mig")
@@ -96,7 +100,7 @@ def test_there_is_one_place_that_closes_ranges():
 
 @pytest.mark.parametrize("ours", [(), (0, 1)])
 def test_a_receiver_that_does_not_read_is_not_waited_for(ours: tuple[int, ...]) -> None:
-    """Also on a socket that blocks."""
+    """Not even on a blocking socket."""
     sender, receiver = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with sender, receiver:
         assert descriptors.send(sender, [b"a", b"bc"], ours, socket.MSG_DONTWAIT) == 3

@@ -24,7 +24,7 @@ def lanes(seed: int, span: int, *, step: int = 4, base: int = 0) -> tuple[Number
 
 @pytest.mark.parametrize("span", [1, 9, 300, 100_000])
 @pytest.mark.parametrize("step", [1, 4, 32, 128])
-def test_each_sector_is_asked_for_once_by_each_warp(span: int, step: int) -> None:
+def test_each_warp_requests_each_sector_once(span: int, step: int) -> None:
     for seed in range(5):
         warps, addresses = lanes(seed, span, step=step, base=BASE)
         wanted = sorted(
@@ -40,13 +40,17 @@ def test_each_sector_is_asked_for_once_by_each_warp(span: int, step: int) -> Non
         assert wavefronts_of(owners, sectors) == cycles
 
 
-def counted(warps: Numbers, addresses: Numbers, width: int, *, updates: bool) -> tuple[int, int]:
-    """A bank gives a cycle one word to all lanes; an update is a cycle of its own."""
-    asked: dict[int, list[int]] = defaultdict(list)
+def count_conflicts(
+    warps: Numbers, addresses: Numbers, width: int, *, updates: bool
+) -> tuple[int, int]:
+    """Count conflicts: a bank serves one word a cycle to all lanes; an update takes a cycle of its
+    own.
+    """
+    requested: dict[int, list[int]] = defaultdict(list)
     for warp, address in zip(warps.tolist(), addresses.tolist(), strict=True):
-        asked[warp] += [address // 4 + part for part in range(max(1, width // 4))]
+        requested[warp] += [address // 4 + part for part in range(max(1, width // 4))]
     cycles = fewest = 0
-    for words in asked.values():
+    for words in requested.values():
         distinct = sorted(set(words))
         banks = [word % 32 for word in (words if updates else distinct)]
         cycles += max(banks.count(bank) for bank in range(32))
@@ -57,12 +61,10 @@ def counted(warps: Numbers, addresses: Numbers, width: int, *, updates: bool) ->
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("updates", [False, True])
 @pytest.mark.parametrize("span", [1, 3, 40, 5_000])
-def test_conflicts_are_those_of_the_bank_that_is_asked_most(
-    width: int, updates: bool, span: int
-) -> None:
+def test_conflicts_are_those_of_the_busiest_bank(width: int, updates: bool, span: int) -> None:
     for seed in range(5):
         warps, addresses = lanes(seed, span, step=width)
-        expected = counted(warps, addresses, width, updates=updates)
+        expected = count_conflicts(warps, addresses, width, updates=updates)
         assert conflicts_of(warps, addresses, width, updates=updates) == expected
 
 
@@ -70,7 +72,7 @@ def test_conflicts_are_those_of_the_bank_that_is_asked_most(
     ("stride", "cycles"), [(0, 1), (1, 1), (2, 2), (3, 1), (16, 16), (31, 1), (32, 32), (33, 1)]
 )
 def test_a_warp_that_strides_over_the_banks(stride: int, cycles: int) -> None:
-    """The textbook's rule: the greatest common divisor with 32 banks; one word is for all lanes."""
+    """The textbook rule: the greatest common divisor with 32 banks; one word serves all lanes."""
     addresses = 4 * stride * np.arange(32, dtype=np.int64)
     warps = np.zeros(32, np.int64)
     assert conflicts_of(warps, addresses, 4) == (cycles, 1)
@@ -86,7 +88,7 @@ def test_lanes_that_are_none_cost_nothing() -> None:
 
 @pytest.mark.parametrize("warps_of_block", [1, 2, 3, 8])
 def test_updates_belong_to_the_blocks_of_their_warps(warps_of_block: int) -> None:
-    """Of each block its sectors once, and of each warp its words once, in the place of the block."""
+    """Each block has each of its sectors once, and each warp's words once, in the block's slot."""
     chance = random.Random(warps_of_block)
     warps = np.repeat(np.arange(24, dtype=np.int64), 32)
     addresses = BASE + 4 * np.array([chance.randrange(90) for _ in warps], np.int64)

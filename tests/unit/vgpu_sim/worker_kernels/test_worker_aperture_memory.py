@@ -1,4 +1,6 @@
-"""The interpreter's view of the aperture, against bytes: every width, place and region's edge."""
+"""The interpreter's view of the aperture, compared with bytes: all widths, offsets and region
+edges.
+"""
 
 import ctypes
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ class Mapped:
 
 
 def whole(width: int, step: int) -> list[int]:
-    """Places of accesses that lie in mapped memory, the second region's first."""
+    """Offsets of accesses in mapped memory, the second region's first."""
     first = range(0, SIZE - width + 1, step)
     return [*range(2 * SIZE, 3 * SIZE - width + 1, step), *first]
 
@@ -75,7 +77,7 @@ def test_of_equal_addresses_the_last_one_wins(width: int, place: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_first_address_that_is_not_all_mapped_is_bad(width: int) -> None:
-    """And then nothing was stored."""
+    """No value has been stored by then."""
     edges = (
         -1,
         -width,

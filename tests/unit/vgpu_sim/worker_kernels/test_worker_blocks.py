@@ -1,4 +1,6 @@
-"""Blocks whose threads share memory and meet, through PTX and a real worker, on both backends."""
+"""Blocks whose threads share memory and synchronize, through PTX and a real worker, on both
+backends.
+"""
 
 import os
 import struct
@@ -87,11 +89,11 @@ _WRONG = {
         "misaligned address: ST.SHARED.U32",
         6,
     ),
-    "a barrier that nobody completes": (
+    "a barrier that is never completed": (
         "@%p2 bra good; bar.sync 1, 64; // wrong",
         FaultKind.TRAP,
         CudaError.LAUNCH_FAILED,
-        "no thread of the block can go on",
+        "no thread of the block can make progress",
         0,
     ),
 }
@@ -127,7 +129,7 @@ def test_blocks_add_up_in_shared_memory(zygote: Zygote, backend: str) -> None:
     ],
 )
 def test_a_kernel_without_shared_memory_has_none(zygote: Zygote, backend: str, access: str) -> None:
-    """Its addresses are not those of the worker's own memory, whose program may lie there."""
+    """Its addresses are not those of the worker's own memory."""
     text = f"""
         .version 7.0
         .target sm_80

@@ -1,4 +1,4 @@
-"""How contexts die of calls and local memory: the same story from both backends, with its line."""
+"""Contexts that end by calls and local memory: both backends report the same error and line."""
 
 import struct
 
@@ -48,7 +48,13 @@ _SOURCE = """.version 8.0
         ("st.local.u32 [%rd3], %r2;", 64, "ADDRESS", "ILLEGAL_ADDRESS", "ST.LOCAL.U32"),
         ("st.local.u32 [%rd3], %r2;", 6, "MISALIGNED", "MISALIGNED_ADDRESS", "ST.LOCAL.U32"),
         ("call (%r2), deep, (%r2);", 0, "STACK", "HARDWARE_STACK_ERROR", "a thread's stack"),
-        ("call (%r2), %rd2, (%r2), proto;", 7, "FUNCTION", "INVALID_PC", "no function"),
+        (
+            "call (%r2), %rd2, (%r2), proto;",
+            7,
+            "FUNCTION",
+            "INVALID_PC",
+            "does not hold a callable function",
+        ),
     ],
 )
 def test_a_context_dies_where_its_program_went_wrong(
@@ -115,7 +121,7 @@ _DRIVER = """.version 8.0
 def test_what_goes_wrong_in_the_drivers_functions_has_the_line_of_the_call(
     body: str, jumps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a function is jumped to that is the line where the program declares it."""
+    """If such a function is jumped to, the line is that of its declaration in the program."""
     if jumps:
         monkeypatch.setattr(program, "MAX_INLINE_STATEMENTS", 0)
     text = _DRIVER.replace("BODY", body)
@@ -124,7 +130,7 @@ def test_what_goes_wrong_in_the_drivers_functions_has_the_line_of_the_call(
     called = 1 + next(n for n, line in enumerate(lines) if body in line)
     name = next(word for word in ("__assertfail", "vprintf", "free") if word in body)
     declared = 1 + next(n for n, line in enumerate(lines) if name in line)
-    known = set(module.functions[0].lines[1:])  # a word before the first statement has none
+    known = set(module.functions[0].lines[1:])  # code before the first statement has none
     assert 0 not in known
     assert called in known
     assert (declared in known) == jumps

@@ -1,4 +1,4 @@
-"""The cache of compiled modules: what an entry belongs to, and what of a damaged one is believed."""
+"""The cache of compiled modules: the key of an entry, and the handling of damaged ones."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LARGEST_BYTES = 256 << 20
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> tuple[ContainerCache, Path]:
+def cache_with_entry(tmp_path: Path) -> tuple[ContainerCache, Path]:
     """A cache with one entry, and its file."""
     cache = ContainerCache(tmp_path, (8, 0), "jit")
     cache.store(PTX, SUMMARY, CODE)
@@ -26,8 +26,8 @@ def filled(tmp_path: Path) -> tuple[ContainerCache, Path]:
     return cache, entry
 
 
-def test_what_was_stored_is_found(filled: tuple[ContainerCache, Path]) -> None:
-    cache, _ = filled
+def test_what_was_stored_is_found(cache_with_entry: tuple[ContainerCache, Path]) -> None:
+    cache, _ = cache_with_entry
     assert cache.load(PTX) == (SUMMARY, CODE)
     assert cache.load(PTX + b" ") is None
 
@@ -36,7 +36,10 @@ def test_what_was_stored_is_found(filled: tuple[ContainerCache, Path]) -> None:
     ("capability", "backend"), [((8, 6), "jit"), ((9, 0), "jit"), ((8, 0), "interp")]
 )
 def test_an_entry_belongs_to_a_capability_and_a_backend(
-    filled: tuple[ContainerCache, Path], tmp_path: Path, capability: tuple[int, int], backend: str
+    cache_with_entry: tuple[ContainerCache, Path],
+    tmp_path: Path,
+    capability: tuple[int, int],
+    backend: str,
 ) -> None:
     assert ContainerCache(tmp_path, capability, backend).load(PTX) is None
     assert ContainerCache(tmp_path, (8, 0), "jit").load(PTX) is not None
@@ -60,8 +63,10 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_entry_is_a_miss(filled: tuple[ContainerCache, Path], damage: str) -> None:
-    cache, entry = filled
+def test_a_damaged_entry_is_a_miss(
+    cache_with_entry: tuple[ContainerCache, Path], damage: str
+) -> None:
+    cache, entry = cache_with_entry
     entry.write_bytes(DAMAGES[damage](entry.read_bytes()))
     assert cache.load(PTX) is None
     cache.store(PTX, SUMMARY, CODE)
@@ -69,19 +74,21 @@ def test_a_damaged_entry_is_a_miss(filled: tuple[ContainerCache, Path], damage: 
 
 
 def test_an_entry_that_is_too_large_is_not_even_read(
-    filled: tuple[ContainerCache, Path], monkeypatch: pytest.MonkeyPatch
+    cache_with_entry: tuple[ContainerCache, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes to the directory may put a sparse file there, which costs the reader memory."""
-    cache, entry = filled
+    """A process with access to the directory may put a sparse file there, which costs readers
+    memory.
+    """
+    cache, entry = cache_with_entry
     opened: list[int] = []
     fdopen = os.fdopen
 
-    def watched(descriptor: int, mode: str) -> object:
+    def record_open(descriptor: int, mode: str) -> object:
         opened.append(os.fstat(descriptor).st_size)
         os.close(descriptor)
         return fdopen(os.open(os.devnull, os.O_RDONLY), mode)
 
-    monkeypatch.setattr(os, "fdopen", watched)
+    monkeypatch.setattr(os, "fdopen", record_open)
     for size in (LARGEST_BYTES, LARGEST_BYTES + 1):
         os.truncate(entry, size)
         assert cache.load(PTX) is None

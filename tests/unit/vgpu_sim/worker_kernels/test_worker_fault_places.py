@@ -1,4 +1,4 @@
-"""Where a fault is said to be: the source line of a PTX line, and the thread of native code."""
+"""The place of a fault: the source line of a PTX line, and the thread of native code."""
 
 import ctypes
 import struct
@@ -50,7 +50,7 @@ TEXT = """.version 8.0
 )
 def test_a_line_belongs_to_the_location_above_it(statement: str, source: str) -> None:
     (line,) = (n for n, text in enumerate(TEXT.split("\n"), 1) if f"%r1, {statement}" in text)
-    found = source_places.located(FaultSite("first", line, "what"), TEXT)
+    found = source_places.add_source(FaultSite("first", line, "what"), TEXT)
     assert found.source == source
     assert found.text.startswith(f"mov.u32 %r1, {statement}")
 
@@ -58,20 +58,20 @@ def test_a_line_belongs_to_the_location_above_it(statement: str, source: str) ->
 @pytest.mark.parametrize("line", [-1, 0, 100])
 def test_a_line_that_is_none_has_no_place(line: int) -> None:
     site = FaultSite("first", line, "what")
-    assert source_places.located(site, TEXT) == site
+    assert source_places.add_source(site, TEXT) == site
 
 
 @pytest.mark.parametrize("above", ["// src/*.cu", '.file 2 "src/*.cu"'])
 def test_a_comment_does_not_begin_in_another_or_in_a_string(above: str) -> None:
     text = f'.file 1 "a.cu"\n{above}\n.loc 1 5 1\nmov.u32 %r1, 1; /* one */\n'
-    found = source_places.located(FaultSite("f", 4, "what"), text)
+    found = source_places.add_source(FaultSite("f", 4, "what"), text)
     assert (found.source, found.text) == ("a.cu:5:1", "mov.u32 %r1, 1;")
 
 
 def test_what_a_client_reads_is_bounded_and_printable() -> None:
     name = "\x1b[31m" + "é" * 1000
     text = f'.file 1 "{name}"\n.loc 1 5 1\n' + "mov.u32 \x07 %r1, 1; " * 100
-    found = source_places.located(FaultSite("f", 3, "what"), text)
+    found = source_places.add_source(FaultSite("f", 3, "what"), text)
     assert "\x1b" not in found.source
     assert "\x07" not in found.text
     detail = fault_detail.record(found, (2, 3, 4))
@@ -164,12 +164,12 @@ def find(
     kernel: str = KERNEL,
     **others,
 ):
-    """Look for the thread that touches byte ``at`` of what begins at the data.
+    """Search the thread that accesses byte ``at`` of the data.
 
     ``others`` are fields of the fault.
     """
     text = kernel.replace("BODY", body)
-    if body == FROM_THE_TOP:  # a jump to the first word, and nothing behind it
+    if body == FROM_THE_TOP:  # a jump to the first instruction, and nothing after it
         text = text.replace("    ld.param.u64", "TOP:\n    ld.param.u64").replace("    ret;", "")
     module = compile_ptx(text, capability=(8, 0))
     function = module.function("k")
@@ -195,7 +195,7 @@ def find(
 def test_the_thread_is_the_one_whose_access_holds_the_address() -> None:
     assert find(GUARDED, 4 * 70, n=100, block=1) == ((6, 0, 0), 280)
     assert find(GUARDED, 4 * 99 + 3, n=100, block=1) == ((35, 0, 0), 396)
-    assert find(LOOPED, 4 * (64 * 5 + 9)) is None  # that thread has faulted four rounds before
+    assert find(LOOPED, 4 * (64 * 5 + 9)) is None  # that thread faulted four iterations earlier
     assert find(LOOPED, 4 * (64 + 9)) == ((9, 0, 0), 292)
 
 
@@ -219,7 +219,7 @@ def test_an_address_that_the_machine_lost_is_found_again() -> None:
     assert find(GUARDED, None, block=2, n=1000, p=0) == ((0, 0, 0), 512 - begin)
 
 
-def test_what_is_loaded_counts_and_what_is_not_known_names_nobody() -> None:
+def test_loaded_values_count_and_unknown_ones_identify_no_thread() -> None:
     DATA[13] = 9999
     try:
         assert find(LOADED, 4 * 9999) == ((13, 0, 0), 4 * 9999)
@@ -266,7 +266,9 @@ TILE = """
 def test_an_access_is_right_if_pieces_of_memory_hold_all_of_it(
     pieces: list[tuple[int, int]], thread: int
 ) -> None:
-    """Thread i stores eight bytes at 8 i; the first that is not all in memory has faulted."""
+    """Thread i stores eight bytes at 8 i; the first store that is not entirely in memory has
+    faulted.
+    """
     begin = ctypes.addressof(DATA)
     mapped = tuple((begin + at, size) for at, size in pieces)
     assert find(PAIRS, None, mapped=mapped) == ((thread, 0, 0), 8 * thread)
@@ -310,28 +312,28 @@ def test_a_branch_to_the_first_instruction_is_followed() -> None:
 
 
 def test_a_thread_that_traps_ends_there() -> None:
-    """Behind a trap there need not be an instruction, and there is none that it comes to."""
+    """No instruction may follow a trap, and the thread must not be followed to one that does."""
     last = KERNEL.replace("OUT:\n    ret;", "    ret;\nOUT:\n    trap;")
     assert find(GUARDED, 4 * 70, n=60, kernel=last) is None  # four threads trap
     assert find(GUARDED, 4 * 70, n=100, block=1, kernel=last) == ((6, 0, 0), 280)
     passed = "mad.lo.u32 %r4, %r3, 4, 0;\n    setp.lt.u32 %p2, %r3, 20;\n    @%p2 trap;" + GUARDED
-    assert find(passed, 4 * 76, n=1000) is None  # of thread 19
+    assert find(passed, 4 * 76, n=1000) is None  # thread 19 has trapped
     assert find(passed, 4 * 80, n=1000) == ((20, 0, 0), 320)
 
 
 def test_the_search_is_no_longer_for_threads_that_lead_nowhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each of many threads goes some way before it comes to what is not known."""
+    """Each of many threads executes several instructions before it depends on an unknown value."""
     monkeypatch.setattr(jit_threads, "_LONGEST_S", 0.0)
     begun: list[int] = []
     run = jit_threads._Search.run
 
-    def counted(search: jit_threads._Search, number: int) -> jit_threads.Found | None:
+    def count_run(search: jit_threads._Search, number: int) -> jit_threads.Found | None:
         begun.append(number)
         return run(search, number)
 
-    monkeypatch.setattr(jit_threads._Search, "run", counted)
+    monkeypatch.setattr(jit_threads._Search, "run", count_run)
     assert find(FROM_SHARED, 4 * 9999) is None
     assert len(begun) <= 1
 

@@ -1,4 +1,4 @@
-"""How contexts die: by their kernels, by fences, by force; and that nobody else notices."""
+"""How contexts end: by their kernels, by fences, by force; other contexts are not affected."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def launch(client: Client, pointers: tuple[int, int, int], count: int = 1000) ->
 def expect_death(
     zygote: Zygote, client: Client, kind: FaultKind, error: CudaError
 ) -> abi.FaultRecord:
-    """The page, gpud's event, the socket and the exit status tell the same story."""
+    """Check that the page, gpud's event, the socket and the exit status report the same error."""
     page = client.wait_for_error()
     assert (page.error, page.fault.kind) == (error, kind)
     assert client.socket.recv(1) == b""
@@ -87,10 +87,10 @@ def test_a_store_outside_kills_its_context_alone(zygote: Zygote, backend: str, w
         assert fault.kernel_name == b"vecadd"
         assert fault.ptx_line == STORE_LINE
         assert fault.block < 4
-        # The program's own address, not where it was confined to.
+        # The program's own address, not the confined one.
         assert (fault.address - pointers[where]) % (1 << 64) < 4000
         assert b"ST.GLOBAL" in fault.message
-        assert b"PTX line" not in fault.message  # whoever shows it says that
+        assert b"PTX line" not in fault.message  # the client adds that
         assert client.page.timeline[0] == value - 1
         assert not host.any()
         assert not np.frombuffer(memory.alias, dtype=np.float32).any()
@@ -117,7 +117,7 @@ def test_a_load_outside_is_found_in_the_ptx(zygote: Zygote, backend: str) -> Non
         memory = client.allocate(4000)
         launch(client, (memory.address, 16, memory.address))
         fault = expect_death(zygote, client, FaultKind.ADDRESS, CudaError.ILLEGAL_ADDRESS)
-        # A native instruction may stand for both loads; the interpreter knows.
+        # A native instruction may implement both loads; the interpreter distinguishes them.
         assert fault.ptx_line in (LOAD_LINES if backend == "jit" else LOAD_LINES[1:])
 
 
@@ -163,7 +163,7 @@ LOST = b"""
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_address_that_native_code_does_not_keep(zygote: Zygote, backend: str) -> None:
-    """It is made from two pointers, so the machine's address says nothing."""
+    """It is computed from two pointers, so the faulting address does not determine it."""
     with running_client(zygote, backend=backend) as client:
         kernel = client.load(LOST).functions["lost"].kernel
         client.launch(kernel, (1, 1, 1), (32, 1, 1), struct.pack("<QQ", 0x1230, 0x30))
@@ -183,7 +183,7 @@ def test_a_launch_after_unload_is_a_protocol_error(zygote: Zygote) -> None:
 
 def test_a_copy_that_goes_no_way_is_a_protocol_error(zygote: Zygote) -> None:
     with running_client(zygote) as client:
-        for direction in abi.Direction:  # nobody observes: it is nothing
+        for direction in abi.Direction:  # without an observer they have no effect
             slot = client.slot(0, abi.Opcode.COPIED)
             slot.body.copied = abi.CopiedBody((1 << 64) - 1, direction, 1)
             client.put(0, bytes(slot))
@@ -239,7 +239,8 @@ def test_an_unload_waits_for_a_launch(zygote: Zygote) -> None:
         parameters = struct.pack("<QQQi", *(m.address for m in memory), 2 * MIB)
         kernel = module.functions["vecadd"].kernel
         value = client.launch(kernel, (2 * MIB // 256, 1, 1), (256, 1, 1), parameters)
-        # A result shows that the launch runs; the ring's tail moves before the worker holds the kernel.
+        # A result shows that the launch runs; the ring's tail advances before the worker holds the
+        # kernel.
         while not c.any():
             time.sleep(0.001)
         assert client.unload(module) == CudaError.SUCCESS
@@ -270,7 +271,9 @@ def test_without_gpud_a_program_goes_on_but_gets_no_memory(zygote: Zygote) -> No
 
 
 def test_a_fault_is_known_soon(zygote: Zygote) -> None:
-    """With Python finding the PTX line in between. The bound is generous: machines are busy."""
+    """Including the time in which Python finds the PTX line. The bound is generous for busy
+    machines.
+    """
     times = []
     for _ in range(5):
         with running_client(zygote, backend="jit") as client:

@@ -1,4 +1,4 @@
-"""Inputs of a link are held to the size of images, as images themselves are."""
+"""Inputs of a link have the same size limit as images."""
 
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def client() -> Iterator[Client]:
 
 
 def link(client: Client, announced: int, descriptor: int, flags: int = 0) -> tuple[int, str]:
-    """Return the status of a link, and all that its table says."""
+    """Return the status of a link, and its table's text."""
     payload = bytes(messages.ModuleLoad(image_bytes=announced, flags=flags))
     reply = client.request(MessageType.MODULE_LINK, payload, (descriptor,))
     table = b""
@@ -34,7 +34,7 @@ def link(client: Client, announced: int, descriptor: int, flags: int = 0) -> tup
     [
         (0, "size is out of range"),
         (1, ""),
-        (5, "cannot be read"),  # one more than there is
+        (5, "cannot be read"),  # one byte more than there is
         (messages.MAX_IMAGE_BYTES, "cannot be read"),
         (messages.MAX_IMAGE_BYTES + 1, "size is out of range"),
         ((1 << 64) - 1, "size is out of range"),

@@ -1,4 +1,4 @@
-"""Memory that is shared with tenants: what nobody may change any more, and whole reads and writes."""
+"""Memory that is shared with tenants: seals against changes, and complete reads and writes."""
 
 import errno
 import fcntl
@@ -17,7 +17,7 @@ OF_FIXED_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 @pytest.fixture
-def populated() -> Iterator[int]:
+def populated_file() -> Iterator[int]:
     descriptor = memory.create_populated("tessera-test", SIZE)
     yield descriptor
     os.close(descriptor)
@@ -30,24 +30,24 @@ def constant() -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_populated_memory_is_there_and_zero(populated: int) -> None:
-    status = os.fstat(populated)
+def test_populated_memory_is_there_and_zero(populated_file: int) -> None:
+    status = os.fstat(populated_file)
     assert status.st_size == SIZE
-    assert status.st_blocks * 512 >= SIZE, "whoever made it has been charged for all of it"
-    assert memory.read_exactly(populated, SIZE) == bytes(SIZE)
-    assert not os.get_inheritable(populated)
-    assert os.readlink(f"/proc/self/fd/{populated}").startswith("/memfd:tessera-test")
+    assert status.st_blocks * 512 >= SIZE, "its creator has been charged for all of it"
+    assert memory.read_exactly(populated_file, SIZE) == bytes(SIZE)
+    assert not os.get_inheritable(populated_file)
+    assert os.readlink(f"/proc/self/fd/{populated_file}").startswith("/memfd:tessera-test")
 
 
-def test_populated_memory_changes_its_content_and_nothing_else(populated: int) -> None:
-    assert fcntl.fcntl(populated, fcntl.F_GET_SEALS) == OF_FIXED_SIZE
-    memory.write_all(populated, b"end", SIZE - 3)
-    assert memory.read_exactly(populated, SIZE)[-3:] == b"end"
-    assert refused(lambda: os.ftruncate(populated, SIZE - 1)) == "EPERM"
-    assert refused(lambda: os.ftruncate(populated, SIZE + 1)) == "EPERM"
-    assert refused(lambda: memory.write_all(populated, b"x", SIZE)) == "EPERM"
+def test_populated_memory_changes_its_content_and_nothing_else(populated_file: int) -> None:
+    assert fcntl.fcntl(populated_file, fcntl.F_GET_SEALS) == OF_FIXED_SIZE
+    memory.write_all(populated_file, b"end", SIZE - 3)
+    assert memory.read_exactly(populated_file, SIZE)[-3:] == b"end"
+    assert refused(lambda: os.ftruncate(populated_file, SIZE - 1)) == "EPERM"
+    assert refused(lambda: os.ftruncate(populated_file, SIZE + 1)) == "EPERM"
+    assert refused(lambda: memory.write_all(populated_file, b"x", SIZE)) == "EPERM"
     more = fcntl.F_SEAL_WRITE
-    assert refused(lambda: fcntl.fcntl(populated, fcntl.F_ADD_SEALS, more)) == "EPERM"
+    assert refused(lambda: fcntl.fcntl(populated_file, fcntl.F_ADD_SEALS, more)) == "EPERM"
 
 
 def test_constant_memory_changes_never(constant: int) -> None:
@@ -73,7 +73,7 @@ def test_constant_memory_changes_never(constant: int) -> None:
         (errno.EPERM, PermissionError),
     ],
 )
-def test_no_memory_left_is_told_from_other_errors_and_leaves_no_descriptor(
+def test_exhausted_memory_is_distinguished_from_other_errors_and_leaves_no_descriptor(
     monkeypatch: pytest.MonkeyPatch, number: int, raised: type[Exception]
 ) -> None:
     def fail(*_: object) -> None:

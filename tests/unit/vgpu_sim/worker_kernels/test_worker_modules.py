@@ -1,4 +1,4 @@
-"""Modules: what cuModuleLoadData may be given, and what comes back."""
+"""Modules: the inputs of cuModuleLoadData, and its results."""
 
 import os
 import struct
@@ -39,8 +39,8 @@ BACKENDS = ["interp", "jit"]
 
 
 @pytest.fixture(scope="module")
-def shared(zygote: Zygote) -> Iterator[Client]:
-    """For images that are refused and change nothing."""
+def shared_client(zygote: Zygote) -> Iterator[Client]:
+    """A client for images that are refused and have no effect."""
     with running_client(zygote) as client:
         yield client
 
@@ -79,17 +79,17 @@ def compute(client: Client, kernel: int) -> np.ndarray:
     ],
 )
 def test_an_image_that_cannot_be_loaded(
-    shared: Client, image: bytes, status: CudaError, log: str
+    shared_client: Client, image: bytes, status: CudaError, log: str
 ) -> None:
-    module = shared.load(image)
+    module = shared_client.load(image)
     assert module.status == status
     assert log in module.log
     assert module.log.endswith("\n")
     assert not module.functions
-    assert shared.page.error == 0
+    assert shared_client.page.error == 0
 
 
-def test_a_kernel_that_is_not_supported_is_named_and_reported(shared: Client) -> None:
+def test_a_kernel_that_is_not_supported_is_named_and_reported(shared_client: Client) -> None:
     text = HEAD.replace(b"7.0", b"8.0").replace(b"sm_80", b"sm_90a") + (
         b".visible .entry k()\n{\n    wgmma.fence.sync.aligned;\n    ret;\n}\n"
         b".visible .entry other() { ret; }\n"
@@ -97,7 +97,7 @@ def test_a_kernel_that_is_not_supported_is_named_and_reported(shared: Client) ->
     line = next(i for i, t in enumerate(text.splitlines(), 1) if b"wgmma" in t)
     container_of = container.encode(compile_ptx(text, capability=(9, 0), partial=True))
     for image in (text, container_of):
-        module = shared.load(image)
+        module = shared_client.load(image)
         assert module.status == CudaError.SUCCESS
         assert list(module.functions) == ["other"]
         assert module.refused == {
@@ -105,11 +105,11 @@ def test_a_kernel_that_is_not_supported_is_named_and_reported(shared: Client) ->
             "    wgmma.fence.sync.aligned;\n"
         }
         assert module.log == f"kernel 'k' cannot be used yet:\n{module.refused['k']}"
-        assert shared.gpud.event("unsupported_ptx")["message"] == module.log
+        assert shared_client.gpud.event("unsupported_ptx")["message"] == module.log
 
 
-def test_what_concerns_the_whole_file_refuses_it(shared: Client) -> None:
-    module = shared.load(HEAD.replace(b"64", b"32"))
+def test_what_concerns_the_whole_file_refuses_it(shared_client: Client) -> None:
+    module = shared_client.load(HEAD.replace(b"64", b"32"))
     assert module.status == CudaError.NOT_SUPPORTED
     assert "32-bit addresses" in module.log
 
@@ -131,19 +131,19 @@ def test_kernels_that_a_backend_cannot_run_are_refused_when_they_are_loaded(
 
 
 @pytest.mark.parametrize("announced", [5, messages.MAX_IMAGE_BYTES + 1, (1 << 64) - 1])
-def test_an_image_of_another_size(shared: Client, announced: int) -> None:
+def test_an_image_of_another_size(shared_client: Client, announced: int) -> None:
     descriptor = os.memfd_create("image")
     os.write(descriptor, b"1234")
     payload = bytes(messages.ModuleLoad(image_bytes=announced))
-    reply = shared.request(MessageType.MODULE_LOAD, payload, (descriptor,))
+    reply = shared_client.request(MessageType.MODULE_LOAD, payload, (descriptor,))
     os.close(descriptor)
     assert reply.status == CudaError.INVALID_IMAGE
 
 
-def test_an_image_that_is_no_file(shared: Client) -> None:
+def test_an_image_that_is_no_file(shared_client: Client) -> None:
     reader, writer = os.pipe()
     payload = bytes(messages.ModuleLoad(image_bytes=16))
-    reply = shared.request(MessageType.MODULE_LOAD, payload, (reader,))
+    reply = shared_client.request(MessageType.MODULE_LOAD, payload, (reader,))
     os.close(reader)
     os.close(writer)
     assert reply.status == CudaError.INVALID_IMAGE
@@ -169,8 +169,8 @@ def test_a_container_for_newer_hardware(zygote: Zygote) -> None:
         assert "7.5" in module.log
 
 
-def test_the_table_describes_functions(shared: Client) -> None:
-    module = shared.load(
+def test_the_table_describes_functions(shared_client: Client) -> None:
+    module = shared_client.load(
         VECADD.replace(b")\n{", b")\n.maxntid 128, 2, 1\n{")
         + b"\n.visible .entry empty()\n.reqntid 64, 1, 1\n{\n    ret;\n}\n"
     )
@@ -300,7 +300,7 @@ def test_more_kernels_than_a_context_can_have_are_refused_and_leave_nothing(zygo
         modules = [client.load(image) for _ in range(5)]
         assert [module.status for module in modules] == [CudaError.SUCCESS] * 5
         free = client.memory_info()[0]
-        for _ in range(3):  # were some of its kernels left behind, there would be no room below
+        for _ in range(3):  # if some of its kernels remained, the loads below would fail
             refused = client.load(image)
             assert refused.status == CudaError.OUT_OF_MEMORY
             assert "kernels" in refused.log
@@ -331,7 +331,7 @@ def test_compiled_modules_are_kept_and_checked(
 
 
 def test_the_cache_is_used(zygote: Zygote, tmp_path: Path) -> None:
-    """An entry that says something else under the same name is what a second load gets."""
+    """A second load gets a modified entry of the same name."""
     subtracting = VECADD.replace(b"add.f32", b"sub.f32")
     names = []
     for text in (VECADD, subtracting):

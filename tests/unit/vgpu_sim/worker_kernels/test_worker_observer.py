@@ -1,4 +1,4 @@
-"""The modelled clock of a context: copies to other GPUs take the way that the topology gives."""
+"""The modelled clock of a context: copies to other GPUs use the topology's links."""
 
 import json
 from types import SimpleNamespace
@@ -7,13 +7,13 @@ import pytest
 
 from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal.compute import abi, address_map
-from vgpu_sim.hal.observe.modelled import MOST_ROWS, ModelledSummary
+from vgpu_sim.hal.observe.modelled_report import MOST_ROWS, ModelledSummary
 from vgpu_sim.perf.kernels import chip_of
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.worker.modelling import clock as modelled_clock
 from vgpu_sim.worker.modelling.clock import ModelledClock
+from vgpu_sim.worker.modelling.clock_setup import peer_rates
 from vgpu_sim.worker.modelling.costs import Begun, Cost
-from vgpu_sim.worker.modelling.rehearsal import peers
 from vgpu_sim.worker.observing.requests import Requests
 
 BOARD = "h100-80gb"
@@ -21,7 +21,7 @@ SIZE = 1 << 28
 
 
 class ObservedCopies:
-    """A modelled clock without a worker, and requests that it gets."""
+    """A modelled clock without a worker, and its requests."""
 
     def __init__(self, topology: str) -> None:
         self.failures: list[str] = []
@@ -30,29 +30,29 @@ class ObservedCopies:
             address_map.APERTURE_BASES[0],
             lambda: BufferMemory(0, bytearray()),
             self.failures.append,
-            peers(BOARD, topology),
+            peer_rates(BOARD, topology),
         )
         self.requests = Requests(address_map.APERTURE_BASES[0], self.clock)
         self._value = 0
 
-    def reached(self, slot: abi.Slot) -> float:
-        """Return when a request of stream 0 is reached, us."""
+    def report_request(self, slot: abi.Slot) -> float:
+        """Return the modelled time at which a request of stream 0 is reached, in us."""
         self._value += 1
         slot.value = self._value
         return self.requests.report(0, slot, 0) / 1e3
 
-    def copied(self, source: int, target: int) -> float:
+    def measure_copy(self, source: int, target: int) -> float:
         """Return the microseconds of a copy from one GPU's memory to another's."""
-        begin = self.reached(abi.Slot(opcode=abi.Opcode.NOP))
+        begin = self.report_request(abi.Slot(opcode=abi.Opcode.NOP))
         slot = abi.Slot(opcode=abi.Opcode.COPIED)
         slot.body.copied = abi.CopiedBody(SIZE, abi.Direction.DEVICE_TO_PEER, 0, source, target)
-        return self.reached(slot) - begin
+        return self.report_request(slot) - begin
 
     def ways(self) -> set[str]:
-        """Return which ways the copies of the report went."""
+        """Return the paths of the report's copies."""
         *_, last = self.clock.report()
-        told = json.loads(json.dumps(last["summary"]))
-        return {one.way for one in ModelledSummary.checked(told).copies}
+        reported = json.loads(json.dumps(last["summary"]))
+        return {one.way for one in ModelledSummary.parse(reported).copies}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ class ObservedCopies:
 def test_a_peer_copy_takes_the_rate_of_its_way(topology: str, target: int, gb_per_s: float) -> None:
     clock = ObservedCopies(topology)
     least = SIZE / (gb_per_s * 1e3)
-    there, back = clock.copied(0, target), clock.copied(target, 0)
+    there, back = clock.measure_copy(0, target), clock.measure_copy(target, 0)
     assert least < there < 1.25 * least
     assert back == pytest.approx(there, rel=1e-3)
     assert clock.ways() == {"PtoP"}
@@ -76,13 +76,15 @@ def test_a_peer_copy_takes_the_rate_of_its_way(topology: str, target: int, gb_pe
 
 def test_two_contexts_of_one_gpu_copy_in_its_own_memory() -> None:
     clock = ObservedCopies("hgx-4")
-    assert clock.copied(2, 2) == pytest.approx(copy_us(chip_of(BOARD), Way.D2D, SIZE), abs=2.5)
+    assert clock.measure_copy(2, 2) == pytest.approx(
+        copy_us(chip_of(BOARD), Way.D2D, SIZE), abs=2.5
+    )
     assert clock.ways() == {"DtoD"}
 
 
-def test_a_client_that_tells_of_a_gpu_that_is_not_there_gets_the_data_sheets_link() -> None:
+def test_a_copy_to_a_gpu_that_does_not_exist_gets_the_data_sheets_link() -> None:
     clock = ObservedCopies("hgx-4")
-    assert clock.copied(0, 4_000_000_000) == pytest.approx(
+    assert clock.measure_copy(0, 4_000_000_000) == pytest.approx(
         copy_us(chip_of(BOARD), Way.P2P, SIZE), abs=2.5
     )
     assert not clock.failures
@@ -101,10 +103,10 @@ def test_kinds_of_launches_are_bounded_and_all_are_counted() -> None:
         clock.requests.report(0, slot, 0, ended=True)
     assert not clock.failures
     assert len(clock.clock._rows) <= modelled_clock._MOST_KINDS
-    told = list(clock.clock.report())
-    listed = [one["launches"] for one in told if "launches" in one]
+    reported = list(clock.clock.report())
+    listed = [one["launches"] for one in reported if "launches" in one]
     assert [one["us"] for one in listed] == [launches - 1.0 - place for place in range(MOST_ROWS)]
-    assert told[-1]["summary"]["left_out"] == launches - MOST_ROWS
+    assert reported[-1]["summary"]["left_out"] == launches - MOST_ROWS
 
 
 HOST = address_map.HOST_OFFSET, address_map.HOST_OFFSET + address_map.HOST_BYTES - 1
@@ -125,10 +127,10 @@ def test_a_copy_goes_the_way_of_its_ends_to_the_first_and_last_byte(
 ) -> None:
     clock = ObservedCopies("flat")
     base = address_map.APERTURE_BASES[0] + window * address_map.GPU_WINDOW_BYTES
-    begin = clock.reached(abi.Slot(opcode=abi.Opcode.NOP))
+    begin = clock.report_request(abi.Slot(opcode=abi.Opcode.NOP))
     slot = abi.Slot(opcode=abi.Opcode.COPY)
     slot.body.copy = abi.CopyBody(base + destination, base + source, SIZE)
-    took = clock.reached(slot) - begin
+    took = clock.report_request(slot) - begin
     assert clock.ways() == {way.value}
     assert took == pytest.approx(copy_us(chip_of(BOARD), way, SIZE), abs=2.5)
     assert not clock.failures
@@ -137,11 +139,11 @@ def test_a_copy_goes_the_way_of_its_ends_to_the_first_and_last_byte(
 @pytest.mark.parametrize(("count", "width"), [(1 << 26, 4), (1 << 28, 1)])
 def test_a_fill_writes_its_elements(count: int, width: int) -> None:
     clock = ObservedCopies("flat")
-    begin = clock.reached(abi.Slot(opcode=abi.Opcode.NOP))
+    begin = clock.report_request(abi.Slot(opcode=abi.Opcode.NOP))
     slot = abi.Slot(opcode=abi.Opcode.SET)
     slot.body.set = abi.SetBody(address_map.APERTURE_BASES[0], count, 7, width)
-    took = clock.reached(slot) - begin
+    took = clock.report_request(slot) - begin
     assert took == pytest.approx(copy_us(chip_of(BOARD), Way.SET, SIZE), abs=2.5)
     *_, last = clock.clock.report()
-    (row,) = ModelledSummary.checked(json.loads(json.dumps(last["summary"]))).copies
+    (row,) = ModelledSummary.parse(json.loads(json.dumps(last["summary"]))).copies
     assert (row.way, row.count, row.bytes) == ("memset", 1, SIZE)

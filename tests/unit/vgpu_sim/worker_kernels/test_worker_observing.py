@@ -1,4 +1,6 @@
-"""How much of a launch is sampled, and how what it touches grows: on paper."""
+"""The number of blocks that are sampled together, and the growth of a footprint: computed
+examples.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vgpu_sim.worker.modelling import sampler, touched
+from vgpu_sim.worker.modelling import footprints, sampler
 
 
 def room(warps: int, registers: int = 1, shared_bytes: int = 0) -> int:
@@ -53,7 +55,7 @@ def ranges(*each: tuple[int, int]) -> list[Any]:
 @pytest.mark.parametrize(
     ("parts", "new"),
     [
-        # What the later half adds, scaled to all of them, beside what there is.
+        # What the later half adds, scaled to all accesses, plus the observed amount.
         (ranges((0, 10), (10, 20), (20, 30), (30, 40)), 1.0),
         (ranges((0, 10), (0, 10), (0, 10), (0, 10)), 0.0),
         (ranges((0, 10), (0, 10), (0, 10), (10, 15)), (15 - 10) / 0.5 / 15),
@@ -64,8 +66,8 @@ def ranges(*each: tuple[int, int]) -> list[Any]:
 def test_more_accesses_touch_more_as_fast_as_the_later_half_did(
     parts: list[Any], new: float, times: float
 ) -> None:
-    assert touched.growth_of(parts, times) == pytest.approx(1 + new * (times - 1))
+    assert footprints.growth_of(parts, times) == pytest.approx(1 + new * (times - 1))
 
 
 def test_no_accesses_touch_nothing_more() -> None:
-    assert touched.growth_of([], 5.0) == 1.0
+    assert footprints.growth_of([], 5.0) == 1.0

@@ -1,4 +1,4 @@
-"""Accesses of resident blocks, by space: an observer gets them without a clock or a model."""
+"""Accesses of resident blocks, by space, for an observer without a clock or a model."""
 
 import struct
 

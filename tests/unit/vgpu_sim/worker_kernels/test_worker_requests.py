@@ -1,4 +1,4 @@
-"""Records of a context's requests: an observer that keeps no clock gets one for each."""
+"""Records of a context's requests: an observer without a clock gets one for each."""
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,33 +28,33 @@ TIME = 77
 
 
 class Recorder:
-    """Keeps what it gets."""
+    """Keeps the records."""
 
     def __init__(self) -> None:
         self.records: list[Request] = []
         self.errors: list[Exception] = []
 
-    def counted(self, image: Image) -> Image:
+    def instrument(self, image: Image) -> Image:
         return image
 
-    def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
+    def record_load(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
         raise AssertionError("no module is loaded")
 
-    def unloaded(self, kernels: Sequence[int]) -> None:
+    def record_unload(self, kernels: Sequence[int]) -> None:
         raise AssertionError("no module is unloaded")
 
-    def reached(self, request: Request) -> int:
+    def record_request(self, request: Request) -> int:
         self.records.append(request)
         return TIME
 
-    def failed(self, err: Exception) -> None:
+    def record_failure(self, err: Exception) -> None:
         self.errors.append(err)
 
     def report(self) -> Iterator[dict[str, Any]]:
         yield {"records": len(self.records)}
 
 
-def recorded(slot: abi.Slot, parameters: int = 0, *, ended: bool = False) -> Request:
+def record_of(slot: abi.Slot, parameters: int = 0, *, ended: bool = False) -> Request:
     """Return the record of a request of stream 5."""
     recorder = Recorder()
     assert Requests(BASE, recorder).report(5, slot, parameters, ended) == TIME
@@ -74,8 +74,8 @@ def test_a_launch_is_recorded_with_its_parameters_when_it_begins_and_when_it_has
     body.stack_bytes = 1024 | 7  # the low bits are flags
     at = Position(5, 9, ((3, 4), (1, 2)))
     launch = Launch("", (2, 3, 4), (32, 5, 1), b"parameters", 48, 1024)
-    assert recorded(slot, ctypes.addressof(parameters)) == LaunchBegins(at, 6, launch)
-    assert recorded(slot, ended=True) == LaunchEnded(at)
+    assert record_of(slot, ctypes.addressof(parameters)) == LaunchBegins(at, 6, launch)
+    assert record_of(slot, ended=True) == LaunchEnded(at)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_copy_is_recorded_with_its_direction(
 ) -> None:
     slot = abi.Slot(opcode=abi.Opcode.COPY, value=1)
     slot.body.copy = abi.CopyBody(destination, source, 4096)
-    assert recorded(slot) == Copy(Position(5, 1), direction, 4096)
+    assert record_of(slot) == Copy(Position(5, 1), direction, 4096)
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_a_copy_that_the_program_has_made_is_recorded_as_such(
     slot = abi.Slot(opcode=abi.Opcode.COPIED, value=1)
     slot.body.copied = abi.CopiedBody(1 << 60, Direction.DEVICE_TO_PEER, 1, *gpus)
     most = address_map.APERTURE_BYTES
-    assert recorded(slot) == Copy(Position(5, 1), direction, most, True, True, gpus)
+    assert record_of(slot) == Copy(Position(5, 1), direction, most, True, True, gpus)
 
 
 def test_other_requests_are_recorded() -> None:
     slot = abi.Slot(opcode=abi.Opcode.SET, value=1)
     slot.body.set = abi.SetBody(DEVICE, 100, 7, 4)
-    assert recorded(slot) == Fill(Position(5, 1), 400)
+    assert record_of(slot) == Fill(Position(5, 1), 400)
     for opcode in (abi.Opcode.NOP, abi.Opcode.TIMESTAMP):
-        assert recorded(abi.Slot(opcode=opcode, value=2)) == Mark(Position(5, 2))
+        assert record_of(abi.Slot(opcode=opcode, value=2)) == Mark(Position(5, 2))
 
 
 def test_a_request_without_a_record_is_an_error_that_the_observer_gets() -> None:

@@ -1,11 +1,11 @@
-"""Which blocks a sample has: where they lie in a grid, and how many there is room for."""
+"""The blocks of a sample: their places in a grid, and their largest number."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from vgpu_sim.worker.modelling import sampler, touched
+from vgpu_sim.worker.modelling import footprints, sampler
 
 Grid = tuple[int, int, int]
 
@@ -28,7 +28,9 @@ def test_a_number_of_a_block_counts_x_first_then_y_then_z(grid: Grid) -> None:
 def test_each_limit_bounds_the_blocks_that_are_sampled_together(
     monkeypatch: pytest.MonkeyPatch, limit: str, at_most: int
 ) -> None:
-    """Two warps of five registers and 100 bytes a block; seven fit in exactly, six in a bit less."""
+    """Two warps of five registers and 100 bytes per block: ``at_most`` fits seven, one less fits
+    six.
+    """
     launch = SimpleNamespace(
         warps_per_block=2, shared_bytes=100, function=SimpleNamespace(register_bits=(32,) * 5)
     )
@@ -55,4 +57,4 @@ def test_what_is_touched_grows_as_in_the_later_half(
     parts: list[list[int]], times: float, growth: float
 ) -> None:
     numbers = [np.array(one, dtype=np.int64) for one in parts]
-    assert touched.growth_of(numbers, times) == pytest.approx(growth)
+    assert footprints.growth_of(numbers, times) == pytest.approx(growth)

@@ -1,6 +1,6 @@
-"""A first launch begins in narrow code; better code takes over, or does not come, and costs nothing.
+"""A first launch begins in narrow code; better code replaces it, or fails to, at no cost.
 
-The compiler of better code waits for a file where a test says so, and ends as a test wants it to.
+The compiler of better code waits for a file if a test requires it, and ends as the test chooses.
 """
 
 import contextlib
@@ -20,7 +20,8 @@ from support.processes.worker_client import Client, Zygote, running_client, runn
 
 COUNT = 64
 ROUNDS = 30
-# Better code of a kernel: the constant says what its compiler does, once there is the file "gate".
+# Better code of a kernel: the constant selects its compiler's behaviour, once the file "gate"
+# exists.
 NOTHING, IS_KILLED, ABORTS = 0x1234567, 0x2234567, 0x3234567
 GATED = """
 import os, signal, time
@@ -86,7 +87,7 @@ def rounds(constant: int) -> bytes:
         }}""".encode()
 
 
-def expected(constant: int, blocks: int) -> list[int]:
+def expected_values(constant: int, blocks: int) -> list[int]:
     value = np.arange(blocks * COUNT, dtype=np.uint32)
     for n in range(ROUNDS):
         value = (value ^ np.uint32(constant + n)) * np.uint32(5)
@@ -114,7 +115,7 @@ class Rounds:
         self.client.wait(0, value)
         found = np.frombuffer(self.output.alias, np.uint32)[: blocks * COUNT].tolist()
         self.output.alias[: 4 * blocks * COUNT] = bytes(4 * blocks * COUNT)
-        assert found == expected(self.constant, blocks)
+        assert found == expected_values(self.constant, blocks)
 
 
 @contextlib.contextmanager
@@ -133,7 +134,9 @@ def until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
 
 
 def usage(client: Client) -> tuple[int, int, int]:
-    """End a context; return how many kernels began narrow, got better, and how many swaps."""
+    """End a context; return how many kernels began in narrow code, how many got better code, and
+    how many launches switched.
+    """
     client.socket.close()
     said = client.gpud.event("usage")
     return said["provisional"], said["improved"], said["swapped"]
@@ -157,7 +160,7 @@ def test_better_code_takes_over_while_a_launch_runs(
         until(lambda: first_of(cache) != [])
         assert best_of(cache) == []
         gate.touch()
-        until(lambda: best_of(cache) != [])  # block 0 polls in the narrow code all the while
+        until(lambda: best_of(cache) != [])  # block 0 polls in the narrow code meanwhile
         kernel.let_go()
         kernel.check(*launch)
         kernel.check(*kernel.launch())
@@ -189,7 +192,7 @@ def test_a_context_that_ends_before_leaves_no_process_and_the_first_code(
         zygote.exit_status(helper)
         until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
     assert (len(first_of(cache)), best_of(cache)) == (1, [])
-    with open_client(zygote, cache) as client:  # which begins in that, and improves it
+    with open_client(zygote, cache) as client:  # begins in that code, and improves it
         stamp = first_of(cache)[0].stat().st_mtime_ns
         kernel = Rounds(client, NOTHING)
         kernel.let_go()
@@ -209,7 +212,9 @@ def processes_below(pid: int) -> list[int]:
 def test_a_compiler_that_dies_costs_nothing(
     zygote: Zygote, gate: Path, tmp_path: Path, constant: int, kept: int
 ) -> None:
-    """What aborts would do so again, so that the first code is kept as the best; others may try."""
+    """An abort would recur, so the first code is kept as the best; other failures may be
+    retried.
+    """
     cache = tmp_path / "cache"
     gate.touch()
     with open_client(zygote, cache) as client:
@@ -218,7 +223,7 @@ def test_a_compiler_that_dies_costs_nothing(
         for _ in range(3):
             kernel.check(*kernel.launch())
         (helper,) = processes_below(client.pid)
-        other = Rounds(client, NOTHING)  # and the helper serves on
+        other = Rounds(client, NOTHING)  # the helper still serves
         other.let_go()
         other.check(*other.launch())
         until(lambda: len(best_of(cache)) == kept + 1)
@@ -241,8 +246,8 @@ def test_without_its_helper_a_context_goes_on_in_the_first_code(
         assert usage(client) == (1, 0, 0)
 
 
-def test_behind_its_walls_too(tmp_path: Path) -> None:
-    """The real filter: better code is compiled, handed over and kept."""
+def test_better_code_is_compiled_in_the_sandbox_too(tmp_path: Path) -> None:
+    """With the real filter, better code is compiled, transferred and cached."""
     cache = tmp_path / "cache"
     with running_zygote() as zygote, open_client(zygote, cache, sandbox=True) as client:
         kernel = Rounds(client, NOTHING)

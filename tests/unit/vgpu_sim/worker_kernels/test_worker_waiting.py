@@ -1,4 +1,4 @@
-"""Blocks that wait for others in a real worker: they end, fault where they do, and die with it."""
+"""Blocks that wait for others in a real worker: they finish, report faults, and end with it."""
 
 import os
 import struct
@@ -12,7 +12,7 @@ from vgpu_sim.hal.compute.cuda import CudaError
 
 _BACKENDS = ["interp", "jit"]
 _GRID, _THREADS = 12, 64
-# Blocks wait for the flag of the one behind them; the last one does {last}, then sets its own.
+# Each block waits for the flag of the next block; the last one does {last}, then sets its own flag.
 # Threads with odd numbers wait for the even one before them.
 _PTX = """
 .version 7.0
@@ -93,7 +93,7 @@ def test_blocks_wait_for_the_one_behind_them(zygote: Zygote, backend: str) -> No
         ("bar.sync 1, 96;", FaultKind.TRAP, CudaError.LAUNCH_FAILED),
     ],
 )
-def test_what_a_block_does_while_others_wait_is_told_from_them(
+def test_a_fault_is_distinguished_from_blocks_that_wait(
     zygote: Zygote, backend: str, last: str, kind: FaultKind, error: int
 ) -> None:
     with running_client(zygote, backend=backend) as client:
@@ -105,7 +105,7 @@ def test_what_a_block_does_while_others_wait_is_told_from_them(
 
 
 @pytest.mark.parametrize("backend", _BACKENDS)
-def test_who_waits_for_ever_dies_with_the_client(zygote: Zygote, backend: str) -> None:
+def test_a_launch_that_waits_forever_ends_with_the_client(zygote: Zygote, backend: str) -> None:
     again = "AGAIN: ld.volatile.global.u32 %r9, [%d2]; setp.eq.u32 %p6, %r9, 0; @%p6 bra AGAIN;"
     with running_client(zygote, backend=backend) as client:
         _launch(client, again)

@@ -29,7 +29,7 @@ def test_a_gpud_that_reads_later_misses_nothing(pair: Pair) -> None:
     sent, got = 3000, []
 
     def read() -> None:
-        time.sleep(0.5)  # gpud paces a worker that says much: it reads on in the next second
+        time.sleep(0.5)  # gpud throttles a worker that sends a lot: it reads on in the next second
         while len(got) < sent:
             got.append(spawn.decode(gpud.recv(4096))["bytes"])
 

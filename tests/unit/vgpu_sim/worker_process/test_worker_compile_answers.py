@@ -1,4 +1,4 @@
-"""What a compile helper says is checked: its children run LLVM on what a program says."""
+"""A compile helper's answers are validated: its children run LLVM on a tenant's program."""
 
 import socket
 
@@ -15,7 +15,7 @@ from vgpu_sim.worker.compiling.compile_helper import CompileHelper
         server.ANSWER.pack(2, server.Outcome.CODE, 0),
         server.ANSWER.pack(1, server.Outcome.CODE, 1 << 63),
     ],
-    ids=["to nobody", "without end"],
+    ids=["to no request", "without end"],
 )
 def test_an_answer_that_cannot_be_ends_what_waits_for_one(
     answer: bytes, monkeypatch: pytest.MonkeyPatch
@@ -29,12 +29,12 @@ def test_an_answer_that_cannot_be_ends_what_waits_for_one(
 
     monkeypatch.setattr(socket, "socketpair", socketpair)
     helper = CompileHelper(lambda request: request, lambda: None)
-    other = pairs[0][1].dup()  # the helper's end, where it would be in another process
-    helper.started()
+    other = pairs[0][1].dup()  # the helper's end, which would be in another process
+    helper.connect()
     with other:
         other.sendall(server.HELLO.pack(1))
-        asked = helper.ask(b"text")
+        requested = helper.ask(b"text")
         other.sendall(answer)
         with pytest.raises(EmitError, match="the compile helper has ended"):
-            asked.result(timeout=10)
+            requested.result(timeout=10)
     helper.close()

@@ -1,4 +1,4 @@
-"""What ends LLVM ends no context: code is generated where that does no harm."""
+"""An abort of LLVM does not end a context: code is generated in other processes."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.system import processes
 from vgpu_sim.worker.compiling import children
 
-# A zygote whose LLVM ends, as a defect of it would, on kernels that are known by a constant.
+# A zygote whose LLVM aborts, as a defect would, on kernels that contain certain constants.
 FIRST_PLAN_ABORTS, EVERY_PLAN_ABORTS, FIRST_PLAN_NEVER_ENDS = range(19088743, 19088746)
 FRAIL = f"""
 import os
@@ -49,7 +49,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 def test_how_long_code_may_take_follows_from_the_request() -> None:
-    """LLVM can go in circles over forty instructions; fifty megabytes may take their time."""
+    """LLVM can loop forever over forty instructions; fifty megabytes may take a long time."""
     small, large = children.allowed_seconds(4000), children.allowed_seconds(10**7)
     assert small < 6
     assert 20 * small < 2 * large
@@ -89,7 +89,7 @@ def launch(client: Client, ptx: bytes, kernel: str) -> tuple[np.ndarray, int]:
 
 
 def test_a_kernel_that_llvm_aborts_on_runs_lane_by_lane() -> None:
-    """LLVM 22's x86 back end cannot select the lane group's code where there is AVX-512."""
+    """LLVM 22's x86 back end cannot select the lane group's code on AVX-512."""
     with running_zygote() as zygote, running_client(zygote, backend="jit") as client:
         results, value = launch(client, ptx_kernels.WIDENED.encode(), "widened")
         bits = np.arange(COUNT, dtype=np.uint64)
@@ -103,15 +103,15 @@ def test_a_kernel_that_llvm_aborts_on_runs_lane_by_lane() -> None:
 @pytest.mark.parametrize("constant", [FIRST_PLAN_ABORTS, FIRST_PLAN_NEVER_ENDS])
 def test_what_ends_the_first_attempt_leaves_a_second(zygote: Zygote, constant: int) -> None:
     with running_client(zygote, backend="jit") as client:
-        for _ in range(2):  # and the context serves on
+        for _ in range(2):  # and the context keeps working
             results, value = launch(client, plus(constant), "plus")
             client.wait(0, value)
             expected = np.arange(constant, constant + COUNT, dtype=np.uint32)
             assert results.view(np.uint32)[:COUNT].tolist() == expected.tolist()
 
 
-def test_what_ends_every_attempt_is_said(zygote: Zygote) -> None:
-    """The launch fails; the worker lives to say what was tried, and ends as after any fault."""
+def test_an_error_of_every_attempt_is_reported(zygote: Zygote) -> None:
+    """The launch fails; the worker reports the attempts, and ends as after any fault."""
     with running_client(zygote, backend="jit") as client:
         launch(client, plus(EVERY_PLAN_ABORTS), "plus")
         page = client.wait_for_error()
@@ -132,7 +132,7 @@ def test_what_ends_every_attempt_is_said(zygote: Zygote) -> None:
     "trial", ["too_much", "side_by_side", "kept_ready", "left_off", "ended_early", "no_memory"]
 )
 def test_a_helper_without_a_worker(trial: str) -> None:
-    """In processes of their own, which have no other threads where they fork."""
+    """The trials run in separate processes, which are single-threaded when they fork."""
     script = Path(__file__).parents[3] / "support" / "scripts" / "helper_trials.py"
     command = [sys.executable, str(script), trial]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -160,7 +160,7 @@ def test_a_helper_holds_nothing_of_its_workers(zygote: Zygote) -> None:
             *["/dev/null"] * 2,
             words,
         ]
-        # Its end of the worker's, two that say when a child has ended, what it shares with those.
+        # Its end of the socket to the worker, and the pair that reports children's ends.
         others = sorted(name for name in opened if name not in own and name != "/dev/null")
         assert [name.split(":")[0] for name in others] == ["socket"] * 3
         maps = (helper / "maps").read_text()

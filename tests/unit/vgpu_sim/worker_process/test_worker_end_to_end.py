@@ -77,7 +77,9 @@ def test_a_flipped_instruction_changes_the_result(zygote: Zygote, backend: str) 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_streams_copies_and_timestamps(zygote: Zygote, backend: str) -> None:
-    """Two streams: pinned memory in, a launch that waits for it, the result out, with events."""
+    """Two streams: pinned memory is copied in, a launch waits for it, the result is copied out,
+    with events.
+    """
     with running_client(zygote, backend=backend) as client:
         module, memory, (a, b, _) = prepare(client)
         pinned = client.allocate(8 * COUNT, ChunkKind.HOST)
@@ -110,7 +112,7 @@ def test_contexts_do_not_share_memory(zygote: Zygote) -> None:
 
 
 def until_stopped(pid: int) -> None:
-    """Wait until every thread has noticed: one that spins on another CPU runs for a moment more."""
+    """Wait until every thread has stopped: one that spins on another CPU runs a moment longer."""
 
     def states() -> set[str]:
         stats = Path(f"/proc/{pid}/task").glob("*/stat")
@@ -136,7 +138,7 @@ def test_a_stopped_worker_computes_nothing(zygote: Zygote) -> None:
 
 
 def test_a_taken_aperture_is_refused(zygote: Zygote) -> None:
-    """An address range that cannot be mapped: the client is told to try another."""
+    """If an address range cannot be mapped, the status makes the client try another."""
     with running_client(zygote, aperture_base=0x7FF0_0000_0000) as client:
         assert client.ready.status == CudaError.MAP_FAILED
     with running_client(zygote, aperture_base=APERTURE_BASES[1]) as client:
@@ -146,7 +148,9 @@ def test_a_taken_aperture_is_refused(zygote: Zygote) -> None:
 
 
 def launch_endless(client: Client) -> tuple[Memory, int]:
-    """Launch a kernel that runs until the first byte of the memory is set; also the value."""
+    """Launch a kernel that runs until the first byte of the memory is set; return the memory and
+    the timeline value.
+    """
     module = client.load(ptx_kernels.ENDLESS.encode())
     assert (module.status, module.log) == (0, "")
     flag = client.allocate(4096)
@@ -171,7 +175,7 @@ def test_a_kernel_that_runs_too_long_ends_its_context(zygote: Zygote, backend: s
 def test_a_kernel_that_runs_too_long_does_so_while_its_module_is_unloaded(
     zygote: Zygote, backend: str
 ) -> None:
-    """The worker's main thread waits for the kernel then, and its watch must not wait with it."""
+    """The worker's main thread then waits for the kernel; its time limit must still be enforced."""
     with running_client(zygote, backend=backend, kernel_timeout_s=2.5) as client:
         module = client.load(ptx_kernels.ENDLESS.encode())
         flag = client.allocate(4096)

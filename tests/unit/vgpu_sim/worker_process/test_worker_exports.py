@@ -1,4 +1,4 @@
-"""What a worker vouches for: ranges that a descriptor names, and who may have them."""
+"""Ranges that a worker names by a descriptor, and the programs that may access them."""
 
 import errno
 import fcntl
@@ -34,8 +34,8 @@ def exports(memory: int) -> Iterator[Exports]:
     kept.revoke(OFFSET)
 
 
-def named(exports: Exports, offset: int = OFFSET + PAGE, size: int = 4 * PAGE) -> bytes:
-    """Return what a descriptor of a range holds."""
+def range_content(exports: Exports, offset: int = OFFSET + PAGE, size: int = 4 * PAGE) -> bytes:
+    """Return the content of a range's descriptor."""
     descriptor = exports.share(offset, size)
     try:
         assert os.fstat(descriptor).st_size == size
@@ -47,7 +47,7 @@ def named(exports: Exports, offset: int = OFFSET + PAGE, size: int = 4 * PAGE) -
 
 
 def ask(exports: Exports, data: bytes, offset: int = 0, size: int = PAGE) -> DirectGrant:
-    """Return the answer; that memory comes with it when, and only when, it is granted."""
+    """Return the answer to a request; the memory comes with it if, and only if, it is granted."""
     asker, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         exports.show_shared(asker, data, offset, size)
@@ -56,20 +56,20 @@ def ask(exports: Exports, data: bytes, offset: int = 0, size: int = PAGE) -> Dir
         assert len(descriptors) == (grant.status == 0)
         for one in descriptors:
             os.close(one)
-        if grant.status:  # else it is the worker's to close
+        if grant.status:  # otherwise the worker closes it
             asker.close()
         return grant
 
 
 def test_a_part_of_what_was_named_is_shown(exports: Exports) -> None:
-    grant = ask(exports, named(exports), 2 * PAGE, 2 * PAGE)
+    grant = ask(exports, range_content(exports), 2 * PAGE, 2 * PAGE)
     assert (grant.status, grant.offset, grant.chunk_bytes) == (0, 3 * PAGE, CHUNK)
 
 
 @pytest.mark.parametrize(("offset", "size"), [(0, 4 * PAGE + 1), (4 * PAGE, 1), (1 << 63, PAGE)])
-def test_what_lies_beside_it_is_not(exports: Exports, offset: int, size: int) -> None:
-    """Though it is the same program's, and has memory."""
-    assert ask(exports, named(exports), offset, size).status == errno.ENOENT
+def test_memory_beside_the_range_is_not_exported(exports: Exports, offset: int, size: int) -> None:
+    """Although that memory exists and belongs to the same program."""
+    assert ask(exports, range_content(exports), offset, size).status == errno.ENOENT
 
 
 @pytest.mark.parametrize(
@@ -82,32 +82,32 @@ def test_what_lies_beside_it_is_not(exports: Exports, offset: int, size: int) ->
     ],
 )
 def test_nothing_of_it_can_be_changed(exports: Exports, field: str, value: int) -> None:
-    changed = SharedRange.from_buffer_copy(named(exports))
+    changed = SharedRange.from_buffer_copy(range_content(exports))
     setattr(changed, field, value)
     assert ask(exports, bytes(changed)).status == errno.ENOENT
 
 
-def test_nobody_makes_one_up(exports: Exports) -> None:
+def test_a_range_cannot_be_forged(exports: Exports) -> None:
     made_up = SharedRange(SHARED_RANGE_MAGIC, 1, OFFSET + PAGE, 4 * PAGE)
     assert ask(exports, bytes(made_up)).status == errno.ENOENT
 
 
 def test_another_context_s_is_not_known(exports: Exports, memory: int) -> None:
-    """Though it has a chunk at the same place, its first as this one's."""
+    """Although it has a chunk at the same offset."""
     other = Exports()
     other.keep(OFFSET, CHUNK, memory)
-    assert ask(exports, named(exports)).status == 0
-    assert ask(exports, named(other)).status == errno.ENOENT
+    assert ask(exports, range_content(exports)).status == 0
+    assert ask(exports, range_content(other)).status == errno.ENOENT
     other.revoke(OFFSET)
 
 
 def test_a_later_chunk_at_its_place_is_another(exports: Exports, memory: int) -> None:
-    kept = named(exports)
+    kept = range_content(exports)
     exports.revoke(OFFSET)
     assert ask(exports, kept).status == errno.ENOENT
     exports.keep(OFFSET, CHUNK, memory)
     assert ask(exports, kept).status == errno.ENOENT
-    assert ask(exports, named(exports)).status == 0
+    assert ask(exports, range_content(exports)).status == 0
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What each version of Landlock is asked to take away, by the kernel's own names (landlock.h).
+"""The rights that each version of Landlock restricts, by the kernel's own names (landlock.h).
 
-Versions differ in the rights that they know: one bit too few leaves a door open, one too many is an
-error and leaves all of them. The kernel of this machine has only one of the versions.
+Versions differ in the rights that they know: a missing bit leaves a right unrestricted, an extra
+bit is an error that leaves all of them unrestricted. This machine's kernel has only one version.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ SCOPES = {"abstract_unix_socket", "signal"}  # LANDLOCK_SCOPE_*, from version 6
 
 
 class Kernel:
-    """Answers as a kernel with one version does; its ruleset is an open file."""
+    """Answers like a kernel with one version; its ruleset is an open file."""
 
     def __init__(self, version: int) -> None:
         self.version = version

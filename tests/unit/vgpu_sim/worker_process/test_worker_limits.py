@@ -1,4 +1,6 @@
-"""A worker's own bounds, each at its last value and one beyond, and what a refusal leaves behind."""
+"""A worker's own limits, each at its last valid value and one beyond, and the effects of a
+refusal.
+"""
 
 import errno
 import os
@@ -40,8 +42,8 @@ WINDOW = 3 * GPU_WINDOW_BYTES
 
 
 @dataclass
-class Told:
-    """A runtime and a channel that remember; what is named in ``fails`` raises that."""
+class CallRecorder:
+    """A runtime and a channel that record calls; those named in ``fails`` raise that error."""
 
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     fails: dict[str, BaseException] = field(default_factory=dict)
@@ -62,17 +64,17 @@ class Told:
 
 
 @pytest.fixture
-def chunks(monkeypatch: pytest.MonkeyPatch) -> tuple[Chunks, Told, list[int]]:
+def chunks(monkeypatch: pytest.MonkeyPatch) -> tuple[Chunks, CallRecorder, list[int]]:
     made: list[int] = []
 
-    def populated(name: str, size: int) -> int:
+    def populate(name: str, size: int) -> int:
         made.append(os.memfd_create(name))
         return made[-1]
 
-    monkeypatch.setattr(chunks_module, "create_populated", populated)
-    told = Told()
-    one = Chunks(told, told, 3)  # type: ignore[arg-type]
-    return one, told, made
+    monkeypatch.setattr(chunks_module, "create_populated", populate)
+    recorder = CallRecorder()
+    one = Chunks(recorder, recorder, 3)  # type: ignore[arg-type]
+    return one, recorder, made
 
 
 BEGINS = {
@@ -83,7 +85,7 @@ BEGINS = {
 
 @pytest.mark.parametrize("kind", BEGINS)
 def test_a_chunk_is_anywhere_in_its_range_and_nowhere_else(chunks: Any, kind: ChunkKind) -> None:
-    one, told, made = chunks
+    one, recorder, made = chunks
     begin, size = BEGINS[kind]
     begin += WINDOW
     good = [
@@ -112,7 +114,7 @@ def test_a_chunk_is_anywhere_in_its_range_and_nowhere_else(chunks: Any, kind: Ch
             one.allocate(ChunkRequest(offset, length, kind))
     with pytest.raises(BadChunkError, match="unknown kind"):
         one.allocate(ChunkRequest(begin, CHUNK, 2))
-    assert (told.take(), made) == ([], [])
+    assert (recorder.take(), made) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -122,22 +124,22 @@ def test_a_chunk_is_anywhere_in_its_range_and_nowhere_else(chunks: Any, kind: Ch
         (OSError(errno.ENOMEM, "no"), OutOfBudgetError, False),
     ],
 )
-def test_a_chunk_that_cannot_be_mapped_costs_nothing_and_can_be_asked_for_again(
+def test_a_chunk_that_cannot_be_mapped_costs_nothing_and_can_be_requested_again(
     chunks: Any, failure: OSError, error: type[Exception], held: bool
 ) -> None:
-    one, told, made = chunks
+    one, recorder, made = chunks
     wanted = ChunkRequest(WINDOW + DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE)
-    told.fails["map_chunk"] = failure
+    recorder.fails["map_chunk"] = failure
     with pytest.raises(error):
         one.allocate(wanted)
-    assert [call[0] for call in told.take()] == ["reserve", "map_chunk", "release"]
+    assert [call[0] for call in recorder.take()] == ["reserve", "map_chunk", "release"]
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(made[0])
     with pytest.raises(BadChunkError, match="no such chunk"):
         one.free(wanted)
-    told.fails.clear()
+    recorder.fails.clear()
     descriptor = one.allocate(wanted)
-    assert told.take() == [("reserve", CHUNK), ("map_chunk", wanted.offset, CHUNK, descriptor)]
+    assert recorder.take() == [("reserve", CHUNK), ("map_chunk", wanted.offset, CHUNK, descriptor)]
     for other in (
         ChunkRequest(wanted.offset, 2 * CHUNK, ChunkKind.DEVICE),
         ChunkRequest(wanted.offset + CHUNK, CHUNK, ChunkKind.DEVICE),
@@ -146,22 +148,22 @@ def test_a_chunk_that_cannot_be_mapped_costs_nothing_and_can_be_asked_for_again(
         with pytest.raises(BadChunkError):
             one.free(other)
     one.free(wanted)
-    assert told.take() == [("unmap_chunk", wanted.offset, CHUNK), ("release", CHUNK)]
+    assert recorder.take() == [("unmap_chunk", wanted.offset, CHUNK), ("release", CHUNK)]
     with pytest.raises(BadChunkError):
         one.free(wanted)
     os.close(descriptor)
 
 
-def test_budget_that_is_refused_or_that_nobody_gives_is_none(chunks: Any) -> None:
-    one, told, made = chunks
+def test_refused_or_unanswered_reservations_are_errors(chunks: Any) -> None:
+    one, recorder, made = chunks
     wanted = ChunkRequest(WINDOW + DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE)
-    told.grants = False
+    recorder.grants = False
     with pytest.raises(OutOfBudgetError, match="more than the slice has free"):
         one.allocate(wanted)
-    told.fails["reserve"] = GpudGoneError("gone")
+    recorder.fails["reserve"] = GpudGoneError("gone")
     with pytest.raises(OutOfBudgetError, match="gone"):
         one.allocate(wanted)
-    assert {call[0] for call in told.take()} == {"reserve"}
+    assert {call[0] for call in recorder.take()} == {"reserve"}
     assert made == []
 
 
@@ -169,13 +171,13 @@ def test_budget_that_is_refused_or_that_nobody_gives_is_none(chunks: Any) -> Non
 
 
 @pytest.fixture
-def segments(monkeypatch: pytest.MonkeyPatch) -> tuple[Segments, Told]:
+def segments(monkeypatch: pytest.MonkeyPatch) -> tuple[Segments, CallRecorder]:
     monkeypatch.setattr(
         segments_module, "create_populated", lambda name, size: os.memfd_create(name)
     )
-    told = Told()
-    made = Segments(told, told, aperture_base=1 << 45, gpu_index=2, context_index=5)  # type: ignore[arg-type]
-    return made, told
+    recorder = CallRecorder()
+    made = Segments(recorder, recorder, aperture_base=1 << 45, gpu_index=2, context_index=5)  # type: ignore[arg-type]
+    return made, recorder
 
 
 BEGIN = 2 * GPU_WINDOW_BYTES + MODULE_OFFSET + 5 * MODULE_BYTES_PER_CONTEXT
@@ -193,7 +195,7 @@ def image(size: int, align: int = 256, bases: list[int] | None = None) -> Any:
 
 
 def test_segments_are_whole_pages_one_behind_the_other_and_holes_are_filled(segments: Any) -> None:
-    made, told = segments
+    made, recorder = segments
     bases: list[int] = []
     first, second, third = (made.create(image(size, bases=bases)) for size in (1, 4097, 4096))
     assert [first, second, third] == [
@@ -202,34 +204,34 @@ def test_segments_are_whole_pages_one_behind_the_other_and_holes_are_filled(segm
         Segment(BEGIN + 12288, 4096),
     ]
     assert bases == [(1 << 45) + one.offset for one in (first, second, third)]
-    assert [call[1] for call in told.take() if call[0] == "reserve"] == [4096, 8192, 4096]
+    assert [call[1] for call in recorder.take() if call[0] == "reserve"] == [4096, 8192, 4096]
     made.destroy(second)
-    assert told.take() == [("unmap_chunk", BEGIN + 4096, 8192), ("release", 8192)]
+    assert recorder.take() == [("unmap_chunk", BEGIN + 4096, 8192), ("release", 8192)]
     assert made.create(image(8193)).offset == BEGIN + 16384
     assert made.create(image(8192)).offset == BEGIN + 4096
     assert made.create(image(1, 1 << 16)).offset == BEGIN + (1 << 16)
     nothing = made.create(image(0))
-    told.take()
+    recorder.take()
     made.destroy(nothing)
-    assert (nothing, told.take()) == (Segment(BEGIN, 0), [])
+    assert (nothing, recorder.take()) == (Segment(BEGIN, 0), [])
 
 
 def test_a_context_s_share_of_the_range_is_filled_and_no_more(segments: Any) -> None:
-    made, told = segments
+    made, recorder = segments
     with pytest.raises(OutOfBudgetError, match="do not fit the context"):
         made.create(image(MODULE_BYTES_PER_CONTEXT + 1))
-    assert told.take() == []
+    assert recorder.take() == []
     whole = made.create(image(MODULE_BYTES_PER_CONTEXT))
     assert whole == Segment(BEGIN, MODULE_BYTES_PER_CONTEXT)
     with pytest.raises(OutOfBudgetError, match="do not fit the context"):
         made.create(image(1))
     made.destroy(whole)
-    told.take()
-    told.fails["map_chunk"] = OSError(errno.ENOMEM, "no")
+    recorder.take()
+    recorder.fails["map_chunk"] = OSError(errno.ENOMEM, "no")
     with pytest.raises(OSError, match="no"):
         made.create(image(4096))
-    assert [call[0] for call in told.take()] == ["reserve", "map_chunk", "release"]
-    told.fails.clear()
+    assert [call[0] for call in recorder.take()] == ["reserve", "map_chunk", "release"]
+    recorder.fails.clear()
     assert made.create(image(4096)).offset == BEGIN
 
 
@@ -259,7 +261,7 @@ def test_a_request_has_its_payload_and_its_descriptors_and_nothing_more(kind: Me
     structure, wanted = PAYLOADS.get(kind, (None, 0))
     body = bytes(structure()) if structure is not None else b""
 
-    def tried(data: bytes, descriptors: int) -> str:
+    def attempt(data: bytes, descriptors: int) -> str:
         client, worker = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with client, worker, open(os.devnull, "rb") as file:
             before = len(os.listdir("/proc/self/fd"))
@@ -278,18 +280,20 @@ def test_a_request_has_its_payload_and_its_descriptors_and_nothing_more(kind: Me
             return ""
 
     if kind not in PAYLOADS:
-        assert "is not a request to a worker" in tried(packet(kind, body), 0)
+        assert "is not a request to a worker" in attempt(packet(kind, body), 0)
         return
-    assert tried(packet(kind, body), wanted) == ""
+    assert attempt(packet(kind, body), wanted) == ""
     for other in {0, 1, 2} - {wanted}:
-        assert f"has {other} descriptors" in tried(packet(kind, body), other)
-    assert "wrong size" in tried(packet(kind, body + b"\0"), wanted)
-    assert "wrong size" in tried(packet(kind, body) + b"\0", wanted)
-    assert "wrong size" in tried(packet(kind, body, payload_bytes=len(body) + 1), wanted)
-    assert "foreign header" in tried(packet(kind, body, magic=messages.MAGIC + 1), wanted)
+        assert f"has {other} descriptors" in attempt(packet(kind, body), other)
+    assert "wrong size" in attempt(packet(kind, body + b"\0"), wanted)
+    assert "wrong size" in attempt(packet(kind, body) + b"\0", wanted)
+    assert "wrong size" in attempt(packet(kind, body, payload_bytes=len(body) + 1), wanted)
+    assert "unknown magic number or version" in attempt(
+        packet(kind, body, magic=messages.MAGIC + 1), wanted
+    )
     foreign = packet(kind, body, version=messages.PROTOCOL_VERSION + 1)
-    assert "foreign header" in tried(foreign, wanted)
-    assert "no header" in tried(packet(kind)[:-1], 0)
+    assert "unknown magic number or version" in attempt(foreign, wanted)
+    assert "no header" in attempt(packet(kind)[:-1], 0)
 
 
 def answer_until_refused(worker: socket.socket) -> None:
@@ -320,7 +324,7 @@ def test_a_client_that_has_gone_sends_none_and_one_that_does_not_read_has_gone()
 # gpud's channel.
 
 
-def test_what_is_held_is_what_was_granted_and_not_given_back(
+def test_held_memory_is_what_was_granted_and_not_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mine, gpud = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -329,18 +333,18 @@ def test_what_is_held_is_what_was_granted_and_not_given_back(
     fences: list[tuple[str, int]] = []
     with mine, gpud:
         channel = Channel(mine, interrupt, lambda *fence: fences.append(fence), lambda *_: None)
-        asked = channel._ask_once
+        requested = channel._ask_once
 
-        def answered(message: dict[str, Any], kind: str) -> dict[str, Any]:
+        def answer_once(message: dict[str, Any], kind: str) -> dict[str, Any]:
             number = channel._requests + 1
             for answer in answers:
                 gpud.send(spawn.encode({"type": kind, "request": number} | answer))
             answers.clear()
-            return asked(message, kind)
+            return requested(message, kind)
 
-        monkeypatch.setattr(channel, "_ask_once", answered)
+        monkeypatch.setattr(channel, "_ask_once", answer_once)
 
-        def said() -> list[dict[str, Any]]:
+        def sent_messages() -> list[dict[str, Any]]:
             found = []
             while True:
                 try:
@@ -348,7 +352,7 @@ def test_what_is_held_is_what_was_granted_and_not_given_back(
                 except BlockingIOError:
                     return found
 
-        # Others' answers are passed over: of another request, and of another type.
+        # Other answers are skipped: to another request, and of another type.
         answers += [{"request": 9, "granted": False}, {"type": "memory", "granted": False}]
         answers += [{"granted": True}]
         assert channel.reserve(100) is True
@@ -357,15 +361,15 @@ def test_what_is_held_is_what_was_granted_and_not_given_back(
             assert channel.reserve(50) is False
         answers.append({"granted": True})
         assert channel.reserve(7) is True
-        assert [one["request"] for one in said()] == [1, 2, 3, 4, 5]
+        assert [one["request"] for one in sent_messages()] == [1, 2, 3, 4, 5]
         channel.release(30)
         channel.resume(launches=4)
-        release, resume = said()
+        release, resume = sent_messages()
         assert release == {"type": "release", "bytes": 30}
         assert (resume["held_bytes"], resume["allocations"], resume["launches"]) == (77, 2, 4)
         channel.release_all()
         channel.release_all()
-        assert said() == [{"type": "release", "bytes": 77}]
+        assert sent_messages() == [{"type": "release", "bytes": 77}]
         answers.append({"free": 3, "total": 9})
         assert channel.memory() == (3, 9)
         for answer in ({"free": 3}, {"free": "3", "total": 9}, {"free": 3, "total": None}):
@@ -386,23 +390,26 @@ def test_what_is_held_is_what_was_granted_and_not_given_back(
     os.close(interrupt)
 
 
-WALLS = ("seccomp", "namespaces", "landlock")
+MECHANISMS = ("seccomp", "namespaces", "landlock")
 
 
 @pytest.mark.parametrize("standing", range(8))
-def test_a_worker_is_confined_by_a_filter_and_by_one_of_two_walls(standing: int) -> None:
-    walls = {name: bool(standing >> bit & 1) for bit, name in enumerate(WALLS)}
-    confined = walls["seccomp"] and (walls["namespaces"] or walls["landlock"])
-    assert spawn.is_confined(walls) is confined
-    assert spawn.is_confined({name: True for name, stands in walls.items() if stands}) is confined
-    assert Level(**walls).confined is confined
-    others = {one.name for one in fields(Level)} - set(WALLS)
+def test_a_worker_is_confined_by_a_filter_and_one_of_two_mechanisms(standing: int) -> None:
+    mechanisms = {name: bool(standing >> bit & 1) for bit, name in enumerate(MECHANISMS)}
+    confined = mechanisms["seccomp"] and (mechanisms["namespaces"] or mechanisms["landlock"])
+    assert spawn.is_confined(mechanisms) is confined
+    assert (
+        spawn.is_confined({name: True for name, stands in mechanisms.items() if stands}) is confined
+    )
+    assert Level(**mechanisms).confined is confined
+    others = {one.name for one in fields(Level)} - set(MECHANISMS)
     assert not spawn.is_confined(dict.fromkeys(others, True))
 
 
-def test_a_level_stands_for_nothing_that_was_not_built() -> None:
+def test_a_level_reports_only_active_mechanisms() -> None:
     assert Level().to_json() == dict.fromkeys(
-        ("own_user", "capabilities_dropped", "no_new_privileges", *WALLS[1:], WALLS[0]), False
+        ("own_user", "capabilities_dropped", "no_new_privileges", *MECHANISMS[1:], MECHANISMS[0]),
+        False,
     ) | {"cache": True}
 
 
@@ -419,7 +426,7 @@ def test_code_may_be_generated_for_so_long(size: int, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "outcome", "said"),
+    ("status", "code", "outcome", "sent_messages"),
     [
         (0, b"code", Outcome.CODE, b"code"),
         (1, b"why", Outcome.ERROR, b"why"),
@@ -438,12 +445,12 @@ def test_code_may_be_generated_for_so_long(size: int, seconds: float) -> None:
     ],
 )
 def test_what_has_become_of_a_request(
-    status: int, code: bytes, outcome: Outcome, said: bytes
+    status: int, code: bytes, outcome: Outcome, sent_messages: bytes
 ) -> None:
     child = Child(at_leisure=False)
     os.pwrite(child._code, code, 0)
     os.pwrite(child._words, b"LLVM at 0x7fff1234abcd\nmore", 0)
-    assert child.result(status) == (outcome, said)
+    assert child.result(status) == (outcome, sent_messages)
     child.close()
 
 
@@ -458,13 +465,13 @@ def test_an_answer_that_is_too_long_is_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert child.result(0)[0] is Outcome.KILLED
 
 
-# What a context has cost.
+# A context's usage.
 
 
 @pytest.mark.parametrize(
     ("kernels", "parts"), [(0, [0]), (32, [32]), (33, [32, 1]), (65, [32, 32, 1])]
 )
-def test_usage_is_told_in_parts_of_32_kernels(kernels: int, parts: list[int]) -> None:
+def test_usage_is_reported_in_parts_of_32_kernels(kernels: int, parts: list[int]) -> None:
     usage = Usage(compiled=1, cached=2, provisional=3, improved=4, swapped=5, refused=6)
     usage.modules.add(7, 70)
     usage.shapes.add(8, 80)
@@ -500,10 +507,10 @@ def test_what_fails_is_measured_too() -> None:
     assert timed.ns > 0
 
 
-# What an HCA is shown.
+# Exports to an HCA.
 
 
-def test_a_chunk_is_shown_to_whoever_asks_for_a_range_inside_of_it() -> None:
+def test_a_request_for_a_range_inside_a_chunk_exports_the_chunk() -> None:
     exports = Exports()
     files = [os.memfd_create(f"chunk{n}") for n in range(2)]
     for place, descriptor in enumerate(files):

@@ -1,4 +1,4 @@
-"""The control socket: chunks and budget, and what a hostile client may try there."""
+"""The control socket: chunks and budget, and messages of a hostile client."""
 
 import ctypes
 import mmap
@@ -28,8 +28,8 @@ CHUNK = CHUNK_ALIGN_BYTES
 
 
 @pytest.fixture(scope="module")
-def shared(zygote: Zygote) -> Iterator[Client]:
-    """For requests that are refused and change nothing."""
+def shared_client(zygote: Zygote) -> Iterator[Client]:
+    """A client for requests that are refused and have no effect."""
     with running_client(zygote) as client:
         yield client
 
@@ -53,10 +53,12 @@ def shared(zygote: Zygote) -> Iterator[Client]:
         (DEVICE_OFFSET, (1 << 64) - CHUNK, ChunkKind.DEVICE),
     ],
 )
-def test_a_malformed_chunk_is_refused(shared: Client, offset: int, size: int, kind: int) -> None:
-    assert shared.allocate_raw(offset, size, kind).status == CudaError.INVALID_VALUE
-    assert shared.gpud.used == 0
-    assert shared.page.error == 0
+def test_a_malformed_chunk_is_refused(
+    shared_client: Client, offset: int, size: int, kind: int
+) -> None:
+    assert shared_client.allocate_raw(offset, size, kind).status == CudaError.INVALID_VALUE
+    assert shared_client.gpud.used == 0
+    assert shared_client.page.error == 0
 
 
 def test_a_worker_owns_its_own_gpus_window(zygote: Zygote) -> None:
@@ -91,7 +93,7 @@ def test_chunks_are_backed_sealed_and_given_back(zygote: Zygote) -> None:
             answer = client.request(MessageType.CHUNK_FREE, bytes(wrong))
             assert answer.status == CudaError.INVALID_VALUE
         assert client.request(MessageType.CHUNK_FREE, bytes(whole)).status == CudaError.SUCCESS
-        # The client still holds the descriptor, and the pages are gone all the same.
+        # The pages are gone, although the client still holds the descriptor.
         assert os.fstat(descriptor).st_blocks == 0
         assert client.memory_info() == (total, total)
         twice = client.request(MessageType.CHUNK_FREE, bytes(whole))

@@ -1,13 +1,14 @@
-"""The worker's native runtime under sanitizers, driven by C programs that play the client.
+"""The worker's native runtime under sanitizers, driven by C programs in the role of the client.
 
-``tests/support/native/worker_harness``: ``order`` many streams, waits, full rings, all parameter sizes;
-``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
-kernels that fault; ``doze`` a worker on its client's CPU; ``nap`` requests that come just before it
-sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one;
-``overlap`` requests that wait for other streams' through memory, and compilations;
-``swap`` better code that comes while a launch runs; ``again`` a second start; ``cta`` blocks whose groups of lanes wait for each other.
-``interleave`` client library and worker under schedules that chance makes (``schedules.h``),
-``interleave_pool`` runners and helpers of the pool. ``latency`` only measures, and must still build.
+Programs in ``tests/support/native/worker_harness``: ``order``: many streams, waits, full rings, all
+parameter sizes; ``memory``: copies, fills and chunks; ``hostile``: requests that no client library
+writes; ``fault``: kernels that fault; ``doze``: a worker on its client's CPU; ``nap``: requests
+that arrive just before it sleeps; ``turns``: whose request is next, which kernel runs, what remains
+of a removed one; ``overlap``: requests that wait for other streams' through memory, and
+compilations; ``swap``: better code that arrives while a launch runs; ``again``: a second start;
+``cta``: blocks whose groups of lanes wait for each other; ``interleave``: client library and worker
+under random schedules (``schedules.h``); ``interleave_pool``: runners and helpers of the pool.
+``latency`` only measures, and must still build.
 """
 
 import functools
@@ -42,15 +43,15 @@ def compile_c(sanitizer: str, directory: Path, *arguments: object) -> None:
 
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
-    """Return, for a sanitizer, the objects that every program is linked with: compiled once."""
+    """Return, for a sanitizer, the objects with which every program is linked, compiled once."""
 
     @functools.cache
-    def compiled(sanitizer: str) -> tuple[Path, ...]:
+    def compile_worker(sanitizer: str) -> tuple[Path, ...]:
         directory = tmp_path_factory.mktemp(sanitizer)
         compile_c(sanitizer, directory, "-c", HARNESS / "client.c", *sorted(WORKER.rglob("*.c")))
         return tuple(sorted(directory.glob("*.o")))
 
-    return compiled
+    return compile_worker
 
 
 def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Path:
@@ -64,7 +65,7 @@ def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Pa
     [
         ("order", "plain"),
         ("order", "address"),
-        # Only here: elsewhere memory lies where the thread sanitizer keeps its own.
+        # Only this program: others use addresses where the thread sanitizer keeps its own memory.
         ("order", "thread"),
         ("memory", "plain"),
         ("memory", "address"),
@@ -84,7 +85,7 @@ def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Pa
         ("swap", "address"),
         ("swap", "thread"),
         ("cta", "plain"),
-        # Sanitizers put their own handlers where kernels fault.
+        # Sanitizers install their own handlers for kernels' faults.
         ("cta good", "address"),
         ("cta good", "thread"),
     ],
@@ -119,7 +120,7 @@ SCHEDULED = {
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_no_schedule_loses_a_call_or_a_block(tmp_path: Path, name: str) -> None:
-    """A seed that fails fails again: ``interleave 1 SEED``."""
+    """A seed that failed fails again: ``interleave 1 SEED``."""
     program = tmp_path / name
     flags = "-U_FORTIFY_SOURCE", "-include", HARNESS / "schedules.h"
     folders = f"-I{CLIENT}", f"-I{CLIENT.parent / 'common'}"

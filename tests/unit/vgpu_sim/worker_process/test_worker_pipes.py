@@ -1,4 +1,4 @@
-"""Which pipes a kernel keeps busy, judging by its code."""
+"""The pipes that a kernel keeps busy, estimated from its code."""
 
 from pathlib import Path
 

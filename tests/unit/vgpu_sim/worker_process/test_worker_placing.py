@@ -1,25 +1,25 @@
-"""Where a worker maps what it maps."""
+"""The addresses of a worker's mappings."""
 
 import subprocess
 import sys
 
 _IN_A_CHILD = """
 import mmap
-from vgpu_sim.worker import placing
+from vgpu_sim.worker import address_randomization
 
-libc, page = placing._libc, mmap.PAGESIZE
-placing.stop_up_holes()
-inherited = placing._take(1000 * page)
-placing.take_gap()
+libc, page = address_randomization._libc, mmap.PAGESIZE
+address_randomization.stop_up_holes()
+inherited = address_randomization._take(1000 * page)
+address_randomization.take_gap()
 holes = [(1, 1), (5, 2), (90, 40), (200, 300)]
 for first, count in holes:
     assert libc.munmap(inherited + first * page, count * page) == 0
-place = placing._take(page)
-assert place > placing._gap, "a hole is not taken first: the test shows nothing"
+place = address_randomization._take(page)
+assert place > address_randomization._gap, "a hole is not taken first: the test shows nothing"
 assert libc.munmap(place, page) == 0
-placing.pass_by_holes(1 << 20)
+address_randomization.pass_by_holes(1 << 20)
 for count in (1, 2, 40, 300):
-    assert placing._take(count * page) < placing._gap, count
+    assert address_randomization._take(count * page) < address_randomization._gap, count
 """
 
 

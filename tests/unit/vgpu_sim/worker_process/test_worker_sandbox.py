@@ -1,4 +1,4 @@
-"""What a worker may still do: tried out inside the sandbox, in a process of its own."""
+"""The permissions of a worker, tested inside the sandbox, in a process of its own."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PROBE = Path(__file__).parents[3] / "support/scripts/sandbox_probe.py"
 ROOT = Path(__file__).parents[4]
 NEEDED = ["thread", "memory", "executable_memory", "eventfd", "signal_handler", "name_itself"]
 CACHE = ["cache_write", "cache_read", "cache_replace", "cache_list"]
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may change the user")
 
 
 def probe(outside: Path, **changes: Any) -> tuple[dict[str, bool], dict[str, str]]:
@@ -38,7 +38,7 @@ def probe(outside: Path, **changes: Any) -> tuple[dict[str, bool], dict[str, str
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """One that every user can enter and write to, which pytest's own is not."""
+    """A directory that every user can enter and write to, unlike pytest's own."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         directory.chmod(0o777)
@@ -47,7 +47,7 @@ def open_directory() -> Iterator[Path]:
 
 @pytest.fixture
 def outside(open_directory: Path) -> Path:
-    """A file that everybody may write to, so that only the sandbox can refuse."""
+    """A file that all users may write to, so that only the sandbox can deny access."""
     file = open_directory / "elsewhere" / "outside"
     file.parent.mkdir()
     file.parent.chmod(0o777)
@@ -72,8 +72,10 @@ def test_everything_but_work_is_denied(outside: Path) -> None:
     assert not level["cache"]
     allowed = {name for name, outcome in outcomes.items() if outcome == "ok"}
     assert allowed == set(NEEDED)
-    by_other_walls = {"open", "list", "write", "stat"}
-    for denied in set(outcomes) - allowed - by_other_walls - {n for n in outcomes if "cache" in n}:
+    by_other_mechanisms = {"open", "list", "write", "stat"}
+    for denied in (
+        set(outcomes) - allowed - by_other_mechanisms - {n for n in outcomes if "cache" in n}
+    ):
         assert outcomes[denied] == "EPERM", denied
     assert outside.read_text() == "secret"
 
@@ -106,7 +108,7 @@ def test_a_user_is_taken_without_a_sandbox_too(outside: Path) -> None:
 
 
 @as_root
-def test_a_cache_of_somebody_else_opens_no_door(outside: Path, cache: Path) -> None:
+def test_another_users_cache_is_not_accessible(outside: Path, cache: Path) -> None:
     cache.chmod(0o700)
     level, outcomes = probe(outside, uid=65432, gid=65433, cache_dir=str(cache))
     assert not level["cache"]
@@ -119,7 +121,7 @@ def test_without_a_sandbox_nothing_is_claimed(outside: Path) -> None:
     assert outcomes["open"] == outcomes["unix_socket"] == "ok"
     assert outcomes["execute"] == outcomes["shared_memory"] == "ENOENT"
     assert outcomes["ptrace"] == "ESRCH"
-    # Without the filter the kernel does all of these for a process of the same user.
+    # Without the filter the kernel permits all of these to a process of the same user.
     for name in ("kill_by_owner", "kill_by_owner_ex", "kill_by_signal", "become_dumpable"):
         assert outcomes[name] == "ok", name
 
@@ -148,10 +150,10 @@ NAMESPACES, LANDLOCK, SECCOMP = (
 )
 
 
-def enter_without(*walls: str, **changes: Any) -> str:
+def enter_without(*mechanisms: str, **changes: Any) -> str:
     config = json.dumps(worker_config(**changes).to_json())
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, config, ",".join(walls)],
+        [sys.executable, "-c", WITHOUT, config, ",".join(mechanisms)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -161,12 +163,12 @@ def enter_without(*walls: str, **changes: Any) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("walls", [(NAMESPACES, LANDLOCK), (SECCOMP,)])
-def test_too_few_walls_are_an_error_unless_that_is_allowed(walls: tuple[str, ...]) -> None:
-    refused = enter_without(*walls)
+@pytest.mark.parametrize("mechanisms", [(NAMESPACES, LANDLOCK), (SECCOMP,)])
+def test_an_insufficient_sandbox_is_an_error_unless_allowed(mechanisms: tuple[str, ...]) -> None:
+    refused = enter_without(*mechanisms)
     assert refused.startswith("False workers cannot be confined on this node")
     assert "--allow-weak-sandbox" in refused
-    assert enter_without(*walls, weak_sandbox=True) == "False entered"
+    assert enter_without(*mechanisms, weak_sandbox=True) == "False entered"
 
 
 @pytest.mark.parametrize("wall", [NAMESPACES, LANDLOCK])
@@ -175,10 +177,10 @@ def test_one_of_the_two_that_hide_files_is_enough(wall: str) -> None:
 
 
 @pytest.mark.parametrize("wall", ["namespaces", "landlock"])
-def test_each_wall_holds_the_cache_alone(
+def test_each_mechanism_alone_protects_the_cache(
     outside: Path, cache: Path, wall: str, tmp_path: Path
 ) -> None:
-    """Where a system has only one of the two, files outside are still out of reach."""
+    """On a system with only one of the two, files outside are still inaccessible."""
     other = {"namespaces": "landlock.restrict_to", "landlock": "namespaces.enter_empty"}[wall]
     module, function = other.split(".")
     script = tmp_path / "probe.py"
@@ -202,7 +204,7 @@ def test_each_wall_holds_the_cache_alone(
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     if not answer["level"][wall]:
-        pytest.skip(f"{wall} is not to be had here")
+        pytest.skip(f"{wall} is not available here")
     allowed = {name for name, outcome in answer["outcomes"].items() if outcome == "ok"}
     assert allowed - {"stat"} == set(NEEDED) | set(CACHE)
 
@@ -227,7 +229,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_a_compile_helper_may_fork_and_its_child_may_not(
     outside: Path, cache: Path, who: str, more: set[str]
 ) -> None:
-    """Neither reaches the object cache, nor starts a thread."""
+    """Neither can access the object cache, or start a thread."""
     config = json.dumps(worker_config(cache_dir=str(cache)).to_json())
     done = subprocess.run(
         [sys.executable, "-c", HELPERS, who, PROBE, config, outside],

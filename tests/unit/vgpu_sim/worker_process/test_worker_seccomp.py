@@ -1,6 +1,6 @@
-"""The filters of system calls, call by call: each program is run on every call there is.
+"""The filters of system calls, call by call: each program is run on every call number.
 
-What the kernel makes of them is tried out in test_worker_sandbox.py; here is every number and every
+test_worker_sandbox.py tests them in the kernel; these tests cover every number and every
 argument, by the names that Python's own modules and the kernel's headers give them.
 """
 
@@ -48,8 +48,8 @@ OPTIONS = {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA}
 
 
 @pytest.fixture
-def filtered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], Decide]:
-    """Install a filter; return what it decides. The kernel does not hear of it."""
+def decisions_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], Decide]:
+    """Install a filter in Python, not in the kernel; return its decisions."""
 
     def of(install: Callable[[], None]) -> Decide:
         installed: list[bytes] = []
@@ -78,8 +78,8 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("who", INSTALLED)
-def test_a_call_is_allowed_if_its_number_is_listed(filtered, who: str) -> None:
-    decide = filtered(INSTALLED[who])
+def test_a_call_is_allowed_if_its_number_is_listed(decisions_of, who: str) -> None:
+    decide = decisions_of(INSTALLED[who])
     allowed = {number for number in NUMBERS if decide(number) == bpf.ALLOW}
     assert allowed == ALLOWED[who], "clone, fcntl and prctl without arguments are not"
     others = {decide(number) for number in NUMBERS if number not in {*allowed, CLONE3}}
@@ -88,9 +88,9 @@ def test_a_call_is_allowed_if_its_number_is_listed(filtered, who: str) -> None:
 
 
 @pytest.mark.parametrize("who", INSTALLED)
-def test_calls_of_another_architecture_end_the_process(filtered, who: str) -> None:
-    """Their numbers mean something else: i386 has fork where x86-64 has open."""
-    decide = filtered(INSTALLED[who])
+def test_calls_of_another_architecture_end_the_process(decisions_of, who: str) -> None:
+    """Their numbers have other meanings: i386 has fork where x86-64 has open."""
+    decide = decisions_of(INSTALLED[who])
     for architecture in (0x4000_0003, 0xC000_00B7, 0):  # i386, AArch64, none
         assert decide(0, architecture=architecture) == bpf.KILL_PROCESS
     for x32 in (0x4000_0000, 0x4000_0001, 0x4000_0200, -1):
@@ -99,12 +99,12 @@ def test_calls_of_another_architecture_end_the_process(filtered, who: str) -> No
 
 
 @pytest.mark.parametrize("who", INSTALLED)
-def test_fcntl_and_prctl_go_by_what_they_are_asked_for(filtered, who: str) -> None:
-    decide = filtered(INSTALLED[who])
+def test_fcntl_and_prctl_are_filtered_by_their_argument(decisions_of, who: str) -> None:
+    decide = decisions_of(INSTALLED[who])
     helper = {PR_SET_PDEATHSIG, PR_SET_SECCOMP} if who == "compile helper" else set()
-    asked = (*range(4096), *range(PR_SET_VMA - 8, PR_SET_VMA + 8), 0x59616D61, 0xFFFF_FFFF)
-    commands = {c for c in asked if decide(FCNTL, (0, c, 0)) == bpf.ALLOW}
-    options = {o for o in asked if decide(PRCTL, (o, 0, 0)) == bpf.ALLOW}
+    requested = (*range(4096), *range(PR_SET_VMA - 8, PR_SET_VMA + 8), 0x59616D61, 0xFFFF_FFFF)
+    commands = {c for c in requested if decide(FCNTL, (0, c, 0)) == bpf.ALLOW}
+    options = {o for o in requested if decide(PRCTL, (o, 0, 0)) == bpf.ALLOW}
     assert commands == COMMANDS
     assert options == OPTIONS | helper
     assert decide(FCNTL, (fcntl.F_GETFD, fcntl.F_SETOWN, fcntl.F_GETFD)) == EPERM
@@ -113,8 +113,8 @@ def test_fcntl_and_prctl_go_by_what_they_are_asked_for(filtered, who: str) -> No
 
 
 @pytest.mark.parametrize("who", ["worker", "worker with its cache"])
-def test_a_worker_starts_threads_and_nothing_else_by_clone(filtered, who: str) -> None:
-    decide = filtered(INSTALLED[who])
+def test_a_worker_starts_threads_and_nothing_else_by_clone(decisions_of, who: str) -> None:
+    decide = decisions_of(INSTALLED[who])
     thread = sum(A_THREAD)
     assert decide(CLONE, (thread,)) == bpf.ALLOW
     assert decide(CLONE, (thread & ~CLONE_THREAD,)) == EPERM
@@ -125,8 +125,8 @@ def test_a_worker_starts_threads_and_nothing_else_by_clone(filtered, who: str) -
     assert decide(CLONE, (0, thread)) == EPERM
 
 
-def test_a_compile_helper_forks_as_libc_does_and_starts_no_thread(filtered) -> None:
-    decide = filtered(INSTALLED["compile helper"])
+def test_a_compile_helper_forks_as_libc_does_and_starts_no_thread(decisions_of) -> None:
+    decide = decisions_of(INSTALLED["compile helper"])
     assert decide(CLONE, (A_FORK,)) == bpf.ALLOW
     for bit in range(32):
         assert decide(CLONE, (A_FORK ^ 1 << bit,)) == EPERM
@@ -135,17 +135,17 @@ def test_a_compile_helper_forks_as_libc_does_and_starts_no_thread(filtered) -> N
 
 
 @pytest.mark.parametrize("who", INSTALLED)
-def test_everybody_limits_its_own_time_alone(filtered, who: str) -> None:
-    decide = filtered(INSTALLED[who])
+def test_a_process_limits_only_its_own_time(decisions_of, who: str) -> None:
+    decide = decisions_of(INSTALLED[who])
     timers = {which for which in range(16) if decide(SETITIMER, (which,)) == bpf.ALLOW}
     assert timers == {signal.ITIMER_PROF}
 
 
-def test_a_compile_helper_changes_its_own_weight_and_no_other_process_s(filtered) -> None:
-    decide = filtered(INSTALLED["compile helper"])
+def test_a_compile_helper_changes_its_own_weight_and_no_other_process_s(decisions_of) -> None:
+    decide = decisions_of(INSTALLED["compile helper"])
     whose = {
         pid for pid in (*range(500), 0xFFFF_FFFF) if decide(SCHED_SETATTR, (pid,)) == bpf.ALLOW
     }
     assert whose == {0}
     for who in ("worker", "worker with its cache"):
-        assert filtered(INSTALLED[who])(SCHED_SETATTR, (0,)) == EPERM
+        assert decisions_of(INSTALLED[who])(SCHED_SETATTR, (0,)) == EPERM

@@ -1,4 +1,4 @@
-"""What a context has cost: counted once, reported in parts that fit a message."""
+"""A context's usage: counted once, reported in parts that fit a message."""
 
 import pytest
 

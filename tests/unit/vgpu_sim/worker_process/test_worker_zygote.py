@@ -1,4 +1,6 @@
-"""The zygote: forks, reports ends, refuses what it cannot do, leaves workers alone when it goes."""
+"""The zygote forks, reports ends, refuses invalid requests, and leaves workers unaffected when it
+ends.
+"""
 
 import contextlib
 import os
@@ -33,13 +35,13 @@ def children_of(zygote: Zygote) -> set[int]:
 
 
 def processes_of(pid: int) -> set[int]:
-    """A worker, its helper, and what the helper keeps ready."""
+    """Return a worker, its helper, and the child that the helper keeps ready."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {pid}.union(*map(processes_of, map(int, children)))
 
 
 def settled_spare(zygote: Zygote, *others: int) -> int:
-    """The zygote's child that is none of these workers, once it waits."""
+    """Return the zygote's child that is none of these workers, once it waits."""
     for _ in range(3000):
         text = ""
         for pid in children_of(zygote) - set(others):
@@ -77,7 +79,7 @@ def test_the_next_context_is_served_by_a_spare(zygote: Zygote, tmp_path: Path, b
             kernel = module.functions["vecadd"].kernel
             parameters = struct.pack("<QQQi", memory, memory, memory, 1000)
             second.wait(0, second.launch(kernel, (4, 1, 1), (256, 1, 1), parameters))
-            # One is the chunk's; what it opens for a moment, it closes.
+            # One is the chunk's; others are open only for a moment.
             most, end = 8 + (backend == "jit"), time.monotonic() + 60
             while len(descriptors := os.listdir(f"/proc/{second.pid}/fd")) > most:
                 assert time.monotonic() < end, descriptors
@@ -236,7 +238,7 @@ def test_ends_are_reported_and_nothing_is_left(zygote: Zygote) -> None:
 
 
 def test_a_worker_that_is_left_by_an_exception_says_why(zygote: Zygote) -> None:
-    """Its standard error leads nowhere."""
+    """Its standard error is detached."""
     with running_client(zygote) as client:
         incomplete = spawn.encode({"type": "export"})
         socket.send_fds(client.gpud.connection, [incomplete], [client.socket.fileno()])
@@ -266,7 +268,7 @@ def test_many_contexts_at_once(zygote: Zygote) -> None:
         assert len(pids) == 3
         for client in (first, second, third):
             assert client.ready.status == CudaError.SUCCESS
-            client.memory_info()  # by now what was sent with the welcome is closed
+            client.memory_info()  # by now the descriptors sent with the reply are closed
             descriptors = os.listdir(f"/proc/{client.pid}/fd")
             end_to_helper = client is not third
             assert len(descriptors) <= 7 + end_to_helper, "a worker holds what is not its own"
@@ -282,7 +284,9 @@ def test_a_worker_has_no_busy_loop(zygote: Zygote) -> None:
 
 
 def _ranges(pid: int) -> dict[tuple[int, int], str]:
-    """What a process has mapped, but for its heap and the aperture, whose place clients choose."""
+    """Return a process's mappings, except its heap and the aperture, whose address clients
+    choose.
+    """
     low = address_map.APERTURE_BASES[0] - address_map.GUARD_BEFORE_BYTES
     high = low + 2 * address_map.MISALIGNED_OFFSET_BYTES
     found = {}
@@ -294,8 +298,8 @@ def _ranges(pid: int) -> dict[tuple[int, int], str]:
 
 
 @pytest.mark.parametrize("backend", ["jit", "interp"])
-def test_what_workers_map_lies_nowhere_twice(zygote: Zygote, backend: str) -> None:
-    """Pages shared with clients, native code, stacks: one worker's addresses tell no other's."""
+def test_workers_mappings_have_different_addresses(zygote: Zygote, backend: str) -> None:
+    """Pages shared with clients, native code, stacks: addresses in one worker reveal no other's."""
     with running_client(zygote, backend=backend) as a, running_client(zygote, backend=backend) as b:
         inherited = _ranges(zygote.process.pid)
         own = []

@@ -26,7 +26,7 @@ bool tsr_aperture_reserve(unsigned *candidate) {
       tsr_aperture_base = bases[*candidate];
       return true;
     }
-    /* Kernels before 4.17 take the address for a hint. */
+    /* Kernels before 4.17 treat the address as a hint. */
     if (got != MAP_FAILED) munmap(got, reserved_bytes);
   }
   return false;

@@ -5,7 +5,7 @@
 #include "api.h"
 #include "process.h"
 
-enum { DRIVER_VERSION = 13000 }; /* before cuInit, when no device has told us its own */
+enum { DRIVER_VERSION = 13000 }; /* before cuInit, when no device has reported its own */
 
 struct tsr_device *tsr_device(CUdevice ordinal) {
   return ordinal >= 0 && ordinal < tsr_device_count ? &tsr_devices[ordinal] : NULL;
@@ -48,7 +48,7 @@ CUresult tsr_cuDeviceGetName(char *name, int len, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-/* The first version names the GPU, the second the MIG device. */
+/* The first version returns the GPU's UUID, the second the MIG device's. */
 CUresult tsr_cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
   const struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;

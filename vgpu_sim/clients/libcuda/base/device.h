@@ -4,7 +4,7 @@
 
 #include "base/objects.h"
 
-/* Looks for slices (CUDA_VISIBLE_DEVICES); NO_DEVICE where there is none that answers. */
+/* Find the slices (CUDA_VISIBLE_DEVICES); NO_DEVICE if gpud serves none of them. */
 CUresult tsr_devices_discover(void);
 
 extern struct tsr_device tsr_devices[TESSERA_MAX_GPUS];
@@ -12,7 +12,7 @@ extern int tsr_device_count;
 
 struct tsr_device *tsr_device(CUdevice ordinal); /* NULL: no such device */
 
-/* The value of a CUdevice_attribute, or `otherwise` where gpud did not give it. */
+/* Return the value of a CUdevice_attribute, or `otherwise` if gpud did not report it. */
 int tsr_device_attribute(const struct tsr_device *device, unsigned attribute, int otherwise);
 
 #endif

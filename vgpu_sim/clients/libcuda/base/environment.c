@@ -16,7 +16,7 @@ uint32_t tsr_thread_share(void) {
   if (!value || !*value) return 0;
   char *end;
   const double percent = strtod(value, &end); /* it may have a fraction */
-  if (*end == 0 && percent > 0 && percent <= 100) { /* false for NaN, too */
+  if (*end == 0 && percent > 0 && percent <= 100) { /* also false for NaN */
     const uint32_t share = (uint32_t)(percent / 100 * TESSERA_WHOLE_THREAD_SHARE);
     return share ? share : 1;
   }

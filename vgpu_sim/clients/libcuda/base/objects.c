@@ -5,8 +5,9 @@
 
 enum { SLAB_OBJECTS = 64, MAX_SLABS = 1 << 14, INDEX_BITS = 20, KIND_SHIFT = 56 };
 
-/* A freed object is used again only when this many others have been freed after it: a thread that
- * was interrupted while it used an object that another one destroyed finds it dead, not changed. */
+/* How many other objects must have been freed before a freed object is reused. A thread that was
+ * preempted while it used an object, which another thread then destroyed, finds the object dead,
+ * not changed. */
 enum { QUARANTINE = 64 };
 
 struct pool {

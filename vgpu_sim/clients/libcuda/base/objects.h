@@ -1,8 +1,8 @@
-/* What handles stand for.
+/* The objects to which handles refer.
  *
- * A handle is an id, never an address: kind, generation and index. Objects live in slabs that are
- * never given back, so a stale handle (double destroy, use after destroy, another kind) finds an
- * object whose generation says no. Locks, in the order in which they may be taken together:
+ * A handle is an id, never an address: kind, generation and index. Objects are in slabs that are
+ * never freed, so a stale handle (double destroy, use after destroy, another kind) leads to an
+ * object with a different generation. Lock order:
  * tsr_context_lock > tsr_module_lock > context.request_lock > memory lock > ring.lock >
  * context.event_lock. */
 #ifndef TSR_OBJECTS_H
@@ -29,24 +29,24 @@ enum tsr_kind {
   TSR_KIND_COUNT,
 };
 
-/* Begins every object. The generation is odd while the object lives. */
+/* First member of every object. The generation is odd while the object is alive. */
 struct tsr_object {
   _Atomic uint32_t generation;
   uint32_t index;
   struct tsr_object *next_free;
 };
 
-/* Returns a zeroed object that no handle reaches yet, or NULL. */
+/* Return a zeroed object that has no handle yet, or NULL. */
 void *tsr_object_new(enum tsr_kind kind);
-/* Makes it reachable and returns its handle. */
+/* Publish an object and return its handle. */
 uint64_t tsr_object_publish(enum tsr_kind kind, void *object);
-/* Ends its handle; true for the one caller that ended it. The object stays readable. */
+/* Invalidate a handle; true for the one caller that did so. The object stays readable. */
 bool tsr_object_retire(enum tsr_kind kind, uint64_t handle);
-/* Gives a retired (or never published) object back for reuse. */
+/* Free a retired (or never published) object for reuse. */
 void tsr_object_free(enum tsr_kind kind, void *object);
-/* Returns the live object, or NULL. */
+/* Return the live object, or NULL. */
 void *tsr_object_find(enum tsr_kind kind, uint64_t handle);
-/* False once it has been retired. */
+/* Whether the object has not been retired yet. */
 bool tsr_object_lives(const void *object);
 uint64_t tsr_object_handle(enum tsr_kind kind, const void *object);
 
@@ -62,16 +62,17 @@ struct tsr_device {
   uint32_t primary_flags;
 };
 
-/* The client's side of one stream index. Values survive the streams that use the index. */
+/* The client's state of one stream index. Values survive the streams that use the index. */
 struct tsr_ring {
   pthread_mutex_t lock;
   uint64_t head;
   _Atomic uint64_t last;     /* value of the last request; the legacy ring reads it unlocked */
-  uint64_t legacy_waited;    /* value of the legacy stream that this ring waits for already */
-  uint64_t waited_by_legacy; /* under the lock of ring 0 */
+  uint64_t legacy_waited;    /* value of the legacy stream for which this ring already waits */
+  uint64_t waited_by_legacy; /* guarded by the lock of ring 0 */
 };
 
-/* An event's timestamp slot may be reused when the request that wrote it last is done. */
+/* The request that last writes an event's timestamp slot; when it is done, the slot may be
+ * reused. */
 struct tsr_timestamp {
   uint32_t stream;
   uint64_t value;
@@ -79,14 +80,14 @@ struct tsr_timestamp {
 
 /* Output and heap of the context's kernels (system_area.c). */
 struct tsr_system_area {
-  pthread_mutex_t making;  /* of what follows, up to `made` */
+  pthread_mutex_t making;  /* guards the fields up to `made` */
   uint64_t fifo_bytes, heap_bytes; /* limits */
-  _Atomic uint64_t stack_bytes;    /* another one */
+  _Atomic uint64_t stack_bytes;    /* another limit: of the stack */
   bool made;
   uint64_t address;
-  pthread_mutex_t reading; /* no other lock is taken under it */
-  uint8_t *alias;          /* NULL: none, or the context has ended */
-  uint64_t read;           /* bytes of the FIFO, ever */
+  pthread_mutex_t reading; /* the innermost lock */
+  uint8_t *alias;          /* NULL: there is none, or the context has ended */
+  uint64_t read;           /* bytes read from the FIFO, in total */
 };
 
 struct tsr_context {
@@ -94,9 +95,9 @@ struct tsr_context {
   struct tsr_device *device;
   tessera_client_area *area;
   const tessera_worker_page *page;
-  const tessera_fault_detail *detail; /* behind the page; NULL: the worker is older than that */
-  /* Writes where an address is beside the program's allocations (fault_place.c), for health.c, which
-   * stands below memory. */
+  const tessera_fault_detail *detail; /* in the page; NULL: the worker is too old to report it */
+  /* Function that describes an address relative to the program's allocations (fault_place.c). It
+   * is called by pointer, because health.c must not depend on the memory code. */
   void (*place_fault)(struct tsr_context *context, uint64_t address, char *text, size_t room);
   size_t area_bytes, page_bytes;
   int socket;
@@ -105,27 +106,28 @@ struct tsr_context {
   uint32_t flags;
   uint64_t id;
   bool primary;
-  _Atomic uint32_t lost;         /* CUresult, once the worker is gone without saying why */
-  _Atomic uint32_t fault_told;   /* the fault has been logged */
-  _Atomic uint64_t hang_told;    /* the launch that was last logged as not ending (hang.c) */
-  _Atomic uint32_t order;        /* of the next request, over all streams */
-  _Atomic uint32_t rung;         /* the worker's nap (WorkerPage.sleeping) that was rung for last */
-  pthread_mutex_t request_lock;  /* of what follows, up to `request` */
-  pthread_cond_t answered;       /* somebody's reply has come, or nobody reads any more */
+  _Atomic uint32_t lost;         /* CUresult, once the worker has ended without a fault record */
+  _Atomic uint32_t fault_reported;   /* the fault has been logged */
+  _Atomic uint64_t hang_reported;    /* the last launch that was logged as hanging (hang.c) */
+  _Atomic uint32_t order;        /* number of the next request, over all streams */
+  /* the worker's nap (WorkerPage.sleeping) for which the client has rung last */
+  _Atomic uint32_t rung;
+  pthread_mutex_t request_lock;  /* guards the fields up to `request` */
+  pthread_cond_t answered;       /* a reply has arrived, or no thread reads any more */
   struct tsr_question *questions; /* threads that wait for a reply */
   bool reading;                  /* one of them reads the socket */
   uint32_t request;
-  pthread_mutex_t stream_lock;   /* allocation of stream indices */
+  pthread_mutex_t stream_lock;   /* guards the allocation of stream indices */
   uint64_t streams[2];           /* bitmap: in use */
-  _Atomic uint64_t blocking[2];  /* bitmap: takes part in the legacy stream's ordering */
+  _Atomic uint64_t blocking[2];  /* bitmap: takes part in the ordering with the legacy stream */
   struct tsr_ring rings[TESSERA_MAX_STREAMS];
-  pthread_mutex_t cooperative_lock; /* the last launch whose blocks are resident together */
+  pthread_mutex_t cooperative_lock; /* guards the last cooperative launch */
   tessera_wait cooperative;
-  pthread_mutex_t event_lock;    /* timestamps and the records of events */
+  pthread_mutex_t event_lock;    /* guards timestamps and events' records */
   struct tsr_timestamp timestamps[TESSERA_MAX_TIMESTAMPS];
   uint16_t free_timestamps[TESSERA_MAX_TIMESTAMPS]; /* a queue: oldest first */
   uint32_t free_first, free_count;
-  struct tsr_module *modules; /* under tsr_module_lock */
+  struct tsr_module *modules; /* guarded by tsr_module_lock */
   struct tsr_system_area system_area;
 };
 
@@ -143,7 +145,7 @@ struct tsr_event {
   struct tsr_context *context;
   uint64_t context_handle;
   uint32_t flags;
-  /* Under context.event_lock; timestamp -1: none. */
+  /* The fields below are guarded by context.event_lock; timestamp -1: none. */
   bool recorded;
   uint32_t stream;
   uint64_t value;
@@ -155,12 +157,12 @@ struct tsr_module {
   struct tsr_context *context;
   uint64_t context_handle;
   uint64_t remote;           /* the worker's handle */
-  struct tsr_module *next;   /* of the same context */
-  struct tsr_library *library; /* that owns it, or NULL */
-  uint32_t max_registers;      /* of its kernels' threads, where that was asked for; else 0 */
+  struct tsr_module *next;   /* module of the same context */
+  struct tsr_library *library; /* the owning library, or NULL */
+  uint32_t max_registers;      /* limit of registers per thread, if requested; else 0 */
   struct tsr_table table;
   struct tsr_function **functions; /* in the table's order */
-  bool *told; /* of each refused record: its reasons have been logged */
+  bool *reported; /* for each refused record: its reasons have been logged */
 };
 
 struct tsr_function {
@@ -172,18 +174,19 @@ struct tsr_function {
   const char *name;                           /* inside the module's table */
   const tessera_parameter_record *parameters; /* inside the module's table */
   _Atomic int dynamic_shared_limit;
-  _Atomic uint32_t refused; /* bits: which limits a refused launch has been logged for */
+  _Atomic uint32_t refused; /* bits: limits for which a refused launch has been logged */
 };
 
 struct tsr_library {
   struct tsr_object object;
-  uint8_t *image; /* kept: contexts load it when they first use it */
+  uint8_t *image; /* kept, because contexts load it when they first use it */
   size_t image_bytes;
-  uint32_t max_registers; /* as of a module */
-  /* By context index; under tsr_module_lock. */
+  uint32_t max_registers; /* as in tsr_module */
+  /* By context index; guarded by tsr_module_lock. */
   struct tsr_module *modules[TESSERA_MAX_CONTEXTS];
-  bool loading[TESSERA_MAX_CONTEXTS]; /* a thread makes that module, without the lock */
-  uint32_t users;                     /* threads that come back to it; under tsr_module_lock */
+  bool loading[TESSERA_MAX_CONTEXTS]; /* a thread is loading that module, without the lock */
+  /* threads that will continue to use the library; guarded by tsr_module_lock */
+  uint32_t users;
   struct tsr_kernel *kernels;
 };
 
@@ -197,7 +200,7 @@ struct tsr_kernel {
   _Atomic uint64_t functions[TESSERA_MAX_CONTEXTS];
 };
 
-/* What is being linked. `inputs` is what the worker takes (hal/messages.py, LinkFlag). */
+/* A link in progress. `inputs` is the worker's input format (hal/messages.py, LinkFlag). */
 struct tsr_link {
   struct tsr_object object;
   uint64_t context_handle;

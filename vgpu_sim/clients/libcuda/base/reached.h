@@ -1,4 +1,4 @@
-/* The condition of every wait: a counter of the worker's page has reached a value. */
+/* The condition of every wait: a counter in the worker's page has reached a value. */
 #ifndef TSR_REACHED_H
 #define TSR_REACHED_H
 

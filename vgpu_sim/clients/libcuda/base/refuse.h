@@ -1,11 +1,11 @@
-/* Refusing an argument of a function that is otherwise supported. */
+/* Rejection of an unsupported argument of a function that is otherwise supported. */
 #ifndef TSR_REFUSE_H
 #define TSR_REFUSE_H
 
 #include "driver_types.h"
 #include "unsupported.h"
 
-/* Says so once in each place (and ends the program under TESSERA_STRICT=1). */
+/* Log the rejection, once per call site; under TESSERA_STRICT=1 this ends the program. */
 #define TSR_REFUSE(what)                                          \
   do {                                                            \
     static uint32_t said;                                         \

@@ -1,11 +1,13 @@
-/* Taking a lock only where it is free, for threads that may hold it, or a lock behind it. */
+/* Try-lock, for threads that may already hold the lock, or a lock that comes later in the lock
+ * order. */
 #ifndef TSR_TRY_LOCK_H
 #define TSR_TRY_LOCK_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
-/* The symbol as glibc 2.17 has it, in libpthread: there it is missing in programs without that. */
+/* Use the symbol of glibc 2.17, which is in libpthread; a program without libpthread does not
+ * have it. */
 #if defined(__x86_64__)
 __asm__(".symver pthread_mutex_trylock,pthread_mutex_trylock@GLIBC_2.2.5");
 #elif defined(__aarch64__)

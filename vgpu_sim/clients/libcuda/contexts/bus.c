@@ -1,4 +1,4 @@
-/* Where devices are on the PCI bus, and what they can do with each other's memory: nothing yet. */
+/* Devices' PCI addresses, and peer access between devices, which is not supported. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/device.h"
 #include "process.h"
 
-enum { BUS_ID_BYTES = 13 }; /* "0000:01:00.0" and its end */
+enum { BUS_ID_BYTES = 13 }; /* "0000:01:00.0" and its terminator */
 
 struct place {
   unsigned domain, bus, device, function;
@@ -29,7 +29,7 @@ CUresult tsr_cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-/* Reads domain:bus:device.function, domain:bus:device or bus:device.function, in hexadecimal. */
+/* Parse domain:bus:device.function, domain:bus:device or bus:device.function, in hexadecimal. */
 static bool read_place(const char *text, struct place *at) {
   if (strspn(text, "0123456789abcdefABCDEF:.") != strlen(text)) return false; /* blanks, signs */
   int end = 0;
@@ -44,7 +44,7 @@ static bool read_place(const char *text, struct place *at) {
          !text[end];
 }
 
-/* Where several devices are on one GPU the first of them is meant. */
+/* If several devices are on one GPU, the first of them is returned. */
 CUresult tsr_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId) {
   struct place wanted;
   if (!dev || !pciBusId || !read_place(pciBusId, &wanted)) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-/* Opening and closing contexts. How they die is in health.c. */
+/* Creation and destruction of contexts. health.c handles their failure. */
 #define _GNU_SOURCE
 #include "contexts/context.h"
 
@@ -24,16 +24,16 @@
 #include "exchange/wait.h"
 #include "exchange/request.h"
 
-/* gpud may wait 10 s for a fence and then starts a process. */
+/* gpud may wait 10 s for a fence before it starts a process. */
 enum { CONTEXT_TIMEOUT_S = 60 };
 
 pthread_mutex_t tsr_context_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_id = 1;
-/* The aperture stays where the first context put it. */
+/* The aperture stays where the first context has placed it. */
 static bool settled;
 
-/* Live contexts by index, which is unique in the process; read by the fork handler, which may take
- * no lock. */
+/* Live contexts, by their index, which is unique in the process. No lock is needed to read them:
+ * the fork handler must not take one. */
 static struct tsr_context *_Atomic open_contexts[TESSERA_MAX_CONTEXTS];
 
 void tsr_contexts_close_sockets(void) {
@@ -43,8 +43,8 @@ void tsr_contexts_close_sockets(void) {
   }
 }
 
-/* Mappings of rings and page stay where they were first made for an index: a thread that
- * still looks at a closed context reads zeros there, never an unmapped page. */
+/* Mappings of rings and page stay at the address where they were first made for an index, so
+ * that a thread that still reads a closed context finds zeros, never an unmapped page. */
 static struct views {
   void *area, *page;
 } views[TESSERA_MAX_CONTEXTS];
@@ -66,7 +66,7 @@ static size_t pages(size_t bytes) {
   return (bytes + TESSERA_PAGE_BYTES - 1) / TESSERA_PAGE_BYTES * TESSERA_PAGE_BYTES;
 }
 
-/* A descriptor that is shorter than it says would be SIGBUS later. */
+/* Access to a file shorter than the mapping would raise SIGBUS later. */
 static bool long_enough(int fd, size_t bytes) {
   return fd >= 0 && lseek(fd, 0, SEEK_END) >= (off_t)bytes;
 }
@@ -76,7 +76,7 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
   if (reply->payload_bytes != sizeof ready) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   memcpy(&ready, reply->payload, sizeof ready);
   context->area_bytes = pages(sizeof(tessera_client_area));
-  /* A worker that began before this library was installed has no details of faults. */
+  /* A worker that was started before this library was installed reports no fault details. */
   const size_t oldest = offsetof(tessera_worker_page, detail);
   const bool detailed = ready.worker_page_bytes >= sizeof(tessera_worker_page);
   const size_t page_bytes = detailed ? sizeof(tessera_worker_page) : oldest;
@@ -100,7 +100,7 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
   return CUDA_SUCCESS;
 }
 
-/* One greeting. TSR_UNREACHABLE: there is no listener, even after a wait. */
+/* Send one HELLO. TSR_UNREACHABLE: there is no listener, even after a wait. */
 static enum tsr_outcome greet_once(struct tsr_context *context, struct tsr_patience *patience,
                                    struct tsr_reply *reply) {
   context->socket = tsr_connect_patiently(patience, context->device->slice.socket_path);
@@ -117,8 +117,9 @@ static enum tsr_outcome greet_once(struct tsr_context *context, struct tsr_patie
   return outcome;
 }
 
-/* A gpud that ends, or does not know yet what it has to know, hangs up instead of answering: it, or
- * its successor, is greeted again for as long as a restart is waited for. */
+/* Repeat the HELLO, to the same gpud or its successor, for as long as the client waits for a
+ * restart: instead of replying, a gpud that ends, or that lacks a report it needs, closes the
+ * connection. */
 static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
   struct tsr_patience patience = {0};
   enum tsr_outcome outcome;
@@ -129,7 +130,7 @@ static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
   return result == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }
 
-/* Tries the aperture's bases in turn until client and worker both have room. */
+/* Try the aperture's bases in turn until both client and worker have room. */
 static CUresult connect_worker(struct tsr_context *context, struct tsr_reply *reply) {
   unsigned candidate = 0;
   for (;;) {
@@ -169,7 +170,7 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
   context->id = next_id++;
   context->request = 1;
   tsr_system_area_setup(context);
-  static struct tsr_reply reply; /* under tsr_context_lock */
+  static struct tsr_reply reply; /* guarded by tsr_context_lock */
   CUresult result = connect_worker(context, &reply);
   if (result == CUDA_SUCCESS) {
     result = map_context(context, &reply);
@@ -187,9 +188,9 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
   return CUDA_SUCCESS;
 }
 
-/* Close a socket once the worker has ended, or after a second: what cuMemGetInfo says from then on
+/* Close a socket once the worker has ended, but after a second at the latest. Then cuMemGetInfo
  * no longer counts this context's memory. */
-static void say_goodbye(int socket) {
+static void close_gracefully(int socket) {
   shutdown(socket, SHUT_WR);
   const struct timeval patience = {.tv_sec = 1};
   char rest[256];
@@ -201,13 +202,13 @@ static void say_goodbye(int socket) {
 CUresult tsr_context_close(uint64_t handle) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  tsr_wait_all(context); /* a dead context has nothing to wait for */
+  tsr_wait_all(context); /* a failed context has nothing to wait for */
   if (!tsr_object_retire(TSR_CONTEXT, handle)) return CUDA_ERROR_INVALID_CONTEXT;
   atomic_store(&context->lost, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   tsr_finish_questions(context);
   tsr_ring_quiesce(context);
   atomic_store(&open_contexts[context->index], NULL);
-  say_goodbye(context->socket);
+  close_gracefully(context->socket);
   tsr_modules_drop(context);
   tsr_kernel_output_drop(context);
   tsr_chunks_drop(context);

@@ -1,4 +1,4 @@
-/* Contexts: one worker each. */
+/* Contexts: each has one worker. */
 #ifndef TSR_CONTEXT_H
 #define TSR_CONTEXT_H
 
@@ -7,23 +7,24 @@
 
 extern pthread_mutex_t tsr_context_lock;
 
-/* Opens a context on a device and returns its handle. */
+/* Create a context on a device and return its handle. */
 CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t api_version,
                           bool primary, uint64_t *handle);
 
-/* Ends a context: its queued work is done first, its memory and its handles die with it. */
+/* Destroy a context: its queued work is done first; its memory and its handles become invalid. */
 CUresult tsr_context_close(uint64_t handle);
 
-/* The calling thread's context; NULL with a reason in `why`, a sticky error included. */
+/* Return the calling thread's context; NULL with the reason in `why`, which may be a sticky
+ * error. */
 struct tsr_context *tsr_context_current(CUresult *why);
 
-/* The same without looking at errors. */
+/* The same without checking for errors. */
 struct tsr_context *tsr_context_current_any(CUresult *why);
 
-/* Calls back with every live context, under tsr_context_lock. */
+/* Call back with every live context, under tsr_context_lock. */
 void tsr_contexts_close_sockets(void);
 
-/* Removes a handle from the top of this thread's stack when it is there. */
+/* Remove a handle from the top of this thread's context stack, if it is there. */
 void tsr_stack_drop(uint64_t handle);
 CUresult tsr_stack_push(uint64_t handle);
 

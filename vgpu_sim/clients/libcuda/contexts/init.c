@@ -1,4 +1,4 @@
-/* Loading, cuInit and fork. */
+/* Loading of the library, cuInit and fork. */
 #define _GNU_SOURCE
 #include <link.h>
 #include <string.h>
@@ -13,14 +13,15 @@
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Weak, for the library must load where only one of them exists (glibc, musl). */
+/* Weak, because each libc has only one of them (glibc, musl). */
 __attribute__((weak)) extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void),
                                                    void *);
 __attribute__((weak)) extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void));
 
-/* The child has none of the parent's contexts: CUDA cannot be used in it. Its copies of the
- * sockets are closed, or the workers would outlive the parent. Before cuInit has ended there are
- * none, and the child may call it again: the thread that was inside does not exist in it. */
+/* A child process has none of the parent's contexts, so it cannot use CUDA. Its copies of the
+ * sockets are closed; otherwise the workers would outlive the parent. Before cuInit has returned
+ * there are no contexts, and the child may call cuInit again, even if a thread of the parent was
+ * inside it: that thread does not exist in the child. */
 static void after_fork_in_child(void) {
   if (atomic_load(&tsr_process_state) != TSR_READY) {
     init_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -37,7 +38,7 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-/* Another libcuda in the process means that half of the program may talk to another driver. */
+/* With another libcuda loaded, half of the program might use another driver. */
 static int look_at_library(struct dl_phdr_info *library, size_t size, void *state) {
   (void)size;
   const char *slash = strrchr(library->dlpi_name, '/');

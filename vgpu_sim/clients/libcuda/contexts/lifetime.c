@@ -1,11 +1,11 @@
-/* Contexts that programs create themselves, and each device's primary one. */
+/* Contexts that programs create, and each device's primary context. */
 #include "api.h"
 #include "contexts/context.h"
 #include "base/device.h"
 #include "base/refuse.h"
 #include "exchange/wait.h"
 
-enum { API_VERSION = 3020, DEFAULT_FLAGS = 0 }; /* the version of contexts since CUDA 3.2 */
+enum { API_VERSION = 3020, DEFAULT_FLAGS = 0 }; /* the context API version since CUDA 3.2 */
 enum { SUPPORTED_FLAGS = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX };
 
 static CUresult check_flags(unsigned int flags) {
@@ -56,7 +56,7 @@ CUresult tsr_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
   return create(pctx, flags, dev);
 }
 
-/* Waits for a context's work before the lock is taken: other threads may need it meanwhile. */
+/* Wait for a context's work, before the lock is taken, which other threads may need meanwhile. */
 static void finish_work(uint64_t handle) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
   if (context) tsr_wait_all(context);
@@ -92,7 +92,7 @@ CUresult tsr_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   return result;
 }
 
-/* The same for the primary context where at most `users` use it. */
+/* The same for the primary context, if it has at most `users` users. */
 static void finish_primary_work(struct tsr_device *device, uint32_t users) {
   pthread_mutex_lock(&tsr_context_lock);
   const uint64_t handle = device->primary_users <= users ? device->primary : 0;

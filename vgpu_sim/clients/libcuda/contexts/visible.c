@@ -1,4 +1,4 @@
-/* Which slices are this process's devices: CUDA_VISIBLE_DEVICES. */
+/* Selection of the slices that become this process's devices: CUDA_VISIBLE_DEVICES. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,22 +18,24 @@ int tsr_device_count;
 
 enum { UUID_TEXT_BYTES = 37 };
 
-/* A slice or whole GPU as it was found: the folder's name, and what its gpud says of it. */
+/* A slice or whole GPU: the folder's name, and gpud's description. */
 struct found {
   struct tsr_slice_name name;
-  struct tsr_slice slice; /* where `result` is CUDA_SUCCESS */
+  struct tsr_slice slice; /* valid if `result` is CUDA_SUCCESS */
   enum tsr_outcome outcome;
   CUresult result;
 };
 
-/* What one look at the slices found besides devices. */
+/* Failures found while querying the slices. */
 struct look {
   char absent[TSR_SOCKET_PATH_BYTES];  /* a socket without a listener; empty: none */
-  char hung_up[TSR_SOCKET_PATH_BYTES]; /* a socket where gpud hung up before it answered */
+  /* a socket on which gpud closed the connection before it replied */
+  char hung_up[TSR_SOCKET_PATH_BYTES];
 };
 
-/* Asks what each is. One gpud serves them all: where it stands still it is waited for once. */
-static void ask(struct found *all, int count) {
+/* Query all slices. One gpud serves them all, so if it does not respond, only the first query
+ * waits for it. */
+static void query_all(struct found *all, int count) {
   const uint32_t share = tsr_thread_share();
   bool silent = false;
   for (struct found *one = all; one < all + count; one++) {
@@ -44,7 +46,8 @@ static void ask(struct found *all, int count) {
   }
 }
 
-/* As CUDA counts them: by GPU, and on each by place. Who did not answer comes last, by name. */
+/* Compare in CUDA's order: by GPU, and within a GPU by placement. Slices without a reply come
+ * last, by name. */
 static int by_place(const void *a, const void *b) {
   const struct found *one = a, *other = b;
   const bool silent = one->result != CUDA_SUCCESS;
@@ -56,7 +59,7 @@ static int by_place(const void *a, const void *b) {
   return strcmp(one->name.text, other->name.text);
 }
 
-/* Returns whether a UUID, without its prefix, begins so. */
+/* Whether a UUID, without its prefix, begins with `beginning`. */
 static bool begins(const char *uuid, const char *beginning) {
   return *beginning && strncasecmp(uuid, beginning, strlen(beginning)) == 0;
 }
@@ -68,7 +71,7 @@ static void write_uuid(const uint8_t *bytes, char *text) {
   }
 }
 
-/* Reads a number of up to three digits and moves `text` behind it; -1: there is none. */
+/* Read a number of up to three digits and advance `text`; -1: there is none. */
 static int read_number(const char **text) {
   const size_t digits = strspn(*text, "0123456789");
   if (digits == 0 || digits > 3) return -1;
@@ -77,8 +80,8 @@ static int read_number(const char **text) {
   return number;
 }
 
-/* Returns whether `wanted` is MIG-GPU-<uuid>/<GPU instance>/<compute instance> of it: what MIG
- * devices were called before driver R470 (MIG user guide, "CUDA_VISIBLE_DEVICES"). */
+/* Whether `wanted` is this slice's MIG-GPU-<uuid>/<GPU instance>/<compute instance>, the name of
+ * MIG devices before driver R470 (MIG user guide, "CUDA_VISIBLE_DEVICES"). */
 static bool is_at(const struct found *one, const char *wanted) {
   if (strncasecmp(wanted, "MIG-GPU-", 8) != 0 || one->result != CUDA_SUCCESS) return false;
   char uuid[UUID_TEXT_BYTES];
@@ -93,7 +96,7 @@ static bool is_at(const struct found *one, const char *wanted) {
          compute_instance == numbers[TESSERA_CI_ATTRIBUTE];
 }
 
-/* Returns whether `wanted` names it: its own UUID, or with GPU- that of the GPU it is on, too. */
+/* Whether `wanted` names this slice: by its own UUID, or by GPU- and the UUID of its GPU. */
 static bool is_named(const struct found *one, const char *wanted) {
   const bool gpu = strncasecmp(wanted, "GPU-", 4) == 0, mig = strncasecmp(wanted, "MIG-", 4) == 0;
   const char *beginning = wanted + (gpu || mig ? 4 : 0);
@@ -105,8 +108,8 @@ static bool is_named(const struct found *one, const char *wanted) {
   return begins(uuid, beginning);
 }
 
-/* One entry of CUDA_VISIBLE_DEVICES: an index or (the beginning of) a UUID. -1: matches nothing,
- * or more than one. A GPU that is divided stands for the first of its slices. */
+/* Find the device for one entry of CUDA_VISIBLE_DEVICES: an index, a UUID or the beginning of one.
+ * -1: it matches no device, or several. The UUID of a divided GPU selects its first slice. */
 static int match(const char *entry, size_t length, const struct found *all, int count) {
   char wanted[TSR_SLICE_NAME_BYTES];
   if (length == 0 || length >= sizeof wanted) return -1;
@@ -129,8 +132,9 @@ static int match(const char *entry, size_t length, const struct found *all, int 
   return found;
 }
 
-/* Says once which entry ends the list; not of -1, by which programs mean "none". */
-static void tell_of_entry(const char *entry, size_t length, int count) {
+/* Log once which entry ends the list. An entry of -1 is not logged, because programs use it for
+ * "none". */
+static void warn_of_entry(const char *entry, size_t length, int count) {
   static bool said;
   if (said || count == 0 || (length == 2 && strncmp(entry, "-1", 2) == 0)) return;
   said = true;
@@ -139,7 +143,8 @@ static void tell_of_entry(const char *entry, size_t length, int count) {
           (int)length, entry, count);
 }
 
-/* Fills `order` with what is visible. As in CUDA an entry that names nothing ends the list. */
+/* Fill `order` with the visible devices. As in CUDA, an entry that matches nothing ends the
+ * list. */
 static int choose(const struct found *all, int count, int *order) {
   const char *visible = tsr_visible_devices();
   int chosen = 0;
@@ -152,11 +157,11 @@ static int choose(const struct found *all, int count, int *order) {
     const size_t length = strcspn(visible, ", ");
     const int index = match(visible, length, all, count);
     if (index < 0) {
-      tell_of_entry(visible, length, count);
+      warn_of_entry(visible, length, count);
       break;
     }
     for (int i = 0; i < chosen; i++)
-      if (order[i] == index) return 0; /* listed twice: CUDA shows nothing */
+      if (order[i] == index) return 0; /* listed twice: as in CUDA, none is visible */
     order[chosen++] = index;
     visible += length;
     visible += strspn(visible, " ");
@@ -172,8 +177,9 @@ static void add(const struct found *one) {
   device->window = (uint64_t)device->slice.info.gpu_index << TESSERA_GPU_WINDOW_BITS;
 }
 
-/* Makes devices of what is visible. As in CUDA a process that sees a MIG device sees nothing else
- * (MIG user guide, "CUDA Device Enumeration"); a slice whose gpud is gone hides no other one. */
+/* Make devices of the visible slices. As in CUDA, a process that sees a MIG device sees no other
+ * device (MIG user guide, "CUDA Device Enumeration"). A slice whose gpud does not reply does not
+ * hide others. */
 static CUresult make_devices(const struct found *all, const int *order, int visible,
                              struct look *look) {
   CUresult why = CUDA_ERROR_NO_DEVICE;
@@ -199,13 +205,13 @@ static CUresult make_devices(const struct found *all, const int *order, int visi
 
 static CUresult discover_once(struct found *all, int count, struct look *look) {
   int order[TSR_MAX_SLICES];
-  ask(all, count);
+  query_all(all, count);
   qsort(all, (size_t)count, sizeof *all, by_place);
   const int visible = choose(all, count, order);
   return make_devices(all, order, visible, look);
 }
 
-static void tell_that_there_is_none(void) {
+static void warn_no_slice(void) {
   static bool said;
   if (!said)
     tsr_log("no slice in %s: start the program with `tessera run`, or ask for a slice in the"
@@ -217,11 +223,11 @@ static void tell_that_there_is_none(void) {
 static CUresult discover(struct tsr_slice_name *names) {
   struct tsr_patience patience = {0};
   CUresult result;
-  bool again, asked_again = false;
+  bool again, retried = false;
   do {
     struct look look = {0};
     const int count = tsr_slices_list(names);
-    if (count == 0) tell_that_there_is_none();
+    if (count == 0) warn_no_slice();
     struct found *all = calloc((size_t)count + 1, sizeof *all);
     if (!all) return CUDA_ERROR_OUT_OF_MEMORY;
     for (int i = 0; i < count; i++) all[i].name = names[i];
@@ -229,8 +235,8 @@ static CUresult discover(struct tsr_slice_name *names) {
     free(all);
     again = false;
     if (result != CUDA_ERROR_NO_DEVICE) break;
-    if (look.hung_up[0] && !asked_again)
-      again = asked_again = true; /* at once: often it is a gpud that has just ended */
+    if (look.hung_up[0] && !retried)
+      again = retried = true; /* try once more at once: often gpud has just ended */
     else if (look.absent[0] || look.hung_up[0])
       again = tsr_patience_wait(&patience, look.absent[0] ? look.absent : look.hung_up);
   } while (again);

@@ -1,5 +1,5 @@
-/* Copies and fills. The client copies by itself where ordering allows it; what must follow queued
- * work without the client waiting becomes a request. */
+/* Copies and fills. The client copies the data itself if ordering allows it. A copy that must
+ * follow queued work, and for which the client must not wait, becomes a request. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -13,17 +13,17 @@
 #include "exchange/wait.h"
 #include "streams/stream.h"
 
-/* Below this a copy by the client is over before a sleeping worker has woken up. */
+/* Up to this size, the client's own copy takes less time than waking a sleeping worker. */
 enum { SMALL_COPY_BYTES = 64 << 10 };
 enum { STAGE_BYTES = 1 << 20 };
-/* From here on a copy's time is worth reading the clock. */
+/* Copies of at least this size are timed. */
 enum { TIMED_COPY_BYTES = 64 << 10 };
 
-/* One end of a copy. */
+/* Source or destination of a copy. */
 struct end {
   uint64_t address;
-  uint8_t *host;               /* where the client can touch it; NULL: module variables */
-  struct tsr_context *context; /* NULL: pageable host memory */
+  uint8_t *host;               /* the client's mapping; NULL for module variables */
+  struct tsr_context *context; /* NULL for pageable host memory */
   bool device;                 /* device memory or a module variable */
 };
 
@@ -32,7 +32,7 @@ static bool covers(const struct tsr_span *span, uint64_t address, uint64_t bytes
   return offset <= span->bytes && bytes <= span->bytes - offset;
 }
 
-/* Any address: in the aperture it must be allocated from end to end. */
+/* Resolve any address. A range in the aperture must be allocated completely. */
 static CUresult locate(uint64_t address, uint64_t bytes, struct end *end) {
   *end = (struct end){.address = address};
   if (!address) return CUDA_ERROR_INVALID_VALUE;
@@ -50,14 +50,14 @@ static CUresult locate(uint64_t address, uint64_t bytes, struct end *end) {
   return CUDA_SUCCESS;
 }
 
-/* Memory that the device sees: device memory, module variables, pinned memory. */
+/* Resolve memory that the device can access: device memory, module variables, pinned memory. */
 static CUresult locate_device(uint64_t address, uint64_t bytes, struct end *end) {
   const CUresult result = locate(address, bytes, end);
   if (result != CUDA_SUCCESS) return result;
   return end->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Memory that the host sees. */
+/* Resolve memory that the host can access. */
 static CUresult locate_host(uint64_t address, uint64_t bytes, struct end *end) {
   const CUresult result = locate(address, bytes, end);
   if (result != CUDA_SUCCESS) return result;
@@ -76,8 +76,8 @@ static CUresult enqueue_copy(struct tsr_context *context, uint32_t stream, uint6
   return CUDA_SUCCESS;
 }
 
-/* Between pageable memory and a module variable, which the client does not map: through pinned
- * memory, a piece at a time. The stream's earlier work is done. */
+/* Copy between pageable memory and a module variable, which the client does not map, in pieces
+ * through pinned memory. The stream's earlier work must be done. */
 static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const struct end *to,
                             const struct end *from, uint64_t bytes) {
   uint64_t stage;
@@ -103,15 +103,16 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
   return result == CUDA_SUCCESS ? freed : result;
 }
 
-/* The GPU whose window an end lies in; of memory outside of the aperture 0, which nobody reads. */
+/* Return the GPU whose window contains an address. For memory outside of the aperture return 0,
+ * which is not used. */
 static uint32_t gpu_of(const struct end *end) {
   if (!tsr_aperture_holds(end->address)) return 0;
   return (uint32_t)((end->address - tsr_aperture_base) / TESSERA_GPU_WINDOW_BYTES);
 }
 
-/* For a worker that keeps a clock of its own: what it does not see is told to it, in the stream's
- * order. What cannot be told only makes that clock wrong. */
-static void tell_of_copy(struct tsr_context *context, uint32_t stream, const struct end *to,
+/* Report a copy, in the stream's order, to a worker that keeps its own clock and cannot see the
+ * copy. A failure only makes that clock inaccurate. */
+static void report_copy(struct tsr_context *context, uint32_t stream, const struct end *to,
                          const struct end *from, uint64_t bytes) {
   if (!to->device && !from->device) return;
   struct tsr_request request;
@@ -129,7 +130,7 @@ static void tell_of_copy(struct tsr_context *context, uint32_t stream, const str
   tsr_ring_commit(&request);
 }
 
-/* For metrics: nobody but the worker reads it. */
+/* Count a copy for metrics: the worker reads these counters. */
 static void count_copy(tessera_client_area *area, const struct end *to, const struct end *from,
                        uint64_t bytes, uint64_t since_ns) {
   uint64_t *const counter = to->device ? from->device ? &area->device_to_device_bytes
@@ -145,7 +146,8 @@ static void count_copy(tessera_client_area *area, const struct end *to, const st
 static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, const struct end *to,
                                const struct end *from, uint64_t bytes) {
   if (!to->host || !from->host) {
-    /* Only its own context's worker reaches a variable; two variables share the current context. */
+    /* Only the worker of a variable's context can access the variable; for two variables this is
+     * the current context. */
     struct tsr_context *owner = to->host ? from->context : to->context;
     if (owner != context) stream = TSR_LEGACY_STREAM;
     return copy_staged(owner, stream, to, from, bytes);
@@ -153,12 +155,12 @@ static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, con
   const uint64_t since_ns = bytes >= TIMED_COPY_BYTES ? tsr_now_ns() : 0;
   memmove(to->host, from->host, bytes);
   count_copy(context->area, to, from, bytes, since_ns);
-  if (context->page->observing) tell_of_copy(context, stream, to, from, bytes);
+  if (context->page->observing) report_copy(context, stream, to, from, bytes);
   return CUDA_SUCCESS;
 }
 
-/* Waits for what the stream's next request would wait for, then copies. Memory of another context
- * of this process is at rest when all of that context is. */
+/* Wait as the stream's next request would, then copy. For memory of another context of this
+ * process, wait until that whole context is idle. */
 static CUresult copy_now(struct tsr_context *context, uint32_t stream, const struct end *to,
                          const struct end *from, uint64_t bytes) {
   CUresult result = tsr_wait_stream_open(context, stream);
@@ -171,8 +173,8 @@ static CUresult copy_now(struct tsr_context *context, uint32_t stream, const str
 
 static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, const struct end *to,
                                const struct end *from, uint64_t bytes) {
-  /* Pageable memory must not be read or written after this function has returned; nor, as CUDA has
-   * it, any host memory that is copied to other host memory. */
+  /* Pageable memory must not be accessed after this function has returned; nor, as in CUDA, any
+   * host memory that is copied to other host memory. */
   if (to->context != context || from->context != context || (!to->device && !from->device))
     return copy_now(context, stream, to, from, bytes);
   const bool both_device = to->device && from->device;
@@ -226,7 +228,8 @@ CUresult tsr_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t B
   return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, hStream, false);
 }
 
-/* Copies inside the device do not make the host wait, in either form; pinned memory does here. */
+/* In CUDA, copies within the device are asynchronous to the host in both forms; here, those that
+ * involve pinned memory are not. */
 CUresult tsr_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
   return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, NULL, true);
 }
@@ -255,7 +258,7 @@ static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_b
   request.slot->body.set = (tessera_set_body){
       .destination = destination, .count = count, .pattern = pattern, .width_bytes = width_bytes};
   tsr_ring_commit(&request);
-  /* The host waits for fills of its own memory only. */
+  /* The host waits only for fills of its own memory. */
   return now && !to.device ? tsr_wait_stream(context, stream) : CUDA_SUCCESS;
 }
 

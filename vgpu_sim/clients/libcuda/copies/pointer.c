@@ -1,4 +1,4 @@
-/* Questions about pointers. */
+/* Queries of pointer attributes. */
 #include <string.h>
 
 #include "api.h"
@@ -23,7 +23,7 @@ CUresult tsr_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
   if (!pdptr || Flags || !tsr_memory_find((uint64_t)(uintptr_t)p, &span) ||
       span.kind != TESSERA_CHUNK_KIND_HOST)
     return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = (uint64_t)(uintptr_t)p; /* one address space */
+  *pdptr = (uint64_t)(uintptr_t)p; /* there is one address space */
   return CUDA_SUCCESS;
 }
 
@@ -41,7 +41,7 @@ static uint64_t context_handle(const struct tsr_span *span) {
   return tsr_object_handle(TSR_CONTEXT, span->context);
 }
 
-/* Writes one attribute; its size is the attribute's. */
+/* Write one attribute, in the attribute's size. */
 static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t pointer,
                        const struct tsr_span *span) {
 #define PUT(type, value)                     \
@@ -95,7 +95,8 @@ CUresult tsr_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CU
   return answer(data, attribute, ptr, &span);
 }
 
-/* Sizes of what answer() writes, for pointers of which nothing is known. */
+/* Return the size of an attribute that answer() writes; 0: it writes none. Used for unknown
+ * pointers. */
 static size_t attribute_bytes(CUpointer_attribute attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -121,8 +122,8 @@ static size_t attribute_bytes(CUpointer_attribute attribute) {
   }
 }
 
-/* Unlike the singular form this one succeeds for any pointer: what is not known becomes zero, an
- * unknown device -2. */
+/* Unlike cuPointerGetAttribute this succeeds for any pointer. For an unknown pointer the
+ * attributes become zero, and the device -2. */
 CUresult tsr_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
                                     void **data, CUdeviceptr ptr) {
   if (!attributes || !data || numAttributes == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-/* The calling thread's stack of contexts, and the functions that ask about the current one. */
+/* The calling thread's stack of contexts, and queries of the current context. */
 #include "api.h"
 #include "contexts/context.h"
 #include "base/device.h"
@@ -53,7 +53,7 @@ CUresult tsr_cuCtxPopCurrent_v2(CUcontext *pctx) {
 
 CUresult tsr_cuCtxPopCurrent(CUcontext *pctx) { return tsr_cuCtxPopCurrent_v2(pctx); }
 
-/* Replaces the top of the stack; NULL takes it away. */
+/* Replace the top of the stack; NULL removes it. */
 CUresult tsr_cuCtxSetCurrent(CUcontext ctx) {
   if (ctx && !TSR_FIND(tsr_context, TSR_CONTEXT, ctx)) return CUDA_ERROR_INVALID_CONTEXT;
   if (stack.depth > 0) stack.depth--;

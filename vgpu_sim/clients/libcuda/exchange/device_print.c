@@ -7,13 +7,13 @@
 
 enum { HEAD_BYTES = 16, MAX_WIDTH = 1 << 16 };
 
-/* A record as it is read; reading past its end yields zeros. */
+/* A reader of a record; reading past its end yields zeros. */
 struct reader {
   const char *text, *text_end;
   const uint8_t *value, *value_end;
 };
 
-/* What stands between % and its letter. */
+/* The part of a conversion between % and its letter. */
 struct conversion {
   char flags[8];
   int width, precision; /* 0 and -1: not given */
@@ -33,8 +33,8 @@ static int bounded(int64_t value) {
   return value < -MAX_WIDTH ? -MAX_WIDTH : (int)value;
 }
 
-/* A format of C of one letter after "*.*", so that nothing of the kernel's format gets there but
- * flags and the letter, both of which are known. */
+/* A C format with one letter after "*.*": only flags and the letter come from the kernel's
+ * format, and both are validated. */
 static const char *format_of(const struct conversion *found, const char *rest, char *buffer,
                              size_t size) {
   snprintf(buffer, size, "%%%s*.*%s", found->flags, rest);
@@ -61,7 +61,7 @@ static void print_string(FILE *out, struct reader *reader, const struct conversi
 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 
-/* False: no letter that takes an argument. */
+/* Convert one argument; false where the letter takes none. */
 static bool print_value(FILE *out, struct reader *reader, struct conversion *found, char letter) {
   char buffer[32], rest[4] = {'l', 'l', letter, 0};
   switch (letter) {
@@ -99,7 +99,7 @@ static void add_flag(struct conversion *found, char flag) {
   if (!strchr(found->flags, flag) && length + 1 < sizeof found->flags) found->flags[length] = flag;
 }
 
-/* One number of a width or precision: digits, or * with an argument. */
+/* Read a width or precision: digits, or * with an argument. */
 static void number(struct reader *reader, char c, int *value) {
   if (c == '*')
     *value = bounded(as_signed(take(reader), 32));
@@ -107,7 +107,8 @@ static void number(struct reader *reader, char c, int *value) {
     *value = bounded((*value < 0 ? 0 : *value) * INT64_C(10) + (c - '0'));
 }
 
-/* After a %: must agree with system_calls.ptx in what takes an argument, and of what size. */
+/* Format the conversion that begins with a %. This must agree with system_calls.ptx about which
+ * letters take an argument, and about its size. */
 static void convert(FILE *out, struct reader *reader) {
   const char *const begin = reader->text;
   struct conversion found = {.precision = -1, .bits = 32};
@@ -131,7 +132,7 @@ static void convert(FILE *out, struct reader *reader) {
   const char letter = *reader->text++;
   if (letter == '%')
     fputc('%', out);
-  else if (!print_value(out, reader, &found, letter)) /* as it stands */
+  else if (!print_value(out, reader, &found, letter)) /* printed unchanged */
     fprintf(out, "%%%.*s", (int)(reader->text - begin), begin);
 }
 

@@ -1,4 +1,4 @@
-/* printf of kernels: records of compiler/system_calls.ptx to text. */
+/* printf of kernels: formats the records of compiler/system_calls.ptx. */
 #ifndef TSR_DEVICE_PRINT_H
 #define TSR_DEVICE_PRINT_H
 
@@ -6,7 +6,7 @@
 
 enum { TSR_PRINT_OUTPUT = 1, TSR_PRINT_ASSERTION = 2, TSR_PRINT_PADDING = 3 };
 
-/* Prints a record, whatever is in it: output to stdout, assertions to stderr. */
+/* Print a record, which may have any content: output to stdout, assertions to stderr. */
 void tsr_device_print(uint32_t kind, const uint8_t *record, uint32_t bytes);
 
 void tsr_device_print_flush(void);

@@ -12,11 +12,12 @@ static uint32_t current_nap(const struct tsr_context *context) {
   return __atomic_load_n(&context->page->sleeping, __ATOMIC_RELAXED);
 }
 
-/* One call a nap: until the woken worker gets a CPU it still seems to sleep. */
+/* Make at most one system call per nap: a woken worker still appears to sleep until it gets a
+ * CPU. */
 static void ring(struct tsr_context *context, uint32_t nap) {
   if (atomic_exchange(&context->rung, nap) == nap) return;
   tessera_client_area *area = context->area;
-  /* The worker may come to run here and now, and must know then that it is here. */
+  /* The worker may start at once, and must then know that this thread runs on this CPU. */
   __atomic_store_n(&area->cpu, sched_getcpu(), __ATOMIC_RELAXED);
   __atomic_fetch_add(&area->bell, 1, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, &area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);

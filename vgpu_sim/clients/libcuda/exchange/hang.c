@@ -11,15 +11,16 @@
 #include "base/reached.h"
 #include "base/try_lock.h"
 
-enum { MOST_STREAMS = 8 }; /* that wait for each other in a row */
+enum { MOST_STREAMS = 8 }; /* longest chain of streams that wait for each other */
 
-/* The first request of a stream that has not ended. False where its slot has been reused: then
- * other threads have enqueued much behind it. */
+/* Find a stream's first request that has not ended. False if its slot has been reused, because
+ * other threads have enqueued many requests since. */
 static bool first_request(const struct tsr_context *context, uint32_t stream, tessera_slot *slot) {
   const uint64_t wanted = __atomic_load_n(&context->page->timeline[stream], __ATOMIC_ACQUIRE) + 1;
   const uint64_t tail = __atomic_load_n(&context->page->tail[stream], __ATOMIC_ACQUIRE);
   const tessera_ring *ring = &context->area->rings[stream];
-  /* Not copied by the worker yet, or the last that it has copied, with its continuation slots. */
+  /* The request has not been copied by the worker yet, or is the last one copied, with its
+   * continuation slots. */
   for (uint64_t back = 0; back <= TESSERA_SLOTS_PER_STREAM && back <= tail; back++) {
     memcpy(slot, &ring->slots[(tail - back) % TESSERA_SLOTS_PER_STREAM], sizeof *slot);
     const bool whole = back == 0 || slot->continuation_slots + UINT64_C(1) == back;
@@ -28,7 +29,7 @@ static bool first_request(const struct tsr_context *context, uint32_t stream, te
   return false;
 }
 
-/* Follows waits to the request that keeps `stream` from going on. */
+/* Follow the waits to the request that blocks `stream`. */
 static bool culprit(const struct tsr_context *context, uint32_t *stream, tessera_slot *slot) {
   for (int i = 0; i < MOST_STREAMS; i++) {
     if (!first_request(context, *stream, slot)) return false;
@@ -43,10 +44,10 @@ static bool culprit(const struct tsr_context *context, uint32_t *stream, tessera
   return false;
 }
 
-static void tell(struct tsr_context *context, const tessera_launch_body *launch, int seconds) {
+static void log_hang(struct tsr_context *context, const tessera_launch_body *launch, int seconds) {
   const uint32_t *grid = launch->grid, *block = launch->block;
   char name[200] = "";
-  /* The thread may hold it; then the name is not worth waiting for. */
+  /* Try-lock: the calling thread may hold the lock, and the name is not worth waiting for. */
   if (tsr_try_lock(&tsr_module_lock)) {
     for (const struct tsr_module *module = context->modules; module; module = module->next)
       for (uint32_t i = 0; module->functions && i < module->table.header->function_count; i++)
@@ -60,7 +61,7 @@ static void tell(struct tsr_context *context, const tessera_launch_body *launch,
 }
 
 void tsr_hang_look(struct tsr_context *context, uint32_t stream, struct tsr_hang *hang) {
-  if (hang->told) return;
+  if (hang->reported) return;
   if (!hang->looked) hang->limit_s = tsr_hang_notice_s();
   hang->looked = true;
   if (hang->limit_s == 0) return;
@@ -75,9 +76,9 @@ void tsr_hang_look(struct tsr_context *context, uint32_t stream, struct tsr_hang
   }
   if (slot.opcode != TESSERA_OPCODE_LAUNCH) return;
   if (now_ns - hang->since_ns < (uint64_t)hang->limit_s * 1000000000u) return;
-  hang->told = true;
-  /* Several threads may wait for it. */
+  hang->reported = true;
+  /* Several threads may wait for the same request. */
   const uint64_t mark = slot.value << 8 | stream;
-  if (atomic_exchange(&context->hang_told, mark) != mark)
-    tell(context, &slot.body.launch, hang->limit_s);
+  if (atomic_exchange(&context->hang_reported, mark) != mark)
+    log_hang(context, &slot.body.launch, hang->limit_s);
 }

@@ -1,4 +1,4 @@
-/* Whether a context still lives, and what it died of. */
+/* Whether a context is alive, and the error that ended it. */
 #include "exchange/health.h"
 
 #include <poll.h>
@@ -7,7 +7,7 @@
 #include "exchange/kernel_output.h"
 #include "log.h"
 
-/* Block and thread by their dimensions, as far as they are known. */
+/* Write the block and thread, with as many dimensions as are known. */
 static void describe_thread(const tessera_fault_record *fault, const tessera_fault_detail *detail,
                             char *text, size_t room) {
   const uint64_t x = detail->grid[0], y = detail->grid[1];
@@ -21,7 +21,7 @@ static void describe_thread(const tessera_fault_record *fault, const tessera_fau
            detail->thread[1], detail->thread[2]);
 }
 
-/* Further lines below the one that names the kernel: each only where it is known. */
+/* Log further lines after the line that names the kernel, but only about known facts. */
 static void tell_detail(struct tsr_context *context, const tessera_fault_record *fault) {
   if (!context->detail) return;
   tessera_fault_detail detail = *context->detail;
@@ -37,14 +37,14 @@ static void tell_detail(struct tsr_context *context, const tessera_fault_record 
   if (place[0]) tsr_log("  address 0x%llx: %s", (unsigned long long)fault->address, place);
 }
 
-/* Once per context: what the worker's record says, for people who read the program's output. */
+/* Log the worker's fault record for the user, once per context. */
 static void tell_fault(struct tsr_context *context, uint32_t error) {
-  if (atomic_exchange(&context->fault_told, 1)) return;
+  if (atomic_exchange(&context->fault_reported, 1)) return;
   tsr_kernel_output_print(context);
   tessera_fault_record fault = context->page->fault;
   fault.kernel_name[sizeof fault.kernel_name - 1] = 0;
   fault.message[sizeof fault.message - 1] = 0;
-  /* Only what is known. With a line, the message names the address. */
+  /* Only known facts are logged. If there is a PTX line, the message contains the address. */
   char where[96] = "";
   if (fault.ptx_line != 0)
     snprintf(where, sizeof where, ", PTX line %u, block %llu", fault.ptx_line,

@@ -6,8 +6,8 @@
 #include "exchange/device_print.h"
 #include "log.h"
 
-/* Of the record at `read`: its bytes, 0 where there is no complete one. What does not hang together
- * was overwritten by a kernel; nothing of what was written so far is printed then. */
+/* Return the size of the record at `read`; 0: no complete record is there. If the FIFO is
+ * inconsistent, because a kernel has overwritten it, its content is discarded. */
 static uint32_t next_record(struct tsr_system_area *area, uint32_t *kind) {
   uint64_t *const words = (uint64_t *)area->alias;
   const uint64_t written = __atomic_load_n(&words[TSR_AREA_WRITTEN], __ATOMIC_ACQUIRE);
@@ -33,7 +33,7 @@ static bool print_next(struct tsr_system_area *area) {
   const uint32_t bytes = next_record(area, &kind);
   if (bytes == 0) return false;
   uint8_t *const record = area->alias + TSR_AREA_HEAD_BYTES + area->read % area->fifo_bytes;
-  /* A copy: kernels may go on writing. */
+  /* A copy, because kernels may keep writing. */
   uint8_t *const own = malloc(bytes);
   if (own) {
     memcpy(own, record, bytes);
@@ -50,7 +50,8 @@ void tsr_kernel_output_print(struct tsr_context *context) {
   struct tsr_system_area *area = &context->system_area;
   if (!__atomic_load_n(&area->alias, __ATOMIC_RELAXED)) return;
   pthread_mutex_lock(&area->reading);
-  /* As much as there is room for: kernels that run on do not keep a waiting thread for ever. */
+  /* Print at most the capacity of the FIFO, so that running kernels cannot keep a waiting thread
+   * here forever. */
   const uint64_t end = area->read + area->fifo_bytes;
   bool any = false;
   while (area->alias && area->read < end && print_next(area)) any = true;

@@ -1,11 +1,11 @@
-/* The FIFO in which a context's kernels leave what they print. */
+/* The FIFO into which a context's kernels write their output. */
 #ifndef TSR_KERNEL_OUTPUT_H
 #define TSR_KERNEL_OUTPUT_H
 
 #include "base/objects.h"
 
-/* Places of the system area, in words of 8 bytes (compiler/system_calls.ptx); the FIFO begins after
- * the bytes of its head. */
+/* Offsets in the system area, in words of 8 bytes (compiler/system_calls.ptx); the FIFO begins
+ * after its header. */
 enum {
   TSR_AREA_FIFO_BYTES,
   TSR_AREA_WRITTEN,
@@ -18,10 +18,10 @@ enum {
 };
 enum { TSR_AREA_HEAD_BYTES = 4096 };
 
-/* Prints what kernels have written so far; takes no lock but the FIFO's own. */
+/* Print what kernels have written so far; takes no other lock than the FIFO's own. */
 void tsr_kernel_output_print(struct tsr_context *context);
 
-/* Before the context's memory is unmapped. */
+/* Called before the context's memory is unmapped. */
 void tsr_kernel_output_drop(struct tsr_context *context);
 
 #endif

@@ -9,12 +9,12 @@ CUresult tsr_hello_result(enum tsr_outcome outcome, int32_t status) {
   return outcome == TSR_MALFORMED ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_NO_DEVICE;
 }
 
-/* A thread that waits for a reply; on its stack. */
+/* A thread that waits for a reply; allocated on its stack. */
 struct tsr_question {
   struct tsr_question *next;
   struct tsr_reply *reply;
   uint32_t request;
-  uint16_t type; /* of the reply */
+  uint16_t type; /* of the awaited reply */
   bool over;
   enum tsr_outcome outcome;
 };
@@ -24,7 +24,8 @@ static void end(struct tsr_question *question, enum tsr_outcome outcome) {
   question->outcome = outcome;
 }
 
-/* Under the lock: gives a reply to whom it belongs; one that belongs to nobody is the end of all. */
+/* Pass a reply to the thread that waits for it. If no thread does, this is a protocol error,
+ * which all get. Under the lock. */
 static enum tsr_outcome deliver(struct tsr_context *context, uint16_t type, uint32_t request,
                                 struct tsr_reply *reply) {
   for (struct tsr_question *one = context->questions; one; one = one->next) {
@@ -40,7 +41,7 @@ static enum tsr_outcome deliver(struct tsr_context *context, uint16_t type, uint
   return TSR_MALFORMED;
 }
 
-/* Reads one reply, without the lock, for whoever asked. */
+/* Read one reply, without the lock, on behalf of all waiters. */
 static void read_one(struct tsr_context *context, struct tsr_question *mine) {
   uint16_t type = 0;
   uint32_t request = 0;

@@ -1,4 +1,4 @@
-/* Writing requests into rings. Waiting for them is in wait.c. */
+/* Writing requests into rings. wait.c waits for them. */
 #include "exchange/ring.h"
 
 #include "exchange/doorbell.h"
@@ -78,7 +78,7 @@ static void gather(struct waits *waits, struct tsr_context *context, uint32_t st
   }
 }
 
-/* Lets the worker see the slots filled so far, and wakes it. */
+/* Publish the slots filled so far to the worker, and wake it. */
 static void show(struct tsr_request *request) {
   struct tsr_context *context = request->context;
   struct tsr_ring *ring = &context->rings[request->stream];
@@ -138,7 +138,7 @@ CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t c
   request->slot->continuation_slots = (uint8_t)continuation_slots;
   request->head += continuation_slots;
   return CUDA_SUCCESS;
-failed: /* the context is dead, so what was promised to wait for does not matter any more */
+failed: /* the context has failed, so the waits do not matter any more */
   tsr_ring_unlock(request);
   return result;
 }

@@ -4,33 +4,34 @@
 
 #include "base/objects.h"
 
-/* A request that is being written; its ring is locked from tsr_ring_lock to commit or unlock. */
+/* A request being written; its ring is locked from tsr_ring_lock to commit or unlock. */
 struct tsr_request {
   struct tsr_context *context;
   uint32_t stream;
-  uint64_t head;  /* of the ring, as far as it is filled */
-  uint64_t value; /* of the last slot filled */
+  uint64_t head;  /* position in the ring up to which it is filled */
+  uint64_t value; /* the last slot filled */
   tessera_slot *slot;
 };
 
 void tsr_ring_setup(struct tsr_context *context);
 
-/* Waits until no other thread is inside a ring of the context. */
+/* Wait until no other thread uses a ring of the context. */
 void tsr_ring_quiesce(struct tsr_context *context);
 
 void tsr_ring_lock(struct tsr_request *request, struct tsr_context *context, uint32_t stream);
 void tsr_ring_unlock(struct tsr_request *request);
 
-/* Makes room for a slot and its continuation slots and fills in its header: value, and waits for
- * the legacy stream's order and for `also` (or NULL). On failure the ring is unlocked. */
+/* Reserve a slot and its continuation slots, and fill in its header: the value, the waits that
+ * the legacy stream's order requires, and the wait `also` (or NULL). On failure the ring is
+ * unlocked. */
 CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t continuation_slots,
                         const tessera_wait *also);
 
-/* The bytes of continuation slot `i`. */
+/* Return the bytes of continuation slot `i`. */
 uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i);
 
-/* Shows the request to the worker, wakes it where it sleeps, unlocks the ring; answers the
- * request's value. */
+/* Publish the request to the worker, wake the worker if it is asleep, and unlock the ring;
+ * returns the request's value. */
 uint64_t tsr_ring_commit(struct tsr_request *request);
 
 #endif

@@ -13,7 +13,7 @@
 #include "exchange/kernel_output.h"
 
 enum { SPIN_NS = 12000, CHECK_EVERY = 16 };
-/* How often a sleeper looks whether the worker was killed without a word. */
+/* How often a sleeping thread checks whether the worker has been killed. */
 enum { FIRST_LOOK_MS = 10, LAST_LOOK_MS = 80 };
 
 static inline void relax(void) {
@@ -41,7 +41,7 @@ static bool spin(struct tsr_context *context, const uint64_t *counter, uint64_t 
   return false;
 }
 
-/* One sleep; spurious returns are fine. */
+/* Sleep once; a spurious return does no harm. */
 static void sleep_until_progress(struct tsr_context *context, const uint64_t *counter,
                                  uint64_t value, long limit_ms) {
   const tessera_worker_page *page = context->page;
@@ -54,7 +54,7 @@ static void sleep_until_progress(struct tsr_context *context, const uint64_t *co
   __atomic_fetch_sub(&context->area->waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-/* `counter` is one of `stream`. */
+/* Wait until `counter`, which belongs to `stream`, has reached the value. */
 static CUresult wait_for(struct tsr_context *context, uint32_t stream, const uint64_t *counter,
                          uint64_t value) {
   CUresult error = tsr_context_error(context);
@@ -82,7 +82,8 @@ CUresult tsr_wait_room(struct tsr_context *context, uint32_t stream, uint64_t he
   return wait_for(context, stream, &context->page->tail[stream], head - TESSERA_SLOTS_PER_STREAM);
 }
 
-/* Who has waited for work sees what kernels have written. */
+/* Print the kernels' output as well, because a program that has waited for work expects to see
+ * it. */
 CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value) {
   const CUresult result = wait_for(context, stream, &context->page->timeline[stream], value);
   tsr_kernel_output_print(context);
@@ -106,7 +107,7 @@ static CUresult wait_last(struct tsr_context *context, uint32_t stream) {
   return tsr_wait(context, stream, last_of(context, stream));
 }
 
-/* Streams of a bitmap; `each` answers false to end. */
+/* Whether all streams of a bitmap are idle. */
 static bool all_idle(const struct tsr_context *context, const uint64_t bits[2]) {
   for (uint32_t word = 0; word < 2; word++)
     for (uint64_t left = bits[word]; left; left &= left - 1)
@@ -154,7 +155,7 @@ CUresult tsr_wait_stream_open(struct tsr_context *context, uint32_t stream) {
   return wait_last(context, TSR_LEGACY_STREAM);
 }
 
-/* Every index that was ever used: a destroyed stream's work counts too. */
+/* Wait for all indices ever used, because a destroyed stream's work counts, too. */
 CUresult tsr_wait_all(struct tsr_context *context) {
   const uint32_t limit = __atomic_load_n(&context->area->stream_limit, __ATOMIC_ACQUIRE);
   for (uint32_t stream = 0; stream < limit; stream++) {

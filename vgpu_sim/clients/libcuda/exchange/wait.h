@@ -6,20 +6,21 @@
 
 enum { TSR_LEGACY_STREAM = 0 };
 
-/* Waits until the tail of the stream's ring leaves room for slots up to `head`. */
+/* Wait until the stream's ring has room for slots up to `head`. */
 CUresult tsr_wait_room(struct tsr_context *context, uint32_t stream, uint64_t head);
 
-/* Waits until request `value` of the stream is done (tsr_reached); returns the context's error when
- * it died. */
+/* Wait until request `value` of the stream is done (tsr_reached); returns the context's error if
+ * it has failed. */
 CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value);
 
-/* Everything enqueued so far: in one stream (in the legacy stream: in all blocking streams too),
- * in all streams. */
+/* Check or wait for everything enqueued so far: in one stream (and, for the legacy stream, in
+ * all blocking streams), or in all streams. */
 bool tsr_stream_idle(const struct tsr_context *context, uint32_t stream);
 CUresult tsr_wait_stream(struct tsr_context *context, uint32_t stream);
 CUresult tsr_wait_all(struct tsr_context *context);
 
-/* The same, and what the stream's next request would wait for: after it the client may copy. */
+/* The same, but also for everything that the stream's next request would wait for. Afterwards
+ * the client may copy. */
 bool tsr_stream_open(const struct tsr_context *context, uint32_t stream);
 CUresult tsr_wait_stream_open(struct tsr_context *context, uint32_t stream);
 

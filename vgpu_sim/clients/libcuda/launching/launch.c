@@ -35,7 +35,8 @@ static CUresult check_parameters(struct tsr_function *function, const char *call
   return tsr_launch_check_parameters(function, call, parameters, *buffer, bytes);
 }
 
-/* Writes a piece of the parameter block: the beginning into the slot, the rest behind it. */
+/* Write a part of the parameter block: the beginning into the slot, the rest into continuation
+ * slots. */
 static void put(const struct tsr_request *request, uint32_t offset, const void *source,
                 uint32_t bytes) {
   const uint8_t *from = source;
@@ -75,8 +76,8 @@ static uint32_t continuation_slots(uint32_t parameter_bytes) {
          TESSERA_SLOT_BYTES;
 }
 
-/* `after`, where it is not NULL, is a request that must have been done before; the launch's own
- * follows in it. */
+/* Enqueue a launch. `after`, if not NULL, is a request that must be done before; it is replaced
+ * by this launch. */
 static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
                        void **parameters, void **extra, tessera_wait *after) {
   TSR_CURRENT(context);
@@ -89,7 +90,8 @@ static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstre
   const void *buffer = NULL;
   struct tsr_request request;
   tsr_ring_lock(&request, context, stream);
-  /* Under the lock, for whoever unloads the function waits for it before the memory goes. */
+  /* This needs the lock, because a thread that unloads the function waits for the lock before it
+   * frees the memory. */
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
   if (!function)
     result = CUDA_ERROR_INVALID_HANDLE;
@@ -117,8 +119,8 @@ static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstre
   return CUDA_SUCCESS;
 }
 
-/* Cooperative launches run one after the other, as far as they are of one context: then the blocks
- * of each have the device's room, and the workspace of its barrier, to themselves. */
+/* Run cooperative launches of one context one after the other. Then the blocks of each launch
+ * have all of the device's room and the workspace of its barrier to themselves. */
 static CUresult launch_cooperative(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
                                    void **parameters, void **extra) {
   TSR_CURRENT(context);

@@ -6,7 +6,7 @@
 
 enum kind { UNKNOWN, PERMISSION, DEMAND };
 
-/* A permission changes no result when nothing makes use of it: docs/cuda-support.md lists them. */
+/* Attributes that only permit something do not change results: docs/cuda-support.md lists them. */
 static const struct {
   const char *name;
   enum kind kind;
@@ -30,7 +30,7 @@ static const struct {
 #undef ROW
 };
 
-/* A cluster of one block is what every launch has. */
+/* A cluster of one block is the default. */
 static bool is_one_block(const CUlaunchAttribute *attribute) {
   unsigned size[3];
   memcpy(size, attribute->value, sizeof size);

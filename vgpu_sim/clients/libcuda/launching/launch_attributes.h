@@ -6,8 +6,9 @@
 
 #include "driver_types.h"
 
-/* Reads what a launch asks for. An attribute that permits something, or advises, is passed over; one
- * that demands what is not supported is answered CUDA_ERROR_NOT_SUPPORTED, with its name on stderr. */
+/* Read a launch's attributes. An attribute that permits or advises something is ignored; one
+ * that demands an unsupported feature fails with CUDA_ERROR_NOT_SUPPORTED and is named on
+ * stderr. */
 CUresult tsr_launch_attributes(const CUlaunchConfig *config, bool *cooperative);
 
 #endif

@@ -93,7 +93,7 @@ CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geomet
                 (unsigned long long)blocks, (unsigned long long)resident);
 }
 
-/* A buffer may be padded up to 16 bytes, as compilers make structures of parameters. */
+/* A buffer may be padded by up to 16 bytes, because compilers pass parameters as a structure. */
 static bool fits(size_t given, size_t wanted) {
   return given >= wanted && given <= (wanted + 15) / 16 * 16;
 }

@@ -1,4 +1,4 @@
-/* Whether a launch keeps within the limits of its device and its kernel. */
+/* Checks of a launch against the limits of its device and kernel. */
 #ifndef TSR_LAUNCH_CHECK_H
 #define TSR_LAUNCH_CHECK_H
 
@@ -8,19 +8,19 @@ struct tsr_geometry {
   const char *call; /* the API function, for messages */
   uint32_t grid[3], block[3];
   uint32_t shared_bytes;
-  bool cooperative; /* all blocks are resident together */
+  bool cooperative; /* all blocks must be resident together */
 };
 
-/* Each refusal is one line on stderr that names the call, the kernel, the value and the limit; a
- * program that tries one value after the other gets it once for each kernel and kind of limit. */
+/* Check a launch. Each refusal logs one line that names the call, the kernel, the value and the
+ * limit, but only once for each kernel and kind of limit. */
 CUresult tsr_launch_check(struct tsr_function *function, const struct tsr_geometry *launch);
 
-/* The same for what a kernel is given: an array of pointers, or `buffer` of `buffer_bytes`
- * (SIZE_MAX: there is none). */
+/* The same for the parameters, which are in an array of pointers or in `buffer` of
+ * `buffer_bytes` (SIZE_MAX: none). */
 CUresult tsr_launch_check_parameters(struct tsr_function *function, const char *call,
                                      void **parameters, const void *buffer, size_t buffer_bytes);
 
-/* The same for arguments that contradict each other; `why` says what is wrong. */
+/* Refuse contradictory arguments in the same way; `why` describes the error. */
 CUresult tsr_launch_refuse_arguments(struct tsr_function *function, const char *call,
                                      const char *why);
 

@@ -1,6 +1,6 @@
-/* Occupancy: threads, blocks, registers and shared memory of a multiprocessor, each in its unit (CUDA
- * C++ Programming Guide, "Technical Specifications per Compute Capability", and the occupancy
- * calculator's units of allocation, which are the same from compute capability 7.0 on). */
+/* Occupancy: threads, blocks, registers and shared memory of a multiprocessor, each in its unit
+ * (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and the
+ * occupancy calculator's allocation units, which are the same from compute capability 7.0 on). */
 #include "launching/occupancy.h"
 
 #include "api.h"
@@ -19,7 +19,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit -
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Blocks by everything but shared memory. */
+/* Return the number of blocks, as limited by everything but shared memory. */
 static uint64_t blocks_by_threads(const struct tsr_function *function, uint64_t threads) {
   const tessera_function_record *record = &function->record;
   uint64_t limit = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
@@ -72,7 +72,8 @@ CUresult tsr_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunct
                                                                   dynamicSMemSize, 0);
 }
 
-/* The largest dynamic shared memory with which so many blocks have room; 0: they have none. */
+/* Return the largest dynamic shared memory with which the given number of blocks fits; 0: they
+ * do not fit. */
 static size_t available_shared(const struct tsr_function *function, uint64_t blocks,
                                uint64_t threads) {
   const uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
@@ -95,8 +96,9 @@ CUresult tsr_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CU
                                                           (uint64_t)blockSize));
 }
 
-/* The block size, in whole warps, with which most threads have room; of several the largest. The
- * program says how much shared memory a block of a size needs. */
+/* Find the block size, in whole warps, that maximises the number of resident threads; if there
+ * are several, the largest. A callback of the program returns the shared memory for a block
+ * size. */
 static void best_block(const struct tsr_function *function, CUoccupancyB2DSize shared_of,
                        size_t shared_bytes, uint64_t limit, int *grid, int *block) {
   const uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);

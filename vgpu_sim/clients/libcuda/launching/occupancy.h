@@ -1,15 +1,15 @@
-/* How many blocks of a kernel a device has room for at a time. */
+/* How many blocks of a kernel fit on a device at a time. */
 #ifndef TSR_OCCUPANCY_H
 #define TSR_OCCUPANCY_H
 
 #include "base/objects.h"
 
-/* Blocks of so many threads, each with so much dynamic shared memory, on one multiprocessor; 0: no
- * block has room. Under the module lock or a ring's. */
+/* Return how many blocks of `threads` threads, each with the given dynamic shared memory, fit on
+ * one multiprocessor; 0: none. The caller holds the module lock or a ring's lock. */
 uint32_t tsr_blocks_per_multiprocessor(const struct tsr_function *function, uint64_t threads,
                                        uint64_t dynamic_bytes);
 
-/* The same on the whole device. */
+/* The same for the whole device. */
 uint64_t tsr_resident_blocks(const struct tsr_function *function, uint64_t threads,
                              uint64_t dynamic_bytes);
 

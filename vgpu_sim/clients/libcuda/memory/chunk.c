@@ -14,13 +14,13 @@
 
 pthread_mutex_t tsr_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* All chunks of the process, by offset. Offsets are unique in the process and GPU, so that no two
- * contexts ever own one address. */
+/* All chunks of the process, by offset. An offset is unique in the process and GPU, so no two
+ * contexts ever own the same address. */
 static struct tsr_chunk **chunks;
 static size_t count, capacity;
 
-/* Where the next search begins, per GPU and kind: an address is reused as late as possible, so
- * that a use after free faults instead of hitting somebody else's data. */
+/* Where the next search begins, per GPU and kind. An address is reused as late as possible, so
+ * that a use after free faults instead of accessing another allocation. */
 static uint64_t cursor[TESSERA_MAX_GPUS][2];
 static uint64_t next_id = 1;
 
@@ -36,7 +36,7 @@ static size_t first_at_or_after(uint64_t offset) {
   return low;
 }
 
-/* First gap of `bytes` in [from, end), or 0. */
+/* Return the first gap of `bytes` in [from, end), or 0. */
 static uint64_t gap(uint64_t from, uint64_t end, uint64_t bytes) {
   size_t i = first_at_or_after(from);
   if (i > 0 && chunks[i - 1]->offset + chunks[i - 1]->bytes > from)
@@ -60,7 +60,7 @@ static uint64_t find_offset(const struct tsr_device *device, uint32_t kind, uint
   return found;
 }
 
-/* Reserves a place in the index; the chunk has no memory yet. */
+/* Reserve a place in the index; the chunk has no memory yet. */
 static bool insert(struct tsr_chunk *chunk) {
   if (count == capacity) {
     const size_t wanted = capacity ? 2 * capacity : 64;
@@ -99,13 +99,13 @@ static void *map_at(uint64_t address, uint64_t bytes, int fd) {
   void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | (address ? MAP_FIXED : 0), fd, 0);
   if (mapped == MAP_FAILED) return NULL;
-  /* A forked child cannot use it and must not keep its memory. */
+  /* A forked child cannot use the memory, and must not keep it alive. */
   madvise(mapped, bytes, MADV_DONTFORK);
   return mapped;
 }
 
-/* Pinned memory lies at its own address; device memory at an alias, so that a host dereference of
- * a device pointer faults as it does on hardware. */
+/* Pinned memory is mapped at its own address; device memory at an alias, so that a host
+ * dereference of a device pointer faults as it does on hardware. */
 static uint8_t *map_chunk(const struct tsr_chunk *chunk, int fd) {
   if (fd < 0 || lseek(fd, 0, SEEK_END) < (off_t)chunk->bytes) return NULL;
   const uint64_t own = tsr_aperture_base + chunk->offset;
@@ -131,7 +131,7 @@ static CUresult ask_to_free(const struct tsr_chunk *chunk) {
   return result;
 }
 
-/* Without the memory lock: populating gigabytes takes a while. */
+/* Without the memory lock, because populating gigabytes takes a while. */
 static CUresult obtain(struct tsr_chunk *chunk, uint8_t **alias) {
   struct tsr_reply reply;
   const tessera_chunk wanted = {
@@ -195,7 +195,7 @@ void tsr_chunks_drop(struct tsr_context *context) {
   size_t kept = 0;
   for (size_t i = 0; i < count; i++) {
     struct tsr_chunk *chunk = chunks[i];
-    /* One that is being made is removed by the thread that makes it. */
+    /* A chunk under construction is removed by the thread that constructs it. */
     if (chunk->context != context || !chunk->alias) {
       chunks[kept++] = chunk;
       continue;

@@ -11,11 +11,11 @@
 enum { NULL_PAGE_BYTES = 1 << 16 };
 static const uint64_t FAR_BYTES = UINT64_C(1) << 40;
 
-/* The nearest of what has been looked at so far. */
+/* The nearest allocation or variable found so far. */
 struct nearest {
-  uint64_t address; /* that is looked for */
+  uint64_t address; /* the address to find */
   uint64_t distance, begin, bytes;
-  const char *variable; /* its name; NULL: an allocation */
+  const char *variable; /* the variable's name; NULL: an allocation */
   bool before, any;
 };
 
@@ -66,7 +66,7 @@ static void consider_variables(const struct tsr_context *context, struct nearest
     }
 }
 
-/* The names belong to the modules, so this is written under their lock. */
+/* Under the module lock, because the names belong to the modules. */
 static void describe(const struct nearest *found, char *text, size_t room) {
   char what[200], where[64] = "in";
   snprintf(what, sizeof what, "the allocation of %llu bytes at 0x%llx",
@@ -88,7 +88,7 @@ void tsr_fault_place(struct tsr_context *context, uint64_t address, char *text, 
              (unsigned long long)address);
     return;
   }
-  /* A fault is found by threads that may hold them. */
+  /* Try-lock, because the thread that detects a fault may hold these locks. */
   if (!tsr_try_lock(&tsr_module_lock)) return;
   if (tsr_try_lock(&tsr_memory_lock)) {
     struct nearest found = {.address = address};

@@ -1,5 +1,5 @@
-/* The allocator: memory of 1 MiB and more has chunks of its own, smaller blocks share chunks of
- * 2 MiB. */
+/* The allocator: an allocation of 1 MiB or more has its own chunk; smaller blocks share chunks
+ * of 2 MiB. */
 #include "memory/memory.h"
 
 #include "base/aperture.h"
@@ -72,7 +72,7 @@ static CUresult allocate_small(struct tsr_context *context, uint32_t kind, uint6
                                   .host_flags = host_flags,
                                   .slab = tsr_slab_new()};
   if (!chunk.slab) return CUDA_ERROR_OUT_OF_MEMORY;
-  const uint64_t start = (uint64_t)tsr_slab_take(chunk.slab, bytes); /* it is empty: cannot fail */
+  const uint64_t start = (uint64_t)tsr_slab_take(chunk.slab, bytes); /* cannot fail: it is empty */
   uint64_t offset;
   const CUresult result = tsr_chunk_create(&chunk, &offset);
   if (result != CUDA_SUCCESS) {
@@ -90,7 +90,7 @@ static bool is_empty_slab(struct tsr_chunk *chunk, void *state) {
   return true;
 }
 
-/* Gives one unused shared chunk back; false where there is none. */
+/* Release one unused shared chunk; false if there is none. */
 static bool trim(struct tsr_context *context) {
   struct tsr_chunk *chunk = NULL;
   pthread_mutex_lock(&tsr_memory_lock);
@@ -124,7 +124,7 @@ CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_
   return result;
 }
 
-/* The last allocations that were freed, for messages; under the memory lock. */
+/* The most recently freed allocations, for messages; under the memory lock. */
 enum { FREED = 1024 };
 static struct freed {
   uint64_t context_id, address, bytes; /* bytes 0: none */
@@ -148,8 +148,8 @@ bool tsr_memory_find_freed_locked(const struct tsr_context *context, uint64_t ad
   return false;
 }
 
-/* Ends the allocation in the index. `*whole` becomes the chunk where all of it is free now and it
- * is not worth keeping. */
+/* Remove an allocation from the index. `*whole` is set to its chunk, if all of the chunk is free
+ * now and the chunk is not worth keeping. */
 static bool release_locked(uint64_t address, uint32_t kind, struct tsr_chunk **whole) {
   struct tsr_span span;
   if (!find_locked(address, &span) || span.address != address || span.kind != kind) return false;
@@ -176,7 +176,7 @@ CUresult tsr_memory_free(uint64_t address, uint32_t kind) {
   struct tsr_span span;
   if (!tsr_memory_find(address, &span) || span.address != address || span.kind != kind)
     return CUDA_ERROR_INVALID_VALUE;
-  /* Work under way may still use it. */
+  /* Work in progress may still use the memory. */
   const CUresult waited = tsr_wait_all(span.context);
   if (waited != CUDA_SUCCESS) return waited;
   struct tsr_chunk *whole = NULL;

@@ -1,4 +1,4 @@
-/* cuMem...: allocating device and pinned memory in the current context. */
+/* cuMem...: allocation of device and pinned memory in the current context. */
 #include <string.h>
 
 #include "api.h"

@@ -1,4 +1,4 @@
-/* Descriptors of ranges of device memory, for an HCA: ibv_reg_dmabuf_mr() takes them. */
+/* Descriptors of ranges of device memory for an HCA, to be passed to ibv_reg_dmabuf_mr(). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,8 @@
 
 #define PAGE TESSERA_RANGE_ALIGN_BYTES
 
-/* What may be named of an allocation: where it shares no chunk its last page is its own. */
+/* Whether a range of an allocation may be exported. The last page of an allocation that has its
+ * own chunk belongs to it completely. */
 static bool holds(const struct tsr_span *span, uint64_t from, uint64_t bytes) {
   uint64_t has = span->bytes;
   if (has >= TSR_OWN_CHUNK_BYTES) has = (has + PAGE - 1) / PAGE * PAGE;
@@ -22,7 +23,8 @@ static bool holds(const struct tsr_span *span, uint64_t from, uint64_t bytes) {
   return offset < has && bytes <= has - offset;
 }
 
-/* The file holds no data of the device's: who could read or map it would take it for that. */
+/* The file contains no device data, and is sealed so that it cannot be read or mapped by
+ * mistake. */
 static int for_writing(int fd) {
   char path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -38,7 +40,7 @@ CUresult tsr_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_
       dptr % PAGE || !tsr_memory_find(dptr, &span) || span.kind != TESSERA_CHUNK_KIND_DEVICE ||
       !holds(&span, dptr, size))
     return CUDA_ERROR_INVALID_VALUE;
-  /* A mapping by PCIe where there is another, too: a flag for boards that have both. */
+  /* A flag selects a PCIe mapping, on boards that also have another one. */
   if (flags || tsr_device_attribute(span.context->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0) <= 0)
     return CUDA_ERROR_NOT_SUPPORTED;
   const tessera_chunk wanted = {

@@ -6,13 +6,13 @@ enum { UNITS = TSR_SLAB_BYTES / TSR_SLAB_UNIT_BYTES };
 
 struct tsr_slab {
   uint32_t used_blocks;
-  uint32_t rover;           /* first unit of the block where the next search begins */
+  uint32_t rover;           /* first unit of the block at which the next search begins */
   uint32_t largest_free;    /* upper bound, in units */
-  uint16_t first[UNITS];    /* first unit of the block that holds this unit (used blocks) */
+  uint16_t first[UNITS];    /* first unit of the block that contains this unit (in used blocks) */
   uint16_t length[UNITS];   /* at a block's first unit, in units */
-  uint16_t previous[UNITS]; /* at a block's first unit: first unit of the block before it */
+  uint16_t previous[UNITS]; /* at a block's first unit: first unit of the previous block */
   bool used[UNITS];         /* at a block's first unit */
-  uint32_t bytes[UNITS];    /* at a used block's first unit: what was asked for */
+  uint32_t bytes[UNITS];    /* at a used block's first unit: the requested size */
 };
 
 struct tsr_slab *tsr_slab_new(void) {
@@ -72,7 +72,7 @@ int64_t tsr_slab_take(struct tsr_slab *slab, uint64_t bytes) {
 bool tsr_slab_find(const struct tsr_slab *slab, uint64_t offset, uint64_t *start, uint64_t *bytes) {
   const uint32_t unit = (uint32_t)(offset / TSR_SLAB_UNIT_BYTES);
   const uint32_t first = slab->first[unit];
-  /* `first` is stale in free units: the block found must be in use and reach this far. */
+  /* In free units `first` is stale, so the block found must be in use and extend to this unit. */
   if (!slab->used[first] || unit < first || unit >= (uint32_t)first + slab->length[first])
     return false;
   *start = (uint64_t)first * TSR_SLAB_UNIT_BYTES;
@@ -95,7 +95,7 @@ bool tsr_slab_give(struct tsr_slab *slab, uint64_t offset) {
     at = before;
   }
   if (slab->length[at] > slab->largest_free) slab->largest_free = slab->length[at];
-  /* The rover may point into a block that has just been swallowed. */
+  /* The rover may point into a block that has just been merged. */
   if (slab->rover > at && slab->rover < (uint32_t)at + slab->length[at]) slab->rover = at;
   return true;
 }

@@ -76,7 +76,8 @@ CUresult tsr_cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
   }
 }
 
-/* Of the TSR_AREA_FIFO and of the heap: there is no second one, so what uses them fixes their sizes. */
+/* Set the size of the FIFO or the heap. A context has only one of each, so the first use fixes
+ * the size. */
 static CUresult set_bytes(struct tsr_system_area *area, uint64_t *bytes, uint64_t value) {
   pthread_mutex_lock(&area->making);
   const CUresult result = area->made && value != *bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-/* Questions about functions and kernels, and settings of theirs. */
+/* Attributes of functions and kernels. */
 #include "modules/function.h"
 
 #include "api.h"
@@ -99,7 +99,7 @@ static CUresult set_attribute(struct tsr_function *function, CUfunction_attribut
       atomic_store(&function->dynamic_shared_limit, value);
       return CUDA_SUCCESS;
     }
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: /* advice */
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: /* only a hint */
       return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -134,7 +134,7 @@ static CUresult valid_cache(CUfunc_cache config) {
 }
 
 CUresult tsr_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  TSR_WITH_FUNCTION(hfunc, result = valid_cache(config)); /* advice */
+  TSR_WITH_FUNCTION(hfunc, result = valid_cache(config)); /* only a hint */
 }
 
 CUresult tsr_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
@@ -199,7 +199,7 @@ CUresult tsr_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction hfunc) {
 }
 
 CUresult tsr_cuFuncLoad(CUfunction hfunc) {
-  TSR_WITH_FUNCTION(hfunc, ); /* modules are loaded whole */
+  TSR_WITH_FUNCTION(hfunc, ); /* modules are loaded completely */
 }
 
 CUresult tsr_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {

@@ -1,4 +1,4 @@
-/* Kernels, as functions of a context's module and as a library's kernels. */
+/* Kernels, both as functions of a context's module and as a library's kernels. */
 #ifndef TSR_FUNCTION_H
 #define TSR_FUNCTION_H
 
@@ -6,8 +6,8 @@
 #include "modules/module.h"
 #include "base/objects.h"
 
-/* What a launch may ask for beside the function's own shared memory, where `attribute` of the
- * device is the limit of both. */
+/* Return the dynamic shared memory that a launch may request in addition to the function's own
+ * shared memory, given that `attribute` of the device limits their sum. */
 static inline int tsr_function_shared_limit(const struct tsr_function *function,
                                             CUdevice_attribute attribute) {
   const int limit = tsr_device_attribute(function->context->device, attribute, 0);
@@ -15,19 +15,19 @@ static inline int tsr_function_shared_limit(const struct tsr_function *function,
   return own < (uint32_t)limit ? limit - (int)own : 0;
 }
 
-/* The handle of the function that `handle` (a function or a kernel) means in the context; a
- * library is loaded into the context where need be. */
+/* Return the function's handle for `handle` (a function or a kernel) in the context; a library
+ * is loaded into the context if needed. */
 CUresult tsr_function_resolve(struct tsr_context *context, uint64_t handle, uint64_t *function);
 
 /* The same for a kernel; under the module lock. */
 CUresult tsr_kernel_resolve(struct tsr_context *context, struct tsr_kernel *kernel,
                             uint64_t *function);
 
-/* A function by the handle of a function or kernel, in the current context or, for a kernel, in
- * any that has it. Under the module lock. */
+/* Find a function by the handle of a function or kernel, in the current context or, for a
+ * kernel, in any context that has loaded it. Under the module lock. */
 struct tsr_function *tsr_function_find(uint64_t handle);
 
-/* Runs `body` with `function` and `result`, which it returns, under the module lock. */
+/* Run `body` under the module lock, with the variables `function` and `result`; return `result`. */
 #define TSR_WITH_FUNCTION(handle, body)                                   \
   pthread_mutex_lock(&tsr_module_lock);                               \
   struct tsr_function *const function = tsr_function_find((uint64_t)(uintptr_t)(handle)); \

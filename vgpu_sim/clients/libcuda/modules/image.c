@@ -9,15 +9,15 @@
 #include "tessera_abi.h"
 #include "unsupported.h"
 
-/* A container of our own ISA: vgpu_sim/isa/sections.py. */
+/* A container of Tessera's ISA: vgpu_sim/isa/sections.py. */
 static const char container_magic[8] = "\x89TISA\r\n\x1a";
-/* What tsr_image_measure looks at lies in here. */
+/* tsr_image_measure examines at most this many bytes. */
 enum { CONTAINER_SIZE_OFFSET = 32, IMAGE_PADDING_BYTES = 64 };
 
-/* As ptxas adjusts a limit for sm_70 and later, and the most that a thread has. */
+/* The multiple to which ptxas rounds a limit for sm_70 and later, and the maximum of a thread. */
 enum { FEWEST_REGISTERS = 24, MOST_REGISTERS = 255 };
 
-/* What toolkits make for hardware. */
+/* Formats that toolkits generate for hardware. */
 static const unsigned char elf_magic[4] = {0x7f, 'E', 'L', 'F'};
 enum { ELF_MACHINE_OFFSET = 18, ELF_VERSION_OFFSET = 6, MACHINE_CUDA = 190 };
 static const unsigned char fatbin_magic[4] = {0x50, 0xed, 0x55, 0xba};
@@ -25,7 +25,7 @@ static const unsigned char fatbin_wrapper_magic[4] = {0xb1, 0x43, 0x62, 0x46};
 
 CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why) {
   *why = NULL;
-  /* Texts end with a NUL, so a comparison stops inside of them. */
+  /* Texts end with a NUL, so a comparison does not read past their ends. */
   if (strncmp(image, (const char *)elf_magic, 4) == 0) {
     const unsigned char *elf = image;
     const int whole = elf[4] && elf[5] && elf[ELF_VERSION_OFFSET] == 1;
@@ -115,7 +115,7 @@ void tsr_log_buffers_read(struct tsr_log_buffers *buffers, unsigned count,
         buffers->info_bytes = (unsigned)(uintptr_t)values[i];
         buffers->info_bytes_out = &values[i];
         break;
-      default: /* optimisation levels, line information: advice to a compiler */
+      default: /* optimisation levels, line information: hints to a compiler */
         break;
     }
   }

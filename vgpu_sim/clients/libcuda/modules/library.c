@@ -1,4 +1,5 @@
-/* Libraries: images that belong to no context and are loaded into those that use them. */
+/* cuLibrary...: images that do not belong to a context, and are loaded into each context that
+ * uses them. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,8 @@ static CUresult adopt(struct tsr_library *library, struct tsr_module *module) {
   return CUDA_SUCCESS;
 }
 
-/* Who uses a library while it does not hold the module lock; the last one lets it be unloaded. */
+/* Begin and end a thread's use of a library without the module lock. The library cannot be
+ * unloaded before the last such thread has ended its use. */
 static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
 
 static void begin_use(struct tsr_library *library) { library->users++; }
@@ -33,7 +35,8 @@ static void end_use(struct tsr_library *library) {
   pthread_cond_broadcast(&settled);
 }
 
-/* Loads the library into a context, without the module lock: that takes long, and others need it. */
+/* Load the library into a context, without the module lock, because loading takes long and other
+ * threads need the lock. */
 static CUresult load_in(struct tsr_library *library, struct tsr_context *context,
                         const struct tsr_log_buffers *logs) {
   const uint32_t index = context->index;
@@ -52,8 +55,8 @@ static CUresult load_in(struct tsr_library *library, struct tsr_context *context
   return result;
 }
 
-/* The library's module in a context; under the module lock, which others may have meanwhile. The
- * library, and so its kernels, are there when it returns. */
+/* Find the library's module in a context, or load it. The caller holds the module lock, which
+ * may be released meanwhile. The library, and so its kernels, still exist when this returns. */
 static CUresult module_in(struct tsr_library *library, struct tsr_context *context,
                           const struct tsr_log_buffers *logs, struct tsr_module **out) {
   const uint32_t index = context->index;
@@ -68,7 +71,8 @@ static CUresult module_in(struct tsr_library *library, struct tsr_context *conte
   return CUDA_SUCCESS;
 }
 
-/* The library, once nobody uses it without the module lock; NULL: there is none any more. */
+/* Find the library, after waiting until no thread uses it without the module lock; NULL: it does
+ * not exist any more. */
 static struct tsr_library *find_unused(CUlibrary handle) {
   struct tsr_library *library;
   while ((library = find_library(handle)) && library->users)
@@ -76,7 +80,7 @@ static struct tsr_library *find_unused(CUlibrary handle) {
   return library;
 }
 
-/* A module to look names up in: the current context's, else any. */
+/* Find a module in which to look up names: the current context's, else any. */
 static CUresult some_module(struct tsr_library *library, struct tsr_module **out) {
   CUresult why;
   struct tsr_context *context = tsr_context_current(&why);
@@ -112,7 +116,7 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
   if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
       (numLibraryOptions && !libraryOptions))
     return CUDA_ERROR_INVALID_VALUE;
-  (void)libraryOptionValues; /* a preserved binary may still be copied */
+  (void)libraryOptionValues; /* even an image that the caller preserves may be copied */
   for (unsigned i = 0; i < numLibraryOptions; i++)
     if (libraryOptions[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
       TSR_REFUSE("cuLibraryLoadData with a host function table");
@@ -130,10 +134,11 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
   struct tsr_library *created = new_library(code, bytes);
   if (!created) return CUDA_ERROR_OUT_OF_MEMORY;
   created->max_registers = logs.max_registers;
-  /* With a current context the program learns now what is wrong with its image. */
+  /* If there is a current context, load the library now, so that the program gets its errors. */
   CUresult why;
   struct tsr_context *context = tsr_context_current(&why);
-  struct tsr_module *module; /* fetched without the lock: it takes long, and nobody knows it yet */
+  /* without the lock: loading takes long, and no other thread knows the library yet */
+  struct tsr_module *module;
   if (context) result = tsr_module_fetch(context, code, bytes, &logs, &module);
   pthread_mutex_lock(&tsr_module_lock);
   if (context && result == CUDA_SUCCESS) result = adopt(created, module);
@@ -169,7 +174,8 @@ static void drop_kernels(struct tsr_library *library) {
   }
 }
 
-/* Waits, without the lock that others may need meanwhile, for all contexts that loaded it. */
+/* Wait for all contexts that have loaded the library. The lock is released meanwhile, because
+ * other threads may need it. */
 static void finish_work(CUlibrary handle) {
   for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++) {
     pthread_mutex_lock(&tsr_module_lock);
@@ -219,7 +225,7 @@ static struct tsr_kernel *kernel_named(struct tsr_library *library, const char *
   return kernel;
 }
 
-/* The library's kernel that a function of one of its modules is; NULL: out of memory. */
+/* Return the library's kernel for a function of one of its modules; NULL: out of memory. */
 static struct tsr_kernel *kernel_of(struct tsr_library *library, const struct tsr_function *function) {
   struct tsr_kernel *kernel = kernel_named(library, function->name);
   if (kernel)
@@ -262,7 +268,7 @@ CUresult tsr_kernel_resolve(struct tsr_context *context, struct tsr_kernel *kern
   return CUDA_SUCCESS;
 }
 
-/* Runs `body` with `module` set to the library's module, under the lock. */
+/* Run `body` with `module` set to the library's module, under the lock. */
 #define WITH_MODULE(handle, body)                                      \
   pthread_mutex_lock(&tsr_module_lock);                                \
   struct tsr_library *const found = find_library(handle);              \
@@ -298,7 +304,7 @@ static CUresult enumerate(CUkernel *kernels, unsigned room, struct tsr_library *
   return CUDA_SUCCESS;
 }
 
-/* Those that can run, as they are counted. */
+/* Only the functions that can run, as cuLibraryGetKernelCount counts them. */
 CUresult tsr_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
                                        CUlibrary lib) {
   if (!kernels) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-/* cuLink...: PTX texts and containers that become one container. */
+/* cuLink...: links PTX texts and containers into one container. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,8 @@ CUresult tsr_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, voi
   return CUDA_SUCCESS;
 }
 
-/* Lets the worker link or check; the answer's bytes go to `bytes`, to be freed, where asked for. */
+/* Have the worker link or check. `bytes`, unless NULL, receives the result, which the caller
+ * frees. */
 static CUresult ask(struct tsr_link *link, const void *inputs, size_t size, uint32_t flag,
                     uint8_t **answer, size_t *answer_bytes) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, link->context_handle);
@@ -74,7 +75,7 @@ static CUresult ask(struct tsr_link *link, const void *inputs, size_t size, uint
   return result;
 }
 
-/* Appends an input and checks it by itself, as far as that can be. Under the lock. */
+/* Append an input, and check it separately as far as that is possible. Under the lock. */
 static CUresult add(struct tsr_link *link, const void *image, size_t bytes, const char *name) {
   const size_t name_bytes = strlen(name);
   const size_t more = INPUT_HEAD_BYTES + name_bytes + bytes;
@@ -105,7 +106,7 @@ static CUresult refuse(const struct tsr_link *link, CUresult result, const char 
 CUresult tsr_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
                               const char *name, unsigned int numOptions, CUjit_option *options,
                               void **optionValues) {
-  (void)options, (void)optionValues; /* advice for one input */
+  (void)options, (void)optionValues; /* hints for one input */
   if (!data || size == 0 || (numOptions && (!options || !optionValues)) ||
       (int)type < 0 || type > CU_JIT_INPUT_LIBRARY)
     return CUDA_ERROR_INVALID_VALUE;

@@ -16,7 +16,7 @@
 #include "exchange/wait.h"
 #include "exchange/request.h"
 
-/* The image in a descriptor, or -1. */
+/* Create a descriptor with the image, or return -1. */
 int tsr_memory_file(const void *image, size_t bytes) {
   const int fd = (int)syscall(SYS_memfd_create, "tessera-image", 1u /* MFD_CLOEXEC */);
   if (fd < 0) return -1;
@@ -38,8 +38,8 @@ static CUresult adopt(struct tsr_module *module) {
   const uint32_t count = table->header->function_count;
   const uint32_t refused = table->header->refused_count;
   module->functions = calloc(count ? count : 1, sizeof(struct tsr_function *));
-  module->told = calloc(refused ? refused : 1, sizeof(bool));
-  if (!module->functions || !module->told) return CUDA_ERROR_OUT_OF_MEMORY;
+  module->reported = calloc(refused ? refused : 1, sizeof(bool));
+  if (!module->functions || !module->reported) return CUDA_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < count; i++) {
     struct tsr_function *function = tsr_object_new(TSR_FUNCTION);
     if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -59,7 +59,8 @@ static CUresult adopt(struct tsr_module *module) {
   return CUDA_SUCCESS;
 }
 
-/* The log's first lines, for people who gave no buffer, and how many are left. */
+/* Print the log's first lines, for users who have passed no buffer, and the number of lines
+ * left. */
 void tsr_log_lines(const char *log, size_t bytes) {
   enum { MAX_LINES = 8 };
   unsigned lines = 0;
@@ -139,7 +140,7 @@ CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t
 
 CUresult tsr_module_adopt(struct tsr_module *module) {
   struct tsr_context *context = module->context;
-  /* It may have been destroyed meanwhile, and everything in it with it. */
+  /* The context may have been destroyed meanwhile, with everything in it. */
   if (TSR_FIND(tsr_context, TSR_CONTEXT, module->context_handle) != context) {
     free(module->table.data);
     tsr_object_free(TSR_MODULE, module);
@@ -160,15 +161,15 @@ static void forget(struct tsr_module *module) {
   const uint32_t count = module->functions ? module->table.header->function_count : 0;
   for (uint32_t i = 0; i < count && module->functions[i]; i++)
     tsr_object_retire(TSR_FUNCTION, tsr_object_handle(TSR_FUNCTION, module->functions[i]));
-  /* A launch that found a function before it was retired is inside a ring's lock. */
+  /* A launch that has found a function before it was retired holds a ring's lock. */
   tsr_ring_quiesce(module->context);
   for (uint32_t i = 0; i < count && module->functions[i]; i++)
     tsr_object_free(TSR_FUNCTION, module->functions[i]);
   free(module->functions);
-  free(module->told);
+  free(module->reported);
   free(module->table.data);
   module->functions = NULL;
-  module->told = NULL;
+  module->reported = NULL;
   module->table.data = NULL;
   tsr_object_free(TSR_MODULE, module);
 }
@@ -200,15 +201,15 @@ void tsr_modules_drop(struct tsr_context *context) {
   pthread_mutex_unlock(&tsr_module_lock);
 }
 
-/* What to answer to who asks for a name that is not among what can be used. */
+/* Return the error for a name that is not among the usable names. */
 static CUresult missing(const struct tsr_module *module, const char *name, bool is_kernel) {
   const struct tsr_table *table = &module->table;
   for (uint32_t i = 0; i < table->header->refused_count; i++) {
     const tessera_refused_record *refused = &table->refused[i];
     if (!refused->is_kernel == is_kernel) continue;
     if (strcmp((const char *)table->data + refused->name_offset, name) != 0) continue;
-    if (!module->told[i]) {
-      module->told[i] = true;
+    if (!module->reported[i]) {
+      module->reported[i] = true;
       const char *log = (const char *)table->data + refused->log_offset;
       tsr_log("%s %s cannot be used yet (CUDA error %d)", is_kernel ? "kernel" : "variable", name,
               (int)CUDA_ERROR_NOT_SUPPORTED);
@@ -258,7 +259,8 @@ static bool find_in(struct tsr_context *context, uint64_t address, struct tsr_sp
   return false;
 }
 
-/* Segments of module variables lie apart from all chunks, so most addresses end here at once. */
+/* The segments of module variables are far from all chunks, so most addresses are rejected at
+ * once. */
 bool tsr_variable_find(uint64_t address, struct tsr_span *span) {
   if (!tsr_aperture_holds(address)) return false;
   const uint64_t offset = (address - tsr_aperture_base) % TESSERA_GPU_WINDOW_BYTES;

@@ -22,7 +22,8 @@ static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buff
     return result;
   }
   struct tsr_module *module;
-  result = tsr_module_fetch(context, image, bytes, logs, &module); /* without the lock: it takes long */
+  /* without the lock, because this takes long */
+  result = tsr_module_fetch(context, image, bytes, logs, &module);
   if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&tsr_module_lock);
   result = tsr_module_adopt(module);
@@ -56,7 +57,7 @@ CUresult tsr_cuModuleLoad(CUmodule *module, const char *fname) {
 CUresult tsr_cuModuleUnload(CUmodule hmod) {
   TSR_CURRENT(context);
   struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
-  if (module) tsr_wait_all(module->context); /* before the lock, which others may need meanwhile */
+  if (module) tsr_wait_all(module->context); /* others may need the lock meanwhile */
   pthread_mutex_lock(&tsr_module_lock);
   module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
@@ -100,7 +101,7 @@ CUresult tsr_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
   return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* Those that can run, as they are counted. */
+/* Only the functions that can run, as cuModuleGetFunctionCount counts them. */
 CUresult tsr_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
                                         CUmodule mod) {
   if (!functions) return CUDA_ERROR_INVALID_VALUE;

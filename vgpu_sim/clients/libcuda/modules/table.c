@@ -46,7 +46,7 @@ static bool check(struct tsr_table *table) {
       !inside(table, header->refused_offset, header->refused_count, sizeof *table->refused) ||
       header->log_offset > table->bytes || header->log_bytes > table->bytes - header->log_offset)
     return false;
-  /* The records hold 64-bit fields. */
+  /* The records must be aligned, because they have 64-bit fields. */
   if ((header->function_count && header->function_offset % 8) ||
       (header->variable_count && header->variable_offset % 8))
     return false;

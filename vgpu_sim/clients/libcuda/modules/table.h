@@ -18,7 +18,7 @@ struct tsr_table {
   size_t log_bytes;
 };
 
-/* Reads and checks; false leaves nothing behind. */
+/* Read and check a table; on failure, which returns false, nothing is allocated. */
 bool tsr_table_read(struct tsr_table *table, int fd, uint64_t bytes);
 
 #endif

@@ -24,7 +24,8 @@ CUresult tsr_cuEventCreate(CUevent *phEvent, unsigned int Flags) {
   return CUDA_SUCCESS;
 }
 
-/* Puts an index behind all other free ones; (stream, value) is the request that writes it last. */
+/* Append an event's timestamp index to the free ones; (stream, value) is the request that writes
+ * it last. */
 static void give_timestamp(struct tsr_context *context, const struct tsr_event *event) {
   if (event->timestamp == NO_TIMESTAMP) return;
   const uint32_t place = (context->free_first + context->free_count++) % TESSERA_MAX_TIMESTAMPS;
@@ -33,7 +34,7 @@ static void give_timestamp(struct tsr_context *context, const struct tsr_event *
       (struct tsr_timestamp){.stream = event->stream, .value = event->value};
 }
 
-/* The first free index that no request under way will still write; -1: none. */
+/* Take the first free index that no outstanding request will write; -1: there is none. */
 static int32_t take_timestamp(struct tsr_context *context) {
   for (uint32_t tries = context->free_count; tries > 0; tries--) {
     const uint16_t index = context->free_timestamps[context->free_first];
@@ -66,7 +67,7 @@ CUresult tsr_cuEventDestroy_v2(CUevent hEvent) {
 
 CUresult tsr_cuEventDestroy(CUevent hEvent) { return tsr_cuEventDestroy_v2(hEvent); }
 
-/* The event of a handle; the error of its context where that is dead. */
+/* Find an event by its handle; returns its context's error if that has failed. */
 static CUresult find(CUevent handle, struct tsr_event **event) {
   *event = TSR_FIND(tsr_event, TSR_EVENT, handle);
   if (!*event) return CUDA_ERROR_INVALID_HANDLE;
@@ -74,7 +75,7 @@ static CUresult find(CUevent handle, struct tsr_event **event) {
   return tsr_context_error((*event)->context);
 }
 
-/* Replaces the record of an event; under the ring's lock, so that value and slot agree. */
+/* Replace an event's record; under the ring's lock, so that value and slot agree. */
 static CUresult write_record(struct tsr_event *event, const struct tsr_request *request,
                              bool timed) {
   struct tsr_context *context = event->context;
@@ -82,7 +83,7 @@ static CUresult write_record(struct tsr_event *event, const struct tsr_request *
   pthread_mutex_lock(&context->event_lock);
   if (timed) {
     timestamp = take_timestamp(context);
-    /* With all in use the event may have its own again, once that has been written. */
+    /* If all are in use, the event may reuse its own slot once that has been written. */
     if (timestamp == NO_TIMESTAMP && event->recorded &&
         tsr_reached(context, event->stream, event->value))
       timestamp = event->timestamp;
@@ -134,7 +135,7 @@ CUresult tsr_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
   return record(hEvent, hStream);
 }
 
-/* A consistent copy of the record. */
+/* Return a consistent copy of the record. */
 static struct tsr_event snapshot(struct tsr_event *event) {
   pthread_mutex_lock(&event->context->event_lock);
   struct tsr_event copy = {.context = event->context,
@@ -199,7 +200,7 @@ CUresult tsr_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Fl
   if (result != CUDA_SUCCESS) return result;
   const struct tsr_event seen = snapshot(event);
   if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;
-  /* Waits name streams of their own context; across contexts the client waits. */
+  /* A wait can only refer to a stream of its own context; for another context the client waits. */
   if (seen.context != context) return tsr_wait(seen.context, seen.stream, seen.value);
   const tessera_wait wait = {.stream = seen.stream, .value = seen.value};
   struct tsr_request request;

@@ -24,7 +24,7 @@ CUresult tsr_stream_index(const struct tsr_context *context, CUstream handle, ui
   return CUDA_SUCCESS;
 }
 
-/* An unused index, preferably one whose old work is done; under context.stream_lock. */
+/* Return an unused index, preferably one whose earlier work is done; under context.stream_lock. */
 static int take_index(struct tsr_context *context) {
   int busy = -1;
   for (uint32_t i = 1; i < TESSERA_MAX_STREAMS; i++) {
@@ -35,8 +35,9 @@ static int take_index(struct tsr_context *context) {
   return busy;
 }
 
-/* A destroyed stream's work may still be under way and stays in the legacy order: a non-blocking
- * stream that gets its index takes part then, which costs time and no result. */
+/* A destroyed stream's work may not be done yet, and stays in the legacy stream's order. A
+ * non-blocking stream that gets the same index takes part in that order, which costs time but
+ * does not change results. */
 static CUresult open_ring(struct tsr_context *context, bool blocking, uint32_t *index) {
   pthread_mutex_lock(&context->stream_lock);
   const int found = take_index(context);
@@ -66,7 +67,7 @@ static void close_ring(struct tsr_context *context, uint32_t index) {
 CUresult tsr_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
   TSR_CURRENT(context);
   if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;
-  (void)priority; /* is clamped to the range, which is 0 to 0 */
+  (void)priority; /* clamped to the range of priorities, which is 0 to 0 */
   struct tsr_stream *stream = tsr_object_new(TSR_STREAM);
   if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = open_ring(context, !(flags & CU_STREAM_NON_BLOCKING), &stream->index);
@@ -122,7 +123,7 @@ CUresult tsr_cuStreamQuery(CUstream hStream) {
   const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (tsr_stream_idle(context, index)) return tsr_context_error(context);
-  /* A program may do nothing but poll: it must learn that the worker was killed. */
+  /* A program may only poll, and must then detect that the worker was killed. */
   if (tsr_context_hung_up(context)) return tsr_context_lose(context);
   return CUDA_ERROR_NOT_READY;
 }
@@ -180,7 +181,7 @@ CUresult tsr_cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
   const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!streamId) return CUDA_ERROR_INVALID_VALUE;
-  /* The handle is unique in the process; legacy streams take their context's. */
+  /* The handle is unique in the process; legacy streams use their context's. */
   const struct tsr_stream *stream = find(hStream);
   *streamId = stream ? (unsigned long long)(uintptr_t)hStream
                      : tsr_object_handle(TSR_CONTEXT, context);

@@ -1,4 +1,4 @@
-/* What a device is: names, numbers, addresses. */
+/* Static properties of a device: names, numbers, addresses, modes. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { BUS_TYPE_PCIE = 2, VIRTUALIZATION_NONE = 0, BASE_CLASS_DISPLAY = 3, SUB_CLASS_3D = 2 };
 
-/* As libcuda's name of the device: the product, and a MIG device's profile. */
+/* Write the same name as libcuda: the product and, for a MIG device, its profile. */
 nvmlReturn_t tsr_nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length) {
   struct tsr_device found;
   const nvmlReturn_t result = tsr_device(device, TSR_FACTS, &found);
@@ -61,7 +61,7 @@ static void bus_id(char *text, size_t bytes, int domain_digits, const struct tsr
   snprintf(text, bytes, "%0*X:%02X:00.0", domain_digits, 0, device->gpu.pci_bus & 0xff);
 }
 
-/* A MIG device is on its GPU's bus. */
+/* A MIG device has its GPU's bus address. */
 nvmlReturn_t tsr_nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
   struct tsr_device found;
   const nvmlReturn_t result = tsr_device(device, TSR_FACTS, &found);
@@ -117,7 +117,7 @@ nvmlReturn_t tsr_nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *ma
   return NVML_SUCCESS;
 }
 
-/* One number of a record; the same for a MIG device where `of_mig` says so. */
+/* Return one number of a record, or also of a MIG device's record if `of_mig` is set. */
 static nvmlReturn_t number(nvmlDevice_t device, bool of_mig, size_t offset, unsigned int *value) {
   struct tsr_device found;
   const nvmlReturn_t result =
@@ -179,7 +179,7 @@ nvmlReturn_t tsr_nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState
   return constant(device, false, isActive, NVML_FEATURE_DISABLED);
 }
 
-/* gpud keeps a GPU's state whether programs use it or not. */
+/* Persistence is always on: gpud keeps a GPU's state whether programs use it or not. */
 nvmlReturn_t tsr_nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t *mode) {
   return constant(device, false, mode, NVML_FEATURE_ENABLED);
 }
@@ -189,7 +189,7 @@ nvmlReturn_t tsr_nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t
   return constant(device, true, mode, 0);
 }
 
-/* What is set already may be set again. */
+/* Setting the current value succeeds. */
 nvmlReturn_t tsr_nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t mode) {
   struct tsr_device found;
   const nvmlReturn_t result = tsr_gpu(device, TSR_FACTS, &found);

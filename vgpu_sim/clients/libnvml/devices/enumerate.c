@@ -1,4 +1,4 @@
-/* From the number of devices to their handles. */
+/* The number of devices, and their handles by index, UUID, serial number and PCI address. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <strings.h>
@@ -27,7 +27,7 @@ static nvmlReturn_t give(nvmlDevice_t made, nvmlDevice_t *device) {
   return NVML_SUCCESS;
 }
 
-/* Nobody gets a handle of a GPU that fell off the bus; who has one keeps it. */
+/* A GPU that fell off the bus gets no new handle, but existing handles stay valid. */
 static nvmlReturn_t give_gpu(const tessera_gpu_record *gpu, nvmlDevice_t *device) {
   return gpu->lost ? NVML_ERROR_GPU_IS_LOST : give(tsr_gpu_handle(gpu), device);
 }
@@ -93,8 +93,8 @@ nvmlReturn_t tsr_nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t
   return result;
 }
 
-/* "domain:bus:device.function", of which the domain and the function may be missing. sscanf() would
- * also take signs, blanks and 0x, and what it cannot hold is undefined. */
+/* Parse "domain:bus:device.function"; domain and function are optional. sscanf() would also
+ * accept signs, blanks and 0x, and overflow is undefined. */
 static bool read_bus_id(const char *text, unsigned *domain, unsigned *bus, unsigned *device) {
   if (strspn(text, "0123456789abcdefABCDEF:.") != strlen(text)) return false;
   unsigned function = 0;

@@ -1,4 +1,4 @@
-/* Event sets. Of the events that NVML has, Xids happen here; gpud numbers those of each GPU. */
+/* Event sets. Of NVML's events only Xids occur; gpud numbers the Xids of each GPU. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 
 enum { MAX_SETS = 256, POLL_MS = 100, NONE = 0xFFFFFFFF };
 
-/* A GPU that a set watches, and the last Xid of it that was told. */
+/* A GPU that a set watches, and the sequence number of its last reported Xid. */
 struct watched {
   bool used;
   uint8_t uuid[TESSERA_UUID_BYTES];
-  uint64_t told;
+  uint64_t reported;
 };
 
 struct event_set {
@@ -22,11 +22,11 @@ struct event_set {
   struct watched gpus[TESSERA_MAX_GPUS];
 };
 
-/* As of devices, a handle is an address that nothing is read from by its caller's word. */
+/* Storage for sets. As for devices, a handle is an address that is compared, never dereferenced. */
 static struct event_set sets[MAX_SETS];
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
-/* The set that a handle names; NULL: none. Callers hold the guard. */
+/* Find the set that a handle names; NULL: none. The caller holds the guard. */
 static struct event_set *set_of(nvmlEventSet_t handle) {
   const uintptr_t offset = (uintptr_t)handle - (uintptr_t)sets;
   if (offset >= sizeof sets || offset % sizeof *sets) return NULL;
@@ -66,7 +66,7 @@ nvmlReturn_t tsr_nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device,
   return result;
 }
 
-/* The number of the last Xid of a GPU. */
+/* Return the sequence number of a GPU's last Xid. */
 static uint64_t last_of(const struct tsr_view *view, uint32_t gpu) {
   uint64_t last = 0;
   for (uint32_t i = 0; i < view->xid_count; i++)
@@ -74,7 +74,7 @@ static uint64_t last_of(const struct tsr_view *view, uint32_t gpu) {
   return last;
 }
 
-static nvmlReturn_t watch(nvmlEventSet_t handle, const uint8_t *uuid, uint64_t told) {
+static nvmlReturn_t watch(nvmlEventSet_t handle, const uint8_t *uuid, uint64_t reported) {
   nvmlReturn_t result = NVML_ERROR_INVALID_ARGUMENT;
   pthread_mutex_lock(&guard);
   struct event_set *set = set_of(handle);
@@ -82,7 +82,7 @@ static nvmlReturn_t watch(nvmlEventSet_t handle, const uint8_t *uuid, uint64_t t
   for (uint32_t i = 0; set && i < TESSERA_MAX_GPUS; i++) {
     struct watched *one = &set->gpus[i];
     if (one->used && memcmp(one->uuid, uuid, sizeof one->uuid) == 0) {
-      room = one; /* registered before */
+      room = one; /* the GPU was registered before */
       break;
     }
     if (!one->used && !room) room = one;
@@ -90,34 +90,34 @@ static nvmlReturn_t watch(nvmlEventSet_t handle, const uint8_t *uuid, uint64_t t
   if (room && !room->used) {
     room->used = true;
     memcpy(room->uuid, uuid, sizeof room->uuid);
-    room->told = told;
+    room->reported = reported;
   }
   if (room) result = NVML_SUCCESS;
   pthread_mutex_unlock(&guard);
   return result;
 }
 
-/* Events from now on. A type that never happens cannot be registered for, as NVML has it. */
+/* Report events from now on. As in NVML, a type that never occurs cannot be registered. */
 nvmlReturn_t tsr_nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long eventTypes,
                                           nvmlEventSet_t set) {
   nvmlReturn_t result;
   const struct tsr_view *view = tsr_view(TSR_NOW, &result);
   if (!view) return result;
   struct tsr_device found;
-  uint64_t told = 0;
+  uint64_t reported = 0;
   result = tsr_device_in(view, device, &found);
-  if (result == NVML_SUCCESS) told = last_of(view, found.gpu_index);
+  if (result == NVML_SUCCESS) reported = last_of(view, found.gpu_index);
   tsr_view_done();
   if (result != NVML_SUCCESS) return result;
   if (eventTypes & ~(unsigned long long)NVML_EVENT_XID) return NVML_ERROR_NOT_SUPPORTED;
-  return eventTypes ? watch(set, found.gpu.uuid, told) : NVML_SUCCESS;
+  return eventTypes ? watch(set, found.gpu.uuid, reported) : NVML_SUCCESS;
 }
 
 static bool is(const struct watched *one, const struct tsr_view *view, uint32_t gpu) {
   return memcmp(one->uuid, view->gpus[gpu].uuid, sizeof one->uuid) == 0;
 }
 
-/* Fills in the event that comes next, if there is one. Callers have the turn and the guard. */
+/* Fill in the next event, if there is one. The caller holds the view and the guard. */
 static bool next_event(const struct tsr_view *view, struct event_set *set, nvmlEventData_t *data) {
   struct watched *watched = NULL;
   const tessera_xid_record *first = NULL;
@@ -125,9 +125,10 @@ static bool next_event(const struct tsr_view *view, struct event_set *set, nvmlE
     const tessera_xid_record *xid = &view->xids[i];
     for (uint32_t j = 0; j < TESSERA_MAX_GPUS; j++) {
       struct watched *one = &set->gpus[j];
-      /* A gpud that was started since counts from one again. */
-      if (one->used && is(one, view, xid->gpu) && one->told > last_of(view, xid->gpu)) one->told = 0;
-      if (!one->used || xid->sequence <= one->told ||
+      /* A restarted gpud counts from one again. */
+      if (one->used && is(one, view, xid->gpu) && one->reported > last_of(view, xid->gpu))
+        one->reported = 0;
+      if (!one->used || xid->sequence <= one->reported ||
           !is(one, view, xid->gpu))
         continue;
       if (first && first->sequence <= xid->sequence) continue;
@@ -136,7 +137,7 @@ static bool next_event(const struct tsr_view *view, struct event_set *set, nvmlE
     }
   }
   if (!first) return false;
-  watched->told = first->sequence;
+  watched->reported = first->sequence;
   *data = (nvmlEventData_t){.device = tsr_gpu_handle(&view->gpus[first->gpu]),
                             .eventType = NVML_EVENT_XID,
                             .eventData = first->xid,
@@ -149,7 +150,7 @@ static bool next_event(const struct tsr_view *view, struct event_set *set, nvmlE
   return true;
 }
 
-/* Looks once; false where the set is none. */
+/* Check once for an event; INVALID_ARGUMENT if the handle names no set. */
 static nvmlReturn_t look(nvmlEventSet_t handle, nvmlEventData_t *data) {
   nvmlReturn_t result;
   const struct tsr_view *view = tsr_view(TSR_NOW, &result);
@@ -179,7 +180,7 @@ nvmlReturn_t tsr_nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data,
   }
 }
 
-/* The first version is told of no instances; its structure ends before them. */
+/* The first version's structure ends before the instance ids. */
 nvmlReturn_t tsr_nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data,
                                   unsigned int timeoutms) {
   if (!data) return NVML_ERROR_INVALID_ARGUMENT;

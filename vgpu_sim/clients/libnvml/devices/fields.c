@@ -1,4 +1,4 @@
-/* nvmlDeviceGetFieldValues: each field is answered by itself. */
+/* nvmlDeviceGetFieldValues: each field has its own status. */
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* How much memory a device has. A divided GPU's own figures are for who sees all of it. */
+/* A device's memory. Only a process that sees all of a divided GPU gets the GPU's figures. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -28,13 +28,14 @@ nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
   const nvmlReturn_t result = memory_of(device, &found);
   if (result != NVML_SUCCESS) return result;
   memory->total = found.total;
-  memory->reserved = 0; /* nothing is: all of it can be allocated */
+  memory->reserved = 0; /* none is reserved: all of it can be allocated */
   memory->free = found.free;
   memory->used = found.used;
   return NVML_SUCCESS;
 }
 
-/* All of a device's memory can be mapped, as on boards with a large BAR; nothing is by itself. */
+/* All of a device's memory can be mapped, as on boards with a large BAR; none is mapped by
+ * default. */
 nvmlReturn_t tsr_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory) {
   struct tsr_device found;
   const nvmlReturn_t result = tsr_device(device, TSR_FACTS, &found);

@@ -1,4 +1,5 @@
-/* ECC and remapped rows, which gpud counts (and people inject: docs/gpud-admin.md). */
+/* ECC errors and remapped rows, as counted by gpud (docs/gpud-admin.md describes how to inject
+ * them). */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -15,7 +16,7 @@ static nvmlReturn_t errors(nvmlDevice_t handle, bool wanted, tessera_telemetry_r
   return result;
 }
 
-/* It is on, and cannot be turned off. */
+/* ECC is on and cannot be turned off. */
 nvmlReturn_t tsr_nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current,
                                       nvmlEnableState_t *pending) {
   tessera_telemetry_record its;
@@ -42,7 +43,7 @@ nvmlReturn_t tsr_nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErro
   return NVML_SUCCESS;
 }
 
-/* All of them are of the device's memory. */
+/* All errors are errors of the device memory. */
 nvmlReturn_t tsr_nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device,
                                                  nvmlMemoryErrorType_t errorType,
                                                  nvmlEccCounterType_t counterType,
@@ -56,7 +57,7 @@ nvmlReturn_t tsr_nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device,
   return result;
 }
 
-/* Rows are remapped for uncorrectable errors alone. */
+/* Only uncorrectable errors cause a row to be remapped. */
 nvmlReturn_t tsr_nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows,
                                            unsigned int *uncRows, unsigned int *isPending,
                                            unsigned int *failureOccurred) {

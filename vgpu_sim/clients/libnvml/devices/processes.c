@@ -1,4 +1,5 @@
-/* Processes on a device, by the pids that gpud says this process may see. */
+/* Processes on a device: those that this process may see, with the pids that they have in its
+ * PID namespace, as reported by gpud. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -8,20 +9,20 @@
 
 enum { MAX_PROCESSES = 4096 };
 
-/* One process: a program may have several contexts on a slice. */
+/* A process, which may have several contexts on a slice. */
 struct listed {
   uint32_t pid, instance;
   uint64_t memory_bytes, busy_ns;
 };
 
-/* Whether a process is on a device: on a GPU, if on any of its instances. */
+/* Whether a process is on a device; on a GPU means on any of the GPU's instances. */
 static bool is_on(const struct tsr_view *view, const struct tsr_device *device,
                   const tessera_process_record *process) {
   if (device->is_mig) return process->instance == (uint32_t)device->instance_index;
   return view->instances[process->instance].gpu == device->gpu_index;
 }
 
-/* Lists the processes of a device; callers have the turn, by which `all` is theirs. */
+/* List the processes of a device. The caller holds the view, which protects `all`. */
 static unsigned list(const struct tsr_view *view, const struct tsr_device *device,
                      struct listed **processes) {
   static struct listed all[MAX_PROCESSES];
@@ -75,7 +76,8 @@ static void write_detail(void *to, unsigned index, const struct listed *process,
                                .usedGpuCcProtectedMemory = ~0ull};
 }
 
-/* `*count` is the room, then the number of processes; too little room writes nothing. */
+/* Fill in the processes. `*count` is the capacity, and then the number of processes; if the
+ * capacity is too small, nothing is written. */
 static nvmlReturn_t running(nvmlDevice_t handle, unsigned int *count, void *infos,
                             write_process *write) {
   if (!count || (*count && !infos)) return NVML_ERROR_INVALID_ARGUMENT;
@@ -115,7 +117,7 @@ nvmlReturn_t tsr_nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
   return running(device, infoCount, infos, write_v2);
 }
 
-/* There are no graphics, and no processes of MPS. */
+/* There are no graphics processes and no MPS processes. */
 static nvmlReturn_t none(nvmlDevice_t device, unsigned int *count) {
   struct tsr_device found;
   const nvmlReturn_t result = tsr_device(device, TSR_FACTS, &found);
@@ -177,14 +179,14 @@ nvmlReturn_t tsr_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
   return running(device, &plist->numProcArrayEntries, plist->procArray, write_detail);
 }
 
-/* What was seen of a process when utilisation was last asked for. */
+/* A process's busy time at the previous query of utilisation. */
 struct sample {
   uint32_t pid;
   uint64_t busy_ns, at_ns;
 };
 
-/* Percent of the time since this process was last seen in which a kernel of it ran; -1: first
- * seen. Callers have the turn. */
+/* Return for what percentage of the time since the previous query a kernel of this process ran;
+ * -1: the process is new. The caller holds the view. */
 static int percent_since(struct sample *samples, unsigned *known, const struct listed *process,
                          uint64_t now_ns) {
   unsigned at = 0;
@@ -201,15 +203,15 @@ static int percent_since(struct sample *samples, unsigned *known, const struct l
   return percent;
 }
 
-/* Of a GPU that is not divided: of the time since the last call. NOT_FOUND where nothing can be
- * said yet. `*processSamplesCount` is the room, then how many there are. */
+/* Report the utilisation since the last call, for an undivided GPU. NOT_FOUND if there is none yet.
+ * `*processSamplesCount` is the capacity, and then the number of samples. */
 nvmlReturn_t tsr_nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                  nvmlProcessUtilizationSample_t *utilization,
                                                  unsigned int *processSamplesCount,
                                                  unsigned long long lastSeenTimeStamp) {
   static struct sample samples[MAX_PROCESSES];
   static unsigned known;
-  (void)lastSeenTimeStamp; /* there is one sample of each process, and it is new */
+  (void)lastSeenTimeStamp; /* unused, because each process has just one new sample */
   if (!processSamplesCount) return NVML_ERROR_INVALID_ARGUMENT;
   nvmlReturn_t result;
   const struct tsr_view *view = tsr_view(TSR_NOW, &result);

@@ -1,4 +1,4 @@
-/* Sensors and counters of a GPU, as gpud sampled them. A MIG device has none of its own. */
+/* Sensors and counters of a GPU, as sampled by gpud. A MIG device has no sensors of its own. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum {
 static const unsigned SAMPLING_US = 1000000; /* gpud's sample period */
 static const unsigned long long REASONS = 0x1 | 0x8 | 0x40; /* idle, slowdown, thermal */
 
-/* Finds a GPU's sensors; `wanted` is where its caller wants the answer. */
+/* Read a GPU's sensors; `wanted` is the caller's result pointer, which must not be NULL. */
 static nvmlReturn_t sensors(nvmlDevice_t handle, const void *wanted,
                             tessera_telemetry_record *telemetry) {
   struct tsr_device found;
@@ -25,7 +25,7 @@ static nvmlReturn_t sensors(nvmlDevice_t handle, const void *wanted,
   return result;
 }
 
-/* Finds the same where it may be told: not of a divided GPU, of which no driver tells it. */
+/* Read the utilisation; NVML does not report it for a divided GPU. */
 static nvmlReturn_t utilization(nvmlDevice_t handle, const void *wanted,
                                 tessera_telemetry_record *telemetry) {
   struct tsr_device found;
@@ -46,7 +46,7 @@ nvmlReturn_t tsr_nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
   return result;
 }
 
-/* Nothing can run on the engines for video and images. */
+/* No work can run on the video and image engines. */
 static nvmlReturn_t unused_engine(nvmlDevice_t device, unsigned int *percent,
                                   unsigned int *samplingPeriodUs) {
   tessera_telemetry_record its;
@@ -231,7 +231,8 @@ nvmlReturn_t tsr_nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device
   return tsr_nvmlDeviceGetSupportedClocksEventReasons(device, reasons);
 }
 
-/* KB/s, as NVML has it; a divided GPU's is the sum over its tenants, and for nobody's eyes. */
+/* In KB/s. A divided GPU's throughput is the sum over its tenants, so it is not reported to any
+ * of them. */
 nvmlReturn_t tsr_nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned int counter,
                                              unsigned int *value) {
   tessera_telemetry_record its;

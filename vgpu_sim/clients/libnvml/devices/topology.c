@@ -1,4 +1,4 @@
-/* How GPUs lie to each other and to the CPUs, as gpud says: vgpu_sim.perf.topology. */
+/* Topology of GPUs and CPUs, as computed by vgpu_sim.perf.topology and reported by gpud. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int level_of(uint32_t a, uint32_t b) {
   return part(a ^ b, 0, 0xff) ? LEVEL_HOST_BRIDGE : LEVEL_SINGLE;
 }
 
-/* Finds two GPUs, and what they have in common. */
+/* Find two GPUs and their nearest common level. */
 static nvmlReturn_t both(nvmlDevice_t a, nvmlDevice_t b, bool *same, int *level) {
   struct tsr_device first, second;
   nvmlReturn_t result = tsr_gpu(a, TSR_FACTS, &first);
@@ -81,8 +81,8 @@ nvmlReturn_t tsr_nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link
   return result;
 }
 
-/* Of links that lead to GPUs the first ones lead to the first other GPU of the node, and so on; who
- * sees one GPU alone is not told of others. */
+/* A GPU's links to other GPUs are in the order of those GPUs: the first links lead to the node's
+ * first other GPU, and so on. A process that sees only one GPU gets no peers. */
 nvmlReturn_t tsr_nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
                                                      nvmlPciInfo_t *pci) {
   struct tsr_device found;
@@ -125,7 +125,7 @@ nvmlReturn_t tsr_nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t devic
   return result;
 }
 
-/* A simulated GPU is near to every CPU that this process may use. */
+/* A simulated GPU has affinity to every CPU that this process may use. */
 nvmlReturn_t tsr_nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize,
                                           unsigned long *cpuSet) {
   struct tsr_device found;
@@ -140,7 +140,8 @@ nvmlReturn_t tsr_nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuS
   return NVML_SUCCESS;
 }
 
-/* The NUMA node of the device's PCIe place; one node is one socket, so both scopes answer alike. */
+/* Return the NUMA node of the device's PCIe slot. A node is one socket, so both scopes give the
+ * same result. */
 nvmlReturn_t tsr_nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize,
                                              unsigned long *nodeSet, nvmlAffinityScope_t scope) {
   struct tsr_device found;

@@ -1,4 +1,5 @@
-/* GPU instances and compute instances: found, made, destroyed. gpud decides what may be. */
+/* GPU instances and compute instances: queries, creation, destruction. gpud validates the
+ * changes. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -7,21 +8,21 @@
 #include "mig/profiles.h"
 #include "view/report.h"
 
-/* Gives handles of the instances that match, and how many there are. */
+/* Return handles of the matching instances, and their number. */
 static nvmlReturn_t give(void *made, void **handle) {
   if (!made) return NVML_ERROR_INSUFFICIENT_RESOURCES;
   *handle = made;
   return NVML_SUCCESS;
 }
 
-/* The instance of this UUID; NULL: somebody has destroyed it since. */
+/* Find the instance with this UUID; NULL: it has been destroyed meanwhile. */
 static const tessera_instance_record *named(const struct tsr_view *view, const uint8_t *uuid) {
   for (uint32_t i = 0; i < view->instance_count; i++)
     if (memcmp(view->instances[i].uuid, uuid, TESSERA_UUID_BYTES) == 0) return &view->instances[i];
   return NULL;
 }
 
-/* Begins a request that changes something of GPU `device`. */
+/* Begin a request that changes GPU `device`. */
 static nvmlReturn_t begin(nvmlDevice_t device, uint32_t operation,
                           tessera_management_request *request) {
   struct tsr_device found;
@@ -67,12 +68,13 @@ nvmlReturn_t tsr_nvmlDeviceCreateGpuInstanceWithPlacement(
   return create(device, profileId, placement->start, gpuInstance);
 }
 
-/* What a handle is asked to become; `profile` and `start` are of a compute instance. */
+/* A requested change; `profile` and `start` are for a compute instance. */
 struct change {
   uint32_t operation, profile, start;
 };
 
-/* Asks for a change of the instance that a handle names; `uuid` of what was made, if not NULL. */
+/* Request a change of the instance that a handle names. `uuid`, unless NULL, receives the UUID
+ * of the new instance. */
 static nvmlReturn_t change(const void *handle, enum tsr_handle_kind kind, struct change wanted,
                            uint8_t uuid[TESSERA_UUID_BYTES]) {
   nvmlReturn_t why;
@@ -97,7 +99,7 @@ static nvmlReturn_t change(const void *handle, enum tsr_handle_kind kind, struct
 nvmlReturn_t tsr_nvmlGpuInstanceDestroy(nvmlGpuInstance_t gpuInstance) {
   const struct change wanted = {TESSERA_MANAGEMENT_OPERATION_DESTROY_GPU_INSTANCE, 0, 0};
   const nvmlReturn_t result = change(gpuInstance, TSR_HANDLE_INSTANCE, wanted, NULL);
-  /* What is in its way are its compute instances. */
+  /* A GPU instance with compute instances cannot be destroyed. */
   return result == NVML_ERROR_INSUFFICIENT_RESOURCES ? NVML_ERROR_IN_USE : result;
 }
 
@@ -106,7 +108,8 @@ nvmlReturn_t tsr_nvmlComputeInstanceDestroy(nvmlComputeInstance_t computeInstanc
   return change(computeInstance, TSR_HANDLE_COMPUTE, wanted, NULL);
 }
 
-/* The GPU's instances of a profile; `*count` is their number, `handles` has room for all. */
+/* List the GPU's instances of a profile. `*count` receives their number; `handles` has room for
+ * all. */
 nvmlReturn_t tsr_nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profileId,
                                            nvmlGpuInstance_t *gpuInstances, unsigned int *count) {
   if (!gpuInstances || !count) return NVML_ERROR_INVALID_ARGUMENT;
@@ -172,7 +175,7 @@ nvmlReturn_t tsr_nvmlGpuInstanceGetInfo(nvmlGpuInstance_t gpuInstance,
   return result;
 }
 
-/* `start` is a compute slice of the GPU instance, or any that is free. */
+/* Create a compute instance. `start` is a compute slice of the GPU instance, or any free one. */
 static nvmlReturn_t create_compute(nvmlGpuInstance_t gpuInstance, unsigned int profileId,
                                    uint32_t start, nvmlComputeInstance_t *computeInstance) {
   if (!computeInstance) return NVML_ERROR_INVALID_ARGUMENT;
@@ -202,8 +205,8 @@ nvmlReturn_t tsr_nvmlGpuInstanceCreateComputeInstanceWithPlacement(
   return create_compute(gpuInstance, profileId, placement->start, computeInstance);
 }
 
-/* The compute instances of a GPU instance that `wanted` asks for: those of a profile, or the one
- * with a number. `*count` is how many. */
+/* List the compute instances of a GPU instance that `wanted` selects: those of a profile, or the
+ * one with a number. `*count` receives their number. */
 static nvmlReturn_t compute_in(nvmlGpuInstance_t gpuInstance, bool by_profile, unsigned int wanted,
                                nvmlComputeInstance_t *computeInstances, unsigned int *count) {
   nvmlReturn_t result;

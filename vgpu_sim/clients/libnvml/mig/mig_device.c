@@ -1,4 +1,4 @@
-/* MIG devices: their GPU, their numbers, what they hold. */
+/* MIG devices: MIG mode, and a MIG device's GPU, numbers and attributes. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -48,7 +48,7 @@ nvmlReturn_t tsr_nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned in
   return result;
 }
 
-/* The devices of a GPU are numbered by where they are on it. */
+/* A GPU's MIG devices are numbered by placement. */
 nvmlReturn_t tsr_nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
                                                      nvmlDevice_t *migDevice) {
   if (!migDevice) return NVML_ERROR_INVALID_ARGUMENT;
@@ -76,7 +76,7 @@ nvmlReturn_t tsr_nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsign
   return result;
 }
 
-/* Finds a MIG device; INVALID_ARGUMENT for a GPU. */
+/* Find a MIG device; INVALID_ARGUMENT for a GPU. */
 static nvmlReturn_t mig(nvmlDevice_t handle, struct tsr_device *found) {
   const nvmlReturn_t result = tsr_device(handle, TSR_FACTS, found);
   return result == NVML_SUCCESS && !found->is_mig ? NVML_ERROR_INVALID_ARGUMENT : result;

@@ -1,4 +1,5 @@
-/* What `nvidia-smi mig -lgip`, `-lgipp` and `-lcip` ask. */
+/* Profiles of GPU instances and compute instances, which `nvidia-smi mig -lgip`, `-lgipp` and
+ * `-lcip` query. */
 #define _GNU_SOURCE
 #include "mig/profiles.h"
 
@@ -11,7 +12,7 @@
 
 enum { MIB_SHIFT = 20, ENGINE_PROFILES = 1, GI_PROFILES = 0x12, CI_PROFILES = 9 };
 
-/* The members that all layouts of a profile's description have. */
+/* The members that all layouts of a profile's description share. */
 #define OF_GPU_INSTANCE(its)                                                              \
   .id = (its)->profile, .sliceCount = (its)->compute_slices,                              \
   .instanceCount = (its)->max_count, .multiprocessorCount = (its)->multiprocessors,       \
@@ -52,7 +53,7 @@ const tessera_compute_profile *tsr_compute_profile(const tessera_profile_record 
   return NULL;
 }
 
-/* Copies a GPU's profile: NOT_SUPPORTED where its board has none of that number. */
+/* Copy a GPU's profile; NOT_SUPPORTED if its board has none with that number. */
 static nvmlReturn_t profile_of(nvmlDevice_t device, unsigned int number, bool is_id,
                                tessera_profile_record *profile) {
   nvmlReturn_t result;
@@ -94,7 +95,7 @@ static void fill_v3(const tessera_profile_record *its, nvmlGpuInstanceProfileInf
   snprintf(info->name, sizeof info->name, "MIG %s", its->name);
 }
 
-/* The structure's version, which comes first, says which of the two layouts it has. */
+/* Write the layout that the structure's version, its first member, selects; there are two. */
 static nvmlReturn_t versioned(nvmlDevice_t device, unsigned int number, bool is_id,
                               nvmlGpuInstanceProfileInfo_v2_t *info) {
   if (!info) return NVML_ERROR_INVALID_ARGUMENT;
@@ -122,7 +123,8 @@ nvmlReturn_t tsr_nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device,
   return versioned(device, profileId, true, info);
 }
 
-/* How many there are, and the first `*count` of them, where there is room for all. */
+/* Return how many placements there are and, if `*count` has room for all of them, the
+ * placements. */
 nvmlReturn_t tsr_nvmlDeviceGetGpuInstancePossiblePlacements_v2(
     nvmlDevice_t device, unsigned int profileId, nvmlGpuInstancePlacement_t *placements,
     unsigned int *count) {
@@ -146,7 +148,8 @@ nvmlReturn_t tsr_nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device,
   return tsr_nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, profileId, placements, count);
 }
 
-/* gpud counts: what fits depends on everything that is there, and on more than placements. */
+/* gpud computes the number, because what fits depends on all instances and not only on
+ * placements. */
 nvmlReturn_t tsr_nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device,
                                                            unsigned int profileId,
                                                            unsigned int *count) {
@@ -166,7 +169,7 @@ nvmlReturn_t tsr_nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device,
   return result;
 }
 
-/* Copies the profile of a GPU instance, and its compute instance profile of that number. */
+/* Copy the profile of a GPU instance, and its compute instance profile with the given number. */
 static nvmlReturn_t compute_of(nvmlGpuInstance_t gpuInstance, unsigned int number,
                                tessera_profile_record *outer, tessera_compute_profile *inner) {
   nvmlReturn_t result;
@@ -201,7 +204,7 @@ nvmlReturn_t tsr_nvmlGpuInstanceGetComputeInstanceProfileInfo(
   return NVML_SUCCESS;
 }
 
-/* The third layout is the second with capabilities at its end, of which there are none. */
+/* The third layout is the second one followed by capabilities, of which there are none. */
 nvmlReturn_t tsr_nvmlGpuInstanceGetComputeInstanceProfileInfoV(
     nvmlGpuInstance_t gpuInstance, unsigned int profile, unsigned int engProfile,
     nvmlComputeInstanceProfileInfo_v2_t *info) {
@@ -240,7 +243,7 @@ nvmlReturn_t tsr_nvmlGpuInstanceGetComputeInstancePossiblePlacements(
   return NVML_SUCCESS;
 }
 
-/* Starts of one profile never overlap: each that is free is one more. */
+/* The placements of one profile never overlap, so each free one has room for one more instance. */
 nvmlReturn_t tsr_nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t gpuInstance,
                                                                     unsigned int profileId,
                                                                     unsigned int *count) {
@@ -253,7 +256,7 @@ nvmlReturn_t tsr_nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInsta
   if (!view) return result;
   const int first = tsr_instance_in(view, gpuInstance, TSR_HANDLE_INSTANCE);
   if (first < 0) result = NVML_ERROR_INVALID_ARGUMENT;
-  unsigned taken = 0; /* bits: compute slices */
+  unsigned taken = 0; /* a bitmap of compute slices */
   for (uint32_t i = (uint32_t)first; result == NVML_SUCCESS && i < view->instance_count; i++) {
     const tessera_instance_record *one = &view->instances[i];
     if (!tsr_are_beside(one, &view->instances[first])) break;

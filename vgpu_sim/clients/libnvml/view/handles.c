@@ -12,7 +12,7 @@ struct named {
   uint8_t uuid[TESSERA_UUID_BYTES];
 };
 
-/* Only addresses in `space` are handed out; what they name stands beside, at the same index. */
+/* Handles are addresses in `space`; `names` has the object for each, at the same index. */
 static char space[MAX_HANDLES];
 static struct named names[MAX_HANDLES];
 static _Atomic uint32_t used;
@@ -34,7 +34,7 @@ void *tsr_handle_of(enum tsr_handle_kind kind, const uint8_t uuid[TESSERA_UUID_B
 
 enum tsr_handle_kind tsr_handle_read(const void *handle, uint8_t uuid[TESSERA_UUID_BYTES],
                                      uint32_t *number) {
-  const uintptr_t offset = (uintptr_t)handle - (uintptr_t)space; /* wraps below the first */
+  const uintptr_t offset = (uintptr_t)handle - (uintptr_t)space; /* large if it is below `space` */
   if (offset >= atomic_load_explicit(&used, memory_order_acquire)) return TSR_HANDLE_NONE;
   memcpy(uuid, names[offset].uuid, TESSERA_UUID_BYTES);
   *number = names[offset].number;

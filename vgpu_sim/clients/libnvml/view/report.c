@@ -26,7 +26,7 @@ void tsr_record(void *record, const uint8_t *records, uint32_t index, size_t byt
   memcpy(record, records + index * bytes, bytes);
 }
 
-/* Finds the arrays; false where the packet has not the size that its counts say. */
+/* Locate the arrays; false if the packet's size does not agree with its counts. */
 static bool read_report(const uint8_t *payload, size_t bytes, struct tsr_report *report) {
   if (bytes < sizeof report->head) return false;
   memcpy(&report->head, payload, sizeof report->head);
@@ -62,7 +62,7 @@ static nvmlReturn_t exchange(int socket, const tessera_management_request *reque
     *hung_up = errno == EPIPE || errno == ECONNRESET;
     return NVML_ERROR_UNKNOWN;
   }
-  ssize_t got; /* without room for descriptors: none is taken */
+  ssize_t got; /* recv() without a control buffer receives no descriptors */
   do got = recv(socket, packet, sizeof packet, 0);
   while (got < 0 && errno == EINTR);
   *hung_up = got == 0 || (got < 0 && errno == ECONNRESET);

@@ -28,7 +28,7 @@ void tsr_view_free(struct tsr_view *view) {
   memset(view, 0, sizeof *view);
 }
 
-/* Makes room for `more` records behind `*count`; false where there is none. */
+/* Make room for `more` records after `count`; false without memory. */
 static bool grow(void **records, uint32_t count, uint32_t more, size_t bytes) {
   if (more == 0) return true;
   void *larger = realloc(*records, (count + (size_t)more) * bytes);
@@ -39,7 +39,7 @@ static bool grow(void **records, uint32_t count, uint32_t more, size_t bytes) {
 #define GROW(view, records, count, more) \
   grow((void **)&(view)->records, (view)->count, more, sizeof *(view)->records)
 
-/* The index of a GPU in the view, which takes it in if it is new; -1: no room. */
+/* Return the index of a GPU in the view, adding the GPU if it is new; -1: no room. */
 static int take_gpu(struct tsr_view *view, const tessera_gpu_record *gpu) {
   for (uint32_t i = 0; i < view->gpu_count; i++) {
     if (memcmp(view->gpus[i].uuid, gpu->uuid, sizeof gpu->uuid) != 0) continue;
@@ -53,7 +53,8 @@ static int take_gpu(struct tsr_view *view, const tessera_gpu_record *gpu) {
   return (int)view->gpu_count++;
 }
 
-/* Adds a report; its indices become the view's. UNKNOWN where one points nowhere. */
+/* Add a report to the view; its indices are converted to the view's. UNKNOWN if one is out of
+ * range. */
 static nvmlReturn_t take(struct tsr_view *view, const struct tsr_report *report) {
   const tessera_management_report *head = &report->head;
   uint32_t gpus[TESSERA_MAX_GPUS];
@@ -115,7 +116,8 @@ static nvmlReturn_t take(struct tsr_view *view, const struct tsr_report *report)
   return NVML_SUCCESS;
 }
 
-/* Puts the GPUs in the order of the node: what is asked of a slice comes by the slices' names. */
+/* Sort the GPUs in the node's order; the slices' reports arrive in the order of the slices'
+ * names. */
 static void order_gpus(struct tsr_view *view) {
   uint32_t place[TESSERA_MAX_GPUS];
   tessera_gpu_record sorted[TESSERA_MAX_GPUS];
@@ -137,7 +139,7 @@ static bool is_before(const tessera_instance_record *a, const tessera_instance_r
   return a->start != b->start ? a->start < b->start : a->compute_id < b->compute_id;
 }
 
-/* Puts the instances in the order of their GPUs and places. */
+/* Sort the instances by GPU and placement. */
 static nvmlReturn_t order_instances(struct tsr_view *view) {
   const uint32_t count = view->instance_count;
   if (count < 2) return NVML_SUCCESS;
@@ -186,7 +188,7 @@ static nvmlReturn_t ask_slices(const struct tsr_sources *sources, struct tsr_vie
     bool is_absent;
     const nvmlReturn_t result = ask_one(path, view, &is_absent);
     if (result == NVML_SUCCESS)
-      any = true; /* a slice whose gpud is gone hides no other one */
+      any = true; /* a slice whose gpud does not reply does not hide others */
     else if (result != NVML_ERROR_DRIVER_NOT_LOADED)
       why = result;
     if (is_absent && !any) *absent = path;

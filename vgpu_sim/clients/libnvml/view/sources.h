@@ -1,4 +1,4 @@
-/* Where gpud is asked: its management socket, or the sockets of the slices that are held here. */
+/* Sockets on which gpud is queried: the management socket, or those of the slices held here. */
 #ifndef TSR_SOURCES_H
 #define TSR_SOURCES_H
 
@@ -6,17 +6,17 @@
 #include "view/view.h"
 
 struct tsr_sources {
-  bool node; /* ask at `management` */
+  bool node; /* query the management socket */
   const char *management;
   int count;
   struct tsr_slice_name names[TSR_MAX_SLICES];
 };
 
-/* Looks at TESSERA_MANAGEMENT_SOCKET, then for slices, then for a node's gpud. */
+/* Look for TESSERA_MANAGEMENT_SOCKET, then for slices, then for the socket of the node's gpud. */
 void tsr_sources_find(struct tsr_sources *sources);
 
-/* Asks all of them and joins what they say. DRIVER_NOT_LOADED where nobody answers; `*absent` is
- * then a socket whose gpud may be being restarted, or NULL. Callers take turns. */
+/* Query all sources and join their reports. DRIVER_NOT_LOADED: there was no reply; `*absent` is
+ * then a socket whose gpud may be restarting, or NULL. The caller holds the view. */
 nvmlReturn_t tsr_sources_ask(const struct tsr_sources *sources, struct tsr_view *view,
                              const char **absent);
 

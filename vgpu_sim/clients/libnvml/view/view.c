@@ -14,16 +14,16 @@ static const uint64_t SAMPLED_NS = 100000000;
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static struct tsr_view current;
-static uint64_t asked_ns; /* 0: there is no view */
-static struct tsr_sources sources; /* as found last; too large for some threads' stacks */
+static uint64_t refreshed_ns; /* when `current` was read; 0: there is no view */
+static struct tsr_sources sources; /* found last; too large for some threads' stacks */
 
-/* The child has one thread, which is not inside. */
+/* Unlock the view in a forked child, whose only thread does not hold it. */
 static void after_fork_in_child(void) {
   turn = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  asked_ns = 0;
+  refreshed_ns = 0;
 }
 
-/* Weak, for the library must load where only one of them exists (glibc, musl). */
+/* Weak, because each libc has only one of them (glibc, musl). */
 __attribute__((weak)) extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void),
                                                    void *);
 __attribute__((weak)) extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void));
@@ -45,7 +45,7 @@ static nvmlReturn_t refresh(bool patient) {
     if (result == NVML_SUCCESS) {
       tsr_view_free(&current);
       current = fresh;
-      asked_ns = tsr_now_ns();
+      refreshed_ns = tsr_now_ns();
       return NVML_SUCCESS;
     }
     if (!absent || !patient || !tsr_patience_wait(&patience, absent)) return result;
@@ -53,8 +53,8 @@ static nvmlReturn_t refresh(bool patient) {
 }
 
 static bool is_old(enum tsr_age age) {
-  if (asked_ns == 0 || age == TSR_NOW) return true;
-  return age == TSR_SAMPLED && tsr_now_ns() - asked_ns > SAMPLED_NS;
+  if (refreshed_ns == 0 || age == TSR_NOW) return true;
+  return age == TSR_SAMPLED && tsr_now_ns() - refreshed_ns > SAMPLED_NS;
 }
 
 const struct tsr_view *tsr_view(enum tsr_age age, nvmlReturn_t *why) {
@@ -75,7 +75,7 @@ nvmlReturn_t tsr_view_open(void) {
 
 void tsr_view_forget(void) {
   pthread_mutex_lock(&turn);
-  asked_ns = 0;
+  refreshed_ns = 0;
   tsr_view_free(&current);
   pthread_mutex_unlock(&turn);
 }
@@ -89,7 +89,7 @@ nvmlReturn_t tsr_view_change(const tessera_management_request *request,
   const nvmlReturn_t result = sources.node
                                   ? tsr_ask(sources.management, request, &answer, &absent)
                                   : NVML_ERROR_NO_PERMISSION;
-  asked_ns = 0;
+  refreshed_ns = 0;
   pthread_mutex_unlock(&turn);
   if (result == NVML_SUCCESS) *report = answer.head;
   return result;
@@ -107,7 +107,7 @@ static int find_instance(const struct tsr_view *view, const uint8_t *uuid) {
   return -1;
 }
 
-/* The instance that is all of its GPU has the GPU's UUID. */
+/* The instance that is a whole GPU has the GPU's UUID. */
 static void fill_gpu(const struct tsr_view *view, int index, struct tsr_device *device) {
   device->gpu_index = (uint32_t)index;
   device->gpu = view->gpus[index];
@@ -130,7 +130,7 @@ nvmlReturn_t tsr_device_in(const struct tsr_view *view, nvmlDevice_t handle,
   }
   if (kind != TSR_HANDLE_MIG) return NVML_ERROR_INVALID_ARGUMENT;
   device->instance_index = find_instance(view, uuid);
-  if (device->instance_index < 0) return NVML_ERROR_INVALID_ARGUMENT; /* destroyed */
+  if (device->instance_index < 0) return NVML_ERROR_INVALID_ARGUMENT; /* it was destroyed */
   device->is_mig = true;
   device->instance = view->instances[device->instance_index];
   if (!tsr_is_mig_device(&device->instance)) return NVML_ERROR_INVALID_ARGUMENT;
@@ -190,7 +190,7 @@ bool tsr_is_first_beside(const struct tsr_view *view, uint32_t index) {
 }
 
 uint32_t tsr_compute_slices(const tessera_instance_record *instance) {
-  static const uint8_t slices[] = {1, 2, 3, 4, 7, 8, 6, 1, 7}; /* by nvml.h's enumeration */
+  static const uint8_t slices[] = {1, 2, 3, 4, 7, 8, 6, 1, 7}; /* index: an enumeration of nvml.h */
   const uint32_t number = instance->compute_enum;
   return number < sizeof slices ? slices[number] : instance->compute_slices;
 }

@@ -14,7 +14,7 @@ static int fail(const char *what, nvmlReturn_t status) {
   return smi_exit_of(status);
 }
 
-/* Whether ``word`` is a profile's id, its name, or its name behind "MIG ". */
+/* Whether ``word`` is a profile's id, its name, or its name after "MIG ". */
 static bool is_profile(const char *word, unsigned id, const char *name) {
   char *end;
   const unsigned long number = strtoul(word, &end, 10);
@@ -23,7 +23,7 @@ static bool is_profile(const char *word, unsigned id, const char *name) {
   return strcmp(word, name) == 0;
 }
 
-/* Splits PROFILE or PROFILE:START; false where the start is no number. `*start` -1: any. */
+/* Split PROFILE or PROFILE:START; false if the start is not a number. `*start` -1: any. */
 static bool split(const char *word, char profile[64], long *start) {
   snprintf(profile, 64, "%s", word);
   char *colon = strchr(profile, ':'), *end;
@@ -34,7 +34,7 @@ static bool split(const char *word, char profile[64], long *start) {
   return *colon >= '0' && *colon <= '9' && !*end && *start <= 255;
 }
 
-/* ``word`` is PROFILE or PROFILE:START, or NULL: the whole GPU instance. */
+/* Create a compute instance. ``word`` is PROFILE or PROFILE:START; NULL: the whole GPU instance. */
 static nvmlReturn_t create_compute(const struct smi_gpu *gpu, const struct smi_gpu_instance *in,
                                    const char *word) {
   nvmlComputeInstanceProfileInfo_v2_t infos[NVML_COMPUTE_INSTANCE_PROFILE_COUNT];
@@ -66,7 +66,7 @@ static nvmlReturn_t create_compute(const struct smi_gpu *gpu, const struct smi_g
   return status;
 }
 
-/* ``word`` is PROFILE or PROFILE:START. */
+/* Create a GPU instance. ``word`` is PROFILE or PROFILE:START. */
 static nvmlReturn_t create_gpu(const struct smi_gpu *gpu, const char *word, bool compute_too) {
   nvmlGpuInstanceProfileInfo_v2_t infos[NVML_GPU_INSTANCE_PROFILE_COUNT];
   const unsigned count = smi_mig_profiles(gpu, infos);

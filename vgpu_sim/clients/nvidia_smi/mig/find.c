@@ -10,7 +10,7 @@ bool smi_mig_wants(const unsigned *ids, unsigned count, unsigned id) {
   return count == 0;
 }
 
-/* Ends and cleans a profile's name, and takes "MIG " off, with which NVML begins it. */
+/* Terminate a profile's name, replace unsafe characters in it, and remove NVML's prefix "MIG ". */
 static void bare(char *name, size_t size) {
   name[size - 1] = 0;
   smi_clean(name);
@@ -19,7 +19,7 @@ static void bare(char *name, size_t size) {
 
 unsigned smi_mig_profiles(const struct smi_gpu *gpu,
                           nvmlGpuInstanceProfileInfo_v2_t infos[NVML_GPU_INSTANCE_PROFILE_COUNT]) {
-  /* nvidia-smi's order: one slice in all its forms, then two, and so on. */
+  /* Compare in nvidia-smi's order: all profiles of one slice, then of two, and so on. */
   static const unsigned order[NVML_GPU_INSTANCE_PROFILE_COUNT] = {0,  7, 9, 10, 15, 13, 1, 8, 11,
                                                                   16, 14, 2, 17, 3,  12, 6, 4, 5};
   unsigned count = 0;

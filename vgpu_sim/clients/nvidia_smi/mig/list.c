@@ -12,7 +12,8 @@ static void rule(int inner) {
   puts("+");
 }
 
-/* The memory of a profile as nvidia-smi writes it: GiB, to two places, never rounded up. */
+/* Write a profile's memory as nvidia-smi prints it: in GiB with two decimal places, never rounded
+   up. */
 static const char *gib(unsigned long long mib, char out[32]) {
   snprintf(out, 32, "%llu.%02llu", mib / 1024, mib % 1024 * 100 / 1024);
   return out;
@@ -123,7 +124,7 @@ static unsigned list_compute_instances(const struct smi_gpu *gpu,
   return listed;
 }
 
-/* What an answer of no rows is called. */
+/* Report that there are no rows. */
 static int nothing(enum smi_mig_verb verb) {
   switch (verb) {
     case SMI_MIG_LGI:
@@ -194,7 +195,7 @@ static unsigned list(const struct smi_gpu *gpu, const struct smi_mig_options *op
   }
 }
 
-/* Whether there would be a row at all, so that the head of an empty table is not printed. */
+/* Whether there is any row; the head of an empty table is not printed. */
 static bool any(const struct smi_gpus *gpus, const struct smi_mig_options *options) {
   nvmlGpuInstanceProfileInfo_v2_t profiles[NVML_GPU_INSTANCE_PROFILE_COUNT];
   struct smi_gpu_instance found[SMI_MAX_INSTANCES];

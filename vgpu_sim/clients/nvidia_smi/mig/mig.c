@@ -23,7 +23,7 @@ static const struct {
     {"-dci", "--destroy-compute-instance", SMI_MIG_DCI},
 };
 
-/* "0,1,2"; false where that is no list of ids. */
+/* Parse "0,1,2"; false if the text is not a list of ids. */
 static bool read_ids(const char *value, unsigned ids[SMI_MAX_IDS], unsigned *count) {
   char words[512];
   if (snprintf(words, sizeof words, "%s", value) >= (int)sizeof words) return false;
@@ -87,7 +87,7 @@ static int read(struct smi_mig_options *options, int argc, char **argv) {
   return wrong ? invalid() : SMI_EXIT_SUCCESS;
 }
 
-/* Keeps the GPUs in MIG mode; profiles can be listed of the others, too. */
+/* Keep only the GPUs in MIG mode, except where profiles are listed. */
 static int keep_enabled(struct smi_gpus *gpus) {
   unsigned kept = 0;
   for (unsigned i = 0; i < gpus->count; i++)

@@ -1,4 +1,4 @@
-/* nvidia-smi mig. */
+/* The command nvidia-smi mig. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,10 +28,10 @@ struct smi_mig_options {
   unsigned gi[SMI_MAX_IDS], ci[SMI_MAX_IDS];
 };
 
-/* Whether an instance's id is among those asked for. */
+/* Whether an instance's id was selected. */
 bool smi_mig_wants(const unsigned *ids, unsigned count, unsigned id);
 
-/* Fills ``infos`` with a GPU's profiles in the order of their sizes; returns how many. */
+/* Fill ``infos`` with a GPU's profiles, sorted by size; returns their number. */
 unsigned smi_mig_profiles(const struct smi_gpu *gpu,
                           nvmlGpuInstanceProfileInfo_v2_t infos[NVML_GPU_INSTANCE_PROFILE_COUNT]);
 
@@ -41,7 +41,7 @@ struct smi_gpu_instance {
   nvmlGpuInstanceProfileInfo_v2_t profile;
 };
 
-/* Fills ``found`` with a GPU's instances that ``options`` ask for, in the order of profiles. */
+/* Fill ``found`` with the GPU's instances that ``options`` select, sorted by profile. */
 unsigned smi_gpu_instances(const struct smi_gpu *gpu, const struct smi_mig_options *options,
                            struct smi_gpu_instance found[SMI_MAX_INSTANCES]);
 
@@ -57,7 +57,7 @@ unsigned smi_compute_profiles(
 unsigned smi_compute_instances(nvmlGpuInstance_t instance, const struct smi_mig_options *options,
                                struct smi_compute_instance found[SMI_MAX_INSTANCES]);
 
-/* Each says what it did or why it could not, and returns an exit status. */
+/* Each function prints its results or an error, and returns an exit status. */
 int smi_mig_list(const struct smi_gpus *gpus, const struct smi_mig_options *options);
 int smi_mig_create_gpu_instances(const struct smi_gpus *gpus,
                                  const struct smi_mig_options *options);

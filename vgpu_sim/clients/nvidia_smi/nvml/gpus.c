@@ -21,13 +21,13 @@ static nvmlReturn_t look(struct smi_gpu *gpu, unsigned index) {
     memcpy(gpu->bus_id, pci.bus_id, sizeof gpu->bus_id);
     gpu->bus_id[sizeof gpu->bus_id - 1] = 0;
   }
-  gpu->bus_id[strspn(gpu->bus_id, "0123456789abcdefABCDEF:.")] = 0; /* as XML has it */
+  gpu->bus_id[strspn(gpu->bus_id, "0123456789abcdefABCDEF:.")] = 0; /* as in the XML output */
   unsigned current = 0, pending = 0;
   gpu->mig_enabled = !nvml_DeviceGetMigMode(gpu->device, &current, &pending) && current == 1;
   return NVML_SUCCESS;
 }
 
-/* Domains are written with four digits or eight. */
+/* Compare PCI bus ids, whose domains have four digits or eight. */
 static bool same_bus(const char *wanted, const char *bus_id) {
   const char *colon = strchr(bus_id, ':');
   if (!*bus_id) return false;
@@ -115,7 +115,7 @@ struct found {
   unsigned count;
 };
 
-/* ``mig``: whose processes they are, where NVML does not say it itself. */
+/* Add a process to the list. ``mig``: its MIG device, if NVML does not report it. */
 static void note(struct found *found, nvmlProcessInfo_t *info, char type,
                  const struct smi_mig_device *mig) {
   if (mig && info->gpu_instance_id == NVML_UNKNOWN_ID) {

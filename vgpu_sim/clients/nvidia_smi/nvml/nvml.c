@@ -20,7 +20,8 @@ __asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
 
 static const char *(*error_string)(nvmlReturn_t);
 
-/* C gives no conversion from what dlsym returns to a function's address. */
+/* Look up a function. Its address is copied, because C has no conversion from dlsym's result to
+   a function pointer. */
 static void find(void *library, const char *symbol, void *function) {
   void *address = dlsym(library, symbol);
   memcpy(function, &address, sizeof address);

@@ -1,4 +1,4 @@
-/* NVML, found with dlopen. A function that the library lacks answers FUNCTION_NOT_FOUND. */
+/* NVML, loaded with dlopen. A function that the loaded library lacks returns FUNCTION_NOT_FOUND. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,8 +9,8 @@
 #include "nvml/nvml_calls.def"
 #undef CALL
 
-/* Loads libnvidia-ml.so.1; false where the loader finds none. */
+/* Load libnvidia-ml.so.1; false if the loader finds none. */
 bool smi_nvml_load(void);
 
-/* NVML's words for a status. */
+/* NVML's text for a status. */
 const char *smi_nvml_text(nvmlReturn_t status);

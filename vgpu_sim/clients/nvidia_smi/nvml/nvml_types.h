@@ -1,4 +1,4 @@
-/* What this program must know of NVML's public types (NVML API reference, "Device Structs",
+/* The public NVML types that this program uses (NVML API reference, "Device Structs",
    "Multi Instance GPU Management", "Enums"). */
 #pragma once
 
@@ -58,7 +58,7 @@ typedef struct {
 
 typedef struct {
   unsigned pid;
-  unsigned long long used_gpu_memory; /* bytes; all ones: not known */
+  unsigned long long used_gpu_memory; /* bytes; all ones: unknown */
   unsigned gpu_instance_id, compute_instance_id;
 } nvmlProcessInfo_t;
 
@@ -98,5 +98,5 @@ typedef struct {
   nvmlPlacement_t placement;
 } nvmlComputeInstanceInfo_t;
 
-/* The version field of a structure: its size, and its number in the top byte. */
+/* The version field of a structure: its size, and its layout number in the top byte. */
 #define NVML_STRUCT_VERSION(type, number) ((unsigned)(sizeof(type) | (unsigned)(number) << 24))

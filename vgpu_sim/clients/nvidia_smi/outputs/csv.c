@@ -18,7 +18,7 @@ static const struct smi_field *find_field(const char *name) {
   return NULL;
 }
 
-/* Process columns, beside those that say which GPU it is on. */
+/* Process columns, besides those of the GPU. */
 enum { APP_PID = 1, APP_NAME, APP_MEMORY };
 static const struct smi_field app_fields[] = {
     {"timestamp", 0, {smi_read_timestamp, 0, 0},
@@ -41,7 +41,8 @@ static const struct smi_field *find_app_field(const char *name) {
   return NULL;
 }
 
-/* Fills ``columns``; returns how many, or -1 after it has said which is none. */
+/* Fill ``columns``; returns their number, or -1 after an error message that names the invalid
+   one. */
 static int columns_of(const char *names, const struct smi_field *(*find)(const char *),
                       const struct smi_field *columns[MAX_COLUMNS]) {
   char words[4096];

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-enum { COLUMN = 42, INDENT = 4 }; /* of the colon; a level of text */
+enum { COLUMN = 42, INDENT = 4 }; /* column of the colon; width of an indentation level */
 
 static void tabs(const struct smi_document *document) {
   for (int i = 0; i < document->depth; i++) putchar('\t');

@@ -8,11 +8,11 @@ struct smi_document {
   int depth;
 };
 
-/* Labels are for text, tags for XML; a group has no value. NULL: not in that form. */
+/* Labels are for text, tags for XML; NULL: not printed in that form. A group has no value. */
 void smi_document_open(struct smi_document *document, const char *label, const char *tag);
 void smi_document_close(struct smi_document *document, const char *tag);
 void smi_document_value(struct smi_document *document, const char *label, const char *tag,
                         const char *value);
 
-/* A group that is empty: "None" in both forms. */
+/* An empty group: "None" in both forms. */
 void smi_document_none(struct smi_document *document, const char *label, const char *tag);

@@ -1,4 +1,4 @@
-/* -L: one line a GPU and MIG device. */
+/* -L: one line per GPU and MIG device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "outputs.h"
 #include "readings/readings.h"
 
-/* What is behind "MIG " in the name of a MIG device; the whole where that is not in it. */
+/* Return the part of a MIG device's name after "MIG ", or the whole name without that prefix. */
 static const char *profile_of(const char *name) {
   const char *found = strstr(name, " MIG ");
   return found ? found + 5 : name;

@@ -11,7 +11,8 @@
 #include "outputs.h"
 #include "version.h"
 
-/* Which figures are not measured (docs/metrics.md): else they would be taken for the node's. */
+/* Names the figures that are modelled, not measured (docs/metrics.md), and which a reader could
+   take for the node's own. */
 #define MODELLED "clocks, power, temperature and performance state are modelled"
 
 static void mig_device(const struct smi_gpu *gpu, const struct smi_mig_device *one, void *context) {
@@ -115,7 +116,7 @@ void smi_write_processes(struct smi_document *document, const struct smi_gpu *gp
 
 static void write_gpu(struct smi_document *document, const struct smi_gpu *gpu, unsigned sections) {
   const char *open[8];
-  int depth = 0; /* of groups that are open */
+  int depth = 0; /* of open groups */
   bool shown = true;
   char text[SMI_TEXT_BYTES + 16];
   for (unsigned i = 0; i < smi_row_count; i++) {

@@ -1,4 +1,4 @@
-/* The rows of -q for one GPU. */
+/* The rows that -q prints for one GPU. */
 #pragma once
 
 #include "outputs/document.h"
@@ -7,11 +7,12 @@
 
 struct smi_row {
   int depth;                  /* 0: a property of the GPU or a group */
-  unsigned section;           /* of rows of depth 0; those below share it */
+  unsigned section;           /* of a row of depth 0 and of the rows below it */
   const char *label, *tag;
   bool group;
   struct smi_reading reading; /* of a value */
-  void (*write)(struct smi_document *, const struct smi_gpu *); /* of what no table says */
+  /* for rows that no table describes */
+  void (*write)(struct smi_document *, const struct smi_gpu *);
 };
 
 extern const struct smi_row smi_rows[];

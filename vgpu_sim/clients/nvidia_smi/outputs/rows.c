@@ -1,4 +1,4 @@
-/* What -q says of a GPU, in nvidia-smi's order and under its names (nvsmi_device_v12.dtd). */
+/* The rows of -q for a GPU, in nvidia-smi's order and with its names (nvsmi_device_v12.dtd). */
 #include "nvml/nvml.h"
 #include "outputs/report.h"
 

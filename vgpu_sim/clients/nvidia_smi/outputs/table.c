@@ -1,4 +1,4 @@
-/* The summary: GPUs, MIG devices and processes, in the columns that programs cut out of it. */
+/* The summary of GPUs, MIG devices and processes, in the column positions that programs parse. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { INNER = sizeof RULE - 3 };
 
 static void boxed(const char *text) { printf("|%-*.*s|\n", INNER, INNER, text); }
 
-/* A reading with its unit directly behind it, as "33C"; longer than its cell it is cut. */
+/* Write a reading followed directly by its unit, as "33C", truncated to its cell. */
 static const char *cell(const struct smi_gpu *gpu,
                         void (*read)(const struct smi_gpu *, int, struct smi_text *), int argument,
                         const char *unit, char out[SMI_TEXT_BYTES + 8]) {
@@ -29,7 +29,7 @@ static const char *cell(const struct smi_gpu *gpu,
   return out;
 }
 
-/* Watts without their fraction. */
+/* Write watts without a fraction. */
 static const char *watts(const struct smi_gpu *gpu, int which, char out[SMI_TEXT_BYTES + 8]) {
   cell(gpu, smi_read_power, which, "", out);
   char *point = strchr(out, '.');
@@ -139,7 +139,7 @@ static void process_row(const struct smi_gpu *gpu, const struct smi_process *pro
     snprintf(ci, sizeof ci, "%u", process->compute_instance_id);
   }
   smi_process_name(process->pid, name, sizeof name);
-  const size_t length = strlen(name); /* the end of a path says most */
+  const size_t length = strlen(name); /* the end of a path is its most informative part */
   if (length > 33) {
     memmove(name + 3, name + length - 30, 31);
     memcpy(name, "...", 3);

@@ -1,4 +1,4 @@
-/* nvidia-smi topo -m. */
+/* The command nvidia-smi topo -m. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "nvml/nvml.h"
 #include "outputs.h"
 
-/* The name of the nearest thing that two GPUs have in common (nvmlGpuTopologyLevel_t). */
+/* Return the name of the nearest common level of two GPUs (nvmlGpuTopologyLevel_t). */
 static const char *connection(nvmlDevice_t one, nvmlDevice_t other) {
   int level = 0;
   if (nvml_DeviceGetTopologyCommonAncestor(one, other, &level)) return "N/A";
@@ -25,7 +25,8 @@ static const char *connection(nvmlDevice_t one, nvmlDevice_t other) {
   }
 }
 
-/* How many NVLinks lead from a GPU to another one, or to switches, which lead to all. */
+/* Return the number of NVLinks from a GPU to another GPU, or to switches, which connect all
+   GPUs. */
 static unsigned links_between(const struct smi_gpus *gpus, nvmlDevice_t one, nvmlDevice_t other) {
   enum { MOST_LINKS = 36 };
   nvmlPciInfo_t wanted;
@@ -46,7 +47,7 @@ static unsigned links_between(const struct smi_gpus *gpus, nvmlDevice_t one, nvm
   return count;
 }
 
-/* "0-3,8", or "N/A" where the set is empty or not known. */
+/* Write "0-3,8", or "N/A" if the set is empty or unknown. */
 static const char *ranges(const unsigned long *set, unsigned words, char *out, size_t size) {
   const unsigned bits = 8 * sizeof *set;
   size_t length = 0;

@@ -1,4 +1,4 @@
-/* The properties of --query-gpu, under the names and with the units of nvidia-smi's. */
+/* The properties of --query-gpu, with nvidia-smi's names and units. */
 #include "readings/fields.h"
 
 #include "nvml/nvml.h"
@@ -148,7 +148,7 @@ const struct smi_field smi_fields[] = {
     {"power.draw.instant", 0, {smi_read_power, SMI_POWER_DRAW, "W"},
      "Power that the board draws (modelled)."},
     {"power.limit", 0, {smi_read_power, SMI_POWER_REQUESTED, "W"},
-     "Power limit that is asked for."},
+     "Requested power limit."},
     {"enforced.power.limit", 0, {smi_read_power, SMI_POWER_LIMIT, "W"}, "Power limit in force."},
     {"power.default_limit", 0, {smi_read_power, SMI_POWER_DEFAULT, "W"}, "Power limit by default."},
     {"power.min_limit", 0, {smi_read_power, SMI_POWER_MIN, "W"}, "Lowest power limit."},

@@ -1,10 +1,10 @@
-/* What --query-gpu can be asked for. */
+/* The properties that --query-gpu accepts. */
 #pragma once
 
 #include "readings/readings.h"
 
 struct smi_field {
-  const char *name, *alias; /* alias: NULL, or an older name of it */
+  const char *name, *alias; /* alias: NULL, or an older name */
   struct smi_reading reading;
   const char *help;
 };

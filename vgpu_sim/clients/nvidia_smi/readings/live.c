@@ -1,4 +1,4 @@
-/* Readings of what a GPU does. */
+/* Readings of a GPU's activity. */
 #include <string.h>
 
 #include "nvml/nvml.h"

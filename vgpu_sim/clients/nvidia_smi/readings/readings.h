@@ -1,17 +1,17 @@
-/* What NVML says of a GPU, each as a text; shared by all outputs. */
+/* NVML's information about a GPU, each item as a text. All outputs use these readings. */
 #pragma once
 
 #include "nvml/gpus.h"
 #include "nvml/text.h"
 
-/* A function that reads, what it is told, and the unit of what it writes. */
+/* A function that reads an item, its argument, and the unit of its result. */
 struct smi_reading {
   void (*read)(const struct smi_gpu *gpu, int argument, struct smi_text *text);
   int argument;
   const char *unit; /* NULL: none */
 };
 
-/* Reads; without a function there is nothing that NVML could be asked. */
+/* Read an item; an item without a function has no call in NVML. */
 void smi_read(const struct smi_gpu *gpu, const struct smi_reading *reading, struct smi_text *text);
 
 /* The same with its unit, as "812 MiB" or "N/A". */
@@ -19,13 +19,13 @@ void smi_read_with_unit(const struct smi_gpu *gpu, const struct smi_reading *rea
                         char shown[SMI_TEXT_BYTES + 16]);
 
 #define READ(name) void smi_read_##name(const struct smi_gpu *, int, struct smi_text *);
-/* Of the system, whatever the GPU. */
+/* Readings of the system, independent of the GPU. */
 READ(timestamp)
 READ(driver_version)
 READ(cuda_version)
 READ(nvml_version)
 READ(count)
-/* What it is. */
+/* Static properties. */
 READ(index)
 READ(name)
 READ(uuid)
@@ -47,7 +47,7 @@ READ(pcie_generation) /* 0: current, 1: maximum */
 READ(pcie_width)
 READ(pcie_throughput)
 READ(pcie_replays)
-/* What it does. */
+/* Activity. */
 READ(memory) /* one of SMI_MEMORY_... */
 READ(bar1)
 READ(utilization) /* one of SMI_UTILIZATION_... */

@@ -1,4 +1,4 @@
-/* Readings of what a GPU is. */
+/* Readings of a GPU's static properties. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -195,7 +195,7 @@ void smi_read_pcie_generation(const struct smi_gpu *gpu, int argument, struct sm
   smi_text_format(text, "%u", value);
 }
 
-/* Bit 1 of the argument: with the x that -q writes behind it. */
+/* Bit 1 of the argument: add the trailing x that -q prints. */
 void smi_read_pcie_width(const struct smi_gpu *gpu, int argument, struct smi_text *text) {
   unsigned value = 0;
   text->status = argument & 1 ? nvml_DeviceGetMaxPcieLinkWidth(gpu->device, &value)

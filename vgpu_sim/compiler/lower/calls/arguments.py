@@ -23,10 +23,10 @@ def own_variable(context: Context, operand: tree.Operand) -> LocalVariable | Non
 
 
 def check_size(formal: tree.Variable, variable: LocalVariable, actual: tree.Operand) -> None:
-    """Hold a ``.param`` variable to the size of what it stands for.
+    """Check that a ``.param`` variable has the size of the formal parameter.
 
     Raises:
-        Invalid: when it has another.
+        Invalid: its size differs.
     """
     size, _ = frames.extent(formal)
     if variable.size != size:
@@ -35,7 +35,10 @@ def check_size(formal: tree.Variable, variable: LocalVariable, actual: tree.Oper
 
 
 def new_value(context: Context, formal: tree.Variable) -> Value:
-    """Return a new place for an argument or a result of a function, in its own frame."""
+    """Return a new variable or register for an argument or a result of a function.
+
+    A variable is placed in the function's frame.
+    """
     if formal.space is tree.Space.REG:
         return context.builder.new_register(_register_bits(formal))
     if formal.space is not tree.Space.PARAM:
@@ -51,7 +54,7 @@ def _register_bits(formal: tree.Variable) -> int:
 
 
 def declare(context: Context, formal: tree.Variable, value: Value) -> None:
-    """Declare an argument or a result in its function, at a place that it has."""
+    """Declare an argument or a result in its function; ``value`` is the place that holds it."""
     if isinstance(value, LocalVariable):
         context.scope.declare(formal.name, value, formal)
         return
@@ -61,7 +64,9 @@ def declare(context: Context, formal: tree.Variable, value: Value) -> None:
 
 
 def argument(context: Context, formal: tree.Variable, actual: tree.Operand) -> Value:
-    """Return an argument, evaluated: its own register, or a variable that nobody changes."""
+    """Evaluate an argument of a call; return a register of its own, or a variable that is not
+    changed.
+    """
     builder = context.builder
     variable = own_variable(context, actual)
     if variable is not None:
@@ -75,7 +80,7 @@ def argument(context: Context, formal: tree.Variable, actual: tree.Operand) -> V
     source = values.source(context, actual, type_, wider=type_.bits == 8)
     if formal.space is tree.Space.REG:
         register = builder.new_register(_register_bits(formal))
-        builder.emit(Op.MOV, type=_moved(type_), dsts=(register,), srcs=(source,))
+        builder.emit(Op.MOV, type=_move_type(type_), dsts=(register,), srcs=(source,))
         return register
     variable = context.local(formal)
     _store(context, variable, 0, type_, source)
@@ -83,7 +88,7 @@ def argument(context: Context, formal: tree.Variable, actual: tree.Operand) -> V
 
 
 def _scalar_type(formal: tree.Variable) -> DataType:
-    """Return the type of a parameter that one register or constant can be."""
+    """Return the type of a parameter that fits one register or constant."""
     type_ = DATA_TYPES.get(formal.type[1:])
     if type_ is None and formal.type in REGISTER_BITS:
         type_ = UNTYPED[REGISTER_BITS[formal.type]]
@@ -92,13 +97,13 @@ def _scalar_type(formal: tree.Variable) -> DataType:
     return type_
 
 
-def _moved(type_: DataType) -> DataType:
-    """Return the type of a move of such a value: 8 bits live in 16."""
+def _move_type(type_: DataType) -> DataType:
+    """Return the type with which a value is moved: 8 bits are in 16-bit registers."""
     return type_ if type_.bits > 8 else DataType.B16
 
 
 def result(context: Context, formal: tree.Variable, actual: tree.Operand, value: Value) -> None:
-    """Give a result to what stands for it in the call."""
+    """Copy a result of a function to the operand of the call that receives it."""
     if isinstance(actual, tree.Sink):
         return
     builder = context.builder
@@ -112,13 +117,13 @@ def result(context: Context, formal: tree.Variable, actual: tree.Operand, value:
     type_ = _scalar_type(formal)
     to = values.destination(context, actual, type_, wider=type_.bits == 8)
     if isinstance(value, Register):
-        builder.emit(Op.MOV, type=_moved(type_), dsts=(to,), srcs=(value,))
+        builder.emit(Op.MOV, type=_move_type(type_), dsts=(to,), srcs=(value,))
     else:
         _load(context, to, value, 0, type_)
 
 
 def copy(context: Context, to: Value, source: Value) -> None:
-    """Copy an argument or a result as a whole."""
+    """Copy a whole argument or result from ``source`` to ``to``."""
     builder = context.builder
     if isinstance(to, Register) and isinstance(source, Register):
         type_ = UNTYPED[builder.register_bits[to.index]]

@@ -24,20 +24,21 @@ from vgpu_sim.isa import (
     TrapCause,
 )
 
-# What kernels launched kernels by before CUDA 12 (programming guide, "CUDA Dynamic Parallelism").
+# The functions by which kernels launched kernels before CUDA 12 (programming guide, "CUDA Dynamic
+# Parallelism").
 _DEVICE_RUNTIME = frozenset(
     {
         *("cudaGetParameterBuffer", "cudaGetParameterBufferV2", "cudaDeviceSynchronize"),
         *("cudaLaunchDevice", "cudaLaunchDeviceV2"),
     }
 )
-_LATER_DEVICE_RUNTIME = "__cudaCDP2"  # begins its names
+_LATER_DEVICE_RUNTIME = "__cudaCDP2"  # prefix of its names
 _ASSERTION = "tessera.assertion"  # of compiler/system_calls.ptx
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The operands of a call."""
+    """The function and the operands of one call instruction."""
 
     returns: tuple[tree.Operand, ...]
     target: tree.Name
@@ -46,11 +47,11 @@ class _Call:
 
 
 def lower_call(context: Context, operands: Sequence[tree.Operand]) -> None:
-    """Write a call; the guard must be none.
+    """Lower a call, which must not have a guard.
 
     Raises:
-        Invalid: for a call that fits no function.
-        Unsupported: for a function of another module, or one that cannot be called yet.
+        Invalid: the call matches no function.
+        Unsupported: the function is in another module, or cannot be called yet.
     """
     call = _parts(operands)
     graph = context.program.graph
@@ -67,7 +68,7 @@ def lower_call(context: Context, operands: Sequence[tree.Operand]) -> None:
 
 
 def _missing(name: str) -> str:
-    """Describe a function that is declared, and neither the module nor the driver has."""
+    """Describe a function that is declared, but defined neither by the module nor by the driver."""
     if name in _DEVICE_RUNTIME or name.startswith(_LATER_DEVICE_RUNTIME):
         return f"dynamic parallelism (function {name!r})"
     return f"function {name!r}, which the module does not define,"
@@ -87,7 +88,7 @@ def _parts(operands: Sequence[tree.Operand]) -> _Call:
 
 
 def _list(rest: list[tree.Operand]) -> tuple[tree.Operand, ...]:
-    """Take a list of arguments or results off the front, if there is one."""
+    """Split a list of arguments or results off the front, if there is one."""
     if not rest or not isinstance(rest[0], tree.Arguments):
         return ()
     first = rest.pop(0)
@@ -119,11 +120,11 @@ def _check_counts(
             raise Invalid(f"{name!r} has {len(wanted)} {what}, not {len(given)}", call.target)
 
 
-# Written in line: arguments and results are the caller's own variables.
+# Inlined: arguments and results are the caller's own variables.
 
 
 def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
-    inner = context.called(function, Frame("", context.frame.pointer))
+    inner = context.for_callee(function, Frame("", context.frame.pointer))
     context.frame.inner.append(inner.frame)
     builder = context.builder
     taken = {operand.text for operand in call.returns if isinstance(operand, tree.Name)}
@@ -163,7 +164,7 @@ def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
         arguments.result(context, formal, actual, value)
 
 
-# Jumped to: arguments and results go through places that the function shares with its callers.
+# Jumped to: arguments and results use variables that the function shares with its callers.
 
 
 def _jump(context: Context, call: _Call, function: tree.Function) -> None:
@@ -191,12 +192,12 @@ def _jump(context: Context, call: _Call, function: tree.Function) -> None:
 
 
 def request(context: Context, function: tree.Function) -> Body:
-    """Have a function written that calls jump to."""
+    """Return the body to which calls of a function jump; it is lowered later."""
     return context.program.body(function, lambda frame: _interface(context, function, frame))
 
 
 def _interface(context: Context, function: tree.Function, frame: Frame) -> Interface:
-    place = context.called(function, frame)
+    place = context.for_callee(function, frame)
     return (
         tuple(arguments.new_value(place, formal) for formal in function.parameters),
         tuple(arguments.new_value(place, formal) for formal in function.returns),
@@ -204,13 +205,13 @@ def _interface(context: Context, function: tree.Function, frame: Frame) -> Inter
 
 
 def lower_bodies(context: Context) -> None:
-    """Write the bodies that the kernel's code jumps to, behind it."""
+    """Emit the bodies to which the kernel's code jumps, after the kernel's code."""
     program, builder = context.program, context.builder
     while program.pending:
         body = program.pending.popleft()
         with builder.owned_by(body.owner):
             _lower_body(context, body)
-    for body in program.bodies.values():  # now all of their sites are known
+    for body in program.bodies.values():  # now all of their call sites are known
         if body.own_site is not None and body.sites:
             builder.place(body.exit)
             dispatch(builder, body.own_site, body.sites)
@@ -224,7 +225,7 @@ def _lower_body(context: Context, body: Body) -> None:
     recursive = program.graph.is_recursive(function)
     pointer = builder.new_register(32) if recursive else None
     frame = program.new_frame(pointer)
-    inner = context.called(function, frame)
+    inner = context.for_callee(function, frame)
     inner.recursive = recursive
     before: Register | None = pointer
     assert function.body is not None
@@ -255,7 +256,7 @@ def _lower_body(context: Context, body: Body) -> None:
     builder.emit_branch(body.exit, uniform=False)
 
 
-# Through a register: whatever function it may mean is compared with.
+# Through a register: the address is compared with those of all functions that it may denote.
 
 
 def _indirect(context: Context, call: _Call) -> None:
@@ -268,7 +269,7 @@ def _indirect(context: Context, call: _Call) -> None:
         other, onward = builder.new_predicate(), LabelTarget("onward")
         where = Literal(graph.address(function))
         compare(builder, other, Compare.NE, address, where, DataType.U64)
-        with builder.guarded(Guard(other)):
+        with builder.use_guard(Guard(other)):
             builder.emit_branch(onward, uniform=False)
         _direct(context, call, function)
         builder.emit_branch(done, uniform=False)
@@ -278,7 +279,7 @@ def _indirect(context: Context, call: _Call) -> None:
 
 
 def _candidates(context: Context, call: _Call) -> list[tree.Function]:
-    """Return the functions that the call may mean, whose signature fits."""
+    """Return the functions that the call may denote, with a matching signature."""
     graph = context.program.graph
     if call.prototype is None:
         raise Invalid("a call through a register needs a prototype or targets", call.target)

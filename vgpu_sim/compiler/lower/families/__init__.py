@@ -1,1 +1,3 @@
-"""The families, one module each: ``FORMS`` are the PTX forms that become their instructions."""
+"""The families, one module each: ``FORMS`` are the PTX forms that are lowered to their
+instructions.
+"""

@@ -1,4 +1,4 @@
-"""atom, red, fence and membar (PTX ISA 9.7.15)."""
+"""Lowers atom, red, fence and membar (PTX ISA 9.7.15)."""
 
 from typing import Final
 
@@ -34,13 +34,13 @@ _TYPES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("inc", "dec"), ("u32",)),
     **dict.fromkeys(("min", "max"), _EXTREMA),
 }
-"""The types of each operation."""
+"""For each operation of atom and red, the types that it may have."""
 _VECTORS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(_HALVES, ("v2", "v4", "v8")),
     **dict.fromkeys(_PACKED, ("v2", "v4")),
     "f32": ("v2", "v4"),
 }
-"""The vectors of each type; of them .f32 may only be added."""
+"""For each type, the vectors that atom and red accept; vectors of .f32 may only be added."""
 
 
 def _operation(match: Match) -> str:
@@ -48,7 +48,7 @@ def _operation(match: Match) -> str:
 
 
 def _check(match: Match) -> None:
-    """Raise Invalid for what the words of an instruction cannot say together."""
+    """Raise Invalid if an instruction has modifiers that exclude each other."""
     operation, type_, vector = _operation(match), match["type"], match.get("elements")
     small = type_ in (*_HALVES, *_PACKED)
     if vector is None:
@@ -85,7 +85,7 @@ def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
 
 
 def update(context: Context, form: Form, match: Match) -> None:
-    """Lower atom and red; a policy for caches changes no result."""
+    """Lower atom and red; a cache policy changes no result."""
     _check(match)
     operation, word = _operation(match), match["type"]
     count = 2 if operation == "cas" else 1
@@ -102,7 +102,7 @@ def update(context: Context, form: Form, match: Match) -> None:
     fields: dict[str, Space | Update] = {"space": space, "update": Update[operation.upper()]}
     _order(context, match, ("release", "acq_rel"))
     if word in _PACKED:
-        _packed(context, form.op, word, first, place, data, fields)
+        _update_halves(context, form.op, word, first, place, data, fields)
     else:
         type_ = DataType.B64 if word == _WIDE else DATA_TYPES[word]
         context.builder.emit(
@@ -117,7 +117,7 @@ def update(context: Context, form: Form, match: Match) -> None:
 
 
 def _order(context: Context, match: Match, words: tuple[str, ...]) -> None:
-    """Emit a fence on that side of an update on which it orders other accesses."""
+    """Emit a fence before or after an update, where it must order other accesses."""
     if match.get("sem") in words:
         word = match.get("scope") or "gpu"
         context.builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope[word.upper()])
@@ -132,7 +132,7 @@ def _destinations(
     return found
 
 
-def _packed(
+def _update_halves(
     context: Context,
     op: Op,
     word: str,
@@ -141,7 +141,7 @@ def _packed(
     data: list[tree.Operand],
     fields: dict[str, Space | Update],
 ) -> None:
-    """Lower an update of pairs: each half is one of its own, as PTX says."""
+    """Lower an update of pairs: each half is a separate update, as PTX specifies."""
     pairs = [halves.split(context, values.source(context, e, DataType.B32)) for e in data]
     whole = _destinations(context, first, DataType.B32)
     scratch = context.builder.scratch
@@ -162,7 +162,7 @@ _SCOPES = {"gl": Scope.GPU}
 
 
 def fence(context: Context, form: Form, match: Match) -> None:
-    """Lower fence and membar; there is one proxy, so a proxy fence orders as any other."""
+    """Lower fence and membar; there is only one proxy, so a proxy fence is an ordinary fence."""
     plain = "cluster" if "cluster" in match else "sys"
     word = match.get("scope") or match.get("level") or plain
     strong = form.opcode == "membar" and "level" in match
@@ -182,7 +182,7 @@ _ANY = ("b16", *_BITS, _WIDE, *_EXTREMA, "f32", "f64", *_HALVES, *_PACKED)
 
 
 def _updates(op: Op, words: str, operands: str, types: tuple[str, ...] = _ANY) -> tuple[Form, ...]:
-    """Return the rows without and with a cache policy, which is a hint."""
+    """Return the rows of an update without and with a cache policy, which is a hint."""
     plain, hinted = (f"{words}{hint}{{.elements}}.type" for hint in ("", ".L2::cache_hint"))
     return (
         Form(plain, operands, op, update, types, _NOTE, any_order=True),

@@ -1,4 +1,4 @@
-"""Bit fields, counts, searches, funnel shifts, prmt and lop3."""
+"""Lowers instructions on bits: bit fields, counts, searches, funnel shifts, prmt and lop3."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,7 @@ from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Permute
 
 _WORDS = ("u32", "s32", "u64", "s64")
 _UNTYPED = ("b32", "b64")
-_VALUES = {Op.BFE: 1, Op.BFI: 2}  # operands of the instruction's type; the rest are counts
+_VALUES = {Op.BFE: 1, Op.BFI: 2}  # operands of the instruction's type; the others are counts
 
 
 def field(context: Context, form: Form, match: Match) -> None:
@@ -45,7 +45,7 @@ def wrapping(context: Context, form: Form, match: Match) -> None:
 
 
 def permute(context: Context, form: Form, match: Match) -> None:
-    """Lower prmt; its mode stands after the type."""
+    """Lower prmt, whose mode follows the type."""
     first, *rest = context.operands
     srcs = tuple(values.source(context, operand, DataType.B32) for operand in rest)
     to = values.destination(context, first, DataType.B32)
@@ -67,7 +67,7 @@ def logic_and_predicate(context: Context, form: Form, match: Match) -> None:
     """Lower ``lop3.bool d|p, a, b, c, table, q``: p = (d != 0) bool q."""
     first, *inputs, table, chooser = context.operands
     if not isinstance(first, tree.Pair):
-        raise Invalid("lop3 with .and or .or has the destinations d|p")
+        raise Invalid("lop3 with .and or .or needs the destination pair d|p")
     if isinstance(chooser, tree.Not):
         raise Invalid("lop3 takes its predicate as it is, without '!'")
     srcs = _logic_sources(context, inputs, table)

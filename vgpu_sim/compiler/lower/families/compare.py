@@ -1,4 +1,4 @@
-"""setp, set, slct, testp and isspacep."""
+"""Lowers setp, set, slct, testp and isspacep."""
 
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ _INFINITY = {DataType.F32: 0x7F80_0000, DataType.F64: 0x7FF0_0000_0000_0000}
 
 
 def _comparison(word: str, type_: DataType) -> Compare:
-    """Return the comparison, checked against the type (PTX ISA, "setp")."""
+    """Return the comparison that a modifier names, checked against the type (PTX ISA, "setp")."""
     if word in ("eq", "ne"):
         return Compare[word.upper()]
     valid = not type_.is_untyped
@@ -79,7 +79,7 @@ def setp_packed(context: Context, form: Form, match: Match) -> None:
 def _compare_halves(
     context: Context, match: Match, type_: DataType, to: tuple[Predicate | None, ...]
 ) -> None:
-    """Compare the halves of packed operands a and b into a predicate each, where one is wanted."""
+    """Compare the halves of packed operands a and b into one predicate each; None is skipped."""
     builder, fields = context.builder, _fields(match, type_.element)
     _, a, b, *third = context.operands
     srcs: list[Operand] = [values.source(context, operand, type_) for operand in (a, b)]
@@ -88,7 +88,7 @@ def _compare_halves(
     for source in srcs:
         upper.append(builder.scratch(32))
         builder.emit(Op.SHR, type=DataType.U32, dsts=(upper[-1],), srcs=(source, Literal(16)))
-    # The first result may be a combining predicate, so it waits for the second.
+    # The first result may be the combining predicate, so its write waits for the second comparison.
     held = builder.scratch_predicate()
     for destination, halves in ((held, srcs), (to[1], upper)):
         if destination is not None:
@@ -162,7 +162,7 @@ def testp(context: Context, form: Form, match: Match) -> None:
         how = Compare.NUM if what == "number" else Compare.NAN
         builder.emit(Op.SETP, type=type_, dsts=(to, None), srcs=(value, value), compare=how)
         return
-    # On patterns without their sign: all numbers lie below infinity, all NaNs above.
+    # On patterns without their sign, all numbers are below infinity, and all NaNs above.
     word, infinity = UNSIGNED[bits], Literal(_INFINITY[type_])
     pattern, less = builder.scratch(bits), builder.scratch(bits)
     cleared = Literal((1 << (bits - 1)) - 1)
@@ -190,8 +190,11 @@ def testp(context: Context, form: Form, match: Match) -> None:
 
 
 def isspacep(context: Context, form: Form, match: Match) -> None:
-    """Lower isspacep: in a window is shared or local, in a constant variable const, in the image of
-    the kernel's parameters param; all else is global."""
+    """Lower isspacep, which returns whether an address is in a state space.
+
+    An address in a window is shared or local, one in a constant variable const, and one in the
+    image of the kernel's parameters param; every other address is global.
+    """
     first, value = context.operands
     source = values.source(context, value, DataType.B64)
     builder = context.builder
@@ -221,7 +224,7 @@ def _in_window(
     how: Compare,
     also: Predicate | None = None,
 ) -> None:
-    """Compare the upper half of an address with that of the window of a space."""
+    """Compare the upper half of an address with that of a space's window."""
     builder = context.builder
     upper, own = builder.scratch(64), builder.scratch(32)
     if space is Space.LOCAL:
@@ -240,7 +243,7 @@ def _in_window(
 
 
 def _in_constants(context: Context, source: Operand, to: Predicate) -> None:
-    """Let ``to`` be true, too, where an address is one of the module's constant variables."""
+    """Set ``to`` additionally where an address is in one of the module's constant variables."""
     builder = context.builder
     for variable in context.symbols.variables.values():
         if variable.space is not Space.CONST:
@@ -259,7 +262,7 @@ def _in_constants(context: Context, source: Operand, to: Predicate) -> None:
 
 
 def _in_parameters(context: Context, source: Operand, to: Predicate) -> None:
-    """Say whether an address lies within the image of the kernel's parameters."""
+    """Set a predicate to whether an address is within the image of the kernel's parameters."""
     builder = context.builder
     distance = builder.scratch(64)
     context.uses_parameter_image = True

@@ -1,4 +1,4 @@
-"""Branches and the ends of threads."""
+"""Lowers branches, calls, and instructions that end threads."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from vgpu_sim.isa.families.control import MAX_REST_NS
 
 
 def branch(context: Context, form: Form, match: Match) -> None:
-    """Lower bra; its guard is the instruction's."""
+    """Lower bra; its guard becomes the guard of the branch."""
     (target,) = context.operands
     if not isinstance(target, tree.Name):
         raise Invalid("expected a label")
@@ -22,12 +22,12 @@ def branch(context: Context, form: Form, match: Match) -> None:
 
 
 def end(context: Context, form: Form, match: Match) -> None:
-    """Lower exit, trap and brkpt, which nobody but a debugger could go on from."""
+    """Lower exit, trap and brkpt, after which only a debugger could continue."""
     context.builder.emit(form.op)
 
 
 def rest(context: Context, form: Form, match: Match) -> None:
-    """Lower nanosleep, whose operand has up to a millisecond."""
+    """Lower nanosleep, whose operand is at most a millisecond."""
     (duration,) = context.operands
     if isinstance(duration, tree.Integer) and not 0 <= duration.value <= MAX_REST_NS:
         raise Invalid(f"nanosleep takes 0 to {MAX_REST_NS} ns, not {duration.value}")
@@ -35,7 +35,7 @@ def rest(context: Context, form: Form, match: Match) -> None:
 
 
 def leave(context: Context, form: Form, match: Match) -> None:
-    """Lower ret: of a kernel it is exit, of a function the way to its end."""
+    """Lower ret to exit in a kernel, and to a branch to the function's end in a function."""
     if context.leave is None:
         context.builder.emit(form.op)
     else:
@@ -54,7 +54,7 @@ def indexed_branch(context: Context, form: Form, match: Match) -> None:
         context.label(tree.Name(name, targets.line, targets.column)) for name in targets.names
     ]
     builder = context.builder
-    with context.unguarded():
+    with context.branch_around():
         number = builder.new_register(32)
         source = values.source(context, index, DataType.U32)
         builder.emit(Op.MOV, type=DataType.B32, dsts=(number,), srcs=(source,))
@@ -63,14 +63,17 @@ def indexed_branch(context: Context, form: Form, match: Match) -> None:
 
 
 def nothing(context: Context, form: Form, match: Match) -> None:
-    """Lower griddepcontrol: grids of a stream run one after the other, so none waits for another's
-    parts, and none begins before another has ended (PTX ISA, "griddepcontrol")."""
+    """Emit nothing for griddepcontrol, by which a grid waits for parts of a previous one.
+
+    Grids of a stream run in sequence here, so no grid waits for parts of another, and none
+    begins before the previous one has ended (PTX ISA, "griddepcontrol").
+    """
 
 
 def call(context: Context, form: Form, match: Match) -> None:
-    """Lower a call: see ``lower.calls``."""
+    """Lower a call of a function: see ``lower.calls``."""
     operands = context.operands
-    with context.unguarded():
+    with context.branch_around():
         lower_call(context, operands)
 
 

@@ -1,4 +1,4 @@
-"""cvt: between scalar types, and from and to packed numbers, element by element."""
+"""Lowers cvt: between scalar types, and from and to packed numbers, element by element."""
 
 from collections.abc import Collection
 from typing import Any, Final
@@ -31,9 +31,9 @@ def cvt(context: Context, form: Form, match: Match) -> None:
     to = values.destination(context, first, to_type, wider=True)
     fields = one_word.float_fields(match)
     if from_type is DataType.BF16 and to_type in (DataType.F32, DataType.F64):
-        fields["rounding"] = Rounding.NONE  # assemblers take one, and nothing is rounded
+        fields["rounding"] = Rounding.NONE  # assemblers accept one, although nothing is rounded
     elif {from_type, to_type} == _SCALAR_HALVES and "rnd" not in match:
-        fields["rounding"] = Rounding.RN  # as assemblers read it
+        fields["rounding"] = Rounding.RN  # as assemblers interpret it
     if fields["saturate"] and from_type.is_float and not to_type.is_float:
         fields["saturate"] = False  # such conversions clamp anyway (PTX ISA, "cvt")
     context.builder.emit(
@@ -42,7 +42,7 @@ def cvt(context: Context, form: Form, match: Match) -> None:
 
 
 def _check_rounding(match: Match, to: DataType, source: DataType) -> None:
-    """Hold cvt to the rounding modifiers that PTX asks for or forbids."""
+    """Check the rounding modifiers of cvt, which PTX requires or forbids."""
     integral, rounded = "irnd" in match, "rnd" in match
     if not source.is_float and not to.is_float:
         wanted = not integral and not rounded
@@ -61,7 +61,7 @@ def _check_rounding(match: Match, to: DataType, source: DataType) -> None:
         raise Unsupported(f"cvt {kinds} with another rounding")
 
 
-def clamped(context: Context, form: Form, match: Match) -> None:
+def cvt_clamped(context: Context, form: Form, match: Match) -> None:
     """Lower cvt of .f32 to one number of another format, with .relu or .satfinite."""
     to_type = DATA_TYPES[match["dtype"]]
     first, value = context.operands
@@ -82,18 +82,20 @@ def _fields(match: Match) -> dict[str, Any]:
 
 
 def _element(word: str) -> tuple[DataType, int]:
-    """Return the element of a packed type by its name, and the bits that it has there."""
+    """Return the element that the name of a packed type contains, and the bits that it occupies
+    there.
+    """
     type_ = DATA_TYPES[word[:-2]]
     return type_, 4 if type_ is DataType.E2M1 else type_.bits
 
 
 def from_singles(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt of two .f32: the first to the upper half."""
+    """Lower cvt of two .f32 to a packed number; the first becomes the upper half."""
     type_, bits = _element(match.get("f8x2") or match["dtype"])
     first, *operands = context.operands
     sources = [values.source(context, operand, DataType.F32) for operand in operands]
     fields = {"type": type_, "source_type": DataType.F32, **_fields(match)}
-    _joined(context, first, bits, Op.CVT, [(source,) for source in sources], fields)
+    _join_parts(context, first, bits, Op.CVT, [(source,) for source in sources], fields)
 
 
 def by_chance(context: Context, form: Form, match: Match) -> None:
@@ -107,11 +109,11 @@ def by_chance(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(Op.SHR, type=DataType.U32, dsts=(upper,), srcs=srcs)
     pairs = [(sources[0], upper), (sources[1], chance)]
     fields = {"type": type_, "source_type": DataType.F32, **_fields(match)}
-    _joined(context, first, bits, Op.CVT_RS, pairs, fields)
+    _join_parts(context, first, bits, Op.CVT_RS, pairs, fields)
 
 
 def four_by_chance(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt.rs of four .f32, the first to the top; two share 16 random bits."""
+    """Lower cvt.rs of four .f32, the first at the top; two share 16 random bits."""
     type_, bits = _element(match["f8x4"])
     first, vector, random = context.operands
     if not isinstance(vector, tree.Vector) or len(vector.elements) != 4:
@@ -121,13 +123,14 @@ def four_by_chance(context: Context, form: Form, match: Match) -> None:
     upper, lower = _shared_chances(context, chance, bits)
     pairs = list(zip(sources, (upper, upper, lower, lower), strict=True))
     fields = {"type": type_, "source_type": DataType.F32, **_fields(match)}
-    _joined(context, first, bits, Op.CVT_RS, pairs, fields)
+    _join_parts(context, first, bits, Op.CVT_RS, pairs, fields)
 
 
 def _shared_chances(context: Context, chance: Operand, bits: int) -> tuple[Operand, Operand]:
     """Return the random bits of the first and of the last two numbers, in the low 16 bits.
 
-    The halves of the operand; for .e2m1x4 the upper bytes of both halves, and the lower ones.
+    They are the halves of the operand; for .e2m1x4 the upper bytes of both halves, and the lower
+    ones.
     """
     builder = context.builder
 
@@ -162,13 +165,14 @@ def from_packed(context: Context, form: Form, match: Match) -> None:
     fields = {"type": to_type, "source_type": from_type, **_fields(match)}
     if from_type not in (DataType.F16, DataType.BF16):
         fields.pop("rounding", None)  # exact
-    _joined(context, first, bits, Op.CVT, [(high,), (low,)], fields)
+    _join_parts(context, first, bits, Op.CVT, [(high,), (low,)], fields)
 
 
-def scaled(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt of two small numbers to .bf16x2, each times its power of two if there are any.
+def cvt_scaled(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt of two small numbers to .bf16x2, where each may be multiplied by a power of two.
 
-    Both factors and, but for an infinity, the product are numbers of .f32; it is rounded once.
+    Both factors and, except for an infinity, the product are .f32 numbers; the product is
+    rounded once.
     """
     first, operand, *powers = context.operands
     word, sequence = match["atype"], Sequence(context.builder)
@@ -177,7 +181,7 @@ def scaled(context: Context, form: Form, match: Match) -> None:
     pair = values.source(context, operand, held, wider=held is DataType.B8)
     numbers = []
     for number in _upper_and_lower(sequence, pair, bits):
-        if word == "s2f6x2":  # two's complement, with six bits behind the point
+        if word == "s2f6x2":  # two's complement, with six fraction bits
             whole = sequence.word(
                 Op.CVT, _F32, number, source_type=DataType.S8, rounding=Rounding.RN
             )
@@ -190,7 +194,7 @@ def scaled(context: Context, form: Form, match: Match) -> None:
             factor = _single(sequence, scale, DataType.UE8M0)
             numbers[place] = sequence.word(Op.FMUL, _F32, numbers[place], factor)
     fields = {"type": DataType.BF16, "source_type": _F32, **_fields(match)}
-    _joined(context, first, 16, Op.CVT, [(number,) for number in numbers], fields)
+    _join_parts(context, first, 16, Op.CVT, [(number,) for number in numbers], fields)
 
 
 def _upper_and_lower(sequence: Sequence, pair: Operand, bits: int) -> tuple[Operand, Operand]:
@@ -198,12 +202,12 @@ def _upper_and_lower(sequence: Sequence, pair: Operand, bits: int) -> tuple[Oper
 
 
 def _single(sequence: Sequence, number: Operand, type_: DataType) -> Register:
-    """Return a number of a small format as .f32; .bf16 holds all of them."""
+    """Return a number of a small format as .f32; .bf16 can represent all of them."""
     exact = sequence.word(Op.CVT, DataType.BF16, number, source_type=type_)
     return sequence.word(Op.CVT, _F32, exact, source_type=DataType.BF16)
 
 
-def _joined(
+def _join_parts(
     context: Context,
     first: tree.Operand,
     bits: int,
@@ -211,7 +215,7 @@ def _joined(
     sources: Collection[tuple[Operand, ...]],
     fields: dict[str, Any],
 ) -> None:
-    """Convert numbers and put them together, the first at the top, ``bits`` for each."""
+    """Convert numbers and concatenate them, the first at the top, ``bits`` for each."""
     builder, total = context.builder, bits * len(sources)
     to = values.destination(context, first, UNTYPED[total], wider=total == 8)
     whole = max(total, 16)
@@ -230,7 +234,9 @@ def _joined(
 
 
 def pack(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt.pack: clamp two .s32, put them together, and a third's low bits above them."""
+    """Lower cvt.pack: clamp two .s32, concatenate them, and put the low bits of a third operand
+    above them.
+    """
     first, *operands = context.operands
     word = match["dtype"]
     bits, is_signed = int(word[1:]), word[0] == "s"
@@ -271,8 +277,14 @@ _CHANCE = "after SHR of the random bits; CVT_RS of each, SHL, OR"
 FORMS: Final = (
     Form("cvt{.rnd}{.ftz}{.sat}.dtype.atype", UNARY, Op.CVT, cvt, _CONVERTIBLE),
     Form("cvt.irnd{.ftz}{.sat}.dtype.atype", UNARY, Op.CVT, cvt, _CONVERTIBLE),
-    Form("cvt.frnd2{.relu}{.satfinite}.dtype.f32", UNARY, Op.CVT, clamped, ("f16", "bf16", "tf32")),
-    Form("cvt.rna{.satfinite}.dtype.f32", UNARY, Op.CVT, clamped, ("tf32",)),
+    Form(
+        "cvt.frnd2{.relu}{.satfinite}.dtype.f32",
+        UNARY,
+        Op.CVT,
+        cvt_clamped,
+        ("f16", "bf16", "tf32"),
+    ),
+    Form("cvt.rna{.satfinite}.dtype.f32", UNARY, Op.CVT, cvt_clamped, ("tf32",)),
     Form("cvt.frnd2{.relu}{.satfinite}.dtype.f32", BINARY, Op.CVT, from_singles, _HALVES, _PAIR),
     Form(
         "cvt.rs{.relu}{.satfinite}.dtype.f32",
@@ -296,12 +308,12 @@ FORMS: Final = (
     Form("cvt.frnd3{.satfinite}.dtype.f32", BINARY, Op.CVT, from_singles, ("ue8m0x2",), _PAIR),
     Form("cvt.frnd3{.satfinite}.ue8m0x2.atype", UNARY, Op.CVT, from_packed, ("bf16x2",), _UNPACKED),
     Form("cvt.rn.bf16x2.atype", UNARY, Op.CVT, from_packed, ("ue8m0x2",), _UNPACKED),
-    Form("cvt.rn{.relu}{.satfinite}.bf16x2.atype", UNARY, Op.CVT, scaled, ("s2f6x2",), _SCALED),
+    Form("cvt.rn{.relu}{.satfinite}.bf16x2.atype", UNARY, Op.CVT, cvt_scaled, ("s2f6x2",), _SCALED),
     Form(
         "cvt.rn{.relu}{.satfinite}.scaled::n2::ue8m0.bf16x2.atype",
         "d, a, scales",
         Op.CVT,
-        scaled,
+        cvt_scaled,
         (*_F8X2, "s2f6x2"),
         _SCALED,
     ),

@@ -1,4 +1,4 @@
-"""cp.async (PTX ISA 9.7.10.28): a copy is complete as soon as it is asked for."""
+"""Lowers cp.async (PTX ISA 9.7.10.28): a copy is complete when the instruction has executed."""
 
 from typing import Final
 
@@ -62,7 +62,7 @@ def _load(context: Context, source: tree.Operand, words: tuple[Register, ...]) -
 
 
 def _limit(context: Context, operand: tree.Operand, size: int) -> Operand:
-    """Return how many bytes are read: the source size, or none where the source is ignored."""
+    """Return how many bytes are read: the source size, or 0 if the source is ignored."""
     ignored: Operand | None = None
     if isinstance(operand, tree.Not):
         ignored = values.predicate_source(context, operand)
@@ -78,14 +78,17 @@ def _limit(context: Context, operand: tree.Operand, size: int) -> Operand:
 
 
 def nothing(context: Context, form: Form, match: Match) -> None:
-    """Lower what waits for copies, or groups them: all of them are complete."""
+    """Emit nothing for instructions that wait for or group asynchronous copies.
+
+    Every copy is complete when its instruction has executed.
+    """
     for operand in context.operands:
         if not isinstance(operand, tree.Integer) or operand.value < 0:
             raise Invalid("the number of groups is a constant")
 
 
 _NOTE = "LD, or LD_ZFILL with a source size or predicate; then ST"
-_DONE = "nothing: each copy is complete when it is asked for"
+_DONE = "nothing: each copy is complete at once"
 
 
 def _copies(kind: str) -> tuple[Form, ...]:

@@ -1,4 +1,4 @@
-"""Floating-point arithmetic."""
+"""Lowers floating-point arithmetic."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand
 
 
 def approximation(context: Context, form: Form, match: Match) -> None:
-    """Lower an instruction whose opcode has no other form than ``.approx``."""
+    """Lower an instruction whose opcode has only the form ``.approx``."""
     type_ = one_word.type_of(form, match)
     first, operand = context.operands
     value = values.source(context, operand, type_)
@@ -22,8 +22,8 @@ def _approximate(pattern: str, op: Op, isa: str = "", types: tuple[str, ...] = (
     return Form(pattern, UNARY, op, approximation, types, isa)
 
 
-def mixed(context: Context, form: Form, match: Match) -> None:
-    """Lower add, sub and fma of .f32 whose factors are small floats: widening them is exact."""
+def mixed_precision(context: Context, form: Form, match: Match) -> None:
+    """Lower add, sub and fma of .f32 whose factors are small floats, which are widened exactly."""
     small = DATA_TYPES[match["atype"]]
     first, *operands = context.operands
     count = 2 if form.op is Op.FMA else 1
@@ -42,7 +42,7 @@ def mixed(context: Context, form: Form, match: Match) -> None:
 
 
 def extremum_of_three(context: Context, form: Form, match: Match) -> None:
-    """Lower min and max with three operands: of two, and of that and the third."""
+    """Lower min and max with three operands as two operations."""
     first, *operands = context.operands
     type_, ftz = DataType.F32, "ftz" in match
     srcs = [values.source(context, operand, type_) for operand in operands]
@@ -83,8 +83,10 @@ def _sums(name: str, op: Op) -> tuple[Form, ...]:
     )
 
 
-def _mixed(pattern: str, operands: str, op: Op) -> Form:
-    return Form(pattern, operands, op, mixed, ("f16", "bf16"), "after CVT of each small operand")
+def _mixed_form(pattern: str, operands: str, op: Op) -> Form:
+    return Form(
+        pattern, operands, op, mixed_precision, ("f16", "bf16"), "after CVT of each small operand"
+    )
 
 
 def _signs(name: str, op: Op) -> tuple[Form, ...]:
@@ -113,15 +115,15 @@ FORMS: Final = (
     *_sums("add", Op.FADD),
     *_sums("sub", Op.FSUB),
     *_sums("mul", Op.FMUL),
-    _mixed("add{.rnd}{.sat}.f32.atype", BINARY, Op.FADD),
-    _mixed("sub{.rnd}{.sat}.f32.atype", BINARY, Op.FSUB),
+    _mixed_form("add{.rnd}{.sat}.f32.atype", BINARY, Op.FADD),
+    _mixed_form("sub{.rnd}{.sat}.f32.atype", BINARY, Op.FSUB),
     one_word.row("fma.rnd{.ftz}{.sat}.f32", TERNARY, Op.FMA),
     one_word.row("fma.rnd{.ftz}.f32x2", TERNARY, Op.FMA),
     one_word.row("fma.rnd.f64", TERNARY, Op.FMA),
     one_word.row("fma.rn{.ftz}{.sat}.type", TERNARY, Op.FMA, _HALF),
     one_word.row("fma.rn{.ftz}.relu.type", TERNARY, Op.FMA, _HALF),
     one_word.row("fma.rn{.relu}.type", TERNARY, Op.FMA, _BFLOAT),
-    _mixed("fma.rnd{.sat}.f32.atype", TERNARY, Op.FMA),
+    _mixed_form("fma.rnd{.sat}.f32.atype", TERNARY, Op.FMA),
     one_word.row("mad.rnd{.ftz}{.sat}.f32", TERNARY, Op.FMA),
     one_word.row("mad.rnd.f64", TERNARY, Op.FMA),
     *_signs("neg", Op.FNEG),

@@ -1,4 +1,4 @@
-"""Integer arithmetic and logic."""
+"""Lowers integer arithmetic and logic."""
 
 import functools
 from typing import Final
@@ -60,7 +60,7 @@ def shift(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(form.op, type=type_, dsts=(dst,), srcs=srcs)
 
 
-def carried(context: Context, form: Form, match: Match) -> None:
+def add_with_carry(context: Context, form: Form, match: Match) -> None:
     """Lower add, addc, sub and subc with the carry flag, which is a predicate of the function."""
     type_ = UNTYPED[one_word.type_of(form, match).bits]
     first, a, b = context.operands
@@ -68,8 +68,8 @@ def carried(context: Context, form: Form, match: Match) -> None:
     _emit_carried(context, form, match, type_, first, srcs)
 
 
-def carried_product(context: Context, form: Form, match: Match) -> None:
-    """Lower mad and madc with the carry flag: the sum alone carries."""
+def mad_with_carry(context: Context, form: Form, match: Match) -> None:
+    """Lower mad and madc with the carry flag: only the sum carries."""
     type_ = one_word.type_of(form, match)
     first, *rest = context.operands
     a, b, c = (values.source(context, operand, type_) for operand in rest)
@@ -95,9 +95,9 @@ def _emit_carried(
     if form.op is Op.ADDC:
         builder.emit(form.op, type=type_, dsts=(to, out), srcs=(*srcs, before))
         return
-    # The flag is what an adder makes of `a + ~b + 1`, as GPUs have it: set where nothing is
-    # borrowed. PTX ISA says "borrow", which chains of `sub.cc` and `subc` cannot tell apart; `addc`
-    # after `sub.cc` can.
+    # The flag is the carry out of `a + ~b + 1`, as on GPUs: set where nothing is borrowed. PTX ISA
+    # says "borrow", which chains of `sub.cc` and `subc` cannot distinguish; `addc` after `sub.cc`
+    # can.
     borrow = builder.new_predicate()
     if before is carry:
         builder.emit(Op.NOT, type=DataType.PRED, dsts=(borrow,), srcs=(carry,))
@@ -108,7 +108,7 @@ def _emit_carried(
         builder.emit(Op.NOT, type=DataType.PRED, dsts=(carry,), srcs=(borrow,))
 
 
-def saturated(context: Context, form: Form, match: Match) -> None:
+def add_saturating(context: Context, form: Form, match: Match) -> None:
     """Lower add.sat and sub.sat."""
     type_ = one_word.type_of(form, match)
     first, a, b = context.operands
@@ -117,8 +117,8 @@ def saturated(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(form.op, type=type_, dsts=(to,), srcs=srcs)
 
 
-def saturated_product(context: Context, form: Form, match: Match) -> None:
-    """Lower mad.hi.sat.s32 and mad24.hi.sat.s32: the sum alone saturates."""
+def mad_saturating(context: Context, form: Form, match: Match) -> None:
+    """Lower mad.hi.sat.s32 and mad24.hi.sat.s32: only the sum saturates."""
     first, a, b, c = context.operands
     factors = [values.source(context, operand, DataType.S32) for operand in (a, b)]
     addend = values.source(context, c, DataType.S32)
@@ -152,9 +152,9 @@ def short_product(context: Context, form: Form, match: Match) -> None:
 def _high_product(
     context: Context, factors: list[Operand], type_: DataType, *, short: bool
 ) -> Register:
-    """Return the high half of a product, or of factors of 24 bits bits 16 to 47 of it."""
+    """Return the high half of a product, or bits 16 to 47 of a product of 24-bit factors."""
     part = context.builder.scratch(32)
-    if short:  # 8 bits more below in each: 16 more below in the product
+    if short:  # 8 more bits below in each factor: 16 more below in the product
         factors = list(_shifted_up(context, factors))
     context.builder.emit(Op.MUL, type=type_, dsts=(part,), srcs=tuple(factors), mode=MulMode.HI)
     return part
@@ -171,7 +171,7 @@ def _shifted_up(context: Context, factors: list[Operand]) -> list[Register]:
 
 
 def difference(context: Context, form: Form, match: Match) -> None:
-    """Lower sad: c + |a - b|, the difference taken of the greater and the smaller."""
+    """Lower sad: c + |a - b|, computed as the greater minus the smaller."""
     type_ = one_word.type_of(form, match)
     first, a, b, c = context.operands
     pair = (values.source(context, a, type_), values.source(context, b, type_))
@@ -185,7 +185,7 @@ def difference(context: Context, form: Form, match: Match) -> None:
     builder.emit(Op.ADD, type=type_, dsts=(to,), srcs=(addend, greater))
 
 
-def rectified(context: Context, form: Form, match: Match) -> None:
+def extremum_relu(context: Context, form: Form, match: Match) -> None:
     """Lower min.relu and max.relu, which make negative results 0."""
     first, a, b = context.operands
     srcs = (values.source(context, a, DataType.S32), values.source(context, b, DataType.S32))
@@ -207,16 +207,17 @@ def dot(context: Context, form: Form, match: Match) -> None:
 
 
 def carryless(context: Context, form: Form, match: Match) -> None:
-    """Lower clmad, whose products are added without carries, as are they and c.
+    """Lower clmad, whose products and sum have no carries.
 
-    Factors of which every fourth bit is left have a product whose every fourth bit is the parity of
-    at most sixteen ones: their sum reaches the next such bit at the top alone, and leaves there.
+    If only every fourth bit of the factors is kept, every fourth bit of their product is the
+    parity of at most sixteen ones: a sum reaches the next such bit only at the top, where it
+    overflows.
     """
     first, a, b, c = context.operands
     factors = [values.source(context, operand, DataType.U64) for operand in (a, b)]
     addend = values.source(context, c, DataType.U64)
     sequence, word = Sequence(context.builder), DataType.B64
-    # The low half of the product of the reversed is the high one, reversed.
+    # The low half of the product of the reversed factors is the high half, reversed.
     if match["half"] == "hi":
         factors = [sequence.word(Op.BREV, word, factor) for factor in factors]
     x, y = (
@@ -265,21 +266,21 @@ FORMS: Final = (
     one_word.row("or.type", BINARY, Op.OR, ("pred", *BITS)),
     one_word.row("xor.type", BINARY, Op.XOR, ("pred", *BITS)),
     one_word.row("not.type", UNARY, Op.NOT, ("pred", *BITS)),
-    Form("add.cc.type", BINARY, Op.ADDC, carried, _CARRIED),
-    Form("addc{.cc}.type", BINARY, Op.ADDC, carried, _CARRIED),
-    Form("sub.cc.type", BINARY, Op.SUBC, carried, _CARRIED),
-    Form("subc{.cc}.type", BINARY, Op.SUBC, carried, _CARRIED),
-    Form("mad.half.cc.type", TERNARY, Op.ADDC, carried_product, _CARRIED, "after MUL"),
-    Form("madc.half{.cc}.type", TERNARY, Op.ADDC, carried_product, _CARRIED, "after MUL"),
-    Form("add.sat.type", BINARY, Op.ADD_SAT, saturated, _SATURATED),
-    Form("sub.sat.type", BINARY, Op.SUB_SAT, saturated, _SATURATED),
-    Form("mad.hi.sat.s32", TERNARY, Op.ADD_SAT, saturated_product, isa="after MUL"),
+    Form("add.cc.type", BINARY, Op.ADDC, add_with_carry, _CARRIED),
+    Form("addc{.cc}.type", BINARY, Op.ADDC, add_with_carry, _CARRIED),
+    Form("sub.cc.type", BINARY, Op.SUBC, add_with_carry, _CARRIED),
+    Form("subc{.cc}.type", BINARY, Op.SUBC, add_with_carry, _CARRIED),
+    Form("mad.half.cc.type", TERNARY, Op.ADDC, mad_with_carry, _CARRIED, "after MUL"),
+    Form("madc.half{.cc}.type", TERNARY, Op.ADDC, mad_with_carry, _CARRIED, "after MUL"),
+    Form("add.sat.type", BINARY, Op.ADD_SAT, add_saturating, _SATURATED),
+    Form("sub.sat.type", BINARY, Op.SUB_SAT, add_saturating, _SATURATED),
+    Form("mad.hi.sat.s32", TERNARY, Op.ADD_SAT, mad_saturating, isa="after MUL"),
     Form("mul24.half.type", BINARY, Op.MUL, short_product, _SATURATED, _SHORT),
     Form("mad24.half.type", TERNARY, Op.MUL, short_product, _SATURATED, f"{_SHORT}; then ADD"),
-    Form("mad24.hi.sat.s32", TERNARY, Op.ADD_SAT, saturated_product, isa="after SHL and MUL"),
+    Form("mad24.hi.sat.s32", TERNARY, Op.ADD_SAT, mad_saturating, isa="after SHL and MUL"),
     Form("sad.type", TERNARY, Op.SUB, difference, INTEGERS, "of MAX and MIN; then ADD"),
-    Form("min.relu.s32", BINARY, Op.MIN, rectified, isa="then MAX with 0"),
-    Form("max.relu.s32", BINARY, Op.MAX, rectified, isa="then MAX with 0"),
+    Form("min.relu.s32", BINARY, Op.MIN, extremum_relu, isa="then MAX with 0"),
+    Form("max.relu.s32", BINARY, Op.MAX, extremum_relu, isa="then MAX with 0"),
     Form("clmad.half.u64", TERNARY, Op.MUL, carryless, isa=_CARRYLESS),
     Form("dp4a.dtype.atype", TERNARY, Op.DP4A, dot, _SATURATED),
     Form("dp2a.half.dtype.atype", TERNARY, Op.DP2A, dot, _SATURATED),

@@ -1,4 +1,4 @@
-"""mma, wmma, ldmatrix and their like; types that MMA does not multiply are others' words."""
+"""mma, wmma, ldmatrix and the like; types that MMA does not support become other instructions."""
 
 from typing import Final
 

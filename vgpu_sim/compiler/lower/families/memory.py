@@ -1,4 +1,4 @@
-"""ld and st."""
+"""Lowers ld and st."""
 
 from typing import Final
 
@@ -50,7 +50,7 @@ def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
 
 
 def _type_of(form: Form, match: Match) -> DataType:
-    """Return the type of an element; 128 bits are two of 64."""
+    """Return the type of an element; 128 bits are two elements of 64."""
     return DataType.B64 if match["type"] == _WIDE else one_word.type_of(form, match)
 
 
@@ -64,7 +64,7 @@ def _space_of(context: Context, match: Match, where: tree.Operand) -> Space:
 
 
 def load(context: Context, form: Form, match: Match) -> None:
-    """Lower ld of global, constant, shared and generic memory; cache hints change no result."""
+    """Lower ld from global, constant, shared and generic memory; cache hints change no result."""
     data, where, *_ = context.operands
     type_, space = _type_of(form, match), _space_of(context, match, where)
     if "loading" in match and match["type"] == _WIDE and space is not Space.LOCAL:
@@ -79,7 +79,7 @@ def load(context: Context, form: Form, match: Match) -> None:
 def _load_wide(
     context: Context, match: Match, data: tree.Operand, place: Operand, space: Space
 ) -> None:
-    """Load 128 bits in one step: compared with zeros, and exchanged for the same."""
+    """Load 128 bits in one step: by a compare-and-swap of zeros for zeros."""
     dsts = tuple(values.destination(context, e, DataType.B64) for e in _elements(data, match))
     zeros = (Literal(0),) * (2 * PAIR)
     _exchange(context, Update.CAS, dsts, (place, *zeros), space)
@@ -98,16 +98,21 @@ def _exchange(
 
 
 def _order(context: Context, match: Match) -> None:
-    """Order an acquire load before what follows, or what comes before a release store before it."""
+    """Order an acquire load before the following accesses, or previous ones before a release
+    store.
+    """
     scope = Scope[match["scope"].upper()] if "scope" in match else Scope.SYS
     context.builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=scope)
 
 
 def load_parameter(context: Context, form: Form, match: Match) -> None:
-    """Lower ld.param of a kernel parameter: it stays symbolic, as an offset into the block."""
+    """Lower ld.param of a kernel parameter.
+
+    The address stays symbolic, as an offset into the parameter block.
+    """
     type_ = _type_of(form, match)
     data, where = context.operands
-    base, addend = _named(where)
+    base, addend = _name_and_offset(where)
     found = context.scope.find(base.text)
     if found is not None and isinstance(found[1], LocalVariable):
         count = len(_elements(data, match))
@@ -117,14 +122,14 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
     parameter = context.parameters.get(base.text)
     if parameter is None or found is not None:
         if context.register(base) is not None:
-            # A kernel's parameters have addresses in their image, a function's own in local memory.
+            # A kernel's parameters have addresses in their image, a function's in local memory.
             space = Space.GLOBAL if context.leave is None else Space.LOCAL
             source, displacement = address(context, where, space)
             _load(context, match, data, type_, space, (source,), displacement)
             return
         raise Invalid(f"{base.text!r} is not a parameter", base)
     size = len(_elements(data, match)) * type_.bytes
-    if addend < 0 or addend + size > _padded(parameter):
+    if addend < 0 or addend + size > _padded_end(parameter):
         raise Invalid(f"outside of parameter {base.text!r} ({parameter.size} bytes)", base)
     if addend + size > parameter.size:
         _load_beginning(context, match, type_, parameter, addend)
@@ -135,7 +140,7 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
 def _load_beginning(
     context: Context, match: Match, type_: DataType, parameter: Parameter, addend: int
 ) -> None:
-    """Load what a parameter has of a vector that ends behind it; the rest is zeros."""
+    """Load the part of a vector that is within a parameter; the rest, beyond its end, is zeros."""
     elements = _elements(context.operands[0], match)
     _check_vector(elements, type_, Space.PARAM, Space.PARAM)
     for place, element in enumerate(elements, start=addend // type_.bytes):
@@ -147,22 +152,22 @@ def _load_beginning(
                 Op.LD, type=type_, dsts=(register,), space=Space.PARAM, displacement=offset
             )
         elif begin < parameter.size:
-            raise Unsupported("an element of which a parameter has a part")
+            raise Unsupported("an element that ends beyond its parameter is not supported")
         else:
             context.builder.emit(Op.MOV, type=type_, dsts=(register,), srcs=(Literal(0),))
 
 
-def _padded(variable: LocalVariable | Parameter) -> int:
-    """Return up to where an access that begins in a parameter may end.
+def _padded_end(variable: LocalVariable | Parameter) -> int:
+    """Return the end up to which an access that begins in a parameter may extend.
 
-    One that is no wider than the alignment ends before memory that it may not touch. LLVM reads
-    vectors of four for structures of three, and says so by the pragma ``used_bytes_mask``.
+    An access no wider than the alignment ends before memory that it may not touch. LLVM reads
+    vectors of four for structures of three, and marks it with the pragma ``used_bytes_mask``.
     """
     return -(-variable.size // variable.align) * variable.align
 
 
-def _named(where: tree.Operand) -> tuple[tree.Name, int]:
-    """Return the name in an address of a parameter, and how many bytes behind it are meant."""
+def _name_and_offset(where: tree.Operand) -> tuple[tree.Name, int]:
+    """Return the name in a parameter's address, and the byte offset."""
     if not isinstance(where, tree.Memory) or len(where.parts) != 1:
         raise Invalid("expected an address in brackets")
     base, addend = split(where.parts[0])
@@ -174,7 +179,7 @@ def _named(where: tree.Operand) -> tuple[tree.Name, int]:
 def _check_inside(
     variable: LocalVariable, offset: int, size: int, at: tree.Name, *, padded: bool = False
 ) -> None:
-    limit = _padded(variable) if padded else variable.size
+    limit = _padded_end(variable) if padded else variable.size
     if offset < 0 or offset + size > limit:
         raise Invalid(f"outside of parameter {at.text!r} ({variable.size} bytes)", at)
 
@@ -183,7 +188,7 @@ def store_parameter(context: Context, form: Form, match: Match) -> None:
     """Lower st.param to an argument of a call, or to a result of the function."""
     type_ = _type_of(form, match)
     where, data = context.operands
-    base, addend = _named(where)
+    base, addend = _name_and_offset(where)
     found = context.scope.find(base.text)
     if found is None or not isinstance(found[1], LocalVariable):
         raise Invalid(f"{base.text!r} is no argument or result", base)
@@ -238,7 +243,7 @@ def _load(
 
 
 def _cache(match: Match) -> Cache:
-    """Return what a load's cache operator, or its hint to the first level, says of that level."""
+    """Return a load's cache operator for the first level, or its hint for that level."""
     if "lcache" in match:
         return Cache[match["lcache"].upper()]
     return _HINTED.get(match.get("evict") or "", Cache.CA)
@@ -247,7 +252,7 @@ def _cache(match: Match) -> Cache:
 def _check_vector(
     elements: tuple[tree.Operand, ...], type_: DataType, space: Space, said: Space
 ) -> None:
-    """Hold a vector to what PTX has: 16 bytes, by global and generic addresses 32."""
+    """Check a vector's size: at most 16 bytes, through global and generic addresses 32."""
     size = len(elements) * type_.bytes
     most = MAX_GLOBAL_VECTOR_BYTES if said in _WIDE_SPACES else MAX_VECTOR_BYTES
     if size > most:
@@ -286,13 +291,13 @@ _MEMORY = ("b8", "u8", "s8", *WORDS, _WIDE)
 _HINTS = "{.evict}{.l2evict}{.policy}"
 _LOAD_NOTE = "cache hints are dropped; `.b128` is two of 64 bits"
 _ACQUIRE_NOTE = "VOLATILE, before FENCE for `.acquire`; cache hints are dropped; `.b128`: ATOM.CAS"
-_RELEASE_NOTE = "VOLATILE, behind FENCE for `.release`; cache hints are dropped; `.b128`: ATOM.EXCH"
+_RELEASE_NOTE = "VOLATILE, after FENCE for `.release`; cache hints are dropped; `.b128`: ATOM.EXCH"
 
 
-def _hinted(
+def _with_hint(
     pattern: str, operands: str, op: Op, lower: Lower, note: str = _LOAD_NOTE
 ) -> tuple[Form, ...]:
-    """Return a form without and with a cache policy operand, which is a hint like the rest."""
+    """Return the rows of a form without and with a cache policy operand, which is a hint."""
     plain, hinted = (pattern.replace("{.policy}", word) for word in ("", ".L2::cache_hint"))
     return (
         Form(plain, operands, op, lower, _MEMORY, note, any_order=True),
@@ -310,13 +315,13 @@ FORMS: Final = (
     Form("ld.param::func{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
     Form("st.param{.vec}.type", "[a], b", Op.ST, store_parameter, _MEMORY),
     Form("st.param::func{.vec}.type", "[a], b", Op.ST, store_parameter, _MEMORY),
-    *_hinted(
+    *_with_hint(
         f"ld{{.weak}}{{.space}}{{.lcache}}{_HINTS}{{.prefetch}}{{.vec}}.type",
         "d, [a]",
         Op.LD,
         load,
     ),
-    *_hinted(
+    *_with_hint(
         f"ld{{.weak}}.global{{.lcache}}.nc{_HINTS}{{.prefetch}}{{.vec}}.type",
         "d, [a]",
         Op.LD,
@@ -324,7 +329,7 @@ FORMS: Final = (
     ),
     Form("ldu{.global}{.vec}.type", "d, [a]", Op.LD, load, _MEMORY),
     _any("ld.volatile{.written}{.prefetch}{.vec}.type", "d, [a]", Op.LD, load),
-    *_hinted(
+    *_with_hint(
         f"ld.loading.scope{{.on}}{{.lcache}}{_HINTS}{{.prefetch}}{{.vec}}.type",
         "d, [a]",
         Op.LD,
@@ -332,14 +337,14 @@ FORMS: Final = (
         _ACQUIRE_NOTE,
     ),
     _any("ld.mmio.loading.sys{.global}.type", "d, [a]", Op.LD, load, _ACQUIRE_NOTE),
-    *_hinted(
+    *_with_hint(
         f"st{{.weak}}{{.written}}{{.scache}}{_HINTS}{{.vec}}.type",
         "[a], b",
         Op.ST,
         store,
     ),
     _any("st.volatile{.written}{.vec}.type", "[a], b", Op.ST, store),
-    *_hinted(
+    *_with_hint(
         f"st.storing.scope{{.on}}{{.scache}}{_HINTS}{{.vec}}.type",
         "[a], b",
         Op.ST,

@@ -1,4 +1,4 @@
-"""mov, cvta and selp."""
+"""Lowers mov, cvta and selp."""
 
 from typing import Final
 
@@ -54,7 +54,7 @@ def mov(context: Context, form: Form, match: Match) -> None:
 def _reads_special(
     context: Context, first: tree.Operand, value: tree.Operand, type_: DataType
 ) -> bool:
-    """Lower ``mov.u32 d, %sreg`` to one word; anything else is left to the caller."""
+    """Lower ``mov.u32 d, %sreg`` to one instruction; return False for anything else."""
     if not isinstance(value, tree.Name) or not grammar.is_special(value.text) or type_.is_float:
         return False
     register = special.find(value).register
@@ -67,7 +67,7 @@ def _reads_special(
 def mov_elements(context: Context, form: Form, match: Match) -> None:
     """Lower ``mov.v4.u32 d, a``: all components of a special register.
 
-    Vectors of registers have been taken apart before.
+    Vectors of registers were expanded before.
     """
     type_, count = one_word.type_of(form, match), int(match["elements"][1:])
     first, value = context.operands
@@ -87,7 +87,7 @@ def mov_elements(context: Context, form: Form, match: Match) -> None:
 
 
 def mov_halves(context: Context, form: Form, match: Match) -> None:
-    """Lower mov.b128: registers of 128 bits are two of 64, so packing is moving, too."""
+    """Lower mov.b128: registers of 128 bits are two of 64, so packing is a move too."""
     first, value = context.operands
     if not (isinstance(first, tree.Vector) and isinstance(value, tree.Vector)):
         raise Invalid("mov.b128 takes registers of 128 bits, or a pair of 64 bits")
@@ -105,7 +105,7 @@ def _is_wide(vector: tree.Vector) -> bool:
 def _copy_elements(
     context: Context, first: tree.Vector, value: tree.Vector, type_: DataType
 ) -> None:
-    """Copy a vector, as a whole: an element that is written may be one that is read."""
+    """Copy a vector, reading all elements before any is written."""
     if len(value.elements) != len(first.elements):
         raise Invalid(f"expected a vector of {len(first.elements)} elements")
     sources = [values.source(context, element, type_) for element in value.elements]
@@ -138,7 +138,7 @@ def _piece_bits(context: Context, vector: tree.Vector, type_: DataType) -> int:
 
 
 def _check_byte(context: Context, element: tree.Operand) -> None:
-    """Hold an element of 8 bits to be declared so: ISA registers have 16."""
+    """Check that an element of 8 bits is declared so: ISA registers have 16."""
     if isinstance(element, tree.Name):
         found = context.scope.find(element.text)
         if found is None or not isinstance(found[1], RegisterClass) or not found[1].is_byte:
@@ -189,7 +189,7 @@ def _unpack(context: Context, vector: tree.Vector, value: tree.Operand, type_: D
 
 
 def cvta(context: Context, form: Form, match: Match) -> None:
-    """Lower cvta: a global address is a generic one already, others lie in a window."""
+    """Lower cvta: a global address is already a generic one, others are in a window."""
     first, value = context.operands
     symbol, window = symbol_of(context, value), match["window"].partition("::")[0].upper()
     source: Operand

@@ -1,4 +1,4 @@
-"""alloca, stacksave and stackrestore (PTX ISA, "Stack Manipulation Instructions")."""
+"""Lowers alloca, stacksave and stackrestore (PTX ISA, "Stack Manipulation Instructions")."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _MAX_ALIGNMENT_BYTES = 1 << 23
 
 
 def alloca(context: Context, form: Form, match: Match) -> None:
-    """Lower alloca: memory that lasts until the function returns, or the stack is restored."""
+    """Lower alloca, which reserves memory until the function returns, or the stack is restored."""
     type_ = one_word.type_of(form, match)
     first, amount, *rest = context.operands
     align = _DEFAULT_ALIGNMENT_BYTES
@@ -26,7 +26,7 @@ def alloca(context: Context, form: Form, match: Match) -> None:
     if align & (align - 1) or not 0 < align <= _MAX_ALIGNMENT_BYTES:
         raise Invalid(f"the alignment is a power of two up to {_MAX_ALIGNMENT_BYTES}")
     builder = context.builder
-    with context.unguarded():
+    with context.branch_around():
         source = values.source(context, amount, type_)
         size = builder.new_register(64)
         _convert(context, size, source, DataType.U64, UNSIGNED[type_.bits])
@@ -46,7 +46,7 @@ def _convert(
 
 
 def save(context: Context, form: Form, match: Match) -> None:
-    """Lower stacksave: where the free part of the stack begins."""
+    """Lower stacksave, which returns the address where the free part of the stack begins."""
     type_ = one_word.type_of(form, match)
     to = values.destination(context, context.operands[0], type_)
     pointer = context.program.stack.pointer
@@ -54,7 +54,7 @@ def save(context: Context, form: Form, match: Match) -> None:
 
 
 def restore(context: Context, form: Form, match: Match) -> None:
-    """Lower stackrestore of what stacksave gave."""
+    """Lower stackrestore, which restores the stack to an address from stacksave."""
     type_ = one_word.type_of(form, match)
     source = values.source(context, context.operands[0], type_)
     _convert(context, context.program.stack.pointer, source, DataType.U32, UNSIGNED[type_.bits])

@@ -1,4 +1,4 @@
-"""bar and barrier: where threads of a block wait for each other."""
+"""Lowers bar and barrier, at which the threads of a block wait for each other."""
 
 from typing import Final
 
@@ -13,14 +13,14 @@ from vgpu_sim.isa.families.sync import BARRIERS
 
 
 def barrier(context: Context, form: Form, match: Match) -> None:
-    """Lower a barrier; without a count it is for all threads of the block."""
+    """Lower a barrier; if the instruction has no count, all threads of the block take part."""
     srcs = _place(context, context.operands)
     aligned = form.opcode == "bar" or "aligned" in match
     context.builder.emit(form.op, srcs=srcs, uniform=aligned)
 
 
 def _place(context: Context, operands: tuple[tree.Operand, ...]) -> tuple[Operand, Operand]:
-    """Return the barrier and how many threads it counts, 0 for all of the block."""
+    """Return the barrier and the number of threads that it counts, 0 for the whole block."""
     number, *counts = operands
     if isinstance(number, tree.Integer) and not 0 <= number.value < BARRIERS:
         raise Invalid(f"there is no barrier {number.value}, only 0 to {BARRIERS - 1}")
@@ -32,7 +32,7 @@ def _place(context: Context, operands: tuple[tree.Operand, ...]) -> tuple[Operan
 
 
 def reduction(context: Context, form: Form, match: Match) -> None:
-    """Lower bar.red and barrier.red: a barrier, and what threads bring to it."""
+    """Lower bar.red and barrier.red: a barrier with a reduction of the threads' values."""
     first, number, *counts, brought = context.operands
     srcs = _place(context, (number, *counts))
     truth = values.predicate_source(context, brought)

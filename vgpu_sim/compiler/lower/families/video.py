@@ -1,7 +1,7 @@
-"""Packed integers and video instructions.
+"""Lowers packed integers and video instructions.
 
-Arithmetic of packed types is one word. What scalar and SIMD video instructions become is in
-``video.scalar`` and ``video.packed``.
+Arithmetic of packed types is one instruction. ``video.scalar`` and ``video.simd`` lower scalar
+and SIMD video instructions.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import BINARY, UNARY, Form, Match
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.video.packed import simd
 from vgpu_sim.compiler.lower.video.scalar import arithmetic, multiply_add, shift
+from vgpu_sim.compiler.lower.video.simd import simd
 from vgpu_sim.isa import DataType, Literal, Op, Operand
 
 _ELEMENTS = {
@@ -44,7 +44,7 @@ _MERGE = "PRMT chooses, LOP3 merges; of different signs: as for one element at a
 _SUM = "PRMT chooses, DP2A or DP4A sums up; of different signs: as for one element at a time"
 
 
-def packed(context: Context, form: Form, match: Match) -> None:
+def simd_arithmetic(context: Context, form: Form, match: Match) -> None:
     """Lower arithmetic of a packed type; relu makes negative elements 0."""
     element = _ELEMENTS[match["type"]]
     first, *rest = context.operands
@@ -88,13 +88,13 @@ def _simd_forms() -> Iterator[Form]:
 
 
 FORMS: Final = (
-    Form("add{.sat}.type", BINARY, Op.PADD, packed, _PACKED),
-    Form("sub{.sat}.type", BINARY, Op.PSUB, packed, _PACKED),
-    Form("min.type", BINARY, Op.PMIN, packed, _PACKED),
-    Form("max.type", BINARY, Op.PMAX, packed, _PACKED),
-    Form("min.relu.type", BINARY, Op.PMIN, packed, _SIGNED, "then PMAX with 0"),
-    Form("max.relu.type", BINARY, Op.PMAX, packed, _SIGNED, "then PMAX with 0"),
-    Form("neg.type", UNARY, Op.PNEG, packed, _SIGNED),
+    Form("add{.sat}.type", BINARY, Op.PADD, simd_arithmetic, _PACKED),
+    Form("sub{.sat}.type", BINARY, Op.PSUB, simd_arithmetic, _PACKED),
+    Form("min.type", BINARY, Op.PMIN, simd_arithmetic, _PACKED),
+    Form("max.type", BINARY, Op.PMAX, simd_arithmetic, _PACKED),
+    Form("min.relu.type", BINARY, Op.PMIN, simd_arithmetic, _SIGNED, "then PMAX with 0"),
+    Form("max.relu.type", BINARY, Op.PMAX, simd_arithmetic, _SIGNED, "then PMAX with 0"),
+    Form("neg.type", UNARY, Op.PNEG, simd_arithmetic, _SIGNED),
     *_scalar_forms(),
     *_simd_forms(),
 )

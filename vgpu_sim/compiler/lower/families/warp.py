@@ -1,4 +1,4 @@
-"""shfl, vote, match, redux, activemask, elect and bar.warp: lanes of a warp meet."""
+"""Lowers warp collectives: shfl, vote, match, redux, activemask, elect and bar.warp."""
 
 from typing import Final
 
@@ -19,16 +19,17 @@ from vgpu_sim.isa import (
     VoteMode,
 )
 
-_OLD_UNTIL: Final = ((6, 4), (7, 0))  # PTX ISA and target from which a form without .sync is gone
+# PTX ISA and target from which forms without .sync no longer exist.
+_OLD_UNTIL: Final = ((6, 4), (7, 0))
 
 
 def _members(context: Context, operands: tuple[tree.Operand, ...]) -> Operand:
-    """Return the member mask; a form without ``.sync`` is for the lanes that are there."""
+    """Return the member mask; a form without ``.sync`` applies to the active lanes."""
     if operands:
         return values.source(context, operands[0], DataType.B32)
     version, target = context.symbols.version, context.symbols.capability
     if version >= _OLD_UNTIL[0] and target >= _OLD_UNTIL[1]:
-        raise Invalid("from PTX 6.4 on sm_70 and newer take .sync forms only")
+        raise Invalid("PTX 6.4 and newer requires the .sync form on sm_70 and newer")
     mask = context.builder.scratch(32)
     context.builder.emit(Op.ACTIVEMASK, dsts=(mask,))
     return mask

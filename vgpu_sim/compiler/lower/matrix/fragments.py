@@ -1,8 +1,9 @@
-"""Where a warp keeps the elements of its matrices (PTX ISA, "Matrix Fragments for mma").
+"""The distribution of matrix elements over a warp's lanes (PTX ISA, "Matrix Fragments for mma").
 
 With g = lane / 4 and t = lane % 4, a register of a factor holds elements of one row of A, or one
-column of B, g of a block of eight; they are neighbours in depth, and those of t follow those of
-t - 1. An accumulator has the columns 2t and 2t + 1 of row g of each block of eight by eight.
+column of B, namely g of a block of eight; they are adjacent in depth, and those of t follow
+those of t - 1. An accumulator has the columns 2t and 2t + 1 of row g of each block of eight by
+eight.
 """
 
 from collections.abc import Sequence as Many
@@ -21,13 +22,13 @@ EDGE = 8
 QUAD = 4
 BITS = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
 BITS |= {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "f64": 64}
-_EVERYBODY = Literal(0xFFFF_FFFF)
-_ANY_LANE, _QUAD_LANE = Literal(0x1F), Literal(0x1C1F)  # clamp, and segments of which lanes
+_ALL_LANES = Literal(0xFFFF_FFFF)
+_ANY_LANE, _QUAD_LANE = Literal(0x1F), Literal(0x1C1F)  # the clamp and the segment mask of SHFL
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``m16n8k16`` and the like, for elements of so many bits."""
+    """The shape of a matrix product, such as ``m16n8k16``, for elements of ``bits`` bits."""
 
     rows: int
     columns: int
@@ -36,7 +37,7 @@ class Shape:
 
     @property
     def each(self) -> int:
-        """Elements in a register of a factor."""
+        """The number of elements of A or B that one register holds."""
         return max(1, 32 // self.bits)
 
     @property
@@ -53,17 +54,17 @@ class Shape:
 
 
 def shape_of(name: str, type_: str) -> Shape:
-    """Return a shape by its word, without a dot."""
+    """Return the shape that a modifier such as ``m16n8k16`` names, for elements of ``type_``."""
     rows, rest = name[1:].split("n")
     columns, depth = rest.split("k")
     return Shape(int(rows), int(columns), int(depth), BITS[type_])
 
 
 def elements(operand: tree.Operand, count: int) -> tuple[tree.Operand, ...]:
-    """Return the registers of a fragment.
+    """Return the operands that are the registers of a fragment.
 
     Raises:
-        Invalid: when there are not ``count``.
+        Invalid: their number is not ``count``.
     """
     found = operand.elements if isinstance(operand, tree.Vector) else (operand,)
     if len(found) != count:
@@ -74,17 +75,17 @@ def elements(operand: tree.Operand, count: int) -> tuple[tree.Operand, ...]:
 def sources(
     context: Context, operand: tree.Operand, count: int, type_: DataType
 ) -> tuple[Operand, ...]:
-    """Return what is read from a fragment."""
+    """Return the operands from which a matrix instruction reads a fragment."""
     return tuple(values.source(context, part, type_) for part in elements(operand, count))
 
 
 def destinations(
     context: Context, operand: tree.Operand, count: int, type_: DataType
 ) -> tuple[Register, ...]:
-    """Return what a fragment is written to.
+    """Return the registers to which a matrix instruction writes a fragment.
 
     Raises:
-        Invalid: when a register is there twice.
+        Invalid: a register occurs twice.
     """
     found = tuple(values.destination(context, part, type_) for part in elements(operand, count))
     if len(set(found)) != len(found):
@@ -93,13 +94,16 @@ def destinations(
 
 
 def assign(sequence: Sequence, to: Many[Register], what: Many[Operand], type_: DataType) -> None:
-    """Write results to their destinations, all of which may have been operands."""
+    """Move results to their destinations.
+
+    The results are in other registers, since all destinations may have been operands.
+    """
     for register, value in zip(to, what, strict=True):
         sequence.store(register, Op.MOV, type_, value)
 
 
 class Lanes:
-    """Numbers that say where a lane stands, and what it reads of others."""
+    """Emits numbers that depend on the lane, and the exchange of values between lanes."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -108,46 +112,48 @@ class Lanes:
         builder.emit(Op.S2R, dsts=(self.lane,), sreg=SpecialRegister.LANEID)
 
     def g(self) -> Register:
-        """Return a row, or column, of a block of eight."""
+        """Return a register with g: a lane's row, or column, in a block of eight."""
         return self._sequence.word(Op.SHR, D.U32, self.lane, Literal(2))
 
     def t(self) -> Register:
-        """Return a place among four."""
+        """Return a register with t: a lane's position among the four lanes with the same g."""
         return self._sequence.word(Op.AND, D.B32, self.lane, Literal(3))
 
     def times(self, number: Register, factor: int) -> Register:
-        """Return a multiple by a power of two."""
+        """Return a register with ``number`` times ``factor``, a power of two."""
         return self._sequence.word(Op.SHL, D.B32, number, Literal(factor.bit_length() - 1))
 
     def plus(self, number: Register, addend: int) -> Register:
-        """Return a sum."""
+        """Return a register with ``number`` plus ``addend``."""
         if addend == 0:
             return number
         return self._sequence.word(Op.ADD, D.U32, number, Literal(addend))
 
     def of_quad(self, value: Operand, place: int, type_: DataType) -> Register:
-        """Return the value of one of the four lanes with the same g."""
-        return self._shuffled(value, Literal(place), _QUAD_LANE, type_)
+        """Return the value that the lane at position ``place`` among the four with the same g
+        holds.
+        """
+        return self._shuffle(value, Literal(place), _QUAD_LANE, type_)
 
     def of_lane(self, value: Operand, lane: Register, type_: DataType = D.B32) -> Register:
-        """Return the value of any lane."""
-        return self._shuffled(value, lane, _ANY_LANE, type_)
+        """Return the value that the lane with number ``lane`` holds."""
+        return self._shuffle(value, lane, _ANY_LANE, type_)
 
-    def _shuffled(self, value: Operand, lane: Operand, how: Literal, type_: DataType) -> Register:
+    def _shuffle(self, value: Operand, lane: Operand, how: Literal, type_: DataType) -> Register:
         sequence, result = self._sequence, self._builder.scratch(32)
         if type_.bits == 64:
             upper = sequence.word(Op.SHR, D.U64, value, Literal(32))
             low, high = (
-                self._shuffled(sequence.converted(half, D.U64, D.U32), lane, how, D.B32)
+                self._shuffle(sequence.convert(half, D.U64, D.U32), lane, how, D.B32)
                 for half in (value, upper)
             )
-            raised = sequence.converted(high, D.U32, D.U64)
+            raised = sequence.convert(high, D.U32, D.U64)
             raised = sequence.word(Op.SHL, D.B64, raised, Literal(32))
-            return sequence.word(Op.OR, D.B64, raised, sequence.converted(low, D.U32, D.U64))
+            return sequence.word(Op.OR, D.B64, raised, sequence.convert(low, D.U32, D.U64))
         self._builder.emit(
             Op.SHFL,
             dsts=(result, None),
-            srcs=(value, lane, how, _EVERYBODY),
+            srcs=(value, lane, how, _ALL_LANES),
             shuffle=ShuffleMode.IDX,
         )
         return result

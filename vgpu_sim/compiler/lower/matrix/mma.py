@@ -1,4 +1,4 @@
-"""mma.sync: products of small matrices whose fragments PTX lays out."""
+"""mma.sync: products of small matrices whose fragments PTX defines."""
 
 from functools import partial
 from typing import Final
@@ -12,7 +12,7 @@ from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Op
 
 TOTALS = {"f16": DataType.F16, "f32": DataType.F32, "f64": DataType.F64, "s32": DataType.S32}
-WORD_NOTE: Final = "MMA; CVT of C before it and of D behind it where they are f16"
+WORD_NOTE: Final = "MMA; CVT of C before it and of D after it if they are f16"
 BYTES_NOTE: Final = "MMA; under .satfinite of zeros, then ADD_SAT"
 FLOAT_NOTE: Final = "SHFL for the factors of other lanes; FMA in the order of depth, from c on"
 NIBBLES_NOTE: Final = "SHFL for the factors of other lanes; DP4A"

@@ -1,6 +1,7 @@
 """ldmatrix, stmatrix and movmatrix: matrices of eight by eight halves between memory and lanes.
 
-A lane has two neighbours of a row in one register. Each row's address comes from a lane of its own.
+A lane has two adjacent elements of a row in one register. Each row's address comes from its own
+lane.
 """
 
 from typing import Final
@@ -19,7 +20,9 @@ D = DataType
 
 
 class _Rows:
-    """Where a lane reads or writes its part of matrices whose rows lie where lanes say."""
+    """The addresses of a lane's elements, in matrices whose row addresses come from several
+    lanes.
+    """
 
     def __init__(self, context: Context, match: Match, where: Operand, space: Space) -> None:
         self.sequence, self._where, self._space = Sequence(context.builder), where, space
@@ -33,10 +36,12 @@ class _Rows:
             self._first, inside = lanes.times(t, 2), lanes.times(g, 2)
         self._inside = inside
         if self._type is D.U64:
-            self._inside = self.sequence.converted(inside, D.U32, D.U64)
+            self._inside = self.sequence.convert(inside, D.U32, D.U64)
 
     def place(self, matrix: int, odd: int = 0) -> Register:
-        """Return an address: of a word, or of one of the two halves of a transposed matrix."""
+        """Return the address of a lane's word in a matrix, or of one of its two halves if
+        transposed.
+        """
         lane = self._lanes.plus(self._first, EDGE * matrix + odd)
         row = self._lanes.of_lane(self._where, lane, self._type)
         return self.sequence.word(Op.ADD, self._type, row, self._inside)
@@ -81,7 +86,7 @@ def load(context: Context, form: Form, match: Match) -> None:
             rows.load(word, D.U16, rows.place(matrix))
             upper = context.builder.scratch(32)
             rows.load(upper, D.U16, rows.place(matrix, 1))
-            word = _joined(rows.sequence, word, upper)
+            word = _join_halves(rows.sequence, word, upper)
         else:
             rows.load(word, D.B32, rows.place(matrix))
         found.append(word)
@@ -106,7 +111,7 @@ def store(context: Context, form: Form, match: Match) -> None:
 
 
 def transpose(context: Context, form: Form, match: Match) -> None:
-    """Lower ``movmatrix d, a``: row and column change places."""
+    """Lower ``movmatrix d, a``: transpose the matrix."""
     d, a = context.operands
     value = values.source(context, a, D.B32)
     to = values.destination(context, d, D.B32)
@@ -120,10 +125,10 @@ def transpose(context: Context, form: Form, match: Match) -> None:
     for lane in (first, lanes.plus(first, EDGE // 2)):
         word = sequence.word(Op.SHR, D.U32, lanes.of_lane(value, lane), shift)
         halves.append(sequence.word(Op.AND, D.B32, word, Literal(0xFFFF)))
-    sequence.store(to, Op.MOV, D.B32, _joined(sequence, *halves))
+    sequence.store(to, Op.MOV, D.B32, _join_halves(sequence, *halves))
 
 
-def _joined(sequence: Sequence, low: Register, high: Register) -> Register:
+def _join_halves(sequence: Sequence, low: Register, high: Register) -> Register:
     return sequence.word(Op.OR, D.B32, low, sequence.word(Op.SHL, D.B32, high, Literal(16)))
 
 

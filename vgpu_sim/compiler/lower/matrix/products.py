@@ -1,9 +1,10 @@
-"""Products of matrices that a warp holds: MMA, or lanes read each other's factors and add up dots.
+"""Products of matrices in a warp's registers: by MMA, or by shuffles and dot products of lanes.
 
-F16, BF16, TF32 and bytes are words MMA, whose arithmetic ``docs/isa.md`` says. The others are
-computed element by element, from c on in the order of depth: F64 rounds as the instruction says,
-formats of 8 bits are fused multiply-adds of F32. A result of 16 bits is rounded once more at the
-end. Integers are exact modulo 2^32, or under ``.satfinite`` the exact sum is clamped at the end.
+F16, BF16, TF32 and bytes use MMA instructions, whose arithmetic ``docs/isa.md`` defines. Other
+types are computed element by element, starting with c, in the order of depth: F64 rounds as the
+instruction specifies, formats of 8 bits are fused multiply-adds of F32. A result of 16 bits is
+rounded once more at the end. Integers are exact modulo 2^32; with ``.satfinite`` the exact sum
+is clamped at the end.
 """
 
 from collections.abc import Sequence as Many
@@ -24,9 +25,9 @@ _FACTORS = {"f16": D.F16, "bf16": D.BF16, "tf32": D.TF32, "u8": D.U8, "s8": D.S8
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What is multiplied: names of the factors' types, and what they are added up in.
+    """The types of a product: those of the factors, and that of the sum.
 
-    ``total`` is F16, F32, F64 or S32; ``logic`` says what becomes of single bits.
+    ``total`` is F16, F32, F64 or S32; ``logic`` is the operation on single bits.
     """
 
     shape: Shape
@@ -41,15 +42,15 @@ class Product:
     def multiply(
         self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
     ) -> list[Register]:
-        """Return the accumulators: of a block of columns those of each block of rows."""
+        """Return the accumulators: for each block of columns those of each block of rows."""
         sequence = Sequence(builder)
         shape = self._word_shape()
         if shape is not None:
-            return self._words(builder, shape, a, b, _unpacked(sequence, c, self.total))
+            return self._words(builder, shape, a, b, _unpack(sequence, c, self.total))
         lanes = Lanes(builder)
         held = D.B64 if self.shape.bits == 64 else D.B32
         late = self.clamp or self.shape.bits == 4
-        addends = _unpacked(sequence, c, self.total)
+        addends = _unpack(sequence, c, self.total)
         totals: list[Operand] = [Literal(0)] * len(addends) if late else list(addends)
         columns = lanes.times(lanes.t(), 2 * QUAD)
         row_blocks = self.shape.row_blocks
@@ -67,13 +68,15 @@ class Product:
                     for r, row in enumerate(rows):
                         for odd, column in enumerate(pair):
                             to = 2 * (n * row_blocks + r) + odd
-                            totals[to] = self._added(sequence, totals[to], row, column)
+                            totals[to] = self._accumulate(sequence, totals[to], row, column)
         if late:
             totals = [self._at_last(sequence, *pair) for pair in zip(totals, addends, strict=True)]
-        return _packed(sequence, totals, self.result)
+        return _pack(sequence, totals, self.result)
 
     def _word_shape(self) -> MatrixShape | None:
-        """Return the shape of the words MMA that make up this product, if they can."""
+        """Return the shape of the MMA instructions for this product; None if MMA does not support
+        it.
+        """
         name = f"M{min(self.shape.rows, 2 * EDGE)}N{EDGE}K{self.shape.depth}"
         factor = _FACTORS.get(self.a)
         if factor is None or name not in MatrixShape.__members__:
@@ -119,10 +122,10 @@ class Product:
                         for pair in zip(totals, addends, strict=True)
                     ]
                 found += totals
-        return _packed(sequence, found, self.result) if self.result is D.F16 else found
+        return _pack(sequence, found, self.result) if self.result is D.F16 else found
 
     def _parts(self, sequence: Sequence, value: Register, kind: str) -> list[Register]:
-        """Return what single steps take of a register."""
+        """Return the parts of a register that single steps use."""
         match kind:
             case "e4m3" | "e5m2":
                 shifted = [value] + [
@@ -139,7 +142,7 @@ class Product:
             case _:
                 return [value]
 
-    def _added(
+    def _accumulate(
         self, sequence: Sequence, total: Operand, row: list[Register], column: list[Register]
     ) -> Operand:
         for x, y in zip(row, column, strict=True):
@@ -164,7 +167,7 @@ def _single(sequence: Sequence, value: Operand, source: DataType) -> Register:
     return sequence.word(Op.CVT, D.F32, value, source_type=source)
 
 
-def _unpacked(sequence: Sequence, registers: Many[Operand], type_: DataType) -> list[Operand]:
+def _unpack(sequence: Sequence, registers: Many[Operand], type_: DataType) -> list[Operand]:
     if type_ is not D.F16:
         return list(registers)
     found: list[Operand] = []
@@ -174,11 +177,11 @@ def _unpacked(sequence: Sequence, registers: Many[Operand], type_: DataType) -> 
     return found
 
 
-def _packed(sequence: Sequence, totals: Many[Operand], type_: DataType) -> list[Register]:
+def _pack(sequence: Sequence, totals: Many[Operand], type_: DataType) -> list[Register]:
     if type_ is not D.F16:
         return [sequence.word(Op.MOV, D.B64 if type_ is D.F64 else D.B32, n) for n in totals]
     halves = [
-        sequence.converted(
+        sequence.convert(
             sequence.word(Op.CVT, D.F16, n, source_type=D.F32, rounding=Rounding.RN), D.U16, D.U32
         )
         for n in totals

@@ -1,7 +1,7 @@
-"""wmma: products of matrices whose fragments PTX leaves open; here they are those of mma.
+"""wmma: products of matrices whose fragments PTX does not define; here they are those of mma.
 
-A factor of .f16 has eight registers, whatever its shape. Elements that fill fewer are there several
-times, so that all registers may be changed one by one.
+A factor of .f16 has eight registers, whatever its shape. If its elements fill fewer registers,
+they are stored several times, so that the registers may be changed one by one.
 """
 
 from collections.abc import Iterator
@@ -30,18 +30,18 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Register, Space
 
 D = DataType
-_FACTOR_REGISTERS = 8  # of .f16
+_FACTOR_REGISTERS = 8  # registers of an .f16 factor
 Place = tuple[Operand, int]  # an address and a displacement in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """A matrix and its fragment.
+    """A matrix of wmma and its fragment.
 
-    In layout ``straight`` neighbours in memory are those that a lane has: ``each`` of them, in one
-    register if they fit, at the places ``groups`` (across and along their direction) and those that
-    g and t are away from there. ``leading`` is how far rows or columns are apart by themselves,
-    ``registers`` how many PTX asks for.
+    In layout ``straight``, elements that are adjacent in memory belong to one lane. There are
+    ``each`` of them, in one register if they fit. ``groups`` are their offsets, across and along
+    their direction, from the place that g and t determine. ``leading`` is the default distance of
+    rows or columns, and ``registers`` the number of registers that PTX requires.
     """
 
     bits: int
@@ -53,7 +53,7 @@ class _Tile:
 
     @property
     def held(self) -> DataType:
-        """Return what a register of the fragment is."""
+        """Return the type of a register of the fragment."""
         return UNTYPED[max(32, self.bits)]
 
     @property
@@ -86,7 +86,7 @@ def _accumulator(shape: str, type_: str) -> _Tile:
 
 
 class _Memory:
-    """Where a lane's elements of a tile are."""
+    """The memory addresses of a lane's elements of a tile."""
 
     def __init__(
         self, context: Context, match: Match, tile: _Tile, where: tuple[tree.Operand, ...]
@@ -102,17 +102,17 @@ class _Memory:
         leading: Operand = Literal(tile.leading[layout])
         if len(where) > 1:
             leading = values.source(context, where[1], D.U32)
-        self._pitch = self._bytes(sequence.converted(leading, D.U32, self._type))
+        self._pitch = self._bytes(sequence.convert(leading, D.U32, self._type))
         lanes = Lanes(context.builder)
         outer, inner = lanes.g(), lanes.times(lanes.t(), tile.each)
         if not self.straight:
             outer, inner = inner, outer
-        inner = self._bytes(sequence.converted(inner, D.U32, self._type))
-        outer = sequence.converted(outer, D.U32, self._type)
+        inner = self._bytes(sequence.convert(inner, D.U32, self._type))
+        outer = sequence.convert(outer, D.U32, self._type)
         self._start = self._beyond(sequence.word(Op.ADD, self._type, base, inner), outer)
 
     def _bytes(self, count: Register) -> Register:
-        """Return the bytes of so many elements."""
+        """Return the size of ``count`` elements in bytes."""
         bits = self._tile.bits
         if bits < 8:
             return self.sequence.word(
@@ -126,7 +126,9 @@ class _Memory:
         return self.sequence.word(Op.MAD, self._type, steps, self._pitch, place, mode=low)
 
     def places(self) -> Iterator[tuple[Place, ...]]:
-        """Yield where the elements of each group are: the first if they are neighbours, or all."""
+        """Yield the places of each group's elements: only the first if they are adjacent, or
+        all.
+        """
         tile, lines = self._tile, {0: self._start}
         for across, along in tile.groups:
             found = []
@@ -140,7 +142,7 @@ class _Memory:
             yield tuple(found)
 
     def load(self, type_: DataType, place: Place, *to: Register) -> None:
-        """Read neighbours."""
+        """Load adjacent elements from ``place`` to the registers ``to``."""
         self._builder.emit(
             Op.LD,
             type=type_,
@@ -152,7 +154,7 @@ class _Memory:
         )
 
     def store(self, type_: DataType, place: Place, *what: Operand) -> None:
-        """Write neighbours."""
+        """Store ``what`` as adjacent elements at ``place``."""
         self._builder.emit(
             Op.ST,
             type=type_,
@@ -178,13 +180,13 @@ def _load(context: Context, form: Form, match: Match, *, tile: _Tile) -> None:
             for part, place in zip(parts, places, strict=True):
                 memory.load(UNSIGNED[tile.bits], place, part)
             if tile.packed:
-                parts = [_joined(sequence, parts, tile.bits)]
+                parts = [_join_parts(sequence, parts, tile.bits)]
         found += parts
     copies = found * (tile.registers // len(found))
     fragments.assign(sequence, to, copies, tile.held)
 
 
-def _joined(sequence: Sequence, parts: list[Register], bits: int) -> Register:
+def _join_parts(sequence: Sequence, parts: list[Register], bits: int) -> Register:
     joined = parts[0]
     for place, part in enumerate(parts[1:], 1):
         raised = sequence.word(Op.SHL, D.B32, part, Literal(place * bits))

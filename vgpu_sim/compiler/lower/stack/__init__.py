@@ -1,1 +1,1 @@
-"""The call stack of a program: frames that are saved, dispatch, linking."""
+"""The call stack of a kernel: saved frames, dispatch to call targets, and linking of the code."""

@@ -1,4 +1,4 @@
-"""Who calls whom in a module: what may be written in line, and what needs a stack."""
+"""The call graph of a module: which calls may be inlined, and which need a stack."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
 
 FUNCTION_BYTES: Final = 16
-"""Distance of the addresses of two functions: they are numbers of a table, not places."""
+"""The distance between the addresses of two functions.
+
+A function's address is a number in a table, not a location of code.
+"""
 
 _MOST: Final = 1 << 30
 _STACK_OPCODES: Final = frozenset({"alloca", "stacksave", "stackrestore"})
@@ -16,7 +19,11 @@ _STACK_OPCODES: Final = frozenset({"alloca", "stacksave", "stackrestore"})
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """What a body does: whom it calls by name (each call counts), and through registers."""
+    """The calls in a function body.
+
+    ``names`` has the callee of each direct call; ``indirect`` is the number of calls through
+    registers.
+    """
 
     names: tuple[str, ...]
     indirect: int
@@ -25,9 +32,9 @@ class _Calls:
 
 
 class CallGraph:
-    """The ``.func`` definitions of a module.
+    """The calls between the ``.func`` definitions of a module.
 
-    ``addressed`` are those whose address is taken anywhere: what a pointer can hold.
+    ``addressed`` are those whose address is taken anywhere: the possible values of a pointer.
     """
 
     def __init__(
@@ -43,7 +50,7 @@ class CallGraph:
         }
         self._numbers = {f.name: number for number, f in enumerate(defined.values(), start=1)}
         self._calls = {name: self._calls_of(f) for name, f in defined.items()}
-        taken = self._taken(functions, variables)
+        taken = self._address_taken(functions, variables)
         self.addressed = tuple(name for name in defined if name in taken)
         self._recursive: set[str] = set()
         self._sizes: dict[str, int] = {}
@@ -52,27 +59,29 @@ class CallGraph:
             self._measure(component)
 
     def address(self, function: tree.Function) -> int:
-        """Return what stands for the address of a function; never 0."""
+        """Return the number that represents the address of a function; never 0."""
         return self._numbers[function.name] * FUNCTION_BYTES
 
     def addresses(self) -> dict[str, int]:
-        """Return the addresses by name, aliases included."""
+        """Return the addresses of functions by name, aliases included."""
         return {name: self.address(function) for name, function in self.functions.items()}
 
     def is_recursive(self, function: tree.Function) -> bool:
-        """Return whether a call of it may lead to another call of it before it returns."""
+        """True if a call of ``function`` may lead to another call of it before the first one
+        returns.
+        """
         return function.name in self._recursive
 
     def size(self, function: tree.Function) -> int:
-        """Return its statements, with those of all that it calls in their places."""
+        """Return the number of statements of a function, including all inlined callees."""
         return self._sizes[function.name]
 
     def depth(self, function: tree.Function) -> int:
-        """Return how deep the calls nest that begin in it."""
+        """Return the nesting depth of the calls that begin in ``function``."""
         return self._depths[function.name]
 
-    def reached(self, body: tree.Block) -> list[tree.Function]:
-        """Return the functions that code may come to from a body, directly or not."""
+    def reachable_functions(self, body: tree.Block) -> list[tree.Function]:
+        """Return the functions that a body may call, directly or indirectly."""
         found: dict[str, tree.Function] = {}
         pending = [self._calls_in(body)]
         while pending:
@@ -85,7 +94,7 @@ class CallGraph:
         return list(found.values())
 
     def moves_stack(self, body: tree.Block) -> bool:
-        """Return whether a body takes memory from the stack by itself."""
+        """True if a body itself allocates, saves or restores stack memory."""
         return any(i.opcode in _STACK_OPCODES for i in names.instructions(body))
 
     def _calls_of(self, function: tree.Function) -> _Calls:
@@ -108,7 +117,7 @@ class CallGraph:
                 indirect += 1
         return _Calls(tuple(called), indirect, statements, moves_stack)
 
-    def _taken(
+    def _address_taken(
         self, functions: Sequence[tree.Function], variables: Sequence[tree.Variable]
     ) -> set[str]:
         taken: set[str] = set()
@@ -130,7 +139,7 @@ class CallGraph:
         }
 
     def _measure(self, component: list[str]) -> None:
-        """Take the measures of functions that call each other; those they call have been."""
+        """Measure functions that call each other; their other callees have been measured."""
         edges = self._edges_of(component[0])
         if len(component) > 1 or component[0] in edges:
             self._recursive |= set(component)
@@ -149,7 +158,7 @@ class CallGraph:
 
 
 def target_of(call: tree.Instruction) -> tree.Name | None:
-    """Return what a call names as its target: a function, or the register with its address."""
+    """Return a call's target name: a function, or the register with its address."""
     for operand in call.operands[:2]:
         if isinstance(operand, tree.Name):
             return operand

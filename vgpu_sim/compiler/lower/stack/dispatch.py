@@ -1,4 +1,4 @@
-"""Branches to one of many labels, by a number: a tree of comparisons."""
+"""Emits a branch to one of many labels, selected by a number, as a tree of comparisons."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from vgpu_sim.isa import Compare, DataType, Guard, Literal, Op, Predicate, Regis
 
 
 def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget]) -> None:
-    """Branch to ``targets[number]``; of a number beyond them nothing is said."""
+    """Branch to ``targets[number]``; a number beyond them is undefined behaviour."""
     decision = builder.new_predicate()
     pending: list[tuple[LabelTarget | None, int, int]] = [(None, 0, len(targets))]
     while pending:
@@ -19,7 +19,7 @@ def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget])
             middle = (first + end) // 2
             below = LabelTarget("below")
             compare(builder, decision, Compare.LT, number, Literal(middle))
-            with builder.guarded(Guard(decision)):
+            with builder.use_guard(Guard(decision)):
                 builder.emit_branch(below, uniform=False)
             pending.append((below, first, middle))
             first = middle
@@ -27,10 +27,10 @@ def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget])
 
 
 def trap_unless_below(builder: Builder, number: Register, end: int) -> None:
-    """End the context where a number is no index of ``end`` targets."""
+    """End the context if a number is not an index of ``end`` targets."""
     beyond = builder.new_predicate()
     compare(builder, beyond, Compare.GE, number, Literal(end))
-    with builder.guarded(Guard(beyond)):
+    with builder.use_guard(Guard(beyond)):
         builder.emit(Op.TRAP, cause=TrapCause.TARGET)
 
 
@@ -42,5 +42,5 @@ def compare(
     b: Register | Literal,
     type_: DataType = DataType.U32,
 ) -> None:
-    """Compare two numbers."""
+    """Emit a comparison of two numbers that writes the predicate ``to``."""
     builder.emit(Op.SETP, type=type_, dsts=(to, None), srcs=(a, b), compare=how)

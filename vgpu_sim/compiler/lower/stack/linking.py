@@ -1,4 +1,4 @@
-"""The last of a kernel's code: where its local variables lie, and what is left of jumps."""
+"""Completes a kernel's code: places its local variables, and replaces marks and symbols."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -19,8 +19,9 @@ UNSIGNED_TYPES = {32: DataType.U32, 64: DataType.U64}
 
 @dataclass(slots=True)
 class _Places:
-    """What symbols stand for: offsets of variables, those on the stack with the register that they
-    are behind, and sizes of frames."""
+    """The values of symbols: offsets of variables, for variables on the stack with the base
+    register, and sizes of frames.
+    """
 
     fixed: dict[str, int] = field(default_factory=dict)
     relative: dict[str, tuple[Register, int]] = field(default_factory=dict)
@@ -31,11 +32,11 @@ class _Places:
 
 
 def link(builder: Builder, program: Program) -> int:
-    """Place local variables, write what marks stand for, and return the bytes of local memory.
+    """Place local variables, replace marks, and return the bytes of local memory.
 
     Raises:
-        Invalid: when they need more than a thread can have.
-        Unsupported: when the code grows too long.
+        Invalid: they need more than a thread can have.
+        Unsupported: the code grows too long.
     """
     frames, stack = program.frames, program.stack
     builder.drop_jumps()
@@ -62,7 +63,7 @@ def link(builder: Builder, program: Program) -> int:
     end = begin + STACK_BYTES_PER_THREAD if stack.used else end
     if end > MAX_LOCAL_BYTES_PER_THREAD:
         limit = f"the limit is {MAX_LOCAL_BYTES_PER_THREAD}"
-        raise Invalid(f"{end} bytes of local memory ({limit})")
+        raise Invalid(f"a thread needs {end} bytes of local memory; {limit}")
     expand_saves(builder, stack)
     start = []
     if stack.used:
@@ -70,17 +71,17 @@ def link(builder: Builder, program: Program) -> int:
 
     def expand(word: int, instruction: Instruction) -> list[Instruction]:
         words = [instruction] if word else start
-        return [placed for one in words for placed in _placed(one, places)]
+        return [placed for one in words for placed in _resolve(one, places)]
 
     builder.rewrite(expand)
     return begin if stack.used else end
 
 
 def _check_alignment(frame: Frame, placed: Collection[str]) -> None:
-    """Refuse what the stack cannot align.
+    """Refuse alignments that the stack cannot provide.
 
     Raises:
-        Unsupported: for a variable on the stack with too large an alignment.
+        Unsupported: a variable on the stack has too large an alignment.
     """
     for variable in _variables(frame):
         if variable.name in placed and variable.align > MAX_STACK_ALIGNMENT_BYTES:
@@ -99,20 +100,23 @@ def _variables(frame: Frame) -> list[LocalVariable]:
 
 
 def _place(frame: Frame, start: int, named: set[str], places: dict[str, int]) -> int:
-    """Place the variables of a frame that code still names, from ``start`` on; return the end."""
+    """Place the variables of a frame that the code still uses, from ``start`` on; return the
+    end.
+    """
     end = start
     for variable in frame.variables:
         if variable.name in named:
             offset = -(-end // variable.align) * variable.align
             places[variable.name] = offset
-            # A vector may end behind the variable that it begins in, as far as that is aligned.
+            # A vector access may extend beyond the variable in which it begins, up to the
+            # variable's alignment.
             whole = min(variable.align, _LONGEST_VECTOR_BYTES)
             end = offset + -(-variable.size // whole) * whole
     return max([end, *(_place(inner, end, named, places) for inner in frame.inner)])
 
 
-def _placed(instruction: Instruction, places: _Places) -> list[Instruction]:
-    """Put numbers, and places on the stack, where symbols stand."""
+def _resolve(instruction: Instruction, places: _Places) -> list[Instruction]:
+    """Replace symbols by numbers or by places on the stack."""
     found = next((s for s in instruction.srcs if isinstance(s, Symbol) and s.name in places), None)
     if found is None:
         return [instruction]
@@ -130,7 +134,7 @@ def _placed(instruction: Instruction, places: _Places) -> list[Instruction]:
 def _on_stack(
     instruction: Instruction, symbol: Symbol, pointer: Register, place: int
 ) -> list[Instruction]:
-    """Return an access to, or the address of, a variable ``place`` bytes behind a pointer."""
+    """Return an access to, or the address of, a variable ``place`` bytes after a pointer."""
     offset = place + symbol.addend
     if symbol_of_access(instruction) is not None:
         displacement = signed_32(offset + instruction.displacement)
@@ -147,5 +151,5 @@ def _on_stack(
 
 
 def signed_32(number: int) -> int:
-    """Return the low 32 bits of a number as a signed one."""
+    """Return the low 32 bits of a number as a signed number."""
     return ((number + (1 << 31)) & ((1 << 32) - 1)) - (1 << 31)

@@ -1,8 +1,8 @@
 """The code of one kernel with that of the functions that it calls.
 
-A call is written in line, or as a jump to a body that stands behind the kernel and jumps back to
-the call's site, by its number. Only functions that may be called again before they return need more
-than that: their variables lie on the stack, and their registers go there around such calls.
+A call is inlined, or it is a jump to a body after the kernel's code, which jumps back to the
+call site by its number. Only functions that may be called again before they return need more:
+their variables are on the stack, and their registers are saved there around such calls.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from vgpu_sim.compiler.lower.builder import NOBODY, Builder
+from vgpu_sim.compiler.lower.builder import NO_OWNER, Builder
 from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
 from vgpu_sim.compiler.lower.stack.stack import Stack
 from vgpu_sim.compiler.lower.symbols.frames import Frame, LocalVariable
@@ -19,21 +19,30 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Register
 
 MAX_INLINE_STATEMENTS: Final = 20_000
-"""How much calls in line may add to a kernel, in statements of PTX; the rest become jumps."""
+"""The number of PTX statements by which inlined calls may grow a kernel.
+
+Further calls become jumps.
+"""
 
 MAX_INLINE_DEPTH: Final = 48
 
 MAX_INLINE_NESTING: Final = 80
-"""Scopes around a call in line, those of its callers counted: each costs frames of Python."""
+"""The number of nested scopes around an inlined call, including those of its callers.
+
+Each scope costs Python stack frames.
+"""
 
 Value = Register | LocalVariable
-"""Where an argument or a result is: ``.reg`` or ``.param``."""
+"""The place of an argument or a result: a register (``.reg``) or a variable (``.param``)."""
 
 
 @dataclass(slots=True, eq=False)
 class Body:
-    """A function that is jumped to. Nobody else uses ``inputs``, ``outputs`` and ``site`` between
-    the call and its beginning, or its end and the site."""
+    """The code of a called function that is not inlined: calls jump to it.
+
+    No other code uses ``inputs``, ``outputs`` and ``site`` between the call and the beginning of
+    the body, or between its end and the call site.
+    """
 
     function: tree.Function
     owner: int
@@ -42,12 +51,12 @@ class Body:
     site: Register
     entry: LabelTarget = field(default_factory=lambda: LabelTarget("entry"))
     exit: LabelTarget = field(default_factory=lambda: LabelTarget("exit"))
-    own_site: Register | None = None  # where an activation keeps ``site``
+    own_site: Register | None = None  # where an activation stores ``site``
     sites: list[LabelTarget] = field(default_factory=list)
 
 
 class Program:
-    """What the code of a kernel shares."""
+    """The state that is shared by a kernel's code and that of the functions that it calls."""
 
     def __init__(self, builder: Builder, graph: CallGraph) -> None:
         self.builder = builder
@@ -62,18 +71,18 @@ class Program:
         self._calls = 0
 
     def new_frame(self, pointer: Register | None = None) -> Frame:
-        """Return a frame of its own."""
+        """Return a new frame of local memory for a function's code."""
         frame = Frame(self.builder.new_name("frame"), pointer)
         self.frames.append(frame)
         return frame
 
     def next_call(self) -> int:
-        """Return the number of another call that keeps registers."""
+        """Return the number of a new call that saves registers."""
         self._calls += 1
         return self._calls
 
     def in_line(self, function: tree.Function) -> bool:
-        """Decide whether a call is written in line, and count it if so."""
+        """Return whether a call of ``function`` is inlined, and count its statements if so."""
         graph = self.graph
         size = graph.size(function)
         if graph.is_recursive(function) or graph.depth(function) > MAX_INLINE_DEPTH:
@@ -86,11 +95,14 @@ class Program:
         return True
 
     def body(self, function: tree.Function, interface: Callable[[Frame], "Interface"]) -> Body:
-        """Return the body of a function; ``interface`` makes its arguments and results."""
+        """Return the code of a function to which calls jump.
+
+        ``interface`` makes the function's arguments and results.
+        """
         found = self.bodies.get(function.name)
         if found is None:
             builder = self.builder
-            with builder.owned_by(NOBODY):
+            with builder.owned_by(NO_OWNER):
                 inputs, outputs = interface(self.new_frame())
                 site = builder.new_register(32)
             found = Body(function, len(self.bodies) + 1, inputs, outputs, site)

@@ -1,7 +1,7 @@
-"""Local variables that nothing but their names reaches become registers.
+"""Promotes local variables that are accessed only by name to registers.
 
-A piece of such a variable that all accesses name as a whole, by a constant, need not lie in memory:
-arguments and results of calls above all. Pieces that overlap each other in other ways stay there.
+A piece of such a variable that all accesses name as a whole, by a constant offset, need not be
+in memory: mostly arguments and results of calls. Pieces that overlap partially stay in memory.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ from vgpu_sim.isa import (
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``size`` bytes of a variable."""
+    """A part of a local variable: ``size`` bytes of it."""
 
     variable: str
     offset: int
@@ -33,7 +33,9 @@ class Piece:
 
 
 def promote(builder: Builder, variables: Iterable[LocalVariable]) -> None:
-    """Replace accesses to pieces that can be registers by moves."""
+    """Replace accesses to local variables by moves, where a register can hold the accessed
+    piece.
+    """
     known = {variable.name: variable for variable in variables}
     if not known:
         return
@@ -68,7 +70,7 @@ def _promotable(code: list[Instruction], known: dict[str, LocalVariable]) -> Ite
         inside = first.offset >= 0 and first.offset + whole <= variable.size
         if inside and first.offset % whole == 0 and variable.align % whole == 0:
             pieces[base.name].update(named)
-        else:  # it faults, or might where the variable happens to lie
+        else:  # it faults, or might, depending on the variable's place
             lost.add(base.name)
     for name in sorted(pieces.keys() - lost):
         ordered = sorted(pieces[name], key=lambda piece: (piece.offset, piece.size))
@@ -108,7 +110,7 @@ def _without_memory(
 
 
 def _alone(instruction: Instruction, index: int) -> Instruction:
-    """Return an access to one element of what an access names."""
+    """Return an access to one element of a vector access."""
     step = index * instruction.type.bytes
     return replace(instruction, vector=1, displacement=instruction.displacement + step)
 

@@ -1,7 +1,7 @@
-"""Registers that a call may overwrite which leads back to its own function.
+"""Saves registers around a call that may lead back to its own function.
 
-Registers belong to a function, not to an activation of it. So before such a call those that are
-needed behind it go to the stack, and come back from there.
+Registers belong to a function, not to an activation of it. So before such a call the registers
+that are needed after it are saved on the stack, and restored from there.
 """
 
 from collections.abc import Iterable
@@ -23,20 +23,22 @@ from vgpu_sim.isa import (
 )
 
 MAX_SET_BITS = 1 << 28
-"""Blocks times registers and predicates: what one round over the code may cost."""
+"""The limit of blocks times registers and predicates, and so of the cost of one pass over the
+code.
+"""
 
 Place = Register | Predicate
 
 
 def expand_saves(builder: Builder, stack: Stack) -> None:
-    """Replace all marks.
+    """Replace all marks by the instructions that save and restore registers.
 
     Raises:
-        Unsupported: when the code is too large to know what it needs where.
+        Unsupported: the code is too large for the liveness analysis.
     """
     if not builder.marks:
         return
-    needed = _Liveness(builder).needed()
+    needed = _Liveness(builder).live_after_calls()
     scratch = builder.new_register(32)
 
     def expand(word: int, instruction: Instruction) -> list[Instruction]:
@@ -44,13 +46,13 @@ def expand_saves(builder: Builder, stack: Stack) -> None:
         if mark is None:
             return [instruction]
         places = needed[mark.call]
-        return _saved(builder, stack, places, scratch, saves=mark.saves)
+        return _save_or_restore(builder, stack, places, scratch, saves=mark.saves)
 
     builder.rewrite(expand)
     builder.marks.clear()
 
 
-def _saved(
+def _save_or_restore(
     builder: Builder, stack: Stack, places: list[Place], scratch: Register, *, saves: bool
 ) -> list[Instruction]:
     words: list[Instruction] = []
@@ -103,7 +105,7 @@ def _saved(
         back = (stack.pointer, Literal(size))
         return [Instruction(Op.SUB, DataType.U32, (stack.pointer,), back), *words]
     grown = stack.grow(Literal(size))
-    return [*grown[:-1], *words, grown[-1]]  # the test comes first, the pointer moves last
+    return [*grown[:-1], *words, grown[-1]]  # the test comes first, the update of the pointer last
 
 
 class _Block:
@@ -114,7 +116,7 @@ class _Block:
 
 
 class _Liveness:
-    """What is needed behind each mark: sets are integers, registers first, then predicates."""
+    """The live registers after each mark: sets are integers, registers first, then predicates."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -128,8 +130,8 @@ class _Liveness:
         if len(self._blocks) * len(owners) > MAX_SET_BITS:
             raise Unsupported("a recursive function in code of this size")
 
-    def needed(self) -> dict[int, list[Place]]:
-        """Return for each call what its function needs behind it."""
+    def live_after_calls(self) -> dict[int, list[Place]]:
+        """Return the registers that are live after each call."""
         changed = True
         while changed:
             self._solve()
@@ -144,7 +146,7 @@ class _Liveness:
         return {call: self._places(bits) for call, bits in self._behind.items()}
 
     def _split(self) -> list[_Block]:
-        """Split the code into blocks; a mark is one by itself."""
+        """Split the code into blocks; a mark is a separate block."""
         code, marks = self._builder.code, self._builder.marks
         targets = self._builder.targets()
         starts = {0, *targets.values(), *marks, *(word + 1 for word in marks)}
@@ -191,7 +193,9 @@ class _Liveness:
         if mark is not None:
             return self._through(mark, live)
         for instruction in reversed(self._builder.code[block.start : block.end]):
-            if instruction.guard is None:  # a guarded write leaves other lanes as they were
+            if (
+                instruction.guard is None
+            ):  # a guarded write leaves the registers of other lanes unchanged
                 live &= ~self._bits(instruction.dsts)
             live |= self._bits(instruction.srcs)
             if instruction.guard is not None:
@@ -213,7 +217,7 @@ class _Liveness:
         return bits
 
     def _places(self, bits: int) -> list[Place]:
-        """Return what a set names, the widest first."""
+        """Return the members of a set, the widest first."""
         indices = [index for index in range(bits.bit_length()) if bits >> index & 1]
         places: list[Place] = [
             Register(index) if index < self._registers else Predicate(index - self._registers)

@@ -1,12 +1,12 @@
-"""The stack of a thread: what of local memory calls and ``alloca`` take while they last.
+"""The stack of a thread: local memory that calls and ``alloca`` use while they are active.
 
-It begins behind the variables of the code. One register holds where its free part begins; who wants
-more asks first whether there is enough.
+It begins after the variables of the code. One register holds the address of its free part; code
+that needs more first tests whether enough is left.
 """
 
 from typing import Final
 
-from vgpu_sim.compiler.lower.builder import NOBODY, Builder
+from vgpu_sim.compiler.lower.builder import NO_OWNER, Builder
 from vgpu_sim.compiler.lower.stack.dispatch import compare
 from vgpu_sim.isa import (
     Compare,
@@ -22,13 +22,13 @@ from vgpu_sim.isa import (
 )
 
 STACK_SYMBOL: Final = Symbol("stack")
-"""Stands for where the stack begins, until that is known."""
+"""A symbol that represents the start of the stack until that is known."""
 
 ALIGNMENT_BYTES: Final = 16
 
 
 class Stack:
-    """The stack of one kernel's code; nothing of it is there unless somebody asks."""
+    """The stack of one kernel's code; it exists only if something uses it."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -43,17 +43,19 @@ class Stack:
 
     @property
     def pointer(self) -> Register:
-        """The register with the free part's address."""
+        """The register that holds the address of the stack's free part."""
         if self._pointer is None:
-            with self._builder.owned_by(NOBODY):
+            with self._builder.owned_by(NO_OWNER):
                 self._pointer = self._builder.new_register(32)
         return self._pointer
 
     def grow(self, size: Symbol | Literal) -> list[Instruction]:
-        """Return words that take ``size`` bytes, or end the context where they are not there."""
+        """Return instructions that allocate ``size`` bytes, or end the context if too few are
+        left.
+        """
         pointer = self.pointer
         if self._limit is None or self._end is None or self._full is None:
-            with self._builder.owned_by(NOBODY):
+            with self._builder.owned_by(NO_OWNER):
                 self._limit = self._builder.new_register(32)
                 self._end = self._builder.new_register(32)
                 self._full = self._builder.new_predicate()
@@ -67,7 +69,7 @@ class Stack:
         ]
 
     def take(self, size: Register, align: int) -> Register:
-        """Write words that take as many bytes as a 64-bit register says; return their address."""
+        """Emit the allocation of as many bytes as a 64-bit register holds; return their address."""
         builder = self._builder
         wide = [builder.new_register(64) for _ in range(3)]
         limit, address, end = wide
@@ -81,7 +83,7 @@ class Stack:
         builder.emit(Op.ADD, type=DataType.U64, dsts=(end,), srcs=(address, size))
         for much in (size, end):  # a size near 2^64 would wrap the end around
             compare(builder, full, Compare.GT, much, limit, DataType.U64)
-            with builder.guarded(Guard(full)):
+            with builder.use_guard(Guard(full)):
                 builder.emit(Op.TRAP, cause=TrapCause.STACK)
         up = Literal(ALIGNMENT_BYTES - 1)
         builder.emit(Op.ADD, type=DataType.U64, dsts=(end,), srcs=(end, up))
@@ -91,7 +93,7 @@ class Stack:
         return address
 
     def set(self, to: Register) -> None:
-        """Write a word that lets the free part begin elsewhere."""
+        """Emit a move that sets the start of the stack's free part to the address in ``to``."""
         builder = self._builder
         if builder.register_bits[to.index] == 32:
             builder.emit(Op.MOV, type=DataType.B32, dsts=(self.pointer,), srcs=(to,))

@@ -1,1 +1,1 @@
-"""Names, parameters, variables in shared memory and the findings about them."""
+"""Names, parameters, variables in shared memory, and the diagnostics about them."""

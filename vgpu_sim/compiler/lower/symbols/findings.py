@@ -1,4 +1,4 @@
-"""Collecting everything that is wrong with a file, instead of stopping at the first."""
+"""Collects all errors of a file, instead of stopping at the first."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _MAX_TEXT_CHARACTERS = 400
 
 
 class Positioned(Protocol):
-    """Anything that a diagnostic can point at."""
+    """An object with a position for diagnostics."""
 
     @property
     def line(self) -> int: ...
@@ -21,7 +21,7 @@ class Positioned(Protocol):
 
 
 class Refusal(Exception):
-    """A statement cannot be lowered. ``at`` is where, if not the statement itself."""
+    """A statement cannot be lowered. ``at`` is the position, if it is not the statement's."""
 
     def __init__(self, message: str, at: Positioned | None = None) -> None:
         super().__init__(message)
@@ -30,19 +30,19 @@ class Refusal(Exception):
 
 
 class Unsupported(Refusal):
-    """It is PTX that is not supported yet. ``what`` is completed to a sentence."""
+    """PTX that is not supported yet. ``what`` is the subject of the message."""
 
     def __init__(self, what: str, at: Positioned | None = None) -> None:
         super().__init__(f"{what} is not supported yet", at)
 
 
 class Invalid(Refusal):
-    """It breaks a rule of PTX."""
+    """A violation of a rule of PTX."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """All diagnostics of a file, by kind."""
+    """A collector of the diagnostics of a file, by kind."""
 
     source: str
     name: str
@@ -51,9 +51,10 @@ class Findings:
     _lines: SourceLines | None = None
 
     def part(self) -> "Findings":
-        """Return findings about a part of the file, whose unsupported ones are its own.
+        """Return an empty collector for one part of the file.
 
-        What breaks a rule of PTX concerns the whole file and is recorded for it.
+        It has its own list of unsupported features. It shares the list of violations of PTX's
+        rules, since those concern the whole file.
         """
         lines = self._lines = self._lines or SourceLines(self.source)
         return Findings(self.source, self.name, invalid=self.invalid, _lines=lines)
@@ -66,7 +67,7 @@ class Findings:
         (self.invalid if isinstance(refusal, Invalid) else self.unsupported).append(diagnostic)
 
     def _text(self, statement: Positioned) -> str:
-        """Return the statement on one line: an instruction whole, others by their first line."""
+        """Return the statement on one line: an instruction in full, others by their first line."""
         start = getattr(statement, "start", None)
         if start is not None:
             end = getattr(statement, "end", start)
@@ -77,11 +78,11 @@ class Findings:
         return " ".join(raw[:_MAX_TEXT_CHARACTERS].split())
 
     def raise_any(self) -> None:
-        """Raise what was found.
+        """Raise an error with all findings, if there are any.
 
         Raises:
-            InvalidPtxError: when the file is not PTX (whatever else was found).
-            UnsupportedPtxError: when it is, but holds something that is not supported yet.
+            InvalidPtxError: the file is not PTX (whatever else was found).
+            UnsupportedPtxError: it is PTX, but uses something that is not supported yet.
         """
         if self.invalid:
             raise InvalidPtxError(in_order(self.invalid), self.name)
@@ -90,7 +91,7 @@ class Findings:
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return findings by place, each once."""
+    """Return diagnostics ordered by position, without duplicates."""
     return sorted(dict.fromkeys(diagnostics), key=_place)
 
 

@@ -1,7 +1,7 @@
-"""Variables in local memory (PTX ISA, "Local State Space"): who has them, and how large they are.
+"""Variables in local memory (PTX ISA, "Local State Space"): their frames and sizes.
 
-While code is built each is a symbol of its own. Where it lies is decided when all of the code is
-there (``linking``), for many of them end as registers.
+While code is built each variable has a symbol. ``linking`` places the variables when the code is
+complete, since many of them become registers.
 """
 
 import math
@@ -13,14 +13,14 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD
 from vgpu_sim.isa import Register, Symbol
 
-MAX_STACK_ALIGNMENT_BYTES = 128  # elsewhere any will do: local memory begins at address 0
+MAX_STACK_ALIGNMENT_BYTES = 128  # elsewhere any alignment works: local memory begins at address 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalVariable:
-    """A variable of ``size`` bytes; ``name`` is its own in the code of the kernel.
+    """A variable of ``size`` bytes; ``name`` is unique in the code of the kernel.
 
-    ``owner`` is the activation (see ``Builder.owner``) that has its registers, if it gets some.
+    ``owner`` is the activation (see ``Builder.owner``) that owns its registers, if it becomes some.
     """
 
     name: str
@@ -29,16 +29,17 @@ class LocalVariable:
     owner: int
 
     def symbol(self, addend: int = 0) -> Symbol:
-        """Return its address, plus ``addend`` bytes."""
+        """Return the symbol of the variable's address, plus ``addend`` bytes."""
         return Symbol(self.name, addend)
 
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """What a function's code has in local memory.
+    """The local memory of a function's code.
 
-    ``inner`` are those of calls in line, of which one runs at a time: they share the place behind
-    the variables. ``pointer`` holds where the frame begins; without one its place is fixed.
+    ``inner`` are the frames of inlined calls, of which one is active at a time: they share the
+    place after the variables. ``pointer`` holds the start of the frame; without one its place is
+    fixed.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Frame:
     inner: list["Frame"] = field(default_factory=list)
 
     def size_symbol(self) -> Symbol:
-        """Return what stands for the frame's size while it is not known."""
+        """Return the symbol that represents the frame's size while that is unknown."""
         return Symbol(self.name)
 
 
@@ -55,7 +56,7 @@ def extent(declared: tree.Variable) -> tuple[int, int]:
     """Return size and alignment in bytes of a variable in local memory, or of an argument.
 
     Raises:
-        Invalid, Unsupported: for a declaration that cannot be.
+        Invalid, Unsupported: the declaration is refused.
     """
     if declared.attributes:
         raise Unsupported(f"attribute {declared.attributes[0].name}", declared)

@@ -1,4 +1,4 @@
-"""Which names stand in a function's body: what it may use of its module."""
+"""The names in a function's body, which determine what it may use from its module."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -24,13 +24,13 @@ _PARTS: dict[type, tuple[str, ...]] = {
 }
 
 
-def used(body: tree.Block) -> frozenset[str]:
-    """Return every name in an operand or a list of targets, whatever it is of."""
-    return frozenset(_used(body))
+def find_used(body: tree.Block) -> frozenset[str]:
+    """Return every name in an operand or a list of targets, whatever it denotes."""
+    return frozenset(_yield_used(body))
 
 
-def declared(body: tree.Block) -> frozenset[str]:
-    """Return the names that any scope of a body declares; of ``name<n>`` the prefix."""
+def find_declared(body: tree.Block) -> frozenset[str]:
+    """Return the names that any scope of a body declares; for ``name<n>`` the prefix."""
     names: set[str] = set()
     for statement in _statements(body):
         if isinstance(statement, tree.Registers):
@@ -48,12 +48,12 @@ def instructions(body: tree.Block) -> Iterator[tree.Instruction]:
 
 
 def in_operands(operands: tuple[tree.Operand, ...]) -> frozenset[str]:
-    """Return the names in operands."""
+    """Return the names that occur in the operands of an instruction."""
     return frozenset(name.text for name in of(operands))
 
 
 def in_value(value: tree.InitialValue) -> frozenset[str]:
-    """Return the names that an initial value holds the addresses of."""
+    """Return the names whose addresses an initial value contains."""
     return frozenset(name.text for name in of(value))
 
 
@@ -64,7 +64,7 @@ def variables(body: tree.Block) -> Iterator[tree.Variable]:
             yield statement
 
 
-def _used(body: tree.Block) -> Iterator[str]:
+def _yield_used(body: tree.Block) -> Iterator[str]:
     for statement in _statements(body):
         if isinstance(statement, tree.Instruction):
             yield from (name.text for name in of(statement.operands))
@@ -85,7 +85,7 @@ def _statements(body: tree.Block) -> Iterator[tree.Statement]:
 
 
 def of(operand: object) -> Iterator[tree.Name]:
-    """Yield the names in an operand, a tuple of operands or an initial value."""
+    """Yield the names that occur in an operand, a tuple of operands or an initial value."""
     pending: list[object] = [operand]
     while pending:
         node = pending.pop()

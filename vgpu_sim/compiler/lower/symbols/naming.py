@@ -1,4 +1,4 @@
-"""Names that a ``{ }`` of PTX declares, on top of those around it."""
+"""The meanings of the names that a ``{ }`` of PTX declares, within enclosing scopes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,13 +13,17 @@ _MAX_SUFFIX_DIGITS = 9
 
 @dataclass(eq=False, slots=True)
 class Names(Generic[Declared]):
-    """What the names of one scope stand for."""
+    """The meanings of the names that one scope declares, and a link to the enclosing scope."""
 
     parent: Self | None = None
     names: dict[str, Declared] = field(default_factory=dict)
     families: dict[str, tuple[Declared, int]] = field(default_factory=dict)  # %r<10>
-    _found: dict[str, Declared | None] = field(default_factory=dict)  # of those, until another
-    _least: dict[str, int] = field(default_factory=dict)  # number of a name that begins so and ends
+    _found: dict[str, Declared | None] = field(
+        default_factory=dict
+    )  # members of those, until the next declaration
+    _least: dict[str, int] = field(
+        default_factory=dict
+    )  # number of a name with this prefix and suffix
 
     def declare(
         self, name: str, what: Declared, at: Positioned | None = None, count: int | None = None
@@ -27,22 +31,22 @@ class Names(Generic[Declared]):
         """Declare ``name``, or with ``count`` the names ``name0`` to ``name<count-1>``.
 
         Raises:
-            Invalid: when this scope has it already.
+            Invalid: this scope has it already.
         """
         if self.has(name, count):
             raise Invalid(f"{name!r} is declared twice", at)
         if count is None:
             self.names[name] = what
-            for prefix, number in _numbered(name):
+            for prefix, number in _split_numbered(name):
                 self._least[prefix] = min(number, self._least.get(prefix, number))
         else:
             self.families[name] = (what, count)
             self._found.clear()
 
     def has(self, name: str, count: int | None = None) -> bool:
-        """Whether this scope has ``name`` already, or one of ``name0`` to ``name<count-1>``.
+        """True if this scope has ``name`` already, or one of ``name0`` to ``name<count-1>``.
 
-        A name is none of a family's: there may be ``%r`` beside ``%r<10>``.
+        A plain name does not conflict with a family: ``%r`` and ``%r<10>`` may coexist.
         """
         if count is not None:
             return name in self.families or self._least.get(name, count) < count
@@ -64,15 +68,15 @@ class Names(Generic[Declared]):
 
     def _find_in_families(self, name: str) -> Declared | None:
         """Look ``name`` up as a prefix and a number; the prefix may itself end in digits."""
-        for prefix, number in _numbered(name):
+        for prefix, number in _split_numbered(name):
             family = self.families.get(prefix)
             if family is not None and number < family[1]:
                 return family[0]
         return None
 
 
-def _numbered(name: str) -> Iterator[tuple[str, int]]:
-    """Yield the ways to read ``name`` as a member of a family: its prefix and its number."""
+def _split_numbered(name: str) -> Iterator[tuple[str, int]]:
+    """Yield the ways to split ``name`` into a family's prefix and a number."""
     for digits in range(1, min(_MAX_SUFFIX_DIGITS, len(name) - 1) + 1):
         suffix = name[-digits:]
         if not (suffix[0].isascii() and suffix[0].isdigit()):

@@ -1,4 +1,4 @@
-"""The parameter block of a kernel, laid out as the CUDA ABI does: natural alignment, in order."""
+"""The parameter block of a kernel, laid out as in the CUDA ABI: natural alignment, in order."""
 
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
@@ -24,20 +24,23 @@ def element_bytes(variable: tree.Variable) -> int:
     """Return the size of one element (a whole vector) of a variable or parameter, in bytes.
 
     Raises:
-        Unsupported: for types that have no memory form here.
+        Unsupported: the type has no memory form here.
     """
     if variable.type == ".b128" and not variable.vector:
         return WIDE_BYTES
     type_ = DATA_TYPES.get(variable.type[1:])
     if type_ is None or variable.type == ".pred":
-        raise Unsupported(f"a variable of type {variable.type}", variable)
+        raise Unsupported(f"a variable cannot have type {variable.type}", variable)
     return type_.bytes * (int(variable.vector[2:]) if variable.vector else 1)
 
 
 def lay_out(
     function: tree.Function, findings: Findings, limit: int = MAX_PARAMETER_BYTES
 ) -> tuple[tuple[Parameter, ...], int]:
-    """Return the parameters and the bytes of the block, at most ``limit``, up to the last's end."""
+    """Return a kernel's parameters and the size in bytes of their block, up to the last one's end.
+
+    The size is at most ``limit``.
+    """
     parameters: list[Parameter] = []
     offset = 0
     seen: set[str] = set()
@@ -59,7 +62,9 @@ def lay_out(
 
 
 def limit_of(version: tuple[int, int], capability: tuple[int, int]) -> int:
-    """Return how many bytes of parameters a kernel of a file may have."""
+    """Return the maximum size in bytes of a kernel's parameters, given a file's version and
+    target.
+    """
     if version >= LARGE_SINCE_VERSION and capability >= LARGE_SINCE_CAPABILITY:
         return MAX_PARAMETER_BYTES
     return MAX_PARAMETER_BYTES_BEFORE

@@ -5,19 +5,20 @@ from dataclasses import dataclass, field
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
 from vgpu_sim.compiler.lower.symbols.naming import Names
-from vgpu_sim.compiler.lower.symbols.shared import SharedVariable
+from vgpu_sim.compiler.lower.symbols.shared_memory import SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Predicate, Register
 
 HALVES = ("low", "high")
-"""Of a register of 128 bits; no name of PTX has such a component."""
+"""The components of a register of 128 bits; PTX has no components with these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterClass:
-    """What a register name stands for; ``bits`` 1 is a predicate. A byte has 16.
+    """The meaning of a register name: its width ``bits``, which is 1 for a predicate.
 
-    ``is_wide``: one of 128 bits, which is two of 64. Vectors have been taken apart before
+    ``is_byte`` marks a register of 8 bits, whose ``bits`` are 16.
+    ``is_wide`` marks a register of 128 bits, which is two of 64. Vectors were expanded before
     (``compiler.expansion``).
     """
 
@@ -28,14 +29,14 @@ class RegisterClass:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A name whose declaration was refused; ``what`` describes it in a diagnostic."""
+    """A name whose declaration was refused; ``what`` describes it in diagnostics."""
 
     what: str
 
 
 @dataclass(eq=False, slots=True)
 class LabelTarget:
-    """A label of one scope; ``word`` is known once it has been reached."""
+    """A label of one scope; ``word`` is known once it has been placed."""
 
     name: str
     word: int | None = None
@@ -46,7 +47,9 @@ Declared = RegisterClass | SharedVariable | LocalVariable | Refused
 
 @dataclass(eq=False, slots=True)
 class Scope(Names[Declared]):
-    """The names of one ``{ }``, on top of those around it."""
+    """The registers, variables and labels that one ``{ }`` declares, and those of enclosing
+    scopes.
+    """
 
     labels: dict[str, LabelTarget] = field(default_factory=dict)
     assigned: dict[str, Register | Predicate] = field(default_factory=dict)
@@ -56,14 +59,14 @@ class Scope(Names[Declared]):
         """Declare a label.
 
         Raises:
-            Invalid: when this scope has it already.
+            Invalid: this scope has it already.
         """
         if label.name in self.labels:
             raise Invalid(f"label {label.name!r} is declared twice", label)
         self.labels[label.name] = LabelTarget(label.name)
 
     def find_table(self, name: str) -> tree.BranchTargets | tree.CallPrototype | None:
-        """Return the list of targets, or the prototype, that a label stands before."""
+        """Return the list of targets, or the prototype, that follows the label ``name``."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.tables:

@@ -1,4 +1,4 @@
-"""PTX type names and what they are in the ISA."""
+"""PTX type names and the corresponding types of the ISA."""
 
 from vgpu_sim.isa import DataType
 
@@ -8,8 +8,8 @@ DATA_TYPES = {type_.name.lower(): type_ for type_ in DataType}
 UNTYPED = {8: DataType.B8, 16: DataType.B16, 32: DataType.B32, 64: DataType.B64}
 UNSIGNED = {8: DataType.U8, 16: DataType.U16, 32: DataType.U32, 64: DataType.U64}
 
-# PTX ISA, "Fundamental Types": 8-bit registers do not exist in the ISA and live in 16 bits, as
-# every instruction that may touch them (ld, st, cvt) takes wider operands.
+# PTX ISA, "Fundamental Types": the ISA has no 8-bit registers; they become 16-bit ones, since every
+# instruction that may use them (ld, st, cvt) accepts wider operands.
 REGISTER_BITS = {
     **{f".{kind}8": 16 for kind in "bus"},
     **{f".{kind}16": 16 for kind in ("b", "u", "s", "f", "bf")},

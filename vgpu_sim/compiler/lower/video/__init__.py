@@ -1,1 +1,1 @@
-"""Video instructions: scalar and packed."""
+"""The lowering of scalar and packed video instructions."""

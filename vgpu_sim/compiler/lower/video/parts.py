@@ -1,4 +1,5 @@
-"""Which parts of a word an operand of a video instruction names: ``r.b2``, ``r.h10``, ``r.b7654``.
+"""The parts of a word that an operand of a video instruction selects: ``r.b2``, ``r.h10``,
+``r.b7654``.
 
 Source: PTX ISA, "Scalar Video Instructions" and "SIMD Video Instructions".
 """
@@ -16,7 +17,7 @@ _SCALAR = {f"b{i}": (8 * i, 8) for i in range(4)} | {f"h{i}": (16 * i, 16) for i
 
 
 def _split(operand: tree.Operand) -> tuple[tree.Operand, str]:
-    """Return an operand without its selector, and the selector."""
+    """Split an operand into the operand without its selector, and the selector."""
     if not isinstance(operand, tree.Name) or grammar.is_special(operand.text):
         return operand, ""
     if operand.component:
@@ -25,10 +26,10 @@ def _split(operand: tree.Operand) -> tuple[tree.Operand, str]:
 
 
 def scalar_source(context: Context, operand: tree.Operand) -> tuple[Operand, int, int]:
-    """Return a source, and first bit and number of bits of the part that it names.
+    """Return a source operand, and the first bit and the number of bits of its selected part.
 
     Raises:
-        Invalid: when there is no such part.
+        Invalid: there is no such part.
     """
     plain, selector = _split(operand)
     first, bits = _scalar(selector)
@@ -36,7 +37,10 @@ def scalar_source(context: Context, operand: tree.Operand) -> tuple[Operand, int
 
 
 def scalar_destination(context: Context, operand: tree.Operand) -> tuple[Register, int, int]:
-    """Return a destination as ``scalar_source``; the whole register has 32 bits."""
+    """Return a destination, and the first bit and the number of bits of its selected part.
+
+    Without a selector, these are the 32 bits of the whole register. Raises as ``scalar_source``.
+    """
     plain, selector = _split(operand)
     first, bits = _scalar(selector)
     return values.destination(context, plain, DataType.B32), first, bits
@@ -51,12 +55,12 @@ def _scalar(selector: str) -> tuple[int, int]:
 def packed_source(
     context: Context, operand: tree.Operand, count: int, usual: str
 ) -> tuple[Operand, tuple[int, ...]]:
-    """Return a source and which of a's and b's parts its elements are, the lowest first.
+    """Return a source and the parts of a and b that its elements select, the lowest first.
 
-    ``count`` is 2 or 4, ``usual`` the selector's digits where none is written.
+    ``count`` is 2 or 4, ``usual`` the default selector's digits.
 
     Raises:
-        Invalid: when there is no such selector.
+        Invalid: there is no such selector.
     """
     plain, selector = _split(operand)
     letter = "h" if count == 2 else "b"
@@ -69,10 +73,10 @@ def packed_source(
 def packed_destination(
     context: Context, operand: tree.Operand, count: int
 ) -> tuple[Register, tuple[int, ...]]:
-    """Return a destination and which of its elements are written, the lowest first.
+    """Return a destination and the indices of its written elements, the lowest first.
 
     Raises:
-        Invalid: when the mask is none.
+        Invalid: the mask is invalid.
     """
     plain, mask = _split(operand)
     letter = "h" if count == 2 else "b"

@@ -1,8 +1,8 @@
-"""Scalar video instructions as sequences: parts of words as 64-bit numbers.
+"""Lowers scalar video instructions to sequences that compute with parts of words as 64-bit numbers.
 
-Source: PTX ISA, "Scalar Video Instructions". The pseudocode's intermediate results have 33 and 34
-bits (vmad: 128); here they are exact. What vshl and vshr shift out of 32 bits is gone before
-a second operation, unless it saturates.
+Source: PTX ISA, "Scalar Video Instructions". The pseudocode's intermediate results have 33 and
+34 bits (vmad: 128); here they are exact. Bits that vshl and vshr shift out of 32 bits are lost
+before a second operation, unless it saturates.
 """
 
 from vgpu_sim.compiler.lower import values
@@ -53,7 +53,7 @@ def shift(context: Context, form: Form, match: Match) -> None:
     _, a, b, *_ = context.operands
     sequence, type_ = Sequence(context.builder), DATA_TYPES[match["atype"]]
     wide = D.S64 if type_.is_signed else D.U64
-    value = sequence.converted(_part(context, sequence, a, type_), type_, wide)
+    value = sequence.convert(_part(context, sequence, a, type_), type_, wide)
     count = _part(context, sequence, b, D.U32)
     if match["over"] == "wrap":
         count = sequence.word(Op.AND, D.B32, count, Literal(31))
@@ -72,7 +72,7 @@ def _part(context: Context, sequence: Sequence, operand: tree.Operand, type_: Da
 def _number(
     context: Context, sequence: Sequence, operand: tree.Operand, type_: DataType
 ) -> Register:
-    return sequence.converted(_part(context, sequence, operand, type_), type_, D.S64)
+    return sequence.convert(_part(context, sequence, operand, type_), type_, D.S64)
 
 
 def _finish(
@@ -93,12 +93,12 @@ def _finish(
     own = DATA_TYPES[match.get("dtype") or "u32"]
     saturate = "sat" in match
     if second and exact and not saturate:
-        addend = sequence.converted(values.source(context, third[0], D.B32), own, D.S64)
+        addend = sequence.convert(values.source(context, third[0], D.B32), own, D.S64)
         result = sequence.word(_SECOND[second], D.S64, result, addend)
     if saturate:
-        result = sequence.converted(result, wide, _CLAMPED[bits, own.is_signed], clamp=True)
+        result = sequence.convert(result, wide, _CLAMPED[bits, own.is_signed], clamp=True)
     else:
-        result = sequence.converted(result, wide, D.U32)
+        result = sequence.convert(result, wide, D.U32)
     if second and (saturate or not exact):
         source = values.source(context, third[0], D.B32)
         result = sequence.word(_SECOND[second], own, result, source)
@@ -135,7 +135,7 @@ def multiply_add(context: Context, form: Form, match: Match) -> None:
     else:
         numbers = [_number(context, sequence, v, k) for v, k in zip((a, b), kinds, strict=True)]
         result = sequence.word(Op.MUL, D.S64, *numbers, mode=MulMode.LO)
-    addend = sequence.converted(values.source(context, c, D.B32), narrow, wide)
+    addend = sequence.convert(values.source(context, c, D.B32), narrow, wide)
     if minus:
         result = sequence.word(Op.SUB, wide, addend, result)
     else:
@@ -146,7 +146,7 @@ def multiply_add(context: Context, form: Form, match: Match) -> None:
         result = sequence.word(Op.SHR, wide, result, Literal(int(match["scale"][3:])))
     clamp = "sat" in match
     sequence.store(
-        to, Op.MOV, D.B32, sequence.converted(result, wide, narrow if clamp else D.U32, clamp=clamp)
+        to, Op.MOV, D.B32, sequence.convert(result, wide, narrow if clamp else D.U32, clamp=clamp)
     )
 
 

@@ -1,9 +1,9 @@
-"""Which instructions, modifiers and special registers PTX has: what is not here is no PTX.
+"""The instructions, modifiers and special registers of PTX: anything else is a syntax error.
 
-The tables follow the syntax sections of PTX ISA 9.4. A row has how an instruction may be spelled,
-its operands, and which target and version have it (``tables``). Where PTX lists dozens of forms of
-one instruction (matrices, bulk copies), one row here allows all of them and some that do not exist;
-such are refused as not supported. No row refuses what PTX allows.
+The tables follow the syntax sections of PTX ISA 9.4. A row contains the spelling of an
+instruction, its operands, and the targets and versions that have it (``tables``). Where PTX
+lists dozens of forms of one instruction (matrices, bulk copies), one row here allows all of them
+and some that do not exist; these are refused as not supported. No row refuses what PTX allows.
 """
 
 from functools import cache, lru_cache
@@ -14,9 +14,9 @@ from vgpu_sim.compiler.ptx.grammar.tables import TABLES
 from vgpu_sim.compiler.ptx.grammar.words import FLAGS
 
 LATEST_VERSION = (9, 4)
-"""The PTX ISA version that the tables are from; a newer file may have more."""
+"""The PTX ISA version from which the tables are taken; a newer file may have more instructions."""
 
-_MAX_CACHED_SPELLINGS = 4096  # a real file has a few hundred; tenants may write any number
+_MAX_CACHED_SPELLINGS = 4096  # a real file has a few hundred; a tenant may write any number
 
 _WAITS = "test_wait try_wait parity check_layout"
 _MBARRIER = "init inval pending_count expect_tx complete_tx arrive arrive_drop noComplete"
@@ -38,12 +38,12 @@ _HEADS = {
     ),
     "mbarrier": frozenset(_MBARRIER.split()),
 }
-"""Words that are one with the instruction's name, where they have their place."""
+"""Modifiers that are part of the instruction's name and must keep their position."""
 
 _MATRICES = "wmma mma ldmatrix stmatrix wgmma tcgen05"
 _IN_ORDER = f"{_MATRICES} cp tensormap multimem fabric clusterlaunchcontrol call brx"
 _ORDERED = frozenset(f"{_IN_ORDER} tex tld4 txq suld sust sured suq".split())
-"""Instructions whose modifiers are taken in the order of their rows alone."""
+"""Instructions whose modifiers must be in the order of their rows."""
 
 
 @cache
@@ -57,11 +57,11 @@ def instructions() -> dict[str, tuple[rows.Row, ...]]:
 
 
 @lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
-def arranged(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return modifiers in the order of the grammar; None when no row takes them.
+def arrange_modifiers(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the modifiers of an instruction in the order of the grammar; None if no row matches.
 
-    Assemblers take most of them in any order, and flags twice. What belongs to the instruction's
-    name, such as ``.wide`` of ``mul``, has its place.
+    Assemblers accept most modifiers in any order, and flags twice. Modifiers that are part of
+    the instruction's name, such as ``.wide`` in ``mul``, must keep their place.
     """
     words = tuple(modifier[1:] for modifier in modifiers)
     forms = instructions().get(opcode, ())
@@ -83,15 +83,15 @@ def arranged(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
 def first_error(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, str] | None:
-    """Hold a spelling such as ``ld``, ``(".global", ".u32")`` against the grammar.
+    """Check a spelling such as ``ld``, ``(".global", ".u32")`` against the grammar.
 
-    Return None when it is PTX, else what is wrong and where: the index of the modifier, -1 for the
-    opcode, the number of modifiers when one is missing.
+    Return None if it is PTX, else the position and the message of the first error. The position
+    is the index of a modifier, -1 for the opcode, or the number of modifiers if one is missing.
     """
     forms = instructions().get(opcode)
     if forms is None:
         return -1, f"{opcode!r} is not an instruction of PTX"
-    if arranged(opcode, modifiers) is not None:
+    if arrange_modifiers(opcode, modifiers) is not None:
         return None
     words = tuple(modifier[1:] for modifier in modifiers)
     farthest = 0
@@ -107,14 +107,14 @@ def first_error(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, str] | No
 
 
 def is_special(name: str) -> bool:
-    """Return whether PTX defines a special register of that name (without component)."""
+    """True if PTX defines a special register of that name (without component)."""
     return name in SPECIAL_REGISTERS
 
 
 __all__ = [
     "LATEST_VERSION",
     "SPECIAL_REGISTERS",
-    "arranged",
+    "arrange_modifiers",
     "first_error",
     "instructions",
     "is_special",

@@ -1,4 +1,4 @@
-"""The grammar of matrix instructions: wmma, mma, wgmma, tcgen05 and what feeds them."""
+"""The grammar of matrix instructions: wmma, mma, wgmma, tcgen05 and their loads and stores."""
 
 MATRIX = """
 # 9.7.16 Warp-Level Matrix Instructions
@@ -45,4 +45,4 @@ tcgen05 fence::before_thread_sync|fence::after_thread_sync
 tcgen05 commit $cta_group [ mbarrier::arrive::one sync_restrict::*? shared::cluster? $multicast?
         ] b64
 """
-"""One row a form: the instruction, then its modifiers in order. See ``rows`` for the notation."""
+"""One row per form: the instruction, then its modifiers in order. See ``rows`` for the notation."""

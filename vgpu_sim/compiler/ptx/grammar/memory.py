@@ -323,4 +323,4 @@ clusterlaunchcontrol query_cancel get_first_ctaid v4 b32 b128
 clusterlaunchcontrol query_cancel get_first_ctaid::x|get_first_ctaid::y|get_first_ctaid::z b32
         b128
 """
-"""One row a form: the instruction, then its modifiers in order. See ``rows`` for the notation."""
+"""One row per form: the instruction, then its modifiers in order. See ``rows`` for the notation."""

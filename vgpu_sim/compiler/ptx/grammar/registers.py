@@ -1,4 +1,4 @@
-"""Special registers (PTX ISA 9.4, chapter 10), each with the components that it has."""
+"""Special registers (PTX ISA 9.4, chapter 10), each with its components."""
 
 _VECTORS = "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid"
 _SCALARS = (
@@ -17,4 +17,4 @@ SPECIAL_REGISTERS: dict[str, frozenset[str]] = {
     **{f"%pm{index}_64": frozenset() for index in range(8)},
     **{f"%envreg{index}": frozenset() for index in range(32)},
 }
-"""Components by name; a vector register may also be read whole."""
+"""The components of each special register; a vector register may also be read as a whole."""

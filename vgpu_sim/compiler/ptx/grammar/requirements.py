@@ -1,6 +1,6 @@
-"""Which ``.target`` and ``.version`` the forms of instructions need, and whether a file has them.
+"""The ``.target`` and ``.version`` that forms of instructions require, and the check of a file.
 
-The needs of instructions are in their rows: ``tables`` has the notation.
+The requirements are stated in the instructions' rows; ``tables`` describes the notation.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,9 @@ SPECIAL_REGISTERS = """
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A ``.target`` such as ``sm_90a``: number 90, suffix ``a``."""
+    """A target of a file: for a ``.target`` such as ``sm_90a``, the number 90 and the suffix
+    ``a``.
+    """
 
     number: int
     suffix: str = ""
@@ -34,21 +36,26 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a form needs: one of ``targets`` (texts of the table), and a PTX version."""
+    """What a form requires: one of ``targets`` (in the notation of the tables), and a PTX
+    version.
+    """
 
     targets: tuple[str, ...]
     version: Version
 
     def error(self, target: Target, version: Version) -> str:
-        """Return what is missing, to be put behind the form's name; "" if nothing is."""
+        """Return what the file's target or version lacks, as text to follow the form's name.
+
+        The text is "" if the requirement is met.
+        """
         if not any(_meets(target, version, wanted) for wanted in self.targets):
-            return f"needs {self._shown()}, the file's .target is {_name(target)}"
+            return f"needs {self._describe()}, the file's .target is {_name(target)}"
         if version < self.version:
             wanted, own = ("{}.{}".format(*one) for one in (self.version, version))
             return f"needs PTX {wanted}, the file's .version is {own}"
         return ""
 
-    def _shown(self) -> str:
+    def _describe(self) -> str:
         (first, *others) = self.targets
         if first.startswith("<"):
             return f"a .target older than sm_{first[1:].partition('@')[0]}"
@@ -76,7 +83,7 @@ def _meets(target: Target, version: Version, wanted: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Words that have to stand among the modifiers of a form, or must not."""
+    """A condition on the modifiers of a form: words that must be among them, or must not be."""
 
     wanted: tuple[frozenset[str], ...]
     prefixes: tuple[str, ...]
@@ -84,7 +91,7 @@ class Condition:
     end: tuple[str, ...]
 
     def __call__(self, modifiers: tuple[str, ...]) -> bool:
-        """Return whether ``modifiers``, without their dots, meet it."""
+        """True if ``modifiers``, without their dots, satisfy the condition."""
         return (
             (not self.end or modifiers[-len(self.end) :] == self.end)
             and all(not words.isdisjoint(modifiers) for words in self.wanted)
@@ -100,12 +107,12 @@ class _Row:
 
 
 def needs(opcode: str, modifiers: tuple[str, ...]) -> list[Need]:
-    """Return what an instruction needs; ``modifiers`` are without their dots."""
+    """Return all requirements of an instruction; ``modifiers`` are without their dots."""
     return [row.need for row in _rows().get(opcode, ()) if row.applies(modifiers)]
 
 
 def need_of_special(name: str) -> Need | None:
-    """Return what a special register needs."""
+    """Return the requirement of the special register ``name``; None if it has none."""
     return _specials().get(name)
 
 
@@ -139,7 +146,7 @@ def _version(text: str) -> Version:
 
 
 def condition(tokens: Iterable[str]) -> Condition:
-    """Read the words of a line of ``tables``, without a number of types."""
+    """Parse the words of a line of ``tables``, which must not contain a number of types."""
     wanted, prefixes, absent = [], [], set[str]()
     end: tuple[str, ...] = ()
     for token in tokens:

@@ -1,11 +1,11 @@
-"""The notation of the grammar's tables, and how a spelled instruction is held against a row.
+"""The notation of the grammar's tables, and the match of an instruction with a row.
 
 A row is an instruction and its modifiers in order, without their dots: ``fma $rnd ftz? sat? f32``.
-``$rnd`` is one of a class of words, ``a|b`` one of several, ``?`` marks what may be left out, and
-``sp::*`` takes every word that begins with ``sp::``; a row that ends in ``$$data`` is several, one
-with each end of that name. Between ``[`` and ``]`` order does not matter.
-A line of eight blanks continues the one before; one that begins with ``#`` names the sections of
-PTX ISA that the rows below are from. ``tables`` describes what stands after a colon, and lines of
+``$rnd`` is one of a class of words, ``a|b`` one of several, ``?`` marks an optional word, and
+``sp::*`` matches every word that begins with ``sp::``; a row that ends in ``$$data`` is several
+rows, one with each end of that name. Between ``[`` and ``]`` the order does not matter. A line that
+begins with eight blanks continues the previous one; one that begins with ``#`` names the sections
+of PTX ISA of the rows below. ``tables`` describes the text after a colon, and lines that begin with
 two blanks.
 """
 
@@ -19,30 +19,31 @@ from vgpu_sim.compiler.ptx.grammar.words import CLASSES, TAILS, TYPES
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One place for a modifier."""
+    """A place for one modifier in a row."""
 
     words: frozenset[str]
     prefixes: tuple[str, ...]
     optional: bool
 
     def takes(self, word: str) -> bool:
-        """Return whether ``word``, without its dot, may stand here."""
+        """True if the slot allows the modifier ``word``, given without its dot."""
         return word in self.words or (bool(self.prefixes) and word.startswith(self.prefixes))
 
 
 Group = tuple[Slot, ...]
-"""Slots in any order; a slot of its own is a group of one."""
+"""Slots that match in any order; a slot with a fixed position is a group of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One form of an instruction."""
+    """A row of the grammar: one form of an instruction."""
 
     groups: tuple[Group, ...]
 
     def match(self, modifiers: tuple[str, ...]) -> int | None:
-        """Return None when the row takes ``modifiers``, else the index of the first that it does
-        not take (their number, when one is missing at the end)."""
+        """Return None if the row matches ``modifiers``, else the index of the first that does not
+        match (their number, if one is missing at the end).
+        """
         index = 0
         for group in self.groups:
             open_slots = list(group)
@@ -58,9 +59,9 @@ class Row:
         return None if index == len(modifiers) else index
 
     def arrange(self, fixed: int, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Return ``modifiers`` in the row's order; None when it does not take them in any.
+        """Return ``modifiers`` in the row's order; None if they do not match in any order.
 
-        The first ``fixed`` slots come first as they are, and of types the order counts.
+        The first ``fixed`` slots keep their places, and the order of types is significant.
         """
         slots = [slot for group in self.groups for slot in group]
         words: list[str] = [""] * len(slots)
@@ -78,12 +79,12 @@ class Row:
         return tuple(word for word in words if word)
 
     def knows(self, word: str) -> bool:
-        """Return whether some slot takes ``word``."""
+        """True if some slot of the row allows the modifier ``word``."""
         return any(slot.takes(word) for group in self.groups for slot in group)
 
 
 def _place(slots: list[Slot], words: list[str], word: str, *, types: bool) -> int | None:
-    """Return the first free slot that takes a word; for a type the first free one of types."""
+    """Return the first free slot that allows a word; for a type the first free type slot."""
     for index, slot in enumerate(slots):
         if words[index]:
             continue
@@ -95,7 +96,7 @@ def _place(slots: list[Slot], words: list[str], word: str, *, types: bool) -> in
 
 
 def read(text: str) -> Mapping[str, tuple[Row, ...]]:
-    """Return the rows of a table by instruction.
+    """Parse a table into rows by instruction.
 
     Raises:
         ValueError: a bracket is not closed, or a class of words does not exist.

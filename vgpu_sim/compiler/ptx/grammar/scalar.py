@@ -322,4 +322,4 @@ vadd2|vsub2|vavrg2|vabsdiff2|vmin2|vmax2 $video $video $video sat|add?
 vadd4|vsub4|vavrg4|vabsdiff4|vmin4|vmax4 $video $video $video sat|add?
 vset2|vset4 $video $video $order add?
 """
-"""One row a form: the instruction, then its modifiers in order. See ``rows`` for the notation."""
+"""One row per form: the instruction, then its modifiers in order. See ``rows`` for the notation."""

@@ -1,42 +1,43 @@
-"""The tables of all instructions, and the notation of what an instruction takes and needs.
+"""The tables of all instructions, and the notation of operands and requirements.
 
 A row is an instruction (or several, with ``|``), its modifiers as ``rows`` describes them, after a
-colon its operands, and after a further one the ``.target`` and the ``.version`` that it needs::
+colon its operands, and after another colon the ``.target`` and the ``.version`` that it requires::
 
     dp4a    $int32 $int32  : =s32 1 2 s32 : 61 5.0
     lop3    and|or? b32    : =b32_ b32 b32 b32 imm : 50 4.3
       and|or               : =b32_|P b32 b32 b32 imm p : 70 8.2
 
-Operands and needs are the instruction's, in whichever of its rows they stand. Where they depend on
-modifiers, lines below with two blanks before them say so: words that all have to stand among the
-modifiers (``a|b`` one of several, ``$class`` one of a class, ``sp::*`` any that begins so, ``!a``
-none of those, ``.a.b`` those at the end, ``#2`` two types), a colon and the operands, or nothing,
-a further colon and the need. A line of eight blanks continues the one before.
+Operands and requirements apply to all rows of the instruction, in whichever row they are written.
+If they depend on modifiers, lines that begin with two blanks follow: words that all have to be
+among the modifiers (``a|b`` one of several, ``$class`` one of a class, ``sp::*`` any with that
+prefix, ``!a`` none of those, ``.a.b`` those at the end, ``#2`` two types), a colon and the
+operands, or nothing, another colon and the requirement. A line of eight blanks continues the
+previous one.
 
-Of the lines with operands the first that applies holds, the instruction's own row last. Without
-one, operands are not checked; ``-`` stands for no operands, and ``/`` separates several lists of
-operands that one form may have. An operand (PTX ISA, the syntax and "Description" of each) is
+The first line with operands that applies is used, the instruction's own row last. Without one,
+operands are not checked; ``-`` means no operands, and ``/`` separates several lists of operands
+that one form may have. An operand (PTX ISA, the syntax and "Description" of each) is
 
 - a type such as ``u32``, or ``1``, ``2``, ... for the first, second, ... type among the modifiers,
-  ``W1`` for twice its width: a register that agrees with it, or a constant;
-- ``=`` before it: the register that the result goes to; ``_`` after that: ``_`` will do too;
-- ``!`` before it: a register and nothing else;
-- ``%`` before it: a special register will do too; ``~``: a register may be wider (PTX ISA, "Operand
-  Size Exceeding Instruction-Type Size"); ``v``: a vector where the form has ``.v2`` and so on;
-- ``{4}b32``: a vector of that many;
-- ``p``: a predicate, read; ``=p``: one that is written; ``=p|p`` one or two, ``=1|p`` with an
-  optional predicate, ``=1|P`` with one that is needed;
+  ``W1`` for twice its width: a register that matches it, or a constant;
+- ``=`` before it: the destination register; ``_`` after that: ``_`` is allowed too;
+- ``!`` before it: only a register;
+- ``%`` before it: a special register is allowed too; ``~``: a register may be wider (PTX ISA,
+  "Operand Size Exceeding Instruction-Type Size"); ``v``: a vector if the form has ``.v2`` etc.;
+- ``{4}b32``: a vector with so many elements;
+- ``p``: a predicate that is read; ``=p``: one that is written; ``=p|p`` one or two, ``=1|p`` with
+  an optional predicate, ``=1|P`` with a required one;
 - ``[]`` an address, ``[*]`` an address with coordinates or more; ``imm`` an integer constant;
   ``reg`` any register; ``any`` anything; ``rest`` any number of anything;
-- ``_``: nothing but that; ``bits32``: a register declared with those bits;
-- ``h``: the cache policy, there when ``.L2::cache_hint`` is;
-- ``@0..15``, ``@4,8,16``, ``@%32`` or ``@24..256%8`` after it: what a constant may be.
+- ``_``: only ``_``; ``bits32``: a register declared with those bits;
+- ``h``: the cache policy, present with ``.L2::cache_hint``;
+- ``@0..15``, ``@4,8,16``, ``@%32`` or ``@24..256%8`` after it: the allowed constants.
 
-Of the needs that apply each has to be met (PTX ISA, "Target ISA Notes"). A target is a number (that
-one and newer ones), ``90a`` (architecture-specific: that one alone), ``100f`` (family-specific, or
-the same family's architecture-specific ones), several with ``/``, or ``<70@6.4`` (older ones alone,
-from PTX 6.4 on). What has no need runs everywhere, as far as we know: one stands here only where it
-is certain.
+All requirements that apply must be met (PTX ISA, "Target ISA Notes"). A target is a number (that
+one and newer ones), ``90a`` (architecture-specific: only that one), ``100f`` (family-specific, or
+the same family's architecture-specific ones), several with ``/``, or ``<70@6.4`` (only older ones,
+from PTX 6.4 on). Forms without a requirement are assumed to run everywhere: a requirement is listed
+only where it is certain.
 """
 
 from collections import defaultdict
@@ -54,9 +55,10 @@ TABLES: Final = (SCALAR, MEMORY, MATRIX)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Operands, a need or both of an instruction, where ``words`` apply; "" where none is stated.
+    """What a table states about an instruction whose modifiers satisfy ``words``.
 
-    ``is_row``: it stands in a row of the instruction, and not in a line below one.
+    That is its operands, a requirement, or both; a part that is not stated is "". ``is_row`` is
+    true if a row of the instruction states it, and false for a line below a row.
     """
 
     words: tuple[str, ...]
@@ -66,7 +68,7 @@ class Statement:
 
 
 def forms(text: str) -> Iterator[str]:
-    """Yield the rows of a table without what is stated after their modifiers."""
+    """Yield the rows of a table without the operands and requirements after their modifiers."""
     for line in _lines(text):
         if not line.startswith("  "):
             yield line.partition(" :")[0].rstrip()
@@ -74,10 +76,10 @@ def forms(text: str) -> Iterator[str]:
 
 @cache
 def statements() -> Mapping[str, tuple[Statement, ...]]:
-    """Return what all tables state, by instruction.
+    """Return the statements of all tables, by instruction.
 
     Raises:
-        ValueError: two rows of an instruction state operands, or two a need.
+        ValueError: two rows of an instruction state operands, or two a requirement.
     """
     found: dict[str, list[Statement]] = defaultdict(list)
     for table in TABLES:

@@ -1,4 +1,4 @@
-"""Sets of modifiers that many instructions share, by the name that the tables give them.
+"""Sets of modifiers that many instructions share, by their names in the tables.
 
 Source: PTX ISA 9.4, "Types" (5.2), "Operand Type Checking" (9.4), "Cache Operators" and "Cache
 Eviction Priority Hints" (9.7.10.1, 9.7.10.2), and the syntax of each instruction.
@@ -83,7 +83,7 @@ CLASSES = {
         "block": "16x64b 16x128b 16x256b 32x32b 16x32bx2 128x256b 4x256b 128x128b 64x128b 32x128b",
     }.items()
 }
-"""``$int`` in a table stands for one of ``CLASSES["int"]``."""
+"""The classes of modifiers: ``$int`` in a table stands for any one of ``CLASSES["int"]``."""
 
 TAILS = {
     "data": ("v2? $memory_but_128", "v4 $up_to_32", "v8 $bytes", "b128"),
@@ -91,13 +91,16 @@ TAILS = {
     "scalars": ("v2? $memory_but_128", "v4 $up_to_32"),
     "wide": ("v8 $just_32", "v4 $just_64"),
 }
-"""``$$data`` in a table stands for several rows, one with each of these ends."""
+"""Endings of rows: ``$$data`` in a table stands for several rows, one for each of these endings."""
 
 _TYPE_CLASSES = "any half memory narrow f8x2 packed_int"
 _MORE_TYPES = "pred f32x2 tf32 ue8m0x2 ue5m3x2 s2f6x2 u4 s4 u2 s2"
 TYPES = frozenset(_MORE_TYPES.split()).union(*(CLASSES[name] for name in _TYPE_CLASSES.split()))
-"""Types of operands: of several the order counts wherever the other modifiers stand."""
+"""Modifiers that are operand types.
+
+Their order among themselves is significant, whatever the positions of the other modifiers.
+"""
 
 _FLAGS = "sat cc approx shiftamt NaN relu satfinite oob sync uni"
 FLAGS = frozenset(_FLAGS.split())
-"""Words that assemblers take twice for once."""
+"""Modifiers that assemblers accept twice."""

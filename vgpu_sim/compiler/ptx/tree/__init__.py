@@ -1,6 +1,6 @@
-"""The syntax tree of a PTX file: what was written, not yet what it means.
+"""The syntax tree of a PTX file, without semantics.
 
-Every node that a diagnostic can be about carries ``line`` and ``column`` (from 1). Constant
+Every node to which a diagnostic can refer has ``line`` and ``column`` (from 1). Constant
 expressions are folded while parsing, as PTX ISA "Constant Expressions" defines them.
 """
 

@@ -1,4 +1,4 @@
-"""Nodes of variables, parameters and registers."""
+"""Syntax nodes of variables, parameters and registers."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -14,7 +14,7 @@ from vgpu_sim.compiler.ptx.tree.operands import (
 
 
 class Space(Enum):
-    """State spaces in which a variable or parameter is declared."""
+    """The state spaces in which a variable or parameter can be declared."""
 
     CONST = ".const"
     GLOBAL = ".global"
@@ -27,7 +27,7 @@ class Space(Enum):
 
 
 class Linkage(Enum):
-    """How a name is seen by other modules."""
+    """The visibility of a name in other modules."""
 
     NONE = ""
     EXTERN = ".extern"
@@ -38,7 +38,7 @@ class Linkage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``name = value`` of an opaque type's initial value."""
+    """A field ``name = value`` in the initial value of an opaque type."""
 
     name: str
     value: "InitialValue"
@@ -46,7 +46,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ValueList:
-    """``{a, b, ...}`` of an initial value."""
+    """A list ``{a, b, ...}`` in an initial value."""
 
     elements: tuple["InitialValue", ...]
 
@@ -56,7 +56,7 @@ InitialValue = Integer | Float | Name | Offset | GenericAddress | MaskedAddress 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """``.attribute(.managed)``, ``.attribute(.unified(a, b))``."""
+    """An attribute such as ``.attribute(.managed)`` or ``.attribute(.unified(a, b))``."""
 
     name: str
     arguments: tuple[int, ...]
@@ -64,7 +64,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """``.ptr .space .align n`` of a kernel parameter."""
+    """The memory to which a kernel parameter points: ``.ptr .space .align n``."""
 
     space: Space | None
     align: int | None
@@ -72,8 +72,11 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable or parameter. ``dimensions`` hold None for ``[]``; ``count`` is of ``name<n>``,
-    ``bank`` of ``.const[n]``."""
+    """A declared variable or parameter.
+
+    ``dimensions`` hold None for ``[]``; ``count`` is the n of ``name<n>``, and ``bank`` that of
+    ``.const[n]``.
+    """
 
     line: int
     column: int
@@ -103,7 +106,7 @@ class RegisterName:
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """``.reg .v4 .f32 a, b<4>;``."""
+    """A declaration of registers, such as ``.reg .v4 .f32 a, b<4>;``."""
 
     line: int
     column: int

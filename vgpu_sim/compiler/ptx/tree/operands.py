@@ -1,11 +1,11 @@
-"""Nodes of operands and expressions; constant expressions are folded already."""
+"""Nodes of operands and expressions; constant expressions are already folded."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A folded integer constant: a 64-bit value, signed or (``unsigned``) not."""
+    """A folded integer constant of 64 bits; it is signed unless ``unsigned`` is set."""
 
     value: int
     unsigned: bool = False
@@ -13,7 +13,11 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Float:
-    """A floating-point constant. ``width`` 32 or 64: exact ``bits``; 0: a decimal, bits of f64."""
+    """A floating-point constant.
+
+    If ``width`` is 32 or 64, ``bits`` is the exact pattern of that width. If it is 0, the
+    constant was written as a decimal number, and ``bits`` is its pattern as an f64.
+    """
 
     bits: int
     width: int
@@ -23,7 +27,7 @@ class Float:
 class Name:
     """A register, special register, variable, parameter, label or function.
 
-    ``component`` is what follows a dot: ``x`` of ``%tid.x``, ``b0`` of a video operand.
+    ``component`` is the part after a dot: ``x`` of ``%tid.x``, ``b0`` of a video operand.
     """
 
     text: str
@@ -34,7 +38,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """``name + addend`` with a constant addend."""
+    """An operand ``name + addend`` with a constant addend."""
 
     base: Name
     addend: int
@@ -42,7 +46,7 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class GenericAddress:
-    """``generic(name) + addend``: the generic address of a variable, in an initial value."""
+    """The generic address of a variable in an initial value: ``generic(name) + addend``."""
 
     base: Name
     addend: int
@@ -50,7 +54,7 @@ class GenericAddress:
 
 @dataclass(frozen=True, slots=True)
 class MaskedAddress:
-    """``0xFF00(name) + addend``: one byte of an address, in an initial value of ``.u8``."""
+    """One byte of an address in an initial value of ``.u8``: ``0xFF00(name) + addend``."""
 
     mask: int
     address: "Name | Offset | GenericAddress"
@@ -58,7 +62,7 @@ class MaskedAddress:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """``name[index]``."""
+    """An element of an array, ``name[index]``."""
 
     base: Name
     index: "Operand"
@@ -66,21 +70,24 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``[base, more...]``: an address, with coordinates and further handles where they exist."""
+    """An address in brackets, ``[base, more...]``.
+
+    The further parts are coordinates and handles, where they exist.
+    """
 
     parts: tuple["Operand", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """``{a, b, ...}``."""
+    """A vector of operands, ``{a, b, ...}``."""
 
     elements: tuple["Operand", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """``a|b``: two destinations."""
+    """A pair of destinations, ``a|b``."""
 
     first: "Operand"
     second: "Operand"
@@ -88,28 +95,28 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """``!p``."""
+    """A negated predicate, ``!p``."""
 
     operand: "Operand"
 
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """``-a`` of something that is no constant (video instructions)."""
+    """A negated operand ``-a`` of a video instruction, where a is not a constant."""
 
     operand: "Operand"
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """``(a, b, ...)`` of a call."""
+    """The arguments or results ``(a, b, ...)`` of a call."""
 
     elements: tuple["Operand", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """``_``: a destination that is not wanted."""
+    """The operand ``_``: a destination whose result is discarded."""
 
 
 Constant = Integer | Float

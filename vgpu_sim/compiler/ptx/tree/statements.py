@@ -1,4 +1,4 @@
-"""Nodes of statements, functions and the file."""
+"""Syntax nodes of statements, functions and the file."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from vgpu_sim.compiler.ptx.tree.operands import Name, Operand
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """``name:``."""
+    """A label, ``name:``."""
 
     line: int
     column: int
@@ -17,7 +17,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """``@p`` or ``@!p``."""
+    """The guard of an instruction: ``@p`` or ``@!p``."""
 
     predicate: Name
     negated: bool
@@ -39,7 +39,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Pragma:
-    """``.pragma "..." , ...;``."""
+    """A pragma, ``.pragma "..." , ...;``."""
 
     line: int
     column: int
@@ -48,7 +48,7 @@ class Pragma:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """``.loc file line column``: where in the original program the next instructions come from."""
+    """``.loc file line column``: the position of the next instructions in the original program."""
 
     line: int
     column: int
@@ -59,7 +59,9 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class BranchTargets:
-    """``.branchtargets`` or ``.calltargets``; its label stands before it as a Label."""
+    """A list of targets, ``.branchtargets`` or ``.calltargets``; the preceding Label is its
+    label.
+    """
 
     line: int
     column: int
@@ -80,7 +82,10 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class CallPrototype:
-    """``.callprototype (returns) _ (parameters)``; its label stands before it as a Label."""
+    """A prototype for indirect calls, ``.callprototype (returns) _ (parameters)``.
+
+    The preceding Label is its label.
+    """
 
     line: int
     column: int
@@ -91,7 +96,7 @@ class CallPrototype:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``{ ... }``: a scope of names."""
+    """A block ``{ ... }`` of statements, which is a scope of names."""
 
     line: int
     column: int
@@ -113,7 +118,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An ``.entry`` or ``.func``; ``body`` is None for a declaration."""
+    """A kernel (``.entry``) or function (``.func``); ``body`` is None for a declaration."""
 
     line: int
     column: int
@@ -129,7 +134,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """``.alias name, aliasee;``."""
+    """A second name of a function, ``.alias name, aliasee;``."""
 
     line: int
     column: int
@@ -139,7 +144,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """``.file index "name"``: a source file for ``.loc``."""
+    """A source file to which ``.loc`` refers: ``.file index "name"``."""
 
     line: int
     column: int
@@ -149,7 +154,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """``.section name { ... }``: debug information, kept by name only."""
+    """A section of debug information, ``.section name { ... }``, of which only the name is kept."""
 
     line: int
     column: int
@@ -158,7 +163,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``.target sm_90, debug``."""
+    """The targets and options of a file, such as ``.target sm_90, debug``."""
 
     line: int
     column: int
@@ -167,7 +172,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A PTX file. ``address_size`` is None where the file does not say."""
+    """A PTX file. ``address_size`` is None if the file does not state it."""
 
     version: tuple[int, int]
     targets: tuple[Target, ...]

@@ -1,1 +1,1 @@
-"""The meaning of each family of instructions, over vectors of lanes."""
+"""The semantics of each instruction family, on vectors of lanes."""

@@ -1,8 +1,8 @@
-"""Atomic updates: of one address the lanes take their turns in order; fences need nothing.
+"""Atomic updates: lanes with one address update it in lane order; fences need no action.
 
-Lanes with different addresses do not see each other, so the first lane of every address goes in one
-step, then the second, and so on. Where many lanes have the same address, updates that can be joined
-before they are applied are: a prefix of them all gives what each lane finds.
+Lanes with different addresses are independent, so the first lane of every address is executed in
+one step, then the second, and so on. If many lanes have the same address, associative updates
+are combined first: prefixes of all operands give each lane's former value.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ from vgpu_sim.isa.families.atomic import (
     is_pair,
 )
 
-_STEPS_IN_TURN = 64  # more lanes than that on one address are joined first
+_STEPS_IN_TURN = 64  # with more lanes per address than this, updates are combined first
 _Lanes = NDArray[np.int64]
 _Apply = Callable[[Bits, Bits], Bits]
 
@@ -52,7 +52,7 @@ def _decrement(m: Bits, b: Bits) -> Bits:
 
 
 def _arrive(m: Bits, b: Bits) -> Bits:
-    """Take threads off what an mbarrier's phase waits for; without any left the next one begins."""
+    """Subtract arrivals from an mbarrier's pending count; at zero, the next phase begins."""
     counts = np.uint64(MBARRIER_COUNT)
     first, later = np.uint64(MBARRIER_PENDING), np.uint64(MBARRIER_EXPECTED)
     pending = ((m >> first) - b) & counts
@@ -85,7 +85,7 @@ _INTEGER: Final[dict[Update, _Apply]] = {
 _JOINABLE = frozenset(_INTEGER) - {Update.INC, Update.DEC, Update.ARRIVE, Update.DROP}
 
 
-def _signed(function: _Apply) -> _Apply:
+def _as_signed(function: _Apply) -> _Apply:
     def apply(m: Bits, b: Bits) -> Bits:
         result: Bits = function(signed_view(m), signed_view(b)).view(m.dtype)  # type: ignore[arg-type]
         return result
@@ -114,13 +114,13 @@ def _sum(type_: DataType) -> _Apply:
 def _extremum(type_: DataType, update: Update) -> _Apply:
     format_ = FORMATS[type_]
 
-    def ordered(bits: Bits) -> Bits:
+    def to_ordered_key(bits: Bits) -> Bits:
         sign = bits.dtype.type(format_.sign)
         result: Bits = np.where(bits >= sign, ~bits, bits | sign)
         return result
 
     def apply(m: Bits, b: Bits) -> Bits:
-        less = ordered(m) < ordered(b)
+        less = to_ordered_key(m) < to_ordered_key(b)
         first = less if update is Update.MIN else ~less
         first = is_nan(b, format_) | (first & ~is_nan(m, format_))
         return canonical(np.where(first, m, b), format_)
@@ -132,12 +132,12 @@ def _function(type_: DataType, update: Update) -> _Apply:
     if not type_.is_float:
         plain = _INTEGER[update]
         extreme = update in (Update.MIN, Update.MAX)
-        return _signed(plain) if type_.is_signed and extreme else plain
+        return _as_signed(plain) if type_.is_signed and extreme else plain
     return _sum(type_) if update is Update.ADD else _extremum(type_, update)
 
 
 def _update(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
-    """Update every element; what was there goes to the destinations, if there are any."""
+    """Update every element; write the former values to the destinations, if any."""
     type_ = instruction.type
     first = addresses_of(warp, instruction, mask)
     check_alignment(warp, instruction, mask, first)
@@ -164,7 +164,7 @@ def _update(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
 
 
 def _update_pairs(warp: Lanes, instruction: Instruction, mask: Mask, first: Words) -> Words:
-    """Exchange, or compare and exchange, 128 bits for every set lane, one lane after another."""
+    """Exchange, or compare and exchange, 128 bits for every active lane, one lane after another."""
     half = instruction.type.bytes
     given = [np.broadcast_to(read_bits(warp, s, 64), mask.shape) for s in instruction.srcs[1:]]
     found = np.zeros((2, *mask.shape), dtype=np.uint64)
@@ -192,31 +192,31 @@ def _update_pairs(warp: Lanes, instruction: Instruction, mask: Mask, first: Word
 def _update_element(
     warp: Lanes, instruction: Instruction, mask: Mask, addresses: Words, operands: list[Bits]
 ) -> Bits:
-    """Update one element for every set lane; return what each of them found."""
+    """Update one element for every active lane; return the former value that each lane found."""
     type_, update, spaces = instruction.type, instruction.update, warp.spaces
     assert update is not None
     dtype, width = unsigned_dtype(type_.bits), type_.bytes
     places = spaces.identities(instruction.space, addresses, mask, width)
     _, firsts, owners = np.unique(places, return_index=True, return_inverse=True)
-    order = np.sort(firsts)  # of each place the first lane, in the order of lanes
+    order = np.sort(firsts)  # the first lane at each place, in lane order
     owners = np.searchsorted(order, firsts)[owners]
     those = np.zeros(mask.shape, dtype=np.bool_)
     those[np.flatnonzero(mask)[order]] = True
     values = spaces.load(instruction.space, addresses[order], those, width).astype(dtype)
     if update is Update.CAS:
-        before = _swap_in_turn(values, owners, *operands)
+        before = _swap_in_order(values, owners, *operands)
     elif update in _JOINABLE and not type_.is_float and _most(owners) > _STEPS_IN_TURN:
-        before = _joined(_function(type_, update), values, owners, operands[0])
+        before = _join_updates(_function(type_, update), values, owners, operands[0])
     else:
         outside = places[order] & np.uint64(1) == 0
         flushed = outside if (type_, update) == (DataType.F32, Update.ADD) else None
-        before = _in_turn(_function(type_, update), values, owners, operands[0], flushed)
+        before = _apply_in_order(_function(type_, update), values, owners, operands[0], flushed)
     spaces.store(instruction.space, addresses[order], those, values.astype(np.uint64), width)
     return before
 
 
 def _ranks(owners: _Lanes) -> tuple[_Lanes, _Lanes]:
-    """Return the lanes sorted by owner, and how many lanes of its owner come before each."""
+    """Return the lanes sorted by owner, and each one's rank among the lanes of its owner."""
     order = np.argsort(owners, kind="stable")
     ordered = owners[order]
     begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
@@ -228,19 +228,22 @@ def _most(owners: _Lanes) -> int:
     return int(np.bincount(owners).max(initial=0))
 
 
-def _turns(owners: _Lanes) -> Iterator[_Lanes]:
-    """Yield lanes of which no two have the same owner, all in their order."""
+def _distinct_owners(owners: _Lanes) -> Iterator[_Lanes]:
+    """Yield sets of lanes with distinct owners, in lane order for each owner."""
     order, ranks = _ranks(owners)
     for rank in range(int(ranks.max(initial=-1)) + 1):
         yield order[ranks == rank]
 
 
-def _in_turn(
+def _apply_in_order(
     function: _Apply, values: Bits, owners: _Lanes, operand: Bits, flushed: Mask | None
 ) -> Bits:
-    """Update ``values`` in place; ``flushed`` says where subnormal numbers count as zeros."""
+    """Update ``values`` in place, lane by lane for each owner; return the former values.
+
+    ``flushed`` marks the owners whose subnormal numbers are flushed; None means no owner.
+    """
     before = np.empty(len(owners), dtype=values.dtype)
-    for lanes in _turns(owners):
+    for lanes in _distinct_owners(owners):
         at = owners[lanes]
         m, b = values[at], operand[lanes]
         before[lanes] = m
@@ -254,17 +257,17 @@ def _in_turn(
     return before
 
 
-def _swap_in_turn(values: Bits, owners: _Lanes, expected: Bits, wanted: Bits) -> Bits:
+def _swap_in_order(values: Bits, owners: _Lanes, expected: Bits, wanted: Bits) -> Bits:
     before = np.empty(len(owners), dtype=values.dtype)
-    for lanes in _turns(owners):
+    for lanes in _distinct_owners(owners):
         at = owners[lanes]
         before[lanes] = values[at]
         values[at] = np.where(values[at] == expected[lanes], wanted[lanes], values[at])
     return before
 
 
-def _joined(function: _Apply, values: Bits, owners: _Lanes, operand: Bits) -> Bits:
-    """Update in steps of 1, 2, 4, ... lanes of an owner: prefixes of what they bring."""
+def _join_updates(function: _Apply, values: Bits, owners: _Lanes, operand: Bits) -> Bits:
+    """Combine updates in steps of 1, 2, 4, ... lanes of an owner: prefixes of their operands."""
     order, ranks = _ranks(owners)
     prefix, at = operand[order].astype(values.dtype), owners[order]
     distance = 1
@@ -284,7 +287,7 @@ def _joined(function: _Apply, values: Bits, owners: _Lanes, operand: Bits) -> Bi
 
 
 def _fence(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
-    """Do nothing: lanes execute one word after another, and each sees what is in memory."""
+    """Do nothing: lanes execute instructions in order, and each sees the current memory."""
 
 
 SEMANTICS = {Op.ATOM: _update, Op.RED: _update, Op.FENCE: _fence}

@@ -1,4 +1,7 @@
-"""Bits and bytes of a register. All arithmetic is on unsigned integers of the operand's width."""
+"""Instructions on the bits and bytes of a register.
+
+All arithmetic is on unsigned integers of the operand's width.
+"""
 
 from typing import Final
 
@@ -17,7 +20,9 @@ def _sources(warp: Lanes, instruction: Instruction, *widths: int) -> list[Bits]:
 
 
 def _ones(count: Bits, dtype: np.dtype[np.unsignedinteger]) -> Bits:
-    """Return patterns of ``count`` low ones; of all ones for a count of the width or more."""
+    """Return patterns with the low ``count`` bits set. All bits are set if ``count`` is the width
+    or more.
+    """
     bits = dtype.itemsize * 8
     within = np.minimum(count, np.uint32(bits - 1)).astype(dtype)
     some = (dtype.type(1) << within) - dtype.type(1)
@@ -25,8 +30,8 @@ def _ones(count: Bits, dtype: np.dtype[np.unsignedinteger]) -> Bits:
     return result
 
 
-def _shifted(a: Bits, count: Bits, *, left: bool) -> Bits:
-    """Return ``a`` shifted by counts of any size, zeros following."""
+def _shift(a: Bits, count: Bits, *, left: bool) -> Bits:
+    """Return ``a`` shifted by any count, filled with zeros."""
     bits = a.dtype.itemsize * 8
     within = np.minimum(count, np.uint32(bits - 1)).astype(a.dtype)
     moved = a << within if left else a >> within
@@ -35,7 +40,7 @@ def _shifted(a: Bits, count: Bits, *, left: bool) -> Bits:
 
 
 def _popcount(a: Bits) -> Bits:
-    """Return how many ones each pattern has, as 32 bits."""
+    """Return the number of ones in each pattern, as 32 bits."""
     groups = a.astype(np.uint64)
     for width, low in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
         mask = np.uint64(low)
@@ -52,7 +57,7 @@ def _smear(a: Bits) -> Bits:
     return a
 
 
-def _reversed(a: Bits) -> Bits:
+def _reverse_bits(a: Bits) -> Bits:
     octets = np.ascontiguousarray(a).view(np.uint8).reshape(-1, a.dtype.itemsize)
     turned = np.packbits(np.unpackbits(octets, axis=1), axis=1, bitorder="little")
     return turned[:, ::-1].copy().view(a.dtype).reshape(a.shape)
@@ -69,7 +74,7 @@ def _bfe(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
         sign = moved & field & ~(field >> a.dtype.type(1))
         value = np.where(sign != 0, moved | ~field, moved & field)
     else:
-        value = _shifted(a, position, left=False) & field
+        value = _shift(a, position, left=False) & field
     write_bits(warp, instruction.dsts[0], value, type_, mask)
 
 
@@ -77,8 +82,8 @@ def _bfi(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
     a, b, position, length = _sources(warp, instruction, type_.bits, type_.bits, 32, 32)
     position, length = position & _BYTE, length & _BYTE
-    field = _shifted(_ones(length, a.dtype), position, left=True)
-    value = b & ~field | _shifted(a, position, left=True) & field
+    field = _shift(_ones(length, a.dtype), position, left=True)
+    value = b & ~field | _shift(a, position, left=True) & field
     write_bits(warp, instruction.dsts[0], value, type_, mask)
 
 
@@ -86,7 +91,7 @@ def _bmsk(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     position, width = _sources(warp, instruction, 32, 32)
     if instruction.wrap:
         position, width = position & np.uint32(31), width & np.uint32(31)
-    value = _shifted(_ones(width, np.dtype(np.uint32)), position, left=True)
+    value = _shift(_ones(width, np.dtype(np.uint32)), position, left=True)
     write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
 
 
@@ -114,7 +119,10 @@ def _bfind(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 
 def _fns(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
-    """Look at one place after the other, as the manual does: no step if the first is outside."""
+    """Find the n-th set bit by testing one position after another, as the PTX ISA specifies.
+
+    If the first position is out of range, no position is tested.
+    """
     a, base, offset = _sources(warp, instruction, 32, 32, 32)
     a, base, offset = np.broadcast_arrays(a, base, offset)
     steps = signed_view(np.ascontiguousarray(offset)).astype(np.int64)
@@ -144,7 +152,7 @@ def _clz(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 def _brev(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     (a,) = _sources(warp, instruction, instruction.type.bits)
-    write_bits(warp, instruction.dsts[0], _reversed(a), instruction.type, mask)
+    write_bits(warp, instruction.dsts[0], _reverse_bits(a), instruction.type, mask)
 
 
 def _shf(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
@@ -159,7 +167,7 @@ def _shf(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 
 def _choices(mode: Permute, selector: Bits) -> list[Bits]:
-    """Return for each byte of the result the four bits that choose it."""
+    """Return, for each byte of the result, its 4-bit selector."""
     if mode is Permute.NONE:
         return [selector >> np.uint32(4 * i) & np.uint32(15) for i in range(4)]
     n = selector & np.uint32(3)

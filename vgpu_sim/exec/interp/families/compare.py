@@ -1,4 +1,4 @@
-"""SETP. On NaN the ordered comparisons are false and the ...U forms true."""
+"""Comparisons by SETP: if an operand is NaN, the ordered ones are false and the ...U forms true."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ _COMBINE: dict[BoolOp, Callable[..., Mask]] = {
 
 
 def _compare(a: np.ndarray, b: np.ndarray, how: Compare) -> Mask:
-    """Compare numbers; integers have no NaN."""
+    """Compare numbers lane by lane; integers have no NaN."""
     nan: Mask = np.isnan(a) | np.isnan(b)
     if how is Compare.NAN:
         return nan

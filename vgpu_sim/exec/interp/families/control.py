@@ -1,4 +1,4 @@
-"""Control flow: branches split the reconvergence stack, RET takes lanes off it."""
+"""Control flow: branches split the reconvergence stack, RET removes lanes from it."""
 
 from vgpu_sim.exec.errors import Trap
 from vgpu_sim.exec.interp.lanes import Lanes
@@ -24,12 +24,12 @@ def _bra(warp: Warp, instruction: Instruction, mask: Mask) -> None:
         return
     meet = warp.launch.reconvergence[warp.word]
     if meet == top.reconvergence:
-        # The entry below already waits there with all lanes: without this a loop whose lanes leave
-        # one by one would grow the stack by an entry for each.
+        # The entry below already waits there with all lanes: otherwise a loop whose lanes leave one
+        # by one would grow the stack by an entry for each.
         warp.stack.pop()
     else:
-        # Never -1: a branch whose paths meet only at the end lies on a path of an entry that has
-        # no other meeting point either, and that is the case above.
+        # Never -1: a branch whose paths meet only at the end is on a path of an entry without
+        # another reconvergence point, which is the case above.
         top.pc = meet
     warp.stack.append(StackEntry(warp.word + 1, stay, meet))
     warp.stack.append(StackEntry(target, mask, meet))
@@ -47,7 +47,7 @@ def _trap(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 
 SEMANTICS = {Op.NOP: _nop, Op.TRAP: _trap, Op.NANOSLEEP: _nop}
-"""Those that leave the order of words alone; what rests ends a turn (``cta``)."""
+"""Opcodes that do not change the control flow; those that sleep end a round (``cta``)."""
 
 ON_STACK = {Op.BRA: _bra, Op.RET: _ret}
-"""Those that change a warp's stack."""
+"""Opcodes that change a warp's stack."""

@@ -1,7 +1,7 @@
-"""CVT between all numeric types.
+"""Conversion between all numeric types (CVT).
 
-Integer to integer truncates, or clamps under ``saturate``; float to integer always clamps; the rest
-rounds once. ``ftz`` flushes a binary32 source, and a binary32 result.
+Integer to integer truncates, or clamps under ``saturate``; float to integer always clamps; the
+rest rounds once. ``ftz`` flushes a binary32 source, and a binary32 result.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def _limits(type_: DataType) -> tuple[int, int]:
 
 
 def _extend(bits: Bits, type_: DataType) -> Bits:
-    """Widen to 64 bits by the sign of a signed type."""
+    """Extend patterns to 64 bits: with the sign if ``type_`` is signed, else with zeros."""
     if type_.is_signed:
         return signed_view(bits).astype(np.int64).view(np.uint64)
     return bits.astype(np.uint64)
@@ -60,7 +60,10 @@ def _integer_to_integer(bits: Bits, source: DataType, to: DataType, clamp: bool)
 
 
 def _of_nan(source: DataType, to: DataType) -> int:
-    """Return a NaN as an integer (PTX ISA, "cvt"): 0 if all is narrow, else the top bit."""
+    """Return the integer to which NaN is converted (PTX ISA, "cvt").
+
+    It is 0, but has only the top bit set if the source is F64 or the result has 64 bits.
+    """
     return 1 << (to.bits - 1) if source is DataType.F64 or to.bits == 64 else 0
 
 
@@ -69,7 +72,7 @@ def _float_to_integer(values: Doubles, source: DataType, to: DataType) -> Bits:
     lowest, highest = _limits(to)
     too_low, too_high = values < float(lowest), values >= float(highest + 1)
     inside = np.where(too_low | too_high | np.isnan(values), 0.0, values)
-    above = inside >= _TWO_63  # only unsigned 64-bit results; int64 cannot hold them
+    above = inside >= _TWO_63  # only unsigned 64-bit results do not fit int64
     low_part = np.where(above, inside - _TWO_63, inside).astype(np.int64).view(np.uint64)
     wide = np.where(above, low_part + np.uint64(1 << 63), low_part)
     wide = np.where(too_low, np.uint64(lowest & 0xFFFF_FFFF_FFFF_FFFF), wide)
@@ -115,15 +118,15 @@ def _float_to_float(bits: Bits, instruction: Instruction) -> Bits:
     values = widen(bits, source)
     if rounding in _INTEGRAL:
         values = _INTEGRAL[rounding](values)
-        rounding = Rounding.RN  # same format: the integral value is one of its numbers
+        rounding = Rounding.RN  # same format: the integral value is representable
     if to is DataType.F64:
         return canonical(values.view(np.uint64), FORMATS[to])
     result = narrow(values, to, rounding, finite=instruction.finite)
-    return _clamped(result, instruction)
+    return _finish_float(result, instruction)
 
 
-def _clamped(result: Bits, instruction: Instruction) -> Bits:
-    """Return a float, as ``narrow`` gives it, without a sign under RELU, and as it is held."""
+def _finish_float(result: Bits, instruction: Instruction) -> Bits:
+    """Return a result of ``narrow`` as it is held in its register; RELU clears the sign."""
     to, format_ = instruction.type, FORMATS[instruction.type]
     if instruction.relu:
         result = relu(result, format_)
@@ -134,14 +137,16 @@ def _clamped(result: Bits, instruction: Instruction) -> Bits:
 
 
 def _from_powers(bits: Bits) -> Bits:
-    """Return UE8M0, where e is 2^(e - 127), as bfloat16: its exponent field, but for e = 0."""
+    """Convert UE8M0, where e is 2^(e - 127), to bfloat16: its exponent field, except for e = 0."""
     wide: Bits = bits.astype(np.uint16)
     result: Bits = np.where(wide == 0, np.uint16(0x40), wide << np.uint16(7))
     return np.where(wide == 0xFF, np.uint16(FORMATS[DataType.BF16].canonical_nan), result)
 
 
 def _to_powers(values: Doubles, *, upward: bool, finite: bool) -> Bits:
-    """Return the power of two next to |values| as UE8M0: of 0 the least; NaN if there is none."""
+    """Convert |values| to UE8M0: the adjacent power of two; for 0 the smallest, NaN if out of
+    range.
+    """
     fraction, exponent = np.frexp(np.abs(values))  # between 1/2 and 1
     power = exponent.astype(np.int64) + 126
     if upward:
@@ -180,7 +185,7 @@ def _cvt_rs(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     chance_bits = 13 if to is DataType.F16 else 16
     chance = read_bits(warp, instruction.srcs[1], 32).astype(np.int64) & ((1 << chance_bits) - 1)
     result = narrow(values, to, finite=instruction.finite, chance=chance, chance_bits=chance_bits)
-    write_bits(warp, instruction.dsts[0], _clamped(result, instruction), to, mask)
+    write_bits(warp, instruction.dsts[0], _finish_float(result, instruction), to, mask)
 
 
 SEMANTICS = {Op.CVT: _cvt, Op.CVT_RS: _cvt_rs}

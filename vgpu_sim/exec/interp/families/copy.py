@@ -1,4 +1,6 @@
-"""Loads of some bytes: only words with a wanted byte are read."""
+"""Loads of a number of bytes that the instruction specifies; words without such a byte are not
+read.
+"""
 
 import numpy as np
 

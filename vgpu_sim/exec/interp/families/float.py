@@ -1,9 +1,9 @@
 """Floating point. Results are correctly rounded, in every format and rounding mode.
 
-numpy does binary32 and binary64 to nearest; binary16 and bfloat16 go through float64 rounded to
-odd, and so does binary64's FMA of moderate numbers; directed roundings, and that of all others, go
-through exact integers. APPROX and FULL forms are
-computed as RN. FNEG and FABS change the sign bit and nothing else, whatever the pattern.
+numpy computes binary32 and binary64 rounded to nearest; binary16 and bfloat16 are computed in
+float64 rounded to odd, as is binary64's FMA of moderate numbers; directed roundings, and the FMA
+of other numbers, use exact integers. APPROX and FULL forms are computed as RN. FNEG and FABS
+change only the sign bit, whatever the pattern.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ _NATIVE: dict[DataType, np.dtype[np.floating]] = {
     DataType.F64: np.dtype(np.float64),
 }
 _SPLITTER = float((1 << 27) + 1)
-_MODERATE = 400  # exponents whose products' errors are still normal numbers
+_MODERATE = 400  # exponents for which the errors of products are normal numbers
 
 
 def _reciprocal(a: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ _APPROXIMATIONS: dict[Op, Callable[..., Doubles]] = {
 
 
 def _nearest(op: Op, type_: DataType, operands: list[Bits]) -> Bits | None:
-    """Round to nearest with numpy; None where only exact integers will do."""
+    """Round to nearest with numpy; None if only exact integers are correct."""
     if type_ in _NATIVE and op is not Op.FMA:
         native = [operand.view(_NATIVE[type_]) for operand in operands]
         result: Bits = _NUMPY[op](*native).view(operands[0].dtype)
@@ -97,13 +97,13 @@ def _exactly(op: Op, type_: DataType, operands: list[Bits], rounding: Rounding, 
     return result
 
 
-def _fused(operands: list[Bits], mask: Mask) -> Bits:
+def _fma(operands: list[Bits], mask: Mask) -> Bits:
     """Return a * b + c of binary64, rounded once to nearest.
 
-    Where nothing can vanish or overflow on the way, in binary64 itself: the product's error and
-    those of two sums are exact, and their sum, rounded to odd, is a sticky part of the result
-    (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Elsewhere in
-    exact integers.
+    If no intermediate result can vanish or overflow, it is computed in binary64: the errors of
+    the product and of two sums are exact, and their sum, rounded to odd, is a sticky part of the
+    result (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    Otherwise it is computed in exact integers.
     """
     a, b, c = (np.broadcast_to(operand, mask.shape) for operand in operands)
     fields = [
@@ -152,14 +152,14 @@ def _arithmetic(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     elif instruction.rounding not in (Rounding.RZ, Rounding.RM, Rounding.RP):
         value = _nearest(instruction.op, type_, operands)
         if value is None and instruction.op is Op.FMA:
-            value = _fused(operands, mask)
+            value = _fma(operands, mask)
     if value is None:
         value = _exactly(instruction.op, type_, operands, instruction.rounding, mask)
     _finish(warp, instruction, value, mask)
 
 
 def _coarse(bits: Bits, function: Callable[[Doubles], Doubles]) -> Bits:
-    """Return a binary64 function of the upper half of ``bits``, cut to its own upper half."""
+    """Return a binary64 function of the upper half of ``bits``, truncated to its upper half."""
     format_, upper = FORMATS[DataType.F64], np.uint64(0xFFFF_FFFF_0000_0000)
     cut = np.where(is_nan(bits, format_), bits, bits & upper)
     return canonical(function(cut.view(np.float64)).view(np.uint64), format_) & upper
@@ -190,7 +190,7 @@ def _approximation(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 
 def _operands(warp: Lanes, instruction: Instruction) -> list[Bits]:
-    """Return the operands, subnormals flushed as the instruction says; packed ones in columns."""
+    """Return the operands, with subnormals flushed if requested; packed ones in columns."""
     format_ = FORMATS[instruction.type.element]
     operands = [read_bits(warp, source, instruction.type.bits) for source in instruction.srcs]
     if instruction.type.bits != format_.bits:

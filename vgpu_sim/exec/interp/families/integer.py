@@ -31,7 +31,7 @@ def _negative(a: Bits) -> Mask:
 
 
 def _magnitude(a: Bits) -> Bits:
-    """Absolute value as an unsigned number, right for the most negative one too."""
+    """Return the absolute value as an unsigned integer, correct for the smallest one too."""
     result: Bits = np.where(_negative(a), ~a + a.dtype.type(1), a)
     return result
 
@@ -164,7 +164,7 @@ _PREDICATE_LOGIC: dict[Op, Callable[..., Mask]] = {
 }
 
 
-def _carried(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+def _add_with_carry(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
     a, b = (read_bits(warp, source, type_.bits) for source in instruction.srcs[:2])
     carry = read_predicate(warp, instruction.srcs[2])
@@ -181,7 +181,7 @@ def _carried(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     write_predicate(warp, instruction.dsts[1], out, mask)
 
 
-def _saturated(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+def _saturate(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     a, b = (_numbers(read_bits(warp, s, 32), instruction.type) for s in instruction.srcs)
     exact = a + b if instruction.op is Op.ADD_SAT else a - b
     low = -(1 << 31) if instruction.type.is_signed else 0
@@ -190,12 +190,12 @@ def _saturated(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 
 def _numbers(a: Bits, type_: DataType) -> NDArray[np.int64]:
-    """Return patterns of up to 32 bits as numbers of 64."""
+    """Return the integers that patterns of up to 32 bits represent, as 64-bit integers."""
     return (signed_view(a) if type_.is_signed else a).astype(np.int64)
 
 
 def _parts(a: Bits, bits: int, places: range, type_: DataType) -> list[NDArray[np.int64]]:
-    """Return parts of a word as numbers."""
+    """Return the elements ``places`` of packed words, each of ``bits`` bits, as integers."""
     small = unsigned_dtype(bits)
     return [_numbers((a >> np.uint32(bits * i)).astype(small), type_) for i in places]
 
@@ -231,10 +231,10 @@ SEMANTICS = {
     Op.OR: _logic,
     Op.XOR: _logic,
     Op.NOT: _logic,
-    Op.ADDC: _carried,
-    Op.SUBC: _carried,
-    Op.ADD_SAT: _saturated,
-    Op.SUB_SAT: _saturated,
+    Op.ADDC: _add_with_carry,
+    Op.SUBC: _add_with_carry,
+    Op.ADD_SAT: _saturate,
+    Op.SUB_SAT: _saturate,
     Op.DP4A: _dot,
     Op.DP2A: _dot,
 }

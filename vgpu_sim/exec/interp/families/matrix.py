@@ -1,4 +1,4 @@
-"""Products of matrices, and loads of them: fragments become matrices, and those are multiplied.
+"""Matrix products and loads: fragments are gathered into matrices, which are multiplied.
 
 Floats are added in binary64, rounded to odd, and rounded once to binary32.
 """
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.accesses import check_alignment, fault
-from vgpu_sim.exec.interp.gathered import LANES, U32, Gathered, Results, rows_of
+from vgpu_sim.exec.interp.collective_operands import (
+    LANES,
+    U32,
+    CollectiveOperands,
+    Results,
+    rows_of,
+)
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
 from vgpu_sim.exec.interp.numbers.formats import FORMATS, Doubles, flush, narrow, sum_to_odd, widen
@@ -29,22 +35,27 @@ _VIEWS: Final = {
     DataType.S8: np.int8,
 }
 _TINY: Final = 2.0**-126 - 2.0**-151
-"""The least exact number that 24 bits of an unbounded exponent round to one of binary32's normal
-numbers."""
+"""The smallest exact magnitude that rounds, at 24 bits of an unbounded exponent, to a normal
+binary32 number.
+"""
 
 
-def gather(lanes: Lanes, instruction: Instruction) -> Gathered:
-    """Read what a collective takes, in rows."""
+def gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
+    """Read the operands of a matrix instruction, in rows of 32 lanes."""
     numbers = tuple(rows_of(read_bits(lanes, s, 32), lanes) for s in instruction.srcs)
-    return Gathered(numbers, np.zeros(numbers[0].shape, dtype=np.bool_))
+    return CollectiveOperands(numbers, np.zeros(numbers[0].shape, dtype=np.bool_))
 
 
-def collect(lanes: Lanes, instruction: Instruction, given: Gathered, together: U32) -> Results:
-    """Return the results of a collective, one for each destination."""
+def collect(
+    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, together: U32
+) -> Results:
+    """Return the results of a matrix instruction, one for each destination."""
     return _RESULTS[instruction.op](lanes, instruction, given, together != 0)
 
 
-def _multiply(lanes: Lanes, instruction: Instruction, given: Gathered, here: Mask) -> Results:
+def _multiply(
+    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask
+) -> Results:
     shape, factor = instruction.matrix, instruction.source_type
     assert shape is not None
     assert factor is not None
@@ -79,7 +90,7 @@ def _multiply(lanes: Lanes, instruction: Instruction, given: Gathered, here: Mas
 
 
 def _elements(register: Bits, factor: DataType, each: int) -> Sequence[Bits]:
-    """Return what stands in the parts of registers, the lowest first."""
+    """Return the elements of packed registers, the lowest first."""
     parts = np.ascontiguousarray(register.astype("<u4")).view(_VIEWS[factor])
     return [parts[:, n::each] for n in range(each)]
 
@@ -107,7 +118,7 @@ def _numbers(patterns: Bits, factor: DataType) -> Doubles:
     return widen(patterns, factor)
 
 
-def _load(lanes: Lanes, instruction: Instruction, given: Gathered, here: Mask) -> Results:
+def _load(lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask) -> Results:
     count = instruction.vector
     reading = here & (_EDGE * count > LANES)
     mask: Mask = np.zeros(lanes.lanes, np.bool_)
@@ -131,9 +142,9 @@ def _load(lanes: Lanes, instruction: Instruction, given: Gathered, here: Mask) -
     return tuple(low | high.astype(np.uint32) << np.uint32(16) for low, high in pairs)
 
 
-_RESULTS: Final[dict[Op, Callable[[Lanes, Instruction, Gathered, Mask], Results]]] = {
+_RESULTS: Final[dict[Op, Callable[[Lanes, Instruction, CollectiveOperands, Mask], Results]]] = {
     Op.MMA: _multiply,
     Op.LDMATRIX: _load,
 }
 GATHERS: Final[Sequence[Op]] = tuple(_RESULTS)
-"""Those at which lanes wait for each other (``gathering``)."""
+"""The opcodes at which lanes wait for each other (``gathering``)."""

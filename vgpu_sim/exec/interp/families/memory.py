@@ -1,6 +1,6 @@
-"""Accesses: only lanes in the mask touch memory, so only they can fault.
+"""Accesses: only active lanes access memory, so only they can fault.
 
-That an access is aligned to its size, elements of a vector together, is asked before anything else.
+Alignment to the access's size, all elements of a vector together, is checked first.
 """
 
 import numpy as np

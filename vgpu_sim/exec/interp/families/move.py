@@ -1,4 +1,4 @@
-"""Moves: patterns travel unchanged, NaNs included."""
+"""Moves, which do not change bit patterns, not even those of NaNs."""
 
 import time
 

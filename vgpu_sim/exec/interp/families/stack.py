@@ -1,4 +1,7 @@
-"""A thread's local memory as a whole: the same for all lanes of a launch."""
+"""Instructions that return the size and address of a thread's local memory.
+
+Both are the same for all lanes of a launch.
+"""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The barriers of one block (PTX ISA 9.7.15.1), counted as docs/isa.md says."""
+"""The barriers of one block (PTX ISA 9.7.15.1), which count arrivals as docs/isa.md specifies."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,12 +9,14 @@ from vgpu_sim.isa import Op, Reduction
 from vgpu_sim.isa.families.sync import BARRIERS
 
 WAITS: Final = {Op.BAR_SYNC: True, Op.BAR_ARRIVE: False, Op.BAR_RED: True}
-"""Whether lanes wait for the barrier itself, by opcode."""
+"""For each opcode, whether arriving lanes wait for the barrier to complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """What the lanes of a path bring to a reduction: how many, and how many of them true."""
+    """A path's contribution to a barrier's reduction: how many lanes arrive, and how many of those
+    have a true operand.
+    """
 
     reduction: Reduction
     lanes: int
@@ -22,12 +24,14 @@ class Ballot:
 
 
 class BarrierMisuse(Exception):
-    """A barrier that does not exist, or a count that nobody can reach."""
+    """An instruction names a barrier that does not exist, a count that cannot be reached, or a
+    count or reduction that differs from that of other arrivals.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """A path at a barrier, and whether it will wait there."""
+    """A path at a barrier, and whether it waits there."""
 
     path: Path
     waits: bool
@@ -36,9 +40,9 @@ class _Arrival:
 
 @dataclass(slots=True)
 class _Barrier:
-    """A barrier that somebody has come to. ``count`` 0: all warps.
+    """A barrier at which lanes have arrived. If ``count`` is 0, it waits for all warps.
 
-    ``gathering`` has the paths of warps whose lanes are not all there.
+    ``gathering`` holds the paths of warps of which some lanes have not arrived.
     """
 
     count: int
@@ -50,9 +54,10 @@ class _Barrier:
 
 
 class Barriers:
-    """``live`` maps each warp of the block to its lanes that have not ended; the owner updates it.
+    """All barriers of a block.
 
-    Methods return the paths that may go on; they stay where they are otherwise.
+    ``live`` maps each warp of the block to its lanes that have not ended; the owner updates it.
+    Methods return the paths that are released; all others keep waiting.
     """
 
     def __init__(self, live: dict[int, int]) -> None:
@@ -63,23 +68,25 @@ class Barriers:
     def arrive(
         self, path: Path, number: int, count: int, *, waits: bool, ballot: Ballot | None = None
     ) -> list[Path]:
-        """Let all lanes of a path arrive, perhaps with a ballot.
+        """Record that all lanes of a path have arrived at barrier ``number``, perhaps with a
+        ballot.
 
         Raises:
-            BarrierMisuse: when number or count are none, or count or reduction are not those of the
-                others.
+            BarrierMisuse: the number or count is invalid, or count or reduction differ from
+                those of earlier arrivals.
         """
         if number >= BARRIERS:
             raise BarrierMisuse(f"barrier {number} does not exist")
         if count % WARP_LANES or (count == 0 and not waits):
-            raise BarrierMisuse(f"barrier {number}: {count} threads are no whole number of warps")
-        everybody = len(self._live) * WARP_LANES
-        if count > everybody:
+            wrong = f"{count} threads are not a whole number of warps"
+            raise BarrierMisuse(f"barrier {number}: {wrong}")
+        all_threads = len(self._live) * WARP_LANES
+        if count > all_threads:
             raise BarrierMisuse(f"barrier {number}: the block has no {count} threads")
         barrier = self._barriers.setdefault(number, _Barrier(count))
-        if (barrier.count or everybody) != (count or everybody):
+        if (barrier.count or all_threads) != (count or all_threads):
             counts = f"{barrier.count or 'all'} and {count or 'all'}"
-            raise BarrierMisuse(f"barrier {number}: threads meet there that count {counts}")
+            raise BarrierMisuse(f"barrier {number}: its threads expect different counts: {counts}")
         barrier.count = min(barrier.count, count)
         if ballot is not None:
             if barrier.reduction not in (None, ballot.reduction):
@@ -89,7 +96,9 @@ class Barriers:
         return self._update(number, barrier)
 
     def lanes_ended(self) -> list[Path]:
-        """Look at all barriers again after lanes of the block have ended."""
+        """Check all barriers again after lanes of the block have ended; return the released
+        paths.
+        """
         return [
             path
             for number, barrier in list(self._barriers.items())
@@ -97,11 +106,13 @@ class Barriers:
         ]
 
     def outcome(self, path: Path) -> int:
-        """Return what the reduction gave that a path stood at, once it may go on."""
+        """Return the result of the barrier's reduction for a path that waited there and was
+        released.
+        """
         return self._outcomes.pop(path)
 
     def first(self) -> Path | None:
-        """Return a path that stands at a barrier, if there is one."""
+        """Return a path that waits at a barrier, or None."""
         for barrier in self._barriers.values():
             for arrivals in (barrier.waiting, *barrier.gathering.values()):
                 for arrival in arrivals:
@@ -109,7 +120,7 @@ class Barriers:
         return None
 
     def describe(self) -> list[str]:
-        """Return who waits where, for a block in which nobody can go on."""
+        """Describe where lanes wait at barriers, for a block that has no runnable path."""
         warps = len(self._live)
         parts = []
         for number, barrier in sorted(self._barriers.items()):
@@ -143,7 +154,7 @@ class Barriers:
             ballots = [a.ballot for a in barrier.waiting if a.ballot is not None]
             for arrival in barrier.waiting:
                 if arrival.ballot is not None:
-                    self._outcomes[arrival.path] = _reduced(ballots)
+                    self._outcomes[arrival.path] = _reduce(ballots)
             free += (arrival.path for arrival in barrier.waiting)
             del self._barriers[number]
             if barrier.gathering:
@@ -156,7 +167,7 @@ def _lanes(arrivals: list[_Arrival]) -> int:
     return sum(arrival.path.lanes for arrival in arrivals)
 
 
-def _reduced(ballots: list[Ballot]) -> int:
+def _reduce(ballots: list[Ballot]) -> int:
     lanes, true = sum(b.lanes for b in ballots), sum(b.true for b in ballots)
     match ballots[0].reduction:
         case Reduction.POPC:

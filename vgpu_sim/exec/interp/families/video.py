@@ -1,4 +1,4 @@
-"""Packed integers: the elements of a word as one more dimension."""
+"""Packed integers: the elements of a word are an additional array dimension."""
 
 from collections.abc import Callable
 from typing import Final
@@ -46,7 +46,7 @@ def _elements(word: Bits, element: DataType) -> _Numbers:
     return numbers.reshape(-1, 32 // element.bits)
 
 
-def _packed(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+def _apply_packed(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     element = instruction.source_type
     if element is None:
         raise TypeError(f"{instruction.op.name} without a type of its elements")
@@ -63,4 +63,4 @@ def _packed(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
 
 
-SEMANTICS: Final = dict.fromkeys((*_EXACT, Op.PSET), _packed)
+SEMANTICS: Final = dict.fromkeys((*_EXACT, Op.PSET), _apply_packed)

@@ -1,7 +1,7 @@
-"""Collectives: what each lane gets, given with which lanes of its warp it meets.
+"""Collectives: compute each lane's result from the lanes of its warp that take part with it.
 
-Everything is in rows of 32 lanes, one warp each. ``together`` has for each lane those that take
-part with it, itself included, as the bits of a number; 0 where a lane is not there.
+All arrays have rows of 32 lanes, one warp each. ``together`` holds, for each lane, a bit mask of
+the lanes that take part with it, itself included; 0 for absent lanes.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.gathered import LANES, U32, Gathered, Results, bits_of, rows_of
+from vgpu_sim.exec.interp.collective_operands import (
+    LANES,
+    U32,
+    CollectiveOperands,
+    Results,
+    bits_of,
+    rows_of,
+)
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
 from vgpu_sim.exec.interp.numbers.formats import FORMATS
@@ -21,8 +28,8 @@ from vgpu_sim.isa.types import VoteMode
 _BITS: Final = (np.uint32(1) << LANES.astype(np.uint32)).astype(np.uint32)
 
 
-def gather(lanes: Lanes, instruction: Instruction) -> Gathered:
-    """Read what a collective takes, in rows."""
+def gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
+    """Read the operands of a collective, in rows of 32 lanes."""
     value: Bits = np.zeros((lanes.lanes // WARP_LANES, WARP_LANES), dtype=np.uint32)
     flag: Mask = value != 0
     srcs = instruction.srcs
@@ -32,17 +39,17 @@ def gather(lanes: Lanes, instruction: Instruction) -> Gathered:
     elif instruction.op in (Op.SHFL, Op.MATCH, Op.REDUX):
         value = rows_of(read_bits(lanes, srcs[0], instruction.type.bits), lanes)
     way = srcs[1:3] if instruction.op is Op.SHFL else ()
-    return Gathered(
+    return CollectiveOperands(
         (value, *(rows_of(read_bits(lanes, source, 32), lanes) for source in way)), flag
     )
 
 
-def collect(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def collect(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     """Return the results of a collective, one for each destination."""
     return _RESULTS[instruction.op](instruction, given, together)
 
 
-def _shuffle(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _shuffle(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     b, c = (number.astype(np.int64) for number in given.numbers[1:])
     distance, clamp, segment = b & 31, c & 31, c >> 8 & 31
     low = LANES & segment
@@ -65,21 +72,21 @@ def _shuffle(instruction: Instruction, given: Gathered, together: U32) -> Result
     return value, within
 
 
-def _vote(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _vote(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     ballot = bits_of(given.flag)[:, None] & together
     if instruction.vote is VoteMode.BALLOT:
         return (ballot,)
-    everybody, nobody = ballot == together, ballot == 0
+    all_true, none_true = ballot == together, ballot == 0
     match instruction.vote:
         case VoteMode.ALL:
-            return (everybody,)
+            return (all_true,)
         case VoteMode.ANY:
-            return (~nobody,)
+            return (~none_true,)
         case _:
-            return (everybody | nobody,)
+            return (all_true | none_true,)
 
 
-def _match(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _match(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     equal = given.numbers[0][:, :, None] == given.numbers[0][:, None, :]
     same = bits_of(equal) & together
     if instruction.match is MatchMode.ANY:
@@ -88,7 +95,7 @@ def _match(instruction: Instruction, given: Gathered, together: U32) -> Results:
     return np.where(agree, together, np.uint32(0)), agree
 
 
-def _redux(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _redux(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     numbers = _float_keys(instruction, given.numbers[0]) if instruction.type.is_float else None
     if numbers is None:
         numbers = given.numbers[0].astype(np.uint32).astype(np.int64)
@@ -108,8 +115,10 @@ def _redux(instruction: Instruction, given: Gathered, together: U32) -> Results:
 
 
 def _float_keys(instruction: Instruction, value: Bits) -> NDArray[np.int64]:
-    """Return numbers in the order of the floats; a NaN is where the reduction ignores it, or, in
-    mode NAN, where it wins."""
+    """Return integers in the order of the floats; a NaN sorts last, or first in mode NAN.
+
+    A minimum or maximum by these keys therefore ignores a NaN, or in mode NAN returns it.
+    """
     patterns = value.astype(np.uint32)
     if instruction.absolute:
         patterns = patterns & np.uint32(0x7FFF_FFFF)
@@ -127,7 +136,7 @@ def _from_keys(keys: NDArray[np.int64]) -> Bits:
     return result
 
 
-def _elect(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _elect(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     lowest = together & (~together + np.uint32(1))
     leader = np.zeros(together.shape, dtype=np.uint32)
     for lane in range(WARP_LANES):
@@ -135,11 +144,11 @@ def _elect(instruction: Instruction, given: Gathered, together: U32) -> Results:
     return leader, leader == LANES
 
 
-def _active(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _active(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     return (together,)
 
 
-def _wait(instruction: Instruction, given: Gathered, together: U32) -> Results:
+def _wait(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     return ()
 
 
@@ -158,7 +167,7 @@ _STEPS: Final[dict[Reduction, Callable[..., NDArray[np.int64]]]] = {
     Reduction.OR: np.bitwise_or,
     Reduction.XOR: np.bitwise_xor,
 }
-_RESULTS: Final[dict[Op, Callable[[Instruction, Gathered, U32], Results]]] = {
+_RESULTS: Final[dict[Op, Callable[[Instruction, CollectiveOperands, U32], Results]]] = {
     Op.SHFL: _shuffle,
     Op.VOTE: _vote,
     Op.MATCH: _match,
@@ -169,7 +178,7 @@ _RESULTS: Final[dict[Op, Callable[[Instruction, Gathered, U32], Results]]] = {
 }
 
 GATHERS: Final[Sequence[Op]] = tuple(op for op in _RESULTS if op is not Op.ACTIVEMASK)
-"""Those at which lanes wait for each other (``gathering``)."""
+"""The opcodes at which lanes wait for each other (``gathering``)."""
 
 SEMANTICS = {Op.ACTIVEMASK: _activemask}
-"""For lanes that are on one path."""
+"""The opcodes that apply to the lanes of one path, without waiting for other lanes."""

@@ -1,1 +1,1 @@
-"""Formats of numbers and arithmetic that hosts do not have."""
+"""Number formats, and arithmetic that the host's CPU and numpy lack."""

@@ -1,4 +1,4 @@
-"""What lanes hold: arrays with one element for each lane."""
+"""The array types of lanes' values, with one element per lane."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,5 +19,5 @@ _UNSIGNED: dict[int, np.dtype[np.unsignedinteger]] = {
 
 
 def unsigned_dtype(bits: int) -> np.dtype[np.unsignedinteger]:
-    """Return numpy's unsigned integer type of that many bits (8, 16, 32 or 64)."""
+    """Return numpy's unsigned integer type of ``bits`` bits (8, 16, 32 or 64)."""
     return _UNSIGNED[bits]

@@ -12,7 +12,7 @@ _Patterns = NDArray[np.uint64]
 
 
 class NumpyDoubles:
-    """See ``approximations.Doubles``; shapes are numpy's business."""
+    """The operations of ``approximations.Doubles`` on numpy's arrays of any shape."""
 
     def constant(self, value: float) -> Numbers:
         return np.array([value], dtype=np.float64)
@@ -50,7 +50,7 @@ class NumpyDoubles:
     def number(self, bits: _Patterns) -> Numbers:
         return bits.view(np.float64)
 
-    def signed(self, bits: _Patterns) -> Numbers:
+    def convert_signed(self, bits: _Patterns) -> Numbers:
         return bits.view(np.int64).astype(np.float64)
 
     def sum(self, a: _Patterns, b: _Patterns) -> _Patterns:
@@ -62,10 +62,10 @@ class NumpyDoubles:
     def mask(self, a: _Patterns, b: int) -> _Patterns:
         return a & np.uint64(b)
 
-    def left(self, a: _Patterns, count: int) -> _Patterns:
+    def shift_left(self, a: _Patterns, count: int) -> _Patterns:
         return a << np.uint64(count)
 
-    def arithmetic_right(self, a: _Patterns, count: int) -> _Patterns:
+    def shift_right(self, a: _Patterns, count: int) -> _Patterns:
         return (a.view(np.int64) >> np.int64(count)).view(np.uint64)
 
     def bit(self, a: _Patterns, place: int) -> Mask:
@@ -78,7 +78,7 @@ _Words = NDArray[np.uint32]
 
 
 class NumpySingles:
-    """See ``approximations.Singles``."""
+    """The operations of ``approximations.Singles`` on numpy's arrays."""
 
     def constant(self, value: float) -> _Singles:
         return np.array([value], dtype=np.float32)
@@ -93,7 +93,7 @@ class NumpySingles:
         return a * b
 
     def fuse(self, a: _Singles, b: _Singles, c: _Singles) -> _Singles:
-        # The product is exact in binary64, and its sum rounded to odd may be rounded again.
+        # The product is exact in binary64, and a sum rounded to odd may be rounded again.
         product = a.astype(np.float64) * b.astype(np.float64)
         return sum_to_odd(product, c.astype(np.float64)).astype(np.float32)
 
@@ -121,10 +121,10 @@ class NumpySingles:
     def offset(self, a: _Words, b: int) -> _Words:
         return a + np.uint32(b)
 
-    def left(self, a: _Words, count: int) -> _Words:
+    def shift_left(self, a: _Words, count: int) -> _Words:
         return a << np.uint32(count)
 
-    def arithmetic_right(self, a: _Words, count: int) -> _Words:
+    def shift_right(self, a: _Words, count: int) -> _Words:
         return (a.view(np.int32) >> np.int32(count)).view(np.uint32)
 
 

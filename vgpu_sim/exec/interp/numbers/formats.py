@@ -1,7 +1,7 @@
 """IEEE 754 formats on bit patterns, vectorised: classify, widen to float64, round to narrower.
 
 Patterns are arrays of unsigned integers as wide as the format. bfloat16, which numpy lacks, is
-therefore no special case.
+therefore not a special case.
 """
 
 import functools
@@ -19,8 +19,11 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A binary format: ``precision`` counts the hidden bit. ``largest`` is the pattern of the
-    largest number where that is not the one below infinity, which the format then lacks."""
+    """A binary floating-point format; its ``precision`` includes the hidden bit.
+
+    ``largest`` is the pattern of the largest number, if that is not the one below infinity; the
+    format then lacks infinity.
+    """
 
     bits: int
     precision: int
@@ -29,7 +32,7 @@ class Format:
 
     @property
     def stored_bits(self) -> int:
-        """Width of the integers that patterns are held in."""
+        """The width in bits of the integers in which patterns are held."""
         return max(8, 1 << (self.bits - 1).bit_length())
 
     @property
@@ -38,7 +41,7 @@ class Format:
 
     @property
     def minimum_exponent(self) -> int:
-        """Exponent of the smallest normal number."""
+        """The exponent of the smallest normal number of the format."""
         return 1 - self.maximum_exponent
 
     @property
@@ -70,7 +73,7 @@ FORMATS: Final = {
 
 
 def is_nan(bits: Bits, format_: Format) -> Mask:
-    """Return which patterns are NaNs."""
+    """Return a mask of the patterns that are NaNs."""
     result: Mask = bits & bits.dtype.type(format_.sign - 1) > bits.dtype.type(format_.infinity)
     return result
 
@@ -83,7 +86,7 @@ def flush(bits: Bits, format_: Format) -> Bits:
 
 
 def saturate(bits: Bits, format_: Format) -> Bits:
-    """Clamp to [0, 1]; NaN, and all that is not greater than zero, become +0."""
+    """Clamp to [0, 1]; NaN, and numbers not greater than zero, become +0."""
     zero, one = bits.dtype.type(0), bits.dtype.type(format_.one)
     dropped = is_nan(bits, format_) | (bits >= bits.dtype.type(format_.sign))
     result: Bits = np.where(dropped, zero, np.minimum(bits, one))
@@ -91,7 +94,7 @@ def saturate(bits: Bits, format_: Format) -> Bits:
 
 
 def relu(bits: Bits, format_: Format) -> Bits:
-    """Replace what is negative, -0 too, by +0; NaNs are canonical, and positive."""
+    """Replace negative numbers and -0 by +0; NaNs are canonical, and positive."""
     result: Bits = np.where(bits >= bits.dtype.type(format_.sign), bits.dtype.type(0), bits)
     return result
 
@@ -115,7 +118,7 @@ def widen(bits: Bits, type_: DataType) -> Doubles:
 
 @functools.cache
 def _values(type_: DataType) -> Doubles:
-    """Return the number of each pattern of a format of 8 bits or fewer."""
+    """Return the value of each pattern of a format of 8 bits or fewer."""
     format_ = FORMATS[type_]
     pattern = np.arange(1 << format_.bits)
     magnitude = pattern & (format_.sign - 1)
@@ -141,10 +144,11 @@ def narrow(
 ) -> Bits:
     """Round float64 values to a narrower format; NaNs become canonical, overflow is IEEE 754's.
 
-    ``finite``: what overflows, and infinity, become the largest number, as they do in formats
-    without infinity. ``chance``: numbers of ``chance_bits`` that round stochastically: see CVT_RS.
-    Correct also for values that were rounded to odd (see ``round_to_odd``): the 29 bits and more
-    that float64 has to spare keep the sticky bit apart from the rounding position.
+    With ``finite``, overflow and infinity become the largest number, as in formats without
+    infinity. ``chance`` holds random integers, ``chance_bits`` bits wide, by which the values
+    are rounded stochastically (see CVT_RS). The result is also correct for values that were
+    rounded to odd (see ``round_to_odd``): the 29 or more spare bits of float64 separate the
+    sticky bit from the rounding position.
     """
     format_ = FORMATS[type_]
     pattern = values.view(np.uint64)
@@ -155,7 +159,7 @@ def narrow(
     significand = np.where(field > 0, fraction | np.int64(1 << 52), fraction)
     exponent = np.maximum(field, 1) - 1023
     lowest = np.maximum(exponent, format_.minimum_exponent)
-    # Beyond 54 nothing of the significand is left but the fact that it was not zero.
+    # Beyond 54 bits, all that remains of the significand is whether it was zero.
     distance = lowest - exponent + (53 - format_.precision)
     shift = np.minimum(distance, 62)
     kept = significand >> shift
@@ -166,7 +170,7 @@ def narrow(
     else:
         up = _rounds_up(kept, rest, np.int64(1) << (shift - 1), negative, rounding)
     biased = (lowest - format_.minimum_exponent) << (format_.precision - 1)
-    result = biased + kept + up  # the hidden bit, and a carry, step the exponent field
+    result = biased + kept + up  # the hidden bit, and a carry, increment the exponent field
     infinity = format_.infinity
     last = infinity - 1 if format_.largest is None else format_.largest
     beyond: int | NDArray[np.int64] = last

@@ -1,7 +1,7 @@
-"""Floating point on Python integers, one value at a time: exact, slow, every rounding mode.
+"""Floating point on Python integers, one value at a time: exact and slow, with every rounding mode.
 
-Used where numpy has no correctly rounded operation: the directed roundings and float64's FMA.
-A finite number is ``(-1)^sign * magnitude * 2^exponent``.
+This is used where numpy has no correctly rounded operation: the directed roundings and float64's
+FMA. A finite number is ``(-1)^sign * magnitude * 2^exponent``.
 """
 
 import math
@@ -22,7 +22,7 @@ class Number(NamedTuple):
 
 
 def decode(bits: int, format_: Format) -> Number:
-    """Take a pattern apart."""
+    """Return the number that a bit pattern of ``format_`` represents."""
     negative = bits & format_.sign != 0
     stored = format_.precision - 1
     field = (bits & (format_.sign - 1)) >> stored
@@ -38,8 +38,11 @@ def decode(bits: int, format_: Format) -> Number:
 def encode(
     negative: bool, magnitude: int, exponent: int, format_: Format, rounding: Rounding
 ) -> int:
-    """Round a finite number; a sticky lowest bit of ``magnitude`` stands for all that follows it,
-    if ``magnitude`` has at least two bits more than the format's precision."""
+    """Round a finite number to ``format_`` and return its bit pattern.
+
+    The lowest bit of ``magnitude`` may be sticky if ``magnitude`` has at least two bits more
+    than the format's precision.
+    """
     sign = format_.sign if negative else 0
     if magnitude == 0:
         return sign
@@ -63,7 +66,7 @@ def encode(
 
 
 def fma(a: int, b: int, c: int, format_: Format, rounding: Rounding) -> int:
-    """Return a * b + c, rounded once."""
+    """Return the pattern of a * b + c, rounded once."""
     x, y, z = decode(a, format_), decode(b, format_), decode(c, format_)
     if x.nan or y.nan or z.nan:
         return format_.canonical_nan
@@ -89,17 +92,20 @@ def fma(a: int, b: int, c: int, format_: Format, rounding: Rounding) -> int:
 
 
 def add(a: int, b: int, format_: Format, rounding: Rounding) -> int:
-    """Return a + b."""
+    """Return the pattern of a + b, rounded once."""
     return fma(a, format_.one, b, format_, rounding)
 
 
 def subtract(a: int, b: int, format_: Format, rounding: Rounding) -> int:
-    """Return a - b (a NaN has no sign that matters)."""
+    """Return the pattern of a - b, rounded once.
+
+    It is computed as a + (-b). If b is NaN, the inverted sign does not matter.
+    """
     return add(a, b ^ format_.sign, format_, rounding)
 
 
 def multiply(a: int, b: int, format_: Format, rounding: Rounding) -> int:
-    """Return a * b."""
+    """Return the pattern of a * b, rounded once."""
     x, y = decode(a, format_), decode(b, format_)
     # Adding a zero of the product's sign changes nothing, not even the sign of a zero.
     zero = format_.sign if x.negative != y.negative else 0
@@ -107,7 +113,7 @@ def multiply(a: int, b: int, format_: Format, rounding: Rounding) -> int:
 
 
 def divide(a: int, b: int, format_: Format, rounding: Rounding) -> int:
-    """Return a / b."""
+    """Return the pattern of a / b, rounded once."""
     x, y = decode(a, format_), decode(b, format_)
     negative = x.negative != y.negative
     x_zero = not x.infinite and x.magnitude == 0
@@ -125,12 +131,12 @@ def divide(a: int, b: int, format_: Format, rounding: Rounding) -> int:
 
 
 def reciprocal(a: int, format_: Format, rounding: Rounding) -> int:
-    """Return 1 / a."""
+    """Return the pattern of 1 / a, rounded once."""
     return divide(format_.one, a, format_, rounding)
 
 
 def square_root(a: int, format_: Format, rounding: Rounding) -> int:
-    """Return the square root; of -0 it is -0."""
+    """Return the pattern of the square root of a, rounded once; for -0 it is -0."""
     x = decode(a, format_)
     if x.nan or (x.negative and (x.infinite or x.magnitude)):
         return format_.canonical_nan

@@ -1,1 +1,3 @@
-"""Value analysis: each SSA value's shape, the lanes read of it, where NaNs become canonical."""
+"""Value analysis: the shape of each SSA value, its demanded lanes, and where NaNs become
+canonical.
+"""

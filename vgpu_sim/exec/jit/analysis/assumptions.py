@@ -1,24 +1,24 @@
-"""What code assumes of lanes, and what runs where that does not hold.
+"""Assumptions about the lanes of a group, each with the fallback that runs if it does not hold.
 
-By the rules of PTX an index of 32 bits may wrap around, and a choice may fall differently at an
-edge; in nearly all groups neither happens. So code is written for groups in which it does not. Each
-such assumption has one test (``values.assumption_tests``), and one fallback:
+PTX allows a 32-bit index to wrap around, and a select to take different operands near an edge.
+In nearly all groups neither happens, so the fast version is compiled for groups in which it does
+not. Each assumption has one run-time test (``values.assumption_tests``) and one fallback:
 
 =============  ==================================================  ========
-assumption     what is assumed                                     fallback
+assumption     condition                                           fallback
 =============  ==================================================  ========
-``Extended``   numbers known distances apart end below the last    LANES
-               one of their type before they are made 64 bits wide
-``Summed``     sums of what lanes share do                         MASKS
-``Chosen``     all lanes take one operand of a choice              MASKS
-``Row``        nothing that an address is made of wraps around:    APART
-               lanes read neighbours
-``Family``     the indices of loads, known distances apart, do     APART
-               not wrap around: they are one load
+``Extended``   integers at known distances from each other do not  LANES
+               wrap around before they are extended to 64 bits
+``Summed``     linear sums of shared values do not wrap around     MASKS
+``Chosen``     all lanes take the same operand of a select         MASKS
+``Row``        no integer in an address wraps around, so that the  APART
+               lanes read contiguous elements
+``Family``     the indices of several loads, at known distances    APART
+               from each other, do not wrap: they become one load
 =============  ==================================================  ========
 
-A group that starts over must have had no effect that another group can see (``may_restart``);
-behind that, accesses fall back by themselves.
+A group may only start over if nothing outside it can observe what it has done so far
+(``may_restart``). After that point, each access has a fallback of its own.
 """
 
 from dataclasses import dataclass
@@ -26,22 +26,22 @@ from enum import Enum
 from typing import ClassVar
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape, PerStrip, Vector
+from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape, PerVector, Vector
 from vgpu_sim.exec.jit.shapes.linear import Linear
 from vgpu_sim.isa import DataType
 
 
 class Fallback(Enum):
-    """What runs where an assumption does not hold. The value is the label that a test leads to."""
+    """The code that runs if an assumption does not hold; each value is the label of that code."""
 
-    MASKS = "masked"  # the group starts over, in the version that makes no choices
-    LANES = "restart"  # the group starts over, in the exact version
-    APART = "apart"  # lanes or loads one by one, at the access
+    MASKS = "masked"  # the group starts over in the masked version
+    LANES = "restart"  # the group starts over in the exact version
+    APART = "apart"  # the access runs once per lane or per load
 
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """``source``, whose lanes are known distances apart, wraps around in no lane."""
+    """The lanes of ``source``, at known distances from each other, do not wrap around."""
 
     fallback: ClassVar = Fallback.LANES
     text: ClassVar = "an index that is extended to 64 bits does not wrap around"
@@ -51,7 +51,7 @@ class Extended:
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """No lane's sum leaves 32 bits; ``wide`` is the sum in 64 bits."""
+    """The sum does not leave 32 bits in any lane; ``wide`` is the same sum in 64 bits."""
 
     fallback: ClassVar = Fallback.MASKS
     text: ClassVar = "a sum that is extended to 64 bits does not wrap around"
@@ -61,7 +61,9 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """All lanes take operand ``place`` of a choice by a comparison (``choices``)."""
+    """All lanes take operand ``place`` of a select whose condition is a comparison
+    (``choices``).
+    """
 
     fallback: ClassVar = Fallback.MASKS
     text: ClassVar = "all lanes take the same operand of a choice"
@@ -70,7 +72,9 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Lanes read neighbours, as they do if no number that their address is made of wraps around."""
+    """The lanes read contiguous elements, which holds if no integer in their address wraps
+    around.
+    """
 
     fallback: ClassVar = Fallback.APART
     text: ClassVar = "lanes of a load read neighbours"
@@ -78,11 +82,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Loads by their addresses, of one element each, and the first one's index, of ``kind``; the
-    last one's, ``most`` further, does not wrap around (``siblings``)."""
+    """A family of single-element loads, in the order of their addresses.
+
+    ``index`` is the index of the first load, of type ``kind``; the index of the last load, ``most``
+    larger, does not wrap around (see ``siblings``).
+    """
 
     fallback: ClassVar = Fallback.APART
-    text: ClassVar = "loads whose indices are known distances apart are one"
+    text: ClassVar = "loads whose indices differ by known constants are one"
     loads: tuple[Operation, ...]
     index: Value
     kind: DataType
@@ -90,14 +97,14 @@ class Family:
 
 
 OfGroup = Extended | Summed | Chosen
-"""What is assumed of a whole group, which starts over where it does not hold."""
+"""Assumptions about a whole group, which starts over if one does not hold."""
 
 OfAccess = Row | Family
-"""What is assumed of an access alone."""
+"""Assumptions about a single access."""
 
 
 def is_row(shape: LaneShape | None, size_bytes: int, width: int) -> bool:
-    """Return whether lanes that access so many bytes each may be assumed to be a ``Row``."""
-    if width == 1 or not isinstance(shape, Vector) or not isinstance(shape.hoped, PerStrip):
+    """Return whether accesses of ``size_bytes`` per lane may be assumed to form a ``Row``."""
+    if width == 1 or not isinstance(shape, Vector) or not isinstance(shape.without_wrap, PerVector):
         return False
-    return shape.hoped.stride == size_bytes
+    return shape.without_wrap.stride == size_bytes

@@ -1,9 +1,10 @@
-"""Choices that may be assumed to fall alike for all lanes: no group is at an edge (``Chosen``).
+"""Selects that may be assumed to take the same operand in all lanes (``Chosen``).
 
-An index that is clamped or wraps around at an edge (``x == 0 ? width - 1 : x - 1``) is that of
-neighbours in all groups but those at the edge. In the fast version such a choice is the operand
-that goes on with the lanes; one test of the group's first and last number shows whether it is. Only
-choices that an address is made of are assumed: all else gains nothing by it.
+An index that is clamped or wrapped at an edge (``x == 0 ? width - 1 : x - 1``) has consecutive
+values in all groups except those at the edge. In the fast version, such a select is replaced by
+the operand that has consecutive values; one test of the group's first and last index shows
+whether that is right. Only selects that feed an address are assumed, since no other code
+benefits.
 """
 
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, SsaFunction, Value, sources_of
@@ -15,7 +16,7 @@ _COMPUTES = frozenset((Family.INTEGER, Family.CONVERT, Family.MOVE, Family.BITWI
 
 
 def candidates(ssa: SsaFunction) -> frozenset[Operation]:
-    """Return the choices by a comparison of integers that addresses are made of."""
+    """Return the selects that feed addresses and whose condition is an integer comparison."""
     found = ssa.analyses.get(candidates)
     if not isinstance(found, frozenset):
         nodes = (ssa.definition[value] for value in addresses(ssa))
@@ -27,7 +28,7 @@ def candidates(ssa: SsaFunction) -> frozenset[Operation]:
 
 
 def comparison(ssa: SsaFunction, node: Operation) -> tuple[Operation, bool] | None:
-    """Return the comparison that a choice goes by, and whether by its inverse result."""
+    """Return the comparison that decides a select, and whether its result is inverted."""
     if node.instruction.op is not Op.SELP:
         return None
     condition = node.sources[2]
@@ -43,8 +44,12 @@ def comparison(ssa: SsaFunction, node: Operation) -> tuple[Operation, bool] | No
 def relation(
     compare: Compare, shapes: tuple[LaneShape, LaneShape], *, holds: bool
 ) -> tuple[int, Compare] | None:
-    """Return which operand of a comparison differs between lanes, and how all of its lanes are to
-    lie to the other one for the comparison to hold for all lanes, or for none."""
+    """Return which operand of a comparison varies over lanes, and the relation to test for it.
+
+    If all lanes of that operand have the relation to the other operand, the comparison is true
+    in all lanes (with ``holds``) or false in all lanes (without). Return None if there is no
+    such relation.
+    """
     wanted = compare if holds else NEGATED.get(compare)
     for place, (number, bound) in enumerate((shapes, shapes[::-1])):
         if not _goes_on(number) or wanted is Compare.EQ or wanted not in MIRRORED:
@@ -56,7 +61,11 @@ def relation(
 
 
 def going_on(new: LaneShape, old: LaneShape) -> int | None:
-    """Return which operand of a choice goes on from lane to lane, where the other one does not."""
+    """Return 0 if only ``new`` varies by known distances between lanes, 1 if only ``old`` does.
+
+    These are the operands of a select; the other one must be the same in all lanes. Otherwise
+    return None.
+    """
     for place, (own, other) in enumerate(((new, old), (old, new))):
         if _goes_on(own):
             return place if isinstance(other, Affine) and other.uniform else None
@@ -64,14 +73,14 @@ def going_on(new: LaneShape, old: LaneShape) -> int | None:
 
 
 def _goes_on(shape: LaneShape) -> bool:
-    """Return whether lanes differ by known distances."""
+    """Return whether the lanes of a value of this shape differ by known distances."""
     if isinstance(shape, Affine):
         return not shape.uniform
     return isinstance(shape, Vector) and shape.linear is not None and shape.linear.alike
 
 
 def addresses(ssa: SsaFunction) -> frozenset[Value]:
-    """Return the values that some address of an access is made of."""
+    """Return the values from which the addresses of accesses are computed."""
     known = ssa.analyses.get(addresses)
     if isinstance(known, frozenset):
         return known

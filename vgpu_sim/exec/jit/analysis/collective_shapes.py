@@ -1,22 +1,22 @@
-"""Shapes of what collectives give: lanes of a warp share what they get where they name one mask.
+"""Shapes of the results of collectives: lanes of a warp with one common mask share the result.
 
-A group holds whole warps, or is one lane.
+A group consists of whole warps, or of one lane.
 """
 
 from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, PerVector, Vector
 from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import Family, MatchMode, Op, ShuffleMode
 
 
 def results(algebra: Algebra, node: Operation, shapes: list[LaneShape]) -> list[LaneShape | None]:
-    """Return the shapes of a collective's results from those of its operands."""
-    instruction, lanes = node.instruction, algebra.width * algebra.strips
+    """Return the shapes of a collective's results, given those of its operands."""
+    instruction, lanes = node.instruction, algebra.width * algebra.vectors
     if instruction.op.family is Family.MATRIX:
         own: LaneShape = Vector() if lanes > 1 else algebra.uniform()
         return [own] * len(node.results)
-    shared: LaneShape = algebra.uniform() if lanes <= WARP_THREADS else PerStrip(0)
+    shared: LaneShape = algebra.uniform() if lanes <= WARP_THREADS else PerVector(0)
     if instruction.op is Op.ACTIVEMASK or lanes == 1:
         return [shared] * len(node.results)
     each: LaneShape = shared if _uniform(shapes[-1]) else Vector()
@@ -45,10 +45,10 @@ def _shuffle(
     if bs is not None and cs is not None:
         rows = tuple(
             tuple(
-                int(shuffle_source(mode, (strip * algebra.width + lane) % WARP_THREADS, *way)[1])
+                int(shuffle_source(mode, (part * algebra.width + lane) % WARP_THREADS, *way)[1])
                 for lane, way in enumerate(zip(*pair, strict=True))
             )
-            for strip, pair in enumerate(zip(bs, cs, strict=True))
+            for part, pair in enumerate(zip(bs, cs, strict=True))
         )
         flag = algebra.from_lanes(rows, 1)
     whole_warp = isinstance(c, Affine) and c.uniform and c.constant == WARP_THREADS - 1

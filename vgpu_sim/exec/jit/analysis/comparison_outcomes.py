@@ -1,9 +1,9 @@
-"""What a comparison may give in each lane, as far as the lanes' numbers are known now.
+"""The possible outcomes of a comparison in each lane, as far as they are known at compile time.
 
-A number that all lanes share but for known distances, a multiple of a power of two at the group's
-first lane, decides much: of lanes 0 to 255 of such a group only lane 0 can be thread 0, and of
-lanes 32 on none is below 32. Sets of lanes are bits of a number, lane l of strip s at
-``s * width + l``.
+Often a value equals a shared base, known to be a multiple of a power of two, plus a known
+distance for each lane. That decides many comparisons: of lanes 0 to 255 of a group only lane 0
+can be thread 0, and no lane from 32 on is below 32. A set of lanes is an integer bit mask; lane
+l of vector v is bit ``v * width + l``.
 """
 
 from dataclasses import replace
@@ -18,12 +18,15 @@ from vgpu_sim.isa import BoolOp, Compare, Op
 
 def every_lane(algebra: Algebra) -> int:
     """Return the set of all lanes of a group."""
-    return (1 << algebra.width * algebra.strips) - 1
+    return (1 << algebra.width * algebra.vectors) - 1
 
 
 def of_comparison(analysis: Analysis, node: Operation, block: int) -> tuple[int, int] | None:
-    """Return the lanes for which SETP's first result may be true, and those for which it may be
-    false; None: nothing is known."""
+    """Return the lanes in which SETP's first result may be true, and those in which it may be
+    false.
+
+    Return None if nothing is known about it.
+    """
     instruction = node.instruction
     if instruction.op is not Op.SETP or not instruction.type.is_integer:
         return None
@@ -50,7 +53,7 @@ def of_comparison(analysis: Analysis, node: Operation, block: int) -> tuple[int,
     assert isinstance(b, Affine)
     assert b.constant is not None
     true, false = 0, 0
-    for lane in range(algebra.width * algebra.strips):
+    for lane in range(algebra.width * algebra.vectors):
         distance = a.offsets[lane // algebra.width] + a.stride * (lane % algebra.width)
         may = _may(compare, distance, min(a.align, 1 << bits), 1 << bits, b.constant)
         true |= int(may[0]) << lane
@@ -59,8 +62,11 @@ def of_comparison(analysis: Analysis, node: Operation, block: int) -> tuple[int,
 
 
 def _may(compare: Compare, distance: int, align: int, end: int, number: int) -> tuple[bool, bool]:
-    """Return whether ``compare`` may hold, and may not, for some multiple of ``align`` below
-    ``end``, and ``distance``, which is less than ``align``."""
+    """Return whether ``compare`` may be true, and whether it may be false.
+
+    The left operand is ``distance`` plus some multiple of ``align`` below ``end``; ``distance``
+    is less than ``align``. The right operand is ``number``.
+    """
     least, most = distance, end - align + distance
     match compare:
         case Compare.EQ | Compare.NE:
@@ -80,8 +86,8 @@ def _constant(shape: LaneShape) -> bool:
     return isinstance(shape, Affine) and shape.uniform and shape.constant is not None
 
 
-class Comers:
-    """Which lanes of a group can come to a block, by the branches that lead to it alone."""
+class ReachingLanes:
+    """The lanes of a group that may reach a block, derived from the branches that lead to it."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
@@ -89,7 +95,7 @@ class Comers:
         self._to: dict[int, int] = {}
 
     def to(self, block: int) -> int:
-        """Return the lanes that can come to ``block``."""
+        """Return the lanes that may reach ``block``."""
         if block not in self._to:
             lanes = self._all
             for branch in self._analysis.ssa.blocks.values():
@@ -98,7 +104,7 @@ class Comers:
         return self._to[block]
 
     def passing(self, condition: Condition) -> int:
-        """Return the lanes for which ``condition`` can hold."""
+        """Return the lanes in which ``condition`` may be true."""
         ssa, value = self._analysis.ssa, condition.value
         node = ssa.definition.get(value) if isinstance(value, Value) else None
         if not isinstance(value, Value) or not isinstance(node, Operation):
@@ -109,7 +115,10 @@ class Comers:
         return self._all if may is None else may[condition.negated]
 
     def _turning(self, branch: SsaBlock, block: int) -> int:
-        """Return the lanes that ``branch`` may send to ``block``, if that lies behind one side."""
+        """Return the lanes that the block ``branch`` may send to ``block``.
+
+        These are fewer than all lanes only if just one side of the branch leads to ``block``.
+        """
         graph, condition = self._analysis.ssa.graph, branch.condition
         if condition is None or len(set(branch.successors)) != 2:
             return self._all

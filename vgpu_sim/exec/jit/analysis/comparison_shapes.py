@@ -1,4 +1,4 @@
-"""Shapes of what comparisons give: lanes that lie on one side of a number give one flag."""
+"""Shapes of the results of comparisons: uniform where all lanes are on one side of a bound."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from vgpu_sim.isa import BoolOp, Compare, Instruction
 def results(
     algebra: Algebra, node: Operation, shapes: list[LaneShape], widths: Sequence[int]
 ) -> list[LaneShape | None]:
-    """Return the shapes of SETP's results from those of its operands, which have ``widths``."""
+    """Return the shapes of SETP's results, given the shapes and ``widths`` of its operands."""
     generic = algebra.generic(shapes)
     if _same_side(algebra, node.instruction, shapes):
         generic = algebra.generic([algebra.uniform(), *shapes[2:]])
@@ -30,9 +30,11 @@ def results(
 
 
 def _alike(algebra: Algebra, instruction: Instruction, shapes: list[LaneShape]) -> bool:
-    """Return whether all lanes are on one side of a bound: a thread's number and its warp's.
+    """Return whether all lanes are on the same side of a bound, such as a multiple of the warp
+    size.
 
-    They lie between two multiples of what divides their base, and the bound is one.
+    The lanes are between two consecutive multiples of the alignment of their base, and the bound
+    is such a multiple.
     """
     for (number, bound), strict in (
         (shapes, (Compare.LT, Compare.GE)),
@@ -51,7 +53,7 @@ def _alike(algebra: Algebra, instruction: Instruction, shapes: list[LaneShape]) 
 
 
 def _same_side(algebra: Algebra, instruction: Instruction, shapes: list[LaneShape]) -> bool:
-    """Return whether a limit lies between groups: a warp is all below it or none is."""
+    """Return whether a bound falls between groups, so that a group is either below it or not."""
     first, limit = shapes[:2]
     if not isinstance(first, Affine) or not instruction.type.is_integer:
         return False

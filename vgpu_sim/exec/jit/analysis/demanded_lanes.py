@@ -1,8 +1,11 @@
-"""Which lanes of a value are read: of a warp's sum that lane 0 stores, half of the additions.
+"""Demanded lanes of each value: the lanes in which some instruction reads it.
 
-From the stores backward: a store reads its data for the lanes that can come to it, what computes
-lane by lane reads the lanes that are read of its result, a shuffle by known distances reads where
-it moves them from. All else reads all lanes. Sets of lanes as in ``comparison_outcomes``.
+If only lane 0 stores a warp's sum, for example, half of the additions are unused.
+
+Demanded lanes are computed backward from the stores, like LLVM's demanded bits: a store demands
+its data in the lanes that may reach it; a lane-wise operation demands in its operands the lanes
+that are demanded of its result; a shuffle by known distances demands the source lanes. Every
+other operation demands all lanes. Sets of lanes are encoded as in ``comparison_outcomes``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,12 +31,14 @@ _BY_LANE = frozenset(
 )
 
 
-class Wanted:
-    """The lanes that are read of each value of one function version."""
+class DemandedLanes:
+    """The demanded lanes of each value in one function version."""
 
-    def __init__(self, analysis: Analysis, comers: comparison_outcomes.Comers) -> None:
+    def __init__(
+        self, analysis: Analysis, reaching_lanes: comparison_outcomes.ReachingLanes
+    ) -> None:
         self._analysis = analysis
-        self._comers = comers
+        self._reaching_lanes = reaching_lanes
         self._all = comparison_outcomes.every_lane(analysis.algebra)
         self._lanes: dict[Value, int] = {}
         nodes = [(block, node) for block in reversed(analysis.order) for node in self._nodes(block)]
@@ -51,7 +56,7 @@ class Wanted:
                         changed = True
 
     def of(self, value: Value) -> int:
-        """Return the lanes that are read; all, where lanes share how the value is held."""
+        """Return the demanded lanes of ``value``; all lanes if it is not held as vectors."""
         if not isinstance(self._analysis.shapes[value], Vector):
             return self._all
         return self._lanes.get(value, 0)
@@ -64,11 +69,11 @@ class Wanted:
     def _reads(self, block: int, node: Phi | Operation | Merge) -> Iterator[tuple[Value, int]]:
         if isinstance(node, Operation) and node.instruction.op is Op.ST:
             yield from self._values(node.sources[:1], self._all)
-            yield from self._values(node.sources[1:], self._comers.to(block))
+            yield from self._values(node.sources[1:], self._reaching_lanes.to(block))
             if node.guard is not None:
                 yield from self._values((node.guard.value,), self._all)
         elif isinstance(node, Operation) and node.instruction.op is Op.SHFL:
-            yield from self._shuffled(node, block)
+            yield from self._shuffle_sources(node, block)
         elif not isinstance(node, Operation) or node.instruction.op.family in _BY_LANE:
             lanes = 0
             for result in results_of(node):
@@ -83,7 +88,7 @@ class Wanted:
             if isinstance(source, Value):
                 yield source, lanes
 
-    def _shuffled(self, node: Operation, block: int) -> Iterator[tuple[Value, int]]:
+    def _shuffle_sources(self, node: Operation, block: int) -> Iterator[tuple[Value, int]]:
         value, result, lanes = node.sources[0], node.results[0], self._all
         yield from self._values(node.sources[1:], self._all)
         ways = self._ways(node, block)

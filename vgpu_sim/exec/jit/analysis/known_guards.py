@@ -1,4 +1,7 @@
-"""Guards that thread indices alone decide: ``if (threadIdx.x == 0)``, in each block as in all."""
+"""Guards that depend only on thread indices, such as ``if (threadIdx.x == 0)``.
+
+The outcome of such a guard is the same in all blocks.
+"""
 
 from typing import Final
 
@@ -22,7 +25,9 @@ _OF_INDICES: Final = frozenset(
 
 
 def of_indices(ssa: SsaFunction, block: int) -> bool:
-    """Return whether nothing but thread indices and constants chooses where a block goes."""
+    """Return whether the branch at the end of ``block`` depends on thread indices and constants
+    alone.
+    """
     condition = ssa.blocks[block].condition
     pending: list[Source] = [] if condition is None else [condition.value]
     seen: set[Source] = set()

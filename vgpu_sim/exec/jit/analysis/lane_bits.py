@@ -1,7 +1,8 @@
-"""Logic on the bits of lanes that a base has zeros for: the base comes through as it is.
+"""Bitwise logic on lanes whose base has zeros in the bits that differ between lanes.
 
-``x op y`` where x is an aligned base and what lanes add to it below that alignment, and the lanes
-of y are known: thread indices joined with fields, exchanged bit by bit, or rounded down.
+The rules are for ``x op y``, where x is an aligned base plus a distance below that alignment in
+each lane, and the lanes of y are known: thread indices combined with bit fields, exchanged bit
+by bit (XOR), or rounded down.
 """
 
 from collections.abc import Callable
@@ -12,26 +13,26 @@ from vgpu_sim.isa import Op
 
 
 def shape(algebra: Algebra, op: Op, shapes: list[LaneShape], bits: int) -> LaneShape | None:
-    """Return the shape of ``x op y`` where it is still a base and a stride; else None.
+    """Return the shape of ``x op y`` if it is a base and a stride again, else None.
 
-    The base that is computed is ``op`` of both bases, so that lanes are told from there.
+    The emitted scalar is ``op`` of both bases, and distances are counted from it.
     """
     function = fold.LOGIC[op]
     for x, y in (shapes, shapes[::-1]):
         if isinstance(x, Affine) and isinstance(y, Affine):
-            found = _joined(algebra, function, x, y, bits)
+            found = _join(algebra, function, x, y, bits)
             if found is not None:
                 return found
     return None
 
 
-def _joined(
+def _join(
     algebra: Algebra, function: Callable[[int, int], int], x: Affine, y: Affine, bits: int
 ) -> LaneShape | None:
     rows = algebra.lanes(y, bits)
     if rows is None or y.constant is None or not algebra.fits(x):
         return None
-    above = -x.align & (1 << bits) - 1  # where the base may have ones
+    above = -x.align & (1 << bits) - 1  # bits in which the base may have ones
     kept = {function(above, value & above) for row in rows for value in row}
     if kept != {above} or any(function(0, value & above) & above for row in rows for value in row):
         return None

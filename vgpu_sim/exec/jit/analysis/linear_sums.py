@@ -1,4 +1,4 @@
-"""Which values are sums of what lanes share: the rules by opcode."""
+"""The transfer rules, by opcode, for values that are linear sums of shared values."""
 
 from collections.abc import Callable, Container, Sequence
 
@@ -14,8 +14,11 @@ _FOLLOWED = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.MAD, Op.SHL, Op.CVT))
 
 
 class Sums:
-    """Sums of ``traced`` values. Where such a sum is extended, ``assumptions`` gets that no lane
-    wraps around there, which needs ``may_restart``."""
+    """The linear sums that operations on ``traced`` values compute.
+
+    Where such a sum is extended to 64 bits, the assumption that no lane wraps around is added to
+    ``assumptions``; that requires ``may_restart``.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,7 @@ class Sums:
         self._assumptions = assumptions
 
     def of(self, node: Operation, shapes: list[LaneShape], widths: Sequence[int]) -> Linear | None:
-        """Return how lanes are made of what they share, where the operation says so."""
+        """Return the linear sum that ``node`` computes, or None if it computes no such sum."""
         instruction, result = node.instruction, node.results[0]
         type_ = fold.result_type(instruction)
         if result not in self._traced or result is None or type_.bits != result.bits:
@@ -85,7 +88,9 @@ class Sums:
             return shape.linear if shape.linear.bits == bits else None
         rows = algebra.lanes(shape, bits)
         if rows is not None:
-            return linear_algebra.known(bits, tuple(number for row in rows for number in row))
+            return linear_algebra.from_constants(
+                bits, tuple(number for row in rows for number in row)
+            )
         if not isinstance(shape, Affine) or not isinstance(source, Value) or source.bits != bits:
             return None
         away = tuple(number for row in algebra.above_base(shape) for number in row)

@@ -1,10 +1,10 @@
-"""Where NaN results become canonical.
+"""The places where NaN results become canonical.
 
-Arithmetic may leave any NaN pattern; the instruction set says which one a program sees (f32
-7fffffff, f64 7ff8000000000000). Turning every result canonical would cost two instructions in the
-middle of each inner loop, so it happens where the bits become visible: at stores, integer uses,
-sign operations, and where a result merges with a value whose own NaN patterns must survive (one
-that was loaded, for instance).
+Native arithmetic may produce any NaN pattern, but the instruction set defines the one that a
+program observes (f32 7fffffff, f64 7ff8000000000000). To canonicalise every result would cost
+two instructions in the middle of each inner loop, so it happens only where the bits become
+visible: at stores, integer uses and sign operations, and where a result merges with a value
+whose own NaN patterns must be preserved, such as a loaded one.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ CANONICAL = {
     DataType.TF32: 0x7FFF_FFFF,
     DataType.E4M3: 0x7F,
     DataType.E5M2: 0x7F,
-    DataType.E2M3: 0x1F,  # these have no NaN
+    DataType.E2M3: 0x1F,  # these three formats have no NaN
     DataType.E3M2: 0x1F,
     DataType.E2M1: 0x7,
 }
@@ -47,7 +47,7 @@ _Node = Phi | Operation | Merge
 
 
 def is_arithmetic(node: _Node) -> bool:
-    """Return whether ``node`` computes a float natively, so that its NaNs are anyone's."""
+    """Return whether ``node`` is native float arithmetic, whose NaN patterns are unspecified."""
     if not isinstance(node, Operation) or node.instruction.op in _SIGN_OPS:
         return False
     instruction = node.instruction
@@ -60,17 +60,25 @@ def is_arithmetic(node: _Node) -> bool:
 
 
 def reads_number(source: Source, type_: DataType) -> bool:
-    """Return whether ``source``, read as ``type_``, is a float whose NaNs are all alike."""
+    """Return whether ``source`` is read as a float of type ``type_``, so that all NaNs are
+    equivalent.
+    """
     return not isinstance(source, Value) or (type_ in _NATIVE and source.bits == type_.bits)
 
 
 class NanPlan:
-    """``dirty``: values whose NaNs are not canonical, with their type. ``cleaning``: nodes that
-    must make their sources canonical although they compute nothing."""
+    """The values with non-canonical NaNs, and the nodes that canonicalise.
+
+    ``dirty`` maps each value whose NaNs are not canonical to its type. ``cleaning`` holds nodes
+    that compute nothing themselves but must canonicalise their sources.
+    """
 
     def __init__(self, ssa: SsaFunction, *, lanes_alone: bool = False) -> None:
-        """``lanes_alone``: each lane is a group, so that one may get by a shuffle what another
-        brought to another word."""
+        """Find the values of ``ssa`` whose NaNs must become canonical, and where.
+
+        With ``lanes_alone``, each lane is a group, so that a shuffle may pair values of
+        different instructions.
+        """
         self._ssa = ssa
         self._lanes_alone = lanes_alone
         self._visible = self._find_visible()
@@ -88,7 +96,9 @@ class NanPlan:
         return [n for b in self._ssa.blocks.values() for n in (*b.phis, *b.nodes)]
 
     def _is_passive(self, node: _Node) -> bool:
-        """Return whether the result is one of the sources, of whatever lane, bit for bit."""
+        """Return whether the result is a bitwise copy of one of the sources, perhaps of another
+        lane.
+        """
         if isinstance(node, Phi | Merge):
             return True
         op, result = node.instruction.op, node.results[0] if node.results else None
@@ -101,9 +111,11 @@ class NanPlan:
         return isinstance(node, Operation) and node.instruction.op in _SIGN_OPS
 
     @staticmethod
-    def _seen(node: _Node) -> Iterator[Value]:
-        """Yield the sources whose NaN patterns ``node`` sees: all that it does not read as floats
-        of their own width, whose NaNs are all alike."""
+    def _observed_sources(node: _Node) -> Iterator[Value]:
+        """Yield the sources whose NaN patterns ``node`` observes.
+
+        These are all sources that it does not read as floats of their own width.
+        """
         type_ = None
         if isinstance(node, Operation):
             instruction = node.instruction
@@ -117,7 +129,7 @@ class NanPlan:
                 yield from (s for s in wide if isinstance(s, Value))
                 return
             elif instruction.xorsign:
-                type_ = None  # a NaN's sign goes into the result
+                type_ = None  # the NaN's sign becomes part of the result
             elif instruction.op is Op.SETP or instruction.op.family.name == "FLOAT":
                 type_ = instruction.type
         for source in sources_of(node):
@@ -125,8 +137,8 @@ class NanPlan:
                 yield source
 
     @staticmethod
-    def _carried(node: _Node) -> list[Source]:
-        """Return the sources that a passive node hands on."""
+    def _forwarded_sources(node: _Node) -> list[Source]:
+        """Return the sources that a passive node forwards."""
         if isinstance(node, Operation):
             carried = {Op.SELP: 2, Op.SHFL: 1}
             return list(node.sources[: carried.get(node.instruction.op)])
@@ -139,7 +151,7 @@ class NanPlan:
         nodes = self._nodes()
         for node in nodes:
             if not self._is_passive(node) and not self._is_sign(node):
-                visible |= set(self._seen(node))
+                visible |= set(self._observed_sources(node))
             elif isinstance(node, Operation) and node.instruction.op is Op.SHFL:
                 visible |= {s for s in node.sources[1:] if isinstance(s, Value)}
         changed = True
@@ -149,12 +161,12 @@ class NanPlan:
                 if (self._is_passive(node) or self._is_sign(node)) and any(
                     result in visible for result in results_of(node)
                 ):
-                    visible |= {s for s in self._carried(node) if isinstance(s, Value)}
+                    visible |= {s for s in self._forwarded_sources(node) if isinstance(s, Value)}
             changed = len(visible) > before
         return visible
 
     def _find_safe(self) -> dict[Value, DataType]:
-        """Values that hold no other NaN than the canonical one of a type."""
+        """Return the values that contain no NaN other than the canonical one, with their type."""
         safe: dict[Value, DataType] = {}
         passive = [node for node in self._nodes() if self._is_passive(node)]
         for node in self._nodes():
@@ -164,17 +176,18 @@ class NanPlan:
                     if result.bits == node.instruction.type.bits:
                         safe[result] = node.instruction.type
         candidates = {node: t for node in passive if (t := self._guess(node, safe)) is not None}
-        believed = {results_of(node)[0]: type_ for node, type_ in candidates.items()}
+        assumed = {results_of(node)[0]: type_ for node, type_ in candidates.items()}
         changed = True
-        while changed:  # a loop's phi is first believed in, then refuted
+        while changed:  # a loop phi is assumed safe at first, until an argument proves otherwise
             changed = False
             for node, type_ in list(candidates.items()):
                 if not all(
-                    self._is_safe(source, type_, safe, believed) for source in self._carried(node)
+                    self._is_safe(source, type_, safe, assumed)
+                    for source in self._forwarded_sources(node)
                 ):
-                    del candidates[node], believed[results_of(node)[0]]
+                    del candidates[node], assumed[results_of(node)[0]]
                     changed = True
-        return safe | believed
+        return safe | assumed
 
     def _guess(self, node: _Node, safe: dict[Value, DataType]) -> DataType | None:
         bits = results_of(node)[0].bits if results_of(node) else 0
@@ -186,10 +199,10 @@ class NanPlan:
         source: Source,
         type_: DataType,
         safe: dict[Value, DataType],
-        believed: dict[Value, DataType],
+        assumed: dict[Value, DataType],
     ) -> bool:
         if isinstance(source, Value):
-            return safe.get(source, believed.get(source)) is type_
+            return safe.get(source, assumed.get(source)) is type_
         if not isinstance(source, Literal):
             return False
         magnitude = source.bits & ((1 << (type_.bits - 1)) - 1)
@@ -213,7 +226,7 @@ class NanPlan:
                 result = results_of(node)[0]
                 if result in dirty or result not in self._safe:
                     continue
-                if any(source in dirty for source in self._carried(node)):
+                if any(source in dirty for source in self._forwarded_sources(node)):
                     dirty[result] = self._safe[result]
                     changed = True
         return dirty

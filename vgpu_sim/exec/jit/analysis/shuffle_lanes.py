@@ -1,10 +1,13 @@
-"""SHFL's lanes: which lane of its warp each lane reads."""
+"""The lane from which each lane reads in SHFL."""
 
 from vgpu_sim.isa import ShuffleMode
 
 
 def shuffle_source(mode: ShuffleMode | None, lane: int, b: int, c: int) -> tuple[int, bool]:
-    """Return the lane that SHFL reads, and whether it is in range; else it is the lane itself."""
+    """Return the lane that SHFL reads in ``lane``, and whether the requested lane is in range.
+
+    If it is not, SHFL reads ``lane`` itself.
+    """
     distance, clamp, segment = b & 31, c & 31, c >> 8 & 31
     low = lane & segment
     last = low | (clamp & ~segment)

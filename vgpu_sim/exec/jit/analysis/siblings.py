@@ -1,10 +1,11 @@
-"""Loads whose 32-bit indices are a known number apart: neighbours, unless one of them wraps around.
+"""Loads whose 32-bit indices differ by constants: contiguous, unless one of the indices wraps
+around.
 
-``a[i * n + j]``, ``a[i * n + j + 1]`` and so on by ``int`` are sums that may wrap around each by
-itself, so that each has an address of its own and no lane is known to read a row. Where the
-indices are the same sum but for a constant, one question does for all: whether the first one of
-each lane lies so far below the end of its type that the last one does not wrap around. Then they
-are one load of a row of each lane, else each is a load of its own.
+``a[i * n + j]``, ``a[i * n + j + 1]`` and so on, with ``int`` indices, are sums each of which may
+wrap around by itself, so that no lane is known to read contiguous elements. If the indices are
+equal except for a constant, one test serves all of them: whether the first index of each lane is
+far enough below the end of its type for the last one not to wrap. If so, the loads become one load
+of a row per lane, else they run one by one.
 """
 
 from collections import Counter
@@ -22,11 +23,11 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Space, is_visible, reads_memory
 
 _MOST: Final = 4
-_MOST_FAMILIES: Final = 16  # of a block: each is written both ways
+_MOST_FAMILIES: Final = 16  # families per block: each is emitted in both forms
 _MOST_PARTS: Final = 12
 _MOST_WORDS: Final = 64
 _BITS: Final = 32
@@ -45,7 +46,9 @@ class _Sibling:
 
 
 def families(ssa: SsaFunction, nodes: Nodes) -> Mapping[Operation, Family]:
-    """Return, for the first of each set of such loads, all of them."""
+    """Return the families of loads whose indices differ only by constants, keyed by the first
+    load.
+    """
     found: dict[Operation, Family] = {}
     waiting: dict[object, list[_Sibling]] = {}
     home = _home(nodes)
@@ -53,7 +56,7 @@ def families(ssa: SsaFunction, nodes: Nodes) -> Mapping[Operation, Family]:
     def close() -> None:
         for siblings in waiting.values():
             for family in _rows(siblings):
-                if len(found) < _MOST_FAMILIES and _reached(home, family) is not None:
+                if len(found) < _MOST_FAMILIES and _address_nodes(home, family) is not None:
                     found[family.loads[0]] = family
         waiting.clear()
 
@@ -64,22 +67,22 @@ def families(ssa: SsaFunction, nodes: Nodes) -> Mapping[Operation, Family]:
         elsewhere = instruction.op is Op.ST and instruction.space is Space.SHARED
         if is_visible(instruction) and (not elsewhere or instruction.volatile):
             close()
-        elif (one := _described(ssa, node)) is not None:
+        elif (one := _describe(ssa, node)) is not None:
             key = one.base, one.factor, one.kind, one.parts, instruction.type
             waiting.setdefault(key, []).append(one)
     close()
     return found
 
 
-def arranged(nodes: Nodes, found: Mapping[Operation, Family]) -> Nodes:
-    """Return the nodes in an order in which all addresses of a family come before its loads."""
+def order_addresses_first(nodes: Nodes, found: Mapping[Operation, Family]) -> Nodes:
+    """Return ``nodes`` reordered so that all addresses of a family precede its loads."""
     if not found:
         return nodes
     order: dict[Operation | Merge, None] = {}
     home, place = _home(nodes), {node: number for number, node in enumerate(nodes)}
     for node in nodes:
         if isinstance(node, Operation) and node in found:
-            needed = _reached(home, found[node]) or set()
+            needed = _address_nodes(home, found[node]) or set()
             order |= dict.fromkeys(sorted(needed, key=lambda n: place[n]))
         order[node] = None
     return list(order)
@@ -89,20 +92,20 @@ def _home(nodes: Nodes) -> Mapping[Source, Operation | Merge]:
     return {result: node for node in nodes for result in results_of(node)}
 
 
-def _described(ssa: SsaFunction, node: Operation) -> _Sibling | None:
-    """Return what the address of a load is made of: a base, and a factor times an index."""
+def _describe(ssa: SsaFunction, node: Operation) -> _Sibling | None:
+    """Return the base, factor and index of which a load's address consists, or None."""
     instruction = node.instruction
     if instruction.op is not Op.LD or instruction.space is not Space.GLOBAL:
         return None
     if instruction.volatile or instruction.vector > 1 or node.guard is not None:
         return None
-    whole = _defined(ssa, node.sources[0], Op.ADD, Op.MAD)
+    whole = _definition(ssa, node.sources[0], Op.ADD, Op.MAD)
     if whole is None:
         return None
     products = [(whole, whole.sources[2])] if whole.instruction.op is Op.MAD else []
     if whole.instruction.op is Op.ADD:
         a, b = whole.sources
-        pairs = ((_defined(ssa, x, Op.MUL), y) for x, y in ((a, b), (b, a)))
+        pairs = ((_definition(ssa, x, Op.MUL), y) for x, y in ((a, b), (b, a)))
         products = [(product, base) for product, base in pairs if product is not None]
     for product, base in products:
         kind, (index, factor) = product.instruction.type, product.sources[:2]
@@ -114,13 +117,13 @@ def _described(ssa: SsaFunction, node: Operation) -> _Sibling | None:
             continue
         parts = Counter[Source]()
         away = _sum(ssa, index, parts)
-        times = signed(factor.bits, _BITS)
+        times = to_signed(factor.bits, _BITS)
         return _Sibling(node, index, kind, times, frozenset(parts.items()), base, away)
     return None
 
 
-def _defined(ssa: SsaFunction, source: Source, *ops: Op) -> Operation | None:
-    """Return the operation that computes 64 bits, if it is one of ``ops``."""
+def _definition(ssa: SsaFunction, source: Source, *ops: Op) -> Operation | None:
+    """Return the operation that defines a 64-bit ``source`` if its opcode is one of ``ops``."""
     node = ssa.definition.get(source) if isinstance(source, Value) else None
     if not isinstance(node, Operation) or node.instruction.op not in ops:
         return None
@@ -130,7 +133,7 @@ def _defined(ssa: SsaFunction, source: Source, *ops: Op) -> Operation | None:
 
 
 def _sum(ssa: SsaFunction, index: Source, parts: Counter[Source]) -> int:
-    """Collect what a number of 32 bits is the sum of, modulo 2^32; return what is known of it."""
+    """Collect the terms of a 32-bit sum modulo 2^32 in ``parts``; return its constant term."""
     away, pending, steps = 0, [index], 0
     while pending:
         source = pending.pop()
@@ -153,23 +156,23 @@ def _sum(ssa: SsaFunction, index: Source, parts: Counter[Source]) -> int:
 
 
 def _rows(siblings: list[_Sibling]) -> list[Family]:
-    """Return the parts of ``siblings`` that are rows, read from their first element on."""
+    """Return the subsets of ``siblings`` that read rows without a gap."""
     first, found = siblings[0], []
     size, row = first.load.instruction.type.bytes, list[_Sibling]()
 
     def place(one: _Sibling) -> int:
-        distance = signed(one.away - first.away, _BITS) * first.factor
+        distance = to_signed(one.away - first.away, _BITS) * first.factor
         return distance + one.load.instruction.displacement
 
     order = {one.load: number for number, one in enumerate(siblings)}
     for one in sorted(siblings, key=place):
         if row and place(one) == place(row[-1]):
-            continue  # read twice: that one goes by itself
+            continue  # two loads of one element: the second stays a load of its own
         if row and place(one) != place(row[-1]) + size:
             row = []
         row.append(one)
         if len(row) == _MOST:
-            most = signed(row[-1].away - row[0].away, _BITS)
+            most = to_signed(row[-1].away - row[0].away, _BITS)
             if min(row, key=lambda s: order[s.load]) is row[0] and most > 0:
                 loads = tuple(s.load for s in row)
                 found.append(Family(loads, row[0].index, row[0].kind, most))
@@ -177,11 +180,14 @@ def _rows(siblings: list[_Sibling]) -> list[Family]:
     return found
 
 
-def _reached(
+def _address_nodes(
     home: Mapping[Source, Operation | Merge], family: Family
 ) -> set[Operation | Merge] | None:
-    """Return the nodes that the family's addresses are made by here; None: not arithmetic alone,
-    or more of it than loads of rows would save."""
+    """Return the nodes of this block that compute a family's addresses.
+
+    Return None if they are not pure arithmetic, or if there are more of them than a row load
+    saves.
+    """
     needed: set[Operation | Merge] = set()
     pending = [home[load.sources[0]] for load in family.loads if load.sources[0] in home]
     while pending:

@@ -1,4 +1,4 @@
-"""Shapes of the special registers that say where a thread is in its block."""
+"""Shapes of the special registers that hold a thread's position in its block."""
 
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Algebra, LaneShape, Vector
@@ -6,7 +6,7 @@ from vgpu_sim.isa import SpecialRegister
 
 
 def special_shapes(algebra: Algebra, geometry: Geometry) -> dict[SpecialRegister, LaneShape]:
-    """Return the shapes of the special registers that say where a thread is in its block."""
+    """Return the shapes of the special registers that hold a thread's position in its block."""
     shapes: dict[SpecialRegister, LaneShape] = {}
     for place, axis in enumerate(geometry.axes()):
         known = Vector() if axis is None else algebra.from_axis(axis.rows, axis.align)
@@ -16,8 +16,8 @@ def special_shapes(algebra: Algebra, geometry: Geometry) -> dict[SpecialRegister
     shapes[SpecialRegister.WARPSIZE] = algebra.constant(32, 32)
     lanes = range(geometry.width)
     lane_ids = tuple(
-        tuple((strip * geometry.width + lane) % 32 for lane in lanes)
-        for strip in range(geometry.strips)
+        tuple((part * geometry.width + lane) % 32 for lane in lanes)
+        for part in range(geometry.vectors)
     )
     if not geometry.linear:
         shapes[SpecialRegister.LANEID] = Vector()

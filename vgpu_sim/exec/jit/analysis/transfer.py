@@ -1,4 +1,4 @@
-"""Transfer functions of the value analysis: the shape of a result from those of the operands."""
+"""Transfer functions of the value analysis: the shape of a result, given those of the operands."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +15,10 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import (
     Affine,
     Algebra,
     LaneShape,
-    PerStrip,
+    PerVector,
     Vector,
     scalar_of,
-    signed,
+    to_signed,
 )
 from vgpu_sim.isa import (
     EFFECTS,
@@ -34,13 +34,13 @@ from vgpu_sim.isa.table import TABLE
 _MIXED = frozenset(
     op for op, row in TABLE.items() if any(role is not Role.VALUE for role in row.srcs)
 )
-"""Opcodes that have operands of other widths than their type's."""
+"""The opcodes whose operands differ in width from the instruction's type."""
 
 Lookup = Callable[[Source, int, int], LaneShape | None]
 
 
 def operand_widths(instruction: Instruction) -> tuple[int, ...]:
-    """Return how many bits of each source an instruction reads."""
+    """Return the number of bits that an instruction reads of each source operand."""
     bits = instruction.type.bits
     match instruction.op:
         case Op.CVT:
@@ -71,11 +71,12 @@ def operand_widths(instruction: Instruction) -> tuple[int, ...]:
 
 
 class Transfer:
-    """Elements of results, and, in ``assumptions``, what they assume of lanes.
+    """Transfer functions from operand shapes to result shapes.
 
-    ``traced``: values that are followed through sums of what lanes share. ``may_be_own``: whether a
-    load may be one of local memory. ``may_choose``: the comparison that a choice goes by, if it may
-    be assumed to fall alike. ``numbers``: results that are one number (``known_values``).
+    They record in ``assumptions`` what the results assume about lanes. ``traced`` are the values
+    that are followed through linear sums. ``may_be_own`` returns whether a load may access local
+    memory, and ``may_choose`` the comparison of a select that may be assumed uniform.
+    ``numbers`` are the results that are known constants (``known_values``).
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Transfer:
         self._special = special_shapes(self._algebra, geometry)
 
     def merge(self, node: Merge, block: int) -> LaneShape | None:
-        """Return the shape of ``condition ? new : old``."""
+        """Return the shape of the value that a ``Merge`` selects, ``condition ? new : old``."""
         bits = node.result.bits
         condition = self._lookup(node.condition.value, block, 1)
         new = self._lookup(node.new, block, bits)
@@ -110,7 +111,10 @@ class Transfer:
         return self._choose(condition, new, old)
 
     def operation(self, node: Operation, block: int) -> Sequence[LaneShape | None]:
-        """Return the shapes of all results; None while an operand is undecided."""
+        """Return the shapes of all results of an operation.
+
+        A shape is None as long as the shape of an operand is not known yet.
+        """
         instruction = node.instruction
         widths = operand_widths(instruction)
         shapes = [
@@ -128,12 +132,12 @@ class Transfer:
         if instruction.op is Op.BAR_RED:
             return [self._algebra.uniform()]
         if instruction.op is Op.LD:
-            loaded = self._loaded(node, known)
+            loaded = self._load_shape(node, known)
             return [
                 None if result is None else self._fill(loaded, node, result.bits)
                 for result in node.results
             ]
-        if instruction.op in (Op.ATOM, Op.LD_ZFILL):  # of atomics each lane finds another value
+        if instruction.op in (Op.ATOM, Op.LD_ZFILL):  # former values differ between lanes
             return [None if result is None else self._each() for result in node.results]
         if len(node.results) > 1:
             generic = self._algebra.generic(known)
@@ -149,22 +153,27 @@ class Transfer:
             result = replace(result, linear=self._sums.of(node, known, widths))
         return [result]
 
-    def _loaded(self, node: Operation, shapes: list[LaneShape]) -> LaneShape:
-        """Return the shape of what a load from such addresses gives."""
+    def _load_shape(self, node: Operation, shapes: list[LaneShape]) -> LaneShape:
+        """Return the shape of a load's result, given the shapes of its address."""
         algebra = self._algebra
         if node.instruction.space is Space.PARAM:
             return algebra.uniform()
-        if self._may_be_own(node):  # at one address each lane has its own
+        if self._may_be_own(node):  # lanes have distinct local memory at the same address
             return self._each()
         return algebra.generic(shapes)
 
     def _each(self) -> LaneShape:
-        """Return the shape of what each lane has of its own: a group of one lane agrees on it."""
+        """Return the shape of a value whose lanes are unrelated; in a group of one lane it is
+        uniform.
+        """
         algebra = self._algebra
-        return Vector() if algebra.width * algebra.strips > 1 else algebra.uniform()
+        return Vector() if algebra.width * algebra.vectors > 1 else algebra.uniform()
 
     def widen(self, shape: LaneShape, source: int, target: int, *, signed: bool) -> LaneShape:
-        """Sign- or zero-extend where that is exact at compile time; a vector elsewhere."""
+        """Return the shape of a value after sign or zero extension.
+
+        It is a vector unless the extended shape is proved to be exact.
+        """
         return self._widen(shape, source, target, signed)[0]
 
     def _single(
@@ -197,7 +206,7 @@ class Transfer:
         if instruction.op is Op.CVT:
             return self._convert(node, shapes[0], bits)
         if instruction.op is Op.SELP:
-            return self._fill(self._selected(node, shapes, block), node, bits)
+            return self._fill(self._select_shape(node, shapes, block), node, bits)
         if instruction.mode is MulMode.WIDE:
             return self._fill(self._wide_product(node, shapes), node, bits)
         return self._fill(self._same_width(instruction, shapes), node, bits)
@@ -230,7 +239,7 @@ class Transfer:
             result = lane_bits.shape(algebra, instruction.op, shapes, bits)
         return result if result is not None else algebra.generic(shapes)
 
-    def _selected(self, node: Operation, shapes: list[LaneShape], block: int) -> LaneShape:
+    def _select_shape(self, node: Operation, shapes: list[LaneShape], block: int) -> LaneShape:
         place = self._taken_by_all(node, shapes, block)
         if place is None:
             return self._choose(shapes[2], shapes[0], shapes[1])
@@ -238,7 +247,7 @@ class Transfer:
         return shapes[place]
 
     def _taken_by_all(self, node: Operation, shapes: list[LaneShape], block: int) -> int | None:
-        """Return the operand that all lanes are assumed to take."""
+        """Return the operand of a select that all lanes are assumed to take, or None."""
         found, place = self._may_choose(node), choices.going_on(shapes[0], shapes[1])
         if found is None or place is None or isinstance(shapes[2], Affine):
             return None
@@ -259,7 +268,7 @@ class Transfer:
         return self._algebra.scale(shapes[0], 1 << count, bits)
 
     def _cut(self, instruction: Instruction, shapes: list[LaneShape]) -> LaneShape | None:
-        """``x >> k`` and ``x & (2^k - 1)`` where the base's low k bits are zeros."""
+        """Return the shape of ``x >> k`` or ``x & (2^k - 1)`` if the base's low k bits are 0."""
         a, operand = shapes[0], scalar_of(shapes[1])
         if not isinstance(a, Affine) or operand is None:
             return None
@@ -267,10 +276,10 @@ class Transfer:
         shift = instruction.op is Op.SHR
         if not shift and operand & (operand + 1):
             low_zeros = operand & -operand
-            if a.uniform:  # clearing low bits leaves an aligned scalar
+            if a.uniform:  # clearing low bits leaves the aligned base
                 return self._algebra.uniform(align=low_zeros)
             low, high = self._algebra.extent(a)
-            if low >= 0 and high < min(a.align, low_zeros):  # lanes differ in those alone
+            if low >= 0 and high < min(a.align, low_zeros):  # only these bits differ between lanes
                 return self._algebra.uniform(align=low_zeros)
             return None
         size = 1 << operand if shift and operand < bits else operand + 1
@@ -280,16 +289,16 @@ class Transfer:
         uncut = self._algebra.above_base(a)
         rows = tuple(tuple(v >> operand if shift else v & operand for v in row) for row in uncut)
         result = self._algebra.from_lanes(rows, bits)
-        if not shift:  # nothing of the base is left
+        if not shift:  # no bit of the base remains
             return result
         if not isinstance(result, Affine):
-            return None  # the base, shifted, is still to be added
+            return None  # the shifted base must still be added
         assert result.constant is not None
         offsets = [offset + result.constant for offset in result.offsets]
         return self._algebra.affine(offsets, result.stride, None, a.align // size, bits)
 
     def _field(self, shapes: list[LaneShape], bits: int) -> LaneShape | None:
-        """Return a field that lies where the base has zeros: nothing of the base is left in it."""
+        """Return the shape of a bit field within the base's zero bits, independent of it."""
         a, position, length = shapes[0], scalar_of(shapes[1]), scalar_of(shapes[2])
         if not isinstance(a, Affine) or position is None or length is None:
             return None
@@ -313,8 +322,8 @@ class Transfer:
         if factor is None:
             product = self._algebra.generic([a, b])
         else:
-            wide = self._extended(node, a, 2 * bits, Extended(source, instruction.type))
-            factor = signed(factor, bits) if is_signed else factor
+            wide = self._extend_shape(node, a, 2 * bits, Extended(source, instruction.type))
+            factor = to_signed(factor, bits) if is_signed else factor
             product = self._algebra.scale(wide, factor, 2 * bits)
         if instruction.op is Op.MAD:
             product = self._algebra.add(product, shapes[2], 1, 2 * bits)
@@ -328,10 +337,10 @@ class Transfer:
             return self._fill(self._algebra.generic([shape]), node, register_bits)
         if target.bits <= source.bits:
             return self._fill(self._algebra.truncate(shape, target.bits), node, register_bits)
-        wide = self._extended(node, shape, target.bits, Extended(node.sources[0], source))
+        wide = self._extend_shape(node, shape, target.bits, Extended(node.sources[0], source))
         return self._fill(wide, node, register_bits)
 
-    def _extended(
+    def _extend_shape(
         self, node: Operation, shape: LaneShape, bits: int, assumption: Extended
     ) -> LaneShape:
         kind, may_assume = assumption.kind, self._may_restart(node)
@@ -353,25 +362,26 @@ class Transfer:
         rows = algebra.lanes(shape, source)
         if rows is not None:
             wide = tuple(
-                tuple(signed(value, source) if is_signed else value for value in row)
+                tuple(to_signed(value, source) if is_signed else value for value in row)
                 for row in rows
             )
             return algebra.from_lanes(wide, target), False
         if isinstance(shape, Vector):
-            return replace(shape, linear=None, hoped=None), False
+            return replace(shape, linear=None, without_wrap=None), False
         if isinstance(shape, Affine) and (shape.uniform or algebra.fits(shape)):
             return shape, False
         if shape.stride == 0:
-            return PerStrip(0), False
+            return PerVector(0), False
         low, high = algebra.extent(shape)
-        if (
-            high - low >= 1 << source
-        ):  # a lane may wrap around twice, which no question of ends sees
+        # A lane may wrap around twice, which a test of the first and last lane cannot detect.
+        if high - low >= 1 << source:
             return Vector(), False
-        return (shape, True) if may_assume else (Vector(hoped=PerStrip(shape.stride)), False)
+        if may_assume:
+            return shape, True
+        return Vector(without_wrap=PerVector(shape.stride)), False
 
     def _fill(self, shape: LaneShape, node: Operation, register_bits: int) -> LaneShape:
-        """Return a result of the instruction's type in a register of another width."""
+        """Return the shape of a result in a register wider or narrower than its type."""
         type_ = fold.result_type(node.instruction)
         if type_.bits > register_bits:
             return self._algebra.truncate(shape, register_bits)
@@ -386,7 +396,7 @@ class Transfer:
             return Vector()
         if isinstance(new, Vector) or isinstance(old, Vector) or new.stride != old.stride:
             return Vector()
-        return PerStrip(new.stride)
+        return PerVector(new.stride)
 
 
 def _select(a: int, b: int, chooser: int) -> int:

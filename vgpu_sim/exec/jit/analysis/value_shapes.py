@@ -1,8 +1,9 @@
-"""Value analysis: a shape of the lattice for every SSA value, and where lanes diverge.
+"""Value analysis: the shape of every SSA value, and the branches and loops at which lanes diverge.
 
-Starts from the assumption that no branch diverges, computes shapes to a fixpoint, adds the
-branches whose condition differs between lanes, and repeats until nothing changes. A value that is
-read outside a loop which its lanes leave in different iterations is a ``Vector`` there.
+The analysis starts from the assumption that no branch diverges, computes shapes to a fixpoint,
+adds the branches whose condition differs between lanes, and repeats until nothing changes. A
+value that is read outside a loop which its lanes leave in different iterations is a ``Vector``
+there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,9 +32,9 @@ _UNDECIDED = None
 
 
 def analyse(ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> "Analysis":
-    """Return the analysis of ``ssa``, the same one whoever asks: nobody changes it.
+    """Return the analysis of ``ssa``, cached and shared by all callers; it must not be modified.
 
-    The choice of a plan, its legality and the assembly ask the same of the same form.
+    The choice of a plan, its legality check and code generation need the same analysis.
     """
     found = ssa.analyses.get((geometry, assume_guards))
     if isinstance(found, Analysis):
@@ -46,13 +47,14 @@ def analyse(ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> "An
 
 
 class Analysis:
-    """Elements of all values of ``ssa`` under ``geometry``.
+    """The shapes of all values of ``ssa`` under ``geometry``.
 
-    ``assume_guards``: treat branches at the top that only end threads as never taken (the fast
-    version of a function; whoever runs it tests that all lanes stay). ``assumed`` has their blocks.
-    ``assumptions`` are what results hold under: emitted code tests them, and a group for which one
-    does not hold starts over. There are none where it cannot (``may_restart``). ``clears_shared``
-    says that shared memory may have been written by then.
+    With ``assume_guards``, top-level branches that only end threads are treated as never taken.
+    This is the fast version of a function; its caller tests that no lane leaves. ``assumed``
+    holds the blocks of these branches. ``assumptions`` are those under which the shapes hold:
+    the emitted code tests them, and a group in which one fails starts over. There are none if it
+    cannot start over (``may_restart``). ``clears_shared`` states that a group may have written
+    shared memory before it starts over, and must then clear that.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class Analysis:
     ) -> None:
         self.ssa = ssa
         self.geometry = geometry
-        self.algebra = Algebra(geometry.width, geometry.strips)
+        self.algebra = Algebra(geometry.width, geometry.vectors)
         self.top = block_order.build(ssa.graph)
         self.order = tuple(self.top.linear())
         self.shapes: dict[Value, LaneShape] = {}
@@ -94,21 +96,26 @@ class Analysis:
         return self._transfer.assumptions
 
     def falls_back(self, to: Fallback) -> bool:
-        """Return whether a group may have to start over in that version."""
+        """Return whether this version may branch to fallback ``to``."""
         return any(one.fallback is to for one in self.assumptions.values())
 
     @property
     def scatters(self) -> bool:
-        """Whether a choice or sum may be assumed, or is: an address that differs anyhow by lane."""
+        """Return whether an address contains a select or sum about which an assumption is or could
+        be made.
+
+        It could be made if an address is a ``Vector`` despite the assumptions.
+        """
         addresses = choices.addresses(self.ssa)
         return self.falls_back(Fallback.MASKS) or any(
             isinstance(self.shapes[v], Vector) for v in addresses
         )
 
     def shape(self, source: Source, block: int, bits: int) -> LaneShape | None:
-        """Return the shape of ``source`` as ``block`` sees it, cut or zero-extended to ``bits``.
+        """Return the shape of ``source`` as seen in ``block``, truncated or zero-extended to
+        ``bits``.
 
-        None while the fixpoint has not reached it yet.
+        The result is None as long as the fixpoint iteration has not reached the value.
         """
         if isinstance(source, Literal):
             return self.algebra.constant(source.bits, bits)
@@ -130,7 +137,9 @@ class Analysis:
         return isinstance(shape, Affine) and shape.uniform
 
     def may_restart(self, node: Operation) -> bool:
-        """Return whether nothing that memory can see has happened when ``node`` runs."""
+        """Return whether no externally visible effect precedes ``node``, so that a group may
+        restart.
+        """
         return node in self._restartable
 
     def _may_choose(self, node: Operation) -> tuple[Operation, bool] | None:
@@ -140,7 +149,7 @@ class Analysis:
 
     def _seen_from(self, value: Value, shape: LaneShape, block: int) -> LaneShape:
         if self.algebra.lanes(shape, value.bits) is not None:
-            return shape  # the same in every iteration
+            return shape  # invariant over iterations
         home = self.ssa.block_of[value]
         for header in self.divergence.loops:
             body = self.ssa.graph.loops[header]
@@ -181,8 +190,8 @@ class Analysis:
                             if result is not None:
                                 changed |= self._raise(result, shape)
             if not self.ssa.graph.loops:
-                break  # blocks follow those they come from: everything has been seen
-        for block in self.ssa.blocks.values():  # values of blocks that only feed themselves
+                break  # predecessors come first in this order, so all operands have been visited
+        for block in self.ssa.blocks.values():  # values in cycles that no path enters
             for definition in (*block.phis, *block.nodes):
                 for result in results_of(definition):
                     self.shapes.setdefault(result, Vector())
@@ -215,21 +224,24 @@ class Analysis:
         return joined
 
     def _top_guards(self) -> Iterable[int]:
-        """Blocks on the way of all threads from the entry whose branch may end threads.
+        """Return the top-level blocks, passed by every thread, whose branch may end threads.
 
-        Between them threads may part and meet again. Nobody but the group has noticed them yet.
+        Between them threads may diverge and reconverge. Nothing outside the group has observed
+        an effect of them yet.
         """
         graph, blocks = self.ssa.graph, self.ssa.blocks
         block = self.order[0]
         seen: set[int] = set()
-        while graph.innermost_loop[block] == -1 and block not in seen and self._unnoticed(block):
+        while (
+            graph.innermost_loop[block] == -1 and block not in seen and self._is_unobservable(block)
+        ):
             seen.add(block)
             successors = blocks[block].successors
             following = [target for target in successors if target != graph.exit]
             if len(following) == 1:
                 if len(successors) == 2:
                     if self.geometry.groups == 1 and known_guards.of_indices(self.ssa, block):
-                        return  # some threads end in each block: to begin as if none did is vain
+                        return  # in every block, some threads end here
                     yield block
                 block = following[0]
                 if len(graph.blocks[block].predecessors) != 1:
@@ -239,7 +251,7 @@ class Analysis:
             if meeting == graph.exit or not following:
                 return
             between = self._between(block, meeting)
-            if not all(map(self._unnoticed, between)):
+            if not all(map(self._is_unobservable, between)):
                 return
             if any(graph.exit in blocks[b].successors for b in between):
                 return
@@ -255,8 +267,8 @@ class Analysis:
                 pending += self.ssa.blocks[one].successors
         return found
 
-    def _unnoticed(self, block: int) -> bool:
-        """Return whether nobody but the group notices that a block ran."""
+    def _is_unobservable(self, block: int) -> bool:
+        """Return whether nothing outside the group can observe that a block ran."""
         return not any(map(self._is_noticed, self.ssa.blocks[block].nodes))
 
     def _is_noticed(self, node: Operation | Merge) -> bool:
@@ -271,7 +283,7 @@ class Analysis:
             if isinstance(node, Operation)
         )
         self.clears_shared = written
-        touching = {b for b in blocks if not self._unnoticed(b)}
+        touching = {b for b in blocks if not self._is_unobservable(b)}
         restartable: set[Operation] = set()
         for block in self.order:
             if any(block in body and body & touching for body in graph.loops.values()):
@@ -289,7 +301,9 @@ def _differ(sources: Iterable[Source]) -> bool:
 
 
 def _meets_at_one_barrier(ssa: SsaFunction) -> bool:
-    """Return whether threads meet at one barrier for all, if at all, and nowhere else."""
+    """Return whether threads wait only at barriers for the whole block, and at one barrier at
+    most.
+    """
     barriers = set()
     for block in ssa.blocks.values():
         for node in filter(_has_effect, block.nodes):
@@ -302,9 +316,9 @@ def _meets_at_one_barrier(ssa: SsaFunction) -> bool:
 
 
 def _stays_inside(node: Operation | Merge) -> bool:
-    """Return whether nobody outside a group notices that it ran, where the group is a block.
+    """Return whether only the group itself can observe the node, where the group is a whole block.
 
-    Shared memory is zeros again when such a group starts over, as it was for its first start.
+    If such a group starts over, shared memory is cleared again, as before its first start.
     """
     assert isinstance(node, Operation)
     instruction = node.instruction

@@ -1,4 +1,4 @@
-"""Arithmetic as LLVM text: operations on scalars and strips, whole warps and matrices.
+"""Arithmetic as LLVM text: operations on scalars, vectors of lanes, whole warps and matrices.
 
-Nothing here knows of a kernel: its modules write text for operands that they are given.
+The modules here do not depend on kernels: they emit text for given operands.
 """

@@ -1,4 +1,4 @@
-"""PRMT: bytes of two words in any order. One shuffle of bytes where the order is known."""
+"""PRMT selects any bytes of two words; with a constant selector it is one byte shuffle."""
 
 from vgpu_sim.exec.jit.arithmetic.words import Words
 from vgpu_sim.exec.jit.numbers.byte_choices import choices
@@ -6,7 +6,7 @@ from vgpu_sim.isa import Permute
 
 
 def constant_permutation(words: Words, mode: Permute, a: str, b: str, selector: int) -> str:
-    """Return the bytes of vectors ``a`` and ``b`` that a constant chooses."""
+    """Return the bytes of vectors ``a`` and ``b`` that a constant selector selects."""
     text, chosen = words.text, choices(mode, selector)
     count = 4 * text.width
     octets = f"<{count} x i8>"
@@ -25,7 +25,7 @@ def constant_permutation(words: Words, mode: Permute, a: str, b: str, selector: 
 
 
 def permutation(words: Words, mode: Permute, a: str, b: str, selector: str) -> str:
-    """Return the bytes of ``a`` and ``b`` that a value chooses."""
+    """Return the bytes of ``a`` and ``b`` that a run-time selector selects."""
     if mode is not Permute.NONE:
         selector = _selector(words, mode, selector)
     result = words.const(0)
@@ -48,7 +48,7 @@ def _bit(words: Words, value: str, bit: int) -> str:
 
 
 def _selector(words: Words, mode: Permute, n: str) -> str:
-    """Return what chooses the bytes that a mode chooses."""
+    """Return the selector that in PRMT's default mode has the effect of ``n`` in ``mode``."""
     cases = [sum(c << 4 * i for i, c in enumerate(choices(mode, case))) for case in range(4)]
     low, high = _bit(words, n, 1), _bit(words, n, 2)
     lower = words.select(low, words.const(cases[1]), words.const(cases[0]))

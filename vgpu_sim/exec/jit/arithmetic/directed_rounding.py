@@ -1,8 +1,8 @@
 """binary32 and binary64 arithmetic rounded toward zero, down or up, in hardware.
 
-With AVX-512 an instruction says how it rounds: one instruction for each 512 bits. Elsewhere a
-function for each operation and direction switches the rounding mode, computes, and switches back;
-only there may LLVM not take it that arithmetic rounds to nearest.
+AVX-512 instructions encode a rounding mode: one instruction per 512 bits. On other CPUs, a
+function per operation and direction switches the rounding mode, computes, and switches back;
+only these functions are marked as not rounding to nearest.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,15 @@ _WORDS: Final = {Rounding.RM: "downward", Rounding.RP: "upward", Rounding.RZ: "t
 _EMBEDDED: Final = {"fma": "vfmadd", "fadd": "add", "fsub": "sub", "fmul": "mul", "fdiv": "div"}
 
 
-def directed(
+def round_directed(
     text: Text, operation: str, scalar: str, rounding: Rounding, args: Sequence[str], vector: bool
 ) -> str:
-    """Return fadd, fsub, fmul, fdiv, fma or sqrt of floats or doubles, rounded in a direction."""
+    """Return the result of fadd, fsub, fmul, fdiv, fma or sqrt, rounded in the given direction.
+
+    Operands and result are floats or doubles.
+    """
     if not text.shared.embedded_rounding:
-        return _switched(text, operation, scalar, rounding, args, vector)
+        return _with_mode_switch(text, operation, scalar, rounding, args, vector)
     full = _REGISTER_BITS // BITS[scalar]
     whole = f"<{full} x {scalar}>"
     suffix = "ps" if scalar == "float" else "pd"
@@ -47,7 +50,10 @@ def directed(
 def _by_registers(
     text: Text, scalar: str, full: int, args: Sequence[str], compute: Callable[[Sequence[str]], str]
 ) -> str:
-    """Cut vectors into whole registers, or fill one, and put the results together."""
+    """Compute on whole registers and concatenate the results.
+
+    Vectors are split into registers, or padded if they are shorter than one.
+    """
     width = text.width
     parts = [
         compute([_lanes(text, scalar, width, arg, first, full) for arg in args])
@@ -56,13 +62,15 @@ def _by_registers(
     lanes = full
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [_joined(text, scalar, lanes, a, b) for a, b in pairs]
+        parts = [_concatenate(text, scalar, lanes, a, b) for a, b in pairs]
         lanes *= 2
     return _lanes(text, scalar, lanes, parts[0], 0, width)
 
 
 def _lanes(text: Text, scalar: str, width: int, value: str, first: int, count: int) -> str:
-    """Return ``count`` lanes of a vector from ``first`` on; those beyond its width are anything."""
+    """Return ``count`` lanes of a vector starting at ``first``; lanes beyond its width are
+    undefined.
+    """
     if (first, count) == (0, width):
         return value
     places = ", ".join(
@@ -72,13 +80,13 @@ def _lanes(text: Text, scalar: str, width: int, value: str, first: int, count: i
     return text.let(f"shufflevector {type_} {value}, {type_} poison, <{count} x i32> <{places}>")
 
 
-def _joined(text: Text, scalar: str, lanes: int, a: str, b: str) -> str:
+def _concatenate(text: Text, scalar: str, lanes: int, a: str, b: str) -> str:
     places = ", ".join(f"i32 {lane}" for lane in range(2 * lanes))
     type_ = f"<{lanes} x {scalar}>"
     return text.let(f"shufflevector {type_} {a}, {type_} {b}, <{2 * lanes} x i32> <{places}>")
 
 
-def _switched(
+def _with_mode_switch(
     text: Text, operation: str, scalar: str, rounding: Rounding, args: Sequence[str], vector: bool
 ) -> str:
     type_ = text.type_of(scalar, vector)
@@ -116,7 +124,9 @@ _Switch = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]  # before, af
 
 
 def _by_control_word(rounding: Rounding) -> _Switch:
-    """Switch as x86-64 does it: SSE's control word alone, not the x87's, which is slow."""
+    """Switch modes as x86-64 does: by SSE's control word only, since the x87's is slow to
+    change.
+    """
     begin = (
         "  %saved = alloca i32",
         "  %mode = alloca i32",
@@ -130,7 +140,7 @@ def _by_control_word(rounding: Rounding) -> _Switch:
 
 
 def _by_any_cpu(rounding: Rounding) -> _Switch:
-    """Switch by LLVM's own intrinsics; outside of these functions the mode is to nearest."""
+    """Switch by LLVM's own intrinsics; outside these functions the mode is to nearest."""
     begin = (f"  call void @llvm.set.rounding(i32 {_MODES[rounding]}) strictfp",)
     end = (f"  call void @llvm.set.rounding(i32 {_NEAREST}) strictfp",)
     return begin, end, ("declare void @llvm.set.rounding(i32)",)

@@ -6,9 +6,10 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 
 class TextDoubles:
-    """See ``approximations.Doubles``: writes to ``text``; numbers are named by their LLVM values.
+    """The operations of ``approximations.Doubles`` as LLVM text; a number is the name of an LLVM
+    value.
 
-    No operation carries a flag that would allow LLVM to fuse or reorder it.
+    No operation has a flag that would allow LLVM to fuse or reorder it.
     """
 
     SCALAR, WORD, PATTERN = "double", "i64", ("<Q", "<d")
@@ -57,7 +58,7 @@ class TextDoubles:
     def number(self, bits: str) -> str:
         return self._text.let(f"bitcast {self._word} {bits} to {self._number}")
 
-    def signed(self, bits: str) -> str:
+    def convert_signed(self, bits: str) -> str:
         return self._text.let(f"sitofp {self._word} {bits} to {self._number}")
 
     def sum(self, a: str, b: str) -> str:
@@ -69,10 +70,10 @@ class TextDoubles:
     def mask(self, a: str, b: int) -> str:
         return self._text.let(f"and {self._word} {a}, {self._integer(b)}")
 
-    def left(self, a: str, count: int) -> str:
+    def shift_left(self, a: str, count: int) -> str:
         return self._text.let(f"shl {self._word} {a}, {self._integer(count)}")
 
-    def arithmetic_right(self, a: str, count: int) -> str:
+    def shift_right(self, a: str, count: int) -> str:
         return self._text.let(f"ashr {self._word} {a}, {self._integer(count)}")
 
     def bit(self, a: str, place: int) -> str:
@@ -84,7 +85,7 @@ class TextDoubles:
 
 
 class TextSingles(TextDoubles):
-    """See ``approximations.Singles``."""
+    """The operations of ``approximations.Singles`` as LLVM text."""
 
     SCALAR, WORD, PATTERN = "float", "i32", ("<I", "<f")
 

@@ -1,4 +1,4 @@
-"""Float values as LLVM operations: how they are held, flushing, clamping to [0, 1]."""
+"""Float values as LLVM operations: representation, flushing, clamping to [0, 1]."""
 
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, INFINITY
 from vgpu_sim.exec.jit.arithmetic import nan_fixups
@@ -12,12 +12,16 @@ _ONE_SMALL = {DataType.F16: 0x3C00, DataType.BF16: 0x3F80}
 
 
 def operand_type(type_: DataType) -> str:
-    """Return the LLVM type in which a float operand is read: its pattern where it is not native."""
+    """Return the LLVM type in which a float operand is read.
+
+    A format that LLVM does not support natively is read as an integer that holds its bit
+    pattern.
+    """
     return NATIVE.get(type_, integer(type_.bits))
 
 
 def flush(text: Text, value: str, type_: DataType, vector: bool) -> str:
-    """Subnormal numbers become a zero of the same sign."""
+    """Replace subnormal numbers by a zero of the same sign."""
     if type_ not in NATIVE:
         return flush_bits(text, value, type_, vector)
     held, whole = text.type_of(NATIVE[type_], vector), text.type_of(integer(type_.bits), vector)
@@ -27,7 +31,7 @@ def flush(text: Text, value: str, type_: DataType, vector: bool) -> str:
 
 
 def flush_bits(text: Text, bits: str, type_: DataType, vector: bool) -> str:
-    """Return what ``flush`` returns, of and as a pattern."""
+    """Flush subnormal numbers as ``flush`` does, on bit patterns."""
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     infinity = INFINITY[type_]
@@ -51,7 +55,7 @@ def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     infinity = text.const(INFINITY[type_], scalar, vector)
-    # As unsigned numbers all negative patterns, and NaNs, lie above infinity.
+    # As unsigned integers, all negative patterns and all NaNs are above infinity.
     dropped = text.let(f"icmp ugt {whole} {value}, {infinity}")
     one = text.const(_ONE_SMALL[type_], scalar, vector)
     clamped = text.intrinsic("umin", scalar, vector, value, one)
@@ -59,16 +63,17 @@ def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
 
 
 def relu(text: Text, value: str, type_: DataType, vector: bool) -> str:
-    """Make what is negative, -0 too, +0; a pattern of a format that is not native."""
+    """Replace negative numbers and -0 by +0, in the pattern of a format that is not native."""
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     zero = text.const(0, scalar, vector)
-    negative = text.let(f"icmp slt {whole} {value}, {zero}")  # a NaN is canonical, and positive
+    # A NaN is canonical and therefore positive.
+    negative = text.let(f"icmp slt {whole} {value}, {zero}")
     return text.select(negative, zero, value, scalar, vector)
 
 
 def canonical_bits(text: Text, value: str, type_: DataType, vector: bool) -> str:
-    """Return the pattern of a native float, NaNs made canonical; that of others as it is."""
+    """Return the pattern of a native float with canonical NaNs; return other formats unchanged."""
     if type_ not in NATIVE:
         return value
     held, scalar = text.type_of(NATIVE[type_], vector), integer(type_.bits)

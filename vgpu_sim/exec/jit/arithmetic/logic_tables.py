@@ -1,7 +1,8 @@
-"""Logic of three operands by a table of eight bits (LOP3), as few and, or and xor as it takes.
+"""LOP3: three-operand logic by an 8-bit truth table, as few AND, OR and XOR operations as needed.
 
-Bit ``4a + 2b + c`` of a table is the result for bits a, b and c. One operand is made the pivot:
-where it is one, the result is one function of the other two, else another.
+Bit ``4a + 2b + c`` of a table is the result for bits a, b and c. One operand is chosen as the
+pivot: the result is one two-operand function where the pivot is one, and another where it is
+zero.
 """
 
 from collections.abc import Sequence
@@ -9,13 +10,13 @@ from functools import partial
 
 from vgpu_sim.exec.jit.arithmetic.words import Words
 
-_ALL, _X, _Y = 0b1111, 0b1100, 0b1010  # tables of two operands: bit 2x + y
-_ROWS = ((4, 5, 6, 7), (2, 3, 6, 7), (1, 3, 5, 7))  # where the pivot a, b or c is one
+_ALL, _X, _Y = 0b1111, 0b1100, 0b1010  # two-operand tables: bit 2x + y
+_ROWS = ((4, 5, 6, 7), (2, 3, 6, 7), (1, 3, 5, 7))  # the rows in which the pivot a, b or c is one
 _OPERATIONS = {_X & _Y: "and", _X | _Y: "or", _X ^ _Y: "xor"}
 
 
 def known_logic(words: Words, inputs: Sequence[str], table: int) -> str:
-    """Return the function of ``table`` of three inputs."""
+    """Return the function with truth table ``table`` of three inputs."""
     pivot = min(range(3), key=lambda place: _cost(*_halves(table, place)))
     high, low = _halves(table, pivot)
     p = inputs[pivot]
@@ -38,7 +39,7 @@ def known_logic(words: Words, inputs: Sequence[str], table: int) -> str:
 
 
 def any_logic(words: Words, inputs: Sequence[str], table: str) -> str:
-    """Return the function of a table that is not known before it runs."""
+    """Return the function of a table that is known only at run time."""
     value = words.const(0)
     for row in range(8):
         top = words.op("shl", table, words.const(31 - row))
@@ -51,7 +52,7 @@ def any_logic(words: Words, inputs: Sequence[str], table: str) -> str:
 
 
 def _halves(table: int, pivot: int) -> tuple[int, int]:
-    """Return the tables of the other two operands where the pivot is one, and where it is zero."""
+    """Return the two-operand tables for pivot one and pivot zero."""
     ones = [row for row in range(8) if row in _ROWS[pivot]]
     zeros = [row for row in range(8) if row not in _ROWS[pivot]]
     high, low = (
@@ -84,7 +85,7 @@ def _two(words: Words, x: str, y: str, table: int) -> str:
         return words.op(_OPERATIONS[table], x, y)
     if table ^ _ALL in (_X, _Y, *_OPERATIONS):
         return words.inverse(_two(words, x, y, table ^ _ALL))
-    # what is left: one of the two inverted, and or or
+    # the remaining functions: AND or OR with one operand inverted
     operation = "and" if table in (_X & ~_Y, ~_X & _Y & _ALL) else "or"
     if table in (_X & ~_Y, _X | (~_Y & _ALL)):
         return words.op(operation, x, words.inverse(y))

@@ -1,10 +1,11 @@
-"""Products of matrices as LLVM text: on vectors of 16 lanes, two to a register of a warp, or for
-one lane that has read what others hold.
+"""Matrix products as LLVM text: on vectors of 16 lanes, two per warp register, or for a single lane
+that has read the other lanes' fragments.
 
-A lane has two columns of each of its rows of D. Of the factors it needs, step by step, what one of
-its four lanes holds of A, and what lanes of two rows of eight hold of B: permutations that are
-known. Both are made ready in memory, once for all products that they are in: of A what one shuffle
-within four lanes makes an operand of, of B what a load that is repeated in a register does.
+Each lane holds two columns of each of its rows of D. Per step it needs the elements of A that
+one of its four lanes holds, and the elements of B that the lanes of two rows of eight hold: each
+of these is a fixed permutation of lanes. Both factors are prepared in memory, once for all
+products that use them: A in a form from which one shuffle within four lanes makes an operand, B
+in one from which a broadcast load does.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,30 +25,30 @@ _BYTES: Final = 4
 VECTOR_BYTES: Final = 4 * LANES
 _SIGNS: Final = -0x7F7F_7F80  # 80808080
 _SCALE: Final = 2.0**64
-_LEAST: Final = 2.0**-62  # the least normal number, scaled
+_LEAST: Final = 2.0**-62  # the smallest normal number, scaled
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Arithmetic on so many lanes; on a scalar if it is one."""
+    """Arithmetic on a vector of ``count`` lanes; on a scalar if ``count`` is 1."""
 
     text: Text
     count: int = LANES
 
     def type_of(self, scalar: str) -> str:
-        """Return the type of all lanes."""
+        """Return the LLVM type of all lanes together, each of type ``scalar``."""
         return f"<{self.count} x {scalar}>" if self.count > 1 else scalar
 
     def const(self, scalar: str, value: str) -> str:
-        """Return equal lanes."""
+        """Return a constant, equal in all lanes."""
         return f"splat ({scalar} {value})" if self.count > 1 else value
 
     def do(self, operation: str, scalar: str, a: str, b: str) -> str:
-        """Return an operation of two operands of one type."""
+        """Emit an operation on two operands of one type."""
         return self.text.let(f"{operation} {self.type_of(scalar)} {a}, {b}")
 
     def bitcast(self, value: str, source: str, to: str) -> str:
-        """Return the same bits as another type."""
+        """Return ``value`` with its bits reinterpreted as another type."""
         return self.text.let(f"bitcast {self.type_of(source)} {value} to {self.type_of(to)}")
 
     def call(self, stem: str, scalar: str, *values: str) -> str:
@@ -58,15 +59,21 @@ class Lanes:
 
 
 Halves = Sequence[str]
-"""A register of a warp: two vectors of 16 lanes."""
+"""A register of a whole warp, as two vectors of 16 lanes."""
 Parts = tuple[str, ...]
-"""What a step takes of a register: its elements in the order of depth, or all of them at once."""
+"""The operands that the steps of a product take from one register: its elements by depth, or the
+whole register at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How one register of A and one of B are added up: ``left`` and ``right`` make their ``parts``,
-    ``begin`` takes an addend, ``add`` a total and both parts; ``part_type`` is LLVM's."""
+    """The arithmetic by which a register of A and one of B are multiplied and accumulated.
+
+    ``left`` splits a register of A, and ``right`` one of B, into ``parts``. ``begin`` converts an
+    addend, and ``add`` takes a total and the parts of both. ``part_type`` is the LLVM type of a
+    part.
+    """
 
     part_type: str
     parts: tuple[int, int]
@@ -77,7 +84,7 @@ class Steps:
 
 
 def steps(lanes: Lanes, instruction: Instruction) -> Steps:
-    """Return the arithmetic of an MMA."""
+    """Return the arithmetic by which the steps of an MMA instruction multiply and accumulate."""
     match instruction.source_type:
         case DataType.BF16 if lanes.count == LANES and dot_products.native_pairs():
             return _pairs(lanes)
@@ -86,21 +93,23 @@ def steps(lanes: Lanes, instruction: Instruction) -> Steps:
         case DataType.F16:
             return _floats(lanes, 2, lambda register: _halves(lanes, register))
         case DataType.TF32:
-            return _floats(lanes, 1, lambda register: _shortened(lanes, register))
+            return _floats(lanes, 1, lambda register: _truncate(lanes, register))
         case _:
             return _bytes(lanes, instruction)
 
 
 def prepare_left(lanes: Lanes, instruction: Instruction, a: Sequence[Halves], to: str) -> int:
-    """Store what steps take of A's registers; return how many bytes that are, from ``to`` on."""
+    """Store the prepared registers of A at ``to``; return their size in bytes."""
     how = steps(lanes, instruction)
     parts = [part for register in a for half in register for part in how.left(half)]
-    return _stored(lanes, how, parts, to)
+    return _store(lanes, how, parts, to)
 
 
 def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], to: str) -> int:
-    """Store what steps take of B's registers, the four elements of a row of A's lanes together;
-    return how many bytes that are, from ``to`` on."""
+    """Store the prepared registers of B at ``to``; return their size in bytes.
+
+    The four elements that belong to a row of A's lanes are stored together.
+    """
     how = steps(lanes, instruction)
     columns = [
         QUAD * (2 * lane + odd) + place
@@ -112,8 +121,8 @@ def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], t
     for low, high in b:
         for pair in zip(how.right(low), how.right(high), strict=True):
             for first in range(0, 2 * LANES, LANES):
-                found.append(_permuted(lanes, how, pair, columns[first : first + LANES]))
-    return _stored(lanes, how, found, to)
+                found.append(_permute(lanes, how, pair, columns[first : first + LANES]))
+    return _store(lanes, how, found, to)
 
 
 def multiply(
@@ -122,9 +131,9 @@ def multiply(
     left: str,
     columns: Sequence[tuple[str, Sequence[Halves]]],
 ) -> list[list[list[str]]]:
-    """Return the totals of a warp, for each pair of B and C by which A is multiplied.
+    """Return a warp's totals for each pair of B and C by which A is multiplied.
 
-    ``left`` and B are where those lie prepared; C and the result are float or i32.
+    ``left`` and B are the addresses of the prepared factors; C and the result are float or i32.
     """
     how, text = steps(lanes, instruction), lanes.text
     rows, depth, _ = matrix_registers(instruction)
@@ -135,15 +144,15 @@ def multiply(
 
     def of_left(register: int, half: int, place: int) -> Parts:
         first = (2 * register + half) * lefts
-        found = (_loaded(text, vector, left, VECTOR_BYTES * (first + n)) for n in range(lefts))
+        found = (_load(text, vector, left, VECTOR_BYTES * (first + n)) for n in range(lefts))
         quad = [QUAD * (lane // QUAD) + place for lane in range(LANES)]
-        return tuple(_permuted(lanes, how, (part, "poison"), quad) for part in found)
+        return tuple(_permute(lanes, how, (part, "poison"), quad) for part in found)
 
     def of_right(right: str, register: int, place: int, odd: int) -> Parts:
         found = []
         for n in range(rights):
             at = 2 * VECTOR_BYTES * (register * rights + n) + 4 * QUAD * (2 * place + odd)
-            row = _loaded(text, quad_type, right, at)
+            row = _load(text, quad_type, right, at)
             order = ", ".join(f"i32 {lane % QUAD}" for lane in range(LANES))
             found.append(
                 text.let(
@@ -166,7 +175,7 @@ def multiply(
     return totals
 
 
-def _stored(lanes: Lanes, how: Steps, parts: Sequence[str], to: str) -> int:
+def _store(lanes: Lanes, how: Steps, parts: Sequence[str], to: str) -> int:
     text = lanes.text
     for n, part in enumerate(parts):
         place = text.let(f"getelementptr i8, ptr {to}, i64 {VECTOR_BYTES * n}")
@@ -174,7 +183,7 @@ def _stored(lanes: Lanes, how: Steps, parts: Sequence[str], to: str) -> int:
     return VECTOR_BYTES * len(parts)
 
 
-def _loaded(text: Text, type_: str, base: str, offset: int) -> str:
+def _load(text: Text, type_: str, base: str, offset: int) -> str:
     place = text.let(f"getelementptr i8, ptr {base}, i64 {offset}")
     return text.let(f"load {type_}, ptr {place}, align {VECTOR_BYTES if type_[1] == '1' else 16}")
 
@@ -188,7 +197,7 @@ def multiply_alone(
     c: Sequence[str],
     lane: str,
 ) -> list[str]:
-    """Return the totals of one lane; ``read`` gives another lane's register, by its number."""
+    """Return the totals of one lane; ``read`` returns another lane's register, given its number."""
     how, text = steps(lanes, instruction), lanes.text
     rows, columns, _ = matrix_registers(instruction)
     rows //= columns
@@ -208,7 +217,7 @@ def multiply_alone(
     return totals
 
 
-def _permuted(lanes: Lanes, how: Steps, pair: Sequence[str], places: Sequence[int]) -> str:
+def _permute(lanes: Lanes, how: Steps, pair: Sequence[str], places: Sequence[int]) -> str:
     type_ = lanes.type_of(how.part_type)
     order = ", ".join(f"i32 {place}" for place in places)
     return lanes.text.let(
@@ -241,7 +250,7 @@ def _halves(lanes: Lanes, register: str) -> Parts:
     return tuple(found)
 
 
-def _shortened(lanes: Lanes, register: str) -> Parts:
+def _truncate(lanes: Lanes, register: str) -> Parts:
     kept = lanes.do("and", "i32", register, lanes.const("i32", "-8192"))
     return (lanes.bitcast(kept, "i32", "float"),)
 
@@ -259,13 +268,14 @@ def _pairs(lanes: Lanes) -> Steps:
 
 
 def _emulated_pairs(lanes: Lanes) -> Steps:
-    """Return VDPBF16PS by fused multiply-adds.
+    """Emulate VDPBF16PS by fused multiply-adds.
 
-    Whether a result is tiny once it is rounded to 24 bits of an unbounded exponent is what the same
-    sum, scaled, is compared for. Where scaling overflows the sum is far from tiny, or a zero.
+    To decide whether a result is tiny after rounding to 24 bits of an unbounded exponent, the
+    same sum is computed scaled and compared. Where scaling overflows, the sum is far from tiny,
+    or zero.
     """
 
-    def flushed(bits: str) -> str:
+    def flush_subnormals(bits: str) -> str:
         exponent = lanes.do("and", "i32", bits, lanes.const("i32", str(0x7F80_0000)))
         flags = lanes.text.let(f"icmp eq {lanes.type_of('i32')} {exponent}, {zero}")
         sign = lanes.do("and", "i32", bits, lanes.const("i32", str(-(1 << 31))))
@@ -277,24 +287,26 @@ def _emulated_pairs(lanes: Lanes) -> Steps:
     def numbers(register: str) -> tuple[str, str]:
         upper = lanes.do("and", "i32", register, lanes.const("i32", "-65536"))
         low = lanes.do("shl", "i32", register, lanes.const("i32", "16"))
-        second, first = (lanes.bitcast(flushed(bits), "i32", "float") for bits in (upper, low))
+        second, first = (
+            lanes.bitcast(flush_subnormals(bits), "i32", "float") for bits in (upper, low)
+        )
         return second, first
 
-    def scaled(register: str) -> Parts:
+    def split_and_scale(register: str) -> Parts:
         second, first = numbers(register)
-        return second, first, grown(second), grown(first)
+        return second, first, multiply_by_scale(second), multiply_by_scale(first)
 
-    def grown(number: str) -> str:
+    def multiply_by_scale(number: str) -> str:
         return lanes.do("fmul", "float", number, lanes.const("float", f"0x{scale:016X}"))
 
     def begin(total: str) -> str:
-        return lanes.bitcast(flushed(lanes.bitcast(total, "float", "i32")), "i32", "float")
+        return lanes.bitcast(flush_subnormals(lanes.bitcast(total, "float", "i32")), "i32", "float")
 
     def add(total: str, row: Parts, column: Parts) -> str:
         type_ = lanes.type_of("float")
         for n in range(2):
             sum_ = lanes.call("fma", "float", row[n], column[n], total)
-            large = lanes.call("fma", "float", row[2 + n], column[n], grown(total))
+            large = lanes.call("fma", "float", row[2 + n], column[n], multiply_by_scale(total))
             size = lanes.call("fabs", "float", large)
             least = lanes.const("float", f"0x{limit:016X}")
             tiny = lanes.text.let(f"fcmp olt {type_} {size}, {least}")
@@ -306,7 +318,7 @@ def _emulated_pairs(lanes: Lanes) -> Steps:
 
     zero = "zeroinitializer" if lanes.count > 1 else "0"
     scale, limit = 0x43F0_0000_0000_0000, 0x3C10_0000_0000_0000
-    return Steps("float", (4, 2), scaled, numbers, begin, add)
+    return Steps("float", (4, 2), split_and_scale, numbers, begin, add)
 
 
 def _bytes(lanes: Lanes, instruction: Instruction) -> Steps:
@@ -332,10 +344,10 @@ def _bytes(lanes: Lanes, instruction: Instruction) -> Steps:
 
 
 def _native_bytes(lanes: Lanes, left: bool, right: bool) -> Steps:
-    """Return sums by VPDPBUSD, one of whose operands is unsigned, the other signed.
+    """Return sums by VPDPBUSD, which multiplies unsigned by signed bytes.
 
-    Two signed ones: A's bytes get 128 more, and B's sum is taken off 128 times. Two unsigned ones:
-    B's bytes get 128 less, and 128 times A's sum is added.
+    For two signed factors, 128 is added to A's bytes, and 128 times B's sum is subtracted. For
+    two unsigned ones, 128 is subtracted from B's bytes, and 128 times A's sum is added.
     """
 
     def dot(total: str, unsigned: str, signed: str) -> str:
@@ -349,7 +361,7 @@ def _native_bytes(lanes: Lanes, left: bool, right: bool) -> Steps:
         name = "llvm.x86.avx512.vpdpbusd.512"
         return lanes.text.call(type_, name, (type_, total), (bytes_, x), (bytes_, y))
 
-    def shifted(value: str) -> str:
+    def flip_signs(value: str) -> str:
         return lanes.do("xor", "i32", value, lanes.const("i32", str(_SIGNS)))
 
     def plain(value: str) -> Parts:
@@ -364,7 +376,7 @@ def _native_bytes(lanes: Lanes, left: bool, right: bool) -> Steps:
         return lanes.do("add", "i32", total, column[1] if left else row[1])
 
     def biased_right(value: str) -> Parts:
-        # -128 * b: twice 64 * b, taken off
+        # -128 * b: twice 64 * b, subtracted
         half = dot("zeroinitializer", "splat (i8 64)", value)
         twice = lanes.do("shl", "i32", half, lanes.const("i32", "1"))
         return value, lanes.do("sub", "i32", "zeroinitializer", twice)
@@ -374,7 +386,7 @@ def _native_bytes(lanes: Lanes, left: bool, right: bool) -> Steps:
         return value, lanes.do("shl", "i32", half, lanes.const("i32", "1"))
 
     if left and right:
-        return Steps("i32", (1, 2), lambda value: (shifted(value),), biased_right, _same, add)
+        return Steps("i32", (1, 2), lambda value: (flip_signs(value),), biased_right, _same, add)
     if left != right:
         return Steps("i32", (1, 1), plain, plain, _same, add)
-    return Steps("i32", (2, 1), biased_left, lambda value: (shifted(value),), _same, add)
+    return Steps("i32", (2, 1), biased_left, lambda value: (flip_signs(value),), _same, add)

@@ -1,8 +1,8 @@
-"""NaNs made canonical by one instruction of AVX-512 (VFIXUPIMM), which needs no mask register.
+"""Canonical NaNs by one AVX-512 instruction (VFIXUPIMM), which needs no mask register.
 
-A comparison and a select do the same, but of masks there are seven, and groups of 16 strips spill
-them. The instruction sorts each lane by kind and looks up in a table what to return: for a NaN its
-first operand, for anything else the number.
+A comparison and a select do the same, but there are only seven mask registers, and groups of 16
+vectors spill them. The instruction classifies each lane and looks up in a table what to return:
+the first operand for a NaN, the number itself for anything else.
 """
 
 from typing import Final
@@ -12,31 +12,32 @@ from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.isa import DataType
 
 _NAMES: Final = {DataType.F32: ("float", "ps"), DataType.F64: ("double", "pd")}
-# Four bits a kind, quiet and signalling NaNs lowest: 0 keeps the first operand, 1 takes the number.
+# Four bits per class, quiet and signalling NaNs lowest: 0 keeps the first operand, 1 takes the
+# number.
 _TABLE: Final = 0x1111_1100
-_ROUNDING: Final = 4  # as the processor is set: nothing is rounded
+_ROUNDING: Final = 4  # the current rounding mode; the instruction rounds nothing
 
 
 def available(lanes: int, type_: DataType) -> bool:
-    """Return whether vectors of so many lanes can be made canonical so."""
+    """Return whether the instruction exists for vectors of ``lanes`` lanes of this type."""
     from vgpu_sim.exec.jit.target import llvm
 
     return type_ in _NAMES and llvm.vector_bits() == 512 and lanes * type_.bits >= 128
 
 
 def canonical(text: Text, number: str, type_: DataType) -> str:
-    """Return a vector's bit patterns, every NaN the canonical one."""
+    """Return a vector's bit patterns with canonical NaNs."""
     lanes, scalar = text.width, integer(type_.bits)
     held, whole = text.type_of(_NAMES[type_][0], True), text.type_of(scalar, True)
     most = 512 // type_.bits
     if lanes <= most:
-        parts = [_fixed(text, number, type_, lanes)]
+        parts = [_fix_up(text, number, type_, lanes)]
     else:
         parts = []
         for first in range(0, lanes, most):
             places = ", ".join(f"i32 {lane}" for lane in range(first, first + most))
             part = f"shufflevector {held} {number}, {held} poison, <{most} x i32> <{places}>"
-            parts.append(_fixed(text, text.let(part), type_, most))
+            parts.append(_fix_up(text, text.let(part), type_, most))
     while len(parts) > 1:
         places = ", ".join(f"i32 {lane}" for lane in range(2 * most))
         kind = f"<{most} x {_NAMES[type_][0]}>"
@@ -48,7 +49,7 @@ def canonical(text: Text, number: str, type_: DataType) -> str:
     return text.let(f"bitcast {held} {parts[0]} to {whole}")
 
 
-def _fixed(text: Text, number: str, type_: DataType, lanes: int) -> str:
+def _fix_up(text: Text, number: str, type_: DataType, lanes: int) -> str:
     name, suffix = _NAMES[type_]
     floats, words = f"<{lanes} x {name}>", f"<{lanes} x {integer(type_.bits)}>"
     bits = lanes * type_.bits

@@ -1,21 +1,23 @@
-"""Integer division on lanes by floating-point division: processors have none on vectors.
+"""Integer division of vectors by floating-point division, since CPUs have no vector instruction for
+it.
 
-LLVM takes lanes apart and divides one by one. A float with more bits than a quotient has is exact
-after truncation: for integers a and b, a / b is an integer or at least 1 / b below the next, which
-is more than an ulp. 64 bits take two steps that never exceed the quotient, and a correction by one.
-None of this depends on the rounding mode, and no conversion is ever out of its integer's range.
+LLVM would divide lane by lane. The quotient of two floats with more bits than the integer
+quotient is exact after truncation: for integers a and b, a / b is an integer or at least 1 / b
+below the next one, which is more than an ulp. 64 bits take two steps that never exceed the
+quotient, and a correction by one. None of this depends on the rounding mode, and no conversion
+overflows.
 """
 
 from vgpu_sim.exec.jit.arithmetic.words import Words
 
 _FORMATS = {16: "float", 32: "double", 64: "double"}
-_BELOW_ONE = "0x3FEFFFFFFFFFFFF0"  # 1 - 2^-49: twice what four roundings can add
+_BELOW_ONE = "0x3FEFFFFFFFFFFFF0"  # 1 - 2^-49: twice the error that four roundings can add
 
 
 def divide(words: Words, a: str, b: str, *, signed: bool) -> tuple[str, str]:
-    """Return quotient and remainder of lanes, truncated toward zero.
+    """Return quotient and remainder of each lane, truncated toward zero.
 
-    ``b`` is not 0, and not -1 where ``a`` is the most negative number.
+    ``b`` is not 0, and not -1 if ``a`` is the smallest negative integer.
     """
     if words.bits == 64:
         return _signed_divide_64(words, a, b) if signed else _divide_64(words, a, b)

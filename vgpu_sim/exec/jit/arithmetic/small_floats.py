@@ -1,14 +1,14 @@
-"""Formats narrower than binary32, and roundings to narrower formats, as LLVM operations.
+"""Formats narrower than binary32, and rounding to narrower formats, as LLVM operations.
 
-binary16 and bfloat16 are computed in binary32, or rounded to odd on the way: that keeps a sticky
-bit, so that the next rounding sees what the first dropped (S. Boldo, G. Melquiond, "Emulation of
-FMA and correctly rounded sums", 2008).
+binary16 and bfloat16 are computed in binary32, or rounded to odd as an intermediate step: that
+keeps a sticky bit, so that the final rounding accounts for the bits that the first one dropped
+(S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from vgpu_sim.exec.jit.arithmetic.directed_rounding import directed
+from vgpu_sim.exec.jit.arithmetic.directed_rounding import round_directed
 from vgpu_sim.exec.jit.arithmetic.floats import DIRECTED
 from vgpu_sim.exec.jit.text.writer import BITS, Text, integer
 from vgpu_sim.isa import DataType, Rounding
@@ -18,14 +18,14 @@ _WIDER: Final = {"float": "double", "half": "float"}
 
 
 class SmallFloats:
-    """Writes to ``text``, scalars or vectors of its width."""
+    """Writer of small-float operations to ``text``, on scalars or vectors of its width."""
 
     def __init__(self, text: Text, vector: bool) -> None:
         self._text = text
         self._vector = vector
 
     def single(self, pattern: str, type_: DataType) -> str:
-        """Return a binary16 or bfloat16 pattern as float."""
+        """Convert a binary16 or bfloat16 pattern to a float."""
         text = self._text
         single, short = self._type("float"), self._type("i16")
         if type_ is DataType.F16:
@@ -36,21 +36,21 @@ class SmallFloats:
         return self._as(bits, "i32", "float")
 
     def double(self, single: str) -> str:
-        """Return a float as double."""
+        """Convert a float to a double."""
         return self._text.let(f"fpext {self._type('float')} {single} to {self._type('double')}")
 
     def small(self, single: str, type_: DataType, rounding: Rounding) -> str:
         """Round a float to a pattern of binary16 or bfloat16; NaNs become canonical."""
         text = self._text
         if type_ is DataType.F16:
-            pattern = self._as(self.rounded(single, "half", rounding), "half", "i16")
+            pattern = self._as(self.round_to(single, "half", rounding), "half", "i16")
         else:
             pattern = self._upper_half(single, rounding)
         is_nan = text.let(f"fcmp uno {self._type('float')} {single}, {single}")
         return text.select(is_nan, self._const(_CANONICAL, "i16"), pattern, "i16", self._vector)
 
-    def rounded(self, value: str, to: str, rounding: Rounding) -> str:
-        """Round to the next narrower scalar type, in any direction."""
+    def round_to(self, value: str, to: str, rounding: Rounding) -> str:
+        """Round a number to the next narrower scalar type, in any direction."""
         text, wide = self._text, _WIDER[to]
         held, wanted, word = self._type(wide), self._type(to), integer(BITS[to])
         nearest = text.let(f"fptrunc {held} {value} to {wanted}")
@@ -74,14 +74,15 @@ class SmallFloats:
         return self._as(text.select(beyond, moved, bits, word, self._vector), word, to)
 
     def computed_to_odd(self, operation: str, operands: Sequence[str]) -> str:
-        """Return a sum or product of floats rounded to odd, where it is not exact.
+        """Return a sum or product of floats, rounded to odd if it is inexact.
 
-        Rounded down and up it is two neighbours, of which one is odd; or one number; or, where
-        a sum vanishes, zeros of two signs, of which the second is what rounding to nearest gives.
+        Rounded down and up, an inexact result gives two adjacent numbers, one of which is odd;
+        an exact one gives the same number twice, or, if a sum cancels, zeros of both signs, the
+        second of which is the result of rounding to nearest.
         """
         text, word = self._text, self._type("i32")
         down, up = (
-            directed(text, operation, "float", rounding, operands, self._vector)
+            round_directed(text, operation, "float", rounding, operands, self._vector)
             for rounding in (Rounding.RM, Rounding.RP)
         )
         last = text.let(f"and {word} {self._as(down, 'float', 'i32')}, {self._const(1, 'i32')}")
@@ -89,10 +90,10 @@ class SmallFloats:
         return text.select(odd, down, up, "float", self._vector)
 
     def to_odd(self, value: str) -> str:
-        """Round a double to a float: to odd, where it is not exact.
+        """Round a double to a float; an inexact result is rounded to the adjacent odd number.
 
-        Infinity that a finite number is rounded to becomes the largest number, which is odd. Where
-        the double is infinite the error is NaN, which compares as "nothing dropped".
+        If a finite number rounds to infinity, the result is the largest number, which is odd. If
+        the double is infinite, the error is NaN, which compares as "nothing dropped".
         """
         text, single, double = self._text, self._type("float"), self._type("double")
         nearest = text.let(f"fptrunc {double} {value} to {single}")
@@ -112,7 +113,9 @@ class SmallFloats:
         return self._as(self._choose(move, moved, bits, "i32"), "i32", "float")
 
     def magnitude_to_odd(self, magnitude: str) -> str:
-        """Return an unsigned 64-bit integer as a double rounded to odd: low bits are one sticky."""
+        """Return an unsigned 64-bit integer as a double rounded to odd: the low bits become
+        sticky.
+        """
         text, word = self._text, self._type("i64")
 
         def both(value: str, mask: int) -> str:
@@ -126,7 +129,7 @@ class SmallFloats:
         return text.let(f"uitofp {word} {exact} to {self._type('double')}")
 
     def _upper_half(self, single: str, rounding: Rounding) -> str:
-        """Round a float, which is no NaN, to the pattern of bfloat16; a carry may make infinity."""
+        """Round a float that is not NaN to a bfloat16 pattern; a carry may produce infinity."""
         text, word = self._text, self._type("i32")
         bits = self._as(single, "float", "i32")
         if rounding in (Rounding.RM, Rounding.RP):

@@ -1,4 +1,4 @@
-"""Formats of 8 bits and fewer, and TF32, from and to binary32, as LLVM operations on 32 bits."""
+"""Formats of 8 bits and fewer, and TF32: conversions from and to binary32 on 32-bit LLVM values."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +15,7 @@ _MAGNITUDE: Final = 0x7FFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``stored`` bits of fraction; ``largest``: the pattern of the largest number."""
+    """A format with ``stored`` fraction bits; ``largest`` is the pattern of the largest number."""
 
     bits: int
     stored: int
@@ -32,11 +32,13 @@ LAYOUTS: Final = {
     DataType.E3M2: Layout(6, 2, 3, 0x1F),
     DataType.E2M1: Layout(4, 1, 1, 0x7),
 }
-_CHANCE_BITS: Final = {DataType.F16: 13}  # of others 16
+_CHANCE_BITS: Final = {DataType.F16: 13}  # 16 for other types
 
 
 class TinyFloats:
-    """Writes to ``text``, scalars or vectors of its width. Numbers are floats, patterns i32."""
+    """Writer to ``text``, for scalars or vectors of its width: numbers are floats, patterns are
+    i32.
+    """
 
     def __init__(self, text: Text, vector: bool) -> None:
         self._text = text
@@ -45,22 +47,26 @@ class TinyFloats:
         self._single = text.type_of("float", vector)
 
     def nearest(self, single: str, type_: DataType) -> str:
-        """Round to nearest, ties to even; return the pattern of the magnitude, largest at most."""
+        """Round to nearest, ties to even; return the magnitude's pattern, at most the largest
+        number's.
+        """
         layout = LAYOUTS[type_]
         dropped = _STORED - layout.stored
         magnitude = self._and(self._bits(single), _MAGNITUDE)
         last = self._and(self._op("lshr", magnitude, self._const(dropped)), 1)
         biased = self._op("add", magnitude, self._const((1 << (dropped - 1)) - 1))
         normal = self._normal(self._op("add", biased, last), layout)
-        # Added to a number whose last place is the least subnormal one, a number is rounded to it.
+        # Adding a number whose ulp is the smallest subnormal rounds the other operand to that ulp.
         spacer = self._float(1 - layout.bias - layout.stored + _STORED)
         spaced = self._fop("fadd", self._number(magnitude), spacer)
         tiny = self._op("sub", self._bits(spaced), self._bits(spacer))
-        return self._limited(self._split(magnitude, layout, tiny, normal), layout)
+        return self._limit(self._split(magnitude, layout, tiny, normal), layout)
 
     def by_chance(self, single: str, type_: DataType, chance: str) -> str:
-        """Round up where the dropped fraction and ``chance`` reach one; see CVT_RS. Infinity and
-        what overflows are beyond ``LAYOUTS[type_].largest``."""
+        """Round up where the dropped fraction plus ``chance`` reaches one; see CVT_RS.
+
+        The pattern of infinity and of overflow exceeds ``LAYOUTS[type_].largest``.
+        """
         layout = LAYOUTS[type_]
         width = _CHANCE_BITS.get(type_, 16)
         dropped = _STORED - layout.stored
@@ -70,7 +76,7 @@ class TinyFloats:
         normal = self._normal(self._op("add", magnitude, raised), layout)
         if layout.bias == _BIAS:
             return normal  # subnormal numbers are those of binary32
-        # In units of 2^-width of the last place; it is cut to an integer.
+        # In units of 2^-width ulp, truncated to an integer.
         scale = self._float(width - (1 - layout.bias - layout.stored))
         scaled = self._fop("fmul", self._number(magnitude), scale)
         small = self._text.let(
@@ -83,14 +89,15 @@ class TinyFloats:
         tiny = self._op("lshr", self._op("add", units, chance), self._const(width))
         return self._split(magnitude, layout, tiny, normal)
 
-    def clamped(
+    def clamp_overflow(
         self, single: str, pattern: str, type_: DataType, *, finite: bool, relu: bool
     ) -> str:
-        """Return the pattern of a magnitude, that of NaNs and of overflow as wanted, with the sign
-        of ``single``."""
+        """Return the pattern with the sign of ``single``, with NaN and overflow replaced as
+        requested.
+        """
         text, layout = self._text, LAYOUTS[type_]
         if finite:
-            pattern = self._limited(pattern, layout)
+            pattern = self._limit(pattern, layout)
         else:
             pattern = text.intrinsic(
                 "umin", "i32", self._vector, pattern, self._const(layout.largest + 1)
@@ -103,7 +110,7 @@ class TinyFloats:
         return self._unless_nan(single, pattern, CANONICAL[type_])
 
     def single(self, pattern: str, type_: DataType) -> str:
-        """Return the float of a pattern; bits above the format's do not count."""
+        """Convert a pattern to float; bits above the format's width are ignored."""
         text, layout = self._text, LAYOUTS[type_]
         magnitude = self._and(pattern, (1 << (layout.bits - 1)) - 1)
         shifted = self._op("shl", magnitude, self._const(_STORED - layout.stored))
@@ -140,11 +147,11 @@ class TinyFloats:
         return self._unless_nan(single, result, CANONICAL[DataType.TF32])
 
     def power(self, single: str, *, upward: bool, finite: bool) -> str:
-        """Return the power of two next to the magnitude of a float, as UE8M0."""
+        """Convert the magnitude of a float to UE8M0: the adjacent power of two."""
         text = self._text
         magnitude = self._and(self._bits(single), _MAGNITUDE)
         if upward:
-            # A fraction carries; of subnormal numbers only what is above 2^-127 does.
+            # A fraction carries; in subnormal numbers only the bits above 2^-127 do.
             normal = self._op("add", magnitude, self._const((1 << _STORED) - 1))
             subnormal = self._op("add", magnitude, self._const((1 << (_STORED - 1)) - 1))
             small = text.let(f"icmp ult {self._word} {magnitude}, {self._const(1 << _STORED)}")
@@ -155,7 +162,7 @@ class TinyFloats:
         return self._unless_nan(single, power, 0xFF)
 
     def of_power(self, pattern: str) -> str:
-        """Return the float of a UE8M0 pattern."""
+        """Convert a UE8M0 pattern to float."""
         text = self._text
         bits = self._op("shl", pattern, self._const(_STORED))
         least = text.let(f"icmp eq {self._word} {pattern}, {self._const(0)}")
@@ -173,7 +180,7 @@ class TinyFloats:
         small = self._text.let(f"icmp ult {self._word} {magnitude}, {least}")
         return self._text.select(small, tiny, normal, "i32", self._vector)
 
-    def _limited(self, pattern: str, layout: Layout) -> str:
+    def _limit(self, pattern: str, layout: Layout) -> str:
         largest = self._const(layout.largest)
         return self._text.intrinsic("umin", "i32", self._vector, pattern, largest)
 
@@ -182,7 +189,7 @@ class TinyFloats:
         return self._text.select(is_nan, self._const(nan), pattern, "i32", self._vector)
 
     def _float(self, exponent: int) -> str:
-        """Return two to that power."""
+        """Return two to the power ``exponent``."""
         return self._text.const((exponent + _BIAS) << _STORED, "float", self._vector)
 
     def _const(self, value: int) -> str:

@@ -1,7 +1,7 @@
-"""What the lanes of one warp get from a collective, as LLVM text on vectors of 32 lanes.
+"""The results of a collective for the lanes of one warp, as LLVM text on vectors of 32 lanes.
 
-The lanes ``here`` are all that take part. They share one member mask, or each has its own; then
-they form classes, and lanes of one class name just each other.
+All participating lanes share one member mask, or each has its own; in the latter case, they form
+classes, and the lanes of a class name exactly each other.
 """
 
 from collections.abc import Callable
@@ -16,19 +16,20 @@ from vgpu_sim.isa.types import VoteMode
 
 _CANONICAL_NAN: Final = 0x7FFF_FFFF
 _LEAST, _GREATEST = -(1 << 31), (1 << 31) - 1
-# To ask for a bit of all lanes costs nine instructions, a class of the loop twice as much.
+# A bit test of all lanes costs nine instructions, one class of the loop twice as many.
 _FEW_BITS: Final = 16
 _I32 = wide("i32")
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """A warp at a collective. ``here`` is a number, ``whole`` says that it has all lanes.
+class CollectiveOperands:
+    """The operands of a collective.
 
-    ``members`` is the mask that all name, or ``each`` a vector of masks. ``value`` is a vector;
-    ``way`` writes SHFL's b and c as vectors, ``known`` has them where they are known now; then
-    lanes that are not ``wanted``, a set as in ``comparison_outcomes``, may get anything.
-    ``possible`` are the bits that a lane's value may have.
+    ``here`` is the mask of the lanes that participate; if ``whole``, all lanes do. ``members`` is
+    the member mask if it is common to all lanes, else ``each`` is a vector of masks. ``value`` is a
+    vector. ``way`` emits SHFL's b and c as vectors. If b and c are constants, ``known`` holds them,
+    and any lane outside ``demanded`` (a set as in ``comparison_outcomes``) may get any value.
+    ``possible`` are the bits that may be set in a lane's value.
     """
 
     here: str
@@ -38,31 +39,31 @@ class Gathered:
     value: str = ""
     way: Callable[[], tuple[str, str]] | None = None
     known: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    wanted: int = -1
+    demanded: int = -1
     possible: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A scalar, or a vector of ``scalar``."""
+    """The name of a scalar of type ``scalar``, or of a vector of them."""
 
     name: str
     scalar: str
     vector: bool
 
 
-def results(text: Text, instruction: Instruction, given: Gathered) -> tuple[Result, ...]:
+def results(text: Text, instruction: Instruction, given: CollectiveOperands) -> tuple[Result, ...]:
     """Return the results of a collective, one for each destination."""
     return _RESULTS[instruction.op](text, WarpText(text), instruction, given)
 
 
-def _together(warp: WarpText, given: Gathered) -> str:
-    """Return, lane by lane, the lanes that take part with it."""
+def _together(warp: WarpText, given: CollectiveOperands) -> str:
+    """Return, for each lane, the mask of the lanes that take part with it."""
     return warp.apply("and", given.each, warp.splat("i32", given.here))
 
 
 def _shuffle(
-    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     value = given.value
     if not given.whole:
@@ -100,13 +101,13 @@ def _shuffle(
 
 
 def _shuffle_known(
-    warp: WarpText, instruction: Instruction, given: Gathered, value: str
+    warp: WarpText, instruction: Instruction, given: CollectiveOperands, value: str
 ) -> tuple[Result, ...]:
     assert given.known is not None
     pairs = list(zip(*given.known, strict=True))
     pairs += [(0, 0)] * (len(LANES) - len(pairs))
     chosen = [shuffle_source(instruction.shuffle, lane, b, c) for lane, (b, c) in enumerate(pairs)]
-    sources = _simplest([source & 31 for source, _ in chosen], given.wanted, warp.strip_lanes)
+    sources = _simplest([source & 31 for source, _ in chosen], given.demanded, warp.vector_lanes)
     within = "<" + ", ".join(f"i1 {'true' if flag else 'false'}" for _, flag in chosen) + ">"
     found = warp.shuffle(value, "poison", sources, "i32")
     if given.each:
@@ -116,15 +117,17 @@ def _shuffle_known(
     return Result(found, "i32", True), Result(within, "i1", True)
 
 
-def _simplest(sources: list[int], wanted: int, width: int) -> list[int]:
-    """Return where lanes read from, such that those that are not wanted are moved within a strip
-    with one that is, or not at all."""
+def _simplest(sources: list[int], demanded: int, width: int) -> list[int]:
+    """Return the source lanes of a shuffle, with cheap sources for lanes that are not demanded.
+
+    Such a lane is moved within a vector together with a demanded one, or not at all.
+    """
     found = []
     for first in range(0, len(sources), width):
         lanes = range(first, first + width)
-        one = next((lane for lane in lanes if wanted >> lane & 1), None)
+        one = next((lane for lane in lanes if demanded >> lane & 1), None)
         for lane in lanes:
-            if wanted >> lane & 1:
+            if demanded >> lane & 1:
                 found.append(sources[lane])
             elif one is None:
                 found.append(lane)
@@ -135,36 +138,36 @@ def _simplest(sources: list[int], wanted: int, width: int) -> list[int]:
 
 
 def _vote(
-    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     ballot = text.let(f"and i32 {warp.bits(given.value)}, {given.here}")
-    everybody, type_, vector = given.here, "i32", bool(given.each)
+    participants, type_, vector = given.here, "i32", bool(given.each)
     if vector:
-        everybody, type_ = _together(warp, given), _I32
-        ballot = warp.apply("and", warp.splat("i32", ballot), everybody)
+        participants, type_ = _together(warp, given), _I32
+        ballot = warp.apply("and", warp.splat("i32", ballot), participants)
     if instruction.vote is VoteMode.BALLOT:
         return (Result(ballot, "i32", vector),)
     none = "zeroinitializer" if vector else "0"
     flags = wide("i1") if vector else "i1"
     if instruction.vote is VoteMode.ANY:
         return (Result(text.let(f"icmp ne {type_} {ballot}, {none}"), "i1", vector),)
-    agree = text.let(f"icmp eq {type_} {ballot}, {everybody}")
+    agree = text.let(f"icmp eq {type_} {ballot}, {participants}")
     if instruction.vote is VoteMode.UNI:
-        nobody = text.let(f"icmp eq {type_} {ballot}, {none}")
-        agree = text.let(f"or {flags} {agree}, {nobody}")
+        none_true = text.let(f"icmp eq {type_} {ballot}, {none}")
+        agree = text.let(f"or {flags} {agree}, {none_true}")
     return (Result(agree, "i1", vector),)
 
 
 def _classes(
     text: Text,
     warp: WarpText,
-    given: Gathered,
+    given: CollectiveOperands,
     step: Callable[[str, str], tuple[str, str]],
 ) -> str:
-    """Write a loop over classes of lanes; return what each lane's class got.
+    """Emit a loop over classes of lanes; return the result of each lane's class.
 
-    ``step`` takes the lowest lane that is left and the lanes that are left, both numbers, and gives
-    the lanes of its class, among those left, and what they get.
+    ``step`` takes the number of the lowest remaining lane and the mask of remaining lanes, and
+    returns the mask of its class and the result.
     """
     origin, loop, done = text.block_label, text.label("classes"), text.label("classed")
     text.jump(loop)
@@ -183,8 +186,8 @@ def _classes(
     return following
 
 
-def _alike(text: Text, warp: WarpText, given: Gathered, scalar: str) -> str:
-    """Return, lane by lane, the lanes of its class that have its value."""
+def _alike(text: Text, warp: WarpText, given: CollectiveOperands, scalar: str) -> str:
+    """Return, for each lane, the lanes of its class that hold the same value."""
 
     def step(leader: str, left: str) -> tuple[str, str]:
         key = warp.splat(scalar, warp.extract(given.value, leader, scalar))
@@ -198,8 +201,8 @@ def _alike(text: Text, warp: WarpText, given: Gathered, scalar: str) -> str:
     return _classes(text, warp, given, step)
 
 
-def _alike_by_bits(text: Text, warp: WarpText, given: Gathered, scalar: str) -> str:
-    """Return what ``_alike`` does: which lanes differ in a bit is the ballot or its complement."""
+def _alike_by_bits(text: Text, warp: WarpText, given: CollectiveOperands, scalar: str) -> str:
+    """Compute ``_alike`` bit by bit: lanes that agree in a bit are its ballot or the complement."""
     type_, different = wide(scalar), "zeroinitializer"
     for place in range(given.possible.bit_length()):
         if not given.possible >> place & 1:
@@ -215,7 +218,7 @@ def _alike_by_bits(text: Text, warp: WarpText, given: Gathered, scalar: str) -> 
 
 
 def _match(
-    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     scalar = f"i{instruction.type.bits}"
     if instruction.match is MatchMode.ANY:
@@ -237,7 +240,7 @@ def _match(
 
 
 def _redux(
-    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     assert instruction.reduction is not None
     floats = instruction.type.is_float
@@ -245,7 +248,7 @@ def _redux(
     name, neutral = _REDUCTIONS[instruction.reduction, signed]
     value = _float_keys(warp, instruction, given.value) if floats else given.value
 
-    def reduced(lanes: str) -> str:
+    def reduce_lanes(lanes: str) -> str:
         some = value
         if not (given.whole and lanes == given.here):
             some = warp.select(warp.flags(lanes), value, f"splat (i32 {neutral})")
@@ -253,17 +256,17 @@ def _redux(
 
     def step(leader: str, left: str) -> tuple[str, str]:
         same = text.let(f"and i32 {left}, {warp.extract(given.each, leader)}")
-        return same, reduced(same)
+        return same, reduce_lanes(same)
 
     if given.each:
         found = _classes(text, warp, given, step)
         return (Result(_from_keys(text, found, _I32) if floats else found, "i32", True),)
-    found = reduced(given.here)
+    found = reduce_lanes(given.here)
     return (Result(_from_keys(text, found, "i32") if floats else found, "i32", False),)
 
 
 def _float_keys(warp: WarpText, instruction: Instruction, value: str) -> str:
-    """Return signed numbers in the order of the floats; a NaN comes before or after all."""
+    """Return signed keys in the order of the floats; a NaN sorts before or after all numbers."""
     magnitude = warp.apply("and", value, f"splat (i32 {_GREATEST})")
     if instruction.absolute:
         value = magnitude
@@ -275,7 +278,7 @@ def _float_keys(warp: WarpText, instruction: Instruction, value: str) -> str:
 
 
 def _from_keys(text: Text, keys: str, type_: str) -> str:
-    """Return floats by their keys; those of no number are the canonical NaN."""
+    """Convert keys back to floats; keys that represent no number become the canonical NaN."""
     vector = type_ != "i32"
 
     def number(value: int) -> str:
@@ -284,7 +287,7 @@ def _from_keys(text: Text, keys: str, type_: str) -> str:
     sign = text.let(f"ashr {type_} {keys}, {number(31)}")
     flip = text.let(f"and {type_} {sign}, {number(_GREATEST)}")
     pattern = text.let(f"xor {type_} {keys}, {flip}")
-    # The least key's pattern is -NaN, the greatest key's is the canonical NaN.
+    # The smallest key's pattern is -NaN, the largest key's is the canonical NaN.
     flags = wide("i1") if vector else "i1"
     least = text.let(f"icmp eq {type_} {keys}, {number(_LEAST)}")
     canonical = number(_CANONICAL_NAN)
@@ -292,7 +295,7 @@ def _from_keys(text: Text, keys: str, type_: str) -> str:
 
 
 def _elect(
-    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     if not given.each:
         leader = warp.lowest(given.here)
@@ -304,13 +307,13 @@ def _elect(
 
 
 def _active(
-    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     return (Result(given.here, "i32", False),)
 
 
 def _wait(
-    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     return ()
 

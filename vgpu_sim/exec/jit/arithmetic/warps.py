@@ -1,7 +1,7 @@
-"""Vectors of whole warps: strips put together to 32 lanes, and what is done with those.
+"""Vectors of whole warps: vectors of lanes concatenated to 32 lanes, and operations on those.
 
-A vector of 32 lanes lives as long as one collective; LLVM splits it into registers again, so that
-putting strips together costs nothing where they fill registers.
+A vector of 32 lanes exists only within one collective; LLVM splits it into registers again, so
+that concatenation costs nothing where the parts fill registers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,25 +20,25 @@ def _has_two_source_permutes() -> bool:
 
 
 def wide(scalar: str, lanes: int = WARP_THREADS) -> str:
-    """Return the type of a vector."""
+    """Return the LLVM type of a vector of ``lanes`` lanes, by default 32."""
     return f"<{lanes} x {scalar}>"
 
 
 class WarpText:
-    """Writes operations on vectors of a warp's lanes to ``text``."""
+    """Writer of operations on vectors of a warp's lanes to ``text``."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
 
     @property
-    def strip_lanes(self) -> int:
-        """Lanes of a strip."""
+    def vector_lanes(self) -> int:
+        """The number of lanes of one vector."""
         return min(self._text.width, WARP_THREADS)
 
-    def join(self, strips: Sequence[str], scalar: str) -> str:
-        """Return the strips of a warp as one vector; lanes that it lacks hold zeros."""
+    def join(self, vectors: Sequence[str], scalar: str) -> str:
+        """Concatenate the vectors of a warp; missing lanes are zero."""
         lanes = self._text.width
-        parts = list(strips)
+        parts = list(vectors)
         while lanes < WARP_THREADS:
             if len(parts) % 2:
                 parts.append("zeroinitializer")
@@ -49,15 +49,17 @@ class WarpText:
             lanes *= 2
         return parts[0]
 
-    def strip(self, vector: str, scalar: str, place: int) -> str:
-        """Return one strip of a warp."""
+    def part(self, vector: str, scalar: str, place: int) -> str:
+        """Return the vector of lanes at position ``place`` of a warp's vector."""
         lanes = self._text.width
         return self.shuffle(vector, "poison", range(place * lanes, (place + 1) * lanes), scalar)
 
     def shuffle(
         self, a: str, b: str, lanes: Iterable[int], scalar: str, each: int = WARP_THREADS
     ) -> str:
-        """Return lanes of two vectors of ``each`` lanes, chosen now."""
+        """Shuffle two vectors of ``each`` lanes: ``lanes`` are the constant numbers of the lanes to
+        take.
+        """
         chosen = list(lanes)
         places = ", ".join(f"i32 {lane}" for lane in chosen)
         type_ = wide(scalar, each)
@@ -65,7 +67,7 @@ class WarpText:
         return self._text.let(f"shufflevector {type_} {a}, {type_} {b}, {indices}")
 
     def splat(self, scalar: str, value: str) -> str:
-        """Return a vector of equal lanes."""
+        """Return a vector of 32 lanes that all have ``value``."""
         if not value.startswith("%"):
             return f"splat ({scalar} {value})"
         type_ = wide(scalar)
@@ -73,52 +75,56 @@ class WarpText:
         return self.shuffle(first, "poison", [0] * WARP_THREADS, scalar)
 
     def bits(self, flags: str) -> str:
-        """Return 32 flags as a number, lane 0 lowest."""
+        """Pack 32 flags into an integer, lane 0 lowest."""
         return self._text.let(f"bitcast {wide('i1')} {flags} to i32")
 
     def flags(self, bits: str) -> str:
-        """Return a number's bits as flags."""
+        """Unpack an integer's bits into flags."""
         return self._text.let(f"bitcast i32 {bits} to {wide('i1')}")
 
     def compare(self, relation: str, a: str, b: str, scalar: str = "i32") -> str:
-        """Return the lanes for which a relation holds."""
+        """Return a flag for each lane: whether ``relation`` holds between its elements of ``a`` and
+        ``b``.
+        """
         return self._text.let(f"icmp {relation} {wide(scalar)} {a}, {b}")
 
     def apply(self, operation: str, a: str, b: str) -> str:
-        """Return an operation on two vectors of 32 bits."""
+        """Emit a binary operation on vectors of i32."""
         return self._text.let(f"{operation} {wide('i32')} {a}, {b}")
 
     def select(self, flags: str, yes: str, no: str) -> str:
-        """Return numbers of 32 bits, chosen lane by lane."""
+        """Return, for each lane, the element of ``yes`` or ``no`` (vectors of i32) that its flag
+        selects.
+        """
         type_ = wide("i32")
         return self._text.let(f"select {wide('i1')} {flags}, {type_} {yes}, {type_} {no}")
 
     def constant(self, numbers: Iterable[int]) -> str:
-        """Return numbers of 32 bits that are known now."""
+        """Return a constant vector of i32."""
         return self._text.lanes("i32", numbers)
 
     def lowest(self, number: str) -> str:
-        """Return a number's lowest bit that is set; 0 if none is."""
+        """Return the index of the lowest set bit of ``number``; 0 if no bit is set."""
         text = self._text
         place = text.call("i32", "llvm.cttz.i32", ("i32", number), ("i1", "false"))
         return text.let(f"and i32 {place}, 31")
 
     def each(self, stem: str, vector: str, *more: tuple[str, str]) -> str:
-        """Call ``llvm.<stem>`` on each lane."""
+        """Call the intrinsic ``llvm.<stem>`` on each lane of a vector."""
         type_ = wide("i32")
         return self._text.call(type_, f"llvm.{stem}.v{WARP_THREADS}i32", (type_, vector), *more)
 
     def reduce(self, operation: str, vector: str) -> str:
-        """Return the reduction of 32 numbers of 32 bits."""
+        """Reduce a vector of 32 integers of 32 bits to one integer by ``operation``."""
         name = f"llvm.vector.reduce.{operation}.v{WARP_THREADS}i32"
         return self._text.call("i32", name, (wide("i32"), vector))
 
     def extract(self, vector: str, lane: str, scalar: str = "i32") -> str:
-        """Return one lane."""
+        """Return the element of one lane of a warp's vector."""
         return self._text.let(f"extractelement {wide(scalar)} {vector}, i32 {lane}")
 
     def permute(self, vector: str, lanes: str) -> str:
-        """Return, lane by lane, the lane of ``vector`` that ``lanes`` names: below 32."""
+        """Permute: each lane gets the lane of ``vector`` that ``lanes`` (below 32) specifies."""
         if not _has_two_source_permutes():
             return self._permute_lane_by_lane(vector, lanes)
         text, half = self._text, wide("i32", _HALF)

@@ -1,10 +1,12 @@
-"""Integer operations of one width on scalars or on a strip's lanes, written as LLVM text."""
+"""Integer operations of one width, on scalars or on the lanes of a vector, as LLVM text."""
 
 from vgpu_sim.exec.jit.text.writer import Text, integer
 
 
 class Words:
-    """Writes operations on integers of ``bits``; ``vector``: on a strip's lanes."""
+    """Writer of operations on integers of ``bits`` bits: on scalars, or if ``vector`` on vectors of
+    lanes.
+    """
 
     def __init__(self, text: Text, bits: int, vector: bool) -> None:
         self.text = text
@@ -14,15 +16,15 @@ class Words:
         self.type = text.type_of(self.scalar, vector)
 
     def const(self, pattern: int) -> str:
-        """Return a constant, equal in all lanes."""
+        """Return a constant of this width; in a vector, it is equal in all lanes."""
         return self.text.const(pattern, self.scalar, self.vector)
 
     def op(self, name: str, a: str, b: str) -> str:
-        """Return ``name a, b``."""
+        """Emit the binary operation ``name`` on ``a`` and ``b``."""
         return self.text.let(f"{name} {self.type} {a}, {b}")
 
     def inverse(self, a: str) -> str:
-        """Return the complement of all bits."""
+        """Return ``a`` with all bits inverted."""
         return self.op("xor", a, self.const(-1))
 
     def test(self, relation: str, a: str, b: str) -> str:
@@ -30,20 +32,20 @@ class Words:
         return self.text.let(f"icmp {relation} {self.type} {a}, {b}")
 
     def select(self, flag: str, yes: str, no: str) -> str:
-        """Return ``flag ? yes : no``."""
+        """Emit a select, ``flag ? yes : no``."""
         return self.text.select(flag, yes, no, self.scalar, self.vector)
 
     def call(self, stem: str, *values: str) -> str:
-        """Return the intrinsic ``llvm.<stem>`` of values of this width."""
+        """Emit a call of the intrinsic ``llvm.<stem>`` for this width."""
         return self.text.intrinsic(stem, self.scalar, self.vector, *values)
 
     def leading_zeros(self, a: str) -> str:
-        """Return how many zeros stand above the highest one; all for 0."""
+        """Return the number of leading zeros of ``a``; for 0 it is the width."""
         suffix = self.text.mangle(self.scalar, self.text.width if self.vector else 0)
         return self.text.call(self.type, f"llvm.ctlz.{suffix}", (self.type, a), ("i1", "false"))
 
-    def resized(self, a: str, source_bits: int, *, signed: bool = False) -> str:
-        """Return ``a``, an integer of ``source_bits``, in this width: cut or extended."""
+    def resize(self, a: str, source_bits: int, *, signed: bool = False) -> str:
+        """Truncate or extend ``a``, an integer of ``source_bits``, to this width."""
         if source_bits == self.bits:
             return a
         if source_bits == 1 and self.vector and not signed:
@@ -54,17 +56,21 @@ class Words:
         return self.text.let(f"{operation} {held} {a} to {self.type}")
 
     def within(self, count: str) -> str:
-        """Return a shift count that LLVM defines: at most the highest bit's place."""
+        """Limit a shift count to the largest one for which LLVM defines shifts: the width less
+        one.
+        """
         return self.call("umin", count, self.const(self.bits - 1))
 
-    def shifted(self, operation: str, a: str, count: str) -> str:
-        """Return ``shl`` or ``lshr`` by any count; 0 for one of the width or more."""
+    def shift(self, operation: str, a: str, count: str) -> str:
+        """Emit ``shl`` or ``lshr`` by any count; the result is 0 for counts of the width or
+        more.
+        """
         moved = self.op(operation, a, self.within(count))
         over = self.test("ugt", count, self.const(self.bits - 1))
         return self.select(over, self.const(0), moved)
 
-    def extended(self, a: str, count: str, *, signed: bool) -> str:
-        """Return the low ``count`` bits of ``a``, extended by their highest or by zeros."""
+    def extend_field(self, a: str, count: str, *, signed: bool) -> str:
+        """Sign- or zero-extend the low ``count`` bits of ``a``."""
         some = self.call("umin", count, self.const(self.bits))
         rest = self.op("and", self.op("sub", self.const(0), some), self.const(self.bits - 1))
         top = self.op("shl", a, rest)
@@ -72,7 +78,9 @@ class Words:
         return self.select(self.test("eq", count, self.const(0)), self.const(0), value)
 
     def part(self, a: str, bits: int, place: int, *, signed: bool) -> str:
-        """Return part ``place`` of ``a``, which has parts of ``bits``, as a number."""
+        """Extract the element at position ``place`` from ``a``, a word that packs elements of
+        ``bits`` bits.
+        """
         above = self.bits - bits * (place + 1)
         top = self.op("shl", a, self.const(above)) if above else a
         return self.op("ashr" if signed else "lshr", top, self.const(self.bits - bits))

@@ -1,1 +1,1 @@
-"""Control flow as masks: the loop over blocks, and a version's regions, loops and nodes."""
+"""Control flow as masks: the loop over blocks, and each version's regions, loops and nodes."""

@@ -1,13 +1,13 @@
-"""The LLVM module of a kernel: the loop over blocks and groups around its versions.
+"""The LLVM module of a kernel: the loops over blocks and groups, around the kernel's versions.
 
-``entry`` loops over linear block indices and groups and holds the fast version in line. The masked
-version (for groups that some lanes leave at a top guard) and the exact one (lane by lane, for
-groups in which a widened index wraps around) are functions of their own, called rarely. All return
-1 after a TRAP, 0 else; ``entry`` returns nothing.
+``entry`` loops over linear block indices and groups, and contains the fast version inline. The
+masked version (for groups that some lanes leave at a top-level guard) and the exact one (lane by
+lane, for groups in which a widened index wraps around) are separate functions, called rarely. Both
+return 1 after a TRAP, else 0; ``entry`` returns nothing.
 
-Where the threads of a block wait for each other, and a block is more than one group, ``entry`` runs
-one group of one block, and there is one other version, for both cases: lanes that meet cannot
-be run one after the other.
+If the threads of a block wait for each other and a block consists of several groups, ``entry``
+runs one group of one block, and a single other version serves both cases: lanes that wait for
+each other cannot run one after another.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from vgpu_sim.exec.jit.control import block_indices
 from vgpu_sim.exec.jit.control.nodes import Nodes
 from vgpu_sim.exec.jit.control.prefetch import Prefetch
 from vgpu_sim.exec.jit.control.regions import Regions
-from vgpu_sim.exec.jit.control.strip_order import arrange
+from vgpu_sim.exec.jit.control.vector_order import arrange
 from vgpu_sim.exec.jit.emission import thread_indices
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
@@ -31,7 +31,7 @@ from vgpu_sim.exec.jit.memory.lowering import Memory
 from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.planning import row_order, versions
 from vgpu_sim.exec.jit.planning.plan import Plan
-from vgpu_sim.exec.jit.progress import polling_loops, stops
+from vgpu_sim.exec.jit.progress import polling_loops, wait_points
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.text.masks import FULL, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Shared, Text
@@ -48,7 +48,7 @@ _CALLS_STACK_BYTES = 4096
 
 
 class Assembler:
-    """Builds the text of one kernel under one plan."""
+    """Generator of the LLVM text of one kernel under one plan."""
 
     def __init__(
         self,
@@ -68,15 +68,15 @@ class Assembler:
         self._types = environment.storage_types(ssa, self._nans)
         self._functions: list[str] = []
         self._exact_needed = False
-        waits = stops.waits(ssa) or stops.lanes_wait(ssa, geometry)
+        waits = wait_points.waits(ssa) or wait_points.lanes_wait(ssa, geometry)
         self._together = versions.meets(ssa, geometry)
-        # How many lanes a group has that comes to barriers which are counted; 0: none does.
-        self.counts = geometry.span if stops.counted(ssa, geometry) else 0
+        # Lanes of a group that arrives at counted barriers; 0 if there are none.
+        self.counts = geometry.span if wait_points.needs_counting(ssa, geometry) else 0
         self.polls = polling_loops.waits(ssa)
-        # Whether groups are called one by one.
+        # Whether ``entry`` is called once per group.
         self.stops = self.counts > 0 or self.polls or (waits and geometry.groups > 1)
         self.fast = versions.fast(ssa, geometry, versioned=plan.versioned)
-        # How wide the sums are that may wait; 0: none may.
+        # The bit width of sums that ``combined_sums`` may delay; 0 if there are none.
         self._combined = 0
         if not (self._together or self.stops or plan.tier == 0 or geometry.width == 1):
             self._combined = combined_sums.element_bits(self.fast)
@@ -85,7 +85,7 @@ class Assembler:
         self._known = known_values(ssa, self._offsets)
 
     def text(self) -> str:
-        """Return the whole module."""
+        """Return the LLVM text of the whole module."""
         shared = self._shared
         shared.add_metadata("!{}")
         shared.add_metadata('!{i32 2, !"Debug Info Version", i32 3}')
@@ -102,7 +102,7 @@ class Assembler:
             self._entry()
         declarations = "\n".join(sorted(shared.declarations))
         metadata = "\n".join(f"!{n} = {node}" for n, node in enumerate(shared.metadata))
-        # A group's stack is small: no frame may step over the guard below it.
+        # A group's stack is small: no frame may be so large that it skips the guard page below it.
         probe = ' "probe-stack"="inline-asm"' if self.stops else ""
         return (
             f"{declarations}\n\n"
@@ -115,7 +115,10 @@ class Assembler:
 
     @property
     def stack_bytes(self) -> int:
-        """How much stack a group needs at most, after ``text``: every value has a place there."""
+        """The stack size in bytes that a group may need, if every value has a slot on the stack.
+
+        Valid after ``text``.
+        """
         functions = [*self._functions, *self._shared.helpers.values()]
         values = sum(function.count("\n") for function in functions)
         return _CALLS_STACK_BYTES + values * 8 * self._geometry.width
@@ -146,7 +149,10 @@ class Assembler:
         whole: bool = True,
         table: combined_sums.Table | None = None,
     ) -> None:
-        """Write one version here, for groups that are ``whole`` or not; it runs on to ``done``."""
+        """Emit one version of the kernel into ``text``; it branches to ``done`` at its end.
+
+        ``whole`` states that all lanes of its groups are threads.
+        """
         labels = {"done": done} | {way: way for way in ("trap", "restart", "masked", "stop")}
         emitter, local = self._emitter(text, analysis, first, block, labels, table)
         local.clear()
@@ -155,7 +161,7 @@ class Assembler:
             FULL if whole else thread_indices.present(text, analysis.geometry, emitter.specials)
         )
         bounds = Bounds(store) if self.plan.tier else None
-        nodes = Nodes(emitter, Prefetch(emitter, turns=self.stops and self.plan.tier > 0))
+        nodes = Nodes(emitter, Prefetch(emitter, iterations=self.stops and self.plan.tier > 0))
         Regions(text, store, masks, nodes, self._nans, labels, bounds).write(present)
 
     def _emitter(
@@ -169,7 +175,7 @@ class Assembler:
     ) -> tuple[Emitter, LocalMemory]:
         launch = EntryArguments(text, self._offset_of)
         store = environment.Values(text, analysis, self._nans, self._types, launch.symbol)
-        masks = MaskWriter(text, analysis.geometry.strips)
+        masks = MaskWriter(text, analysis.geometry.vectors)
         function, stack = self._ssa.function, has_stack(self._ssa.function)
         local = LocalMemory(text, store, masks, launch, function.local_bytes, has_stack=stack)
         memory = Memory(text, store, masks, launch, self._known, local, table)
@@ -214,7 +220,7 @@ class Assembler:
         text.do("ret void")
         head = f"void @{ENTRY}(ptr noalias %ctx, ptr noalias %params, i64 %begin, i64 %end,"
         head += " ptr noalias %thread) #0"
-        # First, so that it stands where the code section begins: ``Loaded`` relies on that.
+        # The first function is at the start of the code section: ``Loaded`` relies on that.
         self._functions.insert(0, self._finish(text, subprogram, head, "start"))
 
     def _group_entry(self) -> None:
@@ -247,7 +253,7 @@ class Assembler:
         groups: tuple[str, str] | None = None,
         done: str = "next",
     ) -> None:
-        """Write the loop over a block's groups, from one thread to before another if given so."""
+        """Emit the loop over a block's groups, or over the threads in ``groups`` if given."""
         geometry = self._geometry
         start, stop = groups or ("0", str(geometry.slots))
 
@@ -288,7 +294,7 @@ class Assembler:
         return Analysis(self._ssa, self._geometry, assume_guards=False)
 
     def _whole_or_not(self, text: Text, table: combined_sums.Table | None = None) -> None:
-        """Write the fast version, for the groups that have all lanes if there are others."""
+        """Emit the fast version; if there are partial groups, a test for whole groups guards it."""
         if self._sometimes_lacks:
             text.branch(thread_indices.is_whole(text, self._geometry, "%first"), "whole", "partial")
             text.begin("whole", follows=True)
@@ -297,7 +303,7 @@ class Assembler:
         self._version(text, self.fast, "%first", block, "grouped", whole=whole, table=table)
 
     def _waiting_versions(self, text: Text) -> None:
-        """Write what the fast version of lanes that meet leads to."""
+        """Emit the code to which the fast version branches, for kernels whose lanes wait."""
         wanted = {
             "masked": self._needs_masked(),
             "restart": self.fast.falls_back(Fallback.LANES),
@@ -314,7 +320,7 @@ class Assembler:
             text.jump("grouped")
 
     def _needs_masked(self) -> bool:
-        """Return whether a group may be at an edge, or lanes at an assumed guard."""
+        """Return whether the masked version is needed: an assumption or guard may fail."""
         blocks = self._ssa.blocks
         return self.fast.falls_back(Fallback.MASKS) or any(
             (condition := blocks[b].condition) is not None and not self.fast.uniform(condition, b)
@@ -323,16 +329,16 @@ class Assembler:
 
     def _call_masked(self, text: Text) -> None:
         shared_memory.clear_again(text, self.fast)
-        strips = 2 if self._geometry.strips % 2 == 0 else 1
-        geometry = replace(self._geometry, strips=strips)
+        vectors = 2 if self._geometry.vectors % 2 == 0 else 1
+        geometry = replace(self._geometry, vectors=vectors)
         if not geometry.legal:
-            geometry = replace(self._geometry, strips=1)
+            geometry = replace(self._geometry, vectors=1)
         analysis = analyse(self._ssa, geometry, assume_guards=False)
         lacks = self._geometry.always_lacks
         self._function("masked_version", analysis, whole=not lacks)
         for part in range(0, self._geometry.span, geometry.span):
             if lacks and self._geometry.linear and part >= self._geometry.threads:
-                break  # of the only group; nobody is there
+                break  # the only group: no threads beyond this lane
             offset = text.let(f"add i32 %first, {part}")
             self._call(text, "masked_version", offset, "stop")
         text.jump("grouped")
@@ -365,7 +371,7 @@ class Assembler:
         text.branch(more, lane, "grouped")
 
     def _call_if_there(self, text: Text, slot: str, stop: str) -> None:
-        """Call the exact version for a lane, by its place among all lanes, if it is a thread."""
+        """Call the exact version for one slot of the group, if a thread occupies it."""
         exists, thread = thread_indices.thread_of(text, self._geometry, slot)
         here, onward = text.label("there"), text.label("counted")
         text.branch(exists, here, onward)

@@ -1,4 +1,6 @@
-"""Where a block is in its grid, as LLVM text: block indices of a linear one, and of the next."""
+"""A block's position in its grid, as LLVM text: the indices of a linear block, and of the next
+block.
+"""
 
 from collections.abc import Sequence
 
@@ -7,7 +9,7 @@ from vgpu_sim.exec.jit.values.launch import CONTEXT_GRID
 
 
 def sizes(text: Text) -> list[str]:
-    """Return the grid's sizes."""
+    """Return the names of the grid's sizes in x, y and z, loaded from the launch context."""
     found = []
     for axis in range(3):
         address = text.let(f"getelementptr i8, ptr %ctx, i64 {CONTEXT_GRID + 4 * axis}")
@@ -16,11 +18,11 @@ def sizes(text: Text) -> list[str]:
 
 
 def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
-    """Return the indices of a linear block: x fastest."""
+    """Return the indices of the block with linear index ``block``, x fastest."""
     rest, indices = block, []
     for size in grid[:2]:
         wide = text.let(f"zext i32 {size} to i64")
-        # An empty grid never gets here with blocks to run, but must not divide by zero.
+        # An empty grid never runs a block, but the division must not be by zero.
         wide = text.intrinsic("umax", "i64", False, wide, "1")
         index = text.let(f"urem i64 {rest}, {wide}")
         indices.append(text.let(f"trunc i64 {index} to i32"))
@@ -29,7 +31,7 @@ def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
 
 
 def following(text: Text, grid: Sequence[str], names: Sequence[str]) -> tuple[str, str, str]:
-    """Return the indices of the block behind that of ``names``, carrying from x to y to z."""
+    """Return the indices of the block after that of ``names``, with carries from x to y to z."""
     found: list[str] = []
     carry, stepped = "true", ""
     for name, size in zip(names, grid, strict=True):
@@ -47,10 +49,10 @@ def advance(
     start: Sequence[str],
     names: Sequence[str],
 ) -> None:
-    """Step from %block at %cx, %cy and %cz to the one behind it, or leave.
+    """Step from %block at %cx, %cy and %cz to the next block, or leave the loop.
 
-    ``names`` are those that the next turn begins with, in ``places`` that were reserved for them:
-    of the linear index, and of those that are ``start`` in the first turn.
+    ``names`` are the values at the start of the next iteration, filled into the reserved
+    ``places``; ``start`` are those of the first iteration. The linear index comes first.
     """
     text.do("%after = add i64 %block, 1")
     indices = following(text, grid, ("%cx", "%cy", "%cz"))

@@ -1,4 +1,6 @@
-"""Who takes which value where lanes meet."""
+"""The conditions of the selects by which each lane takes the value of the edge on which it
+arrives.
+"""
 
 from collections.abc import Sequence
 
@@ -7,11 +9,11 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 
 class Choices:
-    """Who takes an edge's value where ``edges`` meet.
+    """The lanes of each edge at a block where ``edges`` join.
 
-    A scalar decides for all lanes at once only if every edge has the same vector: then the edges
-    differ in their scalars alone, of which one is true. With two vectors among them a scalar says
-    nothing about the lanes of the other vector, be it the first edge's or not.
+    A scalar condition decides for all lanes only if every edge has the same vector: then the
+    edges differ in their scalars alone, exactly one of which is true. If the vectors differ, the
+    scalar of one edge does not determine which lanes arrive on another.
     """
 
     def __init__(self, text: Text, masks: MaskWriter, edges: Sequence[Edge]) -> None:
@@ -20,9 +22,9 @@ class Choices:
         self._one_vector = all(edge.mask.vector == edges[0].mask.vector for edge in edges)
 
     def flags(self, edge: Edge, count: int, *, vector: bool) -> tuple[str, ...]:
-        """Return ``count`` conditions of a select, each with its type, true for the edge's lanes.
+        """Return ``count`` select conditions with their types, true in the edge's lanes.
 
-        ``vector`` says that the values are vectors; a scalar value is that of all arriving lanes.
+        ``vector`` states that the values are vectors. A scalar value holds for all arriving lanes.
         """
         if self._one_vector:
             return (f"i1 {edge.mask.scalar or 'true'}",) * count

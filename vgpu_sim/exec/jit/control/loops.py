@@ -1,9 +1,9 @@
-"""Loops of a function version: header phis, the mask of lanes still inside, what lanes take out.
+"""Loops of a function version: header phis, the mask of lanes still inside, live-out values.
 
-A loop that all lanes leave together keeps its mask and its values flow out as they are. One that
-lanes leave one by one (a divergent loop) has a mask of those inside, collects each value that is
-read after it as its lane leaves, and, with several ways out, the lanes of each way. Values that
-nobody reads afterwards need no select: a lane that has left never returns.
+In a loop that all lanes leave together, mask and values leave unchanged. A loop that lanes leave
+one by one (a divergent loop) keeps a mask of the lanes inside, collects each live-out value when
+its lane leaves, and, if it has several exits, the lanes of each exit. Values that are not live
+out need no select, since a lane that has left never returns.
 """
 
 from collections import defaultdict
@@ -21,14 +21,18 @@ from vgpu_sim.exec.jit.values.launch import EntryArguments
 
 Blended = dict[Phi, tuple[str, ...]]
 Taken = dict[Value, tuple[str, ...]]
-"""What lanes take out of a loop, a vector a strip."""
+"""A loop's live-out values, each held as one vector per vector of lanes."""
 Way = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """How a divergent loop goes on behind turns of its own (``unmasked_turns``): the lanes that are
-    still in it, its phis' values, and what those have ``taken`` that are not."""
+    """The state in which a divergent loop resumes after its unmasked iterations
+    (``unmasked_loops``).
+
+    It consists of the lanes still inside, the phis' values, and the values ``taken`` out of the
+    loop by the lanes that have left.
+    """
 
     lanes: tuple[str, ...]
     initial: Blended
@@ -37,7 +41,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A loop phi whose line is still empty."""
+    """A phi of a loop whose line in the text is reserved but not written yet."""
 
     name: str
     type_: str
@@ -47,7 +51,9 @@ class Reserved:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop being written. ``ways`` are all edges out of it, the one to the exit included."""
+    """A loop under construction. ``ways`` are all its exit edges, including one to the exit
+    block.
+    """
 
     level: Level
     mask: Mask
@@ -63,7 +69,7 @@ class Loop:
 
 
 class Loops:
-    """Writes beginnings and ends of loops; ``uses`` maps values to the blocks that read them."""
+    """Emits the beginning and end of loops; ``uses`` maps values to the blocks that read them."""
 
     def __init__(
         self,
@@ -86,7 +92,7 @@ class Loops:
     ) -> Loop:
         """Open a loop for the lanes of ``mask``; ``initial`` are its phis' first values.
 
-        ``entered`` says with whom, and with what, it begins in their place.
+        ``entered``, if given, replaces both: the loop resumes after unmasked iterations.
         """
         text, masks = self._text, self._masks
         divergent = level.header in self._analysis.divergence.loops
@@ -102,7 +108,7 @@ class Loops:
         start, origin = text.label("loop"), text.block_label
         text.jump(start)
         text.begin(start, follows=True)
-        text.known.written()  # perhaps by the iteration before
+        text.known.invalidate_loads()  # a previous iteration may have stored
         loop = Loop(level, mask, mask, divergent, ways, start, origin)
         loop.phis = self.hold_phis(initial)
         if divergent:
@@ -112,7 +118,9 @@ class Loops:
     def end(
         self, loop: Loop, leaving: Sequence[Edge], back: Sequence[Edge], latest: Blended
     ) -> list[Edge]:
-        """Close a loop; ``latest`` are its phis' values on the back edges. Returns edges out."""
+        """Close a loop and return its exit edges; ``latest`` are the phis' values on the back
+        edges.
+        """
         text, masks = self._text, self._masks
         again_mask = masks.union([edge.mask for edge in back]) if back else Mask(None, "false")
         following: list[tuple[Sequence[Reserved], Sequence[str]]] = [
@@ -170,17 +178,17 @@ class Loops:
         loop.live = Mask(tuple(phi.name for phi in loop.lanes))
         for value in self.live_out(loop.level.blocks):
             type_ = text.type_of(values.types[value], vector=True)
-            before = taken.get(value, ("zeroinitializer",) * values.strips)
+            before = taken.get(value, ("zeroinitializer",) * values.vectors)
             loop.collected[value] = [self._reserve(type_, name) for name in before]
         if len(loop.ways) > 1:
             onward = [way for way in loop.ways if way[1] != self._graph.exit]
             loop.left = {way: self._zeros(flags) for way in onward}
 
     def _zeros(self, type_: str) -> list[Reserved]:
-        return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.strips)]
+        return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.vectors)]
 
     def hold_phis(self, initial: Blended) -> dict[Phi, list[Reserved]]:
-        """Hold the phis of a loop that begins here, and leave room for them."""
+        """Reserve lines for the phis of a loop that begins here, and hold their values."""
         return {phi: self._phi(phi, names) for phi, names in initial.items()}
 
     def _phi(self, phi: Phi, initial: tuple[str, ...]) -> list[Reserved]:
@@ -195,7 +203,7 @@ class Loops:
         return Reserved(self._text.name(), type_, self._text.reserve(), initial)
 
     def live_out(self, body: frozenset[int]) -> list[Value]:
-        """Return values of a loop that are read after it and not known at compile time."""
+        """Return a loop's live-out values, except for those known at compile time."""
         found = []
         for block in sorted(body):
             ssa_block = self._analysis.ssa.blocks[block]
@@ -208,18 +216,18 @@ class Loops:
         return found
 
     def _collect(self, loop: Loop, value: Value, out: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what a value is after the loop: its present value for the lanes that leave now."""
+        """Return a live-out value updated by the present value of the lanes that leave now."""
         values, text = self._values, self._text
         values.block = loop.level.header
         scalar = values.types[value]
         names = []
-        for strip, (lanes, phi) in enumerate(zip(out, loop.collected[value], strict=True)):
-            present = values.read(value, scalar, Form.VECTOR, strip)
+        for part, (lanes, phi) in enumerate(zip(out, loop.collected[value], strict=True)):
+            present = values.read(value, scalar, Form.VECTOR, part)
             names.append(text.select(lanes, present, phi.name, scalar, vector=True))
         return tuple(names)
 
     def _lanes_of(self, loop: Loop, way: Way, leaving: Sequence[Edge]) -> tuple[str, ...]:
-        """Return all lanes that have left on an edge so far."""
+        """Return all lanes that have left the loop on one exit edge so far."""
         names = tuple(phi.name for phi in loop.left[way])
         for edge in leaving:
             if (edge.source, edge.target) == way:
@@ -229,7 +237,7 @@ class Loops:
 
 
 def blocks_of_uses(ssa: SsaFunction) -> dict[Value, set[int]]:
-    """Return the blocks that read each value; a phi reads in its own block."""
+    """Return the blocks that read each value; a phi reads its operands in its own block."""
     uses: dict[Value, set[int]] = defaultdict(set)
     for block in ssa.blocks.values():
         for node in (*block.phis, *block.nodes):

@@ -1,4 +1,4 @@
-"""One SSA node after the other: orders them, narrows masks, and calls the family's lowering."""
+"""Emission of SSA nodes: orders them, narrows masks, and calls the lowering of their family."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from vgpu_sim.isa import EFFECTS, is_visible, reads_memory
 
 
 class Nodes:
-    """Writes the nodes of one function version."""
+    """Emits the nodes of one function version."""
 
     def __init__(self, emitter: Emitter, prefetch: Prefetch) -> None:
         self._emitter = emitter
@@ -28,24 +28,24 @@ class Nodes:
         return self._emitter.launch
 
     def block(self, block: SsaBlock, mask: Mask, *, occupied: bool) -> None:
-        """Write all nodes of a block for the lanes of ``mask``."""
+        """Emit all nodes of a block for the lanes of ``mask``."""
         text, analysis = self._emitter.text, self._emitter.analysis
-        nodes = self._ordered(block)
-        self._emitter.ahead -= set(nodes)  # where this is another copy of the block
+        nodes = self._order(block)
+        self._emitter.ahead -= set(nodes)  # the block may be emitted a second time
         registers = 32 if text.shared.embedded_rounding else 16
-        by_sums = sum_chains.ordered(analysis, nodes, registers)
+        by_sums = sum_chains.reorder(analysis, nodes, registers)
         nodes = by_sums or nodes
         rows = adjacent_loads.groups(analysis, block.index, nodes) if mask.full else {}
         found = siblings.families(analysis.ssa, nodes) if mask.full else {}
-        nodes = siblings.arranged(nodes, found)
+        nodes = siblings.order_addresses_first(nodes, found)
         steps = 0
         for node in nodes:
             text.word = node.word
             if by_sums and sum_chains.is_step(analysis, node):
-                steps += analysis.geometry.strips
+                steps += analysis.geometry.vectors
                 if steps > registers:
                     text.call("void", "llvm.codeview.annotation", ("metadata", "!0"))
-                    steps = analysis.geometry.strips
+                    steps = analysis.geometry.vectors
             if isinstance(node, Merge):
                 self._merge(node)
             elif node in rows and self._together(rows[node]):
@@ -57,11 +57,14 @@ class Nodes:
         self._emitter.text.word = block.last_word
 
     def flush(self) -> None:
-        """Branch away if one of the tests so far has failed."""
+        """Branch to the fallback if a pending test of an assumption has failed."""
         self._emitter.flush()
 
-    def _ordered(self, block: SsaBlock) -> Sequence[Operation | Merge]:
-        """What is tested, and what it needs, comes first, so that one branch tests it all."""
+    def _order(self, block: SsaBlock) -> Sequence[Operation | Merge]:
+        """Return the block's nodes, reordered so that one branch tests all assumptions.
+
+        The nodes with assumptions come first, together with the operands that they need.
+        """
         analysis = self._emitter.analysis
         home = {r: node for node in block.nodes for r in results_of(node)}
         early: set[Operation | Merge] = set()
@@ -84,7 +87,7 @@ class Nodes:
         if EFFECTS[node.instruction.op].masked:
             self._emitter.flush()
             if node.guard is not None:
-                mask, occupied = self._narrowed(mask, node.guard), False
+                mask, occupied = self._narrow(mask, node.guard), False
         self._emitter.assume(node)
         self._prefetch.before(node)
         LOWERING[node.instruction.op](self._emitter, node, mask, occupied)
@@ -101,15 +104,15 @@ class Nodes:
             self._prefetch.after(family.loads[0], access)
         return access is not None
 
-    def _narrowed(self, mask: Mask, guard: Condition) -> Mask:
-        """Return the lanes of a mask that a guard lets pass."""
+    def _narrow(self, mask: Mask, guard: Condition) -> Mask:
+        """Return the lanes of a mask in which a guard is true."""
         masks, values = self._emitter.masks, self._emitter.values
         if self._emitter.analysis.uniform(guard, values.block):
             return masks.narrow(mask, values.condition(guard, Form.BASE))
         return Mask(
             tuple(
-                masks.both(lane, values.condition(guard, Form.VECTOR, strip))
-                for strip, lane in enumerate(masks.flat(mask))
+                masks.both(lane, values.condition(guard, Form.VECTOR, part))
+                for part, lane in enumerate(masks.flat(mask))
             )
         )
 
@@ -118,10 +121,10 @@ class Nodes:
         clean = node in self._emitter.nans.cleaning
         scalar = values.types[node.result]
 
-        def produce(form: Form, strip: int) -> str:
-            flag = values.read(node.condition.value, "i1", form, strip)
-            new = values.read(node.new, scalar, form, strip, clean=clean)
-            old = values.read(node.old, scalar, form, strip, clean=clean)
+        def produce(form: Form, part: int) -> str:
+            flag = values.read(node.condition.value, "i1", form, part)
+            new = values.read(node.new, scalar, form, part, clean=clean)
+            old = values.read(node.old, scalar, form, part, clean=clean)
             pair = (old, new) if node.condition.negated else (new, old)
             return self._emitter.text.select(flag, *pair, scalar, form is Form.VECTOR)
 

@@ -1,7 +1,8 @@
-"""At the end of a polling loop's turn: now and then the group lets others run.
+"""Yields at the latch of a polling loop: at intervals, the group yields to other groups.
 
-What is left of its credit stands in the thread state, where whoever it lets run renews it: so a
-turn costs one decrement in memory, whatever lives in registers.
+The number of iterations until the next yield (the credit) is stored in the thread state. The
+scheduler renews it on every switch. An iteration costs one decrement in memory, whatever values
+are in registers.
 """
 
 from vgpu_sim.exec.jit.text.writer import Text
@@ -9,7 +10,9 @@ from vgpu_sim.exec.jit.values.launch import THREAD_STOP, THREAD_TURNS, EntryArgu
 
 
 def take(text: Text, launch: EntryArguments) -> None:
-    """Take one turn off the credit; with the last one let others run, which renews it."""
+    """Consume one unit of credit; if none is left, yield to other groups, which renews the
+    credit.
+    """
     with text.known.within():
         place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_TURNS}")
         left = text.let(f"load i32, ptr {place}, align 4")

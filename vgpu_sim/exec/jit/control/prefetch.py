@@ -1,35 +1,38 @@
-"""Memory that code reads later is requested now, where no processor does that by itself.
+"""Prefetches of memory that code reads later, where the hardware prefetcher does not detect it.
 
-A processor fetches what goes on in equal steps, and what the next some hundred instructions read.
-Three kinds of loads are out of its sight. A request is a load, the steps that compute its address
-once more, with other numbers in place of phis, and the distances behind it that are requested:
+The hardware prefetches sequential accesses, and out-of-order execution covers the loads of the
+next few hundred instructions. It misses three kinds of loads. A request is a load, the
+operations that recompute its address with other values in place of phis, and the distances to
+prefetch beyond it:
 
-==========  ===================================  ============================  ================
-kind        loads                                in place of a phi             distance
-==========  ===================================  ============================  ================
-next block  rows, before lanes first meet        its number in the first turn  of four turns
-next turn   rows, in a loop in which lanes meet  its number in the next turn   none
-stream      in equal steps, beside gathers       nothing                       1,024 bytes
-==========  ===================================  ============================  ================
+==============  ===================================  ===============================  ==============
+kind            loads                                in place of a phi                distance
+==============  ===================================  ===============================  ==============
+next block      rows, before the first wait point    its value in the first           of four
+                                                     iteration                        iterations
+next iteration  rows, in a loop with a wait point    its value in the next iteration  none
+stream          at a fixed stride, in a loop with    nothing                          1,024 bytes
+                gathers
+==============  ===================================  ===============================  ==============
 
-*Next block*: where lanes meet, a block is a chain of results that wait for each other, and the
-processor gets to the next block's reads when that is over. Its block index takes the place of this
-one's. Rows that are the same in each block are there already.
+*Next block*: where lanes wait, a block is a dependence chain, and the processor reaches the next
+block's loads only after its end. The next block's index replaces this one's. Rows that are the same
+in every block are cached already.
 
-*Next turn*: a tile is copied to shared memory, lanes meet, compute with it and meet again. Rows of
-a tile are a row of the matrix apart. In the last turn these are rows behind the last ones.
+*Next iteration*: a loop copies a tile to shared memory, waits, computes with it and waits again.
+The rows of a tile are a matrix row apart. In the last iteration the requests are beyond the tile.
 
 *Stream*: see ``streams``.
 
-A request for memory faults nowhere, and its address is confined as that of the load is.
+A prefetch never faults, and its address is clamped in the same way as that of the load.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit.control import recomputed, streams
-from vgpu_sim.exec.jit.control.recomputed import Recomputed, Step
+from vgpu_sim.exec.jit.control import recomputation, streams
+from vgpu_sim.exec.jit.control.recomputation import Recomputed, Step
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, Value
 from vgpu_sim.exec.jit.memory import rows, wraps
@@ -41,8 +44,8 @@ from vgpu_sim.isa import EFFECTS, Op, Space, SpecialRegister
 _LINE_BYTES: Final = 64
 _BLOCK_LINES: Final = 128
 _BLOCK_WORDS: Final = 200
-_BLOCK_TURNS: Final = 4
-_TURN_LINES: Final = 64  # of a load
+_BLOCK_ITERATIONS: Final = 4
+_TURN_LINES: Final = 64  # cache lines per load
 _TURN_WORDS: Final = 32
 _BLOCK_INDICES: Final = frozenset(
     (SpecialRegister.CTAID_X, SpecialRegister.CTAID_Y, SpecialRegister.CTAID_Z)
@@ -51,8 +54,9 @@ _BLOCK_INDICES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The lines to request: those that ``access`` reads once ``steps`` have been computed, and
-    those that lie ``distances`` bytes behind them."""
+    """The cache lines to prefetch: those that ``access`` reads after ``steps`` have been
+    recomputed, and those ``distances`` bytes after them.
+    """
 
     access: Access
     steps: Sequence[Step] = ()
@@ -60,19 +64,21 @@ class Request:
 
 
 class Prefetch:
-    """Writes the requests of one function version."""
+    """Emits the prefetches of one function version."""
 
-    def __init__(self, emitter: Emitter, *, turns: bool = False) -> None:
-        """``turns``: request rows of the next turn of loops in which lanes meet."""
+    def __init__(self, emitter: Emitter, *, iterations: bool = False) -> None:
+        """With ``iterations``, also prefetch the rows that loops with wait points read in the next
+        iteration.
+        """
         self._emitter = emitter
         self._values = emitter.values
         self._ssa = emitter.analysis.ssa
-        self._turns = turns
+        self._iterations = iterations
         self._streams = streams.find(self._ssa)
         self._meeting: dict[int, bool] = {}
 
     def next_block(self) -> None:
-        """Write what the block reads first whose indices the emitter has as its block's."""
+        """Prefetch the first reads of the block whose indices the emitter holds."""
         lines: dict[str, None] = {}
         for block in self._emitter.analysis.order:
             self._values.block = block
@@ -85,7 +91,7 @@ class Prefetch:
         return self._request(lines, _BLOCK_LINES)
 
     def before(self, node: Operation) -> None:
-        """Write what a stream goes on with, of which ``node`` is a load that comes next."""
+        """Prefetch the continuation of a stream, if ``node``, the next load, belongs to one."""
         distance = self._streams.get(node)
         if distance is None:
             return
@@ -95,9 +101,12 @@ class Prefetch:
             self._request(self._lines(Request(access, distances=(distance,))), _TURN_LINES)
 
     def after(self, node: Operation, access: Access | None = None) -> None:
-        """Write what ``node``, which has just been written, loads in the next turn of its loop;
-        ``access``: with others, as one."""
-        request = self._of_turn(node, access) if self._turns else None
+        """Prefetch the memory that ``node`` will load in the next iteration of its loop.
+
+        ``node`` has just been emitted. If it was emitted together with others, ``access`` is their
+        combined access.
+        """
+        request = self._of_iteration(node, access) if self._iterations else None
         if request is not None:
             self._request(self._lines(request), _TURN_LINES)
 
@@ -112,7 +121,7 @@ class Prefetch:
             return None
         assert isinstance(node, Operation)
 
-        def first_turn(words: Recomputed, phi: Phi) -> bool:
+        def first_iteration(words: Recomputed, phi: Phi) -> bool:
             body = self._ssa.graph.loops.get(phi.block, frozenset())
             first = [source for block, source in phi.arguments.items() if block not in body]
             if not body or len(first) != 1 or not words.collect(first[0]):
@@ -124,7 +133,7 @@ class Prefetch:
             self._values,
             frozenset(self._ssa.blocks),
             at_hand=lambda value: False,
-            replace=first_turn,
+            replace=first_iteration,
             suits=lambda shape: isinstance(shape, Affine),
             most=_BLOCK_WORDS,
         )
@@ -132,10 +141,10 @@ class Prefetch:
         indices = (s.instruction.sreg for s in words.steps if isinstance(s, Operation))
         if not found or not rows.contiguous(access) or _BLOCK_INDICES.isdisjoint(indices):
             return None
-        return Request(access, words.steps, self._first_turns(access))
+        return Request(access, words.steps, self._first_iterations(access))
 
-    def _first_turns(self, access: Access) -> range:
-        """Return how far behind the first turn's row those of the next ones are."""
+    def _first_iterations(self, access: Access) -> range:
+        """Return the distances from the first iteration's row to those of the next ones."""
         home = self._ssa.graph.innermost_loop[self._values.block]
         for phi in self._ssa.blocks[home].phis if home != -1 else ():
             around = _around(phi, self._ssa.graph.loops[home])
@@ -143,16 +152,16 @@ class Prefetch:
                 continue
             step = step_of(self._ssa, around, phi.result)
             if step:
-                return range(0, _BLOCK_TURNS * step, step)
+                return range(0, _BLOCK_ITERATIONS * step, step)
         return range(1)
 
-    def _of_turn(self, node: Operation, access: Access | None) -> Request | None:
+    def _of_iteration(self, node: Operation, access: Access | None) -> Request | None:
         body, address = self._loop_with_meeting(), _address(node)
         if body is None or address is None:
             return None
         phis: dict[Phi, Source] = {}
 
-        def next_turn(words: Recomputed, phi: Phi) -> bool:
+        def next_iteration(words: Recomputed, phi: Phi) -> bool:
             around = _around(phi, body) if self._ssa.graph.loops.get(phi.block) == body else None
             if around is None or isinstance(self._emitter.analysis.shapes[phi.result], Vector):
                 return False
@@ -164,7 +173,7 @@ class Prefetch:
                 self._values,
                 body,
                 at_hand=lambda value: wraps.is_at_hand(self._values, value),
-                replace=next_turn,
+                replace=next_iteration,
                 suits=_may_be_rows,
                 most=_TURN_WORDS,
             )
@@ -181,7 +190,7 @@ class Prefetch:
         return Request(access, [*before.steps, following, *words.steps])
 
     def _loop_with_meeting(self) -> frozenset[int] | None:
-        """Return the innermost loop here if lanes meet in it."""
+        """Return the innermost loop here if it contains a wait point."""
         header = self._ssa.graph.innermost_loop[self._values.block]
         if header == -1:
             return None
@@ -194,38 +203,42 @@ class Prefetch:
         return body if self._meeting[header] else None
 
     def _lines(self, request: Request) -> Iterator[str]:
-        """Yield pointers into the lines of a request."""
+        """Yield pointers into the cache lines of a request."""
         scope = self._values.mark()
-        recomputed.write(self._emitter, request.steps)
+        recomputation.write(self._emitter, request.steps)
         starts = list(self._starts(request.access))
         scope.roll_back()
-        moved = self._emitter.memory.pointers.moved
+        moved = self._emitter.memory.pointers.offset_pointer
         for start, places in starts:
             for distance in request.distances:
                 yield from (moved(start, distance + place) for place in places)
 
     def _starts(self, access: Access) -> Iterator[tuple[str, Sequence[int]]]:
-        """Yield pointers, and how far behind each there are lines that an access reads."""
-        pointers, strips = self._emitter.memory.pointers, range(self._values.strips)
+        """Yield base pointers and, for each, the offsets of the cache lines that an access
+        reads.
+        """
+        pointers, vectors = self._emitter.memory.pointers, range(self._values.vectors)
         shape, size = access.shape, self._emitter.text.width * access.element_bytes * access.count
         if not isinstance(shape, Vector) and not shape.stride:
             uniform = isinstance(shape, Affine) and shape.uniform
             yield from (
-                (pointers.of_strip(access, n), (0,)) for n in strips[: 1 if uniform else None]
+                (pointers.of_vector(access, n), (0,)) for n in vectors[: 1 if uniform else None]
             )
         elif isinstance(shape, Affine) and rows.contiguous(access):
             places = {n for far in shape.offsets for n in range(far, far + size, _LINE_BYTES)}
             lines = sorted({n // _LINE_BYTES * _LINE_BYTES for n in places})
-            yield pointers.of_strip(access, None), lines
+            yield pointers.of_vector(access, None), lines
         elif rows.contiguous(access):
-            yield from ((pointers.of_strip(access, n), range(0, size, _LINE_BYTES)) for n in strips)
+            yield from (
+                (pointers.of_vector(access, n), range(0, size, _LINE_BYTES)) for n in vectors
+            )
         elif (found := wraps.firsts(self._values, access)) is not None:
             for address in found.addresses:
                 yield pointers.at(access, address), range(0, size, _LINE_BYTES)
 
 
 def _address(node: Operation | Merge) -> Value | None:
-    """Return the address of a load that requests may be written for."""
+    """Return the address of a load that may be prefetched, or None."""
     if not isinstance(node, Operation) or node.instruction.op is not Op.LD:
         return None
     if node.instruction.space is not Space.GLOBAL or node.instruction.volatile:
@@ -235,7 +248,9 @@ def _address(node: Operation | Merge) -> Value | None:
 
 
 def _around(phi: Phi, body: frozenset[int]) -> Source | None:
-    """Return a phi's number in the next turn of ``body``, where there is one for all lanes."""
+    """Return a phi's value in the next iteration of ``body``, if it is the same operand for all
+    lanes.
+    """
     around = [source for block, source in phi.arguments.items() if block in body]
     return around[0] if len(around) == 1 else None
 
@@ -246,4 +261,4 @@ def _meets(node: Operation | Merge) -> bool:
 
 
 def _may_be_rows(shape: LaneShape) -> bool:
-    return not isinstance(shape, Vector) or shape.hoped is not None
+    return not isinstance(shape, Vector) or shape.without_wrap is not None

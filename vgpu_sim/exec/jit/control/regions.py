@@ -1,9 +1,9 @@
-"""Control flow of one function version: masks instead of structured branches.
+"""Control flow of one function version: masks in place of structured branches.
 
-Blocks of a loop level are written in topological order. Each edge carries a mask; a block's mask
-is that of its immediate dominator where all lanes of that go on to it, else the union of its
-edges'. Phis become selects. A block whose mask may be empty is branched around (mandatory for
-loops, for scalar loads and for stops, a matter of speed else). Loops are ``loops``' part.
+The blocks of a loop level are emitted in topological order. Each edge has a mask; a block's mask
+is that of its immediate dominator if all lanes of the dominator reach it, else the union of its
+edges' masks. Phis become selects. A block whose mask may be empty is branched around: mandatory
+for loops, scalar loads and wait points, else a matter of speed. See ``loops`` for loops.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from vgpu_sim.exec.jit.control.lane_selects import Choices
 from vgpu_sim.exec.jit.control.loops import Blended, Entered, Loops, blocks_of_uses
 from vgpu_sim.exec.jit.control.nodes import Nodes
 from vgpu_sim.exec.jit.control.trampoline import Steps
-from vgpu_sim.exec.jit.control.unmasked_turns import WholeTurns
+from vgpu_sim.exec.jit.control.unmasked_loops import UnmaskedLoops
 from vgpu_sim.exec.jit.ir.block_order import Level
 from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, Phi, SsaFunction, Value
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
@@ -26,12 +26,12 @@ from vgpu_sim.exec.jit.values.bound_tests import Bounds
 from vgpu_sim.exec.jit.values.environment import Form, Held, Values
 from vgpu_sim.isa import EFFECTS, reads_memory
 
-# Below so many nodes executing a block for no lane costs less than testing whether there is one.
+# Below this many nodes, executing a block for no lane costs less than testing for an empty mask.
 _CHEAP_NODES = 8
 
 
 class Regions:
-    """Writes the whole control flow of a version; leaves through ``labels["done"]``."""
+    """Emits the whole control flow of a version, which ends at ``labels["done"]``."""
 
     def __init__(
         self,
@@ -43,7 +43,9 @@ class Regions:
         labels: Mapping[str, str],
         bounds: Bounds | None = None,
     ) -> None:
-        """``bounds``: what may have code of its own for groups that are within them as a whole."""
+        """``bounds`` decides conditions for which separate code serves groups whose lanes all
+        agree.
+        """
         self._text = text
         self._values = values
         self._masks = masks
@@ -57,19 +59,20 @@ class Regions:
         self._graph = self._ssa.graph
         self._uses = blocks_of_uses(self._ssa)
         self._loops = Loops(text, values, masks, nodes.launch, self._uses)
-        self._whole: WholeTurns | None = None
+        self._whole: UnmaskedLoops | None = None
         if bounds is not None:
-            self._whole = WholeTurns(text, values, masks, self._loops, bounds)
-        self._turning: set[int] = set()  # blocks from which all lanes go one way, not asked here
+            self._whole = UnmaskedLoops(text, values, masks, self._loops, bounds)
+        # Latches at which ``unmasked_loops`` emits the test: one edge for all lanes.
+        self._unmasked_latches: set[int] = set()
 
     def write(self, present: Mask = FULL) -> None:
-        """Write all blocks for the lanes that there are; this label is where the group starts."""
+        """Emit all blocks for the lanes of ``present``; the group starts at the current label."""
         trampoline.run(self._level(self._analysis.top, present))
         self._nodes.flush()
         self._text.jump(self._labels["done"])
 
     def _level(self, level: Level, live: Mask) -> Steps[tuple[list[Edge], list[Edge]]]:
-        """Write a level; return the edges that leave it and its back edges."""
+        """Emit a level; return its exit edges and its back edges."""
         arriving: dict[int, list[Edge]] = defaultdict(list)
         leaving: list[Edge] = []
         back: list[Edge] = []
@@ -93,7 +96,7 @@ class Regions:
             if inner is None or isinstance(unit, Level):
                 edges = yield self._unit(unit, mask, live, initial)
             else:
-                edges = yield self._whole_or_parted(unit, inner, mask, initial)
+                edges = yield self._write_whole_or_divergent(unit, inner, mask, initial)
             for edge in edges:
                 if edge.target == level.header:
                     back.append(edge)
@@ -111,10 +114,12 @@ class Regions:
             return masks[above]
         return self._masks.union([edge.mask for edge in edges])
 
-    def _whole_or_parted(
+    def _write_whole_or_divergent(
         self, block: int, inner: int, mask: Mask, initial: Blended
     ) -> Steps[list[Edge]]:
-        """Write ``block`` and ``inner``, that twice: for groups that come to it as a whole."""
+        """Emit ``block``, and ``inner`` twice: for groups of which all lanes enter it, and for
+        others.
+        """
         text, values, ssa_block = self._text, self._values, self._ssa.blocks[block]
         condition, ways = ssa_block.condition, ssa_block.successors
         assert condition is not None
@@ -135,9 +140,9 @@ class Regions:
                 if label == whole:
                     edges = self._block(inner, mask, occupied=True)
                 else:
-                    edges = [e for e in self._part(block, mask) if e.target == join]
-                    taken = next(e.mask for e in self._part(block, mask) if e.target == inner)
-                    edges += yield self._guarded(inner, taken, {})
+                    edges = [e for e in self._split_edges(block, mask) if e.target == join]
+                    taken = next(e for e in self._split_edges(block, mask) if e.target == inner)
+                    edges += yield self._guard(inner, taken.mask, {})
                 blended = {} if join == self._graph.exit else self._blend(join, edges)
                 self._nodes.flush()
                 ends.append((blended, text.block_label))
@@ -169,7 +174,7 @@ class Regions:
         expensive = isinstance(unit, Level) or self._expensive(unit)
         if mask.scalar is None and not expensive:
             return self._inside(unit, mask, initial, occupied=False)
-        return self._guarded(unit, mask, initial)
+        return self._guard(unit, mask, initial)
 
     def _inside(
         self, unit: "int | Level", mask: Mask, initial: Blended, *, occupied: bool
@@ -197,8 +202,8 @@ class Regions:
                 return True
         return False
 
-    def _guarded(self, unit: "int | Level", mask: Mask, initial: Blended) -> Steps[list[Edge]]:
-        """Branch around a unit when no lane is in it."""
+    def _guard(self, unit: "int | Level", mask: Mask, initial: Blended) -> Steps[list[Edge]]:
+        """Emit a unit, with a branch around it that is taken if the mask is empty."""
         text, values = self._text, self._values
         self._nodes.flush()
         some = self._masks.any(mask)
@@ -225,7 +230,7 @@ class Regions:
         return merged
 
     def _after_guard(self, mask: Mask, within: Mask, outer: Mask, end: str, origin: str) -> Mask:
-        """Return an edge's mask behind the guard: no lanes where the unit was skipped."""
+        """Return the mask of an edge after a guard, empty if the guard skipped the unit."""
         text = self._text
         if mask == within:
             return outer
@@ -245,7 +250,9 @@ class Regions:
     def _merge_held(
         self, defined: Sequence[Value], blocks: frozenset[int], end: str, origin: str
     ) -> None:
-        """Give what was ``defined`` behind the guard a value where that was branched around."""
+        """Emit phis after a guard for the values ``defined``, since the guard may have skipped
+        them.
+        """
         text, values = self._text, self._values
         for value in defined:
             held = values.held.get(value)
@@ -262,8 +269,8 @@ class Regions:
     def _blend(self, header: int, edges: Sequence[Edge]) -> Blended:
         """Return the values of a block's phis over the lanes that arrive on ``edges``.
 
-        No lane arrives on two edges. So each edge's lanes take its value from what the edges before
-        it gave, and an edge whose value is that of the first one has nothing to take.
+        No lane arrives on two edges, so each edge's lanes select its value over the result of
+        the previous edges; an edge with the same value as the first one needs no select.
         """
         values, text = self._values, self._text
         values.block = header
@@ -294,22 +301,22 @@ class Regions:
     def _loop(self, level: Level, mask: Mask, initial: Blended) -> Steps[list[Edge]]:
         self._nodes.flush()
         edges: list[Edge]
-        turns = None if self._whole is None else self._whole.of(level, mask, initial)
-        if self._whole is None or turns is None:
+        unmasked = None if self._whole is None else self._whole.of(level, mask, initial)
+        if self._whole is None or unmasked is None:
             edges = yield self._masked_loop(level, mask, initial)
             return edges
-        with self._values.scope() as unmasked:
-            self._whole.begin(turns)
-            self._turning.add(turns.latch)
+        with self._values.scope() as scope:
+            self._whole.begin(unmasked)
+            self._unmasked_latches.add(unmasked.latch)
             _, back = yield self._level(level, FULL)
-            self._turning.remove(turns.latch)
+            self._unmasked_latches.remove(unmasked.latch)
             self._nodes.flush()
-            self._whole.end(turns, self._blend(level.header, back))
-            unmasked.roll_back()
+            self._whole.end(unmasked, self._blend(level.header, back))
+            scope.roll_back()
         with self._text.known.within():
-            entered = self._whole.go_on(turns)
+            entered = self._whole.go_on(unmasked)
             edges = yield self._masked_loop(level, mask, initial, entered)
-            self._whole.meet(turns)
+            self._whole.meet(unmasked)
         return edges
 
     def _masked_loop(
@@ -327,7 +334,7 @@ class Regions:
         ssa_block = self._ssa.blocks[block]
         self._nodes.block(ssa_block, mask, occupied=occupied)
         successors = ssa_block.successors
-        if len(successors) == 1 or block in self._turning:
+        if len(successors) == 1 or block in self._unmasked_latches:
             return [Edge(block, target, mask) for target in successors]
         condition = ssa_block.condition
         assert condition is not None
@@ -342,18 +349,16 @@ class Regions:
             ]
         if block in self._analysis.assumed:
             return self._assume(block, condition, successors, mask)
-        return self._part(block, mask)
+        return self._split_edges(block, mask)
 
-    def _part(self, block: int, mask: Mask) -> list[Edge]:
-        """Return the ways on which lanes part at the end of ``block``."""
+    def _split_edges(self, block: int, mask: Mask) -> list[Edge]:
+        """Return both edges of a divergent branch at the end of ``block``, with their masks."""
         values, masks = self._values, self._masks
         values.block = block
         ssa_block = self._ssa.blocks[block]
         condition, successors = ssa_block.condition, ssa_block.successors
         assert condition is not None
-        vectors = [
-            values.condition(condition, Form.VECTOR, strip) for strip in range(values.strips)
-        ]
+        vectors = [values.condition(condition, Form.VECTOR, part) for part in range(values.vectors)]
         flat = masks.flat(mask)
         taken = tuple(masks.both(a, b) for a, b in zip(flat, vectors, strict=True))
         rest = tuple(masks.without(a, b) for a, b in zip(flat, vectors, strict=True))
@@ -362,7 +367,7 @@ class Regions:
     def _leave_together(
         self, block: int, flag: str, successors: tuple[int, ...], mask: Mask
     ) -> list[Edge]:
-        """Return all lanes end their threads, or none does."""
+        """Emit a uniform branch by which either all lanes end their threads or none does."""
         text = self._text
         self._nodes.flush()
         onward = text.label("stay")
@@ -376,21 +381,21 @@ class Regions:
     def _assume(
         self, block: int, condition: Condition, successors: tuple[int, ...], mask: Mask
     ) -> list[Edge]:
-        """Return the fast version goes on only with all threads; the masked one does the others."""
+        """Emit an assumed guard: a branch to the masked version unless no thread ends."""
         text, masks, wanted = self._text, self._masks, successors[0] != self._graph.exit
         self._nodes.flush()
-        if self._bounds is not None and self._bounds.askable(condition, wanted=wanted):
+        if self._bounds is not None and self._bounds.can_test(condition, wanted=wanted):
             flag = self._bounds.all_lanes(condition, wanted=wanted)
         else:
             vectors = [
-                self._values.condition(condition, Form.VECTOR, strip)
-                for strip in range(self._values.strips)
+                self._values.condition(condition, Form.VECTOR, part)
+                for part in range(self._values.vectors)
             ]
             if not wanted:
                 vectors = [masks.inverse(lanes) for lanes in vectors]
             if not mask.full:
-                nobody = [masks.inverse(lanes) for lanes in masks.flat(mask)]
-                vectors = [masks.either(a, b) for a, b in zip(vectors, nobody, strict=True)]
+                absent = [masks.inverse(lanes) for lanes in masks.flat(mask)]
+                vectors = [masks.either(a, b) for a, b in zip(vectors, absent, strict=True)]
             flag = masks.all_lanes(vectors)
         onward = text.label("stay")
         text.branch(flag, onward, self._labels["masked"])

@@ -1,10 +1,9 @@
-"""Loads that a loop reads in equal steps, beside loads at addresses that it has read.
+"""Loads with a fixed stride in a loop that also loads from addresses it has just read.
 
-A processor sees by itself that a load goes on in equal steps, and fetches what comes next. Beside
-loads that go anywhere (``x[column[i]]``) it often does not, above all where compilers have written
-several turns as one, so that each load passes over what its neighbours read: the loop then waits
-for memory on every new line. Rows of one sparse matrix follow each other in memory: what is
-requested beyond the end of one is mostly the next one's.
+Hardware prefetchers detect a fixed stride by themselves. Between irregular loads
+(``x[column[i]]``) they often do not, particularly in unrolled loops, in which each load skips
+the elements of the others: the loop then stalls on every new line. Rows of a sparse matrix are
+contiguous in memory, so a prefetch beyond the end of one row usually serves the next one.
 """
 
 import functools
@@ -18,18 +17,18 @@ from vgpu_sim.isa import Op, Space
 
 _AHEAD_BYTES: Final = 1024
 _LINE_BYTES: Final = 64
-# Of a load that takes smaller steps processors see them, and a request each would cost more.
+# The hardware detects smaller strides, and one prefetch per load would cost more than it saves.
 _LEAST_STEP: Final = 16
 _MOST_NODES: Final = 128
 
 
-@functools.lru_cache(maxsize=4)  # the same for every version of a kernel
+@functools.lru_cache(maxsize=4)  # the result is the same for every version of a kernel
 def find(ssa: SsaFunction) -> Mapping[Operation, int]:
-    """Return loads of streams, and how far behind what each reads a request is worth it."""
+    """Return the loads of streams, and the distance in bytes at which to prefetch each."""
     found: dict[Operation, int] = {}
     own = Counter(ssa.graph.innermost_loop[block] for block in ssa.blocks)
     for header, body in ssa.graph.loops.items():
-        if own[header] < len(body):  # some are of a loop within it
+        if own[header] < len(body):  # the loop contains another loop
             continue
         phis = ssa.blocks[header].phis
         nodes = [node for block in sorted(body) for node in ssa.blocks[block].nodes]
@@ -52,7 +51,9 @@ def _is_load(node: Operation) -> bool:
 def _stream(
     ssa: SsaFunction, phi: Phi, loads: list[Operation], body: frozenset[int]
 ) -> Iterator[tuple[Operation, int]]:
-    """Yield a load for each line that a turn reads at a pointer which goes on in equal steps."""
+    """Yield one load for each cache line that an iteration reads by a pointer with a fixed
+    stride.
+    """
     around = [source for block, source in phi.arguments.items() if block in body]
     step = step_of(ssa, around[0], phi.result) if len(around) == 1 else None
     if step is None or not _LEAST_STEP <= abs(step) <= _LINE_BYTES:
@@ -69,7 +70,7 @@ def _stream(
 
 
 def _goes_anywhere(ssa: SsaFunction, load: Operation, body: frozenset[int]) -> bool:
-    """Return whether an address is made of what the same turn has loaded."""
+    """Return whether the address of ``load`` depends on another load of the same iteration."""
     seen: set[Value] = set()
     wanted = [load.sources[0]]
     while wanted:

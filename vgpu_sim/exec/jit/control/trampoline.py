@@ -1,7 +1,7 @@
-"""Functions that call each other to any depth without the interpreter's stack.
+"""Calls of generator functions to any depth, without recursion of the Python interpreter.
 
-Loops nest deeper in programs that other programs wrote than Python lets functions nest. Such a
-function is a generator: it yields the call it wants made and is resumed with its result.
+Generated programs nest loops deeper than Python allows calls to nest. Such a function is a
+generator: it yields the call it needs, and is resumed with its result.
 """
 
 from collections.abc import Generator
@@ -12,7 +12,7 @@ Steps = Generator[Generator[Any, Any, Any], Any, T]
 
 
 def run(steps: Steps[T]) -> T:
-    """Make a call and all that it asks for; return its result."""
+    """Run the generator function ``steps`` and all calls that it yields; return its result."""
     waiting: list[Generator[Any, Any, Any]] = [steps]
     result: Any = None
     while waiting:

@@ -1,1 +1,3 @@
-"""What families write with: text, values, masks, memory and thread indices of one version."""
+"""The emitter for families: text, values, masks, memory and thread indices of one function
+version.
+"""

@@ -1,16 +1,16 @@
-"""What the families write with: text, values, masks and memory of one function version."""
+"""The emitter for families: text, values, masks and memory of one function version."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.analysis.assumptions import Chosen, Extended, Fallback
-from vgpu_sim.exec.jit.analysis.demanded_lanes import Wanted
+from vgpu_sim.exec.jit.analysis.demanded_lanes import DemandedLanes
 from vgpu_sim.exec.jit.analysis.nans import NanPlan, is_arithmetic
 from vgpu_sim.exec.jit.analysis.transfer import operand_widths
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value, used_values
 from vgpu_sim.exec.jit.memory.lowering import Memory
 from vgpu_sim.exec.jit.numbers import fold
-from vgpu_sim.exec.jit.shapes.lane_shapes import Vector, signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector, to_signed
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text, constant, integer
 from vgpu_sim.exec.jit.values import assumption_tests
@@ -21,7 +21,9 @@ from vgpu_sim.isa import DataType, Literal
 
 @dataclass(frozen=True, slots=True)
 class Specials:
-    """Names of the scalars that a group starts with: first linear thread, bases, block index."""
+    """The names of the scalars with which a group begins: the linear index of its first thread, the
+    bases of its thread indices, and its block index.
+    """
 
     first: str
     thread: tuple[str, str, str]
@@ -29,10 +31,10 @@ class Specials:
 
 
 class Emitter:
-    """The tools, and what all families do alike.
+    """The services that the lowering of every family uses.
 
-    Tests of what is assumed of the group (``assume``) are collected and branched on, all at once,
-    before the next access or end of a block, to where their assumptions fall back.
+    Tests of assumptions about the group (``assume``) are collected, and emitted as one branch to
+    their fallback before the next access or the end of a block.
     """
 
     def __init__(
@@ -56,18 +58,18 @@ class Emitter:
         self.labels = labels
         self.analysis = values.analysis
         self.used = used_values(values.analysis.ssa)
-        self.ahead: set[Operation] = set()  # written before their turn, with others
+        self.ahead: set[Operation] = set()  # nodes emitted early, together with others
         self._tests: dict[Fallback, list[str]] = {Fallback.MASKS: [], Fallback.LANES: []}
-        self._wanted: Wanted | None = None
+        self._demanded_lanes: DemandedLanes | None = None
 
-    def wanted(self, value: Value) -> int:
-        """Return the lanes of ``value`` that are read: see ``wanted.Wanted``."""
-        if self._wanted is None:
-            self._wanted = Wanted(self.analysis, self.memory.comers)
-        return self._wanted.of(value)
+    def demanded_lanes(self, value: Value) -> int:
+        """Return the lanes of ``value`` that are read: see ``demanded_lanes.DemandedLanes``."""
+        if self._demanded_lanes is None:
+            self._demanded_lanes = DemandedLanes(self.analysis, self.memory.reaching_lanes)
+        return self._demanded_lanes.of(value)
 
     def flush(self) -> None:
-        """Branch away if one of the tests so far has failed."""
+        """Branch to the fallback if a pending test of an assumption has failed."""
         text = self.text
         for fallback, tests in self._tests.items():
             if tests:
@@ -78,46 +80,50 @@ class Emitter:
                 text.begin(onward, follows=True)
 
     def assume(self, node: Operation) -> None:
-        """Test what is assumed at ``node``, which comes next, if anything is."""
+        """Emit the tests of the assumptions at ``node``, which is emitted next."""
         assumed = self.analysis.assumptions.get(node)
         if assumed is not None:
-            coming = self.memory.comers.to(self.values.block)
+            coming = self.memory.reaching_lanes.to(self.values.block)
             tests = assumption_tests.of_group(self.values, node, assumed, coming)
             self._tests[assumed.fallback].extend(tests)
 
-    def chosen(self, node: Operation) -> Source | None:
-        """Return the operand that all lanes are assumed to take."""
+    def assumed_operand(self, node: Operation) -> Source | None:
+        """Return the operand that all lanes are assumed to take, or None."""
         assumed = self.analysis.assumptions.get(node)
         return node.sources[assumed.place] if isinstance(assumed, Chosen) else None
 
     def define(self, node: Operation, compute: Callable[[Form, int], tuple[str, str]]) -> None:
-        """Hold the result of ``node``; ``compute`` gives its value and LLVM type for a form."""
+        """Compute the result of ``node`` and record the values that hold it.
+
+        ``compute`` returns the value for a form and a vector, and its LLVM type.
+        """
         result = node.results[0] if node.results else None
         if result is not None:
             self.values.define(
-                result, lambda form, strip: self._filled(node, result, form, *compute(form, strip))
+                result, lambda form, part: self._fill(node, result, form, *compute(form, part))
             )
 
-    def patterns(self, node: Operation, form: Form, strip: int) -> list[str]:
-        """Return the operands as integers of their widths, NaNs canonical."""
+    def patterns(self, node: Operation, form: Form, part: int) -> list[str]:
+        """Return a node's operands as integers of their widths; NaNs are canonical."""
         widths = operand_widths(node.instruction)
         return [
-            self.values.read(source, integer(bits), form, strip, clean=True)
+            self.values.read(source, integer(bits), form, part, clean=True)
             for source, bits in zip(node.sources, widths, strict=True)
         ]
 
-    def widened(
-        self, node: Operation, source: Source, kind: DataType, form: Form, strip: int
-    ) -> str:
-        """Return ``source``, a ``kind``, as wide as the result; by the least of what lanes have
-        where it is assumed that none wraps around."""
+    def widen(self, node: Operation, source: Source, kind: DataType, form: Form, part: int) -> str:
+        """Extend ``source``, of type ``kind``, to the width of the result.
+
+        If an assumption excludes that lanes wrap around, only the smallest lane's value is
+        extended.
+        """
         text = self.text
         bits, wide = kind.bits, fold.result_type(node.instruction).bits
         if isinstance(source, Literal):
             number = source.bits & ((1 << bits) - 1)
-            number = signed(number, bits) if kind.is_signed else number
+            number = to_signed(number, bits) if kind.is_signed else number
             return text.const(number, integer(wide), form is Form.VECTOR)
-        value = self.values.read(source, integer(bits), form, strip, clean=True)
+        value = self.values.read(source, integer(bits), form, part, clean=True)
         shape = self.values.shape(source, bits)
         vector = form is Form.VECTOR
         held, wanted = (text.type_of(integer(b), vector) for b in (bits, wide))
@@ -131,8 +137,8 @@ class Emitter:
         value = text.let(f"{extension} {held} {value} to {wanted}")
         return text.let(f"sub {wanted} {value}, {constant(low, wanted)}") if low else value
 
-    def _filled(self, node: Operation, result: Value, form: Form, value: str, scalar: str) -> str:
-        """Return the result as its register holds it."""
+    def _fill(self, node: Operation, result: Value, form: Form, value: str, scalar: str) -> str:
+        """Convert the result to the form in which its register is held."""
         type_ = fold.result_type(node.instruction)
         if is_arithmetic(node) and type_.bits != result.bits:
             value, scalar = self.values.canonical(value, scalar, type_, form is Form.VECTOR)
@@ -140,4 +146,7 @@ class Emitter:
 
 
 Lowering = Callable[[Emitter, Operation, Mask, bool], None]
-"""Writes a node for the lanes of a mask, of which one is known to be there if the flag is set."""
+"""The function that emits a node for the lanes of a mask.
+
+Its flag is true if the mask is known not to be empty.
+"""

@@ -1,4 +1,6 @@
-"""LDMATRIX: rows of 16 bytes, one load each, or for a lane by itself its own part of them."""
+"""LDMATRIX: one load per row of 16 bytes; in a group of one lane, the lane's own part of each
+row.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,8 +16,8 @@ from vgpu_sim.exec.jit.emission.warp_registers import (
     define_alone,
     if_here,
     read,
-    shuffled,
-    strips_of,
+    shuffle_lane,
+    vectors_of,
 )
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.memory.access import Access
@@ -31,7 +33,7 @@ _ROW_BYTES: Final = 16
 
 
 def load(emitter: Emitter, node: Operation, mask: Mask) -> None:
-    """Write a load of matrices."""
+    """Emit LDMATRIX, a load of matrices."""
     geometry, instruction = emitter.analysis.geometry, node.instruction
     row = replace(instruction, op=Op.LD, vector=_ROW_BYTES // 4, transposed=False)
     access = emitter.memory.access(
@@ -42,38 +44,38 @@ def load(emitter: Emitter, node: Operation, mask: Mask) -> None:
         return
     found: list[list[str]] = [[] for _ in node.results]
     per_warp = WARP_THREADS // geometry.width
-    for first in range(0, geometry.strips, per_warp):
-        strips = range(first, min(first + per_warp, geometry.strips))
-        rows = _rows(emitter, access, mask, strips, _EDGE * instruction.vector)
+    for first in range(0, geometry.vectors, per_warp):
+        vectors = range(first, min(first + per_warp, geometry.vectors))
+        rows = _rows(emitter, access, mask, vectors, _EDGE * instruction.vector)
         for place in range(instruction.vector):
             halves = _matrix(
                 emitter.text,
                 rows[_EDGE * place : _EDGE * (place + 1)],
                 transposed=instruction.transposed,
             )
-            found[place] += strips_of(emitter.text, halves, "i32", len(strips))
+            found[place] += vectors_of(emitter.text, halves, "i32", len(vectors))
     for place, result in enumerate(node.results):
         if result is not None:
             define(emitter, result, found[place], "i32")
 
 
-def _rows(emitter: Emitter, access: Access, mask: Mask, strips: range, count: int) -> list[str]:
-    """Load the rows whose addresses a warp's first lanes have."""
+def _rows(emitter: Emitter, access: Access, mask: Mask, vectors: range, count: int) -> list[str]:
+    """Load the rows whose addresses are in a warp's first lanes."""
     text, width = emitter.text, emitter.text.width
     flat = None if mask.full else emitter.masks.flat(mask)
     rows: list[str] = []
-    for strip in strips:
+    for part in vectors:
         lanes = min(width, count - len(rows))
         if lanes <= 0:
             break
-        pointers = emitter.memory.pointers.of_lanes(access, strip, 0)
+        pointers = emitter.memory.pointers.of_lanes(access, part, 0)
         for lane in range(lanes):
             place = text.let(f"extractelement <{width} x ptr> {pointers}, i64 {lane}")
             if flat is None:
                 rows.append(text.let(f"load <4 x i32>, ptr {place}, align 1"))
                 continue
-            here = text.let(f"extractelement <{width} x i1> {flat[strip]}, i64 {lane}")
-            # A lane that is not there has any address: read the caller's state instead.
+            here = text.let(f"extractelement <{width} x i1> {flat[part]}, i64 {lane}")
+            # An absent lane has an arbitrary address: read the thread state instead.
             place = text.let(f"select i1 {here}, ptr {place}, ptr %thread")
             row = text.let(f"load <4 x i32>, ptr {place}, align 1")
             rows.append(text.let(f"select i1 {here}, <4 x i32> {row}, <4 x i32> zeroinitializer"))
@@ -81,7 +83,7 @@ def _rows(emitter: Emitter, access: Access, mask: Mask, strips: range, count: in
 
 
 def _matrix(text: Text, rows: Sequence[str], *, transposed: bool) -> list[str]:
-    """Return a register of a warp, in halves, from eight rows."""
+    """Return a warp register, in halves, from eight rows."""
     warp = WarpText(text)
     parts, lanes = list(rows), 4
     while len(parts) > 2:
@@ -105,7 +107,7 @@ def _matrix(text: Text, rows: Sequence[str], *, transposed: bool) -> list[str]:
 
 
 def _load_alone(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None:
-    """Load a lane's own part of rows whose addresses it reads of the others."""
+    """Load a lane's own part of the rows, whose addresses it reads from the other lanes."""
     text, count = emitter.text, node.instruction.vector
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
     how = str(SHUFFLE | node.word << 8)
@@ -116,15 +118,18 @@ def _load_alone(emitter: Emitter, node: Operation, access: Access, mask: Mask) -
     if node.instruction.transposed:
         first, inside = text.let(f"shl i32 {place}, 1"), text.let(f"shl i32 {group}, 1")
         scalar = "i16"
-    inside = text.let(f"and i32 {inside}, {_ROW_BYTES - 2}")  # that it is within a row is shown
+    # The mask lets LLVM prove that the offset is within a row.
+    inside = text.let(f"and i32 {inside}, {_ROW_BYTES - 2}")
     distance = text.let(f"zext i32 {inside} to i64")
 
-    present = ""  # which lanes are there
+    present = ""  # mask of the lanes present
 
     def part(row: int) -> str:
         at = text.let(f"add i32 {first}, {row}") if row else first
-        own = shuffled(text, callee, how, address, at)
-        pointer = emitter.launch.moved(emitter.memory.pointers.of_lane(access, own), distance)
+        own = shuffle_lane(text, callee, how, address, at)
+        pointer = emitter.launch.offset_pointer(
+            emitter.memory.pointers.of_lane(access, own), distance
+        )
         there = text.let(f"trunc i32 {text.let(f'lshr i32 {present}, {at}')} to i1")
         pointer = text.let(f"select i1 {there}, ptr {pointer}, ptr %thread")
         value = text.let(f"load {scalar}, ptr {pointer}, align 1")

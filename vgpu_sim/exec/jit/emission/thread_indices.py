@@ -1,4 +1,6 @@
-"""Where a group's lanes are in their block, as LLVM text: thread indices, and who is no thread."""
+"""A group's position in its block, as LLVM text: thread indices, and the mask of existing
+threads.
+"""
 
 from vgpu_sim.exec.jit.emission.emitter import Specials
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
@@ -7,10 +9,15 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 
 def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:
-    """Return the thread indices of the lane that is ``first`` among all slots of the block."""
+    """Return the thread indices of the slot number ``first`` of the block."""
     x, y, z = geometry.padded
     if geometry.padding == Padding.LINE:
-        return first, first, first  # of the only axis; others' are 0, or computed for each lane
+        # The index on the only axis; those of others are 0, or computed per lane.
+        return (
+            first,
+            first,
+            first,
+        )
     column, row, plane = first, "0", "0"
     if y > 1 or z > 1:
         column = text.let(f"urem i32 {first}, {x}")
@@ -22,7 +29,7 @@ def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:
 
 
 def present(text: Text, geometry: Geometry, specials: Specials) -> Mask:
-    """Return the lanes of a group that threads are behind."""
+    """Return the mask of a group's lanes that are threads."""
     limit, base, known = geometry.threads, specials.first, geometry.groups == 1
     width = geometry.width
     rows = tuple(tuple(range(n, n + width)) for n in range(0, geometry.span, width))
@@ -42,7 +49,7 @@ def present(text: Text, geometry: Geometry, specials: Specials) -> Mask:
 
 
 def is_whole(text: Text, geometry: Geometry, first: str) -> str:
-    """Return whether a thread is behind each lane of the group."""
+    """Return whether every lane of the group is a thread."""
     last, limit = first, geometry.threads
     if geometry.padding == Padding.ROWS:
         last, limit = bases(text, geometry, first)[0], geometry.block[0]
@@ -51,7 +58,7 @@ def is_whole(text: Text, geometry: Geometry, first: str) -> str:
 
 
 def thread_of(text: Text, geometry: Geometry, slot: str) -> tuple[str, str]:
-    """Return whether a slot of the block is a thread, and which one, in linear order."""
+    """Return whether a slot of the block is a thread, and its linear index."""
     there, thread, limit = slot, slot, geometry.threads
     if geometry.padding == Padding.ROWS:
         width, limit = geometry.padded[0], geometry.block[0]

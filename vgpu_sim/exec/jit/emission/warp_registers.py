@@ -1,4 +1,4 @@
-"""Registers of a warp that holds matrices: as two vectors of 16 lanes, or lane by lane."""
+"""Registers of a warp in matrix instructions: two vectors of 16 lanes, or one lane at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -15,31 +15,33 @@ from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, ShuffleMode
 from vgpu_sim.isa.types import VoteMode
 
-SHUFFLE: Final = int(ShuffleMode.IDX)  # as ``warps.h`` calls collectives
+SHUFFLE: Final = int(ShuffleMode.IDX)  # the codes of collectives in ``warps.h``
 BALLOT: Final = 0x10 + VoteMode.BALLOT
-_ANY_LANE: Final = 0x1F << 32  # c of SHFL, above b
+_ANY_LANE: Final = 0x1F << 32  # SHFL's operand c, above b
 
 
-def read(emitter: Emitter, source: Source, scalar: str, form: Form, strip: int) -> str:
-    """Read an operand; an addend may have any NaN."""
+def read(emitter: Emitter, source: Source, scalar: str, form: Form, part: int) -> str:
+    """Read an operand of a matrix instruction; the NaNs of an addend need not be canonical."""
     any_nan = scalar == "float" and reads_number(source, DataType.F32)
-    return emitter.values.read(source, scalar, form, strip, clean=not any_nan)
+    return emitter.values.read(source, scalar, form, part, clean=not any_nan)
 
 
-def present(emitter: Emitter, mask: Mask, strips: range) -> str:
-    """Return a warp's lanes that take part as 32 flags; nothing if those are all."""
-    if mask.full and len(strips) * emitter.text.width == WARP_THREADS:
+def present(emitter: Emitter, mask: Mask, vectors: range) -> str:
+    """Return a warp's participating lanes as a vector of 32 flags; empty if all lanes
+    participate.
+    """
+    if mask.full and len(vectors) * emitter.text.width == WARP_THREADS:
         return ""
     flat = emitter.masks.flat(mask)
-    return WarpText(emitter.text).join([flat[strip] for strip in strips], "i1")
+    return WarpText(emitter.text).join([flat[part] for part in vectors], "i1")
 
 
 def halves_of(
-    emitter: Emitter, source: Source, scalar: str, strips: range, flags: str
+    emitter: Emitter, source: Source, scalar: str, vectors: range, flags: str
 ) -> list[str]:
-    """Return a warp's register as two vectors of 16 lanes; those that are not there are zeros."""
+    """Return a warp's register as two vectors of 16 lanes; absent lanes are zero."""
     text, warp = emitter.text, WarpText(emitter.text)
-    parts = [read(emitter, source, scalar, Form.VECTOR, strip) for strip in strips]
+    parts = [read(emitter, source, scalar, Form.VECTOR, part) for part in vectors]
     if not flags and text.width == LANES and len(parts) == WARP_THREADS // LANES:
         return parts
     whole = warp.join(parts, scalar)
@@ -50,35 +52,35 @@ def halves_of(
     ]
 
 
-def strips_of(text: Text, halves: Sequence[str], scalar: str, count: int) -> list[str]:
-    """Return the first strips of a warp's register."""
+def vectors_of(text: Text, halves: Sequence[str], scalar: str, count: int) -> list[str]:
+    """Return the first ``count`` vectors of lanes of a warp's register."""
     if text.width == LANES:
         return list(halves[:count])
     warp = WarpText(text)
     whole = warp.shuffle(halves[0], halves[1], range(WARP_THREADS), scalar, LANES)
-    return [warp.strip(whole, scalar, strip) for strip in range(count)]
+    return [warp.part(whole, scalar, part) for part in range(count)]
 
 
-def define(emitter: Emitter, result: Value, strips: Sequence[str], scalar: str) -> None:
-    """Hold a result by its strips."""
+def define(emitter: Emitter, result: Value, vectors: Sequence[str], scalar: str) -> None:
+    """Record the vectors of lanes that hold a result."""
     values = emitter.values
 
-    def produce(form: Form, strip: int) -> str:
-        return _filled(emitter, values.one_of(strips[strip], scalar, form), scalar, result, form)
+    def produce(form: Form, part: int) -> str:
+        return _fill(emitter, values.one_of(vectors[part], scalar, form), scalar, result, form)
 
     values.define(result, produce)
 
 
-def _filled(emitter: Emitter, value: str, scalar: str, result: Value, form: Form) -> str:
-    """Return a result as its register holds it."""
+def _fill(emitter: Emitter, value: str, scalar: str, result: Value, form: Form) -> str:
+    """Convert a result to the form in which its register is held."""
     values = emitter.values
     if scalar == "float" and result.bits != BITS[scalar]:
         value, scalar = values.canonical(value, scalar, DataType.F32, form is Form.VECTOR)
     return values.fill(value, scalar, result, form, signed=False)
 
 
-def shuffled(text: Text, callee: str, how: str, value: str, lane: str) -> str:
-    """Return what another lane, that is a group of its own, holds."""
+def shuffle_lane(text: Text, callee: str, how: str, value: str, lane: str) -> str:
+    """Return the value that another lane holds, where each lane is a group of its own."""
     a = text.let(f"zext i32 {value} to i64")
     b = text.let(f"zext i32 {lane} to i64")
     way = text.let(f"or i64 {b}, {_ANY_LANE}")
@@ -87,17 +89,17 @@ def shuffled(text: Text, callee: str, how: str, value: str, lane: str) -> str:
 
 
 def define_alone(emitter: Emitter, result: Value, value: str, scalar: str) -> None:
-    """Hold a result of a group of one lane."""
+    """Record the value of a result in a group of one lane."""
 
-    def produce(form: Form, strip: int) -> str:
+    def produce(form: Form, part: int) -> str:
         own = emitter.text.splat(scalar, value) if form is Form.VECTOR else value
-        return _filled(emitter, own, scalar, result, form)
+        return _fill(emitter, own, scalar, result, form)
 
     emitter.values.define(result, produce)
 
 
 def if_here(emitter: Emitter, mask: Mask, type_: str, write: Callable[[], str]) -> str:
-    """Write something for a lane that may not be there; return its value, or anything."""
+    """Emit ``write`` for a lane that may be absent; return its value, or an arbitrary one."""
     text = emitter.text
     condition = emitter.masks.any(mask)
     if condition == "true":

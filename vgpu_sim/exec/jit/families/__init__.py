@@ -1,4 +1,6 @@
-"""The families, one module each: ``LOWERING`` writes the LLVM text of their instructions."""
+"""The instruction families, one module each: ``LOWERING`` maps opcodes to their lowering to
+LLVM.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Atomic updates, lane after lane where lanes may have one address; fences."""
+"""Atomic updates, lane by lane where lanes may have the same address; fences."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from vgpu_sim.exec.jit.memory import atomic_updates, shared_memory
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.memory.combined_sums import Table, is_sum
 from vgpu_sim.exec.jit.memory.pointers import Pointers
-from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, to_signed
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import Text, integer
@@ -27,8 +27,8 @@ def _update(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> No
     else:
         lanes = None if mask.full else emitter.masks.flat(mask)
         columns = [
-            _strip(emitter, node, access, strip, lanes[strip] if lanes else None)
-            for strip in range(emitter.values.strips)
+            _part(emitter, node, access, part, lanes[part] if lanes else None)
+            for part in range(emitter.values.vectors)
         ]
         for place, result in enumerate(node.results):
             if result is not None and result in emitter.used:
@@ -39,16 +39,19 @@ def _update(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> No
 def _define(emitter: Emitter, node: Operation, result: Value, vectors: list[str]) -> None:
     type_ = node.instruction.type
 
-    def fill(form: Form, strip: int) -> str:
+    def fill(form: Form, part: int) -> str:
         held = integer(type_.bits)
-        found = emitter.values.one_of(vectors[strip], held, form)
+        found = emitter.values.one_of(vectors[part], held, form)
         return emitter.values.fill(found, held, result, form, signed=type_.is_signed)
 
     emitter.values.define(result, fill)
 
 
 def _may_join(emitter: Emitter, node: Operation, access: Access) -> bool:
-    """Return whether all lanes update one integer, and nobody asks what it was."""
+    """Return whether one update can serve all lanes.
+
+    This requires that they update the same integer and that its former value is unused.
+    """
     instruction = node.instruction
     same = isinstance(access.shape, Affine) and access.shape.uniform
     silent = emitter.used.isdisjoint(node.results)
@@ -59,9 +62,9 @@ def _may_join(emitter: Emitter, node: Operation, access: Access) -> bool:
 def _join(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None:
     text, masks = emitter.text, emitter.masks
     lanes = None if mask.full else list(masks.flat(mask))
-    rows = [_operands(emitter, node, strip)[0] for strip in range(emitter.values.strips)]
-    total = atomic_updates.reduced(text, node.instruction, rows, lanes)
-    pointer = emitter.memory.pointers.of_strip(access, 0)
+    rows = [_operands(emitter, node, part)[0] for part in range(emitter.values.vectors)]
+    total = atomic_updates.reduce_lanes(text, node.instruction, rows, lanes)
+    pointer = emitter.memory.pointers.of_vector(access, 0)
     apply = atomic_updates.plainly if _alone(access) else atomic_updates.atomically
     if mask.full:
         apply(text, node.instruction, pointer, [total], "")
@@ -75,25 +78,25 @@ def _join(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None
     text.begin(onward, follows=True)
 
 
-def _strip(
-    emitter: Emitter, node: Operation, access: Access, strip: int, lanes: str | None
+def _part(
+    emitter: Emitter, node: Operation, access: Access, part: int, lanes: str | None
 ) -> list[str]:
-    """Update for one strip; return vectors of what its lanes found."""
+    """Emit the updates of one vector of lanes; return vectors of the former values."""
     text, pointers, instruction = emitter.text, emitter.memory.pointers, node.instruction
-    scalar, operands = integer(instruction.type.bits), _operands(emitter, node, strip)
+    scalar, operands = integer(instruction.type.bits), _operands(emitter, node, part)
     apply = atomic_updates.plainly if _alone(access) else atomic_updates.atomically
     table = emitter.memory.table if is_sum(emitter.analysis.ssa, node) else None
     if not isinstance(access.shape, Vector):
         table = None
     wanted = 0 if emitter.used.isdisjoint(node.results) else len(node.results)
     form = _form(access)
-    address = emitter.values.read(access.address, access.address_type, form, strip)
-    same = "" if form is Form.VECTOR else pointers.of_strip(access, strip)
+    address = emitter.values.read(access.address, access.address_type, form, part)
+    same = "" if form is Form.VECTOR else pointers.of_vector(access, part)
     if same and wanted and instruction.update is Update.ADD and not instruction.type.is_float:
         return [_add_together(emitter, node, access, same, operands[0], lanes)]
 
     def wait(table: Table, lane_of: LaneOf, value: str) -> None:
-        where = text.let(f"add i64 {lane_of(address, 'i64')}, {signed(access.displacement, 64)}")
+        where = text.let(f"add i64 {lane_of(address, 'i64')}, {to_signed(access.displacement, 64)}")
         table.add(where, lambda: _place(pointers, access, address, lane_of), value)
 
     def serve(lane_of: LaneOf) -> list[str]:
@@ -104,7 +107,7 @@ def _strip(
         if not same:
             place_of_lane = lane_of(address, access.address_type)
             pointer = _place(pointers, access, address, lane_of)
-        flushed = _flushed(emitter, node, access, place_of_lane)
+        flushed = _flush_flag(emitter, node, access, place_of_lane)
         if is_pair(instruction):
             lane = [lane_of(value, scalar) for value in operands]
             halves = atomic_updates.exchange_pair(
@@ -113,23 +116,26 @@ def _strip(
             return halves if wanted else []
         found = []
         for place in range(access.count):
-            where = pointers.moved(pointer, place * access.element_bytes)
+            where = pointers.offset_pointer(pointer, place * access.element_bytes)
             values = operands[place : place + 1] if access.count > 1 else operands
             lane = [lane_of(value, scalar) for value in values]
             found.append(apply(text, instruction, where, lane, flushed))
         return found if wanted else []
 
-    # Floats are computed in many instructions: those stand there once.
+    # Float updates take many instructions: emit them once, in a loop.
     if wanted or instruction.type.is_float:
         return each_lane(text, lanes, [scalar] * wanted, serve)
 
     def whole() -> None:
-        """Ask whether all lanes update one place: a counter, or a field of equal numbers."""
+        """Emit a run-time test of whether all lanes have the same address.
+
+        If they have, one update serves all of them, else each lane has its own.
+        """
         one, several, onward = (text.label(hint) for hint in ("one", "several", "updated"))
         text.branch(_all_alike(text, address, access.address_type), one, several)
         text.begin(one, follows=True)
         with text.known.within():
-            total = atomic_updates.reduced(text, instruction, operands, None)
+            total = atomic_updates.reduce_lanes(text, instruction, operands, None)
             if table is not None:
                 wait(table, first_lane(text), total)
             else:
@@ -141,7 +147,7 @@ def _strip(
             one_by_one(text, serve)
             text.jump(onward)
         text.begin(onward, follows=True)
-        text.known.written()
+        text.known.invalidate_loads()
 
     joins = not same and access.count == 1 and instruction.update in atomic_updates.JOINABLE
     all_lanes(text, lanes, serve, whole if joins and text.width > 1 else None)
@@ -158,7 +164,7 @@ def _place(pointers: Pointers, access: Access, addresses: str, lane_of: LaneOf) 
 
 
 def _all_alike(text: Text, vector: str, scalar: str) -> str:
-    """Return whether all lanes hold one number."""
+    """Return whether all lanes hold the same value."""
     type_, flags = text.type_of(scalar, vector=True), text.type_of("i1", vector=True)
     first = first_lane(text)(vector, scalar)
     equal = text.let(f"icmp eq {type_} {vector}, {text.splat(scalar, first)}")
@@ -168,7 +174,10 @@ def _all_alike(text: Text, vector: str, scalar: str) -> str:
 def _add_together(
     emitter: Emitter, node: Operation, access: Access, pointer: str, row: str, lanes: str | None
 ) -> str:
-    """Add what all lanes bring in one step; each found what was there and what came before it."""
+    """Add the operands of all lanes by one update, and compute each lane's former value.
+
+    The former values follow from prefix sums of the operands.
+    """
     text, scalar = emitter.text, integer(node.instruction.type.bits)
     type_ = text.type_of(scalar, vector=True)
     apply = atomic_updates.plainly if _alone(access) else atomic_updates.atomically
@@ -193,14 +202,14 @@ def _add_together(
 
 
 def _form(access: Access) -> Form:
-    """Return how the address is read: once for all lanes of a strip where it is the same."""
+    """Return the form in which the address is read: scalar if uniform over a vector of lanes."""
     if isinstance(access.shape, Vector) or access.shape.stride:
         return Form.VECTOR
     return Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
 
 
-def _flushed(emitter: Emitter, node: Operation, access: Access, address: str) -> str:
-    """Return whether subnormal numbers count as zeros: F32 sums in global memory alone."""
+def _flush_flag(emitter: Emitter, node: Operation, access: Access, address: str) -> str:
+    """Return whether subnormal numbers are flushed: only in F32 sums in global memory."""
     if (node.instruction.type, node.instruction.update) != (DataType.F32, Update.ADD):
         return ""
     if access.where is Where.EITHER:
@@ -209,23 +218,23 @@ def _flushed(emitter: Emitter, node: Operation, access: Access, address: str) ->
     return "true" if access.where is Where.GLOBAL else ""
 
 
-def _operands(emitter: Emitter, node: Operation, strip: int) -> list[str]:
+def _operands(emitter: Emitter, node: Operation, part: int) -> list[str]:
     scalar = integer(node.instruction.type.bits)
     return [
-        emitter.values.read(source, scalar, Form.VECTOR, strip, clean=True)
+        emitter.values.read(source, scalar, Form.VECTOR, part, clean=True)
         for source in node.sources[1:]
     ]
 
 
 def _alone(access: Access) -> bool:
-    """Return whether no other thread of the pool touches what is accessed."""
+    """Return whether no other worker thread accesses this memory."""
     return access.where in (Where.SHARED, Where.WINDOW)
 
 
 def _fence(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    """Order for the lanes that are not in the mask as well, which does no harm."""
+    """Emit a fence; it also orders accesses of lanes outside the mask, which is harmless."""
     instruction = node.instruction
-    if instruction.scope is Scope.CTA:  # a block runs on one thread
+    if instruction.scope is Scope.CTA:  # all threads of a block run on one worker thread
         emitter.text.do(_HERE)
     else:
         order = "seq_cst" if instruction.order is Order.SC else "acq_rel"

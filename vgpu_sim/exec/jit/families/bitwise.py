@@ -1,4 +1,6 @@
-"""Bits and bytes of a register: LLVM's intrinsics, and shifts whose counts it defines."""
+"""Instructions on bits and bytes of a register, by LLVM's intrinsics and by shifts with defined
+counts.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,9 +23,9 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     instruction = node.instruction
     result = integer(fold.result_type(instruction).bits)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         words = Words(emitter.text, instruction.type.bits, form is Form.VECTOR)
-        args = emitter.patterns(node, form, strip)
+        args = emitter.patterns(node, form, part)
         return _WRITERS[instruction.op](words, instruction, args), result
 
     emitter.define(node, compute)
@@ -31,7 +33,7 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
 
 def _byte(words: Words, count: str) -> str:
     """Return the low 8 bits of a 32-bit count in the width of the type."""
-    count = words.resized(count, 32)
+    count = words.resize(count, 32)
     return words.op("and", count, words.const(0xFF))
 
 
@@ -40,30 +42,30 @@ def _bfe(words: Words, instruction: Instruction, args: list[str]) -> str:
     if instruction.type.is_signed:
         moved = words.op("ashr", args[0], words.within(position))
     else:
-        moved = words.shifted("lshr", args[0], position)
-    return words.extended(moved, length, signed=instruction.type.is_signed)
+        moved = words.shift("lshr", args[0], position)
+    return words.extend_field(moved, length, signed=instruction.type.is_signed)
 
 
 def _bfi(words: Words, instruction: Instruction, args: list[str]) -> str:
     position, length = (_byte(words, count) for count in args[2:])
-    ones = words.extended(words.const(-1), length, signed=False)
-    field = words.shifted("shl", ones, position)
-    inserted = words.op("and", words.shifted("shl", args[0], position), field)
+    ones = words.extend_field(words.const(-1), length, signed=False)
+    field = words.shift("shl", ones, position)
+    inserted = words.op("and", words.shift("shl", args[0], position), field)
     return words.op("or", words.op("and", args[1], words.inverse(field)), inserted)
 
 
 def _bmsk(words: Words, instruction: Instruction, args: list[str]) -> str:
-    position, width = _wrapped(words, instruction, args)
-    ones = words.extended(words.const(-1), width, signed=False)
-    return words.shifted("shl", ones, position)
+    position, width = _wrap_count(words, instruction, args)
+    ones = words.extend_field(words.const(-1), width, signed=False)
+    return words.shift("shl", ones, position)
 
 
 def _szext(words: Words, instruction: Instruction, args: list[str]) -> str:
-    (width,) = _wrapped(words, instruction, args[1:])
-    return words.extended(args[0], width, signed=instruction.type.is_signed)
+    (width,) = _wrap_count(words, instruction, args[1:])
+    return words.extend_field(args[0], width, signed=instruction.type.is_signed)
 
 
-def _wrapped(words: Words, instruction: Instruction, counts: list[str]) -> list[str]:
+def _wrap_count(words: Words, instruction: Instruction, counts: list[str]) -> list[str]:
     if not instruction.wrap:
         return counts
     return [words.op("and", count, words.const(31)) for count in counts]
@@ -80,11 +82,11 @@ def _bfind(words: Words, instruction: Instruction, args: list[str]) -> str:
         place = words.select(none, words.const(-1), place)
     else:
         place = words.op("sub", words.const(bits - 1), place)
-    return Words(words.text, 32, words.vector).resized(place, bits)
+    return Words(words.text, 32, words.vector).resize(place, bits)
 
 
 def _fns(words: Words, instruction: Instruction, args: list[str]) -> str:
-    """Find the n-th one by halves: are there enough in the lower one?"""
+    """Find the n-th set bit by halving: test whether the lower half has enough ones."""
     value, base, offset = args
     zero, one, last = words.const(0), words.const(1), words.const(31)
     place = words.op("and", base, last)
@@ -111,11 +113,11 @@ def _fns(words: Words, instruction: Instruction, args: list[str]) -> str:
 
 
 def _popc(words: Words, instruction: Instruction, args: list[str]) -> str:
-    return Words(words.text, 32, words.vector).resized(words.call("ctpop", *args), words.bits)
+    return Words(words.text, 32, words.vector).resize(words.call("ctpop", *args), words.bits)
 
 
 def _clz(words: Words, instruction: Instruction, args: list[str]) -> str:
-    return Words(words.text, 32, words.vector).resized(words.leading_zeros(args[0]), words.bits)
+    return Words(words.text, 32, words.vector).resize(words.leading_zeros(args[0]), words.bits)
 
 
 def _brev(words: Words, instruction: Instruction, args: list[str]) -> str:
@@ -124,7 +126,7 @@ def _brev(words: Words, instruction: Instruction, args: list[str]) -> str:
 
 def _shf(words: Words, instruction: Instruction, args: list[str]) -> str:
     left = instruction.op is Op.SHF_L
-    value = words.call("fshl" if left else "fshr", args[1], args[0], args[2])  # count modulo 32
+    value = words.call("fshl" if left else "fshr", args[1], args[0], args[2])  # the count modulo 32
     if instruction.wrap:
         return value
     over = words.test("ugt", args[2], words.const(31))
@@ -134,9 +136,9 @@ def _shf(words: Words, instruction: Instruction, args: list[str]) -> str:
 def _prmt(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     mode, selector = node.instruction.permute, node.sources[2]
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         words = Words(emitter.text, 32, form is Form.VECTOR)
-        a, b, chosen = emitter.patterns(node, form, strip)
+        a, b, chosen = emitter.patterns(node, form, part)
         if words.vector and isinstance(selector, Literal):
             return constant_permutation(words, mode, a, b, selector.bits), words.scalar
         return permutation(words, mode, a, b, chosen), words.scalar
@@ -147,9 +149,9 @@ def _prmt(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
 def _lop3(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     table = node.sources[3]
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         words = Words(emitter.text, 32, form is Form.VECTOR)
-        *inputs, entries = emitter.patterns(node, form, strip)
+        *inputs, entries = emitter.patterns(node, form, part)
         if isinstance(table, Literal):
             return known_logic(words, inputs, table.bits & 0xFF), words.scalar
         return any_logic(words, inputs, entries), words.scalar

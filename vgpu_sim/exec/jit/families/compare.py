@@ -1,4 +1,4 @@
-"""Comparison: both results of SETP come from one."""
+"""Comparisons: both results of SETP are computed from one comparison."""
 
 from typing import Final
 
@@ -47,16 +47,16 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     small = type_ in (DataType.F16, DataType.BF16)
     scalar = operand_type(type_) if type_.is_float else integer(type_.bits)
 
-    def outcome(form: Form, strip: int) -> list[str]:
-        if (form, strip) not in written:
+    def outcome(form: Form, part: int) -> list[str]:
+        if (form, part) not in written:
             vector = form is Form.VECTOR
-            sure = _sure(may, strip, text.width) if vector else None
+            sure = _sure(may, part, text.width) if vector else None
             if sure is not None:
                 flags = [text.const(flag, "i1", True) for flag in (sure, not sure)]
-                written[form, strip] = flags
+                written[form, part] = flags
                 return flags
             args = [
-                values.read(source, scalar, form, strip, clean=not reads_number(source, type_))
+                values.read(source, scalar, form, part, clean=not reads_number(source, type_))
                 for source in node.sources[:2]
             ]
             if type_.is_float and instruction.ftz:
@@ -64,9 +64,9 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
             if small:
                 floats = SmallFloats(text, vector)
                 args = [floats.single(arg, type_) for arg in args]
-            args += [values.read(s, "i1", form, strip) for s in node.sources[2:]]
-            written[form, strip] = _outcomes(text, instruction, args, vector)
-        return written[form, strip]
+            args += [values.read(s, "i1", form, part) for s in node.sources[2:]]
+            written[form, part] = _outcomes(text, instruction, args, vector)
+        return written[form, part]
 
     first, second = (*node.results, None)[:2]
     if first is not None:
@@ -75,16 +75,18 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
         values.define(second, lambda form, c: outcome(form, c)[1])
 
 
-def _sure(may: tuple[int, int] | None, strip: int, width: int) -> bool | None:
-    """Return the outcome for a whole strip, where it is known; None: it is not."""
+def _sure(may: tuple[int, int] | None, part: int, width: int) -> bool | None:
+    """Return the outcome of a comparison if it is known to be the same in a whole vector, else
+    None.
+    """
     if may is None:
         return None
-    true, false = (lanes >> strip * width & (1 << width) - 1 for lanes in may)
+    true, false = (lanes >> part * width & (1 << width) - 1 for lanes in may)
     return None if true and false else bool(true)
 
 
 def _outcomes(text: Text, instruction: Instruction, args: list[str], vector: bool) -> list[str]:
-    """Both results of SETP as i1: ``compare combine c`` and ``!compare combine c``."""
+    """Return both results of SETP as i1: ``compare combine c`` and ``!compare combine c``."""
     scalar = _compare_type(instruction.type)
     type_ = text.type_of(scalar, vector)
     assert instruction.compare is not None

@@ -1,4 +1,4 @@
-"""Control flow: what is left of it in the nodes of a block."""
+"""Control flow that remains in the nodes of a block: traps and sleeps."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from vgpu_sim.isa import Op, TrapCause
 from vgpu_sim.isa.families.control import MAX_REST_NS
 
 GRAPH: Final = frozenset({Op.NOP, Op.BRA, Op.RET})
-"""These become the graph before nodes are written (see ``ssa`` and ``regions``)."""
+"""Opcodes that become edges of the graph before nodes are emitted (see ``ssa`` and ``regions``)."""
 
 
 STATUS: Final = {
@@ -23,7 +23,7 @@ STATUS: Final = {
     TrapCause.TARGET: int(CudaError.LAUNCH_FAILED),
     TrapCause.ASSERTION: int(CudaError.ASSERT),
 }
-"""What the context ends with, by the cause of a trap."""
+"""The final status of the context, for each cause of a trap."""
 
 
 def _trap(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -41,7 +41,7 @@ def _trap(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
 
 
 def _rest(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    """Let others run for as long as the lane asks that asks for least."""
+    """Yield to other groups for the shortest duration that a lane of the mask requests."""
     text, masks = emitter.text, emitter.masks
     (source,) = node.sources
     shape = emitter.values.shape(source, 32)
@@ -59,14 +59,14 @@ def _rest(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
         text.do(f"call void {callee}(ptr %thread, i64 {duration})")
         text.jump(onward)
     text.begin(onward, follows=True)
-    text.known.written()
+    text.known.invalidate_loads()
 
 
 def _least(emitter: Emitter, source: Source, mask: Mask) -> str:
     text, type_ = emitter.text, emitter.text.type_of("i32", vector=True)
     least = text.const(MAX_REST_NS, "i32", vector=True)
-    for strip, lanes in enumerate(emitter.masks.flat(mask)):
-        own = emitter.values.read(source, "i32", Form.VECTOR, strip)
+    for part, lanes in enumerate(emitter.masks.flat(mask)):
+        own = emitter.values.read(source, "i32", Form.VECTOR, part)
         longest = text.const(MAX_REST_NS, "i32", vector=True)
         own = text.select(lanes, own, longest, "i32", vector=True)
         least = text.intrinsic("umin", "i32", True, least, own)

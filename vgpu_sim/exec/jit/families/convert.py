@@ -1,9 +1,9 @@
-"""CVT between all numeric types (PTX ISA, "cvt")."""
+"""Conversion between all numeric types by CVT (PTX ISA, "cvt")."""
 
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import reads_number
-from vgpu_sim.exec.jit.arithmetic.directed_rounding import directed
+from vgpu_sim.exec.jit.arithmetic.directed_rounding import round_directed
 from vgpu_sim.exec.jit.arithmetic.floats import (
     DIRECTED,
     NATIVE,
@@ -40,12 +40,12 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     widens = plain and instruction.type.bits > from_type.bits
     scalar, result = _operand_llvm_type(instruction), _result_llvm_type(instruction)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         if widens:
-            return emitter.widened(node, source, from_type, form, strip), result
+            return emitter.widen(node, source, from_type, form, part), result
         clean = not reads_number(source, from_type)
-        value = emitter.values.read(source, scalar, form, strip, clean=clean)
-        return _converted(emitter.text, instruction, value, form is Form.VECTOR), result
+        value = emitter.values.read(source, scalar, form, part, clean=clean)
+        return _convert(emitter.text, instruction, value, form is Form.VECTOR), result
 
     emitter.define(node, compute)
 
@@ -65,8 +65,8 @@ def _result_llvm_type(instruction: Instruction) -> str:
     return integer(instruction.type.bits)
 
 
-def _converted(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
-    """Return the converted value, as ``_result_llvm_type``."""
+def _convert(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
+    """Return the converted value in the type of ``_result_llvm_type``."""
     source, target = instruction.source_type, instruction.type
     assert source is not None
     if instruction.ftz and source is DataType.F32:
@@ -108,7 +108,7 @@ def _float_to_float(
 
 
 def _of_tiny(text: Text, source: DataType, pattern: str, vector: bool) -> str:
-    """Return a format of 8 bits as float."""
+    """Convert a format of 8 bits to float."""
     tiny = TinyFloats(text, vector)
     short, word = text.type_of("i8", vector), text.type_of("i32", vector)
     wide = text.let(f"zext {short} {pattern} to {word}")
@@ -126,19 +126,19 @@ def _to_tiny(text: Text, instruction: Instruction, single: str, vector: bool) ->
         pattern = tiny.power(single, upward=upward, finite=finite)
     else:
         pattern = tiny.nearest(single, target)
-        pattern = tiny.clamped(single, pattern, target, finite=finite, relu=negative_out)
+        pattern = tiny.clamp_overflow(single, pattern, target, finite=finite, relu=negative_out)
     return text.let(
         f"trunc {text.type_of('i32', vector)} {pattern} to {text.type_of('i8', vector)}"
     )
 
 
 def _finite(text: Text, pattern: str, type_: DataType, vector: bool) -> str:
-    """Make infinity of binary16 or bfloat16 the largest number of its sign."""
+    """Replace infinity of binary16 or bfloat16 by the largest number of its sign."""
     short = text.type_of("i16", vector)
     magnitude = text.let(f"and {short} {pattern}, {text.const(0x7FFF, 'i16', vector)}")
     infinity = text.const(LAYOUTS[type_].largest + 1, "i16", vector)
     infinite = text.let(f"icmp eq {short} {magnitude}, {infinity}")
-    # The largest number is the pattern before infinity's.
+    # The largest number's pattern immediately precedes that of infinity.
     less = text.let(f"sub {short} {pattern}, {text.const(1, 'i16', vector)}")
     return text.select(infinite, less, pattern, "i16", vector)
 
@@ -148,12 +148,12 @@ def _lower_stochastic(emitter: Emitter, node: Operation, mask: Mask, occupied: b
     target = instruction.type
     scalar = integer(target.bits)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         text, vector = emitter.text, form is Form.VECTOR
-        single = emitter.values.read(number, "float", form, strip, clean=True)
-        bits = emitter.values.read(chance, "i32", form, strip, clean=True)
+        single = emitter.values.read(number, "float", form, part, clean=True)
+        bits = emitter.values.read(chance, "i32", form, part, clean=True)
         tiny = TinyFloats(text, vector)
-        pattern = tiny.clamped(
+        pattern = tiny.clamp_overflow(
             single,
             tiny.by_chance(single, target, bits),
             target,
@@ -171,7 +171,7 @@ def _from_number(
 ) -> str:
     """Round a float or double to a format that is not wider, as its ``operand_type``."""
     if target is DataType.F32:
-        return value if scalar == "float" else small.rounded(value, "float", rounding)
+        return value if scalar == "float" else small.round_to(value, "float", rounding)
     if scalar == "double":
         value = small.to_odd(value)
     return small.small(value, target, rounding)
@@ -184,7 +184,7 @@ def _float_to_integer(
     if source not in NATIVE:
         value = SmallFloats(text, vector).single(value, source)
     value = text.intrinsic(_INTEGRAL[instruction.rounding], scalar, vector, value)
-    # Saturating is what both LLVM and the instruction set say, and 0 for NaN if all is narrow.
+    # LLVM and the instruction set both define saturation, with 0 for NaN if all types are narrow.
     lanes = text.width if vector else 0
     bits = instruction.type.bits
     target, held = integer(bits), text.type_of(scalar, vector)
@@ -233,7 +233,9 @@ def _integer_to_float(
 def _long_to_double(
     text: Text, source: DataType, value: str, rounding: Rounding, vector: bool
 ) -> str:
-    """Round a 64-bit integer in a direction: its halves are exact, so their sum rounds once."""
+    """Round a 64-bit integer in a given direction: its halves are exact, so their sum rounds
+    once.
+    """
     word, double = text.type_of("i64", vector), text.type_of("double", vector)
     shift, kind = ("ashr", "s") if source.is_signed else ("lshr", "u")
     upper = text.let(f"{shift} {word} {value}, {text.const(32, 'i64', vector)}")
@@ -241,7 +243,7 @@ def _long_to_double(
     upper = text.let(f"fmul {double} {upper}, {text.const(0x41F << 52, 'double', vector)}")
     lower = text.let(f"and {word} {value}, {text.const(0xFFFF_FFFF, 'i64', vector)}")
     lower = text.let(f"uitofp {word} {lower} to {double}")
-    return directed(text, "fadd", "double", rounding, [upper, lower], vector)
+    return round_directed(text, "fadd", "double", rounding, [upper, lower], vector)
 
 
 def _integer_to_integer(

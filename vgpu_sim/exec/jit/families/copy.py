@@ -1,4 +1,4 @@
-"""Loads of some bytes: masked by element, and the last word by bytes."""
+"""Loads of a given number of bytes: each element has a mask, and the last word a mask of bytes."""
 
 from typing import Final
 
@@ -14,12 +14,12 @@ _WORD_BYTES = 4
 def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     access = emitter.memory.access(node)
     lanes = None if mask.full else emitter.masks.flat(mask)
-    strips = range(emitter.values.strips)
-    sizes = [emitter.values.read(node.sources[1], "i32", Form.VECTOR, strip) for strip in strips]
+    vectors = range(emitter.values.vectors)
+    sizes = [emitter.values.read(node.sources[1], "i32", Form.VECTOR, part) for part in vectors]
     flags = [
-        [_wanted(emitter, size, place, lanes[strip] if lanes else None)
+        [_requested_lanes(emitter, size, place, lanes[part] if lanes else None)
          for place in range(access.count)]
-        for strip, size in enumerate(sizes)
+        for part, size in enumerate(sizes)
     ]  # fmt: skip
     columns = emitter.memory.load_parts(access, flags)
     for place, result in enumerate(node.results):
@@ -32,15 +32,15 @@ def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
 
 
 def _define(emitter: Emitter, result: Value, words: list[str]) -> None:
-    def fill(form: Form, strip: int) -> str:
-        word = emitter.values.one_of(words[strip], "i32", form)
+    def fill(form: Form, part: int) -> str:
+        word = emitter.values.one_of(words[part], "i32", form)
         return emitter.values.fill(word, "i32", result, form, signed=False)
 
     emitter.values.define(result, fill)
 
 
-def _wanted(emitter: Emitter, size: str, place: int, lanes: str | None) -> str:
-    """Return the lanes that read a word."""
+def _requested_lanes(emitter: Emitter, size: str, place: int, lanes: str | None) -> str:
+    """Return the lanes that read the word at position ``place``."""
     text = emitter.text
     type_ = text.type_of("i32", vector=True)
     begin = text.const(place * _WORD_BYTES, "i32", True)
@@ -49,7 +49,7 @@ def _wanted(emitter: Emitter, size: str, place: int, lanes: str | None) -> str:
 
 
 def _cut(emitter: Emitter, word: str, size: str, place: int) -> str:
-    """Return a word without the bytes that were not asked for."""
+    """Clear the bytes of a word beyond the requested size."""
     text = emitter.text
     type_ = text.type_of("i32", vector=True)
 
@@ -58,7 +58,7 @@ def _cut(emitter: Emitter, word: str, size: str, place: int) -> str:
 
     whole = text.let(f"icmp uge {type_} {size}, {const((place + 1) * _WORD_BYTES)}")
     bits = text.let(f"shl {type_} {size}, {const(3)}")
-    bits = text.let(f"and {type_} {bits}, {const(31)}")  # words begin at multiples of 32 bits
+    bits = text.let(f"and {type_} {bits}, {const(31)}")  # word boundaries are multiples of 32 bits
     above = text.let(f"shl {type_} {const(1)}, {bits}")
     kept = text.let(f"sub {type_} {above}, {const(1)}")
     part = text.let(f"and {type_} {word}, {kept}")

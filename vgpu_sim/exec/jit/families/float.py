@@ -1,8 +1,8 @@
-"""Float family: binary32 and binary64 in hardware, the small formats through ``small_floats``.
+"""Float family: binary32 and binary64 natively, smaller formats through ``small_floats``.
 
-No fast-math flag anywhere, and no contraction: results are the same for every plan. APPROX and
-FULL forms are computed as RN. NaNs of native results are not canonical; ``nans`` says where they
-become so.
+No operation has fast-math flags or is contracted: results are the same under every plan. APPROX
+and FULL forms are computed as RN. NaNs of native results are not canonical; ``nans`` determines
+where they become so.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final
 
 from vgpu_sim.exec import approximations
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, INFINITY, reads_number
-from vgpu_sim.exec.jit.arithmetic.directed_rounding import directed
+from vgpu_sim.exec.jit.arithmetic.directed_rounding import round_directed
 from vgpu_sim.exec.jit.arithmetic.doubles import TextDoubles, TextSingles
 from vgpu_sim.exec.jit.arithmetic.floats import (
     DIRECTED,
@@ -53,7 +53,7 @@ _APPROXIMATIONS: Final[dict[Op, Callable[[TextDoubles, str], str]]] = {
 
 
 def _is_coarse(instruction: Instruction) -> bool:
-    """Return whether a binary64 reciprocal is wanted in its upper half alone."""
+    """Return whether only the upper half of a binary64 reciprocal is requested."""
     if instruction.op not in (Op.FRCP, Op.FRSQRT):
         return False
     return instruction.type is DataType.F64 and instruction.ftz
@@ -63,12 +63,12 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     type_ = node.instruction.type
     scalar = operand_type(type_)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
-        # Of a wider register, or one that is taken for packed numbers, all bits count; where the
-        # sign goes into the result, a NaN's does, too.
+    def compute(form: Form, part: int) -> tuple[str, str]:
+        # All bits are significant in a wider register, or one that is also read as packed numbers;
+        # if the sign goes into the result, so does that of a NaN.
         sign = node.instruction.xorsign
         args = [
-            emitter.values.read(s, scalar, form, strip, clean=sign or not reads_number(s, type_))
+            emitter.values.read(s, scalar, form, part, clean=sign or not reads_number(s, type_))
             for s in node.sources
         ]
         vector = form is Form.VECTOR
@@ -81,14 +81,16 @@ def _lower_sign(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -
     type_ = node.instruction.type
     scalar = integer(type_.bits)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         source = node.sources[0]
         clean = node in emitter.nans.cleaning or not reads_number(source, type_)
-        bits = emitter.values.read(source, scalar, form, strip, clean=clean)
+        bits = emitter.values.read(source, scalar, form, part, clean=clean)
         vector = form is Form.VECTOR
         if type_.element is type_:
             return _changed_sign(emitter.text, node.instruction, bits, vector), scalar
-        return _packed(emitter.text, node.instruction, [bits], vector, _changed_sign_of), scalar
+        return _apply_packed(
+            emitter.text, node.instruction, [bits], vector, _changed_sign_of
+        ), scalar
 
     emitter.define(node, compute)
 
@@ -96,17 +98,19 @@ def _lower_sign(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -
 def _result(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
     if instruction.type.element is instruction.type:
         return _arithmetic(text, instruction, args, vector)
-    return _packed(text, instruction, args, vector, _arithmetic)
+    return _apply_packed(text, instruction, args, vector, _arithmetic)
 
 
-def _packed(
+def _apply_packed(
     text: Text,
     instruction: Instruction,
     args: list[str],
     vector: bool,
     compute: Callable[[Text, Instruction, list[str], bool], str],
 ) -> str:
-    """Compute on both halves of each lane as on neighbouring lanes; patterns in and out."""
+    """Compute on both halves of each lane as on adjacent lanes; operands and result are
+    patterns.
+    """
     type_, whole = instruction.type.element, text.type_of(integer(instruction.type.bits), vector)
     with text.pairs(vector):
         word = text.type_of(integer(type_.bits), vector=True)
@@ -145,7 +149,7 @@ def _changed_sign_of(text: Text, instruction: Instruction, args: list[str], vect
 
 
 def _changed_sign(text: Text, instruction: Instruction, bits: str, vector: bool) -> str:
-    """FNEG and FABS, on patterns: they change the sign bit of NaNs too."""
+    """Emit FNEG or FABS on patterns: they change the sign bit of NaNs too."""
     type_ = instruction.type
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
@@ -166,13 +170,14 @@ def _native(text: Text, instruction: Instruction, args: list[str], vector: bool)
             args = [text.intrinsic("sqrt", scalar, vector, *args)]
         args = [text.const(ONE[instruction.type], scalar, vector), *args]
     if instruction.rounding in DIRECTED:
-        return directed(text, operation, scalar, instruction.rounding, args, vector)
+        return round_directed(text, operation, scalar, instruction.rounding, args, vector)
     if operation in ("fma", "sqrt"):
         return text.intrinsic(operation, scalar, vector, *args)
     if operation == "fdiv" and args[0] == args[1]:
         return _divided_by_itself(text, instruction.type, args[0], vector)
     if operation == "fdiv" and vector and op is Op.FDIV:
-        # What becomes a known 0 / 0 there, however late, LLVM (22.1) takes for a vector of zeros.
+        # LLVM (22.1) replaces a division that becomes a constant 0 / 0, however late, by a vector
+        # of zeros.
         args = [text.intrinsic("arithmetic.fence", scalar, vector, args[0]), *args[1:]]
     return text.let(f"{operation} {type_} {args[0]}, {args[1]}")
 
@@ -180,7 +185,7 @@ def _native(text: Text, instruction: Instruction, args: list[str], vector: bool)
 def _divided_by_itself(text: Text, type_: DataType, value: str, vector: bool) -> str:
     """Return 1, or NaN for zeros, infinities and NaN.
 
-    LLVM's code generator (22.1, x86) takes the bits of ``fdiv x, x`` of a known 0 for zeros.
+    LLVM's code generator (22.1, x86) replaces ``fdiv x, x`` of a constant 0 by zero bits.
     """
     scalar, kind = NATIVE[type_], text.type_of(NATIVE[type_], vector)
     size = text.intrinsic("fabs", scalar, vector, value)
@@ -206,7 +211,7 @@ def _approximation(text: Text, instruction: Instruction, value: str, vector: boo
 
 
 def _coarse(text: Text, op: Op, value: str, vector: bool) -> str:
-    """Return 1 / a or 1 / (square root of a) of the upper half of a binary64, in its own."""
+    """Return 1 / a or 1 / sqrt(a) for the upper half of a binary64, truncated to its upper half."""
     double, word = text.type_of("double", vector), text.type_of("i64", vector)
     upper = text.const(0xFFFF_FFFF << 32, "i64", vector)
 
@@ -224,10 +229,10 @@ def _coarse(text: Text, op: Op, value: str, vector: bool) -> str:
 
 
 def _extremum(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    """Return the number among a number and a NaN (NAN: the NaN); -0 is less than +0.
+    """Return the minimum or maximum; of a number and a NaN, the number (NAN: the NaN). -0 < +0.
 
-    Not LLVM's minimumnum and maximumnum: for x86 it takes the NaN where the other operand was
-    converted from an integer (seen with LLVM 22.1).
+    LLVM's minimumnum and maximumnum are not used: for x86 they return the NaN if the other
+    operand was converted from an integer (observed in LLVM 22.1).
     """
     type_ = instruction.type
     word, held = integer(type_.bits), operand_type(type_)
@@ -253,7 +258,7 @@ def _extremum(text: Text, instruction: Instruction, args: list[str], vector: boo
     a, b = numbers
     relation, joint = ("olt", "or") if instruction.op is Op.FMIN else ("ogt", "and")
     better = text.let(f"fcmp {relation} {compared} {a}, {b}")
-    if type_ in NATIVE:  # of numbers: one instruction, on x86
+    if type_ in NATIVE:  # on numbers: a single x86 instruction
         result = cast(text.select(better, a, b, scalar, vector), scalar, word)
     else:
         result = text.select(better, patterns[0], patterns[1], word, vector)
@@ -278,11 +283,12 @@ def _extremum(text: Text, instruction: Instruction, args: list[str], vector: boo
 
 
 def _small(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    """binary16 and bfloat16: in binary32, which holds every operand and binary16's products.
+    """Compute on binary16 or bfloat16 in binary32, which holds every operand and binary16's
+    products.
 
-    Sums and binary16's products rounded to binary32, and once more, are as if rounded once: 24
-    bits are at least 2 * 11 + 2 (S. Figueroa, "When is double rounding innocuous?", 1995), and
-    where the result is subnormal they are exact. All else is rounded to odd first.
+    Rounding sums, and binary16's products, to binary32 and then again is equivalent to rounding
+    once: 24 bits are at least 2 * 11 + 2 (S. Figueroa, "When is double rounding innocuous?",
+    1995), and subnormal results are exact. All other results are first rounded to odd.
     """
     small, type_, op = SmallFloats(text, vector), instruction.type, instruction.op
     numbers = [small.single(arg, type_) for arg in args]

@@ -26,8 +26,8 @@ _DIRECT = {
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     scalar = integer(fold.result_type(node.instruction).bits)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
-        args = emitter.patterns(node, form, strip)
+    def compute(form: Form, part: int) -> tuple[str, str]:
+        args = emitter.patterns(node, form, part)
         return _result(emitter.text, node.instruction, args, form is Form.VECTOR), scalar
 
     emitter.define(node, compute)
@@ -40,16 +40,16 @@ def _lower_product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool
         return
     scalar = integer(fold.result_type(instruction).bits)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
-        args = [emitter.widened(node, s, instruction.type, form, strip) for s in node.sources[:2]]
-        args += [emitter.values.read(s, scalar, form, strip, clean=True) for s in node.sources[2:]]
+    def compute(form: Form, part: int) -> tuple[str, str]:
+        args = [emitter.widen(node, s, instruction.type, form, part) for s in node.sources[:2]]
+        args += [emitter.values.read(s, scalar, form, part, clean=True) for s in node.sources[2:]]
         return _multiply(emitter.text, instruction, args, form is Form.VECTOR), scalar
 
     emitter.define(node, compute)
 
 
 def _result(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    """Return the result; operands are integers of the widths that ``operand_widths`` says."""
+    """Return the result; operands are integers of the widths that ``operand_widths`` returns."""
     scalar = integer(instruction.type.bits)
     type_ = text.type_of(scalar, vector)
     is_signed = instruction.type.is_signed
@@ -109,8 +109,8 @@ def _high_product(text: Text, instruction: Instruction, args: list[str], vector:
 
 
 def _divide(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    # LLVM leaves a division by zero and the least number by -1 undefined: divide by 1 instead and
-    # choose the result afterwards.
+    # Division by zero, and of the smallest integer by -1, is undefined in LLVM: divide by 1 instead
+    # and select the result afterwards.
     scalar = integer(instruction.type.bits)
     type_ = text.type_of(scalar, vector)
     is_signed, remainder = instruction.type.is_signed, instruction.op is Op.REM
@@ -140,9 +140,10 @@ _CONSTANT = re.compile(r"splat \(i(\d+) (-?\d+)\)")
 
 
 def _is_divided_by_floats(divisor: str) -> bool:
-    """Return whether lanes are faster divided so than by LLVM's multiplication by an inverse.
+    """Return whether vectors divide faster by floats than by LLVM's multiplication by an inverse.
 
-    That it has for constants; of 64 bits only for powers of two without taking lanes apart.
+    LLVM has the multiplication for constants only; for 64 bits, only powers of two avoid
+    scalarising.
     """
     constant = _CONSTANT.fullmatch(divisor)
     if constant is None:
@@ -172,17 +173,20 @@ def _shift(text: Text, instruction: Instruction, args: list[str], vector: bool) 
 
 
 def _lower_carried(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    """Write both results: a carry comes from the sum, or passes through one of all ones."""
+    """Emit both results of an operation with a carry.
+
+    A carry comes from the sum itself, or passes through a sum whose bits are all one.
+    """
     carry, bits = node.results[1], node.instruction.type.bits
     add = node.instruction.op is Op.ADDC
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         words = Words(emitter.text, bits, form is Form.VECTOR)
-        a, b, before = emitter.patterns(node, form, strip)
+        a, b, before = emitter.patterns(node, form, part)
         plain = words.op("add" if add else "sub", a, b)
         if node.sources[2] == Literal(0):
             return plain, words.test("ult", plain, a) if add else words.test("ult", a, b)
-        value = words.op("add" if add else "sub", plain, words.resized(before, 1))
+        value = words.op("add" if add else "sub", plain, words.resize(before, 1))
         if carry is None:
             return value, ""
         made = words.test("ult", plain, a) if add else words.test("ult", a, b)
@@ -190,9 +194,9 @@ def _lower_carried(emitter: Emitter, node: Operation, mask: Mask, occupied: bool
         flags = Words(emitter.text, 1, form is Form.VECTOR)
         return value, flags.op("or", made, flags.op("and", passes, before))
 
-    emitter.define(node, lambda form, strip: (compute(form, strip)[0], integer(bits)))
+    emitter.define(node, lambda form, part: (compute(form, part)[0], integer(bits)))
     if carry is not None:
-        emitter.values.define(carry, lambda form, strip: compute(form, strip)[1])
+        emitter.values.define(carry, lambda form, part: compute(form, part)[1])
 
 
 def _lower_saturated(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -200,9 +204,9 @@ def _lower_saturated(emitter: Emitter, node: Operation, mask: Mask, occupied: bo
         "add.sat" if node.instruction.op is Op.ADD_SAT else "sub.sat"
     )
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         words = Words(emitter.text, 32, form is Form.VECTOR)
-        return words.call(stem, *emitter.patterns(node, form, strip)), words.scalar
+        return words.call(stem, *emitter.patterns(node, form, part)), words.scalar
 
     emitter.define(node, compute)
 
@@ -215,9 +219,9 @@ def _lower_dot(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) ->
     bits = 8 if instruction.op is Op.DP4A else 16
     first = 2 if instruction.mode is MulMode.HI else 0
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         words = Words(emitter.text, 32, form is Form.VECTOR)
-        a, b, total = emitter.patterns(node, form, strip)
+        a, b, total = emitter.patterns(node, form, part)
         for place in places:
             x = words.part(a, bits, place, signed=type_.is_signed)
             y = words.part(b, 8, first + place, signed=other.is_signed)

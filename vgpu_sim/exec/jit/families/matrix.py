@@ -1,7 +1,8 @@
-"""Products of matrices and loads of them: vector code where a group holds whole warps.
+"""Matrix products and loads: vector code if a group consists of whole warps.
 
-A product is the call of a function for each shape and types, or two of them with one A. A lane that
-is a group of its own reads the factors of the others one by one, as SHFL does.
+A product is a call of a function for its shape and types, or one call for two products with the
+same A. A lane that is a group of its own reads the factors of the others one by one, as SHFL
+does.
 """
 
 import re
@@ -29,8 +30,8 @@ from vgpu_sim.exec.jit.emission.warp_registers import (
     if_here,
     present,
     read,
-    shuffled,
-    strips_of,
+    shuffle_lane,
+    vectors_of,
 )
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.text.masks import Mask
@@ -57,35 +58,38 @@ def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> N
     a = _operands(node)[0]
     found: list[list[list[str]]] = [[[] for _ in n.results] for n in nodes]
     per_warp = WARP_THREADS // geometry.width
-    for first in range(0, geometry.strips, per_warp):
-        strips = range(first, min(first + per_warp, geometry.strips))
-        flags = present(emitter, mask, strips)
-        left = _prepared(emitter, node.instruction, prepare_left, a, strips, flags)
+    for first in range(0, geometry.vectors, per_warp):
+        vectors = range(first, min(first + per_warp, geometry.vectors))
+        flags = present(emitter, mask, vectors)
+        left = _prepare(emitter, node.instruction, prepare_left, a, vectors, flags)
         columns = []
         for each in nodes:
             _, b, c = _operands(each)
-            right = _prepared(emitter, node.instruction, prepare_right, b, strips, flags)
-            columns.append((right, [halves_of(emitter, s, scalar, strips, "") for s in c]))
-        for n, results in enumerate(_multiplied(emitter, node.instruction, left, columns)):
+            right = _prepare(emitter, node.instruction, prepare_right, b, vectors, flags)
+            columns.append((right, [halves_of(emitter, s, scalar, vectors, "") for s in c]))
+        for n, results in enumerate(_multiply(emitter, node.instruction, left, columns)):
             for place, halves in enumerate(results):
-                found[n][place] += strips_of(text, halves, scalar, len(strips))
+                found[n][place] += vectors_of(text, halves, scalar, len(vectors))
     for each, registers in zip(nodes, found, strict=True):
         for result, register in zip(each.results, registers, strict=True):
             if result is not None:
                 define(emitter, result, register, scalar)
 
 
-def _prepared(
+def _prepare(
     emitter: Emitter,
     instruction: Instruction,
     prepare: Callable[[Lanes, Instruction, Sequence[Halves], str], int],
     sources: Sequence[Source],
-    strips: range,
+    vectors: range,
     flags: str,
 ) -> str:
-    """Return where a factor lies prepared for products: made once, as long as it is known."""
+    """Return the address of a prepared factor of a product.
+
+    It is prepared once and used again as long as its value is available.
+    """
     text = emitter.text
-    registers = [halves_of(emitter, source, "i32", strips, flags) for source in sources]
+    registers = [halves_of(emitter, source, "i32", vectors, flags) for source in sources]
     kind = _kind(instruction)
     what = f"{prepare.__name__} {kind.type.name} {kind.source_type} {registers}"
     place = text.known.find(what)
@@ -98,8 +102,11 @@ def _prepared(
 
 
 def _partners(emitter: Emitter, node: Operation) -> list[Operation]:
-    """Return a product of the same block that has the same A and can be made now, if there is one:
-    what is made of A serves both."""
+    """Return another product of this block with the same A that can be computed now, if there is
+    one.
+
+    The prepared A serves both.
+    """
     kind, left = _kind(node.instruction), _operands(node)[0]
     nodes = emitter.analysis.ssa.blocks[emitter.values.block].nodes
     if node.guard is not None:
@@ -140,14 +147,16 @@ def _scalar(instruction: Instruction) -> str:
     return "float" if instruction.type is DataType.F32 else "i32"
 
 
-def _multiplied(
+def _multiply(
     emitter: Emitter,
     instruction: Instruction,
     left: str,
     columns: Sequence[tuple[str, Sequence[Halves]]],
 ) -> list[list[list[str]]]:
-    """Call a function for products of this shape: in line they would be more code than caches hold,
-    and more values than there are registers."""
+    """Call a function for products of this shape.
+
+    Inlined, the code would exceed the instruction cache and the vector registers.
+    """
     text = emitter.text
     total = f"<{LANES} x {_scalar(instruction)}>"
     name = _name(f"product.m{len(columns)}", instruction)
@@ -174,7 +183,7 @@ def _name(head: str, instruction: Instruction) -> str:
 
 
 def _convention() -> str:
-    """Return one that passes 16 vectors in registers, where there is one."""
+    """Return the calling convention that passes 16 vectors in registers, where there is one."""
     from vgpu_sim.exec.jit.target import llvm
 
     return "x86_regcallcc " if llvm.vector_bits() == 512 else ""
@@ -183,8 +192,11 @@ def _convention() -> str:
 def _function(
     text: Text, name: str, instruction: Instruction, registers: int, products: int
 ) -> str:
-    """Return a function that multiplies: of halves of each product's C, then of where A and each
-    product's B lie prepared."""
+    """Emit a multiplication function for matrices and return its name.
+
+    Its parameters are the halves of each product's C, then the addresses of the prepared A and
+    of each product's prepared B.
+    """
     own = Text(text.shared, 0, LANES)
     total = f"<{LANES} x {_scalar(instruction)}>"
     addends = [
@@ -195,10 +207,10 @@ def _function(
     columns = [(f"%right{n}", c) for n, c in enumerate(addends)]
     made = multiply(Lanes(own), instruction, "%left", columns)
     found = [half for totals in made for halves in totals for half in halves]
-    return _defined(own, name, parameters, total, found, f"internal {_convention()}")
+    return _define_function(own, name, parameters, total, found, f"internal {_convention()}")
 
 
-def _defined(
+def _define_function(
     own: Text,
     name: str,
     parameters: Sequence[str],
@@ -217,7 +229,10 @@ def _defined(
 
 
 def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
-    """Multiply for one lane, by a function that waits for the others as often as it reads them."""
+    """Compute one lane's results of a product by a function.
+
+    The function waits for the other lanes whenever it reads their registers.
+    """
     text, instruction = emitter.text, node.instruction
     scalar = _scalar(instruction)
     a, b, c = _operands(node)
@@ -233,10 +248,12 @@ def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
         )
 
         def of_lane(value: str, lane: str) -> str:
-            return shuffled(own, "%collect", "%how", value, lane)
+            return shuffle_lane(own, "%collect", "%how", value, lane)
 
         found = multiply_alone(Lanes(own, 1), instruction, of_lane, x, y, z, "%lane")
-        text.shared.helpers[name] = _defined(own, name, parameters, scalar, found, "internal ")
+        text.shared.helpers[name] = _define_function(
+            own, name, parameters, scalar, found, "internal "
+        )
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
     lane = text.let(f"and i32 {emitter.specials.first}, 31")
     given = ["ptr %thread", f"ptr {callee}", f"i32 {SHUFFLE | node.word << 8}", f"i32 {lane}"]

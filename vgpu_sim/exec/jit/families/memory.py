@@ -1,4 +1,4 @@
-"""Loads and stores: how an access is written is in ``exec/jit/memory``."""
+"""Loads and stores; their lowering is in ``exec/jit/memory``."""
 
 from typing import Final
 

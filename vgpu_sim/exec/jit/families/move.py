@@ -1,4 +1,6 @@
-"""Moves: patterns travel unchanged; special registers come from the group's place in the grid."""
+"""Moves, which do not change bit patterns, and special registers, which depend on the group's
+position in the grid.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +23,7 @@ from vgpu_sim.isa import Op, SpecialRegister
 
 def _mov(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     scalar = integer(node.instruction.type.bits)
-    emitter.define(node, lambda form, strip: (emitter.patterns(node, form, strip)[0], scalar))
+    emitter.define(node, lambda form, part: (emitter.patterns(node, form, part)[0], scalar))
 
 
 def _s2r(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -29,10 +31,10 @@ def _s2r(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     assert register is not None
     if register.runs:
         now = _counter(emitter) if register is SpecialRegister.CLOCK64 else _timer(emitter)
-        emitter.define(node, lambda form, strip: (now, "i64"))
+        emitter.define(node, lambda form, part: (now, "i64"))
         return
     scalar = integer(register.bits)
-    emitter.define(node, lambda form, strip: (_special(emitter, register, form, strip), scalar))
+    emitter.define(node, lambda form, part: (_special(emitter, register, form, part), scalar))
 
 
 def _selp(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -41,13 +43,13 @@ def _selp(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     same = result is not None and result.bits == bits
     scalar = values.types[result] if result is not None and same else integer(bits)
     clean = not same or node in emitter.nans.cleaning
-    sure = emitter.chosen(node)
+    sure = emitter.assumed_operand(node)
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         if sure is not None:
-            return values.read(sure, scalar, form, strip, clean=clean), scalar
-        a, b = (values.read(s, scalar, form, strip, clean=clean) for s in node.sources[:2])
-        flag = values.read(node.sources[2], "i1", form, strip)
+            return values.read(sure, scalar, form, part, clean=clean), scalar
+        a, b = (values.read(s, scalar, form, part, clean=clean) for s in node.sources[:2])
+        flag = values.read(node.sources[2], "i1", form, part)
         return emitter.text.select(flag, a, b, scalar, form is Form.VECTOR), scalar
 
     emitter.define(node, compute)
@@ -63,10 +65,10 @@ _IN_CONTEXT: Final = {
 }
 
 
-def _special(emitter: Emitter, register: SpecialRegister, form: Form, strip: int) -> str:
+def _special(emitter: Emitter, register: SpecialRegister, form: Form, part: int) -> str:
     specials = emitter.specials
     if register is SpecialRegister.LANEID or register <= SpecialRegister.TID_Z:
-        return _thread_index(emitter, register, form, strip)
+        return _thread_index(emitter, register, form, part)
     if SpecialRegister.CTAID_X <= register <= SpecialRegister.CTAID_Z:
         return specials.block[register - SpecialRegister.CTAID_X]
     if register is SpecialRegister.SHARED_WINDOW:
@@ -76,7 +78,7 @@ def _special(emitter: Emitter, register: SpecialRegister, form: Form, strip: int
 
 
 def _counter(emitter: Emitter) -> str:
-    """Read the time stamp counter, here and once for all lanes of the group."""
+    """Read the time stamp counter, once for all lanes of the group."""
     text = emitter.text
     text.shared.declarations.add("declare i64 @llvm.readcyclecounter()")
     name = text.name()
@@ -93,7 +95,7 @@ def _timer(emitter: Emitter) -> str:
     return text.let(f"add i64 {begin}, {past}")
 
 
-def _thread_index(emitter: Emitter, register: SpecialRegister, form: Form, strip: int) -> str:
+def _thread_index(emitter: Emitter, register: SpecialRegister, form: Form, part: int) -> str:
     text, geometry = emitter.text, emitter.analysis.geometry
     lane_id = register is SpecialRegister.LANEID
     axis = None if lane_id else geometry.axes()[register]
@@ -101,13 +103,13 @@ def _thread_index(emitter: Emitter, register: SpecialRegister, form: Form, strip
         return text.let(f"and i32 {emitter.specials.first}, 31")
     if lane_id and form is Form.SCALAR:
         base = text.let(f"and i32 {emitter.specials.first}, 31")
-        return text.let(f"add i32 {base}, {strip * geometry.width}")
+        return text.let(f"add i32 {base}, {part * geometry.width}")
     if lane_id:
-        lanes = _linear(emitter, strip)
+        lanes = _linear(emitter, part)
         return text.let(f"and {text.type_of('i32', True)} {lanes}, splat (i32 31)")
     if axis is None:
-        return _index_on_line(emitter, register, strip)
-    base, row = emitter.specials.thread[register], axis.rows[strip]
+        return _index_on_line(emitter, register, part)
+    base, row = emitter.specials.thread[register], axis.rows[part]
     if form is Form.BASE:
         return base
     if form is Form.SCALAR:
@@ -120,15 +122,15 @@ def _spread(text: Text, base: str, row: Sequence[int]) -> str:
     return text.let(f"add {type_} {text.splat('i32', base)}, {text.lanes('i32', row)}")
 
 
-def _linear(emitter: Emitter, strip: int) -> str:
-    """Return which threads of the block a strip's lanes are, in linear order."""
+def _linear(emitter: Emitter, part: int) -> str:
+    """Return the linear thread indices of a vector's lanes."""
     text, geometry, specials = emitter.text, emitter.analysis.geometry, emitter.specials
     if geometry.linear:
-        start = strip * geometry.width
+        start = part * geometry.width
         return _spread(text, specials.first, range(start, start + geometry.width))
     type_ = text.type_of("i32", vector=True)
     indices = [
-        _spread(text, base, axis.rows[strip])
+        _spread(text, base, axis.rows[part])
         for base, axis in zip(specials.thread, geometry.axes(), strict=True)
         if axis is not None
     ]
@@ -139,11 +141,11 @@ def _linear(emitter: Emitter, strip: int) -> str:
     return found
 
 
-def _index_on_line(emitter: Emitter, register: SpecialRegister, strip: int) -> str:
-    """Compute a thread index of lanes that are numbered through all rows."""
+def _index_on_line(emitter: Emitter, register: SpecialRegister, part: int) -> str:
+    """Compute a thread index of lanes that are numbered linearly through all rows."""
     text, (x, y, _) = emitter.text, emitter.analysis.geometry.block
     type_ = text.type_of("i32", vector=True)
-    lanes = _linear(emitter, strip)
+    lanes = _linear(emitter, part)
     divisor = {SpecialRegister.TID_X: 1, SpecialRegister.TID_Y: x, SpecialRegister.TID_Z: x * y}
     if divisor[register] > 1:
         lanes = text.let(f"udiv {type_} {lanes}, splat (i32 {divisor[register]})")

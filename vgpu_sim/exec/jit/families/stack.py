@@ -1,4 +1,4 @@
-"""A thread's local memory as a whole: what the launch says of it."""
+"""A thread's local memory as a whole: its size and its generic address."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ def _local_bytes(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) 
     narrow = emitter.launch.once(
         "local bytes", lambda: emitter.text.let(f"trunc i64 {value} to i32")
     )
-    emitter.define(node, lambda form, strip: (narrow, "i32"))
+    emitter.define(node, lambda form, part: (narrow, "i32"))
 
 
 def _local_window(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -25,7 +25,7 @@ def _local_window(emitter: Emitter, node: Operation, mask: Mask, occupied: bool)
         return emitter.text.let(f"trunc i64 {upper} to i32")
 
     upper = emitter.launch.once("local window's upper half", write)
-    emitter.define(node, lambda form, strip: (upper, "i32"))
+    emitter.define(node, lambda form, part: (upper, "i32"))
 
 
 LOWERING: Final[dict[Op, Lowering]] = {

@@ -1,10 +1,10 @@
-"""Barriers: a stop is one call through the thread state, opaque to the code generator."""
+"""Barriers: a wait is a call through the thread state, opaque to LLVM."""
 
 from typing import Final
 
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import THREAD_MEET, THREAD_STOP
@@ -12,9 +12,9 @@ from vgpu_sim.isa import DataType, Op, Reduction
 
 
 def _stop(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    """Wait for the other groups; the only one of a block just orders its accesses."""
+    """Wait for the other groups of the block; if it has no others, emit only a compiler fence."""
     text, instruction = emitter.text, node.instruction
-    counted = stops.counted(emitter.analysis.ssa, emitter.analysis.geometry)
+    counted = wait_points.needs_counting(emitter.analysis.ssa, emitter.analysis.geometry)
     if emitter.analysis.geometry.groups == 1 and not counted:
         text.do('fence syncscope("singlethread") seq_cst')
         return
@@ -42,18 +42,20 @@ def _stop(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
         if outcome:
             outcome = text.phi("i32", (outcome, here), ("0", origin))
     if instruction.op is Op.BAR_RED:
-        emitter.define(node, lambda form, strip: _outcome(emitter, node, form, outcome))
+        emitter.define(node, lambda form, part: _outcome(emitter, node, form, outcome))
 
 
 def _ballot(emitter: Emitter, node: Operation, mask: Mask) -> str:
-    """Return how many lanes bring something, and 2^16 times how many of those bring true."""
+    """Return the number of arriving lanes, plus 2^16 times the number of those with a true
+    operand.
+    """
     if node.instruction.op is not Op.BAR_RED:
         return "0"
     text, masks, values = emitter.text, emitter.masks, emitter.values
     here = masks.flat(mask)
     true = [
-        masks.both(lanes, values.read(node.sources[2], "i1", Form.VECTOR, strip))
-        for strip, lanes in enumerate(here)
+        masks.both(lanes, values.read(node.sources[2], "i1", Form.VECTOR, part))
+        for part, lanes in enumerate(here)
     ]
     counts = []
     for vectors in (here, true):

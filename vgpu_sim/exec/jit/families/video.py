@@ -1,4 +1,6 @@
-"""Packed integers: a strip's words as one vector of their elements."""
+"""Packed integers: the words of a vector of lanes, reinterpreted as one vector of their
+elements.
+"""
 
 from typing import Final
 
@@ -21,7 +23,7 @@ _RELATION = {
 
 
 class _Elements:
-    """Writes operations on all elements of ``words`` 32-bit words."""
+    """Writer of operations on all elements of ``words`` 32-bit words."""
 
     def __init__(self, text: Text, element: DataType, words: int) -> None:
         self.text = text
@@ -42,21 +44,23 @@ class _Elements:
         return self.text.call(self.type, f"llvm.{stem}.{suffix}", (self.type, a), (self.type, b))
 
     def average(self, a: str, b: str) -> str:
-        """Return the mean; what is halved has one bit more, so twice as many are used."""
+        """Return the mean; the sum has one more bit, so the elements are extended to twice their
+        width.
+        """
         wide = f"<{self.count} x i{2 * self.bits}>"
         extension = "sext" if self.signed else "zext"
         x, y = (self.text.let(f"{extension} {self.type} {v} to {wide}") for v in (a, b))
         total = self.text.let(f"add {wide} {x}, {y}")
         up = self.text.let(f"add {wide} {total}, splat (i{2 * self.bits} 1)")
-        if self.signed:  # not where the sum is negative
+        if self.signed:  # no increment for a negative sum
             negative = f"ashr {wide} {total}, splat (i{2 * self.bits} {2 * self.bits - 1})"
             up = self.text.let(f"add {wide} {up}, {self.text.let(negative)}")
         shift = "ashr" if self.signed else "lshr"
         half = self.text.let(f"{shift} {wide} {up}, splat (i{2 * self.bits} 1)")
         return self.text.let(f"trunc {wide} {half} to {self.type}")
 
-    def compared(self, how: Compare | None, a: str, b: str) -> str:
-        """Return 1 or 0 for each pair."""
+    def compare(self, how: Compare | None, a: str, b: str) -> str:
+        """Return 1 or 0 for each pair of elements."""
         if how is None:
             raise CodeGenerationError("PSET without a comparison")
         relation = _RELATION[how]
@@ -64,7 +68,8 @@ class _Elements:
             relation = self.sign + relation
         flags = self.text.let(f"icmp {relation} {self.type} {a}, {b}")
         numbers = f"{self.type} splat (i{self.bits} 1), {self.type} zeroinitializer"
-        return self.text.let(f"select <{self.count} x i1> {flags}, {numbers}")  # see Text.number
+        # A select, for the reason given in ``Text.number``.
+        return self.text.let(f"select <{self.count} x i1> {flags}, {numbers}")
 
 
 def _result(elements: _Elements, instruction: Instruction, args: list[str]) -> str:
@@ -87,7 +92,7 @@ def _result(elements: _Elements, instruction: Instruction, args: list[str]) -> s
         case Op.PAVG:
             return elements.average(*args)
         case _:
-            return elements.compared(instruction.compare, *args)
+            return elements.compare(instruction.compare, *args)
 
 
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -95,13 +100,13 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     if element is None:
         raise CodeGenerationError(f"{node.instruction.op.name} without a type of its elements")
 
-    def compute(form: Form, strip: int) -> tuple[str, str]:
+    def compute(form: Form, part: int) -> tuple[str, str]:
         vector = form is Form.VECTOR
         words = text.type_of("i32", vector)
         elements = _Elements(text, element, text.width if vector else 1)
         args = [
             text.let(f"bitcast {words} {value} to {elements.type}")
-            for value in emitter.patterns(node, form, strip)
+            for value in emitter.patterns(node, form, part)
         ]
         result = _result(elements, node.instruction, args)
         return text.let(f"bitcast {elements.type} {result} to {words}"), "i32"

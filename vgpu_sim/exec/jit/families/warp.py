@@ -1,19 +1,19 @@
-"""Collectives: vector code where a group holds whole warps, else a call for each lane.
+"""Collectives: vector code if a group consists of whole warps, else one call per lane.
 
-A wide group writes a collective only where ``stops.legal`` has shown that no lane that takes part
-is elsewhere. What remains is tested as it runs: that lanes name themselves, and each other under
-one mask.
+A group of several lanes emits a collective only if ``wait_points.legal`` has proved that every
+participating lane is present. The rest is tested at run time: lanes must name themselves, and
+lanes that name each other must name the same mask.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.exec.jit.arithmetic.warp_results import Gathered, Result, results
+from vgpu_sim.exec.jit.arithmetic.warp_results import CollectiveOperands, Result, results
 from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.numbers.known_values import known_values
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import integer
@@ -39,9 +39,9 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     per_warp = WARP_THREADS // geometry.width
     found: list[tuple[Result, ...]] = []
     wrong: list[str] = []
-    for first in range(0, geometry.strips, per_warp):
-        strips = range(first, min(first + per_warp, geometry.strips))
-        gathered = _gather(emitter, node, mask, strips)
+    for first in range(0, geometry.vectors, per_warp):
+        vectors = range(first, min(first + per_warp, geometry.vectors))
+        gathered = _gather(emitter, node, mask, vectors)
         wrong += _misuse(emitter, node, gathered)
         found.append(results(emitter.text, node.instruction, gathered))
     if wrong:
@@ -53,18 +53,18 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
             _define(emitter, node, result, [warp[place] for warp in found], per_warp)
 
 
-def _gather(emitter: Emitter, node: Operation, mask: Mask, strips: range) -> Gathered:
-    """Read a warp's operands, and which of its lanes are here."""
+def _gather(emitter: Emitter, node: Operation, mask: Mask, vectors: range) -> CollectiveOperands:
+    """Return a warp's operands of a collective, and the mask of the lanes that are present."""
     text, values, instruction = emitter.text, emitter.values, node.instruction
     warp = WarpText(text)
-    count = len(strips) * text.width
+    count = len(vectors) * text.width
     here = str((1 << count) - 1 - (1 << 32 if count == WARP_THREADS else 0))
     if not mask.full:
         flat = emitter.masks.flat(mask)
-        here = warp.bits(warp.join([flat[strip] for strip in strips], "i1"))
+        here = warp.bits(warp.join([flat[part] for part in vectors], "i1"))
 
     def vector(source: Source, scalar: str, *, clean: bool = True) -> str:
-        parts = [values.read(source, scalar, Form.VECTOR, c, clean=clean) for c in strips]
+        parts = [values.read(source, scalar, Form.VECTOR, c, clean=clean) for c in vectors]
         return warp.join(parts, scalar)
 
     def scalar_or_vector(source: Source) -> tuple[str, str]:
@@ -75,36 +75,36 @@ def _gather(emitter: Emitter, node: Operation, mask: Mask, strips: range) -> Gat
 
     whole = here == "-1"
     if instruction.op is Op.ACTIVEMASK:
-        return Gathered(here, whole)
+        return CollectiveOperands(here, whole)
     members, each = scalar_or_vector(node.sources[-1])
     if instruction.op is Op.VOTE:
-        return Gathered(here, whole, members, each, vector(node.sources[0], "i1"))
+        return CollectiveOperands(here, whole, members, each, vector(node.sources[0], "i1"))
     if instruction.op in (Op.BAR_WARP, Op.ELECT):
-        return Gathered(here, whole, members, each)
-    # A shuffle moves what it does not see, NaNs that are not canonical included.
+        return CollectiveOperands(here, whole, members, each)
+    # A shuffle moves values unread, including NaNs that are not canonical.
     clean = instruction.op is not Op.SHFL or node in emitter.nans.cleaning
     value = vector(node.sources[0], integer(instruction.type.bits), clean=clean)
     if instruction.op is Op.MATCH:
         number = known_values(emitter.analysis.ssa).read(node.sources[0], instruction.type.bits)
-        return Gathered(here, whole, members, each, value, possible=number.possible)
+        return CollectiveOperands(here, whole, members, each, value, possible=number.possible)
     if instruction.op is not Op.SHFL:
-        return Gathered(here, whole, members, each, value)
+        return CollectiveOperands(here, whole, members, each, value)
     b, c = node.sources[1:3]
     algebra = emitter.analysis.algebra
     known = [algebra.lanes(values.shape(source, 32), 32) for source in (b, c)]
     rows = None
     if known[0] is not None and known[1] is not None:
-        lanes = [tuple(n for strip in strips for n in found[strip]) for found in known if found]
+        lanes = [tuple(n for part in vectors for n in found[part]) for found in known if found]
         rows = (lanes[0], lanes[1])
-    result, wanted = node.results[0], 0
+    result, demanded = node.results[0], 0
     if result is not None:
-        wanted = emitter.wanted(result) >> strips.start * text.width
+        demanded = emitter.demanded_lanes(result) >> vectors.start * text.width
     way = lambda: (vector(b, "i32"), vector(c, "i32"))  # noqa: E731
-    return Gathered(here, whole, members, each, value, way, rows, wanted)
+    return CollectiveOperands(here, whole, members, each, value, way, rows, demanded)
 
 
-def _misuse(emitter: Emitter, node: Operation, gathered: Gathered) -> list[str]:
-    """Return conditions (i1) under which a warp's lanes name masks that they must not name."""
+def _misuse(emitter: Emitter, node: Operation, gathered: CollectiveOperands) -> list[str]:
+    """Return the conditions (i1) any of which shows that a warp's member masks are invalid."""
     if node.instruction.op is Op.ACTIVEMASK or node.sources[-1] == Literal(_FULL):
         return []
     text, here = emitter.text, gathered.here
@@ -122,7 +122,7 @@ def _misuse(emitter: Emitter, node: Operation, gathered: Gathered) -> list[str]:
     flags = wide("i1")
     right = warp.bits(text.let(f"and {flags} {inside}, {agree}"))
     wrong = text.let(f"and i32 {here}, {text.let(f'xor i32 {right}, -1')}")
-    # Each class has one leader; if the classes' sizes add up to all, no two of them overlap.
+    # Each class has one leader; the classes are disjoint if their sizes add up to the whole.
     leads = warp.compare("eq", leader, warp.constant(LANES))
     leads = text.let(f"and {flags} {leads}, {warp.flags(here)}")
     sizes = warp.select(leads, warp.each("ctpop", named), "zeroinitializer")
@@ -158,11 +158,11 @@ def _define(
     text, values = emitter.text, emitter.values
     signed = node.instruction.op is Op.REDUX and node.instruction.type.is_signed
 
-    def produce(form: Form, strip: int) -> str:
-        found = by_warp[strip // per_warp]
+    def produce(form: Form, part: int) -> str:
+        found = by_warp[part // per_warp]
         value = found.name
         if form is Form.VECTOR and found.vector:
-            value = WarpText(text).strip(value, found.scalar, strip % per_warp)
+            value = WarpText(text).part(value, found.scalar, part % per_warp)
         elif form is Form.VECTOR:
             value = text.splat(found.scalar, value)
         elif found.vector:
@@ -173,7 +173,7 @@ def _define(
 
 
 def kind(instruction: Instruction) -> int:
-    """Return what ``warps.h`` calls a collective."""
+    """Return the number by which ``warps.h`` identifies the operation of a collective."""
     match instruction.op:
         case Op.SHFL:
             assert instruction.shuffle is not None
@@ -201,12 +201,15 @@ def kind(instruction: Instruction) -> int:
 def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
     """Wait for the other lanes, each of which is a group of its own.
 
-    Where ACTIVEMASK cannot wait (``stops.companies``) it names the lane alone.
+    Where ACTIVEMASK must not wait (``wait_points.waiting_active_masks``), it returns only the
+    lane itself.
     """
     text, values, instruction = emitter.text, emitter.values, node.instruction
     company = instruction.op is Op.ACTIVEMASK
     analysis = emitter.analysis
-    if company and node not in stops.companies(analysis.ssa, analysis.geometry.block):
+    if company and node not in wait_points.waiting_active_masks(
+        analysis.ssa, analysis.geometry.block
+    ):
         lane = text.let(f"and i32 {emitter.specials.first}, 31")
         _define_of_lane(emitter, node, lambda: (text.let(f"shl i32 1, {lane}"), ""))
         return
@@ -261,7 +264,7 @@ def _define_of_lane(
         value, scalar = (flag, "i1") if votes or place == 1 else (number, "i32")
 
         def produce(
-            form: Form, strip: int, value: str = value, scalar: str = scalar, to: Value = result
+            form: Form, part: int, value: str = value, scalar: str = scalar, to: Value = result
         ) -> str:
             if form is Form.VECTOR:
                 value = emitter.text.splat(scalar, value)

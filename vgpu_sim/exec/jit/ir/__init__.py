@@ -1,1 +1,1 @@
-"""A kernel as a graph: SSA form, one entry to a loop, the order of blocks, where lanes diverge."""
+"""A kernel as a graph: SSA form, single-entry loops, the order of blocks, and divergence."""

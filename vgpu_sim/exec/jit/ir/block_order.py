@@ -1,7 +1,7 @@
 """The order in which blocks are emitted: loop by loop, topological within each level.
 
-No structuriser is needed: in a reducible graph the blocks of one loop level, with inner loops
-collapsed to their headers, form a directed acyclic graph; masks carry the rest.
+No structurizer is needed: in a reducible graph, the blocks of one loop level, with inner loops
+collapsed to their headers, form a directed acyclic graph; masks handle the rest.
 """
 
 import heapq
@@ -15,9 +15,10 @@ from vgpu_sim.exec.cfg import Cfg
 class Level:
     """A loop (or the whole function): its units in topological order.
 
-    A unit is a block of this level, or an inner loop as a ``Level`` of its own. ``meeting`` tells
-    for each unit (a loop by its header) the next one that all its lanes come to in this iteration,
-    and how many more of those follow; units without one are not in it.
+    A unit is a block of this level, or an inner loop as a ``Level`` of its own. ``meeting`` maps
+    a unit (a loop by its header) to the next unit that all its lanes reach in the same
+    iteration, and to the number of such units that follow; it has no entry for a unit without
+    one.
     """
 
     header: int
@@ -44,7 +45,9 @@ class Level:
 
 
 def build(graph: Cfg) -> Level:
-    """Order all reachable blocks of a reducible graph."""
+    """Return the order in which a reducible graph's reachable blocks are emitted, as nested
+    levels.
+    """
     order = graph.reverse_post_order
     return _level(graph, order[0], frozenset(order))
 
@@ -61,9 +64,9 @@ def _level(graph: Cfg, header: int, blocks: frozenset[int]) -> Level:
         if not any(body < other for other in inner.values())
     }
     owner = {block: head for head, body in outermost.items() for block in body}
-    # Reverse post-order visits a collapsed loop's predecessors before its header, and is
-    # topological once back edges are gone; but a block after a loop may come between the loop's
-    # blocks, so order the collapsed graph itself.
+    # Reverse post-order places a collapsed loop's predecessors before its header, and is
+    # topological without back edges; but a block after a loop may be placed between the loop's
+    # blocks, so sort the collapsed graph itself.
     position = {block: place for place, block in enumerate(graph.reverse_post_order)}
     successors: dict[int, set[int]] = {}
     waiting: dict[int, int] = {}
@@ -97,7 +100,7 @@ def _level(graph: Cfg, header: int, blocks: frozenset[int]) -> Level:
 def _meetings(
     order: Sequence[int], successors: Mapping[int, set[int]], leaving: set[int]
 ) -> dict[int, tuple[int, int]]:
-    """Return ``Level.meeting``: post-dominators of a graph without cycles, from its end on."""
+    """Return ``Level.meeting``: the post-dominators of an acyclic graph, computed from its end."""
     found: dict[int, tuple[int, int]] = {}
 
     def depth(unit: int) -> int:

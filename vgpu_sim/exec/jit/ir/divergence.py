@@ -1,8 +1,8 @@
-"""What a divergent branch does to the blocks around it (synchronisation dependence).
+"""The effect of a divergent branch on the blocks around it (synchronization dependence).
 
-Lanes are followed through one iteration of each loop: a back edge ends it. Post-dominance in the
-whole graph would not do: a block that every lane reaches sooner or later may still be reached in
-different iterations.
+Lanes are followed through one iteration of each loop; a back edge ends the iteration.
+Post-dominance in the whole graph would not suffice: a block that every lane eventually reaches
+may still be reached in different iterations.
 """
 
 import heapq
@@ -16,10 +16,11 @@ _Way = tuple[int, int]
 
 @dataclass(slots=True)
 class Divergence:
-    """``joins``: blocks where lanes from different ways meet, so their phis mix lanes.
+    """The blocks and loops in which lanes diverge.
 
-    ``loops``: headers of loops that lanes leave in different iterations. ``latches``: headers whose
-    back edges are taken by different lanes of one iteration.
+    ``joins`` are the blocks at which lanes from different paths join, so that their phis mix lanes.
+    ``loops`` are the headers of loops that lanes leave in different iterations. ``latches`` are the
+    headers whose back edges are taken by different lanes in one iteration.
     """
 
     branches: frozenset[int] = frozenset()
@@ -55,15 +56,16 @@ def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
 def apart(
     graph: Cfg, order: Sequence[int], ways: Iterable[tuple[int, int]], around: Sequence[int]
 ) -> set[int]:
-    """Return the blocks on ``ways`` until all of them have met, in the order of emission.
+    """Return the blocks on the paths ``ways`` up to the point at which all of them join.
 
-    A way that ends its threads is none. Ways out of a loop ``around`` are not followed: lanes leave
-    it together, or it is a divergent loop with ways of its own.
+    The blocks are followed in the order of emission. A path that ends its threads is ignored.
+    Edges that leave a loop in ``around`` are not followed: either all lanes leave it together,
+    or it is a divergent loop with paths of its own.
     """
     position = {block: place for place, block in enumerate(order)}
     pending: list[int] = []
     found: set[int] = set()
-    turned: set[int] = set()  # headers of loops around, to which some lanes have gone back
+    turned: set[int] = set()  # headers of enclosing loops to which some lanes have returned
 
     def follow(source: int, target: int) -> None:
         leaves = any(source in graph.loops[h] and target not in graph.loops[h] for h in around)
@@ -85,8 +87,10 @@ def apart(
 
 
 class _Propagation:
-    """Labels blocks by the way that leads there; ``around`` are the loops whose iteration the lanes
-    share where they part."""
+    """Labels blocks by the path that leads to them.
+
+    ``around`` are the loops whose iteration the lanes share where they diverge.
+    """
 
     def __init__(
         self, graph: Cfg, result: Divergence, position: dict[int, int], around: Sequence[int]
@@ -95,17 +99,17 @@ class _Propagation:
         self._result = result
         self._position = position
         self._label: dict[int, _Way] = {}
-        self._pending: list[int] = []  # a heap of places in reverse post-order
+        self._pending: list[int] = []  # a heap of positions in reverse post-order
         self._back: dict[int, set[_Way]] = {}
         self._out: dict[int, set[_Way]] = {header: set() for header in around}
 
     def run(self, ways: Sequence[_Way]) -> None:
-        """Follow ``ways`` (edges) and record what they mean for joins, loops and latches."""
+        """Follow ``ways`` (edges) and record the joins, loops and latches that diverge."""
         for source, target in ways:
             self._follow(source, target, (source, target))
         while self._pending:
             if len(self._pending) == 1 and not any((*self._out.values(), *self._back.values())):
-                break  # all lanes have met again, and none has gone another way
+                break  # all lanes have joined, and none has taken another path
             block = self._graph.reverse_post_order[heapq.heappop(self._pending)]
             for target in self._graph.blocks[block].successors:
                 self._follow(block, target, self._label[block])

@@ -1,9 +1,9 @@
-"""Cycles that are entered in several places get one entry, since masks need loops with a header.
+"""Gives cycles with several entries a single one, since masks need loops with a header.
 
-Every edge to one of a cycle's entries goes through a new header instead, which branches on by the
-number of the entry that a lane wants. A block is an entry of at most one cycle that is treated so,
-thus the code grows by at most seven words a block. Other transformations copy blocks, which may
-grow exponentially.
+Every edge to one of a cycle's entries goes through a new header instead, which branches to the
+entry whose number the lane holds. A block is an entry of at most one such cycle, so that the
+code grows by at most seven instructions per block. Other transformations duplicate blocks, whose
+number may grow exponentially.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,12 +28,13 @@ MAX_LOOKS = 1 << 19
 
 
 def make_reducible(function: Function, origins: Origins) -> tuple[Function, Origins]:
-    """Return an equal function whose cycles have one entry each.
+    """Return an equivalent function whose cycles have one entry each, and its origins.
 
-    ``origins`` has the word of the caller's code of each word, as has what is returned.
+    ``origins`` maps each instruction of ``function`` to its index in the caller's code; the
+    returned origins do the same for the returned function.
 
     Raises:
-        LoopNestError: for cycles within cycles beyond anything that a compiler writes.
+        LoopNestError: when cycles nest more deeply than any compiler emits.
     """
     graph = cfg.build(function)
     looked_at = _Looks()
@@ -44,7 +45,7 @@ def make_reducible(function: Function, origins: Origins) -> tuple[Function, Orig
 
 
 class _Looks:
-    """How many blocks were looked at, those of an inner cycle once for each around it."""
+    """The number of visited blocks; those of an inner cycle count once per enclosing cycle."""
 
     def __init__(self) -> None:
         self._blocks = 0
@@ -58,7 +59,7 @@ class _Looks:
 
 @dataclass(frozen=True, slots=True)
 class _Cycle:
-    """Blocks that all reach each other, and those of them that are reached from elsewhere."""
+    """A strongly connected set of blocks, and those that have predecessors outside it."""
 
     blocks: frozenset[int]
     entries: tuple[int, ...]
@@ -86,7 +87,7 @@ def _cycles(graph: cfg.Cfg, looked_at: _Looks) -> list[_Cycle]:
 
 
 def _components(graph: cfg.Cfg, region: set[int]) -> Iterable[set[int]]:
-    """Yield the strongly connected parts of some blocks (R. Tarjan's algorithm, iterative)."""
+    """Yield the strongly connected components of a region (R. Tarjan's algorithm, iterative)."""
     number: dict[int, int] = {}
     low: dict[int, int] = {}
     path: list[int] = []
@@ -127,13 +128,15 @@ def _with_headers(
     cycle_at = {graph.blocks[entry].start: cycle for cycle in cycles for entry in cycle.entries}
 
     def way(word: int, target: int) -> object:
-        """Return the label to go to from ``word``: lanes come to a header from two sides."""
+        """Return the label for the edge from ``word``; a header is entered from inside or
+        outside.
+        """
         cycle = cycle_at.get(target)
         if cycle is None:
             return target
         return word >= 0 and graph.block_of_word[word] in cycle.blocks, target
 
-    code: list[tuple[Instruction, object]] = []  # with a label where it branches
+    code: list[tuple[Instruction, object]] = []  # instructions, with a label where they branch
     words: list[int] = []
     labels: dict[object, int] = {}
 
@@ -141,7 +144,7 @@ def _with_headers(
         code.append((instruction, label))
         words.append(origin)
 
-    falls = True  # into the next word, or from the function's start
+    falls = True  # falls through into the next instruction; true at the function's start
     for word, instruction in enumerate(function.code):
         if word in cycle_at and falls:
             add(Instruction(Op.BRA), origins[word], way(word - 1, word))

@@ -1,9 +1,9 @@
 """Pruned SSA form of a function's mutable registers and predicates.
 
-Registers start as zero, so a read before any write is the literal 0. Plain moves vanish: their
-source, literals and symbols included, stands where the copy was used, so analyses see constants.
-An instruction under a guard becomes the instruction (a load or store keeps the guard as its mask)
-and, for each result, a ``Merge`` of the new with the former value.
+Registers start as zero, so that a read before any write is the literal 0. Plain moves disappear:
+uses of the copy refer to its source, literals and symbols included, so that analyses see
+constants. A predicated instruction becomes the instruction (a load or store keeps the guard as
+its mask) and, for each result, a ``Merge`` of the new and the former value.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ Source = Value | Literal | Symbol
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A guard: true where ``value`` is not ``negated``."""
+    """A guard of an instruction or branch: it is true where ``value`` differs from ``negated``."""
 
     value: Source
     negated: bool
@@ -54,7 +54,10 @@ class Condition:
 
 @dataclass(slots=True, eq=False)
 class Phi:
-    """``arguments`` are keyed by predecessor block."""
+    """The merge of a register's values at the start of a block.
+
+    ``arguments`` maps each predecessor block to the value that arrives from it.
+    """
 
     result: Value
     block: int
@@ -63,7 +66,9 @@ class Phi:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One word. ``guard`` is set only where it masks an effect (see ``Effects.masked``)."""
+    """An instruction in SSA form. ``guard`` is set only if it masks an effect (see
+    ``Effects.masked``).
+    """
 
     word: int
     instruction: Instruction
@@ -74,7 +79,7 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class Merge:
-    """``result = condition ? new : old``, bit for bit."""
+    """The result of a predicated instruction: ``result = condition ? new : old``, bit for bit."""
 
     word: int
     condition: Condition
@@ -88,7 +93,9 @@ Node = Operation | Merge
 
 @dataclass(slots=True)
 class SsaBlock:
-    """``condition`` chooses ``successors[0]`` over ``successors[1]`` when there are two."""
+    """A basic block. ``condition`` selects ``successors[0]`` over ``successors[1]`` if there are
+    two.
+    """
 
     index: int
     successors: tuple[int, ...]
@@ -101,10 +108,11 @@ class SsaBlock:
 
 @dataclass(slots=True, eq=False)
 class SsaFunction:
-    """``blocks`` has reachable blocks only; ``definition`` maps a value to its node and block.
+    """A function in SSA form, with reachable ``blocks`` only.
 
-    ``origins`` has, for each word of ``function``, the word of the code that it was made of.
-    ``analyses`` is what others have found out about it: see ``value_shapes.analyse``.
+    ``definition`` maps a value to its node, and ``block_of`` to its block. ``origins`` maps each
+    instruction of ``function`` to its index in the original code. ``analyses`` caches the results
+    of analyses: see ``value_shapes.analyse``.
     """
 
     function: Function
@@ -117,19 +125,20 @@ class SsaFunction:
 
 
 def build(function: Function) -> SsaFunction:
-    """Put ``function`` into SSA form.
+    """Convert ``function`` to SSA form.
 
     Raises:
         ControlFlowError: see ``cfg.build``.
     """
-    cfg.build(function)  # refuses wrong branch targets in terms of the caller's words
+    # Rejects invalid branch targets in terms of the caller's instruction indices.
+    cfg.build(function)
     code, origins = _free_entry(_thread_returns(function.code))
     function, origins = make_reducible(replace(function, code=code), origins)
     return of(function, origins)
 
 
 def of(function: Function, origins: Origins) -> SsaFunction:
-    """Put a reducible function into SSA form; see ``SsaFunction`` for ``origins``."""
+    """Convert a reducible function to SSA form; see ``SsaFunction`` for ``origins``."""
     return _Builder(function, cfg.build(function), origins).build()
 
 
@@ -148,7 +157,7 @@ def sources_of(node: Phi | Node) -> Iterator[Source]:
 
 
 def used_values(ssa: SsaFunction) -> frozenset[Source | None]:
-    """Return what some node, or a branch, reads."""
+    """Return the values that at least one node or branch reads."""
     nodes = (n for b in ssa.blocks.values() for n in (*b.phis, *b.nodes))
     read = {source for node in nodes for source in sources_of(node)}
     branches = (b.condition for b in ssa.blocks.values())
@@ -163,7 +172,7 @@ def results_of(node: Phi | Node) -> tuple[Value, ...]:
 
 
 def _thread_returns(code: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-    """Turn a branch to a RET into a RET: compilers put one RET at the end and jump there."""
+    """Replace a branch to a RET by a RET: compilers put one RET at the end and branch to it."""
     threaded = []
     for instruction in code:
         if instruction.op is Op.BRA and instruction.target is not None:
@@ -177,7 +186,10 @@ def _thread_returns(code: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 
 
 def _free_entry(code: tuple[Instruction, ...]) -> tuple[tuple[Instruction, ...], Origins]:
-    """Put a NOP before a first word that is branched to; return which word each word was."""
+    """Insert a NOP before the first instruction if that is a branch target.
+
+    Return the code and the index that each of its instructions had before.
+    """
     words = tuple(range(len(code)))
     if all(instruction.target != 0 for instruction in code if instruction.op is Op.BRA):
         return code, words
@@ -225,7 +237,9 @@ class _Builder:
         return Value(self._count, bits)
 
     def _scan(self, b: int) -> tuple[set[_Variable], dict[_Variable, None]]:
-        """Return what a block reads before it writes it, and what it writes (in order)."""
+        """Return the variables that a block reads before writing them, and those it writes (in
+        order).
+        """
         writes: dict[_Variable, None] = {}
         reads: set[_Variable] = set()
         for word in self._graph.blocks[b].words:
@@ -382,6 +396,6 @@ def _reads(instruction: Instruction) -> Iterator[_Variable]:
             yield operand
     if instruction.guard is not None:
         yield instruction.guard.predicate
-        for destination in instruction.dsts:  # lanes that the guard skips keep the former value
+        for destination in instruction.dsts:  # lanes that the guard disables keep the former value
             if destination is not None:
                 yield destination

@@ -1,7 +1,7 @@
-"""What the JIT cannot compile, told from the code alone: asked when a module is loaded.
+"""Code that the JIT cannot compile, detected when a module is loaded, from the code alone.
 
-The one place that says so: whoever lowers an instruction takes it that this was asked before, and
-reports a defect of ours (``CodeGenerationError``) where it finds what is refused here.
+This is the only place that decides it: a lowering relies on that check, and raises
+``CodeGenerationError``, a defect of Tessera, if it finds code that is rejected here.
 """
 
 from vgpu_sim.exec import cfg
@@ -11,7 +11,7 @@ from vgpu_sim.isa import Function
 
 
 def refusals(function: Function) -> tuple[UnsupportedError, ...]:
-    """Return every reason why ``function`` cannot be compiled; none if it can.
+    """Return every reason why ``function`` cannot be compiled; empty if it can.
 
     Raises:
         ControlFlowError: see ``cfg.build``.

@@ -1,5 +1,6 @@
-"""Loads, stores and atomic updates: from an address's shape to scalars, rows, pieces or gathers.
+"""Loads, stores and atomic updates: scalars, rows, pieces of rows or gathers, by the address's
+shape.
 
-``pointers`` confines every address. ``loads`` and ``stores`` choose how lanes that differ access
-memory.
+``pointers`` clamps every address. ``loads`` and ``stores`` choose the form of access for lanes with
+different addresses.
 """

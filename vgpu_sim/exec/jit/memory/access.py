@@ -1,4 +1,6 @@
-"""One access through memory as the JIT sees it: its elements, its address, what confines it."""
+"""One memory access as the JIT represents it: its elements, its address, and how that is
+clamped.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +11,7 @@ from vgpu_sim.exec.jit.text.writer import BITS
 
 
 class Where(Enum):
-    """What an access reaches, and how its address is held."""
+    """The memory that an access refers to, and the kind of its address."""
 
     GLOBAL = "global memory"
     SHARED = "shared memory, by an address of 32 bits"
@@ -19,11 +21,11 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access through memory: scalar LLVM type of an element, elements, where.
+    """A memory access: LLVM type and number of its elements, and the memory they are in.
 
-    ``origin``: the pointer whose confinement confines the access, or None. ``aligned_as``: the
-    pointer that the access is aligned as, or None where that has to be tested at the access,
-    unless it is known to be ``aligned``. ``parts``: how many loads of neighbours it is.
+    ``origin`` is the pointer whose clamping clamps the access too, or None. ``aligned_as`` is the
+    pointer whose alignment check covers this access. If it is None, the access itself is checked,
+    unless it is ``aligned``. ``parts`` is the number of adjacent loads that the access combines.
     """
 
     node: Operation
@@ -38,38 +40,40 @@ class Access:
 
     @property
     def address_type(self) -> str:
-        """The LLVM type of its address."""
+        """The LLVM type of the access's address."""
         return "i32" if self.where is Where.SHARED else "i64"
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element."""
+        """The size of one element in bytes."""
         return BITS[self.scalar] // 8
 
     @property
     def size(self) -> int:
-        """Bytes of an access as it was written, which its address has to be a multiple of."""
+        """The size in bytes of one access of the kernel, which must divide the address."""
         return self.count * self.element_bytes // self.parts
 
     @property
     def tested(self) -> bool:
-        """Whether its alignment is tested at each execution."""
+        """Whether the code tests the alignment of the address each time that the access
+        executes.
+        """
         return not self.aligned and self.aligned_as is None and self.size > 1
 
     @property
     def volatile(self) -> bool:
-        """Whether it happens each time, needed or not."""
+        """Whether the access must be executed each time, even if its result is unused."""
         return self.node.instruction.volatile
 
     @property
     def memory(self) -> str:
-        """The memory that it is in, if that is known and others may be accessed before it."""
+        """The name of the accessed memory; empty if it is unknown or may overlap other memory."""
         named = self.where in (Where.GLOBAL, Where.SHARED) and not self.volatile
         return self.where.name if named else ""
 
     @property
     def load(self) -> str:
-        """LLVM's word for loading it."""
+        """LLVM's keyword for a load by this access."""
         return "load volatile" if self.volatile else "load"
 
     @property

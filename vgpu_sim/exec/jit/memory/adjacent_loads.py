@@ -1,9 +1,9 @@
-"""Loads that lie side by side, made as one: the parts of each lane's row of memory.
+"""Adjacent loads, combined into one: the elements of a row of memory per lane.
 
-A thread that reads eight words in a row, word by word, has each lane of a strip a stride away from
-the next: a gather for each word, 20 times the cost of a load. Taken together the words of all lanes
-are one piece of memory without a gap, which a few loads and shuffles bring in order. Nothing is
-read that no lane asks for.
+If a thread reads eight consecutive words one by one, the lanes of a vector are a stride apart in
+each load: a gather per word, 20 times the cost of a load. Together, the words of all lanes are
+one contiguous range without a gap, which a few loads and shuffles arrange. Nothing is read that
+no lane requested.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,10 @@ _Key = tuple[Source, DataType, Space, int]
 def groups(
     analysis: Analysis, block: int, nodes: Iterable[Operation | Merge]
 ) -> Mapping[Operation, tuple[Operation, ...]]:
-    """Return, for the first of each set of loads that are one, all of them by address."""
+    """Return the sets of loads that are combined into one, keyed by the first load of each.
+
+    The loads of a set are sorted by address.
+    """
     found: dict[Operation, tuple[Operation, ...]] = {}
     waiting: dict[_Key, list[Operation]] = {}
 
@@ -46,7 +49,7 @@ def groups(
 
 
 def together(loads: Sequence[Operation]) -> Operation:
-    """Return the load of all elements of ``loads``, which are in the order of their addresses."""
+    """Return the load of all elements of ``loads``, which are sorted by address."""
     first = loads[0]
     vector = sum(load.instruction.vector for load in loads)
     results = tuple(result for load in loads for result in load.results)
@@ -55,7 +58,7 @@ def together(loads: Sequence[Operation]) -> Operation:
 
 
 def _rows(analysis: Analysis, block: int, loads: list[Operation]) -> list[tuple[Operation, ...]]:
-    """Return the parts of ``loads``, which share an address, that are whole rows."""
+    """Return the subsets of ``loads`` that form whole rows; they share an address operand."""
     first = loads[0].instruction
     size = first.vector * first.type.bytes
     shape = analysis.shape(loads[0].sources[0], block, 64 if first.space is Space.GLOBAL else 32)
@@ -69,7 +72,7 @@ def _rows(analysis: Analysis, block: int, loads: list[Operation]) -> list[tuple[
     for load in sorted(loads, key=lambda load: load.instruction.displacement):
         displacement = load.instruction.displacement
         if row and displacement == row[-1].instruction.displacement:
-            continue  # read twice: that one goes by itself
+            continue  # two loads of one element: the second stays a load of its own
         if row and displacement != row[-1].instruction.displacement + size:
             row = []
         row.append(load)

@@ -1,7 +1,7 @@
-"""What atomic updates compute, and how they reach memory.
+"""The computation of atomic updates, and their forms in memory.
 
-Shared memory is touched by one thread of the pool alone, so an update there is a load and a store.
-Global memory is updated by instructions of the CPU where it has them, else by compare and swap.
+Only one worker thread accesses a block's shared memory, so that an update there is a load and a
+store. Global memory is updated by the CPU's atomic instructions, or else by compare and swap.
 """
 
 from typing import Final
@@ -26,11 +26,11 @@ _ATOMIC: Final = {
     Update.DEC: "udec_wrap",
 }
 JOINABLE: Final = frozenset((*_PLAIN, Update.MIN, Update.MAX))
-"""Updates of integers that lanes may join before memory sees them."""
+"""Integer updates whose operands may be combined over lanes before memory is updated."""
 
 
 def _extreme(instruction: Instruction) -> str:
-    """Return LLVM's name of a minimum or maximum of integers, ``umin`` for instance."""
+    """Return LLVM's name of an integer minimum or maximum, such as ``umin``."""
     sign = "s" if instruction.type.is_signed else "u"
     return sign + ("min" if instruction.update is Update.MIN else "max")
 
@@ -38,9 +38,9 @@ def _extreme(instruction: Instruction) -> str:
 def compute(
     text: Text, instruction: Instruction, m: str, b: str, *, flushed: str = "", vector: bool = False
 ) -> str:
-    """Return what an update makes of pattern ``m`` and operand ``b``.
+    """Return the value with which an atomic update replaces ``m``, given the operand ``b``.
 
-    ``flushed``: an i1 that says whether subnormal numbers count as zeros; empty: they do not.
+    ``flushed`` is an i1 that is true if subnormal numbers are flushed; empty if they never are.
     """
     scalar, update = integer(instruction.type.bits), instruction.update
     type_ = text.type_of(scalar, vector)
@@ -69,7 +69,7 @@ def compute(
 
 
 def _arrive(text: Text, m: str, b: str, *, drop: bool) -> str:
-    """Return an mbarrier object after arrivals, as ``isa.families.atomic`` lays it out."""
+    """Return an mbarrier object after arrivals, in the layout of ``isa.families.atomic``."""
     counts = MBARRIER_COUNT << MBARRIER_EXPECTED
     if drop:
         taken = text.let(f"shl i64 {b}, {MBARRIER_EXPECTED}")
@@ -91,7 +91,7 @@ def _arrive(text: Text, m: str, b: str, *, drop: bool) -> str:
 def plainly(
     text: Text, instruction: Instruction, pointer: str, operands: list[str], flushed: str
 ) -> str:
-    """Update memory that nobody else touches meanwhile; return what was there."""
+    """Update memory that no other thread accesses concurrently; return the former value."""
     scalar = integer(instruction.type.bits)
     found = text.let(f"load {scalar}, ptr {pointer}, align 1")
     if instruction.update is Update.CAS:
@@ -107,12 +107,12 @@ def plainly(
 def atomically(
     text: Text, instruction: Instruction, pointer: str, operands: list[str], flushed: str
 ) -> str:
-    """Update memory in one step; return what was there."""
+    """Update memory by an atomic instruction or a compare-and-swap; return the former value."""
     scalar, align = integer(instruction.type.bits), instruction.type.bytes
     update = instruction.update
     if update is Update.CAS:
         expected, wanted = operands
-        return _swapped(text, scalar, pointer, expected, wanted, align)[0]
+        return _compare_and_swap(text, scalar, pointer, expected, wanted, align)[0]
     if instruction.type.is_float or update in (Update.ARRIVE, Update.DROP):
         again = text.label("again")
         seen = _volatile(text, scalar, pointer, align)
@@ -121,7 +121,7 @@ def atomically(
         text.begin(again, follows=True)
         place, held = text.reserve(), text.name()
         value = compute(text, instruction, held, operands[0], flushed=flushed)
-        found, done = _swapped(text, scalar, pointer, held, value, align)
+        found, done = _compare_and_swap(text, scalar, pointer, held, value, align)
         end, onward = text.block_label, text.label("updated")
         text.fill(place, held, scalar, [(seen, origin), (found, end)])
         text.branch(done, onward, again)
@@ -132,18 +132,18 @@ def atomically(
     text.do(
         f"{name} = atomicrmw {how} ptr {pointer}, {scalar} {operands[0]} seq_cst, align {align}"
     )
-    text.known.written()
+    text.known.invalidate_loads()
     return name
 
 
 def exchange_pair(
     text: Text, instruction: Instruction, pointer: str, operands: list[str], *, alone: bool
 ) -> list[str]:
-    """Exchange, or compare and exchange, 128 bits; return the halves of what was there.
+    """Exchange, or compare and exchange, 128 bits; return the halves of the former value.
 
-    ``alone``: nobody else touches them meanwhile.
+    ``alone`` states that no other thread accesses these bits concurrently.
     """
-    *expected, wanted = (_joined(text, *operands[n : n + 2]) for n in range(0, len(operands), 2))
+    *expected, wanted = (_join(text, *operands[n : n + 2]) for n in range(0, len(operands), 2))
     if alone:
         found = text.let(f"load i128, ptr {pointer}, align 1")
         value = wanted
@@ -152,22 +152,24 @@ def exchange_pair(
             value = text.let(f"select i1 {same}, i128 {wanted}, i128 {found}")
         text.do(f"store i128 {value}, ptr {pointer}, align 1")
     elif expected:
-        found, _ = _swapped(text, "i128", pointer, expected[0], wanted, 16)
+        found, _ = _compare_and_swap(text, "i128", pointer, expected[0], wanted, 16)
     else:
         found = text.name()
         text.do(f"{found} = atomicrmw xchg ptr {pointer}, i128 {wanted} seq_cst, align 16")
-    text.known.written()
+    text.known.invalidate_loads()
     upper = text.let(f"lshr i128 {found}, 64")
     return [text.let(f"trunc i128 {whole} to i64") for whole in (found, upper)]
 
 
-def _joined(text: Text, low: str, high: str) -> str:
+def _join(text: Text, low: str, high: str) -> str:
     wide = [text.let(f"zext i64 {half} to i128") for half in (low, high)]
     return text.let(f"or i128 {wide[0]}, {text.let(f'shl i128 {wide[1]}, 64')}")
 
 
-def reduced(text: Text, instruction: Instruction, rows: list[str], lanes: list[str] | None) -> str:
-    """Return the operands of all lanes of all strips as one, for ``JOINABLE`` updates."""
+def reduce_lanes(
+    text: Text, instruction: Instruction, rows: list[str], lanes: list[str] | None
+) -> str:
+    """Combine the operands of all lanes and vectors into one, for ``JOINABLE`` updates."""
     scalar, bits = integer(instruction.type.bits), instruction.type.bits
     if lanes is not None:
         nothing = text.const(_identity(instruction), scalar, True)
@@ -185,11 +187,11 @@ def reduced(text: Text, instruction: Instruction, rows: list[str], lanes: list[s
 
 
 def prefix_sums(text: Text, scalar: str, row: str) -> str:
-    """Return for each lane the sum of its own element and of all before it."""
+    """Return the inclusive prefix sums of a vector."""
     type_, distance = text.type_of(scalar, vector=True), 1
-    while distance < text.width:
+    while distance < text.width:  # zeros are shifted in
         lanes = range(text.width)
-        places = [i - distance if i >= distance else text.width for i in lanes]  # that is a zero
+        places = [i - distance if i >= distance else text.width for i in lanes]
         order = ", ".join(f"i32 {place}" for place in places)
         indices = f"<{text.width} x i32> <{order}>"
         moved = text.let(f"shufflevector {type_} {row}, {type_} zeroinitializer, {indices}")
@@ -218,27 +220,27 @@ def _volatile(text: Text, scalar: str, pointer: str, align: int) -> str:
     return name
 
 
-def _swapped(
+def _compare_and_swap(
     text: Text, scalar: str, pointer: str, expected: str, wanted: str, align: int
 ) -> tuple[str, str]:
-    """Compare and swap; return what was there, and whether it was ``expected``."""
+    """Compare and swap; return the former value, and whether it was ``expected``."""
     pair = text.name()
     text.do(
         f"{pair} = cmpxchg ptr {pointer}, {scalar} {expected}, {scalar} {wanted}"
         f" seq_cst seq_cst, align {align}"
     )
-    text.known.written()
+    text.known.invalidate_loads()
     both = f"{{ {scalar}, i1 }}"
     found, done = (text.let(f"extractvalue {both} {pair}, {place}") for place in (0, 1))
     return found, done
 
 
 def _sum(text: Text, type_: DataType, m: str, b: str, flushed: str, vector: bool) -> str:
-    """Return m + b to nearest, every NaN the canonical one."""
+    """Return m + b rounded to nearest, with canonical NaNs."""
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     if type_ not in NATIVE:
-        # Rounding twice is harmless: binary32 has more than twice the digits, and two (Figueroa).
+        # Double rounding is harmless: binary32 has more than twice the digits, plus two (Figueroa).
         small = SmallFloats(text, vector)
         a, c = (small.single(value, type_) for value in (m, b))
         total = text.let(f"fadd {text.type_of('float', vector)} {a}, {c}")
@@ -259,7 +261,10 @@ def _sum(text: Text, type_: DataType, m: str, b: str, flushed: str, vector: bool
 
 
 def _float_extremum(text: Text, instruction: Instruction, m: str, b: str, vector: bool) -> str:
-    """Return the number among a number and a NaN; -0 is less than +0. By patterns, as integers."""
+    """Return the minimum or maximum of two floats, as bit patterns.
+
+    Of a number and a NaN, that is the number; -0 is less than +0.
+    """
     type_ = instruction.type
     scalar = integer(type_.bits)
     whole, sign = text.type_of(scalar, vector), 1 << (type_.bits - 1)
@@ -267,7 +272,7 @@ def _float_extremum(text: Text, instruction: Instruction, m: str, b: str, vector
     def const(pattern: int) -> str:
         return text.const(pattern, scalar, vector)
 
-    def ordered(bits: str) -> str:
+    def to_ordered_key(bits: str) -> str:
         negative = text.let(f"icmp slt {whole} {bits}, {const(0)}")
         inverse = text.let(f"xor {whole} {bits}, {const(-1)}")
         upper = text.let(f"or {whole} {bits}, {const(sign)}")
@@ -278,7 +283,7 @@ def _float_extremum(text: Text, instruction: Instruction, m: str, b: str, vector
         return text.let(f"icmp ugt {whole} {magnitude}, {const(INFINITY[type_])}")
 
     relation = "ult" if instruction.update is Update.MIN else "uge"
-    better = text.let(f"icmp {relation} {whole} {ordered(m)}, {ordered(b)}")
+    better = text.let(f"icmp {relation} {whole} {to_ordered_key(m)}, {to_ordered_key(b)}")
     result = text.select(better, m, b, scalar, vector)
     result = text.select(is_nan(m), b, result, scalar, vector)
     result = text.select(is_nan(b), m, result, scalar, vector)

@@ -1,16 +1,18 @@
-"""Sums of integers in global memory, put together before memory sees them.
+"""Integer sums in global memory, combined before memory is updated.
 
-An addition whose result nobody reads, and that orders nothing, may wait: a histogram's lane pays a
-locked instruction for each element otherwise. The code that runs a launch's blocks one after the
-other keeps a table of sums on its stack, at a place that the address says; who finds the place
-taken by another address gives that one's sum to memory. What is left goes there before the code
-ends, before a version that knows no table runs, and before a load of what may wait there.
-An address stands in the table as the lane has it: one that is there has been confined and touched
-when it entered, so that one that is found needs neither.
+An addition with an unused result and no ordering may be delayed; otherwise each lane of a
+histogram would pay for one locked instruction per element. The code that runs a launch's blocks
+one after another keeps a table of sums on its stack, indexed by the address. If another address
+occupies the entry, this sum is added to memory directly. The remaining sums are written to
+memory before the code ends, before a version without the table runs, and before loads that may
+read them.
 
-Only kernels that do nothing else to global memory have it, and neither wait nor poll: nothing has
-to be told in what order sums arrive. The address has been touched when it enters the table, so that
-what faults does so at its own word.
+The key of an entry is the lane's unclamped address. An address has been clamped and accessed
+before it enters the table, so that a hit needs neither, and a fault is reported at its own
+instruction.
+
+Only kernels that do nothing else to global memory use the table, and only if they neither wait
+nor poll: the order in which sums arrive is then unobservable.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,15 +28,15 @@ from vgpu_sim.isa import EFFECTS, Op, Space, Update
 
 TABLE: Final = "%table"
 TABLE_BYTES: Final = 8256
-_SUMS, _LEAST, _END = 4096, 8192, 8200  # offsets in it
-# What stands at a place where none is: no address of memory, and none that belongs at that place.
+_SUMS, _LEAST, _END = 4096, 8192, 8200  # offsets in the table
+# The key of an empty entry: not an address of memory, and not a valid key for its entry.
 _NONE, _NONE_AT_FIRST, _LEAST_ADDRESS = 0, 8, 4096
 _ENTER, _SETTLE = "combine.enter", "combine.settle"
 _PRIVATE: Final = (Space.SHARED, Space.LOCAL, Space.PARAM)
 
 
 def is_sum(ssa: SsaFunction, node: Operation) -> bool:
-    """Return whether a node adds integers to global memory, and nobody asks what was there."""
+    """Return whether a node adds integers to global memory and its result is unused."""
     instruction = node.instruction
     return (
         instruction.op in (Op.RED, Op.ATOM)
@@ -47,7 +49,7 @@ def is_sum(ssa: SsaFunction, node: Operation) -> bool:
 
 
 def element_bits(analysis: Analysis) -> int:
-    """Return the width of a kernel's sums that may wait; 0 if none may, or all are in rows."""
+    """Return the bit width of a kernel's sums that may be delayed; 0 if there are none worth it."""
     ssa, widths, spread = analysis.ssa, set(), False
     if polling_loops.waits(ssa):
         return 0
@@ -69,9 +71,9 @@ def element_bits(analysis: Analysis) -> int:
 
 
 class Table:
-    """Writes what the code of one function does with its table.
+    """Emits the operations of one function on its table of delayed sums.
 
-    The table is 512 addresses, then their sums, then the range in which all addresses lie.
+    The table consists of 512 addresses, their sums, and the range that contains all addresses.
     """
 
     def __init__(self, text: Text, bits: int) -> None:
@@ -87,7 +89,7 @@ class Table:
             text.do(f"store i64 0, ptr {self._at(_END)}, align 8")
 
     def add(self, address: str, confined: Callable[[], str], value: str) -> None:
-        """Add ``value`` at an address, sooner or later; ``confined`` writes the pointer there."""
+        """Add ``value`` at an address, perhaps delayed; ``confined`` emits the clamped pointer."""
         text, scalar = self._text, self._scalar
         offset = text.let(f"and i64 {text.let(f'shl i64 {address}, 1')}, {_SUMS - 8}")
         place = text.let(f"getelementptr i8, ptr {TABLE}, i64 {offset}")
@@ -109,7 +111,7 @@ class Table:
             text.branch(free, enters, taken)
         text.begin(enters, follows=True)
         with text.known.within():
-            self._read(scalar, pointer, volatile=True)  # it faults here, or never
+            self._read(scalar, pointer, volatile=True)  # the access that may fault
             arguments = f"ptr {TABLE}, i64 {address}, {scalar} {value}"
             text.do(f"call void @{_ENTER}({arguments})")
             text.jump(onward)
@@ -121,15 +123,17 @@ class Table:
             )
             text.jump(onward)
         text.begin(onward, follows=True)
-        text.known.written()
+        text.known.invalidate_loads()
 
     def settle(self) -> None:
-        """Give all sums to memory."""
+        """Emit code that writes all delayed sums to memory."""
         self._text.do(f"call void @{_SETTLE}(ptr %ctx, ptr {TABLE})")
 
     def settle_before(self, reads: Iterable[tuple[str, bool, int]]) -> None:
-        """Give all sums to memory if one may lie in what is read next: pointers, or vectors of
-        them, and how many bytes there."""
+        """Write all sums to memory if one may be in the range of the next reads.
+
+        ``reads`` has pointers, a flag for vectors of them, and the size in bytes.
+        """
         text = self._text
         least, end = (self._read("i64", self._at(offset)) for offset in (_LEAST, _END))
         met = ""
@@ -158,7 +162,10 @@ class Table:
         return self._text.let(f"getelementptr i8, ptr {TABLE}, i64 {offset}")
 
     def _read(self, scalar: str, pointer: str, *, volatile: bool = False) -> str:
-        """Load, whatever is known: code that runs again finds another number."""
+        """Load a value of the table, even if the text before has loaded it.
+
+        The value differs when the code runs again.
+        """
         name, how = self._text.name(), "load volatile" if volatile else "load"
         self._text.do(f"{name} = {how} {scalar}, ptr {pointer}, align {min(8, self._bytes)}")
         return name

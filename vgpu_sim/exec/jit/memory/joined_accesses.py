@@ -1,8 +1,8 @@
-"""Accesses whose lanes lie at distances known now, with those beside them: rows instead of gathers.
+"""Accesses whose lanes are at known distances, combined with nearby ones: rows in place of gathers.
 
-A thread reads a record field by field, each of them a stride apart from lane to lane: such fields
-are one access of rows (``permuted_rows``). Loads are written where the first of them stands, stores
-where the last one does; nothing between may touch the memory that they are in.
+If a thread reads a record field by field, each field is a stride apart from lane to lane: such
+fields become one access by rows (``permuted_rows``). Loads are emitted at the first of them,
+stores at the last; no access between them may alias.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,20 +27,20 @@ _APART: Final = frozenset((Space.SHARED, Space.GLOBAL))
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Accesses in the order of the program, the one where they are written among them."""
+    """Accesses in program order that are combined, and the access at which they are emitted."""
 
     accesses: tuple[Access, ...]
     places: tuple[tuple[tuple[int, ...], ...], ...]
-    """For each strip, the places of the lanes of every element of every access."""
+    """For each vector, the places of the lanes, for every element of every access."""
 
     least: tuple[int, ...]
-    """For each strip, how far place 0 is from its first lane's address, bytes."""
+    """For each vector, the distance in bytes from its first lane's address to place 0."""
 
 
 class JoinedAccesses:
-    """Finds and writes such accesses of one function version.
+    """Finds and emits the combined accesses of one function version.
 
-    ``describe`` gives an access if it may be moved ``REACH_BYTES`` further.
+    ``describe`` returns an access if it may be moved by up to ``REACH_BYTES``, else None.
     """
 
     def __init__(
@@ -57,7 +57,10 @@ class JoinedAccesses:
         self._decided: dict[Operation, Joined | None] = {}
 
     def of(self, node: Operation) -> Joined | None:
-        """Return what ``node``, which all lanes come to, is written with."""
+        """Return the set of accesses with which ``node`` is emitted; all lanes reach ``node``.
+
+        Return None if ``node`` is emitted by itself.
+        """
         if node not in self._decided:
             found = self._find(node)
             members = [node] if found is None else [a.node for a in found.accesses]
@@ -65,12 +68,14 @@ class JoinedAccesses:
         return self._decided[node]
 
     def load(self, joined: Joined) -> list[tuple[Access, list[list[str]]]]:
-        """Write loads; return of each, for each strip, the vectors of its elements."""
+        """Emit the combined loads; return, for each access and vector, the vectors of its
+        elements.
+        """
         first = joined.accesses[0]
         columns = []
-        for strip, places in enumerate(joined.places):
-            with self._text.touching(strip, first.memory):
-                at = self._at(joined, strip)
+        for part, places in enumerate(joined.places):
+            with self._text.touching(part, first.memory):
+                at = self._at(joined, part)
                 columns.append(permuted_rows.load(self._text, places, at, first.scalar))
         found = []
         for number, access in enumerate(joined.accesses):
@@ -79,26 +84,28 @@ class JoinedAccesses:
         return found
 
     def store(self, joined: Joined, elements: Callable[[Access], list[list[str]]]) -> None:
-        """Write stores of what ``elements`` gives, for each strip, of an access."""
+        """Emit the combined stores; ``elements`` returns the values of an access for each
+        vector.
+        """
         stored = [elements(access) for access in joined.accesses]
-        for strip, places in enumerate(joined.places):
-            names = [name for access in stored for name in access[strip]]
+        for part, places in enumerate(joined.places):
+            names = [name for access in stored for name in access[part]]
             vectors = [Placed(name, own) for name, own in zip(names, places, strict=True)]
-            at = self._at(joined, strip)
-            with self._text.touching(strip, joined.accesses[0].memory):
+            at = self._at(joined, part)
+            with self._text.touching(part, joined.accesses[0].memory):
                 permuted_rows.store(self._text, vectors, at, joined.accesses[0].scalar)
 
-    def _at(self, joined: Joined, strip: int) -> Callable[[int], str]:
+    def _at(self, joined: Joined, part: int) -> Callable[[int], str]:
         access = joined.accesses[0]
-        start, size = self._pointers.of_first(access, strip), access.element_bytes
+        start, size = self._pointers.of_first(access, part), access.element_bytes
 
         def pointer(place: int) -> str:
-            return self._pointers.moved(start, joined.least[strip] + place * size)
+            return self._pointers.offset_pointer(start, joined.least[part] + place * size)
 
         return pointer
 
     def _find(self, node: Operation) -> Joined | None:
-        first = self._described(node)
+        first = self._describe_access(node)
         if first is None or self._distances(first) is None:
             return None
         accesses = [first]
@@ -108,7 +115,7 @@ class JoinedAccesses:
         for other in following:
             if not isinstance(other, Operation):
                 continue
-            access = self._described(other) if self._fits(first, other) else None
+            access = self._describe_access(other) if self._fits(first, other) else None
             if access is not None:
                 accesses.append(access)
             elif not _passes(node, other):
@@ -116,13 +123,13 @@ class JoinedAccesses:
             if len(accesses) == _MOST_JOINED:
                 break
         while accesses:
-            joined = self._placed(accesses)
+            joined = self._place(accesses)
             if joined is not None:
                 return joined
             accesses = accesses[: len(accesses) // 2]
         return None
 
-    def _described(self, node: Operation) -> Access | None:
+    def _describe_access(self, node: Operation) -> Access | None:
         instruction = node.instruction
         if instruction.op not in (Op.LD, Op.ST) or node.guard is not None:
             return None
@@ -142,16 +149,16 @@ class JoinedAccesses:
         )
 
     def _distances(self, access: Access) -> Rows | None:
-        """Return how far each lane of each strip is from its strip's first lane."""
+        """Return the distance of each lane from the first lane of its vector."""
         shape, width = access.shape, self._text.width
         if not isinstance(shape, Vector):
             if not shape.stride or rows.contiguous(access):
                 return None
-            return (tuple(shape.stride * lane for lane in range(width)),) * self._values.strips
+            return (tuple(shape.stride * lane for lane in range(width)),) * self._values.vectors
         bits = 32 if access.where is Where.SHARED else 64
         return self._values.analysis.algebra.distances(shape, bits)
 
-    def _placed(self, accesses: Sequence[Access]) -> Joined | None:
+    def _place(self, accesses: Sequence[Access]) -> Joined | None:
         size, displacement = accesses[0].element_bytes, accesses[0].displacement
         distances = self._distances(accesses[0])
         assert distances is not None
@@ -176,7 +183,7 @@ class JoinedAccesses:
 
 
 def _passes(node: Operation, other: Operation) -> bool:
-    """Return whether an access and what stands behind it may change places."""
+    """Return whether an access may be reordered with a node that follows it."""
     theirs, own = other.instruction, node.instruction
     apart = theirs.space is not own.space and {theirs.space, own.space} <= _APART
     if theirs.op is Op.LD and not theirs.volatile:

@@ -1,7 +1,7 @@
-"""Loads of lanes that differ: rows, pieces of rows, gathers, or one lane after the other.
+"""Loads of lanes with different addresses: rows, pieces of rows, gathers, or lane by lane.
 
-Where the shape is not known, a load looks at its lanes' pointers: indices that wrap around or are
-clamped at an edge are those of neighbours nearly always, and one row costs a tenth of a gather.
+If the shape is unknown, the code tests the lanes' pointers at run time: indices that wrap around
+or are clamped at an edge are nearly always contiguous, and one row costs a tenth of a gather.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.assumptions import Family
-from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
+from vgpu_sim.exec.jit.analysis.comparison_outcomes import ReachingLanes
 from vgpu_sim.exec.jit.memory import lane_rows, neighbours, row_pieces, rows, wraps
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.memory.pointers import Pointers
@@ -21,15 +21,15 @@ from vgpu_sim.exec.jit.values import assumption_tests
 from vgpu_sim.exec.jit.values.environment import Form, Values
 
 Columns = list[list[str]]
-"""For each strip, the vectors of all elements of an access."""
+"""For each vector of lanes, the values of all elements of an access."""
 Flags = Sequence[str] | None
-"""For each strip, the lanes that load; None: all."""
+"""For each vector of lanes, the mask of the lanes that load; None if all lanes do."""
 LanesRead = dict[tuple[str, ...], list[str]]
-"""What lanes have loaded as rows, by the columns that were made of them."""
+"""The rows that lanes have loaded, keyed by the columns that were derived from them."""
 
 
 class Loads:
-    """Writes such loads of one function version."""
+    """Emits the loads of one function version whose lanes have different addresses."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Loads:
         masks: MaskWriter,
         pointers: Pointers,
         known: KnownValues,
-        comers: Comers,
+        reaching_lanes: ReachingLanes,
         read: LanesRead,
     ) -> None:
         self._text = text
@@ -46,72 +46,81 @@ class Loads:
         self._masks = masks
         self._pointers = pointers
         self._known = known
-        self._comers = comers
+        self._reaching_lanes = reaching_lanes
         self._rows = read
 
     def lanes(self, access: Access, mask: Mask) -> Columns:
-        """Load by the first strategy that suits; return, for each strip, all elements' vectors."""
+        """Emit a load by the first strategy that applies to it.
+
+        Return the values of all elements for each vector.
+        """
         flat = None if mask.full else self._masks.flat(mask)
         found = (strategy(self, access, flat) for strategy in STRATEGIES)
         return next(columns for columns in found if columns is not None)
 
     def _one_by_one(self, access: Access, flat: Flags) -> Columns | None:
-        """Load what has to be loaded once by each lane."""
+        """Load lane by lane where each lane must load exactly once (volatile loads)."""
         if not access.volatile or (rows.contiguous(access) and flat is None):
             return None
-        strips = range(self._values.strips)
-        return [self._load_each(access, flat[c] if flat else None, c) for c in strips]
+        vectors = range(self._values.vectors)
+        return [self._load_each(access, flat[c] if flat else None, c) for c in vectors]
 
     def _as_rows(self, access: Access, flat: Flags) -> Columns | None:
-        """Load lanes that lie side by side as one vector."""
+        """Load the contiguous elements of lanes as one vector."""
         if not rows.contiguous(access):
             return None
-        return self._by_strips(access, flat, self._load_row)
+        return self._by_vector(access, flat, self._load_row)
 
     def _as_pieces(self, access: Access, flat: Flags) -> Columns | None:
-        """Load pieces of rows at places that are known, and put them together."""
+        """Load pieces of rows at known places, and combine them."""
         known = self._pieces(access)
         if known is None:
             return None
 
-        def load(access: Access, lanes: str | None, strip: int) -> list[str]:
-            return [self._load_pieces(access, known[strip], lanes)]
+        def load(access: Access, lanes: str | None, part: int) -> list[str]:
+            return [self._load_pieces(access, known[part], lanes)]
 
-        return self._by_strips(access, flat, load)
+        return self._by_vector(access, flat, load)
 
     def _as_rows_unless_wrapped(self, access: Access, flat: Flags) -> Columns | None:
-        """Load rows whose index may wrap around, and lanes apart where it does."""
+        """Load rows whose index may wrap around, and load per lane where it does."""
         firsts = wraps.firsts(self._values, access)
         return None if firsts is None else self._unless_wrapped(access, firsts, flat, [access])
 
     def _as_rows_if_neighbours(self, access: Access, flat: Flags) -> Columns | None:
-        """Look at the lanes' pointers: load a row if they are neighbours, lanes apart if not."""
+        """Test at run time whether the lanes' pointers are contiguous.
+
+        Load a row if they are, else each lane's elements separately.
+        """
         if not neighbours.possible(access.shape, self._text.width):
             return None
-        return self._by_strips(access, flat, self._row_or_gather)
+        return self._by_vector(access, flat, self._row_or_gather)
 
     def _apart(self, access: Access, flat: Flags) -> Columns | None:
-        """Load lanes apart."""
-        return self._by_strips(access, flat, self._gather)
+        """Load each lane's elements separately."""
+        return self._by_vector(access, flat, self._gather)
 
-    def _by_strips(
+    def _by_vector(
         self,
         access: Access,
         flat: Flags,
         load: Callable[[Access, str | None, int], list[str]],
     ) -> Columns:
         columns = []
-        for strip in range(self._values.strips):
-            with self._text.touching(strip, access.memory):
-                columns.append(load(access, flat[strip] if flat else None, strip))
+        for part in range(self._values.vectors):
+            with self._text.touching(part, access.memory):
+                columns.append(load(access, flat[part] if flat else None, part))
         return columns
 
     def family(
         self, access: Access, alone: Sequence[Access], family: Family
     ) -> list[list[str]] | None:
-        """Load all that ``alone`` load as one ``access`` unless an index wraps around; return, for
-        each strip, the vectors of all; None: that would be no better."""
-        text, values, strips = self._text, self._values, range(self._values.strips)
+        """Load the family ``alone`` as one ``access`` unless an index wraps around.
+
+        Return, for each vector, the values of all elements. If one load would not be faster,
+        emit nothing and return None.
+        """
+        text, values, vectors = self._text, self._values, range(self._values.vectors)
         firsts = wraps.firsts(values, access)
         if firsts is None and not lane_rows.suits(text, access.count, access.element_bytes):
             return None
@@ -119,14 +128,15 @@ class Loads:
             return None
         kind, most = family.kind, family.most
         tests = [
-            assumption_tests.wrapped(values, family.index, kind, most, strip) for strip in strips
+            assumption_tests.wraps_around(values, family.index, kind, most, part)
+            for part in vectors
         ]
         if firsts is not None:
             beyond = assumption_tests.any_of(text, [firsts.wrapped, *tests])
             return self._unless_wrapped(access, replace(firsts, wrapped=beyond), None, alone)
 
         def in_rows() -> list[str]:
-            pointers = [self._pointers.of_lanes(access, strip, 0) for strip in strips]
+            pointers = [self._pointers.of_lanes(access, part, 0) for part in vectors]
             return [n for p in pointers for n in lane_rows.load(text, p, access.scalar)[1]]
 
         return self._either(access, assumption_tests.any_of(text, tests), in_rows, None, alone)
@@ -138,14 +148,14 @@ class Loads:
         flat: Sequence[str] | None,
         alone: Sequence[Access],
     ) -> list[list[str]]:
-        """Load rows if no lane's index wraps around, else lanes apart."""
-        strips = range(self._values.strips)
+        """Load rows if no lane's index wraps around, else per lane."""
+        vectors = range(self._values.vectors)
 
         def in_rows() -> list[str]:
             names = []
-            for strip in strips:
-                spread = rows.spread(self._text, access, flat[strip]) if flat else None
-                pointer = self._pointers.at(access, firsts.addresses[strip])
+            for part in vectors:
+                spread = rows.spread(self._text, access, flat[part]) if flat else None
+                pointer = self._pointers.at(access, firsts.addresses[part])
                 names += self._row_at(access, pointer, spread)
             return names
 
@@ -159,51 +169,51 @@ class Loads:
         flat: Sequence[str] | None,
         alone: Sequence[Access],
     ) -> list[list[str]]:
-        strips, count = range(self._values.strips), access.count
+        vectors, count = range(self._values.vectors), access.count
 
         def apart() -> list[str]:
             return [
                 name
-                for strip in strips
+                for part in vectors
                 for one in alone
-                for name in self._gather(one, flat[strip] if flat else None, strip)
+                for name in self._gather(one, flat[part] if flat else None, part)
             ]
 
         whole = self._values.invert(wrapped, vector=False)
         found = neighbours.either(self._text, whole, in_rows, apart, access.scalar)
-        return [found[strip * count : (strip + 1) * count] for strip in strips]
+        return [found[part * count : (part + 1) * count] for part in vectors]
 
     def _pieces(self, access: Access) -> list[list[row_pieces.Piece]] | None:
-        coming = self._comers.to(self._values.block)
+        coming = self._reaching_lanes.to(self._values.block)
         if access.node.guard is not None:
-            coming &= self._comers.passing(access.node.guard)
+            coming &= self._reaching_lanes.passing(access.node.guard)
         return row_pieces.of(self._values, self._pointers, self._known, access, coming)
 
     def _load_pieces(self, access: Access, found: list[row_pieces.Piece], lanes: str | None) -> str:
         return row_pieces.load(self._text, self._masks, access, found, lanes)
 
     def parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
-        """Load each element for the lanes that ``flags`` has for it, by strip and element.
+        """Load each element for the lanes of its own mask in ``flags``, by vector and element.
 
-        Returns vectors in that order; other lanes are zero.
+        Return the loaded vectors in that order, with zeros in all other lanes.
         """
         columns = []
-        for strip, masks in enumerate(flags):
+        for part, masks in enumerate(flags):
             if not rows.contiguous(access):
                 columns.append(
-                    [self._gather_one(access, mask, strip, n) for n, mask in enumerate(masks)]
+                    [self._gather_one(access, mask, part, n) for n, mask in enumerate(masks)]
                 )
                 continue
             spread = rows.woven(self._text, masks, "i1")
-            columns.append(self._row(access, strip, spread))
+            columns.append(self._row(access, part, spread))
         return columns
 
-    def _load_row(self, access: Access, lanes: str | None, strip: int) -> list[str]:
-        return self._row(access, strip, rows.spread(self._text, access, lanes) if lanes else None)
+    def _load_row(self, access: Access, lanes: str | None, part: int) -> list[str]:
+        return self._row(access, part, rows.spread(self._text, access, lanes) if lanes else None)
 
-    def _row(self, access: Access, strip: int, spread: str | None) -> list[str]:
-        """Load a strip's elements as one vector, those that ``spread`` has; return them apart."""
-        return self._row_at(access, self._pointers.of_strip(access, strip), spread)
+    def _row(self, access: Access, part: int, spread: str | None) -> list[str]:
+        """Load a vector's elements as one row, those set in ``spread``; return them per element."""
+        return self._row_at(access, self._pointers.of_vector(access, part), spread)
 
     def _row_at(self, access: Access, pointer: str, spread: str | None) -> list[str]:
         text = self._text
@@ -226,44 +236,47 @@ class Loads:
             return [row]
         return rows.apart(text, row, access.scalar, access.count)
 
-    def _row_or_gather(self, access: Access, lanes: str | None, strip: int) -> list[str]:
+    def _row_or_gather(self, access: Access, lanes: str | None, part: int) -> list[str]:
         def row(first: str) -> list[str]:
             flat = rows.spread(self._text, access, lanes) if lanes else None
             return self._row_at(access, first, flat)
 
-        pointers = self._pointers.of_lanes(access, strip, 0)
+        pointers = self._pointers.of_lanes(access, part, 0)
         return neighbours.load(
-            self._text, access, pointers, lanes, row, lambda: self._gather(access, lanes, strip)
+            self._text, access, pointers, lanes, row, lambda: self._gather(access, lanes, part)
         )
 
-    def _gather(self, access: Access, lanes: str | None, strip: int) -> list[str]:
+    def _gather(self, access: Access, lanes: str | None, part: int) -> list[str]:
         if lanes is None and lane_rows.suits(self._text, access.count, access.element_bytes):
-            pointers = self._pointers.of_lanes(access, strip, 0)
+            pointers = self._pointers.of_lanes(access, part, 0)
             rows, columns = lane_rows.load(self._text, pointers, access.scalar)
             self._rows[tuple(columns)] = rows
             return columns
         flags = lanes or self._text.const(1, "i1", True)
-        return [self._gather_one(access, flags, strip, place) for place in range(access.count)]
+        return [self._gather_one(access, flags, part, place) for place in range(access.count)]
 
-    def _gather_one(self, access: Access, lanes: str, strip: int, place: int) -> str:
+    def _gather_one(self, access: Access, lanes: str, part: int, place: int) -> str:
         text = self._text
         type_ = text.type_of(access.scalar, vector=True)
         flags, places = text.type_of("i1", vector=True), text.type_of("ptr", vector=True)
         name = f"llvm.masked.gather.{text.mangle(access.scalar, text.width)}.v{text.width}p0"
-        pointers = self._pointers.of_lanes(access, strip, place * access.element_bytes)
+        pointers = self._pointers.of_lanes(access, part, place * access.element_bytes)
         return text.call(
             type_, name, (places, pointers), (flags, lanes), (type_, "zeroinitializer")
         )
 
-    def _load_each(self, access: Access, lanes: str | None, strip: int) -> list[str]:
-        """Load lane by lane what has to be loaded, needed or not: a gather would not be kept."""
+    def _load_each(self, access: Access, lanes: str | None, part: int) -> list[str]:
+        """Load lane by lane where every load must be executed: LLVM would drop an unused gather."""
         text, scalar, count = self._text, access.scalar, access.count
         kind = access.address_type
-        addresses = self._values.read(access.address, kind, Form.VECTOR, strip)
+        addresses = self._values.read(access.address, kind, Form.VECTOR, part)
 
         def load(lane_of: LaneOf) -> list[str]:
             pointer = self._pointers.of_lane(access, lane_of(addresses, kind))
-            places = [self._pointers.moved(pointer, n * access.element_bytes) for n in range(count)]
+            places = [
+                self._pointers.offset_pointer(pointer, n * access.element_bytes)
+                for n in range(count)
+            ]
             return [text.let(f"{access.load} {scalar}, ptr {place}, align 1") for place in places]
 
         return each_lane(text, lanes, [scalar] * count, load)
@@ -277,4 +290,4 @@ STRATEGIES: Final[tuple[Callable[[Loads, Access, Flags], Columns | None], ...]] 
     Loads._as_rows_if_neighbours,
     Loads._apart,
 )
-"""How a load may be written, the cheapest first; each returns None where it does not suit."""
+"""The strategies for loads, the cheapest first; each returns None if it does not apply."""

@@ -1,12 +1,12 @@
-"""Local memory: every lane has its own, and those of a group lie interleaved.
+"""Local memory: private to each lane, and interleaved over the lanes of a group.
 
-Word n of all lanes of the group stands in one row, strip by strip. So an access whose lanes agree
-on the address is one of neighbouring words, and others gather. Nobody else sees this memory; the
-code fills it with zeros when a group begins.
+Word n of all lanes of the group forms one row, vector by vector. An access with a uniform
+address therefore reads contiguous words; others gather. No other thread can access this memory;
+the code clears it when a group begins.
 
-An address is cut to what a window holds. Where it may lie outside of the lane's own bytes, or may
-be misaligned, that is tested, and such an access goes to an image of the window where nothing is
-mapped.
+An address is truncated to the size of a window. If it may be outside the lane's own bytes, or
+misaligned, that is tested, and a faulting access is redirected to an unmapped image of the
+window.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,11 @@ _UNROLLED_STORES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an access of a strip begins: the row of its first word, or (``lanes``) each lane's
-    place. ``shift``: the bits before it in that word, an ``i32`` or its name."""
+    """The place in local memory where an access of one vector begins.
+
+    This is the row of its first word or, with ``lanes``, a place of its own for each lane.
+    ``shift`` is the number of bits before it in that word, an ``i32`` or its name.
+    """
 
     pointer: str
     lanes: bool
@@ -43,7 +46,7 @@ class _Place:
 
 
 class LocalMemory:
-    """Writes the accesses of one function version; ``local_bytes`` are the function's own."""
+    """Emits the accesses of one function version; ``local_bytes`` is the function's own size."""
 
     def __init__(
         self,
@@ -63,10 +66,10 @@ class LocalMemory:
         self._has_stack = has_stack
         geometry = values.analysis.geometry
         self._row_bytes = geometry.span * WORD_BYTES
-        self._strip_bytes = geometry.width * WORD_BYTES
+        self._vector_bytes = geometry.width * WORD_BYTES
 
     def clear(self) -> None:
-        """Write zeros to the group's memory, the stack's included."""
+        """Emit code that clears the group's local memory, including the stack."""
         text, lanes = self._text, self._text.width
         size = -(-self._bytes // WORD_BYTES) * self._row_bytes
         if not size and not self._has_stack:
@@ -78,7 +81,7 @@ class LocalMemory:
         base = self._base()
         if not self._has_stack and size <= _UNROLLED_STORES * step:
             for place in range(0, size, step):
-                where = self._launch.moved(base, str(place))
+                where = self._launch.offset_pointer(base, str(place))
                 text.do(f"store {row} zeroinitializer, ptr {where}, align 4")
             return
         end = self._group_bytes() if self._has_stack else str(size)
@@ -87,7 +90,7 @@ class LocalMemory:
         text.begin(again)
         phi, counter = text.reserve(), text.name()
         offset = text.let(f"and i32 {counter}, {LOCAL_REACH_BYTES - step}")
-        where = self._launch.moved(base, text.let(f"zext i32 {offset} to i64"))
+        where = self._launch.offset_pointer(base, text.let(f"zext i32 {offset} to i64"))
         text.do(f"store {row} zeroinitializer, ptr {where}, align 4")
         following = text.let(f"add i32 {counter}, {step}")
         more = text.let(f"icmp ult i32 {following}, {end}")
@@ -96,47 +99,50 @@ class LocalMemory:
         text.begin(onward)
 
     def _group_bytes(self) -> str:
-        """Return the bytes of the group's memory, which a launch may give more of."""
+        """Return the size of the group's memory in bytes, which a launch may increase."""
         text = self._text
         limit = text.let(f"trunc i64 {self._launch.context(CONTEXT_LOCAL_BYTES)} to i32")
         words = text.let(f"lshr i32 {text.let(f'add i32 {limit}, {WORD_BYTES - 1}')}, 2")
         return text.let(f"mul i32 {words}, {self._row_bytes}")
 
     def inside(self, access: Access) -> list[str]:
-        """Return, for each strip, which lanes' generic addresses are of local memory."""
+        """Return, for each vector, the lanes whose generic address is in local memory."""
         text = self._text
         wide = text.type_of("i64", vector=True)
         found = []
-        for strip in range(self._values.strips):
-            distance = self._distance(access, Form.VECTOR, strip)
+        for part in range(self._values.vectors):
+            distance = self._distance(access, Form.VECTOR, part)
             found.append(text.let(f"icmp ult {wide} {distance}, splat (i64 {1 << 32})"))
         return found
 
     def load(self, access: Access, mask: Mask, *, window: bool) -> list[list[str]]:
-        """Return, for each strip, the vectors of all elements; in a ``window`` of generic ones."""
+        """Emit a load from local memory; return all elements for each vector.
+
+        ``window`` states that the addresses are generic.
+        """
         flat = None if mask.full else self._masks.flat(mask)
         return [
-            self._load_strip(access, flat[strip] if flat else None, strip, window)
-            for strip in range(self._values.strips)
+            self._load_vector(access, flat[part] if flat else None, part, window)
+            for part in range(self._values.vectors)
         ]
 
     def store(
         self, access: Access, mask: Mask, rows: Sequence[Sequence[str]], *, window: bool
     ) -> None:
-        """Store the vectors of all elements, given for each strip as integers."""
+        """Emit a store to local memory of all elements, given as integers for each vector."""
         flat = None if mask.full else self._masks.flat(mask)
-        for strip in range(self._values.strips):
-            lanes = flat[strip] if flat else None
-            place = self._place(access, lanes, strip, window)
-            for index, value in enumerate(rows[strip]):
-                for word, part, bits in self._parts(access, index, value):
+        for part in range(self._values.vectors):
+            lanes = flat[part] if flat else None
+            place = self._place(access, lanes, part, window)
+            for index, value in enumerate(rows[part]):
+                for word, piece, bits in self._parts(access, index, value):
                     if place.lanes:
-                        self._scatter(place, word, part, bits, lanes)
+                        self._scatter(place, word, piece, bits, lanes)
                     else:
-                        self._store_row(place, word, part, bits, lanes)
+                        self._store_row(place, word, piece, bits, lanes)
 
-    def _load_strip(self, access: Access, lanes: str | None, strip: int, window: bool) -> list[str]:
-        place = self._place(access, lanes, strip, window)
+    def _load_vector(self, access: Access, lanes: str | None, part: int, window: bool) -> list[str]:
+        place = self._place(access, lanes, part, window)
         return [self._element(access, place, lanes, index) for index in range(access.count)]
 
     def _element(self, access: Access, place: _Place, lanes: str | None, index: int) -> str:
@@ -157,7 +163,7 @@ class LocalMemory:
         return self._values.cast(value, scalar, access.scalar, vector=True)
 
     def _parts(self, access: Access, index: int, value: str) -> list[tuple[int, str, int]]:
-        """Return what of an element goes into which byte of the access: vectors, and their bits."""
+        """Split an element into the parts stored in separate words: byte offset, value and bits."""
         text, size = self._text, access.element_bytes
         if size <= WORD_BYTES:
             return [(index * size, value, size * 8)]
@@ -167,13 +173,17 @@ class LocalMemory:
         high = text.let(f"trunc {wide} {upper} to {narrow}")
         return [(index * size, low, 32), (index * size + WORD_BYTES, high, 32)]
 
-    # Rows: the lanes of a strip agree on the address.
+    # Rows: the lanes of a vector share the address.
 
     def _row(self, place: _Place, byte: int) -> tuple[str, str]:
-        """Return the pointer of the row that has ``byte`` of an access, and the bits before it."""
+        """Return the pointer of the row that contains ``byte``, and the bit offset within its
+        word.
+        """
         pointer = place.pointer
         if byte // WORD_BYTES:
-            pointer = self._launch.moved(pointer, str(byte // WORD_BYTES * self._row_bytes))
+            pointer = self._launch.offset_pointer(
+                pointer, str(byte // WORD_BYTES * self._row_bytes)
+            )
         shift, more = place.shift, byte % WORD_BYTES * 8
         if more:
             known = not shift.startswith("%")
@@ -212,7 +222,7 @@ class LocalMemory:
             return
         masked_stores.store(text, "i32", text.width, value, pointer, lanes)
 
-    # Lanes: each has an address of its own.
+    # Lanes: each has its own address.
 
     def _lane_pointers(self, place: _Place, byte: int) -> str:
         step = byte // WORD_BYTES * self._row_bytes + byte % WORD_BYTES
@@ -249,55 +259,55 @@ class LocalMemory:
     def _base(self) -> str:
         return self._launch.thread(THREAD_LOCAL_BASE, "ptr")
 
-    def _place(self, access: Access, lanes: str | None, strip: int, window: bool) -> _Place:
+    def _place(self, access: Access, lanes: str | None, part: int, window: bool) -> _Place:
         shape = access.shape
         known = isinstance(shape, Affine) and not shape.stride and shape.constant is not None
         if isinstance(shape, Affine) and shape.constant is not None and known and not window:
-            offset = (shape.constant + shape.offsets[strip] + access.displacement) & 0xFFFF_FFFF
+            offset = (shape.constant + shape.offsets[part] + access.displacement) & 0xFFFF_FFFF
             if offset % access.size == 0 and offset + access.size <= self._bytes:
-                step = offset // WORD_BYTES * self._row_bytes + strip * self._strip_bytes
-                pointer = self._launch.moved(self._base(), str(step))
+                step = offset // WORD_BYTES * self._row_bytes + part * self._vector_bytes
+                pointer = self._launch.offset_pointer(self._base(), str(step))
                 return _Place(pointer, lanes=False, shift=str(offset % WORD_BYTES * 8))
         together = not isinstance(shape, Vector) and not shape.stride
         form = Form.SCALAR if together else Form.VECTOR
         if window:
-            distance, vector = self._distance(access, form, strip), not together
+            distance, vector = self._distance(access, form, part), not together
             narrow, wide = (self._text.type_of(t, vector) for t in ("i32", "i64"))
-            # Cut to what no memory has: an address outside of the window is outside of the memory.
+            # Saturate, not truncate: an address outside the window is then also outside the memory.
             most = self._text.const(0xFFFF_FFFF, "i64", vector)
             least = self._text.intrinsic("umin", "i64", vector, distance, most)
             address = self._text.let(f"trunc {wide} {least} to {narrow}")
         else:
-            address = self._address(access, form, strip)
+            address = self._address(access, form, part)
         tests = self._tests(access, address, vector=not together)
-        return self._tested(access, address, tests, lanes, strip, vector=not together)
+        return self._test_address(access, address, tests, lanes, part, vector=not together)
 
-    def _address(self, access: Access, form: Form, strip: int) -> str:
+    def _address(self, access: Access, form: Form, part: int) -> str:
         text, vector = self._text, form is Form.VECTOR
-        address = self._values.read(access.address, "i32", form, strip)
+        address = self._values.read(access.address, "i32", form, part)
         if access.displacement:
             step = text.const(access.displacement, "i32", vector)
             address = text.let(f"add {text.type_of('i32', vector)} {address}, {step}")
         return address
 
-    def _tested(
+    def _test_address(
         self,
         access: Access,
         address: str,
         tests: Sequence[tuple[str, int]],
         lanes: str | None,
-        strip: int,
+        part: int,
         *,
         vector: bool,
     ) -> _Place:
-        """Return the place of an address that is known when the code runs."""
+        """Return the place of an address that is known only at run time."""
         text = self._text
         narrow, wide = (text.type_of(t, vector) for t in ("i32", "i64"))
         words = text.let(f"and {narrow} {address}, {text.const(_WORDS_MASK, 'i32', vector)}")
         rows = text.let(f"zext {narrow} {words} to {wide}")
         span = text.const(self._row_bytes // WORD_BYTES, "i64", vector)
         rows = text.let(f"mul {wide} {rows}, {span}")
-        pointer = self._launch.moved(self._base(), str(strip * self._strip_bytes))
+        pointer = self._launch.offset_pointer(self._base(), str(part * self._vector_bytes))
         pointer = text.let(f"getelementptr i8, ptr {pointer}, {wide} {rows}")
         low, shift = "", "0"
         if access.size < WORD_BYTES:
@@ -306,19 +316,21 @@ class LocalMemory:
                 shift = text.let(f"shl i32 {low}, 3")
         if vector:
             own = text.lanes("i64", (lane * WORD_BYTES for lane in range(text.width)))
-            pointer = self._moved(pointer, own, vector)
+            pointer = self._offset(pointer, own, vector)
             if low:
                 bytes_ = text.let(f"zext {narrow} {low} to {wide}")
-                pointer = self._moved(pointer, bytes_, vector)
+                pointer = self._offset(pointer, bytes_, vector)
         for test, distance in tests:
-            if not vector and lanes is not None:  # without a lane the address may be anything
+            if not vector and lanes is not None:  # the address is arbitrary if no lane is active
                 test = text.let(f"and i1 {test}, {self._masks.any(Mask((lanes,)))}")
             far, near = (text.const(n, "i64", vector) for n in (distance, 0))
-            pointer = self._moved(pointer, text.select(test, far, near, "i64", vector), vector)
+            pointer = self._offset(pointer, text.select(test, far, near, "i64", vector), vector)
         return _Place(pointer, vector, shift)
 
     def _tests(self, access: Access, address: str, *, vector: bool) -> list[tuple[str, int]]:
-        """Return what is wrong with an address, and how far the access moves then."""
+        """Return the fault conditions of an address, and the distance to move the access for
+        each.
+        """
         text = self._text
         narrow = text.type_of("i32", vector)
         room = text.splat("i32", self._room(access.size)) if vector else self._room(access.size)
@@ -330,11 +342,11 @@ class LocalMemory:
             tests.append((odd, LOCAL_MISALIGNED_OFFSET_BYTES))
         return tests
 
-    def _distance(self, access: Access, form: Form, strip: int) -> str:
-        """Return how far a generic address lies from the window of local memory."""
+    def _distance(self, access: Access, form: Form, part: int) -> str:
+        """Return the distance of a generic address from the window of local memory."""
         text, vector = self._text, form is Form.VECTOR
         wide = text.type_of("i64", vector)
-        address = self._values.read(access.address, "i64", form, strip)
+        address = self._values.read(access.address, "i64", form, part)
         if access.displacement:
             step = text.const(access.displacement, "i64", vector)
             address = text.let(f"add {wide} {address}, {step}")
@@ -342,16 +354,16 @@ class LocalMemory:
         return text.let(f"sub {wide} {address}, {text.splat('i64', start) if vector else start}")
 
     def _room(self, size: int) -> str:
-        """Return how many addresses accesses of ``size`` bytes may have."""
+        """Return the number of valid addresses for accesses of ``size`` bytes."""
         text = self._text
         limit = self._launch.context(CONTEXT_LOCAL_BYTES)
         with text.in_prologue():
             limit = text.let(f"trunc i64 {limit} to i32")
             return text.intrinsic("usub.sat", "i32", False, limit, str(size - 1))
 
-    def _moved(self, pointer: str, distance: str, vector: bool) -> str:
+    def _offset(self, pointer: str, distance: str, vector: bool) -> str:
         if not vector:
-            return self._launch.moved(pointer, distance)
+            return self._launch.offset_pointer(pointer, distance)
         places, steps = (self._text.type_of(t, vector) for t in ("ptr", "i64"))
         return self._text.let(f"getelementptr i8, {places} {pointer}, {steps} {distance}")
 

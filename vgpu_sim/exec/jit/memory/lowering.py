@@ -1,14 +1,13 @@
-"""Loads and stores: one scalar access, one vector access or a gather, by the address's shape.
+"""Loads and stores: a scalar access, a vector access or a gather, by the address's shape.
 
-Where an access goes, and that it goes nowhere else, is ``pointers``' part, local memory is
-``local_memory``'s.
+``pointers`` computes and clamps addresses; ``local_memory`` handles local memory.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vgpu_sim.exec.jit.analysis.assumptions import Family
-from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
+from vgpu_sim.exec.jit.analysis.comparison_outcomes import ReachingLanes
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
 from vgpu_sim.exec.jit.memory import adjacent_loads, rows
@@ -19,7 +18,7 @@ from vgpu_sim.exec.jit.memory.loads import Loads
 from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.memory.stores import Stores
-from vgpu_sim.exec.jit.numbers.known import WINDOW
+from vgpu_sim.exec.jit.numbers.known_bits import WINDOW
 from vgpu_sim.exec.jit.numbers.known_values import KnownValues
 from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector
@@ -31,7 +30,7 @@ from vgpu_sim.isa import Op, Space
 
 
 class Memory:
-    """Writes the accesses of one function version."""
+    """Emits the accesses of one function version."""
 
     def __init__(
         self,
@@ -53,15 +52,15 @@ class Memory:
         self.table = table
         self._reach = LocalReach(values.analysis.ssa, known)
         self._analysis: Analysis = values.analysis
-        self.comers = Comers(values.analysis)
-        self._stores = Stores(text, values, masks, self.pointers, self.comers)
+        self.reaching_lanes = ReachingLanes(values.analysis)
+        self._stores = Stores(text, values, masks, self.pointers, self.reaching_lanes)
         self._loads = Loads(
-            text, values, masks, self.pointers, known, self.comers, self._stores.rows
+            text, values, masks, self.pointers, known, self.reaching_lanes, self._stores.rows
         )
-        self._joined = JoinedAccesses(text, values, self.pointers, self._described)
+        self._joined = JoinedAccesses(text, values, self.pointers, self._describe)
 
     def load(self, node: Operation, mask: Mask, *, occupied: bool) -> None:
-        """Write a load; ``occupied`` says that the mask is known to have a lane."""
+        """Emit a load; ``occupied`` states that the mask is known not to be empty."""
         instruction = node.instruction
         if instruction.space is Space.PARAM:
             self._load_parameters(node, mask)
@@ -79,13 +78,13 @@ class Memory:
             self._load_local(access, mask, reach)
         elif isinstance(access.shape, Vector) or access.shape.stride:
             columns = self._loads.lanes(access, mask)
-            self._define(node, lambda place, _form, strip: columns[strip][place])
+            self._define(node, lambda place, _form, part: columns[part][place])
         else:
             self._load_scalars(access, mask, occupied)
         self._fence(node)
 
     def load_together(self, nodes: Sequence[Operation]) -> bool:
-        """Write loads of all lanes that ``adjacent_loads`` found to be one; False where not."""
+        """Emit adjacent loads as one, for all lanes; return False if they must stay separate."""
         access = self.access(adjacent_loads.together(nodes))
         alone = self.access(nodes[0])
         access = replace(alone, node=access.node, parts=len(nodes))
@@ -93,15 +92,17 @@ class Memory:
             return False
         if access.where not in (Where.SHARED, Where.GLOBAL) or not rows.contiguous(access):
             return False
-        if access.where is Where.GLOBAL and not self._confined(access):
+        if access.where is Where.GLOBAL and not self._confine(access):
             return False
         columns = self._loads.lanes(access, FULL)
-        self._define(access.node, lambda place, _form, strip: columns[strip][place])
+        self._define(access.node, lambda place, _form, part: columns[part][place])
         return True
 
     def load_family(self, family: Family) -> Access | None:
-        """Write loads of all lanes that are one unless an index wraps around, and return that one;
-        None where they are better written each by itself."""
+        """Emit a family as one load unless an index wraps around, and return that access.
+
+        Return None if the loads are faster one by one.
+        """
         alone = [self.access(node) for node in family.loads]
         first = alone[0]
         if self.table is not None or first.tested or not isinstance(first.shape, Vector):
@@ -110,21 +111,21 @@ class Memory:
             return None
         node = adjacent_loads.together(family.loads)
         access = replace(first, node=node, parts=len(family.loads))
-        if access.where is not Where.GLOBAL or not self._confined(access):
+        if access.where is not Where.GLOBAL or not self._confine(access):
             return None
         found = self._loads.family(access, alone, family)
         if found is None:
             return None
-        self._define(node, lambda place, _form, strip: found[strip][place])
+        self._define(node, lambda place, _form, part: found[part][place])
         return access
 
-    def _confined(self, access: Access) -> bool:
+    def _confine(self, access: Access) -> bool:
         source = self._known.trace(access.address)
         whole = access.count * access.element_bytes
-        return source is None or source.confined(access.displacement, whole)
+        return source is None or source.is_confined(access.displacement, whole)
 
     def store(self, node: Operation, mask: Mask) -> None:
-        """Write a store."""
+        """Emit a store."""
         if mask.full and (joined := self._joined.of(node)) is not None:
             if joined.accesses[-1].node is node:
                 self._joined.store(joined, self._stores.elements)
@@ -142,39 +143,39 @@ class Memory:
         for access, columns in self._joined.load(joined):
 
             def produce(
-                place: int, _form: Form, strip: int, columns: list[list[str]] = columns
+                place: int, _form: Form, part: int, columns: list[list[str]] = columns
             ) -> str:
-                return columns[strip][place]
+                return columns[part][place]
 
             self._define(access.node, produce)
 
-    def _described(self, node: Operation) -> Access | None:
-        """Return an access that rows may be moved for."""
+    def _describe(self, node: Operation) -> Access | None:
+        """Return an access if its rows may be moved, else None."""
         if self.table is not None or self._reach.of(node) is not Reach.NEVER:
             return None
         access = self.access(node)
         source = self._known.trace(access.address) if access.origin is not None else None
         further = abs(access.displacement) + 2 * REACH_BYTES
-        return access if source is None or source.confined(further, access.size) else None
+        return access if source is None or source.is_confined(further, access.size) else None
 
     def _settle(self, access: Access, table: Table) -> None:
-        """Have what is read next in memory."""
+        """Write delayed sums to memory that the access may read."""
         if access.where in (Where.SHARED, Where.WINDOW):
             return
-        shape, strips = access.shape, range(self._values.strips)
+        shape, vectors = access.shape, range(self._values.vectors)
         if isinstance(shape, Vector) or not (rows.contiguous(access) or not shape.stride):
-            places = [self.pointers.of_lanes(access, strip, 0) for strip in strips]
+            places = [self.pointers.of_lanes(access, part, 0) for part in vectors]
             table.settle_before((place, True, access.size) for place in places)
             return
         size = access.size * (self._text.width if shape.stride else 1)
-        places = [self.pointers.of_strip(access, strip) for strip in strips]
+        places = [self.pointers.of_vector(access, part) for part in vectors]
         table.settle_before((place, False, size) for place in dict.fromkeys(places))
 
     def access(self, node: Operation) -> Access:
-        """Return what is known of an access, a load or not."""
+        """Return the description of a load or store."""
         instruction = node.instruction
         bits = instruction.type.bits
-        scalar = integer(bits)  # of a store too: see ``environment.storage_types``
+        scalar = integer(bits)  # also for stores: see ``environment.storage_types``
         if instruction.op is Op.LD:
             scalar = FLOATS.get(instruction.type, scalar)
         address = node.sources[0]
@@ -188,15 +189,15 @@ class Memory:
         source = self._known.trace(address)
         generic = instruction.space is Space.GENERIC
         if source is None or source.origin == WINDOW:
-            aligned = source is not None and source.aligned(displacement, size)
+            aligned = source is not None and source.is_aligned(displacement, size)
             where = Where.GLOBAL
             if generic and source is not None:
                 where = Where.WINDOW
             elif generic and self._known.window_known:
                 where = Where.EITHER
             return Access(node, scalar, address, shape, None, None, aligned, where)
-        origin = source.origin if source.confined(displacement, size) else None
-        is_aligned = size > 1 and source.aligned(displacement, size)
+        origin = source.origin if source.is_confined(displacement, size) else None
+        is_aligned = size > 1 and source.is_aligned(displacement, size)
         aligned_as = source.origin if is_aligned else None
         return Access(node, scalar, address, shape, origin, aligned_as)
 
@@ -225,17 +226,19 @@ class Memory:
         else:
             columns = self._local.load(access, mask, window=window)
 
-        def produce(place: int, form: Form, strip: int) -> str:
+        def produce(place: int, form: Form, part: int) -> str:
             result = access.node.results[place]
             shape = None if result is None else self._values.analysis.shapes[result]
             if form is not Form.VECTOR and isinstance(shape, Affine) and shape.uniform:
                 return self._any_lane(access, mask, [column[place] for column in columns])
-            return self._values.one_of(columns[strip][place], access.scalar, form)
+            return self._values.one_of(columns[part][place], access.scalar, form)
 
         self._define(access.node, produce)
 
     def _any_lane(self, access: Access, mask: Mask, rows: list[str]) -> str:
-        """Return what all lanes of the mask have loaded; the first lane need not be one of them."""
+        """Return the uniform value loaded by the lanes of the mask, which may lack the first
+        lane.
+        """
         if mask.full:
             return self._values.one_of(rows[0], access.scalar, Form.SCALAR)
         text, bits = self._text, integer(8 * access.element_bytes)
@@ -269,11 +272,11 @@ class Memory:
         scalar = FLOATS.get(instruction.type, integer(instruction.type.bits))
         if instruction.displacement % (instruction.vector * instruction.type.bytes):
             wanted, text = self._masks.any(mask), self._text
-            place = self._launch.misaligned(instruction.displacement)
+            place = self._launch.misaligned_pointer(instruction.displacement)
             place = text.let(f"select i1 {wanted}, ptr {place}, ptr %thread")
             text.let(f"load volatile i8, ptr {place}, align 1")
 
-        def produce(place: int, form: Form, _strip: int) -> str:
+        def produce(place: int, form: Form, _part: int) -> str:
             offset = instruction.displacement + place * instruction.type.bytes
             value = self._launch.parameter(offset, scalar)
             return self._text.splat(scalar, value) if form is Form.VECTOR else value
@@ -281,14 +284,14 @@ class Memory:
         self._define(node, produce)
 
     def is_scalar(self, access: Access) -> bool:
-        """Return whether the lanes of a strip load the same place, which is not local memory."""
+        """Return whether the lanes of a vector load the same place outside local memory."""
         same = not isinstance(access.shape, Vector) and not access.shape.stride
         return same and self._reach.of(access.node) is Reach.NEVER
 
     def reaches(self, access: Access, distance: int) -> bool:
-        """Return whether what confines an access confines it ``distance`` bytes further, too."""
+        """Return whether the clamping of an access also covers ``distance`` bytes beyond it."""
         source = self._known.trace(access.address) if access.origin is not None else None
-        return source is None or source.confined(access.displacement + distance, access.size)
+        return source is None or source.is_confined(access.displacement + distance, access.size)
 
     def _define(self, node: Operation, produce: Callable[[int, Form, int], str]) -> None:
         scalar = FLOATS.get(node.instruction.type, integer(node.instruction.type.bits))
@@ -306,14 +309,14 @@ class Memory:
     ) -> None:
         signed = node.instruction.type.is_signed
 
-        def fill(form: Form, strip: int) -> str:
-            value = produce(place, form, strip)
+        def fill(form: Form, part: int) -> str:
+            value = produce(place, form, part)
             return self._values.fill(value, scalar, result, form, signed=signed)
 
         self._values.define(result, fill)
 
     def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
-        """Load each element for the lanes that ``flags`` has for it (``Loads.parts``)."""
+        """Load each element for the lanes of its own mask in ``flags`` (``Loads.parts``)."""
         return self._loads.parts(access, flags)
 
     def _load_scalars(self, access: Access, mask: Mask, occupied: bool) -> None:
@@ -321,28 +324,30 @@ class Memory:
         uniform = isinstance(access.shape, Affine) and access.shape.uniform
         loaded: dict[int, list[str]] = {}
 
-        def fetch(strip: int) -> list[str]:
-            pointer = self.pointers.of_strip(access, strip)
+        def fetch(part: int) -> list[str]:
+            pointer = self.pointers.of_vector(access, part)
             if mask.vector is not None and not (uniform and occupied):
-                wanted = self._masks.any(Mask((mask.vector[strip],), mask.scalar))
+                wanted = self._masks.any(Mask((mask.vector[part],), mask.scalar))
                 if uniform:
                     wanted = self._masks.any(mask)
-                # Without a lane the address may be anything: read the caller's state instead.
+                # If no lane is active, the address is arbitrary: read the thread state instead.
                 pointer = text.let(f"select i1 {wanted}, ptr {pointer}, ptr %thread")
             elif mask.scalar is not None and not occupied:
                 pointer = text.let(f"select i1 {mask.scalar}, ptr {pointer}, ptr %thread")
             size = access.element_bytes
-            places = [self.pointers.moved(pointer, place * size) for place in range(access.count)]
-            with text.touching(None if uniform else strip, access.memory):
+            places = [
+                self.pointers.offset_pointer(pointer, place * size) for place in range(access.count)
+            ]
+            with text.touching(None if uniform else part, access.memory):
                 return [
                     text.let(f"{access.load} {access.scalar}, ptr {p}, align 1") for p in places
                 ]
 
-        for strip in range(1 if uniform else self._values.strips):
-            loaded[strip] = fetch(strip)
+        for part in range(1 if uniform else self._values.vectors):
+            loaded[part] = fetch(part)
 
-        def produce(place: int, form: Form, strip: int) -> str:
-            value = loaded[0 if uniform else strip][place]
+        def produce(place: int, form: Form, part: int) -> str:
+            value = loaded[0 if uniform else part][place]
             return text.splat(access.scalar, value) if form is Form.VECTOR else value
 
         self._define(access.node, produce)

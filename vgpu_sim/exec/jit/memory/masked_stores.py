@@ -1,7 +1,8 @@
-"""Stores of those elements of a vector that flags tell.
+"""Stores of those elements of a vector that a mask selects.
 
-LLVM stores too many bytes by a mask that is known to have one element, where the vector has just
-been truncated: the element as it was before. So such a store is written as one of the element.
+If a constant mask selects a single element of a vector that has just been truncated, LLVM stores
+the element before truncation, which is too long. Such a store is therefore emitted as a scalar
+store.
 """
 
 from vgpu_sim.exec.jit.text import flags
@@ -9,9 +10,9 @@ from vgpu_sim.exec.jit.text.writer import BITS, Text
 
 
 def store(text: Text, scalar: str, count: int, vector: str, pointer: str, mask: str) -> None:
-    """Store elements of ``<count x scalar>``, aligned to nothing."""
+    """Store the selected elements of ``<count x scalar>``, without alignment."""
     type_ = f"<{count} x {scalar}>"
-    known = flags.known(mask, count)
+    known = flags.parse_constant(mask, count)
     if known is not None and sum(known) == 1:
         lane = known.index(True)
         element = text.let(f"extractelement {type_} {vector}, i64 {lane}")

@@ -1,4 +1,4 @@
-"""Lanes whose pointers turn out, at run time, to be those of neighbours in memory."""
+"""Lanes whose pointers turn out to be contiguous at run time."""
 
 from collections.abc import Callable
 
@@ -6,12 +6,15 @@ from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape, Vector
 from vgpu_sim.exec.jit.text.writer import Text, integer
 
-# A test, and code for both ways, pays where it may spare so many loads.
+# The minimum number of loads saved that justifies a test and code for both cases.
 _LEAST_ROW = 4
 
 
 def possible(shape: LaneShape, width: int) -> bool:
-    """Whether lanes may be neighbours: indices that wrap around, or are clamped at an edge."""
+    """Return whether lanes of this shape may turn out to be contiguous at run time.
+
+    Such lanes typically have an index that wraps around or is clamped at an edge.
+    """
     unknown = isinstance(shape, Vector) and shape.lanes is None and not shape.strided
     return unknown and width >= _LEAST_ROW
 
@@ -24,9 +27,9 @@ def load(
     row: Callable[[str], list[str]],
     apart: Callable[[], list[str]],
 ) -> list[str]:
-    """Load by ``row``, which takes the first lane's pointer, where all ``lanes`` are neighbours.
+    """Load by ``row``, given the first lane's pointer, if all ``lanes`` are contiguous.
 
-    Else by ``apart``. Both return a vector for each element, as this does.
+    Otherwise load by ``apart``. Both return a vector per element, and so does this function.
     """
     width = text.width
     places, numbers, flags = (text.type_of(t, vector=True) for t in ("ptr", "i64", "i1"))
@@ -50,7 +53,7 @@ def either(
     apart: Callable[[], list[str]],
     scalar: str,
 ) -> list[str]:
-    """Return the vectors that ``rows`` writes where ``together`` holds, else those of ``apart``."""
+    """Return the vectors that ``rows`` emits if ``together`` is true, else those of ``apart``."""
     labels = [text.label(hint) for hint in ("row", "apart", "read")]
     text.branch(together, labels[0], labels[1])
     ways: list[tuple[list[str], str]] = []

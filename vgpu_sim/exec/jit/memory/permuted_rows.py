@@ -1,8 +1,8 @@
-"""Lanes whose distances in memory are known: whole rows are moved, and permuted in registers.
+"""Lanes at known distances in memory: whole rows are accessed, and permuted in registers.
 
-A place is counted in elements from where a strip's lanes begin. Rows are as long as a strip.
-Vectors meet by pairs, those of one half of the accesses apart from those of the other, so that
-records of eight words take three permutations a vector, not seven.
+A place is an element's offset from the first lane of its vector. Rows are as long as a vector.
+Vectors are merged in pairs, separately for each half of the accesses, so that records of eight
+words take three permutations per vector rather than seven.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +12,23 @@ from typing import Final
 from vgpu_sim.exec.jit.memory import masked_stores
 from vgpu_sim.exec.jit.text.writer import Text
 
-# A gather or scatter costs several rows and their permutations.
+# A gather or scatter costs as much as several rows and their permutations.
 MOST_ROWS_PER_VECTOR: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A vector, and the place of each of its elements; None where that is anything."""
+    """A vector in a register, with the place in memory of each of its elements.
+
+    The place of an undefined element is None.
+    """
 
     name: str
     places: tuple[int | None, ...]
 
 
 def pays(vectors: Sequence[Sequence[int]], width: int) -> bool:
-    """Return whether to move the rows costs less than to move each element."""
+    """Return whether loading or storing whole rows costs less than accessing each element."""
     rows = {place // width for places in vectors for place in places}
     return len(rows) <= MOST_ROWS_PER_VECTOR * len(vectors)
 
@@ -33,9 +36,9 @@ def pays(vectors: Sequence[Sequence[int]], width: int) -> bool:
 def load(
     text: Text, vectors: Sequence[Sequence[int]], at: Callable[[int], str], scalar: str
 ) -> list[str]:
-    """Return vectors of elements from ``vectors`` of places; ``at`` gives a place's pointer.
+    """Return the vectors of elements at the places ``vectors``; ``at`` returns a place's pointer.
 
-    Nothing is read but between the first and the last element of a row that somebody wants.
+    Each row is read only between its first and last required element.
     """
     width = text.width
     wanted = {place for places in vectors for place in places}
@@ -48,7 +51,7 @@ def load(
 
 
 def store(text: Text, vectors: Sequence[Placed], at: Callable[[int], str], scalar: str) -> None:
-    """Store vectors; of elements of one place the last one is stored."""
+    """Store vectors; if several elements have the same place, the last one is stored."""
     width = text.width
     last = {
         place: (number, lane)
@@ -62,11 +65,11 @@ def store(text: Text, vectors: Sequence[Placed], at: Callable[[int], str], scala
         )
         for number, vector in enumerate(vectors)
     ]
-    together = _merged(text, kept, scalar)
+    together = _merge(text, kept, scalar)
     stored = {place for vector in kept for place in vector.places if place is not None}
     for first in sorted({place - place % width for place in stored}):
         places = tuple(n if n in stored else None for n in range(first, first + width))
-        row = _collected(text, together, places, scalar)
+        row = _collect(text, together, places, scalar)
         _store_row(text, row, at(first), scalar, places)
 
 
@@ -95,7 +98,7 @@ def _apart(
     text: Text, rows: list[Placed], vectors: Sequence[Sequence[int]], scalar: str
 ) -> list[str]:
     if len(vectors) == 1:
-        return [_collected(text, rows, tuple(vectors[0]), scalar)]
+        return [_collect(text, rows, tuple(vectors[0]), scalar)]
     found: list[str] = []
     half = len(vectors) // 2
     for part in (vectors[:half], vectors[half:]):
@@ -106,36 +109,34 @@ def _apart(
     return found
 
 
-def _merged(text: Text, vectors: list[Placed], scalar: str) -> list[Placed]:
-    """Return the elements of vectors in the order of memory."""
+def _merge(text: Text, vectors: list[Placed], scalar: str) -> list[Placed]:
+    """Return the elements of vectors in memory order."""
     if len(vectors) < 3:
-        return vectors  # whoever makes rows of them takes elements of two vectors anyway
+        return vectors  # the creation of rows combines elements of two vectors anyway
     half = (len(vectors) + 1) // 2
     both = [
         _in_order(text, part, {p for v in part for p in v.places if p is not None}, scalar)
         for part in (
-            _merged(text, vectors[:half], scalar),
-            _merged(text, vectors[half:], scalar),
+            _merge(text, vectors[:half], scalar),
+            _merge(text, vectors[half:], scalar),
         )
     ]
     return [*both[0], *both[1]]
 
 
 def _in_order(text: Text, vectors: list[Placed], places: set[int], scalar: str) -> list[Placed]:
-    """Return vectors that hold these places' elements one after the other."""
+    """Return vectors that hold the elements of ``places`` in order."""
     ordered, width = sorted(places), text.width
     found = []
     for first in range(0, len(ordered), width):
         part: list[int | None] = [*ordered[first : first + width]]
         whole = tuple(part + [None] * (width - len(part)))
-        found.append(Placed(_collected(text, vectors, whole, scalar), whole))
+        found.append(Placed(_collect(text, vectors, whole, scalar), whole))
     return found
 
 
-def _collected(
-    text: Text, vectors: list[Placed], places: tuple[int | None, ...], scalar: str
-) -> str:
-    """Return a vector of the elements of these places."""
+def _collect(text: Text, vectors: list[Placed], places: tuple[int | None, ...], scalar: str) -> str:
+    """Return a vector of the elements of ``places``."""
     where: dict[int, tuple[int, int]] = {}
     for number, vector in enumerate(vectors):
         for lane, place in enumerate(vector.places):
@@ -150,17 +151,17 @@ def _collected(
     if not others:
         if all(place in (None, lane) for lane, place in enumerate(order)):
             return found
-        return _shuffled(text, found, "poison", order, scalar)
+        return _shuffle(text, found, "poison", order, scalar)
     for number in others:
         for lane, source in enumerate(sources):
             if source is not None and source[0] == number:
                 order[lane] = width + source[1]
-        found = _shuffled(text, found, vectors[number].name, order, scalar)
+        found = _shuffle(text, found, vectors[number].name, order, scalar)
         order = [None if place is None else lane for lane, place in enumerate(order)]
     return found
 
 
-def _shuffled(text: Text, a: str, b: str, order: Sequence[int | None], scalar: str) -> str:
+def _shuffle(text: Text, a: str, b: str, order: Sequence[int | None], scalar: str) -> str:
     type_, width = text.type_of(scalar, vector=True), text.width
     indices = ", ".join("i32 poison" if n is None else f"i32 {n}" for n in order)
     return text.let(f"shufflevector {type_} {a}, {type_} {b}, <{width} x i32> <{indices}>")

@@ -1,19 +1,20 @@
-"""Where an access goes: its address, confined, and moved away where it is misaligned.
+"""The pointer of an access: its address, clamped, and redirected if it is misaligned.
 
-Every global address is confined to the aperture (see ``known_values`` and ``launch``): at the
-pointer that it is made from where it stays near that, else per access: a scalar before the strip's
-offset and the displacement (after them where they reach far), a vector lane by lane. An access
-that is not aligned to its size is moved to where nothing is mapped: by its origin where the
-distance from that is a multiple of the size, which costs nothing at the access, else by a test of
-the address.
+Every global address is clamped to the aperture (see ``known_values`` and ``launch``). If it
+stays near the pointer from which it is derived (its origin), that pointer is clamped once.
+Otherwise each access is clamped: a scalar address before the vector's offset and the
+displacement are added (after them if they are large), a vector of addresses lane by lane. A
+misaligned access is redirected to unmapped memory: together with its origin if its distance from
+that is a multiple of the access size, which costs nothing per access, else by a test of the
+address.
 
-What shared memory's addresses are is ``shared_memory``'s part. A generic address may be either: it
-becomes the pointers of both, of which its value chooses one.
+For addresses in shared memory see ``shared_memory``. A generic address may be in either memory:
+both pointers are computed, and the address selects one.
 """
 
 from vgpu_sim.exec.jit.memory import shared_memory
 from vgpu_sim.exec.jit.memory.access import Access, Where
-from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, to_signed
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import EntryArguments
@@ -22,55 +23,60 @@ _CLAMP_REACH_BYTES = 1 << 31
 
 
 class Pointers:
-    """Writes the pointers of the accesses of one function version."""
+    """Emits the pointers of the accesses of one function version."""
 
     def __init__(self, text: Text, values: Values, launch: EntryArguments) -> None:
         self._text = text
         self._values = values
         self._launch = launch
 
-    def of_strip(self, access: Access, strip: int | None) -> str:
-        """Return the pointer of a strip's first lane; of the group's base for strip None.
+    def of_vector(self, access: Access, part: int | None) -> str:
+        """Return the pointer of a vector's first lane; for part None, of the group's base.
 
-        All lanes are aligned as the first one: they are neighbours, or it is the same place.
+        All lanes have the alignment of the first: they are contiguous, or at the same place.
         """
         form = Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
         offset = access.displacement
-        if isinstance(access.shape, Affine) and strip is not None:
-            offset += access.shape.offsets[strip]
-        address = self._values.read(access.address, access.address_type, form, strip or 0)
+        if isinstance(access.shape, Affine) and part is not None:
+            offset += access.shape.offsets[part]
+        address = self._values.read(access.address, access.address_type, form, part or 0)
         return self._scalar(access, address, offset)
 
     def at(self, access: Access, address: str) -> str:
-        """Return the pointer of a strip's first lane whose address, as a scalar, is ``address``."""
+        """Return the pointer of a vector's first lane, given its address as a scalar."""
         return self._scalar(access, address, access.displacement)
 
-    def of_first(self, access: Access, strip: int) -> str:
-        """Return the pointer of a strip's first lane, to which the others' distances are known."""
+    def of_first(self, access: Access, part: int) -> str:
+        """Return the pointer of a vector's first lane, from which the others have known
+        distances.
+        """
         if not isinstance(access.shape, Vector):
-            return self.of_strip(access, strip)
+            return self.of_vector(access, part)
         text, kind = self._text, access.address_type
-        addresses = self._values.read(access.address, kind, Form.VECTOR, strip)
+        addresses = self._values.read(access.address, kind, Form.VECTOR, part)
         first = text.let(f"extractelement {text.type_of(kind, True)} {addresses}, i64 0")
         return self._scalar(access, first, access.displacement, alone=True)
 
     def of_lane(self, access: Access, address: str) -> str:
-        """Return the pointer of a lane whose address, as a scalar, is ``address``."""
+        """Return the pointer of a lane, given its address as a scalar."""
         return self._scalar(access, address, access.displacement, alone=True)
 
     def of_shared_lane(self, access: Access, address: str, wide: str) -> str:
-        """Return the pointer of a lane in shared memory by its ``address``, ``wide`` as an i64."""
+        """Return the pointer of a lane in shared memory.
+
+        ``address`` is its address, and ``wide`` the same as an i64.
+        """
         offset = access.displacement
         return shared_memory.pointer(self._text, self._launch, access, address, offset, wide)
 
     def of_scalar(self, access: Access, address: str, offset: int) -> str:
-        """Return the pointer ``offset`` bytes behind an address of which nothing is known."""
+        """Return the pointer ``offset`` bytes after ``address``, which may be any address."""
         return self._scalar(access, address, offset, alone=True)
 
-    def of_lanes(self, access: Access, strip: int, extra: int) -> str:
-        """Return the pointers of a strip's lanes, ``extra`` bytes further."""
+    def of_lanes(self, access: Access, part: int, extra: int) -> str:
+        """Return the pointers of a vector's lanes, plus ``extra`` bytes."""
         text, launch = self._text, self._launch
-        addresses = self._values.read(access.address, access.address_type, Form.VECTOR, strip)
+        addresses = self._values.read(access.address, access.address_type, Form.VECTOR, part)
         if access.where is Where.SHARED:
             return shared_memory.pointers(text, launch, access, addresses, extra)
         lanes, places = (text.type_of(t, vector=True) for t in ("i64", "ptr"))
@@ -97,16 +103,20 @@ class Pointers:
         return text.let(f"getelementptr i8, {places} {pointers}, {lanes} {shift}")
 
     def from_origin(self, access: Access, distance: str, offset: int) -> str:
-        """Return the pointer ``distance`` and ``offset`` bytes behind an access's origin, which are
-        bounded."""
-        return self.moved(self._launch.moved(self._clamped_origin(access), distance), offset)
+        """Return the pointer at the bounded sum ``distance + offset`` from an access's origin."""
+        return self.offset_pointer(
+            self._launch.offset_pointer(self._clamped_origin(access), distance), offset
+        )
 
-    def moved(self, pointer: str, offset: int) -> str:
-        """Return a pointer ``offset`` bytes further."""
-        return self._launch.moved(pointer, str(offset)) if offset else pointer
+    def offset_pointer(self, pointer: str, offset: int) -> str:
+        """Return a pointer plus ``offset`` bytes."""
+        return self._launch.offset_pointer(pointer, str(offset)) if offset else pointer
 
     def _scalar(self, access: Access, address: str, offset: int, *, alone: bool = False) -> str:
-        """Return a pointer; ``alone``: nothing is known of the address but what its value says."""
+        """Return the pointer ``offset`` bytes after a scalar address.
+
+        ``alone`` states that the access's origin does not apply to this address.
+        """
         text, launch = self._text, self._launch
         if access.where is Where.SHARED:
             return shared_memory.pointer(text, launch, access, address, offset)
@@ -116,35 +126,35 @@ class Pointers:
         if access.tested:
             whole = address
             if offset % access.size:
-                whole = text.let(f"add i64 {address}, {signed(offset, 64)}")
+                whole = text.let(f"add i64 {address}, {to_signed(offset, 64)}")
             shift = launch.shift(whole, access.size)
         if access.origin is None or alone:
             if abs(offset) + access.size * text.width > _CLAMP_REACH_BYTES:
-                address, offset = text.let(f"add i64 {address}, {signed(offset, 64)}"), 0
+                address, offset = text.let(f"add i64 {address}, {to_signed(offset, 64)}"), 0
             pointer = launch.clamp(address, self._known_shift(access))
         else:
             distance = text.let(f"sub i64 {address}, {launch.origin(access.origin)}")
-            pointer = launch.moved(self._clamped_origin(access), distance)
+            pointer = launch.offset_pointer(self._clamped_origin(access), distance)
         if shift is not None:
-            pointer = launch.moved(pointer, shift)
-        return self.moved(pointer, offset)
+            pointer = launch.offset_pointer(pointer, shift)
+        return self.offset_pointer(pointer, offset)
 
     def _either(self, access: Access, address: str, offset: int) -> str:
         text, launch = self._text, self._launch
         if not shared_memory.near(offset):
-            address, offset = text.let(f"add i64 {address}, {signed(offset, 64)}"), 0
+            address, offset = text.let(f"add i64 {address}, {to_signed(offset, 64)}"), 0
         whole = address
         if access.tested and offset % access.size:
-            whole = text.let(f"add i64 {address}, {signed(offset, 64)}")
+            whole = text.let(f"add i64 {address}, {to_signed(offset, 64)}")
         pointer, inside = shared_memory.window(text, launch, address)
         if access.tested:
-            pointer = launch.moved(pointer, launch.shift(whole, access.size, shared=True))
+            pointer = launch.offset_pointer(pointer, launch.shift(whole, access.size, shared=True))
         if access.where is Where.EITHER:
             other = launch.clamp(address)
             if access.tested:
-                other = launch.moved(other, launch.shift(whole, access.size))
+                other = launch.offset_pointer(other, launch.shift(whole, access.size))
             pointer = text.let(f"select i1 {inside}, ptr {pointer}, ptr {other}")
-        return self.moved(pointer, offset)
+        return self.offset_pointer(pointer, offset)
 
     def _either_of_lanes(self, access: Access, addresses: str, extra: int) -> str:
         text, launch = self._text, self._launch
@@ -165,7 +175,7 @@ class Pointers:
         return further(pointers, f"splat (i64 {extra})") if extra else pointers
 
     def _known_shift(self, access: Access) -> str:
-        """Return how far the access is moved, where that is known before it."""
+        """Return the distance by which the access is redirected, if its origin determines it."""
         if access.aligned_as is None:
             return "0"
         return self._launch.origin_shift(access.aligned_as, access.size)

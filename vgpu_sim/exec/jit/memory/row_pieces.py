@@ -1,6 +1,7 @@
-"""Strips whose lanes address neighbours piece by piece: rows of a tile that begin anywhere in one.
+"""Vectors whose lanes are contiguous piece by piece: rows of a tile that begin at any lane.
 
-What lanes share says so (``linear``). A piece is one load of its lanes by a scalar address.
+The pieces follow from linear sums of shared values (``linear``). Each piece is one load by a
+scalar address.
 """
 
 from dataclasses import dataclass
@@ -16,13 +17,16 @@ from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values import linear_text
 from vgpu_sim.exec.jit.values.environment import Values
 
-# More loads than that are no better than a gather.
+# Beyond this number of loads a gather is as fast.
 _MOST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Lanes ``first`` to ``last`` of a strip; ``pointer`` is where its lane 0 would be."""
+    """A piece of a row: lanes ``first`` to ``last`` of a vector have contiguous addresses.
+
+    ``pointer`` is the address that lane 0 would have if it were part of the piece.
+    """
 
     first: int
     last: int
@@ -32,34 +36,34 @@ class Piece:
 def of(
     values: Values, pointers: Pointers, known: KnownValues, access: Access, coming: int
 ) -> list[list[Piece]] | None:
-    """Return the pieces of each strip, for the lanes that are ``coming``; None: not known."""
+    """Return the pieces of each vector for the lanes ``coming``; None if they are unknown."""
     if not isinstance(access.shape, Vector) or access.shape.linear is None:
         return None
     sums, width = access.shape.linear, values.text.width
     if access.where is not Where.GLOBAL or access.tested or access.count > 1:
         return None
-    all_coming = [n for n in range(width * values.strips) if coming >> n & 1]
+    all_coming = [n for n in range(width * values.vectors) if coming >> n & 1]
     origin = _origin(sums, known, access, all_coming) if all_coming else None
     if not linear_text.readable(values, sums):
         return None
     found = []
-    for strip in range(values.strips):
-        first = strip * width
+    for part in range(values.vectors):
+        first = part * width
         lanes = [lane for lane in range(width) if coming >> first + lane & 1]
         runs = linear_algebra.runs(sums, first, width, lanes, access.size)
         if len(runs) > _MOST:
             return None
         found.append(runs)
     return [
-        [_piece(values, pointers, access, sums, origin, strip * width, run) for run in runs]
-        for strip, runs in enumerate(found)
+        [_piece(values, pointers, access, sums, origin, part * width, run) for run in runs]
+        for part, runs in enumerate(found)
     ]
 
 
 def load(
     text: Text, masks: MaskWriter, access: Access, pieces: list[Piece], lanes: str | None
 ) -> str:
-    """Load a strip's pieces; ``lanes`` are those of its mask, None: all. Others are zeros."""
+    """Load a vector's pieces; ``lanes`` is its mask, None: all. Other lanes are zero."""
     type_, flags = text.type_of(access.scalar, True), text.type_of("i1", True)
     loaded = "zeroinitializer"
     for piece in pieces:
@@ -76,8 +80,10 @@ def load(
 
 
 def _origin(sums: Linear, known: KnownValues, access: Access, lanes: list[int]) -> Shared | None:
-    """Return the pointer among what lanes share, if all else is near enough to it: else each
-    address is confined."""
+    """Return the shared pointer from which all addresses of a sum stay within the clamped range.
+
+    Return None if there is no such pointer; each address is then clamped.
+    """
     for shared, factors in sums.terms:
         if not isinstance(shared, Base) or set(factors) != {1}:
             continue

@@ -1,4 +1,4 @@
-"""Elements of a strip's lanes side by side: rows of memory; a lane may have several of them."""
+"""Rows of memory: the contiguous elements of a vector's lanes, one or several per lane."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ _STEPPED, _WIDE_BITS = 4, 256
 
 
 def contiguous(access: Access) -> bool:
-    """Return whether the lanes of a strip access neighbours."""
+    """Return whether the lanes of a vector access contiguous elements."""
     return (
         not isinstance(access.shape, Vector)
         and access.shape.stride == access.element_bytes * access.count
@@ -19,13 +19,13 @@ def contiguous(access: Access) -> bool:
 
 
 def row_type(text: Text, access: Access) -> tuple[str, str]:
-    """Return the type of a strip's row, and how intrinsics spell it."""
+    """Return the LLVM type of a vector's row, and its suffix in intrinsic names."""
     lanes = text.width * access.count
     return f"<{lanes} x {access.scalar}>", f"{Text.mangle(access.scalar, lanes)}.p0"
 
 
 def spread(text: Text, access: Access, lanes: str) -> str:
-    """Return a mask of lanes as one of elements."""
+    """Convert a mask of lanes to a mask of the elements that these lanes access in a row."""
     count = access.count
     if count == 1:
         return lanes
@@ -35,10 +35,10 @@ def spread(text: Text, access: Access, lanes: str) -> str:
 
 
 def woven(text: Text, rows: list[str], scalar: str) -> str:
-    """Return the elements of vectors, of each the first, then of each the second, and so on."""
+    """Interleave vectors: the first elements of all, then the second ones, and so on."""
     width, count = text.width, len(rows)
     lanes = width
-    while len(rows) > 1:  # concatenate, then bring into order
+    while len(rows) > 1:  # concatenate, then reorder
         type_ = f"<{lanes} x {scalar}>"
         order = indices(range(2 * lanes))
         rows = [
@@ -54,7 +54,7 @@ def woven(text: Text, rows: list[str], scalar: str) -> str:
 
 
 def apart(text: Text, row: str, scalar: str, count: int) -> list[str]:
-    """Return the elements of all lanes' rows of ``count``: of each the first, and so on."""
+    """Deinterleave the lanes' rows of ``count`` elements: the first element of each, and so on."""
     width, elements = text.width, text.width * count
     whole = f"<{elements} x {scalar}>"
     if count < _STEPPED or width * BITS[scalar] < _WIDE_BITS or count & (count - 1):
@@ -65,18 +65,18 @@ def apart(text: Text, row: str, scalar: str, count: int) -> list[str]:
             )
             for place in range(count)
         ]
-    # The same in steps of two vectors each: LLVM would take all vectors for each place.
+    # The same in steps of two vectors: LLVM would otherwise combine all vectors for each result.
     parts = [
         text.let(
             f"shufflevector {whole} {row}, {whole} poison, {indices(range(first, first + width))}"
         )
         for first in range(0, elements, width)
     ]
-    return _unravelled(text, parts, scalar)
+    return _deinterleave(text, parts, scalar)
 
 
-def _unravelled(text: Text, parts: list[str], scalar: str) -> list[str]:
-    """Return what is apart ``len(parts)`` elements in a row of vectors."""
+def _deinterleave(text: Text, parts: list[str], scalar: str) -> list[str]:
+    """Return every ``len(parts)``-th element of concatenated vectors, for each offset."""
     if len(parts) == 1:
         return parts
     width = text.width
@@ -88,27 +88,27 @@ def _unravelled(text: Text, parts: list[str], scalar: str) -> list[str]:
         ]
         for odd in (0, 1)
     ]
-    evens, odds = (_unravelled(text, half, scalar) for half in halves)
+    evens, odds = (_deinterleave(text, half, scalar) for half in halves)
     return [place for pair in zip(evens, odds, strict=True) for place in pair]
 
 
 def indices(order: Iterable[int]) -> str:
-    """Return the mask of a shufflevector."""
+    """Return the third operand of a shufflevector: the numbers of the elements to take."""
     numbers = list(order)
     return f"<{len(numbers)} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"
 
 
 def leading(text: Text, access: Access, mask: str) -> int | None:
-    """Return how many elements a row's mask has, where they are the first ones of it and a vector.
+    """Return the number of elements set in a row's mask if they are a prefix of a vector type.
 
-    What was stored under a mask, or across two stores, a load waits for until it is in the cache.
+    A load must wait for preceding masked or split stores until they have reached the cache.
     """
     count = flags.leading(mask, text.width * access.count)
     return None if count is None or count & (count - 1) else count
 
 
 def load_first(text: Text, access: Access, pointer: str, count: int) -> str:
-    """Return a row whose first elements are loaded; the others are zeros."""
+    """Load the first ``count`` elements of a row; the others are zero."""
     if not count:
         return "zeroinitializer"
     lanes = text.width * access.count
@@ -121,7 +121,7 @@ def load_first(text: Text, access: Access, pointer: str, count: int) -> str:
 
 
 def store_first(text: Text, access: Access, row: str, pointer: str, count: int) -> None:
-    """Store a row's first elements."""
+    """Store the first ``count`` elements of a row."""
     lanes = text.width * access.count
     whole, type_ = f"<{lanes} x {access.scalar}>", f"<{count} x {access.scalar}>"
     if count and count < lanes:

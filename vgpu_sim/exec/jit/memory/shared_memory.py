@@ -1,10 +1,10 @@
-"""Addresses of a block's shared memory: of 32 bits, and generic ones.
+"""Addresses in a block's shared memory: 32-bit ones, and generic ones.
 
-One of 32 bits is taken as a signed number. With the strip's offset and the displacement added it
-stays within what is reserved around the block's memory: nothing has to be confined. (The address of
-a lane that runs is small or faults, so that this is the right one.) The distance of a generic
-address from the window is confined to less than that. What is not aligned moves to an image of all
-that.
+A 32-bit address is sign-extended. With the vector's offset and the displacement added, it stays
+within the reservation around the block's memory, so that it needs no clamping. (The address of
+an active lane is small, or faults, so that sign extension is correct.) The distance of a generic
+address from the window is clamped to the reservation. Misaligned accesses are redirected to an
+unmapped image of the reservation.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction
 from vgpu_sim.exec.jit.memory.access import Access
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.launch import (
     CONTEXT_DYNAMIC_SHARED,
@@ -21,42 +21,45 @@ from vgpu_sim.exec.jit.values.launch import (
 )
 from vgpu_sim.isa import EFFECTS, Space
 
-_MOST_BYTES: Final = 1 << 24  # more than any block has
+_MOST_BYTES: Final = 1 << 24  # more than the shared memory of any block
 _NEAR_BYTES = 1 << 29
 _BEFORE_BYTES: Final = 1 << 30
 _WITHIN_BYTES: Final = 1 << 32
-_ZEROS_BYTES: Final = 64  # one store
+_ZEROS_BYTES: Final = 64  # the size of one store
 _TURN_BYTES: Final = 4 * _ZEROS_BYTES
-# Up to so many bytes are cleared without a loop.
+# At most this many bytes are cleared without a loop.
 _WRITTEN_OUT_BYTES: Final = 8 * _TURN_BYTES
 
 
 def near(offset: int) -> bool:
-    """Return whether a place may still move that far once it is confined."""
+    """Return whether a clamped pointer may still be moved by ``offset`` bytes."""
     return abs(offset) <= _NEAR_BYTES
 
 
 def pointer(
     text: Text, launch: EntryArguments, access: Access, address: str, offset: int, wide: str = ""
 ) -> str:
-    """Return the pointer ``offset`` bytes behind an address of 32 bits, of 64 bits if ``wide``."""
+    """Return the pointer ``offset`` bytes after a 32-bit address in shared memory.
+
+    ``wide``, if not empty, is the same address as an i64.
+    """
     if not near(offset):
-        address, offset, wide = text.let(f"add i32 {address}, {signed(offset, 32)}"), 0, ""
+        address, offset, wide = text.let(f"add i32 {address}, {to_signed(offset, 32)}"), 0, ""
     distance = wide or text.let(f"sext i32 {address} to i64")
-    place = launch.moved(launch.thread(THREAD_SHARED_BASE, "ptr"), distance)
+    place = launch.offset_pointer(launch.thread(THREAD_SHARED_BASE, "ptr"), distance)
     if access.tested:
         if offset % access.size:
-            address = text.let(f"add i32 {address}, {signed(offset, 32)}")
+            address = text.let(f"add i32 {address}, {to_signed(offset, 32)}")
         shift = launch.shift(address, access.size, shared=True, scalar="i32")
-        place = launch.moved(place, shift)
-    return launch.moved(place, str(offset)) if offset else place
+        place = launch.offset_pointer(place, shift)
+    return launch.offset_pointer(place, str(offset)) if offset else place
 
 
 def pointers(text: Text, launch: EntryArguments, access: Access, addresses: str, extra: int) -> str:
-    """Return the pointers of a strip's lanes, ``extra`` bytes behind their addresses."""
+    """Return the pointers in shared memory of a vector's lanes, plus ``extra`` bytes."""
     narrow, wide, places = (text.type_of(t, vector=True) for t in ("i32", "i64", "ptr"))
     if access.displacement:
-        step = signed(access.displacement, 32)
+        step = to_signed(access.displacement, 32)
         addresses = text.let(f"add {narrow} {addresses}, splat (i32 {step})")
     distance = text.let(f"sext {narrow} {addresses} to {wide}")
     if extra:
@@ -72,8 +75,10 @@ def pointers(text: Text, launch: EntryArguments, access: Access, addresses: str,
 def window(
     text: Text, launch: EntryArguments, address: str, *, vector: bool = False
 ) -> tuple[str, str]:
-    """Return the place of a generic address, and whether it is one of shared memory, or so near
-    that a neighbour is. Any other leads to where nothing is mapped."""
+    """Return the pointer of a generic address, and whether it is in or near shared memory.
+
+    Any other address leads to unmapped memory.
+    """
     words, base = text.type_of("i64", vector), launch.thread(THREAD_SHARED_BASE, "ptr")
     start = text.let(f"sub i64 {launch.window()}, {_BEFORE_BYTES}")
     if vector:
@@ -87,10 +92,10 @@ def window(
 
 
 def clear(text: Text, ssa: SsaFunction) -> None:
-    """Make shared memory zeros for the block that begins here.
+    """Emit code that clears shared memory for the block that begins here.
 
-    Here, and not where it is called from, so that one call runs many blocks. What is cleared beyond
-    the block's bytes is of its last page, which is nobody else's.
+    The generated code does this, not its caller, so that one call can run many blocks. What is
+    cleared beyond the block's bytes belongs to its last page, which no other block uses.
     """
     if not _may_reach(ssa):
         return
@@ -99,7 +104,7 @@ def clear(text: Text, ssa: SsaFunction) -> None:
 
     def zeros(place: str, count: int) -> None:
         for offset in range(0, count, _ZEROS_BYTES):
-            there = launch.moved(place, str(offset)) if offset else place
+            there = launch.offset_pointer(place, str(offset)) if offset else place
             text.do(f"store <{_ZEROS_BYTES} x i8> zeroinitializer, ptr {there}, align 1")
 
     known = -(-ssa.function.shared_bytes // _TURN_BYTES) * _TURN_BYTES
@@ -111,7 +116,7 @@ def clear(text: Text, ssa: SsaFunction) -> None:
     text.begin(turn, follows=True)
     place, counter = text.reserve(), text.name()
     confined = text.let(f"and i32 {counter}, {_MOST_BYTES - _TURN_BYTES}")
-    zeros(launch.moved(base, text.let(f"zext i32 {confined} to i64")), _TURN_BYTES)
+    zeros(launch.offset_pointer(base, text.let(f"zext i32 {confined} to i64")), _TURN_BYTES)
     following = text.let(f"add i32 {counter}, {_TURN_BYTES}")
     more = text.let(f"icmp ult i32 {following}, {size}")
     text.fill(place, counter, "i32", [(str(first), origin), (following, turn)])
@@ -125,7 +130,7 @@ def _size(text: Text, launch: EntryArguments, ssa: SsaFunction) -> str:
 
 
 def _may_reach(ssa: SsaFunction) -> bool:
-    """Return whether a function has memory that its block shares, or may ask for some."""
+    """Return whether a function has shared memory, or may request some."""
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     instructions = [node.instruction for node in nodes if isinstance(node, Operation)]
     return ssa.function.shared_bytes > 0 or any(
@@ -136,7 +141,7 @@ def _may_reach(ssa: SsaFunction) -> bool:
 
 
 def clear_again(text: Text, started: Analysis | None) -> None:
-    """Make shared memory what it was when the group began that starts over now, a whole block."""
+    """Clear shared memory again for a group that starts over now and is a whole block."""
     if started is None or not started.clears_shared:
         return
     launch = EntryArguments(text, lambda name: 0)
@@ -146,8 +151,8 @@ def clear_again(text: Text, started: Analysis | None) -> None:
     text.begin(turn)
     place, counter = text.reserve(), text.name()
     confined = text.let(f"and i32 {counter}, {_MOST_BYTES - 1}")
-    byte = launch.moved(base, text.let(f"zext i32 {confined} to i64"))
-    text.do(f"store volatile i8 0, ptr {byte}, align 1")  # not to become a call of memset
+    byte = launch.offset_pointer(base, text.let(f"zext i32 {confined} to i64"))
+    text.do(f"store volatile i8 0, ptr {byte}, align 1")  # volatile: no call of memset
     following = text.let(f"add i32 {counter}, 1")
     more = text.let(f"icmp ult i32 {following}, {size}")
     text.fill(place, counter, "i32", [("0", origin), (following, turn)])

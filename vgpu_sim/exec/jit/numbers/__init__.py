@@ -1,4 +1,4 @@
-"""What is known of numbers before a kernel runs: folding, known numbers, trips.
+"""Facts about integers at compile time: constant folding, known bits and ranges, trip counts.
 
-Addresses are confined, and loops bounded, by what is proven here.
+They prove that addresses stay within bounds and that loops terminate.
 """

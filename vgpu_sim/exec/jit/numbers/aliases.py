@@ -1,11 +1,13 @@
-"""Whether a plain read may find what a store has left: told from how both addresses are made."""
+"""Alias analysis: whether a plain load may read what a store writes, derived from their
+addresses.
+"""
 
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import Literal, Op, Space
 
 _MAX_STEPS: Final = 64
@@ -13,10 +15,10 @@ _OWN: Final = (Reach.NAMED, Reach.WINDOW)
 
 
 class Aliases:
-    """Answers for the accesses of one function.
+    """Alias queries for the accesses of one function.
 
-    Two pointers that a kernel is given are taken for apart, which they need not be: ask only where
-    the answer makes code slower or faster, never for what it computes.
+    Two pointer parameters are assumed not to alias, although they may: use the answer only if it
+    affects speed, never results.
     """
 
     def __init__(self, ssa: SsaFunction) -> None:
@@ -25,8 +27,9 @@ class Aliases:
         self._reach = LocalReach(ssa, self._known)
 
     def may_find(self, load: Operation, store: Operation, body: frozenset[int]) -> bool:
-        """Return whether what ``store`` writes may be what ``load`` reads in some turn of the loop
-        whose blocks are ``body``."""
+        """Return whether ``load`` may read what ``store`` writes in some iteration of the loop
+        ``body``.
+        """
         return not self._in_other_spaces(load, store) and not self._disjoint(load, store, body)
 
     def _in_other_spaces(self, load: Operation, store: Operation) -> bool:
@@ -46,11 +49,11 @@ class Aliases:
         root, begin = self._place(load)
         other, start = self._place(store)
         if root != other or (isinstance(root, Value) and self._ssa.block_of[root] in body):
-            return False  # what is made in the loop is elsewhere in another turn
+            return False  # a value defined in the loop has another value in another iteration
         return begin + _size(load) <= start or start + _size(store) <= begin
 
     def _place(self, node: Operation) -> tuple[Source, int]:
-        """Return what an address is counted from, and how far from it the access begins."""
+        """Return an address's base value and the access's distance from it."""
         source, far = node.sources[0], node.instruction.displacement
         for _ in range(_MAX_STEPS):
             made = self._ssa.definition.get(source) if isinstance(source, Value) else None
@@ -63,7 +66,7 @@ class Aliases:
             others = [s for s in made.sources if not isinstance(s, Literal)]
             if len(numbers) != 1 or len(others) != 1:
                 break
-            source, far = others[0], far + signed(numbers[0].bits, made.instruction.type.bits)
+            source, far = others[0], far + to_signed(numbers[0].bits, made.instruction.type.bits)
         if isinstance(source, Literal):
             return Literal(0), source.bits + far
         return source, far

@@ -1,8 +1,8 @@
-"""PRMT's selectors: which byte of two words each byte of the result is."""
+"""Evaluation of PRMT's selectors: the source byte of each byte of the result."""
 
 from vgpu_sim.isa import Permute
 
-_CYCLES = {  # what the modes choose, byte 0 first, for n = 0 to 3
+_CYCLES = {  # the bytes that each mode selects, byte 0 first, for n = 0 to 3
     Permute.F4E: ("0123", "1234", "2345", "3456"),
     Permute.B4E: ("0765", "1076", "2107", "3210"),
     Permute.RC8: ("0000", "1111", "2222", "3333"),
@@ -13,7 +13,7 @@ _CYCLES = {  # what the modes choose, byte 0 first, for n = 0 to 3
 
 
 def choices(mode: Permute, selector: int) -> list[int]:
-    """Return the four bits that choose each byte of the result, for a known third operand."""
+    """Return the 4-bit selector of each byte of the result, for a constant third operand."""
     if mode is Permute.NONE:
         return [selector >> 4 * place & 15 for place in range(4)]
     return [int(digit) for digit in _CYCLES[mode][selector & 3]]

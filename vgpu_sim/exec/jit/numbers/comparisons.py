@@ -1,4 +1,4 @@
-"""Comparisons of integers turned about: of the inverse result, or with the operands exchanged."""
+"""Equivalent integer comparisons: with the result inverted, or with the operands exchanged."""
 
 from typing import Final
 

@@ -1,13 +1,13 @@
-"""Integer semantics of one lane on Python numbers, for values known at compile time.
+"""Integer semantics of one lane on Python integers, for constant folding.
 
-Operands and results are bit patterns (unsigned). The JIT's emitted code must agree with it; the
+Operands and results are bit patterns (unsigned). The emitted code must agree with it; the
 conformance tests compare both with the interpreter.
 """
 
 from collections.abc import Callable
 
 from vgpu_sim.exec.jit.numbers import fold_bitwise
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import Compare, DataType, Family, Instruction, MulMode, Op
 
 _TWICE = {
@@ -20,11 +20,11 @@ _TWICE = {
 }
 
 
-_COUNTS = frozenset([Op.S2R, Op.BFIND, Op.POPC, Op.CLZ])  # 32 bits, whatever they are of
+_COUNTS = frozenset([Op.S2R, Op.BFIND, Op.POPC, Op.CLZ])  # 32 bits for every instruction type
 
 
 def result_type(instruction: Instruction) -> DataType:
-    """Return the type whose sign and width say how a result fills its register."""
+    """Return the type whose sign and width determine how a result fills its register."""
     if instruction.op is Op.SETP:
         return DataType.PRED
     if instruction.op in _COUNTS:
@@ -37,17 +37,17 @@ def result_type(instruction: Instruction) -> DataType:
 
 
 def extend(pattern: int, type_: DataType, bits: int) -> int:
-    """Return a result of ``type_`` as the pattern of a register of ``bits`` bits."""
+    """Extend a result of ``type_`` to the pattern of a register of ``bits`` bits."""
     pattern &= (1 << type_.bits) - 1
     if type_.is_signed:
-        pattern = signed(pattern, type_.bits)
+        pattern = to_signed(pattern, type_.bits)
     return pattern & ((1 << bits) - 1)
 
 
 def integer_function(instruction: Instruction) -> Callable[..., int] | None:
-    """Return a function of the operands' patterns (cut to the operand width), or None.
+    """Return a function of the operands' patterns (truncated to the operand width), or None.
 
-    The result is cut by the caller. SETP's gives its first result.
+    The caller truncates the result. For SETP it is the first result.
     """
     type_ = instruction.type
     if instruction.op is Op.CVT:
@@ -55,7 +55,7 @@ def integer_function(instruction: Instruction) -> Callable[..., int] | None:
     if not type_.is_integer and type_ is not DataType.PRED:
         return None
     bits = type_.bits
-    number = (lambda v: signed(v, bits)) if type_.is_signed else (lambda v: v)
+    number = (lambda v: to_signed(v, bits)) if type_.is_signed else (lambda v: v)
     if instruction.op in (Op.MUL, Op.MAD):
         shift = bits if instruction.mode is MulMode.HI else 0
         if instruction.op is Op.MUL:
@@ -126,14 +126,14 @@ def _conversion(instruction: Instruction) -> Callable[[int], int] | None:
     low, high = integer_range(target)
 
     def convert(value: int) -> int:
-        number = signed(value, source.bits) if source.is_signed else value
+        number = to_signed(value, source.bits) if source.is_signed else value
         return min(max(number, low), high) if instruction.saturate else number
 
     return convert
 
 
 def integer_range(type_: DataType) -> tuple[int, int]:
-    """Least and greatest number of an integer type."""
+    """Return the smallest and largest integer of a type."""
     if type_.is_signed:
         return -(1 << (type_.bits - 1)), (1 << (type_.bits - 1)) - 1
     return 0, (1 << type_.bits) - 1

@@ -1,30 +1,30 @@
-"""Semantics of the bitwise family on Python numbers, for values known at compile time."""
+"""Bitwise semantics on Python integers, for constant folding."""
 
 from collections.abc import Callable
 
 from vgpu_sim.exec.jit.numbers.byte_choices import choices
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import Instruction, Op
 
 Function = Callable[..., int]
 
 
 def function(instruction: Instruction) -> Function | None:
-    """Return a function of the operands' patterns; None where a value is not worth knowing."""
+    """Return a function of the operands' patterns; None if folding the opcode is not worthwhile."""
     make = _FUNCTIONS.get(instruction.op)
     return None if make is None else make(instruction)
 
 
 def _field(instruction: Instruction) -> Function:
     bits, is_signed = instruction.type.bits, instruction.type.is_signed
-    return lambda a, b, c: _extended(
-        (signed(a, bits) if is_signed else a) >> (b & 255), c & 255, is_signed
+    return lambda a, b, c: _extend(
+        (to_signed(a, bits) if is_signed else a) >> (b & 255), c & 255, is_signed
     )
 
 
 def _extension(instruction: Instruction) -> Function:
     count = _counting(instruction)
-    return lambda a, b: _extended(a, count(b), instruction.type.is_signed)
+    return lambda a, b: _extend(a, count(b), instruction.type.is_signed)
 
 
 def _mask(instruction: Instruction) -> Function:
@@ -34,7 +34,7 @@ def _mask(instruction: Instruction) -> Function:
 
 
 def _counting(instruction: Instruction) -> Callable[[int], int]:
-    """Return what a count of 32 bits counts as."""
+    """Return a function that maps a 32-bit shift count to the count that takes effect."""
     return (lambda count: count & 31) if instruction.wrap else (lambda count: min(count, 32))
 
 
@@ -46,24 +46,24 @@ def _funnel(instruction: Instruction) -> Function:
 
 
 def _permutation(instruction: Instruction) -> Function:
-    return lambda a, b, c: _permuted(b << 32 | a, choices(instruction.permute, c))
+    return lambda a, b, c: _permute(b << 32 | a, choices(instruction.permute, c))
 
 
 def _ones(count: int) -> int:
     return (1 << count) - 1
 
 
-def _extended(value: int, count: int, is_signed: bool) -> int:
+def _extend(value: int, count: int, is_signed: bool) -> int:
     value &= _ones(count)
-    return signed(value, count) if is_signed and count else value
+    return to_signed(value, count) if is_signed and count else value
 
 
-def _inserted(a: int, b: int, position: int, length: int) -> int:
+def _insert(a: int, b: int, position: int, length: int) -> int:
     field = _ones(length) << position
     return b & ~field | a << position & field
 
 
-def _permuted(both: int, chosen: list[int]) -> int:
+def _permute(both: int, chosen: list[int]) -> int:
     octets = [both >> 8 * (choice & 7) & 255 for choice in chosen]
     octets = [(byte >> 7) * 255 if c & 8 else byte for byte, c in zip(octets, chosen, strict=True)]
     return int.from_bytes(octets, "little")
@@ -83,7 +83,7 @@ def _logic(a: int, b: int, c: int, table: int) -> int:
 
 _FUNCTIONS: dict[Op, Callable[[Instruction], Function]] = {
     Op.BFE: _field,
-    Op.BFI: lambda _: lambda a, b, c, e: _inserted(a, b, c & 255, e & 255),
+    Op.BFI: lambda _: lambda a, b, c, e: _insert(a, b, c & 255, e & 255),
     Op.BMSK: _mask,
     Op.SZEXT: _extension,
     Op.POPC: lambda _: int.bit_count,

@@ -1,33 +1,37 @@
-"""Arithmetic and logic on known numbers: a result has every number that its operands may give.
+"""Arithmetic and logic on known bits and ranges: sound, since a result covers all possible
+operands.
 
-Operands of one operation are of the same width, and the result is modulo that. What has an origin
-is a number that is not known, but for a sum and a difference.
+The operands of an operation have the same width, and the result is modulo that width. A value
+with an origin is an unknown integer, except in sums and differences.
 """
 
-from vgpu_sim.exec.jit.numbers.known import Known, between, constant, of, unknown
+from vgpu_sim.exec.jit.numbers.known_bits import Known, between, constant, of, unknown
 
 
 def plus(a: Known, b: Known) -> Known:
-    """Return ``a + b``: at most one of them may have an origin."""
+    """Return the facts about ``a + b``; at most one of them may have an origin."""
     if a.origin is not None and b.origin is not None:
         return unknown(a.bits)
-    zeros, ones = _added(a.mask, (a.zeros, a.ones), (b.zeros, b.ones), 0)
+    zeros, ones = _add_known_bits(a.mask, (a.zeros, a.ones), (b.zeros, b.ones), 0)
     origin = b.origin if a.origin is None else a.origin
     return of(a.bits, a.low + b.low, a.span + b.span, zeros, ones, origin)
 
 
 def minus(a: Known, b: Known) -> Known:
-    """Return ``a - b``, a number where both have the same origin."""
+    """Return the facts about ``a - b``, an integer if both have the same origin."""
     if b.origin is not None and a.origin != b.origin:
         return unknown(a.bits)
-    zeros, ones = _added(a.mask, (a.zeros, a.ones), (b.ones, b.zeros), 1)
+    zeros, ones = _add_known_bits(a.mask, (a.zeros, a.ones), (b.ones, b.zeros), 1)
     origin = a.origin if b.origin is None else None
     return of(a.bits, a.low - b.low - b.span, a.span + b.span, zeros, ones, origin)
 
 
-def _added(mask: int, a: tuple[int, int], b: tuple[int, int], carry: int) -> tuple[int, int]:
-    """Return the known bits of ``a + b + carry``, where those of the operands and what comes from
-    below are known (LLVM's ``KnownBits::computeForAddCarry``)."""
+def _add_known_bits(
+    mask: int, a: tuple[int, int], b: tuple[int, int], carry: int
+) -> tuple[int, int]:
+    """Return the known bits of ``a + b + carry``, given those of the operands and the carry in
+    (LLVM's ``KnownBits::computeForAddCarry``).
+    """
     most = (mask & ~a[0]) + (mask & ~b[0]) + carry
     least = a[1] + b[1] + carry
     carried = ~(most ^ a[0] ^ b[0]) | (least ^ a[1] ^ b[1])
@@ -36,7 +40,7 @@ def _added(mask: int, a: tuple[int, int], b: tuple[int, int], carry: int) -> tup
 
 
 def times(a: Known, b: Known) -> Known:
-    """Return ``a * b``."""
+    """Return the facts about ``a * b``."""
     a, b = a.number, b.number
     if b.span:
         a, b = b, a
@@ -56,7 +60,10 @@ def _corners(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def shifted_left(a: Known, count: Known) -> Known:
-    """Return ``a << count``, 0 from ``bits`` on; the count is unsigned and of any width."""
+    """Return the facts about ``a << count``, which is 0 for counts of ``bits`` or more.
+
+    The count is unsigned and may have any width.
+    """
     a, places = a.number, count.constant
     if places is None:
         return of(a.bits, 0, a.mask, a.multiple - 1)
@@ -68,7 +75,10 @@ def shifted_left(a: Known, count: Known) -> Known:
 
 
 def shifted_right(a: Known, count: Known, *, is_signed: bool) -> Known:
-    """Return ``a >> count``, of which zeros, or the sign, come in; as ``shifted_left``."""
+    """Return the facts about ``a >> count``, filled with zeros or the sign.
+
+    Counts are treated as in ``shifted_left``.
+    """
     a, places = a.number, count.constant
     if places is None:
         return unknown(a.bits)
@@ -84,20 +94,20 @@ def shifted_right(a: Known, count: Known, *, is_signed: bool) -> Known:
 
 
 def both(a: Known, b: Known) -> Known:
-    """Return ``a & b``."""
+    """Return the facts about ``a & b``."""
     a, b = a.number, b.number
     high = min(a.unsigned[1], b.unsigned[1])
     return of(a.bits, 0, high, a.zeros | b.zeros, a.ones & b.ones)
 
 
 def any_of(a: Known, b: Known) -> Known:
-    """Return ``a | b``."""
+    """Return the facts about ``a | b``."""
     a, b = a.number, b.number
     return of(a.bits, 0, a.mask, a.zeros & b.zeros, a.ones | b.ones)
 
 
 def one_of(a: Known, b: Known) -> Known:
-    """Return ``a ^ b``."""
+    """Return the facts about ``a ^ b``."""
     a, b = a.number, b.number
     zeros = a.zeros & b.zeros | a.ones & b.ones
     ones = a.zeros & b.ones | a.ones & b.zeros
@@ -105,7 +115,10 @@ def one_of(a: Known, b: Known) -> Known:
 
 
 def field(a: Known, position: Known, length: Known) -> Known:
-    """Return ``length`` bits of ``a`` from ``position`` on, of which the low 8 bits count."""
+    """Return the facts about the ``length`` bits of ``a`` from ``position`` on.
+
+    Only the low 8 bits of ``position`` and ``length`` count.
+    """
     first, count = position.constant, length.constant
     if first is None:
         found = unknown(a.bits)

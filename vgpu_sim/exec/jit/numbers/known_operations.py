@@ -1,38 +1,38 @@
-"""The one table of what each operation makes of known numbers.
+"""The transfer rules of all operations on known bits and ranges.
 
-A rule reads operands and returns the result in the bits of the operation's type, whose sign fills
-its register. An operation without a rule, and each whose result is no integer, says nothing: the
-pattern of a float is never a bounded number, whatever it was converted from.
+A rule reads the operands and returns the result in the width of the operation's type, whose sign
+determines the extension to the register. The result is unknown for an operation without a rule
+or with a non-integer result: the pattern of a float is never a bounded integer.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from vgpu_sim.exec.jit.numbers import known_arithmetic as arithmetic
-from vgpu_sim.exec.jit.numbers.known import (
+from vgpu_sim.exec.jit.numbers.known_bits import (
     WINDOW,
     WINDOW_HALF,
     Known,
     constant,
     either,
-    resized,
+    resize,
     unknown,
 )
 from vgpu_sim.isa import Instruction, MulMode, Op
 
 Read = Callable[[int, int], Known]
-"""Returns what is known of an operand: its place, and in how many bits it is read."""
+"""Returns the facts about an operand, given its position and the width in which it is read."""
 
 _HALF_BITS = 32
 
 
 def result(instruction: Instruction, read: Read, bits: int) -> Known:
-    """Return what is known of an operation's result in a register of ``bits`` bits."""
+    """Return the facts about an operation's result in a register of ``bits`` bits."""
     rule, type_ = RULES.get(instruction.op), instruction.type
     if rule is None or not type_.is_integer or instruction.saturate:
         return unknown(bits)
     found = rule(instruction, read)
-    return found if found.bits == bits else resized(found, bits, is_signed=type_.is_signed)
+    return found if found.bits == bits else resize(found, bits, is_signed=type_.is_signed)
 
 
 def _copy(instruction: Instruction, read: Read) -> Known:
@@ -63,7 +63,7 @@ def _product(instruction: Instruction, read: Read) -> Known:
         return unknown(bits)
     a, b = read(0, bits), read(1, bits)
     if instruction.mode is MulMode.WIDE:
-        a, b = (resized(one, 2 * bits, is_signed=is_signed) for one in (a, b))
+        a, b = (resize(one, 2 * bits, is_signed=is_signed) for one in (a, b))
     return arithmetic.times(a, b)
 
 
@@ -97,11 +97,11 @@ def _convert(instruction: Instruction, read: Read) -> Known:
     a = read(0, source.bits)
     if _is_half(a) and a.bits == _HALF_BITS < target.bits and not source.is_signed:
         return replace(constant(0, target.bits), origin=WINDOW_HALF)
-    return resized(a, target.bits, is_signed=source.is_signed)
+    return resize(a, target.bits, is_signed=source.is_signed)
 
 
 def _is_half(a: Known) -> bool:
-    """Return whether it is the upper half of the window's address and nothing else."""
+    """Return whether a value is exactly the upper half of the window's address."""
     return a.origin == WINDOW_HALF and a.span == a.low == 0
 
 

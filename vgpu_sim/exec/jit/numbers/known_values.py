@@ -1,13 +1,13 @@
-"""What is known of every value of a function: which numbers it may be, from which pointer on.
+"""Known bits, range and origin of every value of a function.
 
-A global address is confined once, at the pointer it is made from: a 64-bit kernel parameter or the
-module's segment. What is added to that pointer must be a number with a known bound, so that the sum
-cannot leave the zones around the aperture that are never allocated.
+A global address is clamped once, at the pointer from which it is derived: a 64-bit kernel
+parameter or the module's segment. The integer added to that pointer must have a known bound, so
+that the sum cannot leave the guard zones around the aperture, which are never allocated.
 
-Around a loop a value keeps its origin and what divides it, which is assumed from how the loop is
-entered and weakened until each way around agrees; how far it gets is known only where it steps by a
-constant and the trips are bounded. Values are known modulo 2^bits of their register, so a sum that
-wraps around is still right.
+In a loop, a value keeps its origin and divisors: they are assumed from the loop's entry and
+weakened until all back edges agree. Its range is known only if it advances by a constant and the
+trip count is bounded. Values are known modulo 2^bits of their register, so that wrapping sums
+stay correct.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,8 @@ from vgpu_sim.exec.jit.ir.ssa import (
     sources_of,
 )
 from vgpu_sim.exec.jit.numbers import known_operations, trip_counts
-from vgpu_sim.exec.jit.numbers.known import (
+from vgpu_sim.exec.jit.numbers.known_arithmetic import plus
+from vgpu_sim.exec.jit.numbers.known_bits import (
     SEGMENT,
     WINDOW_HALF,
     Known,
@@ -35,16 +36,17 @@ from vgpu_sim.exec.jit.numbers.known import (
     either,
     multiple_of,
     of,
-    resized,
+    resize,
     unknown,
 )
-from vgpu_sim.exec.jit.numbers.known_arithmetic import plus
 from vgpu_sim.isa import Literal, Op, Space, SpecialRegister, Symbol
 
 BOUND_BYTES: Final = 1 << 37
 ROW_BYTES: Final = 1 << 12
-"""More than all lanes of a group access together. One load of their row begins at the first lane's
-address: that the last lane's number has the same bound is more than the text of the code shows."""
+"""An upper bound on the bytes that all lanes of a group access together. One load of their row
+starts at the first lane's address, and the analysis does not prove the last lane's bound
+separately.
+"""
 
 _PASSES: Final = 4
 _INDICES: Final = (SpecialRegister.TID_X, SpecialRegister.TID_Y, SpecialRegister.TID_Z)
@@ -56,30 +58,33 @@ Block = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A number of bytes added to a pointer: a parameter's offset, ``SEGMENT``, or ``WINDOW``.
+    """An integer added to a pointer: a parameter (by its offset), ``SEGMENT``, or ``WINDOW``.
 
-    ``bound``: of that number's magnitude; ``grain``: a power of two that divides it.
+    ``bound`` is an upper bound on the integer's magnitude, and ``grain`` a power of two that
+    divides the integer.
     """
 
     origin: int
     bound: int
     grain: int
 
-    def confined(self, displacement: int, size: int) -> bool:
-        """Return whether an access of ``size`` bytes is safe once the origin is."""
+    def is_confined(self, displacement: int, size: int) -> bool:
+        """Return whether an access of ``size`` bytes is within bounds once the origin is
+        clamped.
+        """
         return self.bound + abs(displacement) + size + ROW_BYTES <= BOUND_BYTES
 
-    def aligned(self, displacement: int, size: int) -> bool:
-        """Return whether the access is a multiple of ``size`` bytes away from the origin."""
+    def is_aligned(self, displacement: int, size: int) -> bool:
+        """Return whether the access's distance from the origin is a multiple of ``size`` bytes."""
         return self.grain % size == 0 and displacement % size == 0
 
 
 def known_values(
     ssa: SsaFunction, offsets: Mapping[str, int] | None = None, block: Block | None = None
 ) -> "KnownValues":
-    """Return what is known of ``ssa``, the same object for the same function.
+    """Return the facts about the values of ``ssa``, cached per function.
 
-    ``offsets`` are those of the module's variables, ``block`` the threads of a block, where known.
+    ``offsets`` are those of the module's variables, ``block`` is the block shape, where known.
     """
     least = ssa.analyses.get(KnownValues)
     if not isinstance(least, KnownValues):
@@ -98,13 +103,14 @@ def known_values(
 
 
 class KnownValues:
-    """The numbers of one function. Make it with ``known_values``.
+    """The known bits, ranges and origins of one function. Create it with ``known_values``.
 
-    ``reads_block`` says that an index or a size of a block is read, ``names_variables`` that a
-    variable of the module is, ``window_known`` that the generic address of shared memory is:
-    without that no such address gets here, since one is made in the function that uses it.
+    ``reads_block`` is true if a block index or size is read, and ``names_variables`` if a module
+    variable's address is used. ``window_known`` is true if the generic address of shared memory is
+    used. Otherwise no such address can occur, since it is computed in the function that uses it.
 
-    ``least`` is what is known without offsets and block: only what depends on them is found again.
+    ``least`` are the facts without offsets and block shape; only values that depend on these are
+    recomputed.
     """
 
     def __init__(
@@ -134,18 +140,18 @@ class KnownValues:
         self._run()
 
     def read(self, source: Source, bits: int) -> Known:
-        """Return what is known of an operand that is read in ``bits`` bits."""
+        """Return the facts about an operand that is read in ``bits`` bits."""
         if isinstance(source, Literal):
             return constant(source.bits, bits)
         if isinstance(source, Value):
             found = self._facts.get(source)
             if found is None:
                 return unknown(bits)
-            return found if found.bits == bits else resized(found, bits)
-        return resized(self._address(source), bits)
+            return found if found.bits == bits else resize(found, bits)
+        return resize(self._address(source), bits)
 
     def trace(self, address: Source) -> Pointer | None:
-        """Return the pointer that ``address`` is made from, or None where that is not known."""
+        """Return the pointer from which ``address`` is derived, or None if that is unknown."""
         known = self.read(address, 64)
         if known.origin is None or known.origin == WINDOW_HALF:
             return None
@@ -156,13 +162,13 @@ class KnownValues:
         return self.read(source, 32).number.multiple
 
     def most_trips(self, header: int) -> int | None:
-        """Return an upper bound of the trips that a lane takes in a loop, or None."""
+        """Return an upper bound of a loop's trip count in any lane, or None."""
         if header not in self._trips:
             self._trips[header] = trip_counts.most_trips(self._ssa, header, self.multiple)
         return self._trips[header]
 
     def constants(self) -> dict[Value, int]:
-        """Return the results of operations that are one number in all threads."""
+        """Return the results of operations that are the same constant in all threads."""
         found = {}
         for value, known in self._facts.items():
             number = known.constant
@@ -181,14 +187,17 @@ class KnownValues:
     def _run(self) -> None:
         begin, passes = self._pass(0), 1
         while begin is not None:
-            if passes >= _PASSES:  # then nothing is assumed any more, and one pass follows
+            if passes >= _PASSES:  # now nothing is assumed any more, and one more pass is needed
                 self._assumed = {value: unknown(value.bits) for value in self._assumed}
                 begin = 0
             begin, passes = self._pass(begin), passes + 1
 
     def _pass(self, begin: int) -> int | None:
-        """Find the facts of all blocks from a place in their order on. Return from where on that
-        has to be done again, because less may be assumed of a loop."""
+        """Compute the facts of all blocks from position ``begin`` in their order.
+
+        Return the position from which to repeat the pass because an assumption about a loop was
+        weakened, or None.
+        """
         facts, changed = self._facts, self._changed
         self._trips.clear()
         for block in self._order[begin:]:
@@ -207,10 +216,10 @@ class KnownValues:
                     changed.add(result)
                 facts[result] = found
         self._changed = None
-        return self._weakened()
+        return self._weaken()
 
     def _depends(self, node: Node | Phi, changed: set[Source]) -> bool:
-        """Return whether a node may differ from what is known without offsets and block."""
+        """Return whether a node may have other facts than without offsets and block shape."""
         if isinstance(node, Operation) and node.instruction.op is Op.S2R:
             return node.instruction.sreg in _BLOCK
         return any(
@@ -222,7 +231,7 @@ class KnownValues:
         if isinstance(node, Phi):
             return self._phi(node)
         if isinstance(node, Merge):
-            return self._joined((node.new, node.old), bits)
+            return self._join((node.new, node.old), bits)
         return self._result(node, bits)
 
     def _result(self, node: Operation, bits: int) -> Known:
@@ -243,7 +252,7 @@ class KnownValues:
         self.window_known |= register is SpecialRegister.SHARED_WINDOW
         self.reads_block |= register in _BLOCK
         found = None if register is None else self._special.get(register)
-        return unknown(bits) if found is None else resized(found, bits)
+        return unknown(bits) if found is None else resize(found, bits)
 
     # Loops.
 
@@ -251,7 +260,7 @@ class KnownValues:
         bits = phi.result.bits
         body = self._ssa.graph.loops.get(phi.block, frozenset())
         around = [source for block, source in phi.arguments.items() if block in body]
-        start = self._joined(
+        start = self._join(
             [source for block, source in phi.arguments.items() if block not in body], bits
         )
         if not around:
@@ -260,7 +269,7 @@ class KnownValues:
             step = trip_counts.step_of(self._ssa, around[0], phi.result)
             if step is not None:
                 self._assumed.pop(phi.result, None)
-                return plus(start, self._stepped(phi.block, step, bits))
+                return plus(start, self._step(phi.block, step, bits))
         assumed = self._assumed.get(phi.result)
         if assumed is None:
             if not all(map(self._may_keep, around)):
@@ -269,8 +278,11 @@ class KnownValues:
         self._assumed[phi.result] = assumed = _drifting(either(assumed, start))
         return assumed
 
-    def _stepped(self, header: int, step: int, bits: int) -> Known:
-        """Return how far a value may be from where it began that steps by a constant."""
+    def _step(self, header: int, step: int, bits: int) -> Known:
+        """Return the facts about the distance of a value from its first one in a loop.
+
+        The value advances by the constant ``step`` in each iteration.
+        """
         trips = self.most_trips(header) if step else 0
         if trips is None:
             return multiple_of(step & -step, bits)
@@ -278,16 +290,18 @@ class KnownValues:
         return of(bits, min(far, 0), abs(far), multiple_of(power, bits).zeros if step else 0)
 
     def _may_keep(self, source: Source) -> bool:
-        """Return whether anything can be known of what comes around a loop."""
+        """Return whether anything can be known about a value on a back edge."""
         node = self._ssa.definition.get(source) if isinstance(source, Value) else None
         if not isinstance(node, Operation):
             return True
         instruction = node.instruction
         return instruction.op in known_operations.RULES and instruction.type.is_integer
 
-    def _weakened(self) -> int | None:
-        """Weaken what was assumed of loops to what comes around them; return the place of the
-        first block where something had to be."""
+    def _weaken(self) -> int | None:
+        """Weaken the assumptions about loops to what their back edges provide.
+
+        Return the position of the first block where an assumption changed, or None.
+        """
         first: int | None = None
         for place, block in enumerate(self._order):
             body = self._ssa.graph.loops.get(block.index)
@@ -297,13 +311,13 @@ class KnownValues:
                     continue
                 around = [source for come, source in phi.arguments.items() if come in body]
                 bits = phi.result.bits
-                found = _drifting(either(assumed, self._joined(around, bits)))
+                found = _drifting(either(assumed, self._join(around, bits)))
                 if found != assumed:
                     first = place if first is None else first
                     self._assumed[phi.result] = found
         return first
 
-    def _joined(self, sources: Iterable[Source], bits: int) -> Known:
+    def _join(self, sources: Iterable[Source], bits: int) -> Known:
         found: Known | None = None
         for source in sources:
             known = self.read(source, bits)
@@ -312,7 +326,7 @@ class KnownValues:
 
 
 def _drifting(known: Known) -> Known:
-    """Return what is left of a value that moves by any multiple of what divides it."""
+    """Return the facts that remain if a value moves by any multiple of its divisor."""
     return multiple_of(known.multiple, known.bits, known.origin)
 
 

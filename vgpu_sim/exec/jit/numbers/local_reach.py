@@ -1,4 +1,4 @@
-"""Which accesses may reach local memory, told from how their addresses are made."""
+"""The accesses that may refer to local memory, derived from their addresses."""
 
 from enum import Enum
 from typing import Final
@@ -11,16 +11,16 @@ _MAX_STEPS: Final = 64
 
 
 class Reach(Enum):
-    """Whether an access is one to local memory."""
+    """Whether, and by which address, an access refers to local memory."""
 
     NEVER = 0
-    NAMED = 1  # it is, by an address of 32 bits
-    WINDOW = 2  # it is, by a generic address
-    PERHAPS = 3  # the generic address of each lane says
+    NAMED = 1  # always, by a 32-bit address
+    WINDOW = 2  # always, by a generic address
+    PERHAPS = 3  # each lane's generic address decides
 
 
 def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
-    """Return the loads that may be of local memory: each lane finds its own value there."""
+    """Return the loads that may be from local memory, where each lane has its own value."""
     found = ssa.analyses.get(own_loads)
     if not isinstance(found, frozenset):
         reach = LocalReach(ssa, known_values(ssa))
@@ -36,7 +36,7 @@ def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
 
 
 class LocalReach:
-    """Answers for the accesses of one function."""
+    """Queries about the accesses of one function."""
 
     def __init__(self, ssa: SsaFunction, known: KnownValues) -> None:
         self._ssa = ssa
@@ -48,7 +48,9 @@ class LocalReach:
         )
 
     def of(self, node: Operation) -> Reach:
-        """Return what an access reaches. Nobody has a generic address who never asked for one."""
+        """Return the memory of an access. A generic address exists only in code that requests
+        it.
+        """
         space = node.instruction.space
         if space is Space.LOCAL:
             return Reach.NAMED
@@ -60,7 +62,7 @@ class LocalReach:
         return Reach.PERHAPS if self._known.trace(address) is None else Reach.NEVER
 
     def _in_window(self, source: Source) -> bool:
-        """Return whether an address is the window's plus something."""
+        """Return whether an address is the window's address plus an offset."""
         pending, steps = [source], 0
         while pending and steps < _MAX_STEPS:
             steps += 1
@@ -81,7 +83,7 @@ class LocalReach:
         return False
 
     def _is_window(self, node: Operation) -> bool:
-        """Return whether a node shifts the window's upper half to its place."""
+        """Return whether a node shifts the window's upper half into place."""
         if node.instruction.op is not Op.SHL or node.sources[1] != Literal(32):
             return False
         wide = self._node(node.sources[0])

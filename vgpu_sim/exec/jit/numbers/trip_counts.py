@@ -1,9 +1,10 @@
-"""How often a loop can turn, where one of its exits is bound to be taken.
+"""Bounds on the trip counts of loops with an exit that must eventually be taken.
 
-A 32-bit counter that steps by an odd multiple of 2^s comes, within 2^(32-s) trips, to every number
-that equals its first one modulo 2^s. A lane that is asked in each turn whether to leave leaves by
-then if one of these numbers lets it. That has to be certain for every value that the limit may
-have: a loop with another exit may end long after a counter that never meets its limit has wrapped.
+A 32-bit counter that advances by an odd multiple of 2^s takes, within 2^(32-s) trips, every
+value congruent to its initial one modulo 2^s. A lane that evaluates the exit in every iteration
+leaves within that bound if one of these values satisfies the condition. This must hold for every
+possible limit: a loop with another exit may run long after a counter that misses its limit has
+wrapped.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED, NEGATED
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.isa import BoolOp, Compare, Literal, Op
 
 _BITS = 32
@@ -21,7 +22,7 @@ _HOLDS_ITSELF = (Compare.EQ, Compare.LE, Compare.GE)
 
 @dataclass(frozen=True, slots=True)
 class _Exit:
-    """A loop is left where ``counter how limit`` holds."""
+    """An exit that is taken if ``counter how limit`` is true."""
 
     counter: Source
     limit: Source
@@ -34,24 +35,24 @@ Multiple = Callable[[Source], int]
 
 
 def most_trips(ssa: SsaFunction, header: int, multiple: Multiple) -> int | None:
-    """Return an upper bound of the trips that a lane takes in a loop, or None.
+    """Return an upper bound of a loop's trip count in any lane, or None.
 
-    Ask ``known_values``, which knows what divides a value.
+    Use ``KnownValues.most_trips``, which supplies the divisors of values.
     """
     graph = ssa.graph
     body = graph.loops[header]
     latches = [b for b in graph.blocks[header].predecessors if b in body]
     if len(latches) != 1:
         return None
-    asked = [
+    tested = [
         b for b in body if graph.innermost_loop[b] == header and graph.dominates(b, latches[0])
     ]
-    found = (_turns_until(ssa, block, header, multiple) for block in asked)
+    found = (_trips_until(ssa, block, header, multiple) for block in tested)
     return min((trips for trips in found if trips is not None), default=None)
 
 
 def step_of(ssa: SsaFunction, source: Source, origin: Value) -> int | None:
-    """Return the constant c for which ``source`` is ``origin + c``."""
+    """Return the constant c for which ``source`` is ``origin + c``, or None."""
     total = 0
     while source is not origin:
         node = ssa.definition.get(source) if isinstance(source, Value) else None
@@ -65,15 +66,15 @@ def step_of(ssa: SsaFunction, source: Source, origin: Value) -> int | None:
         if node.instruction.op not in (Op.ADD, Op.SUB) or not isinstance(second, Literal):
             return None
         sign = 1 if node.instruction.op is Op.ADD else -1
-        total += sign * signed(second.bits, origin.bits)
+        total += sign * to_signed(second.bits, origin.bits)
         if not isinstance(first, Value):
             return None
         source = first
     return total
 
 
-def _turns_until(ssa: SsaFunction, block: int, header: int, multiple: Multiple) -> int | None:
-    """Return the trips after which all lanes have left by ``block``, which every trip passes."""
+def _trips_until(ssa: SsaFunction, block: int, header: int, multiple: Multiple) -> int | None:
+    """Return the trips after which all lanes have left through ``block``, passed in every trip."""
     body, last = ssa.graph.loops[header], ssa.blocks[block]
     leaving = [target not in body for target in last.successors]
     if last.condition is None or len(leaving) != 2 or leaving[0] == leaving[1]:
@@ -96,16 +97,16 @@ def _turns_until(ssa: SsaFunction, block: int, header: int, multiple: Multiple) 
         (node.sources[1::-1], MIRRORED[compare]),
     ):
         if not isinstance(limit, Value) or ssa.block_of[limit] not in body:
-            asked = _Exit(counter, limit, how, instruction.type.is_signed)
-            trips = _counted(ssa, header, asked, multiple)
+            exit_ = _Exit(counter, limit, how, instruction.type.is_signed)
+            trips = _count_trips(ssa, header, exit_, multiple)
             if trips is not None:
                 return trips
     return None
 
 
-def _counted(ssa: SsaFunction, header: int, asked: _Exit, multiple: Multiple) -> int | None:
-    """Return the trips until an exit's comparison has been true, if that is certain."""
-    counter, limit, how = asked.counter, asked.limit, asked.how
+def _count_trips(ssa: SsaFunction, header: int, exit_: _Exit, multiple: Multiple) -> int | None:
+    """Return the trips until an exit's condition has certainly been true, or None."""
+    counter, limit, how = exit_.counter, exit_.limit, exit_.how
     body = ssa.graph.loops[header]
     for phi in ssa.blocks[header].phis:
         offset = step_of(ssa, counter, phi.result) if phi.result.bits == _BITS else None
@@ -119,13 +120,13 @@ def _counted(ssa: SsaFunction, header: int, asked: _Exit, multiple: Multiple) ->
         starts = [s for block, s in phi.arguments.items() if block not in body]
         known = min(offset & -offset or _ALL, *map(multiple, (limit, *starts)))
         meets = how in _HOLDS_ITSELF and known >= grain
-        if meets or _least_count(limit, how, is_signed=asked.is_signed) >= grain:
+        if meets or _least_count(limit, how, is_signed=exit_.is_signed) >= grain:
             return _ALL // grain
     return None
 
 
 def _least_count(limit: Source, how: Compare, *, is_signed: bool) -> int:
-    """Return for how many neighbouring numbers the comparison with ``limit`` holds, at least."""
+    """Return a lower bound on the number of consecutive values that satisfy the comparison."""
     if how is Compare.NE:
         return _ALL - 1
     if how is Compare.EQ or not isinstance(limit, Literal):

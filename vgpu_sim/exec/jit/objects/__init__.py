@@ -1,1 +1,1 @@
-"""Compile kernels to objects, check and keep objects, load them, find words by their addresses."""
+"""Kernels as object code: compile, check, cache and load; map code addresses to instructions."""

@@ -1,8 +1,8 @@
-"""Object code on disk, keyed by content (who may read what: docs/adr/0015-object-cache.md).
+"""Object code on disk, keyed by content (for access rights see ADR 15).
 
-Entries are native code, so they are read only by a process that may do no more than their writer:
-a worker inside its sandbox, and its own user's entries alone. What is damaged, or no object that
-this generator could have written, is ignored and replaced by the next compilation.
+Entries are native code, so they are read only by a process with no more rights than their
+writer: a worker inside its sandbox reads entries of its own user only. An entry that is damaged,
+or that this generator could not have written, is ignored and replaced by the next compilation.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _DIGEST_BYTES = 32
 
 
 def load(directory: Path, key: str) -> bytes | None:
-    """Return what was stored under ``key``, or None."""
+    """Return the entry stored under ``key``, or None if there is no valid one."""
     data = own_files.read(_path(directory, key), MAX_ENTRY_BYTES)
     if data is None:
         return None
@@ -26,10 +26,11 @@ def load(directory: Path, key: str) -> bytes | None:
 
 
 def store(directory: Path, key: str, body: bytes) -> None:
-    """Write an entry; a directory that cannot be written to is no error, only slower.
+    """Write an entry; do nothing if the directory is unwritable, since the kernel can be compiled
+    again.
 
     Raises:
-        ValueError: for an entry that ``load`` would not read.
+        ValueError: the entry is too large for ``load``.
     """
     data = _head(key, body) + body
     if len(data) > MAX_ENTRY_BYTES:

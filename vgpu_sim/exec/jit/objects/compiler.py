@@ -1,4 +1,4 @@
-"""Compile a kernel for a block shape, and load what came out."""
+"""Compile a kernel for a block shape, and load the object code."""
 
 import functools
 import hashlib
@@ -15,23 +15,23 @@ from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError, PlanError
 from vgpu_sim.exec.jit.control import assemble
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.support import refusals
-from vgpu_sim.exec.jit.objects import cache, elf, object_check, word_table
+from vgpu_sim.exec.jit.objects import cache, elf, instruction_table, object_check
+from vgpu_sim.exec.jit.objects.instruction_table import InstructionTable
 from vgpu_sim.exec.jit.objects.native_code import NativeCode, check_stack
-from vgpu_sim.exec.jit.objects.word_table import WordTable
 from vgpu_sim.exec.jit.planning import choose, forms, tiers
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.hal.compute import abi
 from vgpu_sim.isa import Function, Module, container, extract, verify
 
-# What is left to try where another plan's code was refused.
+# The last resort when the code of another plan was rejected.
 SIMPLEST = Plan(1, 1, versioned=False, tier=0)
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Generated:
-    """LLVM's text of a kernel, what it was made from, and what ``NativeCode`` says of it."""
+    """The LLVM text of a kernel, its SSA form and plan, and the fields of ``NativeCode``."""
 
     form: ssa.SsaFunction
     plan: Plan
@@ -44,10 +44,10 @@ class _Generated:
 
 @dataclass(slots=True)
 class Loaded:
-    """Code in memory. It stays there as long as this object lives.
+    """Object code in memory, which remains mapped as long as this object exists.
 
-    ``entry`` to ``end`` (exclusive) holds every instruction of the kernel. ``groups``,
-    ``stack_bytes``, ``counts`` and ``polls`` are those of its ``NativeCode``.
+    The range from ``entry`` to ``end`` (exclusive) contains every instruction of the kernel.
+    ``groups``, ``stack_bytes``, ``counts`` and ``polls`` are those of its ``NativeCode``.
     """
 
     entry: int
@@ -72,26 +72,30 @@ class Loaded:
         return self._code.polls
 
     def locate(self, pc: int) -> tuple[int, ...]:
-        """Return the words that the instruction at ``pc`` may belong to, the likeliest first.
+        """Return the indices of the instructions to which the code at ``pc`` may belong, likeliest
+        first.
 
-        Empty where the code has no line (a load that several words share, a spill). An arithmetic
-        word is followed by the loads that may have been folded into it.
+        The result is empty if the code has no line (a load shared by several instructions, a
+        spill). An arithmetic instruction is followed by the loads that LLVM may have folded into
+        it.
         """
         if not self.entry <= pc < self.end:
             return ()
-        return WordTable(self._code.words).words(pc - self.entry)
+        return InstructionTable(self._code.words).words(pc - self.entry)
 
 
 class Compiler:
-    """Compiles kernels; keeps object code in ``cache_dir`` where one is given.
+    """Compiles kernels; caches object code in ``cache_dir`` if given.
 
-    Loaded code and the LLVM session belong to this process: do not use one across a fork.
+    Loaded code and the LLVM session belong to this process: do not use them across a fork.
     """
 
     def __init__(self, cache_dir: Path | None = None, *, forgiving: bool = False) -> None:
-        """``forgiving``: what a chosen plan's generation ends with that is a defect of ours is
-        logged, and the kernel compiled lane by lane, as where LLVM refuses that plan's code. For
-        users; whoever tests plans wants to see it.
+        """With ``forgiving``, a defect of code generation is logged and the kernel compiled lane by
+        lane.
+
+        The effect is as if LLVM had rejected the code. Users need this; tests of plans need the
+        exception instead.
         """
         self._cache_dir = cache_dir
         self._forgiving = forgiving
@@ -105,19 +109,19 @@ class Compiler:
     ) -> NativeCode:
         """Compile ``function`` for blocks of shape ``block``; the plan defaults to the best known.
 
-        Where LLVM refuses that one's code, or aborts on it in another process (``emit_by``), the
-        kernel is compiled lane by lane and without passes before the launch is given up.
+        If LLVM rejects that plan's code, or crashes on it in another process (``emit_by``), the
+        kernel is compiled lane by lane and without passes before the launch fails.
 
         Raises:
             UnsupportedError: the JIT cannot compile this code.
             PlanError: the plan or the block shape is not legal.
             InvalidFunction: the instruction set does not define this code.
-            CodeGenerationError: a defect of ours.
+            CodeGenerationError: a defect of Tessera.
         """
         key = ""
         if self._cache_dir is not None:
             key = content_key(module, function, block, plan)
-            found = self.stored(key, block)
+            found = self.load_cached(key, block)
             if found is not None:
                 return found
         code = self.make(module, function, block, plan)
@@ -134,9 +138,10 @@ class Compiler:
         *,
         checked: bool = False,
     ) -> NativeCode:
-        """Compile as ``compile`` does, without the cache.
+        """Compile as ``compile`` does, but without the cache.
 
-        ``checked``: the module is one that ``isa.container`` has read, and ``refusals`` were asked.
+        ``checked`` states that the module was read by ``isa.container``, and that ``refusals`` is
+        empty for the function.
         """
         try:
             form = self._form(module, function, block, checked=checked)
@@ -151,10 +156,10 @@ class Compiler:
         return self._finish(*self._object(module, form, block, SIMPLEST), block)
 
     def first(self, module: Module, function: Function, block: Block) -> NativeCode | None:
-        """Compile a checked function by a plan that is made fast and runs slowly.
+        """Compile a checked function under a first-tier plan: fast to compile, slow to run.
 
-        None where it has none, where ``compile`` itself takes no longer (``tiers``), or where there
-        is no code by that plan: another may do. Raises as ``compile``.
+        Return None if there is no such plan, if ``compile`` itself takes no longer (``tiers``),
+        or if the plan yields no code although another one may. Raises as ``compile``.
         """
         from vgpu_sim.exec.jit.target import llvm
 
@@ -173,15 +178,16 @@ class Compiler:
             if not self._forgiving:
                 raise
             failure = _defect(function, block, error)
-        _LOG.error("%s; compiling at once as good as can be", failure)
+        _LOG.error("%s; compiling under the best plan at once", failure)
         return None
 
     def generate(
         self, module: Module, function: Function, block: Block, tier: int
     ) -> tuple[str, int]:
-        """Return text for LLVM and LLVM's level: the best plan's, for tier 0 what ``first`` takes.
+        """Return the LLVM text of a kernel and the optimisation tier with which to compile it.
 
-        Of a kernel that has no such plan: the simplest one's. Raises as ``compile``.
+        For tier 0 the plan is that of ``first`` or, if there is none, the simplest plan;
+        otherwise it is the best plan. Raises as ``compile``.
         """
         from vgpu_sim.exec.jit.target import llvm
 
@@ -193,7 +199,7 @@ class Compiler:
 
     def _finish(self, text: _Generated, object_code: bytes, block: Block) -> NativeCode:
         section = elf.read(object_code)
-        words = WordTable.pack(section.rows, word_table.loads_read(text.form))
+        words = InstructionTable.pack(section.rows, instruction_table.loads_read(text.form))
         return NativeCode(
             assemble.ENTRY,
             object_code,
@@ -222,7 +228,7 @@ class Compiler:
             return generated.text
         from vgpu_sim.exec.jit.target import llvm
 
-        return llvm.optimised(generated.text, generated.plan.tier)
+        return llvm.optimise(generated.text, generated.plan.tier)
 
     def emit_assembly(self, module: Module, function: Function, block: Block) -> str:
         """Return the machine code of a kernel as text. Raises as ``compile``."""
@@ -235,7 +241,7 @@ class Compiler:
         """Link object code into this process.
 
         Raises:
-            CodeGenerationError: the object is damaged or needs symbols that do not exist.
+            CodeGenerationError: the object is damaged or needs undefined symbols.
         """
         from llvmlite import binding
 
@@ -255,28 +261,28 @@ class Compiler:
         return Loaded(entry, entry + code.code_bytes, code, tracker)
 
     def use_cache(self, directory: Path | None) -> None:
-        """Keep object code in another directory from now on; None: nowhere."""
+        """Use another cache directory from now on; None disables the cache."""
         self._cache_dir = directory
 
     def emit_by(self, emit: Callable[[str, int], bytes]) -> None:
-        """Have object code made by something else than LLVM in this process, from text and tier.
+        """Delegate the emission of object code to ``emit``, which may use another process.
 
-        It raises CodeGenerationError, also for what would have ended this process.
+        ``emit`` gets LLVM text and a tier. It raises CodeGenerationError, also if LLVM crashes.
         """
         self._emit = emit
 
     def store(self, key: str, code: NativeCode) -> None:
-        """Keep the best code that there is of what the key names."""
+        """Store native code under ``key``."""
         if self._cache_dir is not None:
             try:
                 cache.store(self._cache_dir, key, code.to_bytes())
             except ValueError as error:
-                _LOG.warning("object %s is not kept: %s", key, error)
+                _LOG.warning("object %s is not cached: %s", key, error)
 
-    def stored(self, key: str, block: Block) -> NativeCode | None:
-        """Return the code that was kept for a key; None, and a line in the log, for what is none.
+    def load_cached(self, key: str, block: Block) -> NativeCode | None:
+        """Return the native code cached under ``key``, or None.
 
-        ``refused_keys`` has the keys of the latter.
+        An invalid entry is logged, and its key added to ``refused_keys``.
         """
         found = cache.load(self._cache_dir, key) if self._cache_dir is not None else None
         if found is None:
@@ -288,8 +294,8 @@ class Compiler:
             return None
 
     def refuse(self, key: str, error: Exception) -> None:
-        """Log and remember that a stored object cannot be used."""
-        _LOG.warning("object %s is refused, and compiled again: %s", key, error)
+        """Log that a cached object cannot be used, and remember its key."""
+        _LOG.warning("cached object %s is rejected and compiled again: %s", key, error)
         self.refused_keys.add(key)
 
     def _object(
@@ -339,8 +345,10 @@ class Compiler:
 
         made = plan or choose.choose(form, block, llvm.vector_bits())
         geometry = made.geometry(block)
-        if plan is not None and not stops.legal(form, geometry):
-            raise PlanError(f"{plan} parts lanes that wait for each other in a block of {block}")
+        if plan is not None and not wait_points.legal(form, geometry):
+            raise PlanError(
+                f"{plan} separates lanes that wait for each other in a block of {block}"
+            )
         wide = llvm.vector_bits() == 512
         assembler = assemble.Assembler(module, form, geometry, made, embedded_rounding=wide)
         text = assembler.text()
@@ -352,7 +360,9 @@ class Compiler:
 
 
 def _defect(function: Function, block: Block, error: Exception) -> str:
-    return f"{function.name}, block {block}: no code by its plan: {type(error).__name__}: {error}"
+    return (
+        f"{function.name}, block {block}: code generation failed: {type(error).__name__}: {error}"
+    )
 
 
 def _emit_here(text: str, tier: int) -> bytes:
@@ -362,13 +372,13 @@ def _emit_here(text: str, tier: int) -> bytes:
 
 
 def content_key(module: Module, function: Function, block: Block, plan: Plan | None) -> str:
-    """Return a name for everything that object code depends on."""
+    """Return the cache key: a digest of everything on which object code depends."""
     alone = container.encode(replace(module, functions=(function,)))
     return key_of(extract.Kernels(alone).container(function.name), block, plan)
 
 
 def key_of(kernel: bytes, block: Block, plan: Plan | None) -> str:
-    """Return ``content_key`` of a kernel that is a container of its own (``isa.extract``)."""
+    """Return ``content_key`` of a kernel in a container of its own (``isa.extract``)."""
     from vgpu_sim.exec.jit.target import llvm
 
     content = (_generator(), llvm.version(), llvm.cpu(), block, plan)
@@ -377,9 +387,9 @@ def key_of(kernel: bytes, block: Block, plan: Plan | None) -> str:
 
 @functools.cache
 def _generator() -> str:
-    """Return a digest of the generator and of the definitions that it asks."""
+    """Return a digest of the generator's sources and of the definitions that it uses."""
     digest = hashlib.sha256()
-    packages = [Path(__file__).parents[1], *map(Path, isa.__path__)]  # all rooms of the JIT
+    packages = [Path(__file__).parents[1], *map(Path, isa.__path__)]  # all packages of the JIT
     sources = [source for package in packages for source in package.rglob("*.py")]
     shared = [Path(module.__file__ or "") for module in (approximations, cfg, abi)]
     for source in sorted([*sources, *shared]):

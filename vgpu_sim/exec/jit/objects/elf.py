@@ -1,4 +1,4 @@
-"""What is read of an object file when it has been compiled."""
+"""The parts of an object file that are read after compilation."""
 
 import io
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ from elftools.elf.elffile import ELFFile
 
 @dataclass(frozen=True, slots=True)
 class CodeSection:
-    """How long the code is, and the line of each piece of it.
+    """The size of an object's code, and its line table.
 
-    ``rows``: code offsets (rising, each once) and the line from each on; 0 where there is none.
+    A row of ``rows`` is a code offset (ascending and unique) and the line of the code from there
+    on; line 0 means no line.
     """
 
     size_bytes: int
@@ -18,12 +19,12 @@ class CodeSection:
 
 
 def read(object_code: bytes) -> CodeSection:
-    """Read an object with one code section.
+    """Return the code section of an object, which must have only one.
 
-    Of several rows for one offset the last one counts (DWARF 4, section 6.2.2).
+    If several rows have the same offset, the last one applies (DWARF 4, section 6.2.2).
     """
     elf = ELFFile(io.BytesIO(object_code))
-    # Relocating would fail on .debug_frame; code is one section, so offsets need none.
+    # Relocation would fail on .debug_frame; with a single code section, offsets do not need it.
     dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
     rows: dict[int, int] = {}
     for unit in dwarf.iter_CUs():

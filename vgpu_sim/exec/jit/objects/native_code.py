@@ -1,4 +1,4 @@
-"""Compiled code as a value, and as the bytes that are kept on disk."""
+"""Compiled code as a value, and its serialized form in the cache."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -8,14 +8,14 @@ from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.objects import object_check
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 
-# Of a group of lanes; holds for what is compiled and for what is read. A worker reserves that for
-# each of up to 1,024 groups on each of its threads. Until a page is touched that costs addresses
-# alone: 256 GiB a thread, out of the 110 TiB that an aperture leaves.
+# Per group of lanes; checked at compilation and at loading. A worker reserves that much for each of
+# up to 1,024 groups on each of its threads. Untouched pages cost only addresses: 256 GiB per
+# thread, of the 110 TiB that an aperture leaves.
 MAX_STACK_BYTES = 256 << 20
 
 
 def check_stack(stack_bytes: int) -> None:
-    """Raise ValueError for more stack of a group of lanes than a worker provides."""
+    """Raise ValueError if a group of lanes needs more stack than a worker provides."""
     if not 0 <= stack_bytes <= MAX_STACK_BYTES:
         limit = f"at most {MAX_STACK_BYTES}"
         raise ValueError(f"{stack_bytes} bytes of stack for a group of lanes; {limit}")
@@ -25,9 +25,10 @@ def check_stack(stack_bytes: int) -> None:
 class NativeCode:
     """An object file for this machine's CPU and one block shape.
 
-    ``symbol`` is the entry's name in it. The entry stands where the code section, ``code_bytes``
-    long, begins. ``words`` is a packed ``lines.WordTable``. How the entry is called say ``groups``,
-    ``stack_bytes``, ``counts`` and ``polls`` (see ``hal.compute.ports.NativeEntry``).
+    ``symbol`` is the name of the entry point, which is at the start of the code section of
+    ``code_bytes``. ``words`` is a packed ``instruction_table.InstructionTable``. ``groups``,
+    ``stack_bytes``, ``counts`` and ``polls`` describe how the entry is called (see
+    ``hal.compute.ports.NativeEntry``).
 
     Raises (from its constructor):
         ValueError: for more stack than a worker provides.
@@ -48,7 +49,7 @@ class NativeCode:
         check_stack(self.stack_bytes)
 
     def to_bytes(self) -> bytes:
-        """Return the whole value but its symbol and block, which whoever asks for it knows."""
+        """Serialize everything but symbol and block, which the reader knows."""
         head = {
             "plan": asdict(self.plan),
             "code_bytes": self.code_bytes,
@@ -62,10 +63,10 @@ class NativeCode:
 
     @classmethod
     def from_bytes(cls, data: bytes, symbol: str, block: Block) -> Self:
-        """Undo ``to_bytes`` of a value whose writer is not trusted.
+        """Return the native code that ``to_bytes`` serialized; the writer is not trusted.
 
         Raises:
-            ValueError: it is not what ``to_bytes`` returns for a kernel of this symbol and block.
+            ValueError: the data is not a serialized kernel with this symbol and block.
         """
         head, _, rest = data.partition(b"\n")
         try:
@@ -76,13 +77,13 @@ class NativeCode:
             plan = Plan(**fields["plan"])
             geometry = plan.geometry(block)
         except (KeyError, TypeError, RecursionError, PlanError) as err:
-            raise ValueError("damaged code") from err
+            raise ValueError("damaged object code in the cache") from err
         if type(end) is not int or type(code_bytes) is not int or not 0 <= end <= len(rest):
-            raise ValueError("damaged code")
+            raise ValueError("damaged object code in the cache")
         if groups not in (0, geometry.groups) or type(stack_bytes) is not int:
-            raise ValueError("damaged code")
+            raise ValueError("damaged object code in the cache")
         if type(counts) is not int or counts not in (0, geometry.span):
-            raise ValueError("damaged code")
+            raise ValueError("damaged object code in the cache")
         object_check.check(rest[end:], symbol)
         how = (groups, stack_bytes, counts, polls)
         return cls(symbol, rest[end:], plan, block, code_bytes, rest[:end], *how)

@@ -1,8 +1,8 @@
-"""Checks an object file that was not compiled by this process before it is linked.
+"""Checks of an object file that another process compiled, before it is linked.
 
-A linker runs initialisers when it links, resolves names, and merges sections by name. So nothing
-is accepted but what the generator emits: code, constants and debug information that define one
-global symbol and need none. (LLJIT calls every ``__orc_init_func.*`` that an object defines.)
+A linker runs initialisers, resolves names, and merges sections by name. Therefore only what the
+generator emits is accepted: code, constants and debug information that define one global symbol
+and refer to no other. (LLJIT calls every ``__orc_init_func.*`` that an object defines.)
 """
 
 import platform
@@ -22,10 +22,10 @@ _WRITABLE = 1
 
 
 def check(object_code: bytes, symbol: str) -> None:
-    """Accept an object that defines ``symbol`` and does nothing when it is linked.
+    """Check that an object defines only ``symbol`` and has no side effects when it is linked.
 
     Raises:
-        ValueError: naming what else is in it.
+        ValueError: the object contains something else, which the message names.
     """
     try:
         sections = list(_sections(object_code))
@@ -44,7 +44,7 @@ def check(object_code: bytes, symbol: str) -> None:
 
 
 def is_of_this_machine(object_code: bytes) -> bool:
-    """Return whether an object file is for processors like this one."""
+    """Return whether an object file is for this kind of processor."""
     return len(object_code) >= _HEADER.size and _HEADER.unpack_from(object_code)[5] == _MACHINE
 
 

@@ -1,1 +1,3 @@
-"""Plans: loops written out for a block, then width, strips and tier by rules with reasons."""
+"""The choice of a kernel's plan: loops are unrolled for a block shape, then rules choose the width,
+the number of vectors per group, and the tier.
+"""

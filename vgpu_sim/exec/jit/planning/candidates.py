@@ -1,4 +1,4 @@
-"""Plans that are considered for a kernel, in order of preference, and what speaks against each."""
+"""The candidate plans of a kernel, in order of preference, with the reason against each."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,49 +11,51 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan that was considered; it is the one to take if nothing speaks ``against`` it."""
+    """A candidate plan; it is acceptable if ``against`` is empty."""
 
     plan: Plan
     why: str
-    """The rule by which it was considered."""
+    """The rule by which the plan became a candidate."""
     against: str = ""
-    """What it would cost more than the next one; empty: nothing."""
+    """Why the plan is rejected; empty if it is acceptable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kernel in blocks of one shape, on one CPU: what rules of ``choose`` decide about."""
+    """A kernel, a block shape and a CPU: the input of the rules of ``choose``."""
 
     ssa: SsaFunction
     block: Block
     vector_bits: int
     shapes: list[tuple[int, Padding]]
-    """Widths and their padding, from the one that keeps most lanes busy on."""
+    """Legal widths with their padding, the one with the most active lanes first."""
     nodes: int
-    """Code of one strip, in ordinary instructions."""
+    """The code size of one vector of lanes, in ordinary instructions."""
     collective: bool
-    """Lanes of a warp meet."""
+    """Whether lanes of a warp wait for each other."""
 
     @property
     def width(self) -> int:
-        """The width that keeps most lanes busy."""
+        """The vector width with the most active lanes."""
         return self.shapes[0][0]
 
     @property
     def tier(self) -> int:
-        """The tier of one lane: LLVM's passes run unless even that is much code."""
-        return int(self.nodes <= code_size.MAX_NODE_STRIPS)
+        """The tier of code that runs lane by lane: 1, with LLVM's passes, unless it is too large
+        for them.
+        """
+        return int(self.nodes <= code_size.MAX_NODE_VECTORS)
 
     @property
     def registers(self) -> int:
-        """Vector registers of the CPU."""
+        """The number of vector registers of the CPU."""
         return 32 if self.vector_bits == 512 else 16
 
 
 Rule = Callable[[Case], Iterator[Candidate]]
-"""Yields candidates, the best first; none where it has nothing to say about a kernel."""
+"""A rule that yields candidates, the best first; none if it does not apply to a kernel."""
 
 
 def plan_of(geometry: Geometry) -> Plan:
-    """Return the plan of best code for a geometry."""
-    return Plan(geometry.width, geometry.strips, padding=geometry.padding)
+    """Return the plan with this geometry and the best code."""
+    return Plan(geometry.width, geometry.vectors, padding=geometry.padding)

@@ -1,11 +1,11 @@
-"""The default plan of a kernel: width by block shape, strips by register need, mode by rule.
+"""The default plan of a kernel: width by block shape, vectors by register pressure, mode by rules.
 
-``RULES`` are in order of preference. Each yields the plans that it considers, the best first, and
-what speaks against each; the first plan that nothing speaks against is taken. Rules and their
-measurements: the width is the largest power of two that divides the block's x size and fits the
-CPU, unless a padded block keeps more lanes busy; loops whose lanes diverge and mostly gather run
-lane by lane, unless threads wait for each other, which costs a switch a lane then; strips as
-``fitting`` and ``waiting`` say. Code size is bounded before anything is emitted.
+``RULES`` are in order of preference. Each yields candidates, the best first, with the reason
+against each; the first candidate without one is chosen. Rules and their measurements: the width is
+the largest power of two that divides the block's x size and fits the CPU, unless a padded block has
+more active lanes; loops whose lanes diverge and mostly gather run lane by lane, unless threads wait
+for each other, which would cost a context switch per lane; vectors per group follow ``fitting`` and
+``waiting``. Code size is bounded before anything is emitted.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,20 +17,20 @@ from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.planning import (
     code_size,
     fitting,
+    full_unrolling,
     kernel_facts,
     row_order,
-    unrolled,
     waiting,
     widths,
 )
 from vgpu_sim.exec.jit.planning.candidates import Candidate, Case, Rule, plan_of
 from vgpu_sim.exec.jit.planning.plan import Block, Plan, check_block
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes import geometry as geometries
 from vgpu_sim.exec.jit.shapes.geometry import Padding
 from vgpu_sim.isa import Function
 
-# Finding where lanes part and meet takes time by the square of the blocks; one lane never parts.
+# The divergence analysis takes time quadratic in the blocks; a single lane never diverges.
 MAX_MASKED_BLOCKS = 1_000
 _MOST_LARGE_WIDTH: Final = 4
 
@@ -39,21 +39,21 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
     """Return the plan for ``ssa`` in blocks of this shape, on vectors of ``vector_bits``.
 
     Raises:
-        PlanError: for a block shape that no kernel has.
+        PlanError: no kernel has this block shape.
     """
-    *_, chosen = considered(ssa, block, vector_bits)
+    *_, chosen = list_candidates(ssa, block, vector_bits)
     return chosen.plan
 
 
-def considered(ssa: SsaFunction, block: Block, vector_bits: int) -> Iterator[Candidate]:
-    """Yield what is considered for ``ssa``, in order, up to the plan that ``choose`` returns.
+def list_candidates(ssa: SsaFunction, block: Block, vector_bits: int) -> Iterator[Candidate]:
+    """Yield the candidates for ``ssa`` in order, up to the plan that ``choose`` returns.
 
     Raises:
         PlanError: see ``choose``.
     """
     check_block(block)
     found = widths.shapes(ssa, block, vector_bits)
-    collective = any(stops.collectives(ssa))
+    collective = any(wait_points.collectives(ssa))
     case = Case(ssa, block, vector_bits, found, code_size.nodes_of(ssa), collective)
     for rule in RULES:
         for candidate in rule(case):
@@ -65,7 +65,7 @@ def considered(ssa: SsaFunction, block: Block, vector_bits: int) -> Iterator[Can
 def _many_blocks(case: Case) -> Iterator[Candidate]:
     count = len(case.ssa.blocks)
     if count > MAX_MASKED_BLOCKS:
-        why = f"{count} basic blocks: lanes are not followed where they part and meet"
+        why = f"{count} basic blocks: too many for an analysis of divergence"
         yield Candidate(Plan(1, 1, versioned=False, tier=case.tier), why)
 
 
@@ -74,15 +74,15 @@ def _much_code(case: Case) -> Iterator[Candidate]:
         return
     exact = max(width for width, padding in case.shapes if padding == Padding.NONE)
     width = min(exact, _MOST_LARGE_WIDTH)
-    while not stops.legal(case.ssa, geometries.Geometry(case.block, width, 1)):
+    while not wait_points.legal(case.ssa, geometries.Geometry(case.block, width, 1)):
         width //= 2
-    why = f"{case.nodes} nodes: compile time is bounded"
+    why = f"{case.nodes} nodes: lane by lane, to bound compile time"
     yield Candidate(Plan(width, 1, versioned=False, tier=0), why)
 
 
 def _lane_by_lane(case: Case) -> Iterator[Candidate]:
     ssa, (width, padding) = case.ssa, case.shapes[0]
-    if width > 1 and ssa.graph.loops and not case.collective and not stops.waits(ssa):
+    if width > 1 and ssa.graph.loops and not case.collective and not wait_points.waits(ssa):
         geometry = geometries.Geometry(case.block, width, 1, padding)
         single = analyse(ssa, geometry, assume_guards=False)
         if kernel_facts.gathers_in_divergent_loops(single):
@@ -91,31 +91,31 @@ def _lane_by_lane(case: Case) -> Iterator[Candidate]:
 
 def _one_lane(case: Case) -> Iterator[Candidate]:
     if case.width == 1:
-        yield Candidate(Plan(1, 1, tier=case.tier), "no wider strip keeps more lanes busy")
+        yield Candidate(Plan(1, 1, tier=case.tier), "no wider vector has more active lanes")
 
 
 def _waiting(case: Case) -> Iterator[Candidate]:
-    if case.collective or stops.waits(case.ssa):
+    if case.collective or wait_points.waits(case.ssa):
         yield from waiting.whole_block(case)
         yield from waiting.together(case)
 
 
 def _streaming(case: Case) -> Iterator[Candidate]:
     ssa, (width, padding) = case.ssa, case.shapes[0]
-    most = code_size.MAX_NODE_STRIPS
+    most = code_size.MAX_NODE_VECTORS
     for geometry in reversed(widths.small_enough(case.block, width, padding, case.nodes, most)):
-        why = "as many strips as keep a hot loop's values in registers"
+        why = "as many vectors as keep a hot loop's values in registers"
         against = ""
-        if not fitting.is_worth_its_strips(ssa, geometry):
+        if not fitting.is_worth_its_vectors(ssa, geometry):
             against = fitting.SAVES_NO_SWITCHES
         elif row_order.crowds(ssa, geometry):
-            against = "its rows crowd each other out of the cache"
-        elif geometry.strips == 1:
-            why = "more strips would stream no better, or leave the registers"
+            against = "its rows evict each other from the cache"
+        elif geometry.vectors == 1:
+            why = "more vectors would not stream faster, or would spill"
         else:
             against = fitting.against(ssa, geometry, case.registers)
         yield Candidate(plan_of(geometry), why, against)
-    yield Candidate(Plan(width, 1, padding=padding), "more strips would be too much code")
+    yield Candidate(Plan(width, 1, padding=padding), "more vectors would be too much code")
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -135,21 +135,23 @@ def legal_plans(
 ) -> Iterator[Plan]:
     """Yield all plans that give ``function`` the same results in blocks of this shape (tier 1).
 
-    Whether one is legal is found out when its geometry's turn in ``order`` comes: it costs an
-    analysis.
+    Legality is checked lazily, in the order of geometries that ``order`` returns, since each
+    check requires an analysis.
 
     Raises:
         PlanError: see ``check_block``.
     """
     check_block(block)
-    form = unrolled.build(function, block)
-    shapes = [g for g in geometries.legal_geometries(block) if fitting.is_worth_its_strips(form, g)]
-    last: list[geometries.Geometry] = []  # where lanes see their company: if no others are legal
-    company, together = stops.shows_company(form), False
+    form = full_unrolling.build(function, block)
+    shapes = [
+        g for g in geometries.legal_geometries(block) if fitting.is_worth_its_vectors(form, g)
+    ]
+    last: list[geometries.Geometry] = []  # yielded only if no others are legal
+    company, together = wait_points.reads_active_mask(form), False
     for geometry in order(shapes):
         if company and geometry.span == 1:
             last.append(geometry)
-        elif stops.legal(form, geometry):
+        elif wait_points.legal(form, geometry):
             together = True
             yield from _plans(geometry)
     if not together:

@@ -1,17 +1,17 @@
-"""How much code an instruction and a kernel become, in ordinary instructions, and the limits."""
+"""Estimates of code size in ordinary instructions, and the limits of code size."""
 
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.isa import DataType, Family, Instruction, Op
 
-# 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of
-# a strip is about three of them before the passes.
-MAX_NODE_STRIPS = 8_000
-# Lane by lane a collective is a call and a switch for each lane, hundreds of times as slow: a group
-# of one warp may have more. Products of matrices are long, and simple: 64 of m16n8k16 take 2 s.
-MAX_WARP_NODE_STRIPS = 32_000
+# 2 s of compile time at code generation level 1 correspond to about 20,000 LLVM instructions, and a
+# node of one vector to about three of them before the passes.
+MAX_NODE_VECTORS = 8_000
+# Lane by lane, a collective is a call and a context switch per lane, hundreds of times as slow: a
+# group of one warp may have more. Matrix products are long, but simple: 64 of m16n8k16 take 2 s.
+MAX_WARP_NODE_VECTORS = 32_000
 _LANE_LOOP_COST: Final = 12
 _SERIES: Final = (Op.FLG2, Op.FSIN, Op.FCOS, Op.FTANH)  # two vectors of binary64
 _SERIES_AMOUNT: Final = 40
@@ -19,13 +19,13 @@ _POWER_AMOUNT: Final = 20
 _TINY: Final = tuple(type_ for type_ in DataType if type_ >= DataType.TF32)
 _SMALL: Final = (DataType.F16, DataType.BF16)
 _ROUNDED_AMOUNT: Final = 6
-_ODD_AMOUNT: Final = 12  # rounded twice and chosen from
+_ODD_AMOUNT: Final = 12  # rounded twice, then selected
 _TINY_AMOUNT: Final = 24
-_MATRIX_AMOUNT: Final = 8  # a call, and what it takes and gives
+_MATRIX_AMOUNT: Final = 8  # a call with its arguments and results
 
 
 def amount(instruction: Instruction) -> int:
-    """Return about how many ordinary instructions need as much code."""
+    """Return the number of ordinary instructions whose code is about as large as that of one."""
     op, type_ = instruction.op, instruction.type.element
     if op.family is Family.MATRIX:
         return _MATRIX_AMOUNT
@@ -46,17 +46,19 @@ def amount(instruction: Instruction) -> int:
 
 
 def nodes_of(ssa: SsaFunction) -> int:
-    """Return how much there is to be emitted for one strip, in ordinary nodes."""
+    """Return the code size of one vector of lanes, in ordinary nodes."""
     return sum(_cost(node) for block in ssa.blocks.values() for node in block.nodes)
 
 
 def is_too_large(ssa: SsaFunction, nodes: int) -> bool:
-    """Return whether a kernel of so many nodes is compiled as narrow code without passes alone."""
-    return nodes > (MAX_WARP_NODE_STRIPS if any(stops.collectives(ssa)) else MAX_NODE_STRIPS)
+    """Return whether a kernel of ``nodes`` is compiled only as narrow code and without passes."""
+    return nodes > (
+        MAX_WARP_NODE_VECTORS if any(wait_points.collectives(ssa)) else MAX_NODE_VECTORS
+    )
 
 
 def _cost(node: Operation | Merge) -> int:
-    """Return how much text a node is for a lane group, in ordinary nodes."""
+    """Return the code size of a node for a lane group, in ordinary nodes."""
     if not isinstance(node, Operation):
         return 1
     if node.instruction.op.family is Family.ATOMIC:

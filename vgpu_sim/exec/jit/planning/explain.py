@@ -1,4 +1,6 @@
-"""What the JIT decides about a kernel for a block shape, and by which rule, for people."""
+"""Explains the JIT's decisions about a kernel for a block shape, with the rules behind them, as
+text.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import choose, forms, row_order, tiers, versions
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
-from vgpu_sim.exec.jit.progress import polling_loops, stops
+from vgpu_sim.exec.jit.progress import polling_loops, wait_points
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.target import dot_products
 from vgpu_sim.isa import DataType, Function, Op
@@ -18,40 +20,44 @@ _LINES_SHOWN = 8
 
 
 def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
-    """Yield names and values of what is decided, in the order in which it is.
+    """Yield the names and values of the decisions, in the order in which they are made.
 
     Raises:
-        UnsupportedError: for a kernel that the JIT refuses.
-        PlanError: for a block shape that no kernel has.
+        UnsupportedError: the JIT rejects the kernel.
+        PlanError: no kernel has this block shape.
     """
     from vgpu_sim.exec.jit.target import llvm
 
     form = forms.build(function, block, best=True)
-    *rejected, chosen = choose.considered(form, block, llvm.vector_bits())
+    *rejected, chosen = choose.list_candidates(form, block, llvm.vector_bits())
     plan = chosen.plan
     geometry = plan.geometry(block)
     analysis = Analysis(form, geometry, assume_guards=False)
     yield "vectors", f"{llvm.vector_bits()} bits ({llvm.cpu()[0]})"
-    yield "strip", _count(plan.width, "lane") + _PADDED[plan.padding]
-    yield "group", f"{_count(plan.strips, 'strip')}, {_count(geometry.span, 'lane')}"
+    yield "vector", _count(plan.width, "lane") + _PADDED[plan.padding]
+    yield "group", f"{_count(plan.vectors, 'vector')}, {_count(geometry.span, 'lane')}"
     yield "why", chosen.why
     for one in rejected[-_LINES_SHOWN:]:
         yield "not", f"{_narrow(one.plan)}: {one.against}"
     yield "block", f"{_count(geometry.groups, 'group')} of {_count(geometry.threads, 'thread')}"
     if plan.tier and row_order.suits(form, geometry):
-        yield "order", "rows of neighbouring blocks, one row after the other"
+        yield "order", "neighbouring blocks run row by row"
     yield "waits", _waits(form, geometry)
-    found = sorted({function.lines[node.word] for _, node in stops.stops(form)})
+    found = sorted({function.lines[node.word] for _, node in wait_points.find(form)})
     if found:
         shown = ", ".join(map(str, found[:_LINES_SHOWN]))
-        yield "stops at", f"PTX lines {shown}{', ...' if len(found) > _LINES_SHOWN else ''}"
+        yield "wait points", f"PTX lines {shown}{', ...' if len(found) > _LINES_SHOWN else ''}"
     yield from _products(form, geometry)
     loops, divergence = form.graph.loops, analysis.divergence
     yield "loops", f"{len(loops)}, {len(divergence.loops)} of them left lane by lane"
-    yield "branches that part lanes", str(len(divergence.branches))
-    described = "one for groups that no guard ends, one with masks" if plan.versioned else "one"
+    yield "divergent branches", str(len(divergence.branches))
+    described = (
+        "one for groups in which no guard ends a thread, one with masks"
+        if plan.versioned
+        else "one"
+    )
     yield "versions", described
-    yield from _assumed(form, plan, geometry)
+    yield from _assumptions(form, plan, geometry)
     yield "passes", "short list, level 1" if plan.tier else "none, level 0"
     early = forms.build(function, block, best=False)
     narrow, reason = tiers.first(early, block, llvm.vector_bits())
@@ -65,19 +71,21 @@ _FALLS_BACK: Final = {
 }
 
 
-def _assumed(form: ssa.SsaFunction, plan: Plan, geometry: Geometry) -> Iterator[tuple[str, str]]:
-    """Say what the fast version assumes of lanes, and what runs where that does not hold."""
+def _assumptions(
+    form: ssa.SsaFunction, plan: Plan, geometry: Geometry
+) -> Iterator[tuple[str, str]]:
+    """Describe the assumptions of the fast version, and the fallback of each."""
     analysis = versions.fast(form, geometry, versioned=plan.versioned)
-    found = Counter(type(one) for one in versions.assumed(analysis))
+    found = Counter(type(one) for one in versions.assumptions_of(analysis))
     for kind, count in found.items():
         yield "assumes", f"{_count(count, 'time')}: {kind.text}; {_FALLS_BACK[kind.fallback]}"
 
 
 def _products(form: ssa.SsaFunction, geometry: Geometry) -> Iterator[tuple[str, str]]:
-    """Say what products of matrices become, for each type of factors."""
+    """Describe the lowering of matrix products, for each type of factors."""
     found = Counter(
         node.instruction.source_type
-        for _, node in stops.collectives(form)
+        for _, node in wait_points.collectives(form)
         if node.instruction.op is Op.MMA
     )
     for factor, count in found.items():
@@ -91,7 +99,7 @@ def _products(form: ssa.SsaFunction, geometry: Geometry) -> Iterator[tuple[str, 
                 ),
             }.get(factor)
             plain = "sums of products" if factor in dot_products.BYTES else "fused multiply-adds"
-            how = f"calls of a function of {native or plain}"
+            how = f"calls of a function that uses {native or plain}"
         yield "products", f"{count} of {factor.name}: {how}"
 
 
@@ -105,22 +113,24 @@ _PADDED: Final = {
 def _narrow(plan: Plan | None) -> str:
     if plan is None:
         return "none"
-    return f"{_count(plan.strips, 'strip')} of {_count(plan.width, 'lane')}{_PADDED[plan.padding]}"
+    return (
+        f"{_count(plan.vectors, 'vector')} of {_count(plan.width, 'lane')}{_PADDED[plan.padding]}"
+    )
 
 
 def _waits(form: ssa.SsaFunction, geometry: Geometry) -> str:
-    """Say how threads of a block wait for each other, and in what form the code is called."""
-    if stops.lanes_wait(form, geometry):
-        return "lanes of a warp meet: each is a fiber"
-    if not stops.waits(form):
-        return "no thread waits for another: called for runs of blocks"
-    if stops.counted(form, geometry):
+    """Describe how threads of a block wait for each other, and how the code is called."""
+    if wait_points.lanes_wait(form, geometry):
+        return "lanes of a warp wait for each other: each is a fiber"
+    if not wait_points.waits(form):
+        return "no thread waits for another: called for ranges of blocks"
+    if wait_points.needs_counting(form, geometry):
         return "barriers are counted by warps: each group is a fiber"
     if polling_loops.polling(form):
-        return "loops poll memory: each group is a fiber that lets others run"
+        return "loops poll memory: each group is a fiber that yields to others"
     if geometry.groups == 1:
         return "one barrier, one group: it orders accesses and costs nothing"
-    return "one barrier for all threads: groups are fibers and take turns"
+    return "one barrier for all threads: groups are fibers that run in turn"
 
 
 def _count(number: int, noun: str) -> str:

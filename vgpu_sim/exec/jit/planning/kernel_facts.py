@@ -1,37 +1,44 @@
-"""What a kernel's code is like: how it waits, loads and computes. Rules of ``choose`` ask it."""
+"""Properties of a kernel's code, used by the rules of ``choose``: how it waits, loads and
+computes.
+"""
 
 from collections.abc import Iterable
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction, used_values
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.isa import Family, Op, Space, reads_memory
 
-BRIEF: Final = 48  # nodes between stops, above which a strip more than registers hold costs more
+BRIEF: Final = (
+    48  # nodes between wait points up to which a context switch costs more than spilled vectors
+)
 _ARITHMETIC_PER_GATHER: Final = 8
 _NODES_PER_LOAD: Final = 20
 
 
 def multiplies(ssa: SsaFunction) -> bool:
-    """Return whether lanes of a warp multiply matrices together."""
-    return any(node.instruction.op is Op.MMA for _, node in stops.collectives(ssa))
+    """Return whether the kernel has matrix products, which the lanes of a warp compute together."""
+    return any(node.instruction.op is Op.MMA for _, node in wait_points.collectives(ssa))
 
 
 def briefly(ssa: SsaFunction) -> bool:
-    """Return whether lanes do little between stops, so that switches cost more than registers."""
-    blocks = {block for block, _ in stops.stops(ssa)}
+    """Return whether the code between wait points is so short that switches cost more than spills.
+
+    These are the context switches at the wait points, and spills of registers.
+    """
+    blocks = {block for block, _ in wait_points.find(ssa)}
     around = [body for body in ssa.graph.loops.values() if body & blocks]
     parts = around or [frozenset(ssa.blocks)]
     return all(sum(len(ssa.blocks[b].nodes) for b in part) <= BRIEF for part in parts)
 
 
 def updates_in_loops(ssa: SsaFunction) -> bool:
-    """Return whether a loop has atomic updates lane by lane: there strips gain nothing.
+    """Return whether a loop has lane-by-lane atomic updates, which gain nothing from more vectors.
 
-    Updates of integers in shared memory whose results are unused become loads and stores in a row,
-    and so, mostly, do sums in global memory (``combined_sums``).
+    Integer updates in shared memory with unused results become vector loads and stores, and so,
+    mostly, do sums in global memory (``combined_sums``).
     """
     used = used_values(ssa)
     return any(
@@ -48,24 +55,30 @@ def updates_in_loops(ssa: SsaFunction) -> bool:
 
 
 def innermost(analysis: Analysis) -> set[int]:
-    """Return the headers of loops that hold no other loop."""
+    """Return the headers of all innermost loops."""
     loops = analysis.ssa.graph.loops
     return {h for h, body in loops.items() if not any(o in body for o in loops if o != h)}
 
 
 def loads(ssa: SsaFunction) -> int:
-    """Return how many instructions read memory."""
+    """Return the number of instructions of a kernel that read memory."""
     return sum(_reads_memory(node) for b in ssa.blocks.values() for node in b.nodes)
 
 
 def mostly_computes(ssa: SsaFunction) -> bool:
-    """Return whether results are waited for, not memory: a few strips then fill the time."""
+    """Return whether the kernel's latency is due to arithmetic, not to memory.
+
+    A few vectors per group then suffice to hide the latency.
+    """
     nodes = sum(isinstance(n, Operation) for b in ssa.blocks.values() for n in b.nodes)
     return nodes > _NODES_PER_LOAD * loads(ssa)
 
 
 def has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
-    """Return whether a hot loop reads by a stride known only at run time: never interleave."""
+    """Return whether a hot loop loads with a stride known only at run time.
+
+    The vectors of such a kernel are never interleaved.
+    """
     for header in loops:
         for block in analysis.ssa.graph.loops[header]:
             for node in analysis.ssa.blocks[block].nodes:
@@ -77,7 +90,7 @@ def has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
 
 
 def gathers_in_divergent_loops(analysis: Analysis) -> bool:
-    """Return whether loops whose lanes diverge mostly gather, and compute little."""
+    """Return whether divergent loops mostly gather, and compute little."""
     graph = analysis.ssa.graph
     for header in innermost(analysis) & analysis.divergence.loops:
         gathers = loads = arithmetic = 0

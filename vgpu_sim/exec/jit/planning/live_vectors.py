@@ -1,4 +1,4 @@
-"""How many vector registers a kernel's values need at once, under one geometry."""
+"""The number of vector registers that a kernel's values need at once, under one geometry."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,8 +13,8 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.exec.jit.progress import stops
-from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, PerStrip, Vector
+from vgpu_sim.exec.jit.progress import wait_points
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, PerVector, Vector
 from vgpu_sim.isa import Literal, Op
 
 _OWN_CONSTANTS: Final = 12
@@ -22,10 +22,10 @@ _POLYNOMIALS: Final = frozenset((Op.FEX2, Op.FLG2, Op.FSIN, Op.FCOS, Op.FTANH))
 
 
 def constants(ssa: SsaFunction) -> int:
-    """Return how many vectors of one number straight code asks for, whose groups follow each other.
+    """Return the number of constant vectors in straight-line code with several groups.
 
-    They want registers as values do, for each strip again: floats that are written out, and some
-    for each function that is computed by a polynomial.
+    They need registers as values do: float literals, and some constants for each function that
+    is computed by a polynomial.
     """
     numbers: set[int] = set()
     functions: set[Op] = set()
@@ -39,15 +39,18 @@ def constants(ssa: SsaFunction) -> int:
 
 
 class LiveVectors:
-    """How many vector registers are live. Strips that share a value (the same address expression,
-    because they lie above each other in the block) share its register."""
+    """Counts of the vector registers that are live at once.
+
+    Vectors that share a value (the same address expression, because they are one above the other
+    in the block) share its register.
+    """
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
         self._ssa = analysis.ssa
         self._cost: dict[Value, int] = {}
         self._shares: dict[Value, tuple[object, ...]] = {}
-        self._names: dict[object, int] = {}  # of what strips share: a number each, not a tree
+        self._names: dict[object, int] = {}  # shared values: a number for each, not a tree
         for block in analysis.order:
             ssa_block = self._ssa.blocks[block]
             for node in (*ssa_block.phis, *ssa_block.nodes):
@@ -56,13 +59,13 @@ class LiveVectors:
         self._live_in = self._solve()
 
     def peak(self, body: frozenset[int]) -> int:
-        """Return the greatest number of live vectors within some blocks."""
+        """Return the maximum number of live vectors within the blocks of ``body``."""
         return max(self._block_peak(block) for block in body)
 
     def at_stops(self) -> int:
-        """Return the greatest number of live vectors where lanes wait for others."""
+        """Return the maximum number of live vectors at wait points."""
         most = 0
-        for block, stop in stops.stops(self._ssa):
+        for block, stop in wait_points.find(self._ssa):
             present = self._after(block, self._live_in)
             for node in reversed(self._ssa.blocks[block].nodes):
                 if node is stop:
@@ -73,19 +76,19 @@ class LiveVectors:
         return most
 
     def _add(self, node: Phi | Operation | Merge, result: Value) -> None:
-        strips = range(self._analysis.geometry.strips)
+        vectors = range(self._analysis.geometry.vectors)
         shape = self._analysis.shapes[result]
         if isinstance(shape, Affine):
             self._shares[result] = tuple(shape.offsets)
             return
-        if isinstance(node, Phi) or isinstance(shape, PerStrip):
-            self._shares[result] = tuple((result, strip) for strip in strips)
+        if isinstance(node, Phi) or isinstance(shape, PerVector):
+            self._shares[result] = tuple((result, part) for part in vectors)
         else:
             sources = [s for s in sources_of(node) if isinstance(s, Value)]
-            parts = [self._shares.get(s, tuple((s, c) for c in strips)) for s in sources]
+            parts = [self._shares.get(s, tuple((s, c) for c in vectors)) for s in sources]
             self._shares[result] = tuple(
                 self._names.setdefault((id(node), *(p[c] for p in parts)), len(self._names))
-                for c in strips
+                for c in vectors
             )
         known = isinstance(shape, Vector) and shape.lanes is not None
         if isinstance(shape, Vector) and not known and result.bits > 1:

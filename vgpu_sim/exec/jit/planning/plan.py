@@ -11,34 +11,34 @@ Block = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``width`` lanes to a strip, ``strips`` strips to a group.
+    """A plan, by which a kernel is compiled: ``width`` lanes per vector, ``vectors`` per group.
 
-    ``versioned``: guards at the top that end threads get a version without masks. ``tier`` 0 skips
-    LLVM's passes and optimises code generation least: it compiles fast and runs slowly. ``padding``
-    is what makes the block nest.
+    With ``versioned``, top-level guards that end threads get a version without masks. ``tier`` 0
+    skips LLVM's passes and optimises code generation least: such code compiles fast and runs
+    slowly. ``padding`` specifies the lanes added to the block so that groups nest with its rows.
     """
 
     width: int
-    strips: int
+    vectors: int
     versioned: bool = True
     tier: int = 1
     padding: Padding = Padding.NONE
 
     def geometry(self, block: Block) -> Geometry:
-        """This plan's view of a block.
+        """Return the geometry of a block under this plan.
 
         Raises:
-            PlanError: when it is not legal for that block.
+            PlanError: the plan is not legal for that block.
         """
         check_block(block)
-        geometry = Geometry(block, self.width, self.strips, self.padding)
+        geometry = Geometry(block, self.width, self.vectors, self.padding)
         if geometry not in set(legal_geometries(block)) or self.tier not in (0, 1):
             raise PlanError(f"{self} is not legal for a block of {block}")
         return geometry
 
 
 def check_block(block: Block) -> None:
-    """Raise PlanError for a block shape that no kernel can have."""
+    """Raise PlanError for an invalid block shape."""
     try:
         limits.check_block(block)
     except ValueError as err:

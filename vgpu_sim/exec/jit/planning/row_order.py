@@ -1,11 +1,11 @@
-"""Neighbouring blocks run row after row, where a block has several rows and no loop.
+"""Row order: neighbouring blocks run row by row if a block has several rows and no loop.
 
-A block of 32 x 8 threads that reads a picture touches eight short pieces of eight rows, and the
-next block eight more: the processor never sees that rows go on, and each piece waits for memory.
-So the first rows of neighbouring blocks run one after the other, then their second rows, and so on,
-as C's loops would go through the picture. Blocks know nothing of each other's order; where threads
-wait, share memory or update it atomically, and in loops, which use again what they have just read,
-blocks stay whole.
+A block of 32 x 8 threads that reads an image accesses eight short pieces of eight rows, and the
+next block eight more: the hardware prefetcher never detects that rows continue, and each piece
+waits for memory. So the first rows of neighbouring blocks run one after another, then their
+second rows, and so on, as a loop nest in C would traverse the image. Blocks may run in any
+order; blocks whose threads wait, share memory or update it atomically, and blocks with loops,
+which read again what they have just read, are run as a whole.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import EFFECTS, Family, Space
 
-# Threads of a row that run before the next row does, which reads much of what they have read.
+# Threads of a row that run before the next row does, which reads much of the same data.
 _MOST_THREADS: Final = 1024
-# Of several rows, at once, a group reads as much as of one that is long: processors see few pieces
-# of one page as rows that go on.
+# A group with several rows reads as much at once as one long row: hardware prefetchers recognise
+# only a few pieces of one page as continuing rows.
 _MOST_BYTES: Final = 256
 
 
 def suits(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether blocks may, and shall, run row after row."""
+    """Return whether blocks may, and should, run row by row."""
     if ssa.graph.loops or geometry.width == 1 or _row_slots(geometry) == geometry.slots:
         return False
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
@@ -32,7 +32,7 @@ def suits(ssa: SsaFunction, geometry: Geometry) -> bool:
 
 
 def crowds(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether a group has more rows than are read well beside each other."""
+    """Return whether a group has more rows than the hardware prefetches well at the same time."""
     if geometry.span <= geometry.padded[0] or not suits(ssa, geometry):
         return False
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
@@ -48,7 +48,7 @@ def crowds(ssa: SsaFunction, geometry: Geometry) -> bool:
 
 
 def _binds(node: Operation) -> bool:
-    """Return whether a word may show in which order blocks run, or needs what a block has."""
+    """Return whether an instruction may reveal the order of blocks, or needs the block's state."""
     instruction = node.instruction
     effects = EFFECTS[instruction.op]
     if effects.orders or effects.stops or effects.rests or effects.collective or effects.traps:
@@ -59,18 +59,20 @@ def _binds(node: Operation) -> bool:
 
 
 def _row_slots(geometry: Geometry) -> int:
-    """Return how many lanes of a block run before others of the next block do."""
+    """Return the number of lanes of a block that run before those of the next block."""
     return max(geometry.span, geometry.padded[0])
 
 
 class RowOrder:
     """The loops over the rows of neighbouring blocks, and over these blocks, as LLVM text.
 
-    Within are %block, %cx and the groups from %piece to %piece_end (exclusive).
+    Their bodies use %block, %cx and the groups from %piece to %piece_end (exclusive).
     """
 
     names: Final = ("%run", "%run_x", "%cy", "%cz")
-    """Where the first of these blocks is: its linear index, and those of its axes."""
+    """The block indices of the first of the neighbouring blocks: the linear one, and one per
+    axis.
+    """
     groups: Final = ("%piece", "%piece_end")
 
     def __init__(self, text: Text, geometry: Geometry) -> None:
@@ -82,7 +84,7 @@ class RowOrder:
         self._from = ""
 
     def begin(self, grid: Sequence[str]) -> None:
-        """Begin both loops where the first of some blocks is known."""
+        """Begin both loops, given the first block of a run of blocks."""
         text = self._text
         left = text.let("sub i64 %end, %run")
         beside = text.let(f"sub i32 {grid[0]}, %run_x")
@@ -102,7 +104,7 @@ class RowOrder:
         text.do("%cx = add i32 %run_x, %nth_x")
 
     def end(self) -> None:
-        """End both loops; what follows is where the run of blocks is over."""
+        """End both loops; the text that follows is reached at the end of the run of blocks."""
         text = self._text
         text.begin("block_done")
         text.do("%nth_next = add i64 %nth, 1")

@@ -1,13 +1,13 @@
-"""The order of sums that are too many for the registers: some of them to their ends, then others.
+"""Reordering of sums that exceed the registers: a few are completed before the next ones begin.
 
-Compilers write a product of 8 x 8 elements a thread by rounds: one step of each of 64 sums, then
-the next step of each. No CPU has 64 registers, so each step loads and stores a sum. Where the
-steps of several rounds stand in one block, as many sums as there are registers go through all
-rounds first. Only arithmetic on floats is put off, to the next word that others can notice or to
-the block's end, and loads to where they are needed.
+Compilers emit a product of 8 x 8 elements per thread in rounds: one step of each of 64 sums,
+then the next step of each. No CPU has 64 registers, so each step loads and stores a sum. If the
+steps of several rounds are in one block, as many sums as there are registers go through all
+rounds first. Only float arithmetic is delayed, until the next visible instruction or the block's
+end, and loads until their first use.
 
-LLVM's scheduler would bring the rounds back (it sees sums that wait, not registers). It does not
-look beyond a label: an annotation for debuggers, of which nothing is left in the code.
+LLVM's scheduler would restore the rounds (it minimises latency, not register pressure). It does
+not move code across a label, an annotation for debuggers that emits no code.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,26 +27,28 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.isa import Family, is_visible, reads_memory
 
 _Node = Operation | Merge
-_FEWEST_STEPS = 2  # of a sum, on average, below which its order is left alone
+_FEWEST_STEPS = 2  # steps per sum, on average, below which the order is unchanged
 
 
-def crowded(ssa: SsaFunction, registers: int) -> bool:
-    """Return whether a loop has so many sums that a strip's leave no register for factors."""
+def exceeds_registers(ssa: SsaFunction, registers: int) -> bool:
+    """Return whether a loop has so many sums that they leave no registers for factors."""
     return any(sums_of(ssa, header) > registers * 3 // 4 for header in ssa.graph.loops)
 
 
 def sums_of(ssa: SsaFunction, header: int) -> int:
-    """Return how many floats a loop carries on that it has computed."""
+    """Return the number of floats that a loop computes in each iteration and carries to the
+    next.
+    """
     body = ssa.graph.loops[header]
     return sum(
-        any(b in body and _computed(ssa, source) for b, source in phi.arguments.items())
+        any(b in body and _computed_value(ssa, source) for b, source in phi.arguments.items())
         for phi in ssa.blocks[header].phis
     )
 
 
-def _computed(ssa: SsaFunction, source: Source) -> bool:
+def _computed_value(ssa: SsaFunction, source: Source) -> bool:
     node = ssa.definition.get(source) if isinstance(source, Value) else None
-    if isinstance(node, Phi):  # of a loop inside, which carries it too
+    if isinstance(node, Phi):  # an inner loop's sum, which the outer loop carries too
         body = ssa.graph.loops.get(node.block, frozenset())
         within = (s for b, s in node.arguments.items() if b in body)
         return any(s is not source and _is_float(ssa, s) for s in within)
@@ -58,8 +60,11 @@ def _is_float(ssa: SsaFunction, source: Source) -> bool:
     return isinstance(node, Operation) and node.instruction.op.family is Family.FLOAT
 
 
-def ordered(analysis: Analysis, nodes: Sequence[_Node], registers: int) -> list[_Node] | None:
-    """Return ``nodes`` of a block in an order for that many vector registers; None: in theirs."""
+def reorder(analysis: Analysis, nodes: Sequence[_Node], registers: int) -> list[_Node] | None:
+    """Return ``nodes`` of a block, reordered for ``registers`` vector registers.
+
+    Return None if the order does not change.
+    """
     if len(nodes) <= registers:
         return None
     put_off = _put_off(analysis, nodes)
@@ -81,9 +86,9 @@ def ordered(analysis: Analysis, nodes: Sequence[_Node], registers: int) -> list[
 
 
 def _late(nodes: Sequence[_Node]) -> list[_Node]:
-    """Return ``nodes`` with each plain load just before the first word that reads it.
+    """Return ``nodes`` with each plain load just before the first instruction that reads it.
 
-    None passes a word that others can notice.
+    No load moves across a visible instruction.
     """
     result: list[_Node] = []
     waiting: dict[Value, Operation] = {}
@@ -113,7 +118,9 @@ def _late(nodes: Sequence[_Node]) -> list[_Node]:
 
 
 def _put_off(analysis: Analysis, nodes: Sequence[_Node]) -> set[_Node]:
-    """Return the steps whose results nobody in the block reads but one later step, if any."""
+    """Return the steps whose result is read in this block by at most one other node, a later
+    step.
+    """
     readers: dict[Value, list[_Node]] = {}
     found: set[_Node] = set()
     for node in reversed(nodes):
@@ -121,7 +128,7 @@ def _put_off(analysis: Analysis, nodes: Sequence[_Node]) -> set[_Node]:
         if is_step(analysis, node) and len(used) <= 1 and all(n in found for n in used):
             found.add(node)
         if isinstance(node, Operation) and is_visible(node.instruction):
-            readers.clear()  # who reads it later does so after the steps have been written
+            readers.clear()  # readers in other blocks run after the delayed steps
         for source in sources_of(node):
             if isinstance(source, Value):
                 readers.setdefault(source, []).append(node)
@@ -129,7 +136,7 @@ def _put_off(analysis: Analysis, nodes: Sequence[_Node]) -> set[_Node]:
 
 
 def is_step(analysis: Analysis, node: _Node) -> bool:
-    """Return whether a node is arithmetic on floats that lanes do not share."""
+    """Return whether a node is float arithmetic with a result that varies over lanes."""
     if not isinstance(node, Operation) or node.guard is not None:
         return False
     results = results_of(node)
@@ -153,7 +160,7 @@ def _by_sums(analysis: Analysis, steps: Sequence[Operation], registers: int) -> 
         sums[target].append(step)
         sum_of[results_of(step)[0]] = target
     sums = [sum_ for sum_ in sums if sum_]
-    each = analysis.geometry.strips
+    each = analysis.geometry.vectors
     if len(sums) * each <= registers or len(steps) < _FEWEST_STEPS * len(sums):
         yield from steps
         return

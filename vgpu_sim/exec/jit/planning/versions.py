@@ -1,4 +1,4 @@
-"""The fast version of a kernel, and all that it assumes of lanes."""
+"""The fast version of a kernel, and all its assumptions about lanes."""
 
 from collections.abc import Iterator
 
@@ -6,30 +6,33 @@ from vgpu_sim.exec.jit.analysis import assumptions, siblings
 from vgpu_sim.exec.jit.analysis.assumptions import OfAccess, OfGroup, Row
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaBlock, SsaFunction
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.isa import Op, Space
 
 
 def meets(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether lanes of a group meet, so that they cannot run one after the other."""
-    waits = stops.waits(ssa) or stops.lanes_wait(ssa, geometry)
-    return waits or any(stops.collectives(ssa))
+    """Return whether lanes of a group wait for each other, so that they cannot run one by one."""
+    waits = wait_points.waits(ssa) or wait_points.lanes_wait(ssa, geometry)
+    return waits or any(wait_points.collectives(ssa))
 
 
 def fast(ssa: SsaFunction, geometry: Geometry, *, versioned: bool) -> Analysis:
-    """Return the analysis of the fast version; ``versioned``: no guard at its top ends a thread.
+    """Return the analysis of the fast version; ``versioned`` assumes that top-level guards end no
+    thread.
 
-    Where every group lacks lanes, and lanes meet, no version is for whole groups.
+    If every group lacks lanes and lanes wait for each other, no version is for whole groups.
     """
     if geometry.always_lacks and meets(ssa, geometry):
         return Analysis(ssa, geometry, assume_guards=versioned, may_restart=False)
     return analyse(ssa, geometry, assume_guards=versioned)
 
 
-def assumed(analysis: Analysis) -> Iterator[OfGroup | OfAccess]:
-    """Yield all that a version assumes: of groups, and of accesses where a test can be written."""
+def assumptions_of(analysis: Analysis) -> Iterator[OfGroup | OfAccess]:
+    """Yield all assumptions of a version: about groups, and about accesses where a test is
+    possible.
+    """
     yield from analysis.assumptions.values()
     for block in analysis.ssa.blocks.values():
         yield from _of_accesses(analysis, block)

@@ -1,12 +1,12 @@
-"""Candidates for kernels whose threads wait for each other.
+"""Candidate plans for kernels whose threads wait for each other.
 
-Lanes that wait for others of their block must stop together (``stops``): where they do not a
-narrower strip is taken, at last one lane. A group of a loop that stops, or of a kernel without
-loops, has up to 8 strips even if registers are short, because each turn costs a switch, and as many
-as there are if little is done between stops. A block that is one group needs none; it may be one,
-of more strips than other groups have, where no stop is in a loop, or what lives across its stops
-stays in registers. Where vectors are short it is one of strips that take several registers each, if
-it waits outside of loops alone.
+The lanes of a group must wait together (``wait_points``): if they do not, a narrower vector is
+used, in the end one lane. If a loop contains a wait point, or the kernel has no loops, a group
+has up to 8 vectors even if they exceed the registers, because each wait costs a context switch,
+and as many as possible if there is little code between wait points. A block that is one group
+needs no switches; it may have more vectors than other groups if no wait point is in a loop, or
+if the values live at wait points stay in registers. On CPUs with short vectors, its vectors may
+take several registers each if it waits only outside loops.
 """
 
 import math
@@ -20,38 +20,41 @@ from vgpu_sim.exec.jit.planning.candidates import Candidate, Case, plan_of
 from vgpu_sim.exec.jit.planning.live_vectors import LiveVectors
 from vgpu_sim.exec.jit.planning.plan import Plan
 from vgpu_sim.exec.jit.planning.widths import small_enough
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes import geometry as geometries
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 
-_STOPPING_STRIPS: Final = 8
-_CROWDED_STRIPS: Final = 2  # they share factors; sums are stored and loaded anyway
+_STOPPING_VECTORS: Final = 8
+_CROWDED_VECTORS: Final = 2  # vectors share factors; sums are stored and loaded anyway
 _TOO_MUCH_CODE: Final = "too much code"
-_MAY_PART: Final = "its lanes may part where threads wait"
+_MAY_PART: Final = "its lanes may diverge at a wait point"
 
 
 def whole_block(case: Case) -> Iterator[Candidate]:
-    """Yield a block as one group whose strips take several registers each, if it is one only so,
-    and its threads wait where they come once: to switch costs more than to spill."""
+    """Yield the plan in which a block is one group whose vectors take several registers each.
+
+    It is a candidate only if no other plan makes the block one group. All wait points must be
+    outside loops: switches cost more than spills.
+    """
     ssa = case.ssa
     each = geometries.MAX_WIDTH // (case.vector_bits // 32)
-    strips = math.prod(case.block) // geometries.MAX_WIDTH
-    if each < 2 or strips * each <= geometries.MAX_STRIPS or kernel_facts.updates_in_loops(ssa):
+    vectors = math.prod(case.block) // geometries.MAX_WIDTH
+    if each < 2 or vectors * each <= geometries.MAX_VECTORS or kernel_facts.updates_in_loops(ssa):
         return
     around = set().union(*ssa.graph.loops.values())
-    stopping = {at for at, _ in stops.stops(ssa)}
-    whole = Geometry(case.block, geometries.MAX_WIDTH, strips)
+    stopping = {at for at, _ in wait_points.find(ssa)}
+    whole = Geometry(case.block, geometries.MAX_WIDTH, vectors)
     if not stopping or stopping & around:
         return
     if whole not in set(geometries.legal_geometries(case.block)) or whole.groups > 1:
         return
-    why = "threads wait outside of loops: switches cost more than registers"
+    why = "threads wait outside loops: switches cost more than spills"
     against = ""
-    if strips * case.nodes > code_size.MAX_NODE_STRIPS:
+    if vectors * case.nodes > code_size.MAX_NODE_VECTORS:
         against = _TOO_MUCH_CODE
-    elif not fitting.is_worth_its_strips(ssa, whole):
+    elif not fitting.is_worth_its_vectors(ssa, whole):
         against = fitting.SAVES_NO_SWITCHES
-    elif not stops.legal(ssa, whole):
+    elif not wait_points.legal(ssa, whole):
         against = _MAY_PART
     elif ssa.graph.loops:
         live = each * _live_at_stops(ssa, whole)
@@ -60,56 +63,56 @@ def whole_block(case: Case) -> Iterator[Candidate]:
 
 
 def together(case: Case) -> Iterator[Candidate]:
-    """Yield groups of strips that wait together, the widest strip that may first."""
+    """Yield groups of vectors that wait together, the widest legal vector first."""
     ssa = case.ssa
     loops = ssa.graph.loops.values()
-    # Else a switch costs little beside the loops.
-    hot = not loops or any(b in body for b, _ in stops.stops(ssa) for body in loops)
+    # Otherwise a switch costs little compared with the loops.
+    hot = not loops or any(b in body for b, _ in wait_points.find(ssa) for body in loops)
     for width, padding in case.shapes:
         why = _why(case, width)
         found = _groups(case, width, padding)
         if not found:
             yield Candidate(Plan(width, 1, padding=padding), why, _TOO_MUCH_CODE)
-        # Lanes that part in a strip part in every group of such strips.
-        elif not stops.legal(ssa, found[0]):
+        # Lanes that diverge within a vector diverge in every group of such vectors.
+        elif not wait_points.legal(ssa, found[0]):
             yield Candidate(plan_of(found[0]), why, _MAY_PART)
         else:
-            yield from _strips(case, found, why, hot=hot)
+            yield from _vectors(case, found, why, hot=hot)
             return
     yield Candidate(Plan(1, 1, tier=case.tier), _why(case, 1))
 
 
 def _why(case: Case, width: int) -> str:
     if width < case.width:
-        return f"lanes of a wider strip than {width} may part where threads wait"
-    return "threads wait: as many strips as wait together and keep their registers"
+        return f"lanes of a vector wider than {width} may diverge at a wait point"
+    return "threads wait: as many vectors as can wait together without spills"
 
 
 def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometry]:
-    """Return the groups of a width that are not too much code, the narrowest first."""
+    """Return the groups of a width whose code is not too large, the smallest first."""
     ssa = case.ssa
-    found = small_enough(case.block, width, padding, case.nodes, code_size.MAX_NODE_STRIPS)
-    found = [g for g in found if fitting.is_worth_its_strips(ssa, g)]
+    found = small_enough(case.block, width, padding, case.nodes, code_size.MAX_NODE_VECTORS)
+    found = [g for g in found if fitting.is_worth_its_vectors(ssa, g)]
     if not case.collective:
         return found
     found = [g for g in found if g.whole_warps]
-    if kernel_facts.multiplies(ssa):  # a warp's totals alone are more than there are registers
+    if kernel_facts.multiplies(ssa):  # a warp's totals alone exceed the registers
         found = found[:1]
     if found:
         return found
-    most = code_size.MAX_WARP_NODE_STRIPS
+    most = code_size.MAX_WARP_NODE_VECTORS
     more = small_enough(case.block, width, padding, case.nodes, most)
     return [g for g in more if g.whole_warps][:1]
 
 
-def _strips(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Iterator[Candidate]:
-    """Yield groups of one width, from the one with most strips to the one with fewest."""
+def _vectors(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Iterator[Candidate]:
+    """Yield groups of one width, from the one with the most vectors to the one with the fewest."""
     ssa, registers = case.ssa, case.registers
-    if sum_chains.crowded(ssa, registers):
-        found = [g for g in found if g.strips <= _CROWDED_STRIPS] or found[:1]
+    if sum_chains.exceeds_registers(ssa, registers):
+        found = [g for g in found if g.vectors <= _CROWDED_VECTORS] or found[:1]
     for geometry in reversed(found[1:]):
         against = _against(ssa, geometry, registers, hot=hot)
-        if not against and not stops.legal(ssa, geometry):
+        if not against and not wait_points.legal(ssa, geometry):
             against = _MAY_PART
         yield Candidate(plan_of(geometry), why, against)
     yield Candidate(plan_of(found[0]), why)
@@ -121,14 +124,14 @@ def _against(ssa: SsaFunction, geometry: Geometry, registers: int, *, hot: bool)
     if hot and kernel_facts.briefly(ssa):
         return ""
     if (
-        any(stops.stops(ssa))
+        any(wait_points.find(ssa))
         and geometry.groups == 1
-        # To switch, a group stores what lives: where each stop is come to once, one group that
-        # spills it stores no more, and saves the switches.
+        # A switch stores the live values: where each wait point is reached once, a single group
+        # that spills them stores no more, and saves the switches.
         and (not ssa.graph.loops or _live_at_stops(ssa, geometry) <= registers)
     ):
         return ""
-    if hot and geometry.strips <= _STOPPING_STRIPS:
+    if hot and geometry.vectors <= _STOPPING_VECTORS:
         return ""
     return fitting.against(ssa, geometry, registers)
 

@@ -1,8 +1,8 @@
-"""Halves of wide products, taken as such.
+"""Computes the halves of wide products directly.
 
 Compilers write both halves of a 32-bit product as ``mul.wide``, ``shr`` and two ``cvt`` (or a
-``mov`` that unpacks). On vectors a product of 64 bits and its halves cost three times as much as
-the halves by themselves.
+``mov`` that unpacks). On vectors, a 64-bit product and its halves cost three times as much as
+computing the halves directly.
 """
 
 from dataclasses import replace
@@ -14,9 +14,9 @@ _NARROW, _WIDE = (DataType.U32, DataType.S32), (DataType.U64, DataType.S64)
 
 
 def split(ssa: SsaFunction) -> None:
-    """Turn conversions of a wide product's halves into products, and drop what nobody reads then.
+    """Replace conversions of a wide product's halves by products, and drop unused operations.
 
-    Only within a block: a product that was computed once is not computed in a loop.
+    This happens only within a block: a product that was computed once must not move into a loop.
     """
     taken: set[Value] = set()
     for block in ssa.blocks.values():
@@ -35,7 +35,7 @@ def split(ssa: SsaFunction) -> None:
 
 
 def _is_cut(node: Operation) -> bool:
-    """Return whether a node takes the low 32 bits of 64, and no more."""
+    """Return whether a node only truncates 64 bits to 32."""
     instruction, result = node.instruction, node.results[0] if node.results else None
     return (
         instruction.op is Op.CVT
@@ -48,7 +48,7 @@ def _is_cut(node: Operation) -> bool:
 
 
 def _half_of(ssa: SsaFunction, source: Source) -> tuple[MulMode, Operation | None]:
-    """Return which half of which product a source's low 32 bits are."""
+    """Return which half of which product the low 32 bits of ``source`` are."""
     node = _operation(ssa, source)
     if node is None:
         return MulMode.NONE, None
@@ -74,7 +74,7 @@ def _is_product(node: Operation | None) -> bool:
 
 
 def _drop(ssa: SsaFunction, candidates: set[Value]) -> None:
-    """Remove the operations that define ``candidates`` if nothing reads them."""
+    """Remove the operations that define ``candidates`` if their results are unused."""
     while True:
         used = {
             source

@@ -1,24 +1,24 @@
-"""Which widths of strips a block allows, and how many of their lanes are busy."""
+"""The vector widths that a block allows, and the share of active lanes of each."""
 
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.planning.plan import Block
-from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes import geometry as geometries
 from vgpu_sim.exec.jit.shapes.geometry import Padding
 
-# What a lane of padded geometries is worth: rows whose ends are masked, a line with one such end,
-# a line on which thread indices are computed, so that what they address is gathered.
+# The value of a lane in padded geometries: rows with masked ends, a line with one masked end, a
+# line on which thread indices are computed, so that accesses by them gather.
 _MASKED: Final = 0.6
 _ENDING: Final = 0.95
 _COMPUTED: Final = 0.25
 
 
 def shapes(ssa: SsaFunction, block: Block, vector_bits: int) -> list[tuple[int, Padding]]:
-    """Return widths, and what to pad for them, from the one that keeps most lanes busy on."""
+    """Return the legal widths with their padding, the one with the most active lanes first."""
     found = _shapes(block, min(geometries.MAX_WIDTH, vector_bits // 32))
-    if stops.has_local_memory(ssa):
+    if wait_points.has_local_memory(ssa):
         return [(width, padding) for width, padding in found if padding == Padding.NONE]
     return found
 
@@ -42,7 +42,7 @@ def _shapes(block: Block, widest: int) -> list[tuple[int, Padding]]:
 def small_enough(
     block: Block, width: int, padding: Padding, nodes: int, most: int
 ) -> list[geometries.Geometry]:
-    """Return the geometries of a width whose code is not too large, the narrowest group first."""
+    """Return the geometries of a width whose code is not too large, the smallest group first."""
     legal = geometries.legal_geometries(block)
     found = (g for g in legal if g.width == width and g.padding == padding)
-    return sorted((g for g in found if g.strips * nodes <= most), key=lambda g: g.strips)
+    return sorted((g for g in found if g.vectors * nodes <= most), key=lambda g: g.vectors)

@@ -1,1 +1,1 @@
-"""Forward progress: where threads wait for others, and which lane groups may wait as one."""
+"""Forward progress: the points at which threads wait, and the lane groups that may wait as one."""

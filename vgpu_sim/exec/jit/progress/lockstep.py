@@ -1,7 +1,7 @@
-"""Which lane groups can wait as one in a loop that polls memory.
+"""Decides which lane groups may wait as one in a loop that polls memory.
 
-The lanes of a group run a loop until the last of them has left it. Where those that have left, or
-are on another way, could do what the others wait for, the group is one lane.
+The lanes of a group execute a loop until the last of them has left it. If those that have left,
+or are on another path, could do what the others wait for, the group must be a single lane.
 """
 
 from collections.abc import Iterable
@@ -17,24 +17,24 @@ from vgpu_sim.isa import EFFECTS, Compare, Instruction, Space
 
 
 def wait_as_one(analysis: Analysis) -> bool:
-    """Return whether nobody waits in a loop for lanes of its own group that stand elsewhere.
+    """Return whether no lane waits in a loop for lanes of its own group that are elsewhere.
 
-    Where there are stops, groups must lie within one warp: then no lane passes one that others of
-    its warp have not come to.
+    If there are wait points, groups must lie within one warp: then no lane passes a wait point
+    at which others of its warp have not arrived.
     """
     ssa = analysis.ssa
     waits = polling(ssa)
     if not waits:
         return True
-    partings = _partings(analysis, _lone_blocks(analysis))
-    return not any(_may_be_awaited(ssa, _elsewhere(ssa.graph, h, partings)) for h in waits)
+    divergences = _divergences(analysis, _lone_blocks(analysis))
+    return not any(_may_be_awaited(ssa, _elsewhere(ssa.graph, h, divergences)) for h in waits)
 
 
 @dataclass(frozen=True, slots=True)
-class _Parting:
-    """Ways (edges) on which lanes go apart, and the blocks where they are until they have met.
+class _Divergence:
+    """The edges on which lanes diverge, and the blocks that they execute until they reconverge.
 
-    ``body`` is the loop that they leave in different turns, empty for a branch.
+    ``body`` is the loop that they leave in different iterations, empty for a branch.
     """
 
     ways: tuple[tuple[int, int], ...]
@@ -42,32 +42,32 @@ class _Parting:
     body: frozenset[int] = frozenset()
 
 
-def _partings(analysis: Analysis, alone: set[int]) -> list[_Parting]:
-    """Return all partings; a lane that is ``alone`` in a block leaves nobody behind."""
+def _divergences(analysis: Analysis, alone: set[int]) -> list[_Divergence]:
+    """Return all divergences, except in blocks of ``alone``, which a single lane executes."""
     graph, divergence, order = analysis.ssa.graph, analysis.divergence, analysis.order
     found = []
     for branch in divergence.branches - alone:
         ways = tuple((branch, target) for target in graph.blocks[branch].successors)
         around = [other for other, body in graph.loops.items() if branch in body]
-        found.append(_Parting(ways, frozenset(apart(graph, order, ways, around))))
+        found.append(_Divergence(ways, frozenset(apart(graph, order, ways, around))))
     for header in divergence.loops - alone:
         body = graph.loops[header]
         ways = tuple(_ways_out(graph, body))
         around = [other for other, outer in graph.loops.items() if body < outer]
-        found.append(_Parting(ways, frozenset(apart(graph, order, ways, around)), body))
+        found.append(_Divergence(ways, frozenset(apart(graph, order, ways, around)), body))
     return found
 
 
-def _elsewhere(graph: Cfg, header: int, partings: Iterable[_Parting]) -> set[int]:
-    """Return the blocks where lanes may go on, if they could, while others are in a loop."""
+def _elsewhere(graph: Cfg, header: int, divergences: Iterable[_Divergence]) -> set[int]:
+    """Return the blocks at which lanes outside the loop of ``header`` would continue."""
     found: set[int] = set()
-    for parting in partings:
-        if header in parting.body:
-            found.update(target for _, target in parting.ways)
-        elif header in parting.blocks:
+    for divergence in divergences:
+        if header in divergence.body:
+            found.update(target for _, target in divergence.ways)
+        elif header in divergence.blocks:
             found.update(
                 target
-                for source, target in parting.ways
+                for source, target in divergence.ways
                 if graph.dominates(target, source) or not graph.dominates(target, header)
             )
     return found - {graph.exit}
@@ -83,7 +83,7 @@ def _ways_out(graph: Cfg, body: frozenset[int]) -> list[tuple[int, int]]:
 
 
 def _may_be_awaited(ssa: SsaFunction, blocks: set[int]) -> bool:
-    """Return whether lanes that go on at ``blocks`` do what others can see before they stop."""
+    """Return whether lanes that continue at ``blocks`` may write shared state before they wait."""
     pending, seen = list(blocks), set(blocks)
     while pending:
         block = pending.pop()
@@ -105,7 +105,10 @@ def _writes_for_others(instruction: Instruction) -> bool:
 
 
 def _lone_blocks(analysis: Analysis) -> set[int]:
-    """Return the blocks that at most one lane of a group comes to: behind ``thread == number``."""
+    """Return the blocks that at most one lane of a group executes.
+
+    Such a block follows a test like ``thread == number``.
+    """
     graph = analysis.ssa.graph
     found: set[int] = set()
     for block in analysis.ssa.blocks.values():
@@ -126,7 +129,9 @@ def _lone_blocks(analysis: Analysis) -> set[int]:
 
 
 def _chosen_lane(analysis: Analysis, node: Phi | Node, block: int) -> Compare | None:
-    """Return EQ or NE where a comparison tells one lane of a group, or none, from the others."""
+    """Return EQ or NE for a comparison that distinguishes at most one lane of a group, else
+    None.
+    """
     relation = equality(node)
     if relation is None:
         return None

@@ -1,10 +1,10 @@
-"""Loops that wait for what other threads do.
+"""Loops that wait for other threads.
 
-A loop polls if whether it is left depends on what others may change meanwhile: on a volatile or
-atomic read in it, or on nothing that its own turns change (a plain read, a clock). At its end a
-group lets others run. Who counts in memory does not wait: each turn finds another number. What was
-read may lie in memory again before it decides: in code that was not optimised, or where one lane
-reads for its warp.
+A loop polls if its exit depends on what other threads may change meanwhile: on a volatile or
+atomic read in it, or on nothing that its own iterations change (a plain read, a clock). At its
+latch, the group yields to other groups. A loop that counts in memory does not wait, since each
+iteration reads another value. The value read may be stored to memory again before the exit tests
+it: in unoptimised code, or if one lane reads for its warp.
 """
 
 import functools
@@ -28,7 +28,7 @@ _COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)
 
 
 def waits(ssa: SsaFunction) -> bool:
-    """Return whether groups let others run elsewhere than at stops."""
+    """Return whether groups yield to others also at other points than wait points."""
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     rests = any(isinstance(n, Operation) and EFFECTS[n.instruction.op].rests for n in nodes)
     return rests or bool(polling(ssa))
@@ -38,52 +38,55 @@ def waits(ssa: SsaFunction) -> bool:
 def polling(ssa: SsaFunction) -> frozenset[int]:
     """Return the headers of the loops that poll.
 
-    One that stops in each turn lets others of its block run anyway: it polls where other blocks may
-    end it. One that only repeats what another lane came before need not.
+    In a loop with a wait point in each iteration, other groups of the block run anyway: it polls
+    only if other blocks may end it. A loop that merely retries a compare-and-swap does not poll.
     """
     loops = ((header, _Loop(ssa, header)) for header in ssa.graph.loops)
     return frozenset(header for header, loop in loops if loop.polls and not loop.retries)
 
 
 class _Loop:
-    """What decides whether a natural loop is left."""
+    """A natural loop, and the nodes that decide when it is left."""
 
     def __init__(self, ssa: SsaFunction, header: int) -> None:
         self._ssa = ssa
         self._graph = ssa.graph
         self._header = header
         self._body = ssa.graph.loops[header]
-        self._in_all_turns = self._of_every_turn()
+        self._in_all_iterations = self._of_every_iteration()
         self._stores = self._plain_stores()
 
     @property
     def polls(self) -> bool:
         deciding = self._deciding()
-        if any(map(self._in_every_turn, filter(self._stops, self._body))):
+        if any(map(self._in_every_iteration, filter(self._stops, self._body))):
             deciding = {node for node in deciding if not _within_block(node)}
             if not any(map(_reads, deciding)):
                 return False
         if any(_reads_others(node) for node in deciding):
             return True
-        turns = any(isinstance(node, Phi) and node.block == self._header for node in deciding)
-        return not turns and not any(map(self._writes, self._body))
+        carried = any(isinstance(node, Phi) and node.block == self._header for node in deciding)
+        return not carried and not any(map(self._writes, self._body))
 
     @property
     def retries(self) -> bool:
-        """Return whether a lane stays only because another one has got on: it need not wait.
+        """Return whether a lane repeats the loop only because another lane made progress.
 
-        Each turn swaps in a new value if memory holds what was read last, and is the last if so.
+        Such a lane need not wait. Each iteration swaps in a new value if memory holds the value
+        read last; success ends the loop.
         """
         return any(
             self._swaps_what_it_read(node) and self._ends_with(node)
             for block in self._body
-            if self._in_every_turn(block)
+            if self._in_every_iteration(block)
             for node in self._ssa.blocks[block].nodes
             if isinstance(node, Operation) and _compares_and_swaps(node)
         )
 
     def _swaps_what_it_read(self, swap: Operation) -> bool:
-        """Return whether what it compares with memory was read there in this turn or the last."""
+        """Return whether the expected value was read in this iteration or returned by the last
+        swap.
+        """
         expected = swap.sources[1]
         if not isinstance(expected, Value) or self._ssa.block_of[expected] not in self._body:
             return False
@@ -94,31 +97,31 @@ class _Loop:
         return isinstance(node, Operation) and reads_memory(node.instruction)
 
     def _ends_with(self, swap: Operation) -> bool:
-        """Return whether the loop is left where the swap has found what it expected."""
+        """Return whether the loop is left if the swap has found the expected value."""
         pair = {swap.results[0], swap.sources[1]}
         for block in self._exits():
             condition = self._ssa.blocks[block].condition
             if condition is None or not isinstance(condition.value, Value):
                 continue
             relation = equality(self._ssa.definition[condition.value])
-            if relation is None or set(relation[0]) != pair or not self._in_every_turn(block):
+            if relation is None or set(relation[0]) != pair or not self._in_every_iteration(block):
                 continue
             way = int((relation[1] is Compare.NE) != condition.negated)
             if self._ssa.blocks[block].successors[way] not in self._body:
                 return True
         return False
 
-    def _in_every_turn(self, block: int) -> bool:
-        return block in self._in_all_turns
+    def _in_every_iteration(self, block: int) -> bool:
+        return block in self._in_all_iterations
 
-    def _of_every_turn(self) -> frozenset[int]:
+    def _of_every_iteration(self) -> frozenset[int]:
         """Return the blocks that dominate every latch."""
         latches = (b for b in self._graph.blocks[self._header].predecessors if b in self._body)
         above = (self._above(latch) for latch in latches)
         return frozenset.intersection(*above)
 
     def _above(self, block: int) -> frozenset[int]:
-        """Return the blocks of the loop that dominate one of it, itself included."""
+        """Return the blocks of the loop that dominate ``block``, itself included."""
         found = [block]
         while found[-1] != self._header:
             found.append(self._graph.idom[found[-1]])
@@ -144,22 +147,22 @@ class _Loop:
                 yield block
 
     def _deciding(self) -> set[Node | Phi]:
-        """Return all nodes of the loop that have a say in which turn is the last."""
+        """Return all nodes of the loop on which its exit depends."""
         pending: list[Source] = []
         found: set[Node | Phi] = set()
-        asked: set[int] = set()
+        visited: set[int] = set()
 
-        def ask(blocks: Iterable[int]) -> None:
+        def visit(blocks: Iterable[int]) -> None:
             for block in blocks:
                 condition = self._ssa.blocks[block].condition
-                if block not in asked and condition is not None:
-                    asked.add(block)
+                if block not in visited and condition is not None:
+                    visited.add(block)
                     pending.append(condition.value)
 
         for block in self._exits():
-            ask([block])
-            if not self._in_every_turn(block):
-                ask(self._before(block))
+            visit([block])
+            if not self._in_every_iteration(block):
+                visit(self._before(block))
         while pending:
             source = pending.pop()
             if not isinstance(source, Value) or self._ssa.block_of[source] not in self._body:
@@ -171,17 +174,22 @@ class _Loop:
             pending += sources_of(node)
             stores = self._found_by(node)
             pending += (source for store in stores for source in sources_of(store))
-            ask(
-                b for at in stores.values() if not self._in_every_turn(at) for b in self._before(at)
+            visit(
+                b
+                for at in stores.values()
+                if not self._in_every_iteration(at)
+                for b in self._before(at)
             )
             if isinstance(node, Phi):
                 inside = {s for block, s in node.arguments.items() if block in self._body}
                 if len(inside) > 1:
-                    ask(self._body if node.block == self._header else self._before(node.block))
+                    visit(self._body if node.block == self._header else self._before(node.block))
         return found
 
     def _plain_stores(self) -> dict[Operation, int]:
-        """Return the stores of the loop with their blocks, where a turn sees what others do."""
+        """Return the loop's plain stores with their blocks, if it reads what other threads
+        write.
+        """
         nodes = [
             (node, block)
             for block in self._body
@@ -193,7 +201,7 @@ class _Loop:
         return {node: block for node, block in nodes if node.instruction.op is Op.ST}
 
     def _found_by(self, node: Node | Phi) -> dict[Operation, int]:
-        """Return the stores of the loop whose values a plain read may find, with their blocks."""
+        """Return the loop's stores that a plain read may observe, with their blocks."""
         if not self._stores or not isinstance(node, Operation):
             return {}
         if node.instruction.op is not Op.LD or node.instruction.volatile:
@@ -202,7 +210,7 @@ class _Loop:
         return {s: block for s, block in self._stores.items() if may_find(node, s, self._body)}
 
     def _before(self, block: int) -> set[int]:
-        """Return the blocks of the loop from which this one is reached in the same turn."""
+        """Return the blocks of the loop from which ``block`` is reachable within one iteration."""
         found: set[int] = set()
         pending = [block]
         while pending:
@@ -228,14 +236,14 @@ def _reads(node: Node | Phi) -> bool:
 
 
 def _within_block(node: Node | Phi) -> bool:
-    """Return whether it reads what no other block can write."""
+    """Return whether a read accesses memory that no other block can write."""
     if not isinstance(node, Operation) or not _reads(node):
         return False
     return node.instruction.space in (Space.SHARED, Space.LOCAL)
 
 
 def _reads_others(node: Node | Phi) -> bool:
-    """Return whether a read is meant to see what others have written since the last one."""
+    """Return whether a read must observe what other threads have written since the last one."""
     if not isinstance(node, Operation):
         return False
     if node.instruction.volatile or polls(node.instruction):
@@ -244,7 +252,7 @@ def _reads_others(node: Node | Phi) -> bool:
 
 
 def _counts(node: Operation) -> bool:
-    """Return whether it adds a number, so that its own next turn finds another one there."""
+    """Return whether an update adds a constant, so that the next iteration reads another value."""
     if not EFFECTS[node.instruction.op].writes or node.instruction.update not in _COUNTING:
         return False
     step = node.sources[1]
@@ -252,7 +260,7 @@ def _counts(node: Operation) -> bool:
 
 
 def equality(node: Phi | Node) -> tuple[tuple[Source, ...], Compare, int] | None:
-    """Return the two integers that a predicate compares, EQ or NE, and how many bits they have."""
+    """Return the integers that a predicate compares for EQ or NE, the relation, and their width."""
     if isinstance(node, Phi | Merge) or node.instruction.op is not Op.SETP:
         return None
     instruction = node.instruction
@@ -264,6 +272,6 @@ def equality(node: Phi | Node) -> tuple[tuple[Source, ...], Compare, int] | None
 
 
 def _compares_and_swaps(node: Operation) -> bool:
-    """Return whether it writes its third source where memory holds its second."""
+    """Return whether an operation stores its third source if memory holds its second."""
     effects = EFFECTS[node.instruction.op]
     return effects.reads and effects.writes and len(node.sources) == 3 and node.guard is None

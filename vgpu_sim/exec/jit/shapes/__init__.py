@@ -1,1 +1,1 @@
-"""How a value varies over lanes: strips and groups, the lattice of shapes, sums of shared parts."""
+"""The variation of a value over lanes: vectors and groups, the lattice of shapes, linear sums."""

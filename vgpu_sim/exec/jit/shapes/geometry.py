@@ -1,13 +1,13 @@
-"""How the threads of a block become strips of lanes and groups of strips.
+"""The division of a block's threads into vectors of lanes, and of vectors into groups.
 
-Threads count in linear order, x fastest. A strip is ``width`` neighbours of one row, the lanes of
-one vector; a group is ``strips`` neighbouring strips, interleaved in one run of the code. Thread
-indices of all lanes are known at compile time up to one scalar base per group, which needs groups
-and rows (and groups and planes) to nest.
+Threads are numbered in linear order, x fastest. A vector of lanes consists of ``width``
+consecutive threads of one row; a group consists of ``vectors`` consecutive vectors, interleaved
+in one execution of the code. The thread indices of all lanes are known at compile time up to one
+scalar base per group, which requires that groups nest with rows (and with planes).
 
-Where they do not, a block may be *padded*: with lanes that no thread is behind, which a mask keeps
-out. Either each row is padded to whole strips, or the threads are taken as one long row (where all
-but one axis have size 1 that is what they are; else a lane's indices are computed at run time).
+Otherwise a block may be *padded* with lanes that are not threads and that a mask disables.
+Either each row is padded to whole vectors, or the threads form one long row (if all but one axis
+have size 1 they do already; else a lane's indices are computed at run time).
 """
 
 from collections.abc import Callable, Iterator
@@ -17,14 +17,16 @@ from enum import IntEnum
 from vgpu_sim.hal.compute.limits import WARP_THREADS
 
 MAX_WIDTH = 16
-MAX_STRIPS = 16
-MAX_WHOLE_STRIPS = 64  # of a group that is a block: of 1024 threads
+MAX_VECTORS = 16
+MAX_WHOLE_VECTORS = 64  # for a group that is a whole block of 1024 threads
 
 Rows = tuple[tuple[int, ...], ...]
 
 
 class Padding(IntEnum):
-    """What is padded: nothing, each row to whole strips, the line of all threads to groups."""
+    """The kinds of padding: none, each row to whole vectors, or the line of all threads to whole
+    groups.
+    """
 
     NONE = 0
     ROWS = 1
@@ -33,9 +35,9 @@ class Padding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Thread indices of one axis: ``rows[strip][lane]`` plus a base, multiple of ``align``.
+    """The thread indices on one axis: ``rows[vector][lane]`` plus a base, a multiple of ``align``.
 
-    ``align`` is None where the base is 0 for every group.
+    ``align`` is None if the base is 0 in every group.
     """
 
     rows: Rows
@@ -44,11 +46,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A block shape cut into groups of ``strips`` strips of ``width`` lanes."""
+    """A block shape divided into groups of ``vectors`` vectors of ``width`` lanes."""
 
     block: tuple[int, int, int]
     width: int
-    strips: int
+    vectors: int
     padding: Padding = Padding.NONE
 
     @property
@@ -57,39 +59,39 @@ class Geometry:
 
     @property
     def padded(self) -> tuple[int, int, int]:
-        """The block with the lanes that no thread is behind."""
+        """The size of the block in x, y and z, including padding."""
         x, y, z = self.block
         if self.padding == Padding.ROWS:
-            return _rounded(x, self.width), y, z
+            return _round_up(x, self.width), y, z
         if self.padding == Padding.LINE:
-            return _rounded(self.threads, self.span), 1, 1
+            return _round_up(self.threads, self.span), 1, 1
         return self.block
 
     @property
     def slots(self) -> int:
-        """Lanes of all groups."""
+        """The number of lanes of all groups of a block."""
         x, y, z = self.padded
         return x * y * z
 
     @property
     def lacks_lanes(self) -> bool:
-        """Return whether some group has lanes that no thread is behind."""
+        """Return whether some group has padding lanes."""
         return self.slots > self.threads
 
     @property
     def always_lacks(self) -> bool:
-        """Return whether every group has such lanes."""
+        """Return whether every group has padding lanes, so that no group is whole."""
         return self.lacks_lanes and (self.groups == 1 or self.span % self.padded[0] == 0)
 
     @property
     def linear(self) -> bool:
-        """Return whether neighbouring lanes are neighbouring threads, through all rows."""
+        """Return whether consecutive lanes are consecutive threads, across all rows."""
         return self.padding != Padding.ROWS
 
     @property
     def span(self) -> int:
-        """Lanes of a group."""
-        return self.width * self.strips
+        """The number of lanes of one group."""
+        return self.width * self.vectors
 
     @property
     def groups(self) -> int:
@@ -97,7 +99,7 @@ class Geometry:
 
     @property
     def legal(self) -> bool:
-        """Return whether strips stay within rows and groups nest with rows and planes."""
+        """Return whether vectors stay within rows and groups nest with rows and planes."""
         if self.padding != Padding.NONE and not self._worth_padding():
             return False
         x, y, _ = self.padded
@@ -112,7 +114,7 @@ class Geometry:
 
     @property
     def whole_warps(self) -> bool:
-        """Return whether each warp lies in one group."""
+        """Return whether each warp is contained in one group."""
         return self.linear and (self.groups == 1 or self.span % WARP_THREADS == 0)
 
     def _worth_padding(self) -> bool:
@@ -120,12 +122,15 @@ class Geometry:
         if self.width == 1:
             return False
         if self.padding == Padding.ROWS:
-            return y * z > 1 and x % self.width > 0 and _rounded(x, self.width) <= 2 * x
-        powers = not self.strips & (self.strips - 1)
-        return powers and self.threads > 1 and self.span <= _rounded(self.threads, self.width)
+            return y * z > 1 and x % self.width > 0 and _round_up(x, self.width) <= 2 * x
+        powers = not self.vectors & (self.vectors - 1)
+        return powers and self.threads > 1 and self.span <= _round_up(self.threads, self.width)
 
     def axes(self) -> tuple[Axis | None, ...]:
-        """Return the thread indices x, y and z of a group's lanes; None: not known so."""
+        """The thread indices x, y and z of a group's lanes.
+
+        An axis is None if its indices are not known in this form.
+        """
         if self.padding == Padding.LINE:
             return self._axes_of_line()
         x, y, z = self.padded
@@ -154,32 +159,32 @@ class Geometry:
 
     def _rows(self, function: Callable[[int], int]) -> Rows:
         return tuple(
-            tuple(function(strip * self.width + lane) for lane in range(self.width))
-            for strip in range(self.strips)
+            tuple(function(part * self.width + lane) for lane in range(self.width))
+            for part in range(self.vectors)
         )
 
 
-def _rounded(number: int, unit: int) -> int:
+def _round_up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
 def legal_geometries(block: tuple[int, int, int]) -> Iterator[Geometry]:
-    """Yield all geometries of ``block`` with power-of-two widths up to 16 and up to 16 strips.
+    """Yield all geometries of ``block`` with power-of-two widths up to 16 and up to 16 vectors.
 
-    Padded ones only where groups of that many lanes do not nest; more strips only of the greatest
-    width, where the block is one group.
+    Padded ones only if groups of that many lanes do not nest; more vectors only for the largest
+    width, if the block is one group.
     """
     width = 1
     while width <= MAX_WIDTH:
-        for strips in range(1, MAX_STRIPS + 1):
-            geometry = Geometry(block, width, strips)
+        for vectors in range(1, MAX_VECTORS + 1):
+            geometry = Geometry(block, width, vectors)
             if geometry.legal:
                 yield geometry
                 continue
-            padded = (Geometry(block, width, strips, p) for p in (Padding.ROWS, Padding.LINE))
+            padded = (Geometry(block, width, vectors, p) for p in (Padding.ROWS, Padding.LINE))
             yield from (geometry for geometry in padded if geometry.legal)
         width *= 2
     x, y, z = block
     whole = x * y * z // MAX_WIDTH
-    if x % MAX_WIDTH == 0 and MAX_STRIPS < whole <= MAX_WHOLE_STRIPS:
+    if x % MAX_WIDTH == 0 and MAX_VECTORS < whole <= MAX_WHOLE_VECTORS:
         yield Geometry(block, MAX_WIDTH, whole)

@@ -1,10 +1,11 @@
-"""Numbers of lanes as sums of what the lanes share, each times a number that is known per lane.
+"""Lanes as linear sums of shared values, with known factors per lane.
 
-Row and column of a tile that threads fill in linear order change anywhere in a strip: ``top + i /
-34`` and ``left + i % 34``. With i known, ``row * width + column`` is ``width`` times a known
-number, and a sum of what all lanes share, and a known number. So it is known which lanes address
-neighbours (those with equal factors whose known numbers follow each other), and the address of the
-first of them is computed as a scalar. All modulo 2^bits.
+In a tile that threads fill in linear order, row and column change at any lane of a vector: ``top
++ i / 34`` and ``left + i % 34``. If i is known, ``row * width + column`` is the sum of ``width``
+times a known integer per lane, a shared value, and another known integer per lane. This
+determines which lanes have contiguous addresses (those with equal factors and consecutive known
+integers), and the address of the first of them is computed as a scalar. All integers are modulo
+2^bits.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ Lanes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What all lanes have of a value: its base (``Affine``)."""
+    """The part of a value that all lanes share: its base (see ``Affine``)."""
 
     value: Value
 
@@ -28,7 +29,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The product of two of these, modulo 2^bits."""
+    """The product of two shared values, modulo 2^bits."""
 
     a: "Shared"
     b: "Shared"
@@ -40,7 +41,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """One of 32 bits, extended to 64."""
+    """A 32-bit value that all lanes share, extended to 64 bits."""
 
     narrow: "Shared"
     is_signed: bool
@@ -55,9 +56,10 @@ Shared = Base | Product | Extended
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """``terms``: what is shared, and its factor for each lane; ``own``: the known number of each.
+    """The lanes of a value as a sum of shared values.
 
-    Lanes in the order of strips; numbers are signed.
+    ``terms`` maps shared values to a factor per lane, and ``own`` is the constant term of each
+    lane. Lanes are ordered by vector; integers are signed.
     """
 
     bits: int
@@ -66,11 +68,11 @@ class Linear:
 
     @property
     def alike(self) -> bool:
-        """Return whether lanes lie at known distances from each other."""
+        """Return whether lanes are at known distances from each other."""
         return all(len(set(factors)) == 1 for _, factors in self.terms)
 
     def values_shared(self) -> Iterator[Value]:
-        """Yield the values whose bases are read."""
+        """Yield the values whose bases the sum reads."""
         pending = [shared for shared, _ in self.terms]
         while pending:
             shared = pending.pop()

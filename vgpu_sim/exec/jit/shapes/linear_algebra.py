@@ -1,25 +1,28 @@
-"""Arithmetic of ``linear`` sums, and the runs of neighbours among them."""
+"""Arithmetic on ``linear`` sums, and the runs of contiguous lanes in them."""
 
 from vgpu_sim.exec.jit.ir.ssa import Value
-from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import to_signed
 from vgpu_sim.exec.jit.shapes.linear import Base, Extended, Lanes, Linear, Product, Shared
 
 _MOST_TERMS = 6
 _MOST_FACTOR = 1 << 24
 
 
-def known(bits: int, lanes: Lanes) -> Linear:
-    """Return numbers that are known."""
-    return Linear(bits, (), tuple(signed(number, bits) for number in lanes))
+def from_constants(bits: int, lanes: Lanes) -> Linear:
+    """Return a linear sum that has only constant terms."""
+    return Linear(bits, (), tuple(to_signed(number, bits) for number in lanes))
 
 
 def affine(value: Value, away: Lanes) -> Linear:
-    """Return known distances from a value's base."""
+    """Return the linear sum of a value's base and a known distance per lane."""
     return Linear(value.bits, ((Base(value), (1,) * len(away)),), away)
 
 
 def add(a: Linear | None, b: Linear | None, sign: int = 1) -> Linear | None:
-    """``a + sign * b``."""
+    """Return the linear sum ``a + sign * b``.
+
+    Return None if an operand is None, or if their widths differ.
+    """
     if a is None or b is None or a.bits != b.bits:
         return None
     terms = dict(a.terms)
@@ -32,7 +35,10 @@ def add(a: Linear | None, b: Linear | None, sign: int = 1) -> Linear | None:
 
 
 def multiply(a: Linear | None, b: Linear | None) -> Linear | None:
-    """``a * b``, where one of them is known, or what all lanes share alone."""
+    """Return the linear sum ``a * b``.
+
+    Return None unless one factor is constant or both consist of shared values alone.
+    """
     for x, y in ((a, b), (b, a)):
         if x is None or y is None or x.bits != y.bits:
             return None
@@ -48,19 +54,21 @@ def multiply(a: Linear | None, b: Linear | None) -> Linear | None:
 
 
 def scale(a: Linear | None, factor: int) -> Linear | None:
-    """``a * factor``."""
-    return None if a is None else multiply(a, known(a.bits, (factor,) * len(a.own)))
+    """Return the linear sum ``a * factor``; None if ``a`` is None."""
+    return None if a is None else multiply(a, from_constants(a.bits, (factor,) * len(a.own)))
 
 
 def widen(a: Linear | None, bits: int, *, is_signed: bool) -> Linear | None:
-    """Extend to ``bits`` as far as no lane's sum leaves its type (``least_and_most`` says)."""
+    """Return a sum extended to ``bits``, assuming that no lane's sum leaves its type (see
+    ``reach``).
+    """
     if a is None or a.bits != 32 or bits != 64:
         return None
     return Linear(bits, tuple((Extended(s, is_signed), f) for s, f in a.terms), a.own)
 
 
 def reach(a: Linear, lanes: list[int]) -> int:
-    """Return a bound of how far any of ``lanes`` is from 0; only what was extended has one."""
+    """Return a bound on the magnitude of a sum in ``lanes``; only extended values have one."""
     total = max(abs(a.own[n]) for n in lanes)
     for shared, factors in a.terms:
         total += max(abs(factors[n]) for n in lanes) << _size(shared)
@@ -68,15 +76,18 @@ def reach(a: Linear, lanes: list[int]) -> int:
 
 
 def _size(shared: Shared) -> int:
-    """Return how many bits its magnitude may have."""
+    """Return the maximum bit width of a shared value's magnitude."""
     if isinstance(shared, Extended):
         return 31 if shared.is_signed else 32
     return 64
 
 
 def runs(a: Linear, first: int, width: int, lanes: list[int], step: int) -> list[tuple[int, int]]:
-    """Return the runs of neighbours, ``step`` apart, among ``lanes`` of the strip from lane
-    ``first`` on: the first and the last of each, within the strip."""
+    """Return the runs of lanes ``step`` apart, among ``lanes`` of the vector that starts at
+    ``first``.
+
+    Each run is the first and last lane, relative to the vector.
+    """
     found: list[tuple[int, int]] = []
     factors = [f for _, f in a.terms]
     for lane in lanes:
@@ -99,11 +110,11 @@ def _times(a: Lanes, b: Lanes) -> Lanes:
 def _normal(bits: int, terms: dict[Shared, Lanes], own: Lanes) -> Linear | None:
     kept: list[tuple[Shared, Lanes]] = []
     for shared, factors in terms.items():
-        exact = tuple(signed(number, bits) for number in factors)
+        exact = tuple(to_signed(number, bits) for number in factors)
         if any(exact):
             if max(map(abs, exact)) > _MOST_FACTOR:
                 return None
             kept.append((shared, exact))
     if len(kept) > _MOST_TERMS:
         return None
-    return Linear(bits, tuple(kept), tuple(signed(number, bits) for number in own))
+    return Linear(bits, tuple(kept), tuple(to_signed(number, bits) for number in own))

@@ -1,1 +1,1 @@
-"""What the processor and LLVM offer: object code from text, and features found out by trial."""
+"""The CPU and LLVM: object code from text, and CPU features that are tested by execution."""

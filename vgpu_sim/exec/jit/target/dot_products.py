@@ -1,10 +1,10 @@
-"""Whether the host's instructions for dot products compute what the instruction set says.
+"""Tests of whether the host's dot product instructions match the instruction set.
 
-VDPBF16PS (Intel 64 and IA-32 Architectures SDM) is MMA's arithmetic of BF16: of each pair first the
-second product, then the first, each fused, rounded to nearest even, subnormals taken as zeros and
-results flushed to them. It is used only after it has given that on operands that tell other orders,
-roundings and ways to flush apart; else the same is computed by fused multiply-adds. VPDPBUSD is
-integer arithmetic without a choice.
+VDPBF16PS (Intel 64 and IA-32 Architectures SDM) is the arithmetic of MMA on BF16: for each pair
+first the second product, then the first, each fused, rounded to nearest even, with subnormal
+operands and results flushed to zero. It is used only if it returns the expected results for
+operands that distinguish other orders, roundings and kinds of flushing; otherwise fused
+multiply-adds compute the same. VPDPBUSD is integer arithmetic and needs no test.
 """
 
 import ctypes
@@ -18,10 +18,10 @@ DOT: Final = "llvm.x86.avx512bf16.dpbf16ps.512"
 BYTES: Final = (DataType.U8, DataType.S8)
 _LANES: Final = 16
 _REGISTER: Final = ctypes.c_uint32 * _LANES
-# c, a's pair (the second half upper), b's pair, and what comes out.
+# c, a's pair (the second half upper), b's pair, and the expected result
 CASES: Final = (
     (0x3F800000, 0x3F80_0000, 0x3F80_0000, 0x40000000),
-    (0x7F800000, 0x3F80_3F80, 0x3F80_FF80, 0x7FC00000),  # infinity less infinity: a NaN
+    (0x7F800000, 0x3F80_3F80, 0x3F80_FF80, 0x7FC00000),  # infinity minus infinity: a NaN
     (0x4B800000, 0x3F80_BF80, 0x3F80_3F80, 0x4B7FFFFF),  # 2^24 + 1 - 1: a tie, then a difference
     (0x4B800000, 0xBF80_3F80, 0x3F80_3F80, 0x4B800000),  # 2^24 - 1 + 1
     (0x80000000, 0x0000_8000, 0x3F80_3F80, 0x00000000),  # signs of zeros
@@ -29,7 +29,7 @@ CASES: Final = (
     (0x00000001, 0x0000_0000, 0x0000_0000, 0x00000000),  # a subnormal addend
     (0x80000001, 0x8000_8000, 0x3F80_3F80, 0x80000000),
     (0x00000000, 0x0000_007F, 0x0000_7F00, 0x00000000),  # a subnormal factor
-    (0x00000000, 0x0000_0080, 0x0000_3F00, 0x00000000),  # half the least normal number
+    (0x00000000, 0x0000_0080, 0x0000_3F00, 0x00000000),  # half the smallest normal number
     (0x80800000, 0x0000_2752, 0x0000_1518, 0x80000000),  # tiny before it is rounded as a subnormal
     (0x00800000, 0x1C54_0000, 0xA14B_0000, 0x00000000),
     (0x00800000, 0x0000_9A00, 0x0000_1A00, 0x00000000),  # 2^-126 - 2^-150
@@ -37,31 +37,31 @@ CASES: Final = (
     (0x3F800000, 0x3380_3380, 0x3F80_3F80, 0x3F800000),  # two ties to even
     (0x3F800001, 0x3380_3300, 0x3F80_3F80, 0x3F800002),
     (0x7F7FFFFF, 0x7280_F280, 0x3F80_3F80, 0x7F7FFFFF),
-    (0x7F7FFFFF, 0x7380_F380, 0x3F80_3F80, 0x7F800000),  # overflow on the way stays
+    (0x7F7FFFFF, 0x7380_F380, 0x3F80_3F80, 0x7F800000),  # an intermediate overflow persists
     (0xFFC12345, 0x3F80_3F80, 0x3F80_3F80, 0xFFC12345),
 )
 
 
 def native_pairs() -> bool:
-    """Return whether products of BF16 may be VDPBF16PS."""
+    """Return whether generated code may compute products of BF16 by VDPBF16PS."""
     return _has("avx512bf16") and _pairs_are_right()
 
 
 def native_bytes() -> bool:
-    """Return whether products of bytes may be VPDPBUSD."""
+    """Return whether generated code may compute products of bytes by VPDPBUSD."""
     return _has("avx512vnni")
 
 
 def _has(feature: str) -> bool:
-    from vgpu_sim.exec.jit.target import llvm  # LLVM is loaded by whoever compiles
+    from vgpu_sim.exec.jit.target import llvm  # only a compiler loads LLVM
 
     return llvm.vector_bits() == 512 and f"+{feature}" in llvm.cpu()[1].split(",")
 
 
 @functools.cache
 def _pairs_are_right() -> bool:
-    """Compute the cases with the instruction."""
-    found = computed([case[:3] for case in CASES])
+    """Execute VDPBF16PS on all test cases; return whether all results are as expected."""
+    found = execute([case[:3] for case in CASES])
     return all(
         have == want or (is_nan(have) and is_nan(want))
         for have, (*_, want) in zip(found, CASES, strict=True)
@@ -73,8 +73,8 @@ def is_nan(pattern: int) -> bool:
     return pattern & 0x7FFF_FFFF > 0x7F80_0000
 
 
-def computed(operands: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return what the instruction gives for patterns of c, a and b: lane by lane."""
+def execute(operands: Sequence[tuple[int, ...]]) -> list[int]:
+    """Execute VDPBF16PS for 16 lanes of patterns of c, a and b; return the results."""
     from llvmlite import binding
 
     from vgpu_sim.exec.jit.target import llvm

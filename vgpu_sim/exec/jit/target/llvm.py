@@ -1,10 +1,10 @@
 """LLVM: text to object code. Imported lazily; initialises LLVM on first use.
 
-The pass list is short: measured, O2 costs twice the compile time and buys nothing, and the loop and
-SLP vectorisers undo what the plan decided. There is no value numbering among the passes:
+The pass list is short: measurements show that O2 doubles the compile time without a gain, and that
+the loop and SLP vectorisers undo the plan. There is no value numbering among the passes:
 ``text.value_numbering`` does that while the text is written, since an assertion in LLVM's own pass
-ends the process. Code generation runs at level 1, whose missing post-register-allocation scheduler
-is what makes large kernels compile for seconds, not minutes.
+aborts the process. Code generation runs at level 1, which lacks the post-register-allocation
+scheduler: with it, large kernels would compile for minutes instead of seconds.
 """
 
 import functools
@@ -32,7 +32,7 @@ _SHORT = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of machine, as LLVM spells it. Code for any but this one cannot be loaded here."""
+    """A kind of machine, as LLVM spells it. Code for any other machine cannot be loaded here."""
 
     triple: str
     cpu: str
@@ -48,7 +48,7 @@ _chosen: ContextVar[Target | None] = ContextVar("target", default=None)
 
 @contextmanager
 def generating_for(target: Target) -> Iterator[None]:
-    """Generate code for another machine than this one for a while, in this thread."""
+    """Generate code for another machine in this thread, within the context."""
     token = _chosen.set(target)
     try:
         yield
@@ -57,7 +57,7 @@ def generating_for(target: Target) -> Iterator[None]:
 
 
 def target() -> Target:
-    """Return the machine that code is generated for: this one, unless another was chosen."""
+    """Return the machine for which code is generated: this one, unless another was selected."""
     return _chosen.get() or _host()
 
 
@@ -79,24 +79,27 @@ def _initialise(*, all_targets: bool = False) -> None:
         binding.initialize_native_asmprinter()
 
 
-@functools.cache  # LLVM takes an option once
+@functools.cache  # LLVM accepts an option only once
 def _set_options() -> None:
-    # To merge stores of neighbours takes minutes where a hundred stand one after the other.
+    # Merging adjacent stores takes minutes if there are hundreds in a row.
     binding.set_option("", "-combiner-store-merging=false")
 
 
 def cpu() -> tuple[str, str]:
-    """Name and features of the CPU that code is generated for, as LLVM spells them."""
+    """Return the name and features of the CPU for which code is generated, as LLVM spells them."""
     return target().cpu, target().features
 
 
 def is_x86() -> bool:
-    """Whether that CPU is one of x86-64."""
+    """Return whether the CPU for which code is generated is an x86-64."""
     return target().triple.startswith("x86_64")
 
 
 def vector_bits() -> int:
-    """Width of the CPU's vector registers; 128 on Arm: vectors of SVE have no fixed width."""
+    """Return the width in bits of the vector registers of the CPU for which code is generated.
+
+    It is 128 on Arm, since SVE has no fixed width.
+    """
     features = cpu()[1].split(",")
     if "+avx512vl" in features and "+avx512dq" in features and "+avx512bw" in features:
         return 512
@@ -104,7 +107,7 @@ def vector_bits() -> int:
 
 
 def version() -> str:
-    """LLVM's version."""
+    """Return the version of LLVM as text."""
     return ".".join(map(str, binding.llvm_version_info))
 
 
@@ -121,12 +124,12 @@ def _machine_of(target: Target, tier: int) -> Any:
 
 
 def object_code(text: str, tier: int) -> bytes:
-    """Compile a module's text.
+    """Compile a module's text to object code.
 
     Raises:
-        CodeGenerationError: LLVM does not accept the text, or cannot emit code for it.
+        CodeGenerationError: LLVM rejects the text, or cannot emit code for it.
     """
-    module, machine = _parsed(text, tier)
+    module, machine = _parse(text, tier)
     try:
         code: bytes = machine.emit_object(module)
     except RuntimeError as error:
@@ -134,24 +137,24 @@ def object_code(text: str, tier: int) -> bytes:
     return code
 
 
-def optimised(text: str, tier: int) -> str:
-    """Return the module after the passes. Raises as ``object_code``."""
-    return str(_parsed(text, tier)[0])
+def optimise(text: str, tier: int) -> str:
+    """Return a module's text after LLVM's passes. Raises as ``object_code``."""
+    return str(_parse(text, tier)[0])
 
 
 def assembly(text: str, tier: int) -> str:
-    """Return the machine code as text. Raises as ``object_code``."""
-    module, machine = _parsed(text, tier)
+    """Return a module's machine code as text. Raises as ``object_code``."""
+    module, machine = _parse(text, tier)
     return str(machine.emit_assembly(module))
 
 
-def _parsed(text: str, tier: int) -> tuple[Any, Any]:
+def _parse(text: str, tier: int) -> tuple[Any, Any]:
     machine = _machine(tier)
     try:
         module = binding.parse_assembly(f'target triple = "{machine.triple}"\n{text}')
         module.verify()
     except RuntimeError as error:
-        raise CodeGenerationError(f"LLVM refused generated text: {error}") from error
+        raise CodeGenerationError(f"LLVM rejected the generated text: {error}") from error
     if tier:
         _run_passes(module, machine)
     return module, machine
@@ -171,10 +174,10 @@ def _run_passes(module: Any, machine: Any) -> None:
 
 
 def session() -> Any:
-    """Return a new linker session. Code that it links sees no symbol of this process.
+    """Return a new linker session. Code that it links cannot refer to symbols of this process.
 
-    JITLink maps an object as one piece. LLVM's older linker maps each section by itself, and ends
-    the process where the kernel places one further from another than 32 bits reach.
+    JITLink maps an object as one piece. LLVM's older linker maps each section by itself, and
+    aborts the process if the kernel places two of them further apart than 32 bits reach.
     """
     _initialise()
     return binding.create_lljit_compiler(_machine(1), use_jit_link=True)

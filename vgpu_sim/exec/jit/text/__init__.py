@@ -1,1 +1,1 @@
-"""LLVM text of one function: names, blocks, numbered values, masks and loops over lanes."""
+"""LLVM text of one function: names, blocks, value numbering, masks and loops over lanes."""

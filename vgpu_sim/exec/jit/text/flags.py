@@ -1,6 +1,6 @@
-"""Vectors of flags as LLVM text: those that are known now are folded while the text is written.
+"""Vectors of flags as LLVM text: constant ones are folded while the text is written.
 
-LLVM would fold them too, but not what has been written for lanes that are not there.
+LLVM would fold them too, but not the code that was already written for inactive lanes.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from typing import Final
 _SPLATS: Final = {"splat (i1 true)": True, "splat (i1 false)": False, "zeroinitializer": False}
 
 
-def known(flags: str, lanes: int) -> tuple[bool, ...] | None:
-    """Return a vector's flags if they are known now."""
+def parse_constant(flags: str, lanes: int) -> tuple[bool, ...] | None:
+    """Return the flags of a constant vector; None if it is not constant."""
     if flags in _SPLATS:
         return (_SPLATS[flags],) * lanes
     if not flags.startswith("<"):
@@ -18,8 +18,8 @@ def known(flags: str, lanes: int) -> tuple[bool, ...] | None:
     return tuple(flag == "i1 true" for flag in flags[1:-1].split(", "))
 
 
-def written(flags: Sequence[bool]) -> str:
-    """Return known flags as text: always the same for the same ones."""
+def format_constant(flags: Sequence[bool]) -> str:
+    """Return constant flags as text, in a canonical form."""
     if all(flags):
         return "splat (i1 true)"
     if not any(flags):
@@ -28,8 +28,8 @@ def written(flags: Sequence[bool]) -> str:
 
 
 def leading(flags: str, lanes: int) -> int | None:
-    """Return how many lanes are set, where those are the first ones, or none, and known now."""
-    found = known(flags, lanes)
+    """Return the number of set flags if the vector is constant and they are a prefix, else None."""
+    found = parse_constant(flags, lanes)
     if found is None:
         return None
     count = sum(found)

@@ -1,4 +1,4 @@
-"""Code that runs once for each lane of a mask, in the order of the lanes."""
+"""Code that runs once for each lane of a mask, in lane order."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -9,28 +9,27 @@ _LEAST_PAIRS: Final = 2
 
 
 class LaneOf(Protocol):
-    """Takes the lane out of a vector of a scalar type.
+    """Extracts a lane from a vector of a scalar type.
 
-    ``wide``: one of 32 bits, extended by its sign to 64, for a place in memory that is loaded from
-    and stored to. Where lanes stand in a row it comes by a shift from a pair of lanes. Taken by
-    itself it would be its vector's element at once, and of an address that nothing but that move
-    has made Zen 4 takes it that the last store by such an address went there: it guesses wrong each
-    time, which costs 25 cycles (ADR 99).
+    ``wide`` selects an i32 that is sign-extended to i64, for use as an address that is loaded from
+    and stored to. In unrolled code it is computed by a shift from the 64-bit element that contains
+    it. An address that is merely moved out of a vector costs 25 cycles on Zen 4, which predicts
+    wrongly each time that the load hits the last store through the same register (ADR 99).
     """
 
     def __call__(self, vector: str, scalar: str, *, wide: bool = False) -> str: ...
 
 
 Body = Callable[[LaneOf], Sequence[str]]
-"""Writes what one lane does; returns one scalar for each result."""
+"""A function that emits the code of one lane and returns one scalar for each result."""
 
 
 def all_lanes(
     text: Text, lanes: str | None, body: Body, whole: Callable[[], None] | None = None
 ) -> None:
-    """Run ``body``, which has no results, for each lane; without a loop where all are set.
+    """Run ``body``, which has no results, for each lane; unrolled where all lanes are set.
 
-    ``whole`` writes something else than that for all lanes.
+    ``whole`` emits alternative code for all lanes at once.
     """
 
     def straight() -> None:
@@ -45,7 +44,7 @@ def all_lanes(
     if text.width == 1:
         each_lane(text, lanes, [], body)
         return
-    every = text.let(f"icmp eq {integer(text.width)} {text.let(_packed(text, lanes))}, -1")
+    every = text.let(f"icmp eq {integer(text.width)} {text.let(_pack(text, lanes))}, -1")
     full, some, after = (text.label(hint) for hint in ("all", "some", "served"))
     text.branch(every, full, some)
     text.begin(full, follows=True)
@@ -57,17 +56,17 @@ def all_lanes(
         each_lane(text, lanes, [], body)
         text.jump(after)
     text.begin(after, follows=True)
-    text.known.written()
+    text.known.invalidate_loads()
 
 
 def one_by_one(text: Text, body: Body) -> None:
-    """Run ``body`` for each lane, in a row."""
+    """Run ``body`` once for each lane, in unrolled code."""
     for lane in range(text.width):
         body(_lane(text, lane))
 
 
 def first_lane(text: Text) -> LaneOf:
-    """Return what takes the first lane out of vectors."""
+    """Return an extractor of the first lane."""
     return _lane(text, 0)
 
 
@@ -86,7 +85,7 @@ def _element(text: Text, vector: str, scalar: str, index: str, *, wide: bool) ->
 
 
 def _of_pair(text: Text, vector: str, lane: int) -> str:
-    """Return a lane of 32 bits as a number of 64, from the element of 64 that has it."""
+    """Return a 32-bit lane as an i64, extracted from the 64-bit element that contains it."""
     pairs = f"<{text.width // 2} x i64>"
     whole = text.let(f"bitcast <{text.width} x i32> {vector} to {pairs}")
     pair = text.let(f"extractelement {pairs} {whole}, i64 {lane // 2}")
@@ -95,22 +94,22 @@ def _of_pair(text: Text, vector: str, lane: int) -> str:
     return text.let(f"ashr i64 {pair}, 32")
 
 
-def _packed(text: Text, lanes: str) -> str:
+def _pack(text: Text, lanes: str) -> str:
     return f"bitcast <{text.width} x i1> {lanes} to {integer(text.width)}"
 
 
 def each_lane(text: Text, lanes: str | None, scalars: Sequence[str], body: Body) -> list[str]:
-    """Run ``body`` for each lane of a strip that is set in ``lanes`` (None: for all).
+    """Run ``body`` for each lane that is set in ``lanes`` (None: all), in a loop.
 
     Returns a vector for each result, whose LLVM types are ``scalars``; other lanes are zero.
     """
     width = text.width
     bits = integer(width)
     types = [text.type_of(scalar, vector=True) for scalar in scalars]
-    rest = "-1" if lanes is None else text.let(_packed(text, lanes))
+    rest = "-1" if lanes is None else text.let(_pack(text, lanes))
     if width == 1 and lanes is None:
         rest = "true"
-    text.known.written()  # what was read before may be another when a lane comes back to the top
+    text.known.invalidate_loads()  # a previous lane's iteration may have stored
     before, head, inside, after = (
         text.block_label,
         *(text.label(hint) for hint in ("lanes", "lane", "served")),
@@ -148,7 +147,7 @@ def each_lane(text: Text, lanes: str | None, scalars: Sequence[str], body: Body)
         places, (left, *held), (bits, *types), ways, strict=True
     ):
         text.fill(place, name, type_, [(start, before), (step, end)])
-    text.known.written()
+    text.known.invalidate_loads()
     return held
 
 

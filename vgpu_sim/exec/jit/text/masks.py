@@ -1,6 +1,7 @@
-"""Which lanes of a group run: a vector per strip and a scalar, either of them absent if all ones.
+"""The active lanes of a group: a vector of flags per vector of lanes, and a scalar.
 
-Uniform branches touch only the scalar part, so nothing becomes a vector under uniform control.
+Either of them is absent if it is all ones. Uniform branches affect only the scalar, so that
+uniform control flow produces no vectors.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,17 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Lanes that are set in ``vector[strip]`` if ``scalar`` is true. Names are LLVM i1 values."""
+    """The lanes that are set in ``vector``, provided that ``scalar`` is true.
+
+    Both hold names of LLVM i1 values.
+    """
 
     vector: tuple[str, ...] | None = None
     scalar: str | None = None
 
     @property
     def full(self) -> bool:
-        """Return all lanes, whatever happens."""
+        """Return whether all lanes are active unconditionally."""
         return self.vector is None and self.scalar is None
 
 
@@ -28,7 +32,7 @@ FULL = Mask()
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Lanes on their way from one block to another."""
+    """An edge between blocks, and the lanes that take it."""
 
     source: int
     target: int
@@ -36,71 +40,73 @@ class Edge:
 
 
 class MaskWriter:
-    """Operations on masks, written to ``text``."""
+    """Emitter of operations on masks to ``text``."""
 
-    def __init__(self, text: Text, strips: int) -> None:
+    def __init__(self, text: Text, vectors: int) -> None:
         self._text = text
-        self._strips = strips
+        self._vectors = vectors
         self._type = text.type_of("i1", vector=True)
 
     def flat(self, mask: Mask) -> tuple[str, ...]:
-        """Return the mask as vectors alone."""
+        """Return the mask as vectors of flags only, without a scalar."""
         vector = mask.vector
         if vector is None:
             scalar = "true" if mask.scalar is None else mask.scalar
-            return (self._text.splat("i1", scalar),) * self._strips
+            return (self._text.splat("i1", scalar),) * self._vectors
         if mask.scalar is None:
             return vector
         spread = self._text.splat("i1", mask.scalar)
         return tuple(self.both(lanes, spread) for lanes in vector)
 
     def split(self, mask: Mask, flags: Sequence[str]) -> tuple[Mask, Mask]:
-        """Return a mask's lanes that are set in ``flags`` (vectors), and the others."""
+        """Split a mask into the lanes that are set in ``flags`` (vectors), and the others."""
         flat = self.flat(mask)
         yes = tuple(self.both(lanes, own) for lanes, own in zip(flat, flags, strict=True))
         no = tuple(self.without(lanes, own) for lanes, own in zip(flat, flags, strict=True))
         return Mask(yes), Mask(no)
 
     def both(self, a: str, b: str) -> str:
-        """Lanes in both vectors."""
-        for one, other in ((self._known(a), b), (self._known(b), a)):
+        """Return the lanes that are set in both vectors of flags."""
+        for one, other in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
             if one is not None and len(set(one)) == 1:
-                return other if one[0] else folding.written(one)
+                return other if one[0] else folding.format_constant(one)
         return self._let("and", a, b)
 
     def either(self, a: str, b: str) -> str:
-        """Lanes in one of two vectors."""
-        for one, other in ((self._known(a), b), (self._known(b), a)):
+        """Return the lanes that are set in at least one of two vectors of flags."""
+        for one, other in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
             if one is not None and len(set(one)) == 1:
-                return folding.written(one) if one[0] else other
+                return folding.format_constant(one) if one[0] else other
         return self._let("or", a, b)
 
     def without(self, a: str, b: str) -> str:
-        """Lanes of a that are not in b."""
+        """Return the lanes that are set in ``a`` but not in ``b``."""
         return self.both(a, self.inverse(b))
 
     def inverse(self, lanes: str) -> str:
-        """Lanes that are not in a vector."""
+        """Return the lanes that are not set in a vector of flags."""
         return self._let("xor", lanes, self._text.const(1, "i1", True))
 
-    def _known(self, lanes: str) -> tuple[bool, ...] | None:
-        return folding.known(lanes, self._text.width)
+    def _constant_flags(self, lanes: str) -> tuple[bool, ...] | None:
+        return folding.parse_constant(lanes, self._text.width)
 
     def _let(self, operation: str, a: str, b: str) -> str:
-        one, other = self._known(a), self._known(b)
+        one, other = self._constant_flags(a), self._constant_flags(b)
         if one is None or other is None:
             return self._text.let(f"{operation} {self._type} {a}, {b}")
         function = {"and": bool.__and__, "or": bool.__or__, "xor": bool.__xor__}[operation]
-        return folding.written([function(x, y) for x, y in zip(one, other, strict=True)])
+        return folding.format_constant([function(x, y) for x, y in zip(one, other, strict=True)])
 
     def narrow(self, mask: Mask, condition: str) -> Mask:
-        """Return the mask where a scalar condition holds."""
+        """Return the mask restricted by a scalar condition: its lanes are active if that is
+        true.
+        """
         if mask.scalar is None:
             return Mask(mask.vector, condition)
         return Mask(mask.vector, self._text.let(f"and i1 {mask.scalar}, {condition}"))
 
     def union(self, masks: Sequence[Mask]) -> Mask:
-        """Lanes in any of the masks."""
+        """Return the mask of the lanes that are set in any of the masks."""
         first = masks[0]
         if len(masks) == 1:
             return first
@@ -119,18 +125,18 @@ class MaskWriter:
         return Mask(lanes)
 
     def any_lane(self, lanes: str) -> str:
-        """Return whether a strip's vector has a lane."""
+        """Return whether a vector of flags has a lane set."""
         return self._reduce("or", lanes)
 
     def all_lanes(self, vectors: Sequence[str]) -> str:
-        """Return whether all lanes of all strips are set."""
+        """Return whether all lanes of all vectors are set."""
         joined = vectors[0]
         for lanes in vectors[1:]:
             joined = self.both(joined, lanes)
         return self._reduce("and", joined)
 
     def any(self, mask: Mask) -> str:
-        """Return whether the mask has a lane."""
+        """Return whether the mask has a lane set."""
         if mask.vector is None:
             return "true" if mask.scalar is None else mask.scalar
         joined = mask.vector[0]
@@ -142,7 +148,7 @@ class MaskWriter:
         return self._text.let(f"and i1 {mask.scalar}, {found}")
 
     def _reduce(self, operation: str, lanes: str) -> str:
-        found = self._known(lanes)
+        found = self._constant_flags(lanes)
         if found is not None:
             return "true" if (any(found) if operation == "or" else all(found)) else "false"
         name = f"llvm.vector.reduce.{operation}.v{self._text.width}i1"

@@ -1,9 +1,8 @@
-"""What a function has computed already, so that no expression is written twice.
+"""Value numbering of the text, so that no expression is written twice.
 
-Value numbering on the text: lane groups that lie above each other in a block have the same
-addresses, and a masked region reads what was read before it. It is done here because LLVM's own
-pass for it, as far as llvmlite offers one, fails an assertion on valid code (NewGVN, LLVM 22.1),
-and that ends the process.
+Lane groups that are one above the other in a block have the same addresses, and a masked region
+reads what was read before it. This is done here because LLVM's own pass, as far as llvmlite
+exposes one, fails an assertion on valid code (NewGVN, LLVM 22.1), which aborts the process.
 """
 
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ _WITHOUT_EFFECT = ("llvm.", "directed.")
 _WRITES = ("store ", "call ", "fence ")
 
 
-class Known:
-    """Names of expressions, as far as they dominate the present place.
+class AvailableExpressions:
+    """The names of expressions that dominate the current position.
 
-    Whoever begins a block that is not reached from the text before it alone says so (``forget``).
+    A block with predecessors other than the preceding text must begin with ``forget``.
     """
 
     def __init__(self) -> None:
@@ -25,9 +24,9 @@ class Known:
         self._writes = 0
 
     def find(self, expression: str, *, lasting: bool = False) -> str | None:
-        """Return the name that holds the value of ``expression`` here, if there is one.
+        """Return the name that holds the value of ``expression`` here, or None.
 
-        With ``lasting`` here is the prologue, which no other text comes before.
+        ``lasting`` states that the current position is the prologue, which precedes all other text.
         """
         key = self._key(expression)
         if key is None:
@@ -38,31 +37,37 @@ class Known:
         return self._lasting.get(key)
 
     def add(self, expression: str, name: str, *, lasting: bool = False) -> None:
-        """Remember ``name``, everywhere if it is ``lasting`` (if it stands in the prologue)."""
+        """Record ``name`` as the value of ``expression``.
+
+        ``lasting`` states that it is in the prologue, which dominates all other text.
+        """
         key = self._key(expression)
         if key is None:
-            self.written()
+            self.invalidate_loads()
         elif lasting:
             self._lasting[key] = name
         else:
             self._scopes[-1][key] = name
 
-    def done(self, statement: str) -> None:
-        """Take note of an instruction without a result, which may write memory."""
+    def record_statement(self, statement: str) -> None:
+        """Record an instruction without a result, which may write memory."""
         if statement.startswith(_WRITES):
-            self.written()
+            self.invalidate_loads()
 
-    def written(self) -> None:
-        """Forget what was read from memory: it may have changed, or may change in a loop."""
+    def invalidate_loads(self) -> None:
+        """Invalidate loads: memory may have changed, or may change in a loop."""
         self._writes += 1
 
     def forget(self) -> None:
-        """Forget all that does not last: what follows may be reached from elsewhere."""
-        self._scopes = [{} for _ in self._scopes]  # those that are open stay open
+        """Forget all but the lasting expressions: the following code has other predecessors."""
+        self._scopes = [{} for _ in self._scopes]  # the open scopes remain open
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """Forget afterwards what is computed meanwhile: it may have been branched around."""
+        """Open a scope for code that may be branched around.
+
+        Expressions that are recorded within it are forgotten at its end.
+        """
         self._scopes.append({})
         try:
             yield
@@ -70,7 +75,7 @@ class Known:
             self._scopes.pop()
 
     def _key(self, expression: str) -> str | None:
-        """Return under what a value is remembered; None if it is another one each time."""
+        """Return the key of an expression; None if its value differs each time."""
         if expression.startswith("load "):
             lasts = expression.endswith("!invariant.load !0")
             return expression if lasts else f"{self._writes}:{expression}"

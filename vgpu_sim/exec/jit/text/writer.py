@@ -1,7 +1,7 @@
 """LLVM IR text of one function: names, labels, debug locations, declarations.
 
-SSA is written directly; a line can be reserved and filled later (loop phis). Nothing here knows
-the instruction set.
+SSA is written directly; a line can be reserved and filled later (loop phis). This module does
+not depend on the instruction set.
 """
 
 import struct
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from vgpu_sim.exec.jit.text.value_numbering import Known
+from vgpu_sim.exec.jit.text.value_numbering import AvailableExpressions
 
 BITS = {
     "i1": 1,
@@ -24,16 +24,16 @@ BITS = {
 
 
 Touched = tuple[int | None, str]
-"""Which strip (None: all at once) an access is made for, and to which memory."""
+"""The vector of lanes for which an access is made (None if for all), and the accessed memory."""
 
 
 def integer(bits: int) -> str:
-    """Return the integer type of that many bits."""
+    """Return LLVM's name of the integer type of ``bits`` bits."""
     return f"i{bits}"
 
 
 def constant(pattern: int, type_: str) -> str:
-    """Return a scalar constant of ``type_`` by its bit pattern."""
+    """Return a scalar constant of ``type_``, given its bit pattern."""
     bits = BITS[type_]
     pattern &= (1 << bits) - 1
     if type_ == "float":
@@ -59,10 +59,10 @@ def _float_as_double(pattern: int) -> int:
 
 @dataclass(slots=True)
 class Shared:
-    """What all functions of one module share: declarations, helpers and debug locations.
+    """The parts that all functions of a module share: declarations, helpers and debug locations.
 
-    ``helpers`` are definitions of functions without effects, by name. ``embedded_rounding``: the
-    CPU has AVX-512, whose instructions may say how they round.
+    ``helpers`` maps names to definitions of helper functions. ``embedded_rounding`` states that the
+    CPU has AVX-512, whose instructions may encode a rounding mode.
     """
 
     embedded_rounding: bool = False
@@ -72,12 +72,12 @@ class Shared:
     _locations: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add_metadata(self, text: str) -> int:
-        """Append a numbered node; returns its number."""
+        """Append a numbered metadata node; return its number."""
         self.metadata.append(text)
         return len(self.metadata) - 1
 
     def location(self, line: int, subprogram: int) -> int:
-        """Return the number of the debug location ``line`` within a function."""
+        """Return the number of the debug location of ``line`` within a function."""
         key = (line, subprogram)
         if key not in self._locations:
             text = f"!DILocation(line: {line}, scope: !{subprogram})"
@@ -88,8 +88,8 @@ class Shared:
 class Text:
     """The body of one function. ``width`` is the number of lanes of a vector.
 
-    ``word`` is the instruction whose code is being written (debug line = word + 1, because line 0
-    means "no line"). ``prologue`` lines run once, before the body.
+    ``word`` is the index of the instruction whose code is being written (debug line = word + 1,
+    because line 0 means "no line"). ``prologue`` lines run once, before the body.
     """
 
     def __init__(self, shared: Shared, subprogram: int, width: int) -> None:
@@ -99,7 +99,7 @@ class Text:
         self.block_label = "entry"
         self.body: list[str] = []
         self.prologue: list[str] = []
-        self.known = Known()
+        self.known = AvailableExpressions()
         self.touched: dict[int, Touched] = {}
         self._touching: Touched | None = None
         self._read_at: dict[str, int] = {}
@@ -110,22 +110,22 @@ class Text:
         self._distances: dict[str, tuple[str, int]] = {}
 
     def type_of(self, scalar: str, vector: bool) -> str:
-        """``scalar``, or the vector type of it."""
+        """Return the LLVM type ``scalar`` or, if ``vector``, the type of a vector of it."""
         return f"<{self.width} x {scalar}>" if vector else scalar
 
     def name(self) -> str:
-        """Return a fresh value name."""
+        """Return a name for an LLVM value that is not used yet."""
         self._names += 1
         return f"%v{self._names}"
 
     def label(self, hint: str) -> str:
-        """Return a fresh label."""
+        """Return a label that is not used yet; ``hint`` is a part of it."""
         self._labels += 1
         return f"{hint}{self._labels}"
 
     def let(self, expression: str) -> str:
-        """Write ``name = expression`` unless it is known already; return the name."""
-        added = self._added(expression) if expression.startswith("add i") else None
+        """Write ``name = expression`` unless it was written before; return the name."""
+        added = self._fold_addition(expression) if expression.startswith("add i") else None
         if added is not None:
             number, away, type_ = added
             if not away:
@@ -145,9 +145,12 @@ class Text:
             self._distances[name] = added[:2]
         return name
 
-    def _added(self, expression: str) -> tuple[str, int, str] | None:
-        """Return a value and a distance whose sum a scalar ``add`` of a constant is: of what was
-        added to before one sum is made, so that a row below and the next row's own are one."""
+    def _fold_addition(self, expression: str) -> tuple[str, int, str] | None:
+        """Fold a scalar ``add`` of a constant into a preceding one.
+
+        Return the value, the total constant and the type, so that equal sums of different origin
+        share one name; None for other expressions.
+        """
         _, type_, number, distance = expression.split(" ")
         digits = distance.removeprefix("-")
         if not digits.isdecimal() or not number.startswith("%"):
@@ -163,8 +166,8 @@ class Text:
             self.touched[place] = (None, touching[1])
 
     def do(self, statement: str) -> None:
-        """Write an instruction without a result, or one with a result of another's name."""
-        self.known.done(statement)
+        """Write an instruction without a result, or one whose result is named by the caller."""
+        self.known.record_statement(statement)
         self._write(statement)
 
     def _write(self, statement: str) -> None:
@@ -174,27 +177,29 @@ class Text:
         self._lines.append(f"  {statement}, !dbg !{location}")
 
     def begin(self, label: str, *, follows: bool = False) -> None:
-        """Start a basic block; it ``follows`` if every way to it leads through the text before."""
+        """Start a basic block; ``follows`` states that all paths to it lead through the preceding
+        text.
+        """
         if not follows:
             self.known.forget()
         self.body.append(f"{label}:")
         self.block_label = label
 
     def jump(self, label: str) -> None:
-        """Unconditional branch."""
+        """Write an unconditional branch."""
         self.do(f"br label %{label}")
 
     def branch(self, condition: str, yes: str, no: str) -> None:
-        """Conditional branch."""
+        """Write a conditional branch."""
         self.do(f"br i1 {condition}, label %{yes}, label %{no}")
 
     def reserve(self) -> int:
-        """Leave room for a line; see ``fill``."""
+        """Reserve a line of the text, which ``fill`` writes later; return its place."""
         self.body.append("")
         return len(self.body) - 1
 
     def fill(self, place: int, name: str, type_: str, ways: Iterable[tuple[str, str]]) -> None:
-        """Write a phi of (value, label) pairs into reserved room."""
+        """Write a phi of (value, label) pairs into a reserved line."""
         self.body[place] = f"  {name} = {_phi(type_, ways)}"
 
     def phi(self, type_: str, *ways: tuple[str, str]) -> str:
@@ -204,7 +209,7 @@ class Text:
         return name
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """Call an intrinsic that is declared on the way; arguments are (type, value)."""
+        """Call an intrinsic and declare it; arguments are (type, value)."""
         types = ", ".join(type_ for type_, _ in arguments)
         self.shared.declarations.add(f"declare {result} @{function}({types})")
         text = f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in arguments)})"
@@ -214,7 +219,7 @@ class Text:
         return self.let(text)
 
     def prefetch(self, pointer: str) -> None:
-        """Ask for the line there: to read, to keep, data."""
+        """Prefetch the cache line at ``pointer`` into the data cache, for repeated reads."""
         hints = ("i32", "0"), ("i32", "3"), ("i32", "1")
         self.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
 
@@ -226,12 +231,12 @@ class Text:
 
     @staticmethod
     def mangle(scalar: str, lanes: int) -> str:
-        """Return a type as intrinsics spell it; ``lanes`` 0 is a scalar."""
+        """Return a type's suffix in intrinsic names; ``lanes`` 0 is a scalar."""
         short = {"half": "f16", "float": "f32", "double": "f64"}.get(scalar, scalar)
         return f"v{lanes}{short}" if lanes else short
 
     def splat(self, scalar: str, value: str) -> str:
-        """Return a vector of equal lanes; constants stay constants."""
+        """Return a vector whose lanes all have ``value``; a constant remains a constant."""
         if not value.startswith("%"):
             return f"splat ({scalar} {value})"
         type_ = self.type_of(scalar, vector=True)
@@ -240,31 +245,34 @@ class Text:
         return self.let(f"shufflevector {type_} {first}, {type_} poison, {zeros}")
 
     def lanes(self, scalar: str, patterns: Iterable[int]) -> str:
-        """Return a constant vector by the lanes' bit patterns."""
+        """Return a constant vector, given the lanes' bit patterns."""
         return "<" + ", ".join(f"{scalar} {constant(p, scalar)}" for p in patterns) + ">"
 
     def const(self, pattern: int, scalar: str, vector: bool) -> str:
-        """Return a constant, equal in all lanes if a vector."""
+        """Return a constant as text; for a vector, it is equal in all lanes."""
         value = constant(pattern, scalar)
         return f"splat ({scalar} {value})" if vector else value
 
     def select(self, condition: str, yes: str, no: str, scalar: str, vector: bool) -> str:
-        """``condition ? yes : no``, lane by lane if a vector."""
+        """Write ``condition ? yes : no``, lane by lane for a vector."""
         type_, flags = self.type_of(scalar, vector), self.type_of("i1", vector)
         return self.let(f"select {flags} {condition}, {type_} {yes}, {type_} {no}")
 
     def number(self, flags: str, scalar: str) -> str:
         """Return 1 in each lane of a vector whose flag is set, 0 in the others.
 
-        A choice, not an extension: where vectors of flags are legal (AVX-512), LLVM's combiner
-        makes ``a + zext f`` ``a - sext f`` and that ``a + zext f`` again, for ever, if it knows
-        already that no flag is set and has not yet said so.
+        It is a select, not an extension: if vectors of flags are legal (AVX-512), LLVM's combiner
+        turns ``a + zext f`` into ``a - sext f`` and back, endlessly, if it already knows that no
+        flag is set but has not folded it yet.
         """
         return self.select(flags, self.const(1, scalar, True), "zeroinitializer", scalar, True)
 
     @contextmanager
     def pairs(self, vector: bool) -> Iterator[None]:
-        """Write for a while on vectors of the two halves of each lane (of one, if no vector)."""
+        """Within the context, write operations on vectors of two elements per lane, its halves.
+
+        Scalar operations become vectors of two elements.
+        """
         outer = self.width
         self.width = 2 * outer if vector else 2
         try:
@@ -273,12 +281,12 @@ class Text:
             self.width = outer
 
     @contextmanager
-    def touching(self, strip: int | None, memory: str) -> Iterator[None]:
-        """Access a memory for one strip alone for a while, or for all at once (None).
+    def touching(self, part: int | None, memory: str) -> Iterator[None]:
+        """Mark accesses to a memory, within the context, as made for one vector, or for all (None).
 
-        See ``strip_order``; an access of no known memory ("") stays where it is.
+        See ``vector_order``; an access to unknown memory ("") keeps its position.
         """
-        outer, self._touching = self._touching, (strip, memory) if memory else None
+        outer, self._touching = self._touching, (part, memory) if memory else None
         try:
             yield
         finally:
@@ -286,7 +294,7 @@ class Text:
 
     @contextmanager
     def in_prologue(self) -> Iterator[None]:
-        """Write to the prologue for a while."""
+        """Within the ``with`` block, write to the prologue."""
         outer, self._lines = self._lines, self.prologue
         try:
             yield

@@ -1,1 +1,3 @@
-"""SSA values as LLVM values: how each is held, the launch's own, and tests on all lanes of one."""
+"""SSA values as LLVM values: their representation, launch constants, and run-time tests on
+lanes.
+"""

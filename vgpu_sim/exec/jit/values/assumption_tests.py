@@ -1,8 +1,8 @@
-"""The tests of assumptions, as LLVM text: each is true where some lane may not be as assumed.
+"""The run-time tests of assumptions, as LLVM text: each is true if some lane may violate it.
 
-What a test is made of has to be at hand where it is written. Each compares ends of what lanes reach
-with a bound, so that it costs a few scalar instructions; lanes are compared one by one only where
-that shows nothing.
+The operands of a test must be available where it is emitted. Each test compares the ends of the
+range that lanes span with a bound, at the cost of a few scalar instructions; lanes are compared
+one by one only if that is inconclusive.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from vgpu_sim.exec.jit.analysis import choices
 from vgpu_sim.exec.jit.analysis.assumptions import Chosen, Extended, OfGroup, Summed
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, to_signed
 from vgpu_sim.exec.jit.text.writer import Text, constant, integer
 from vgpu_sim.exec.jit.values import linear_text
 from vgpu_sim.exec.jit.values.environment import Form, Values
@@ -18,37 +18,39 @@ from vgpu_sim.isa import Compare, DataType
 
 
 def of_group(values: Values, node: Operation, assumed: OfGroup, coming: int) -> Iterator[str]:
-    """Yield the tests of what is assumed of a group's lanes at ``node``, to which those that are
-    ``coming`` come."""
+    """Yield the tests of an assumption about the lanes ``coming`` to ``node``."""
     match assumed:
         case Extended():
-            yield from _extended(values, node, assumed)
+            yield from _extended_tests(values, node, assumed)
         case Summed(wide, is_signed):
-            # Where what it is made of is not at hand, it is not behind that either: see ``wraps``.
+            # If its operands are not available here, they are not available later either: see
+            # ``wraps``.
             lanes = [lane for lane in range(len(wide.own)) if coming >> lane & 1]
             if lanes and linear_text.readable(values, wide):
-                yield linear_text.wrapped(values, wide, lanes, is_signed=is_signed)
+                yield linear_text.sum_wraps_around(values, wide, lanes, is_signed=is_signed)
         case Chosen(place):
             yield _other_operand(values, node, place, coming)
 
 
 def any_of(text: Text, tests: list[str]) -> str:
-    """Return whether a test holds."""
+    """Return whether any of the tests is true."""
     found = tests[0]
     for test in tests[1:]:
         found = text.let(f"or i1 {found}, {test}")
     return found
 
 
-def wrapped(values: Values, source: Source, kind: DataType, further: int, strip: int) -> str:
-    """Return whether some lane's number of 32 bits wraps around, or would ``further`` on."""
+def wraps_around(values: Values, source: Source, kind: DataType, further: int, part: int) -> str:
+    """Return whether a 32-bit value wraps around in some lane, or would after adding
+    ``further``.
+    """
     text, narrow = values.text, integer(kind.bits)
     shape = values.shape(source, kind.bits)
     if not isinstance(shape, Vector):
         reach = shape.stride * (text.width - 1)
-        number = values.read(source, narrow, Form.SCALAR, strip)
+        number = values.read(source, narrow, Form.SCALAR, part)
         return _leaves(text, number, min(reach, 0), max(reach, 0) + further, kind)
-    numbers = values.read(source, narrow, Form.VECTOR, strip)
+    numbers = values.read(source, narrow, Form.VECTOR, part)
     relation, last = _last(kind, further)
     type_, flags = text.type_of(narrow, vector=True), text.type_of("i1", vector=True)
     beyond = text.let(f"icmp {relation} {type_} {numbers}, splat ({narrow} {last})")
@@ -56,8 +58,8 @@ def wrapped(values: Values, source: Source, kind: DataType, further: int, strip:
     return text.let(f"icmp ne {integer(text.width)} {packed}, 0")
 
 
-def _extended(values: Values, node: Operation, assumed: Extended) -> Iterator[str]:
-    """Yield the tests of strips. A vector result needs none: each lane is extended by itself."""
+def _extended_tests(values: Values, node: Operation, assumed: Extended) -> Iterator[str]:
+    """Yield one test per vector. A vector result needs none: each lane is extended by itself."""
     result = node.results[0]
     form = None if result is None else values.form_of(result)
     if form is None or form is Form.VECTOR:
@@ -66,13 +68,13 @@ def _extended(values: Values, node: Operation, assumed: Extended) -> Iterator[st
     shape, algebra = values.shape(source, kind.bits), values.analysis.algebra
     if isinstance(shape, Vector) or not algebra.may_wrap(shape):
         return
-    for strip in range(1 if form is Form.BASE else values.strips):
-        number = values.read(source, integer(kind.bits), form, strip, clean=True)
+    for part in range(1 if form is Form.BASE else values.vectors):
+        number = values.read(source, integer(kind.bits), form, part, clean=True)
         yield _leaves(values.text, number, *algebra.extent(shape), kind)
 
 
 def _leaves(text: Text, number: str, least: int, most: int, kind: DataType) -> str:
-    """Return whether what lies from ``least`` to ``most`` behind a number leaves its type."""
+    """Return whether the range from ``least`` to ``most`` above a value leaves its type."""
     narrow = integer(kind.bits)
     if most - least >= 1 << kind.bits:
         return "true"
@@ -83,17 +85,17 @@ def _leaves(text: Text, number: str, least: int, most: int, kind: DataType) -> s
 
 
 def _last(kind: DataType, span: int) -> tuple[str, str]:
-    """Return how a number is compared with the last one that ``span`` may be added to."""
+    """Return the relation and the last value to which ``span`` may be added without wrapping."""
     most = (1 << (kind.bits - 1)) - 1 if kind.is_signed else (1 << kind.bits) - 1
     return "sgt" if kind.is_signed else "ugt", constant(most - span, integer(kind.bits))
 
 
 def _other_operand(values: Values, node: Operation, place: int, coming: int) -> str:
-    """Return whether some lane of those that are ``coming`` may not take operand ``place``.
+    """Return whether some of the lanes ``coming`` may not take operand ``place`` of the select.
 
-    Its numbers are the group's base and known distances. Where these span less than all numbers
-    there are, they do not wrap around if the last one is not below the first; then these two say
-    where all are.
+    The compared value is the group's base plus known distances. If these span less than the
+    value range, they do not wrap around unless the last value is below the first; then these two
+    bound all lanes.
     """
     text, analysis = values.text, values.analysis
     found = choices.comparison(analysis.ssa, node)
@@ -106,7 +108,7 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
     assert related is not None
     which, wanted = related
     number, scalar, width = (a, b)[which], integer(bits), text.width
-    lanes = [lane for lane in range(width * values.strips) if coming >> lane & 1]
+    lanes = [lane for lane in range(width * values.vectors) if coming >> lane & 1]
     if not lanes:
         return "false"
     needed = [source for source in test.sources[:2] if isinstance(source, Value)]
@@ -129,17 +131,17 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
         return _by_lanes(values, node, coming, taken=place == 0)
     bound = values.read(test.sources[1 - which], scalar, Form.BASE, 0)
 
-    def moved(distance: int) -> str:
+    def offset_base(distance: int) -> str:
         if not distance:
             return base
-        return text.let(f"add {scalar} {base}, {constant(signed(distance, bits), scalar)}")
+        return text.let(f"add {scalar} {base}, {constant(to_signed(distance, bits), scalar)}")
 
-    first = moved(least)
+    first = offset_base(least)
     if wanted is Compare.NE:
         distance = text.let(f"sub {scalar} {bound}, {first}")
         return text.let(f"icmp ule {scalar} {distance}, {constant(most - least, scalar)}")
     sign = "s" if test.instruction.type.is_signed else "u"
-    last = moved(most)
+    last = offset_base(most)
     wraps = text.let(f"icmp {sign}lt {scalar} {last}, {first}")
     beyond, end = {
         Compare.LT: ("ge", last),
@@ -152,16 +154,19 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
 
 
 def _by_lanes(values: Values, node: Operation, coming: int, *, taken: bool) -> str:
-    """Return the same by what each lane chooses: what the comparison is made of is not at hand, or
-    its first and last number do not tell."""
+    """Emit a test of the select's condition lane by lane.
+
+    It is needed if the comparison's operands are not available, or if the first and last lane do
+    not decide the outcome.
+    """
     text = values.text
     type_, width = text.type_of("i1", vector=True), text.width
     others = ""
-    for strip in range(values.strips):
-        flags = values.read(node.sources[2], "i1", Form.VECTOR, strip)
+    for part in range(values.vectors):
+        flags = values.read(node.sources[2], "i1", Form.VECTOR, part)
         if taken:
             flags = values.invert(flags, vector=True)
-        lanes = text.lanes("i1", (coming >> strip * width + lane & 1 for lane in range(width)))
+        lanes = text.lanes("i1", (coming >> part * width + lane & 1 for lane in range(width)))
         flags = text.let(f"and {type_} {flags}, {lanes}")
         others = text.let(f"or {type_} {others}, {flags}") if others else flags
     return text.call("i1", f"llvm.vector.reduce.or.v{width}i1", (type_, others))

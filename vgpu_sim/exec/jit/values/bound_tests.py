@@ -1,8 +1,8 @@
-"""Whether all lanes are within bounds, by comparing the outermost one.
+"""Tests of whether all lanes are within bounds, by comparing the outermost ones.
 
-Most branches that part lanes ask whether an index is within a bound that only the last groups
-cross. Where the index is a base and known distances from it, and the bound is one number for all
-lanes, the least and the greatest lane tell of all: two comparisons, for a vector each strip.
+Most divergent branches test whether an index is within a bound that only the last groups cross.
+If the index is a base plus known distances, and the bound is uniform, the smallest and the
+largest lane decide for all: two comparisons instead of one per vector.
 """
 
 from typing import Final
@@ -15,21 +15,26 @@ from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import EFFECTS, BoolOp, Compare, DataType, Family, Op
 
 _BITS: Final = 32
-_DEPTH: Final = 8  # predicates that are made of others
-# Up to so many nodes a block is written once more, for groups that come to it as a whole.
+_DEPTH: Final = 8  # the depth of predicates that combine others
+# Only blocks of at most this many nodes are emitted twice, once for groups that enter as a whole.
 _SHORT_NODES: Final = 24
 
 
 class Bounds:
-    """Asks of one function version's lanes; see the module."""
+    """The bound tests of one function version, which compare only the outermost lanes of a
+    group.
+    """
 
     def __init__(self, values: Values) -> None:
         self._values = values
         self._text = values.text
 
     def within(self, level: Level, block: int) -> int | None:
-        """Return the short block that lanes within bounds come to from ``block``, alone and at
-        once, and leave for where they meet the others; None if that is not what follows."""
+        """Return the short block that only lanes within bounds execute after ``block``, or None.
+
+        The returned block has no other predecessors, and its only successor is the block at
+        which the lanes rejoin.
+        """
         analysis = self._values.analysis
         graph, ssa_block = analysis.ssa.graph, analysis.ssa.blocks[block]
         condition, ways = ssa_block.condition, ssa_block.successors
@@ -49,7 +54,7 @@ class Bounds:
             ):
                 continue
             self._values.block = block
-            if self.askable(condition, wanted=inner == ways[0]):
+            if self.can_test(condition, wanted=inner == ways[0]):
                 return inner
         return None
 
@@ -63,14 +68,14 @@ class Bounds:
             for op in operations
         )
 
-    def askable(self, condition: Condition, *, wanted: bool) -> bool:
-        """Return whether ``all_lanes`` has an answer."""
-        return self._askable(condition.value, wanted != condition.negated, _DEPTH)
+    def can_test(self, condition: Condition, *, wanted: bool) -> bool:
+        """Return whether ``all_lanes`` can be emitted for a condition."""
+        return self._can_test_source(condition.value, wanted != condition.negated, _DEPTH)
 
     def all_lanes(self, condition: Condition, *, wanted: bool) -> str:
-        """Return a flag that is true only if ``condition`` is ``wanted`` in each lane of a group.
+        """Return an i1 that is true only if ``condition`` is ``wanted`` in each lane of a group.
 
-        It may be false although all are: where an index wraps around.
+        It may be false although all lanes satisfy that: if an index wraps around.
         """
         return self._all(condition.value, wanted != condition.negated)
 
@@ -87,12 +92,12 @@ class Bounds:
         true = (source is node.results[0]) == wanted
         return node, compare if true else NEGATED[compare]
 
-    def _askable(self, source: Source, wanted: bool, depth: int) -> bool:
+    def _can_test_source(self, source: Source, wanted: bool, depth: int) -> bool:
         if self._uniform(source):
             return True
         parts = self._parts(source, wanted)
         if parts is not None:
-            return depth > 0 and all(self._askable(s, flag, depth - 1) for s, flag in parts)
+            return depth > 0 and all(self._can_test_source(s, flag, depth - 1) for s, flag in parts)
         found = self._comparison(source, wanted)
         if found is None:
             return False
@@ -133,7 +138,7 @@ class Bounds:
     def _compare(
         self, index: Source, shape: Affine, limit: Source, compare: Compare, type_: DataType
     ) -> str:
-        """Compare as numbers of 64 bits, in which no lane wraps around."""
+        """Compare as 64-bit integers, in which no lane wraps around."""
         text, values = self._text, self._values
         extend = "sext" if type_.is_signed else "zext"
         base = text.let(f"{extend} i32 {values.read(index, 'i32', Form.BASE, 0)} to i64")
@@ -161,7 +166,9 @@ class Bounds:
                 return text.let(f"and i1 {apart}, {exact}")
 
     def _parts(self, source: Source, wanted: bool) -> list[tuple[Source, bool]] | None:
-        """Return predicates that are all to be as they are paired with, for ``source`` to be."""
+        """Return the predicates, with their required values, that imply the required one of
+        ``source``.
+        """
         node = self._definition(source)
         if node is None:
             return None

@@ -1,8 +1,9 @@
-"""The environment: which LLVM values hold an SSA value, and how to read it in the form needed.
+"""The environment: the LLVM values that hold an SSA value, and reading it in a required form.
 
-A value's shape says how it is held: an ``Affine`` by one scalar (none at all if its base is
-known), a ``PerStrip`` by a scalar per strip, a ``Vector`` by a vector per strip. It can be read as
-the group's base, as the first lane of a strip, or as a strip's vector.
+A value's shape determines how it is held: an ``Affine`` by one scalar (by none if its base is
+known), a ``PerVector`` by one scalar for each vector, a ``Vector`` by one LLVM vector for each
+vector of lanes. It can be read as the group's base, as the first lane of a vector, or as a
+vector.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     Value,
     results_of,
 )
-from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, PerStrip, Vector
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, PerVector, Vector
 from vgpu_sim.exec.jit.text.writer import BITS, Text, constant, integer
 from vgpu_sim.isa import DataType, Literal, Op
 
@@ -31,16 +32,21 @@ FLOATS = {DataType.F32: "float", DataType.F64: "double"}
 
 
 class Form(Enum):
-    """How an operation is written for a result."""
+    """Where an operation is emitted: on the group's bases, or on the first or all lanes of a
+    vector.
+    """
 
     BASE = 0  # on the group's bases
-    SCALAR = 1  # on the first lane of a strip
-    VECTOR = 2  # on a strip's lanes
+    SCALAR = 1  # on the first lane of a vector
+    VECTOR = 2  # on all lanes of a vector
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """``names``: one base, or one scalar or vector per strip, of (vectors of) ``scalar``."""
+    """The LLVM values that hold an SSA value.
+
+    ``names`` is one base, or has a scalar or a vector of ``scalar`` for each vector of lanes.
+    """
 
     names: tuple[str, ...]
     scalar: str
@@ -48,10 +54,11 @@ class Held:
 
 
 def storage_types(ssa: SsaFunction, nans: NanPlan) -> dict[Value, str]:
-    """Return the LLVM type that holds each value: a float where floats flow, an integer elsewhere.
+    """Return the LLVM type that holds each value: a float if it is used as a float, else an
+    integer.
 
-    A float held as an integer would travel between register files. But what was made canonical is
-    held as an integer: as floats LLVM takes one NaN for another and drops the select.
+    A float held as an integer would move between register files. But a canonicalised value is
+    held as an integer: for floats, LLVM considers all NaNs equivalent and drops the select.
     """
     types: dict[Value, str] = {}
     passive: list[tuple[Value, list[Source]]] = []
@@ -75,7 +82,7 @@ def storage_types(ssa: SsaFunction, nans: NanPlan) -> dict[Value, str]:
 
 
 def _passed_on(node: Phi | Merge | Operation) -> list[tuple[Value, list[Source]]]:
-    """Results that are one of the sources, with those sources."""
+    """Return the results that are copies of a source, with these sources."""
     if isinstance(node, Phi):
         return [(node.result, list(node.arguments.values()))]
     if isinstance(node, Merge):
@@ -96,7 +103,7 @@ def _computed_type(node: Phi | Merge | Operation, result: Value) -> str:
 
 
 class Scope:
-    """Values that are held since a place in the text; they can be merged or rolled back."""
+    """The values that were held after some point of the text; they can be merged or rolled back."""
 
     def __init__(self, held: dict[Value, Held], journal: list[tuple[Value, Held | None]]) -> None:
         self._held = held
@@ -105,11 +112,11 @@ class Scope:
 
     @property
     def defined(self) -> list[Value]:
-        """Values that are held since, each once, in the order of the text."""
+        """The values that were held since the scope began, without duplicates, in text order."""
         return list(dict.fromkeys(value for value, _ in self._journal[self._begin :]))
 
     def roll_back(self) -> None:
-        """Hold what was held before, and nothing else."""
+        """Restore the values that were held at the start of the scope."""
         while len(self._journal) > self._begin:
             value, before = self._journal.pop()
             if before is None:
@@ -119,7 +126,10 @@ class Scope:
 
 
 class Values:
-    """Reads and defines values of one function version; ``block`` is where we are."""
+    """The LLVM values that hold the SSA values of one function version.
+
+    ``block`` is the block that is being emitted.
+    """
 
     def __init__(
         self,
@@ -133,14 +143,14 @@ class Values:
         self.analysis = analysis
         self.types = types
         self.held: dict[Value, Held] = {}
-        self._journal: list[tuple[Value, Held | None]] = []  # with what was held before
+        self._journal: list[tuple[Value, Held | None]] = []  # with the value held before
         self.block = analysis.order[0]
-        self.strips = analysis.geometry.strips
+        self.vectors = analysis.geometry.vectors
         self._nans = nans
         self._symbol = symbol
 
     def shape(self, source: Source, bits: int) -> LaneShape:
-        """Return the shape of ``source`` as the current block sees it."""
+        """Return the shape of ``source`` as seen in the current block."""
         shape = self.analysis.shape(source, self.block, bits)
         assert shape is not None
         return shape
@@ -149,13 +159,13 @@ class Values:
         return self.shape(source, source.bits)
 
     def read(
-        self, source: Source, type_: str, form: Form, strip: int, *, clean: bool = False
+        self, source: Source, type_: str, form: Form, part: int, *, clean: bool = False
     ) -> str:
-        """``source`` as LLVM ``type_``; ``clean`` makes NaNs canonical."""
+        """Return ``source`` as LLVM ``type_``; ``clean`` canonicalises NaNs."""
         if form is Form.VECTOR:
-            value, held = self._vector(source, type_, strip)
+            value, held = self._vector(source, type_, part)
         elif form is Form.SCALAR:
-            value, held = self._scalar(source, type_, strip)
+            value, held = self._scalar(source, type_, part)
         else:
             value, held = self._base(source, type_)
         vector = form is Form.VECTOR
@@ -163,63 +173,76 @@ class Values:
             value, held = self.canonical(value, held, self._nans.dirty[source], vector)
         return self.cast(value, held, type_, vector)
 
-    def condition(self, condition: Condition, form: Form, strip: int = 0) -> str:
-        """Return a guard as i1, negation applied."""
-        value = self.read(condition.value, "i1", form, strip)
+    def condition(self, condition: Condition, form: Form, part: int = 0) -> str:
+        """Return the value of a guard as i1, with its negation applied."""
+        value = self.read(condition.value, "i1", form, part)
         return self.invert(value, vector=form is Form.VECTOR) if condition.negated else value
 
     def invert(self, flag: str, *, vector: bool) -> str:
-        """Logical not."""
+        """Return the logical complement of a flag."""
         text = self.text
         type_ = text.type_of("i1", vector)
         return text.let(f"xor {type_} {flag}, {text.const(1, 'i1', vector)}")
 
     def define(self, result: Value, produce: Callable[[Form, int], str]) -> None:
-        """Hold ``result`` as its shape wants; ``produce`` gives values of its storage type."""
+        """Compute ``result`` in the form of its shape and record the values that hold it.
+
+        ``produce`` returns values of its storage type.
+        """
         form = self.form_of(result)
         if form is not None:
-            count = 1 if form is Form.BASE else self.strips
-            self.hold(result, tuple(produce(form, strip) for strip in range(count)))
+            count = 1 if form is Form.BASE else self.vectors
+            self.hold(result, tuple(produce(form, part) for part in range(count)))
 
     def hold(self, result: Value, names: tuple[str, ...], *, vectors: bool = False) -> None:
-        """Hold ``result`` by ``names``, in its own shape or (``vectors``) as vectors."""
+        """Record ``names`` as the values that hold ``result``.
+
+        They have the form of its shape or, with ``vectors``, are vectors.
+        """
         vector = vectors or self.form_of(result) is Form.VECTOR
         self.keep(result, Held(names, self.types[result], vector))
 
     def keep(self, value: Value, held: Held) -> None:
-        """Hold ``value`` so from now on."""
+        """Record that ``held`` holds ``value`` from now on."""
         self._journal.append((value, self.held.get(value)))
         self.held[value] = held
 
     def mark(self) -> Scope:
-        """Begin a scope whose expressions are also known behind it."""
+        """Open a scope whose expressions remain valid after it."""
         return Scope(self.held, self._journal)
 
     @contextmanager
     def scope(self) -> Iterator[Scope]:
-        """Begin a scope that may be branched around: expressions are known within it alone."""
+        """Open a scope for code that may be branched around; its expressions are valid only within
+        it.
+        """
         with self.text.known.within():
             yield self.mark()
 
     def form_of(self, value: Value) -> Form | None:
-        """Return the form that ``define`` asks for; None where nothing is held."""
+        """Return the form in which ``define`` produces a value.
+
+        Return None if no LLVM value holds it, because it is known at compile time.
+        """
         shape = self.analysis.shapes[value]
         if isinstance(shape, Affine):
             return None if shape.constant is not None else Form.BASE
-        if isinstance(shape, PerStrip):
+        if isinstance(shape, PerVector):
             return Form.SCALAR
         return None if shape.lanes is not None else Form.VECTOR
 
     def materialise(self, source: Source, like: Value, *, clean: bool) -> tuple[str, ...]:
-        """``source`` in the shape of ``like``, for phis and selects."""
+        """Return ``source`` in the shape of ``like``, for phis and selects."""
         form = self.form_of(like)
         assert form is not None
         type_ = self.types[like]
-        count = 1 if form is Form.BASE else self.strips
-        return tuple(self.read(source, type_, form, strip, clean=clean) for strip in range(count))
+        count = 1 if form is Form.BASE else self.vectors
+        return tuple(self.read(source, type_, form, part, clean=clean) for part in range(count))
 
     def cast(self, value: str, held: str, wanted: str, vector: bool) -> str:
-        """Reinterpret, cut or zero-extend."""
+        """Convert ``value`` from type ``held`` to type ``wanted``: bitcast, truncate or
+        zero-extend.
+        """
         if held == wanted:
             return value
         if BITS[held] == BITS[wanted]:
@@ -238,7 +261,7 @@ class Values:
         return value
 
     def fill(self, value: str, held: str, result: Value, form: Form, *, signed: bool) -> str:
-        """Return a result in the register's storage type, extended by its sign or zeros."""
+        """Sign- or zero-extend a result to the register's storage type."""
         wanted, vector = self.types[result], form is Form.VECTOR
         if signed and BITS[held] < result.bits:
             value = self._convert("sext", value, held, integer(result.bits), vector)
@@ -246,7 +269,7 @@ class Values:
         return self.cast(value, held, wanted, vector)
 
     def one_of(self, vector: str, scalar: str, form: Form) -> str:
-        """Return a strip's vector in ``form``: a group of one lane may hold a scalar."""
+        """Return a vector in ``form``; a group of one lane may hold a scalar."""
         if form is Form.VECTOR:
             return vector
         return self.text.let(f"extractelement {self.text.type_of(scalar, True)} {vector}, i64 0")
@@ -270,38 +293,38 @@ class Values:
         held = self.held[source]
         return held.names[0], held.scalar
 
-    def _cut(self, source: Value, type_: str, strip: int | None) -> tuple[str, str]:
-        """Read a strip's scalar, or the base, of what is a row only when it is cut to ``type_``.
+    def _cut(self, source: Value, type_: str, part: int | None) -> tuple[str, str]:
+        """Read the scalar of a vector, or the base, of a value that is affine only when truncated.
 
-        So are numbers of lanes that are known: 8 * (tid - 1) of which 64 bits are held, where
-        tid - 1 has 32 and wraps around.
+        This includes lanes with known values, such as 8 * (tid - 1) held in 64 bits, where tid -
+        1 has 32 bits and wraps around.
         """
         shape, bits = self.shape(source, BITS[type_]), BITS[type_]
         assert isinstance(shape, Affine), f"{source} is a vector"
         assert shape.constant is not None, f"lanes of {source} are not known"
-        offset = 0 if strip is None else shape.offsets[strip]
+        offset = 0 if part is None else shape.offsets[part]
         return constant(shape.constant + offset, integer(bits)), integer(bits)
 
-    def _scalar(self, source: Source, type_: str, strip: int) -> tuple[str, str]:
+    def _scalar(self, source: Source, type_: str, part: int) -> tuple[str, str]:
         if not isinstance(source, Value):
             return self._immediate(source, type_)
         shape = self._own_shape(source)
-        if isinstance(shape, PerStrip):
+        if isinstance(shape, PerVector):
             held = self.held[source]
-            return held.names[strip], held.scalar
+            return held.names[part], held.scalar
         if isinstance(shape, Vector):
-            return self._cut(source, type_, strip)
+            return self._cut(source, type_, part)
         whole = integer(source.bits)
         if shape.constant is not None:
-            return constant(shape.constant + shape.offsets[strip], whole), whole
+            return constant(shape.constant + shape.offsets[part], whole), whole
         name, scalar = self._base(source, type_)
-        offset = shape.offsets[strip]
+        offset = shape.offsets[part]
         if not offset:
             return name, scalar
         name = self.cast(name, scalar, whole, vector=False)
         return self.text.let(f"add {whole} {name}, {constant(offset, whole)}"), whole
 
-    def _vector(self, source: Source, type_: str, strip: int) -> tuple[str, str]:
+    def _vector(self, source: Source, type_: str, part: int) -> tuple[str, str]:
         text = self.text
         if not isinstance(source, Value):
             value, scalar = self._immediate(source, type_)
@@ -310,13 +333,13 @@ class Values:
         whole = integer(source.bits)
         if isinstance(shape, Vector):
             if shape.lanes is not None:
-                return text.lanes(whole, shape.lanes[strip]), whole
+                return text.lanes(whole, shape.lanes[part]), whole
             held = self.held[source]
-            return held.names[strip], held.scalar
+            return held.names[part], held.scalar
         rows = self.analysis.algebra.lanes(shape, source.bits)
         if rows is not None:
-            return text.lanes(whole, rows[strip]), whole
-        value, scalar = self._scalar(source, type_, strip)
+            return text.lanes(whole, rows[part]), whole
+        value, scalar = self._scalar(source, type_, part)
         if not shape.stride:
             return text.splat(scalar, value), scalar
         value = text.splat(whole, self.cast(value, scalar, whole, vector=False))
@@ -330,7 +353,7 @@ class Values:
         return self._symbol(source.name, source.addend), "i64"
 
     def canonical(self, value: str, held: str, type_: DataType, vector: bool) -> tuple[str, str]:
-        """Return a float's pattern with every NaN made the canonical one, and its LLVM type."""
+        """Return a float's pattern with canonical NaNs, and its LLVM type."""
         text, scalar = self.text, FLOATS[type_]
         number = self.cast(value, held, scalar, vector)
         whole = integer(type_.bits)

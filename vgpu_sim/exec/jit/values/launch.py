@@ -1,14 +1,14 @@
-"""What generated code reads from its caller, and the values that are the same for a whole launch.
+"""The inputs of generated code, and values that are constant during a launch.
 
 The layouts of ``hal.compute.abi.LaunchContext`` and ``ThreadState`` are the binary interface
-between object code and the native runtime; the key of cached objects knows them
+between object code and the native runtime; the cache key of objects includes them
 (``compiler.content_key``).
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.exec.jit.numbers.known import SEGMENT
+from vgpu_sim.exec.jit.numbers.known_bits import SEGMENT
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.hal.compute import abi
 from vgpu_sim.hal.compute.address_map import (
@@ -36,7 +36,7 @@ THREAD_TURNS: Final = abi.ThreadState.turns.offset
 THREAD_MEET: Final = abi.ThreadState.meet.offset
 THREAD_COLLECT: Final = abi.ThreadState.collect.offset
 WRONG_MEMBERS: Final = 1 << 31
-"""Added to the trap word."""
+"""A flag added to the trap word if member masks are invalid."""
 THREAD_BLOCK_INDEX: Final = abi.ThreadState.block_index.offset
 THREAD_BLOCK: Final = abi.ThreadState.current_block.offset
 THREAD_STATUS: Final = abi.ThreadState.status.offset
@@ -44,7 +44,10 @@ THREAD_TRAP_WORD: Final = abi.ThreadState.trap_word.offset
 
 
 class EntryArguments:
-    """Loads from context and parameters, written once into a function's prologue."""
+    """Loads from the launch context and the kernel's parameters.
+
+    Each is emitted once, in a function's prologue.
+    """
 
     def __init__(self, text: Text, offset_of: Callable[[str], int]) -> None:
         self._text = text
@@ -63,7 +66,7 @@ class EntryArguments:
         return text.let(f"load {type_}, ptr {address}, align 1, !invariant.load !0")
 
     def parameter(self, offset: int, type_: str) -> str:
-        """Return a kernel parameter."""
+        """Return the kernel parameter at byte ``offset``, as a value of ``type_``."""
         return self._once(
             "parameter", (offset, type_), lambda: self._load("%params", offset, type_)
         )
@@ -73,11 +76,11 @@ class EntryArguments:
         return self._once("context", offset, lambda: self._load("%ctx", offset, type_))
 
     def thread(self, offset: int, type_: str) -> str:
-        """Return a field of ``thread_state`` that stays as it is while the code runs."""
+        """Return a field of ``thread_state`` that is constant while the code runs."""
         return self._once("thread", offset, lambda: self._load("%thread", offset, type_))
 
     def once(self, name: str, write: Callable[[], str]) -> str:
-        """Return a value of the launch that ``write`` computes, written once."""
+        """Return a constant of the launch that ``write`` computes; its code is emitted once."""
         return self._once("value", name, write)
 
     def local_window(self) -> str:
@@ -109,26 +112,34 @@ class EntryArguments:
         return self._once("window", "", write)
 
     def origin(self, parameter: int) -> str:
-        """Return the pointer that addresses are made from, as it is (see ``known_values``)."""
+        """Return the unclamped pointer ``parameter``, from which addresses are derived.
+
+        See ``known_values``.
+        """
         if parameter == SEGMENT:
             return self.context(CONTEXT_SEGMENT_BASE)
         return self.parameter(parameter, "i64")
 
     def clamped_origin(self, parameter: int, size: int) -> str:
-        """That pointer within the aperture, as a pointer for accesses of ``size`` bytes.
+        """Return the pointer ``parameter``, clamped to the aperture for accesses of ``size`` bytes.
 
-        It leads to the image for misaligned accesses where it is no multiple of ``size``.
+        If it is not a multiple of ``size``, return a pointer into the image for misaligned
+        accesses.
         """
         raw = self.origin(parameter)
 
         def write() -> str:
             pointer = self.clamp(raw)
-            return pointer if size == 1 else self.moved(pointer, self.origin_shift(parameter, size))
+            return (
+                pointer
+                if size == 1
+                else self.offset_pointer(pointer, self.origin_shift(parameter, size))
+            )
 
         return self._once("clamped", (parameter, size), write)
 
     def origin_shift(self, parameter: int, size: int) -> str:
-        """Return how far accesses are moved that are as aligned as that pointer."""
+        """Return the distance by which accesses with that pointer's alignment are redirected."""
         raw = self.origin(parameter)
         return self._once("shift", (parameter, size), lambda: self.shift(raw, size))
 
@@ -141,7 +152,7 @@ class EntryArguments:
         shared: bool = False,
         scalar: str = "i64",
     ) -> str:
-        """Return how far accesses of ``size`` bytes at ``address`` move: 0 if aligned."""
+        """Return the distance by which accesses of ``size`` bytes are redirected: 0 if aligned."""
         text = self._text
         type_ = text.type_of(scalar, vector)
         low = text.let(f"and {type_} {address}, {text.const(size - 1, scalar, vector)}")
@@ -150,22 +161,22 @@ class EntryArguments:
         far, near = (text.const(n, "i64", vector) for n in (distance, 0))
         return text.select(bad, far, near, "i64", vector)
 
-    def moved(self, pointer: str, distance: str) -> str:
-        """Return a pointer ``distance`` bytes further."""
+    def offset_pointer(self, pointer: str, distance: str) -> str:
+        """Return a pointer plus ``distance`` bytes."""
         return self._text.let(f"getelementptr i8, ptr {pointer}, i64 {distance}")
 
     def clamp(self, address: str, shift: str = "0") -> str:
-        """``aperture_base + umin(address - aperture_base, aperture_limit)`` as a pointer.
+        """Return ``aperture_base + umin(address - aperture_base, aperture_limit)`` as a pointer.
 
-        ``shift`` bytes further, which is a value of the prologue.
+        ``shift``, a value of the prologue, is added to it in bytes.
         """
         base, limit = self._bounds()
         distance = self._text.let(f"sub i64 {address}, {base}")
         distance = self._text.intrinsic("umin", "i64", False, distance, limit)
-        return self.moved(self._start(shift), distance)
+        return self.offset_pointer(self._start(shift), distance)
 
     def clamp_lanes(self, addresses: str, shift: str = "0") -> str:
-        """``clamp`` of each lane, as a vector of pointers."""
+        """Clamp each lane's address; return a vector of pointers."""
         text = self._text
         base, limit = self._bounds()
         type_ = text.type_of("i64", vector=True)
@@ -173,9 +184,11 @@ class EntryArguments:
         distance = text.intrinsic("umin", "i64", True, distance, text.splat("i64", limit))
         return text.let(f"getelementptr i8, ptr {self._start(shift)}, {type_} {distance}")
 
-    def misaligned(self, offset: int) -> str:
-        """Return a place in the image, where every access faults."""
-        return self.moved(self._start("0"), str(MISALIGNED_OFFSET_BYTES + offset))
+    def misaligned_pointer(self, offset: int) -> str:
+        """Return the pointer at ``offset`` bytes in the memory image at which every access
+        faults.
+        """
+        return self.offset_pointer(self._start("0"), str(MISALIGNED_OFFSET_BYTES + offset))
 
     def _bounds(self) -> tuple[str, str]:
         return self.context(CONTEXT_APERTURE_BASE), self.context(CONTEXT_APERTURE_LIMIT)
@@ -185,4 +198,4 @@ class EntryArguments:
         origin = self._once("pointer", "0", lambda: self._text.let(f"inttoptr i64 {base} to ptr"))
         if shift == "0":
             return origin
-        return self._once("pointer", shift, lambda: self.moved(origin, shift))
+        return self._once("pointer", shift, lambda: self.offset_pointer(origin, shift))

@@ -1,4 +1,4 @@
-"""``linear`` sums as LLVM text: a lane's number as a scalar, and whether some lane wraps around."""
+"""``linear`` sums as LLVM text: one lane's value as a scalar, and tests for wrapping lanes."""
 
 from collections.abc import Iterable
 
@@ -9,13 +9,15 @@ from vgpu_sim.exec.jit.values.environment import Form, Values
 
 
 def readable(values: Values, a: Linear) -> bool:
-    """Return whether all that the lanes share is at hand here."""
+    """Return whether all shared values of a sum are available here."""
     return at_hand(values, a.values_shared())
 
 
 def at_hand(values: Values, shared: Iterable[Value]) -> bool:
-    """Return whether the bases of values can be read here: those that only a part of the code needs
-    are forgotten behind it."""
+    """Return whether the bases of values are available here.
+
+    Those of a conditional region are forgotten after it.
+    """
     for value in shared:
         form = values.form_of(value)
         if form is not None and (form is not Form.BASE or value not in values.held):
@@ -26,7 +28,9 @@ def at_hand(values: Values, shared: Iterable[Value]) -> bool:
 
 
 def of_lane(values: Values, a: Linear, lane: int, *, without: Shared | None = None) -> str:
-    """Return what lane ``lane`` of the group has, but for its known number; and for ``without``."""
+    """Return the value of one lane of the group, without its constant term and the term
+    ``without``.
+    """
     text, scalar = values.text, integer(a.bits)
     total = ""
     for shared, factors in sorted(a.terms, key=lambda term: len(set(term[1]))):
@@ -36,8 +40,8 @@ def of_lane(values: Values, a: Linear, lane: int, *, without: Shared | None = No
     return total or text.const(0, scalar, False)
 
 
-def wrapped(values: Values, a: Linear, lanes: list[int], *, is_signed: bool) -> str:
-    """Return whether some of ``lanes`` may have a sum beyond 32 bits; ``a`` is of 64."""
+def sum_wraps_around(values: Values, a: Linear, lanes: list[int], *, is_signed: bool) -> str:
+    """Return whether the 64-bit sum ``a`` may leave 32 bits in some of ``lanes``."""
     text = values.text
     ends = ["", ""]
     for shared, factors in a.terms:
@@ -70,7 +74,7 @@ def _times(values: Values, shared: Shared, factor: int) -> str:
 
 
 def shared_value(values: Values, shared: Shared) -> str:
-    """Return what lanes share."""
+    """Return the LLVM value of a part of a sum that all lanes share."""
     text = values.text
     match shared:
         case Base(value):

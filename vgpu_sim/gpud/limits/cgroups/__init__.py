@@ -1,1 +1,1 @@
-"""Control groups that hold each slice to its share of memory and CPU."""
+"""Control groups that limit each slice to its share of memory and CPU."""

@@ -1,14 +1,14 @@
-"""What gpud asks of control groups, whichever version the node has."""
+"""gpud's interface to control groups, independent of their version."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance
 
-# Beside the granted device memory a worker needs the interpreter, LLVM, compiled kernels and rings.
-# Measured after the first kernel: 26 MiB anonymous under the JIT, 36 MiB under the interpreter. The
-# rest is room for compiling large kernels, page tables and what the kernel itself charges; beyond
-# it a worker is killed, which ends its own context alone.
+# In addition to the granted device memory a worker needs the interpreter, LLVM, compiled kernels
+# and rings. Measured after the first kernel: 26 MiB anonymous under the JIT, 36 MiB under the
+# interpreter. The rest is room for compiling large kernels, page tables and what the kernel itself
+# charges; a worker that exceeds it is killed, which ends only its own context.
 BASE_OVERHEAD_BYTES = 64 << 20
 CONTEXT_OVERHEAD_BYTES = 256 << 20
 
@@ -17,7 +17,9 @@ CPU_PERIOD_US = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Whether slices are held to their shares by the kernel; if not, ``reason`` says why."""
+    """Whether the kernel limits slices to their shares; if it does not, ``reason`` has the
+    cause.
+    """
 
     enforced: bool
     reason: str
@@ -27,8 +29,9 @@ class Isolation:
 class Share:
     """A slice's share of the node.
 
-    ``memory_bytes`` is what it can be granted. ``sm_count`` of ``board_sm_count`` becomes the CPU
-    weight; ``strict`` adds the hard quota.
+    ``memory_bytes`` is the memory that gpud can grant to the slice. ``sm_count`` of
+    ``board_sm_count`` determines the slice's CPU weight; ``strict`` adds a hard limit on its CPU
+    time.
     """
 
     memory_bytes: int
@@ -39,7 +42,9 @@ class Share:
 
     @classmethod
     def of(cls, instance: MigInstance, memory_bytes: int, cpu_count: int, strict: bool) -> "Share":
-        """Return an instance's share; it is granted ``memory_bytes`` or what its profile has."""
+        """Return an instance's share. Its memory is ``memory_bytes``, but at most the memory of the
+        instance's profile.
+        """
         return cls(
             memory_bytes=min(instance.profile.memory_bytes, memory_bytes),
             sm_count=instance.sm_count,
@@ -49,40 +54,46 @@ class Share:
         )
 
     def memory_limit_bytes(self, contexts: int) -> int:
-        """Return the limit: the grant and the overhead of that many workers (at least one)."""
+        """Return the memory limit of the slice's group in bytes: the memory of the share plus the
+        overhead of this many workers (at least one).
+        """
         overhead = BASE_OVERHEAD_BYTES + CONTEXT_OVERHEAD_BYTES * max(1, contexts)
         return self.memory_bytes + overhead
 
     def quota_us(self) -> int:
-        """Return CPU time per CPU_PERIOD_US under strict isolation."""
+        """Return the CPU time in microseconds that the slice may use in each CPU_PERIOD_US under
+        strict isolation.
+        """
         whole = self.cpu_count * CPU_PERIOD_US
         return max(1000, whole * self.sm_count // self.board_sm_count)
 
 
 class SliceCgroups(Protocol):
-    """One group per slice. Methods raise OSError where the kernel refuses."""
+    """The control groups of the slices, one per slice. Methods raise OSError where the kernel
+    refuses.
+    """
 
     @property
     def isolation(self) -> Isolation:
-        """Return what is enforced."""
+        """Whether the kernel enforces the slices' limits."""
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
-        """Create the slice's group or bring its limits to this share and number of contexts."""
+        """Create the slice's group, or update its limits to this share and number of contexts."""
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
-        """Return the files into which a worker writes its pid."""
+        """Return the files into which a worker writes its pid to join the slice's group."""
 
     def processes(self, uuid: InstanceUuid) -> frozenset[int]:
         """Return the pids in the slice's group."""
 
     def shared_bytes(self, uuid: InstanceUuid) -> int:
-        """Return the shared memory charged to the slice's group; 0 where it cannot be told."""
+        """Return the shared memory charged to the slice's group; 0 if that is unknown."""
 
     def existing(self) -> frozenset[InstanceUuid]:
-        """Return the slices that have a group, whoever made it."""
+        """Return the slices that have a group, including groups of an earlier gpud."""
 
     def remove(self, uuid: InstanceUuid) -> None:
-        """Remove a group without processes; a group that is not there is fine."""
+        """Remove a group without processes; do nothing if there is no such group."""
 
     def remove_parent(self) -> None:
-        """Remove what all slices' groups are in, unless one of them is still there."""
+        """Remove the parent of all slices' groups, unless a group is left."""

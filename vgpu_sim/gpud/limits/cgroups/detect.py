@@ -1,4 +1,4 @@
-"""Chooses the version of control groups that this node has and gpud may use."""
+"""Detects the version of control groups that this node has and gpud may use."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,9 @@ PARENT = "tessera"
 
 
 def detect(cpu_count: int, root: Path = DEFAULT_ROOT, parent: str = PARENT) -> SliceCgroups:
-    """Return groups of the version found; where none may be made, bookkeeping with the reason."""
+    """Return control groups of the version that this node has, or ``NoCgroups`` with the reason if
+    no group can be created.
+    """
     make: Callable[[Path, str, int], SliceCgroups]
     if (root / "cgroup.controllers").is_file():
         version, make = "v2", CgroupsV2

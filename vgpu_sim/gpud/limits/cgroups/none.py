@@ -1,4 +1,6 @@
-"""Where no groups can be made: bookkeeping alone, and said so."""
+"""The fallback if there are no control groups. Only gpud's accounting limits slices, and the
+isolation is reported as not enforced.
+"""
 
 from dataclasses import dataclass
 
@@ -8,39 +10,41 @@ from vgpu_sim.gpud.model import InstanceUuid
 
 @dataclass(frozen=True, slots=True)
 class NoCgroups:
-    """Enforces nothing; ``reason`` is shown wherever isolation is."""
+    """An implementation that enforces nothing; ``reason`` is shown wherever the isolation is
+    reported.
+    """
 
     reason: str
 
     @property
     def isolation(self) -> Isolation:
-        """Not enforced."""
+        """Return that limits are not enforced, with the reason."""
         return Isolation(False, self.reason)
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no groups."""
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
-        """Return nothing to join."""
+        """Return an empty tuple: there is no group to join."""
         del uuid
         return ()
 
     def processes(self, uuid: InstanceUuid) -> frozenset[int]:
-        """Return none."""
+        """Return an empty set of pids, because there are no groups."""
         del uuid
         return frozenset()
 
     def shared_bytes(self, uuid: InstanceUuid) -> int:
-        """Return 0: nothing is measured."""
+        """Return 0, because nothing is measured without groups."""
         del uuid
         return 0
 
     def existing(self) -> frozenset[InstanceUuid]:
-        """Return none."""
+        """Return an empty set of slices, because there are no groups."""
         return frozenset()
 
     def remove(self, uuid: InstanceUuid) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no groups."""
 
     def remove_parent(self) -> None:
-        """Do nothing."""
+        """Do nothing, because there is no parent group."""

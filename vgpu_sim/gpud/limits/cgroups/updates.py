@@ -1,8 +1,9 @@
-"""Brings slices' control groups to their shares without holding up gpud's loop.
+"""Updates slices' control groups without blocking gpud's loop.
 
-To lower a group's memory limit the kernel frees memory first, and to make a group it waits for
-whoever moves processes: neither may be waited for on the loop. Updates of one slice come one after
-the other, each with what is true when its turn comes, and none after the group's removal.
+When a group's memory limit is lowered, the kernel first frees memory; when a group is created,
+it waits for processes that are being moved. gpud's loop must wait for neither. Updates of one
+slice run one after the other, each with the values that are current when it runs; none runs
+after the group is removed.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ logger = logging.getLogger("tessera.gpud")
 
 
 class GroupUpdates:
-    """Updates and removes groups. ``wanted`` tells an instance's share and number of contexts."""
+    """Updates and removes slices' control groups. ``wanted`` returns an instance's current share
+    and its number of contexts.
+    """
 
     def __init__(
         self, cgroups: SliceCgroups, wanted: Callable[[MigInstance], tuple[Share, int]]
@@ -28,12 +31,16 @@ class GroupUpdates:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def prepare(self, instance: MigInstance) -> None:
-        """Create the group, or bring it to what is true now. Raises OSError."""
+        """Create the group of an instance, or update it to the current share and number of
+        contexts. Raises OSError.
+        """
         async with self._lock(instance.uuid):
             await self._prepare(instance)
 
     def soon(self, instance: MigInstance) -> None:
-        """Update the group in the background; an update that has not begun yet is enough."""
+        """Schedule an update of an instance's group in the background, unless one is scheduled that
+        has not begun.
+        """
         if instance.uuid in self._queued:
             return
         task = asyncio.create_task(self._update(instance))
@@ -42,7 +49,7 @@ class GroupUpdates:
         task.add_done_callback(self._tasks.discard)
 
     async def remove(self, uuid: InstanceUuid) -> None:
-        """Remove the group; what was to be updated is not any more. Raises OSError."""
+        """Remove the group of an instance and cancel its scheduled updates. Raises OSError."""
         queued = self._queued.pop(uuid, None)
         if queued is not None:
             queued.cancel()
@@ -51,7 +58,7 @@ class GroupUpdates:
         self._locks.pop(uuid, None)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait until all running updates have ended."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
@@ -62,7 +69,8 @@ class GroupUpdates:
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            await asyncio.wait((work,))  # a thread cannot be stopped: nothing may come before it
+            # A thread cannot be stopped: no later operation may overtake it.
+            await asyncio.wait((work,))
             raise
 
     def _lock(self, uuid: InstanceUuid) -> asyncio.Lock:

@@ -1,8 +1,9 @@
-"""Control groups version 1: one tree per controller, and a worker must move in all of them.
+"""Control groups version 1: one tree per controller; a worker must join a group in each of them.
 
-A process left in any hierarchy of gpud's own pod is killed when kubelet removes that pod, so every
-hierarchy that is mounted gets the group, not only memory and cpu. ``cpuset`` refuses processes
-until its cpus and mems are set, at each level, from the parent.
+When the kubelet removes gpud's pod, it kills the processes in the pod's group of any hierarchy.
+Workers must survive that, so every mounted hierarchy gets the slices' groups, not only memory
+and cpu. ``cpuset`` refuses processes until cpus and mems are copied from the parent, at each
+level.
 """
 
 from contextlib import suppress
@@ -28,7 +29,9 @@ _SMALLEST_SHARES = 2
 
 
 class CgroupsV1:
-    """Groups ``<root>/<hierarchy>/<parent>/<instance uuid>``. Raises OSError when refused."""
+    """Control groups named ``<root>/<hierarchy>/<parent>/<instance uuid>``. The constructor raises
+    OSError if the kernel refuses to create groups.
+    """
 
     def __init__(self, root: Path, parent: str, cpu_count: int) -> None:
         present = [name for name in HIERARCHIES if (root / name / "cgroup.procs").is_file()]
@@ -41,14 +44,16 @@ class CgroupsV1:
 
     @property
     def isolation(self) -> Isolation:
-        """Enforced: construction has proven it."""
+        """Return that limits are enforced, which the constructor has verified."""
         return Isolation(True, "")
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
-        """Create or update the group in every hierarchy."""
+        """Create or update the slice's group in every hierarchy."""
         try:
             self._make_groups(uuid)
-        except FileNotFoundError:  # another gpud of this machine ended, and the parent was empty
+        except (
+            FileNotFoundError
+        ):  # another gpud of this machine removed the empty parent as it ended
             self._make_parents()
             self._make_groups(uuid)
         memory = self._parents["memory"] / uuid
@@ -62,7 +67,7 @@ class CgroupsV1:
     def _make_parents(self) -> None:
         for group in self._parents.values():
             _make(group)
-        # As a whole the slices stand beside the pods with the weight of the node's CPUs.
+        # Together the slices compete with the pods at the weight of the node's CPUs.
         _write(self._parents["cpu"] / "cpu.shares", self._cpu_count * _WEIGHT_OF_ONE_CPU)
 
     def _make_groups(self, uuid: InstanceUuid) -> None:
@@ -70,11 +75,13 @@ class CgroupsV1:
             _make(parent / uuid)
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
-        """Return one file per hierarchy."""
+        """Return the file of the slice's group in each hierarchy into which a worker writes its
+        pid.
+        """
         return tuple(str(parent / uuid / "cgroup.procs") for parent in self._parents.values())
 
     def processes(self, uuid: InstanceUuid) -> frozenset[int]:
-        """Return the pids in the memory hierarchy."""
+        """Return the pids in the slice's group in the memory hierarchy."""
         try:
             text = (self._parents["memory"] / uuid / "cgroup.procs").read_text(encoding="ascii")
         except FileNotFoundError:
@@ -82,29 +89,33 @@ class CgroupsV1:
         return frozenset(map(int, text.split()))
 
     def shared_bytes(self, uuid: InstanceUuid) -> int:
-        """Return ``shmem`` of the memory hierarchy's statistics."""
+        """Return the shared memory charged to the slice's group: ``shmem`` of the memory
+        hierarchy's statistics.
+        """
         return shmem_of(self._parents["memory"] / uuid)
 
     def existing(self) -> frozenset[InstanceUuid]:
-        """Return the slices with a group in any hierarchy."""
+        """Return the slices that have a group in any hierarchy."""
         return frozenset(
             uuid for parent in self._parents.values() for uuid in slice_directories(parent)
         )
 
     def remove(self, uuid: InstanceUuid) -> None:
-        """Remove the group everywhere."""
+        """Remove the slice's group in every hierarchy."""
         for parent in self._parents.values():
             remove_group(parent / uuid)
 
     def remove_parent(self) -> None:
-        """Remove the parent in each hierarchy where it is empty."""
+        """Remove the parent of all groups in each hierarchy where it is empty."""
         for parent in self._parents.values():
             with suppress(OSError):
                 remove_group(parent)
 
 
 def slice_directories(parent: Path) -> list[InstanceUuid]:
-    """Return the sub-directories that are named like an instance; none where there is no parent."""
+    """Return the sub-directories of a parent group that are named after instances; none if the
+    parent does not exist.
+    """
     found: list[InstanceUuid] = []
     try:
         entries = list(parent.iterdir())
@@ -119,7 +130,9 @@ def slice_directories(parent: Path) -> list[InstanceUuid]:
 
 
 def shmem_of(group: Path) -> int:
-    """Return ``shmem`` of a group's ``memory.stat``, which both versions have."""
+    """Return ``shmem`` in bytes from a group's ``memory.stat``; both versions of control groups
+    have this field.
+    """
     try:
         text = (group / "memory.stat").read_text(encoding="ascii")
     except OSError:

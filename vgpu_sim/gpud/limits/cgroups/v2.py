@@ -1,7 +1,8 @@
-"""Control groups version 2: one tree.
+"""Control groups version 2, which has one tree for all controllers.
 
-Tested against a recorded tree only: no machine of this project ran it yet. Processes may be in
-leaves alone, so controllers are delegated down to the parent and workers join its children.
+This module is tested against a recorded tree only; it has not yet run on a machine with version
+2. Only leaf groups may contain processes. The controllers are therefore enabled down to the
+parent group, and workers join its children.
 """
 
 from contextlib import suppress
@@ -17,7 +18,9 @@ _HEAVIEST = 10_000
 
 
 class CgroupsV2:
-    """Groups ``<root>/<parent>/<instance uuid>``. Raises OSError when refused."""
+    """Control groups named ``<root>/<parent>/<instance uuid>``. The constructor raises OSError if
+    the kernel refuses to create groups.
+    """
 
     def __init__(self, root: Path, parent: str, cpu_count: int) -> None:
         available = (root / "cgroup.controllers").read_text(encoding="ascii").split()
@@ -30,15 +33,17 @@ class CgroupsV2:
 
     @property
     def isolation(self) -> Isolation:
-        """Enforced: construction has proven it."""
+        """Return that limits are enforced, which the constructor has verified."""
         return Isolation(True, "")
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
-        """Create or update the group."""
+        """Create or update the slice's group."""
         group = self._parent / uuid
         try:
             group.mkdir(exist_ok=True)
-        except FileNotFoundError:  # another gpud of this machine ended, and the parent was empty
+        except (
+            FileNotFoundError
+        ):  # another gpud of this machine removed the empty parent as it ended
             self._make_parent()
             group.mkdir(exist_ok=True)
         _write(group / "memory.max", share.memory_limit_bytes(contexts))
@@ -56,11 +61,13 @@ class CgroupsV2:
         _write(self._parent / "cpu.weight", min(_HEAVIEST, self._cpu_count * _WEIGHT_OF_ONE_CPU))
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
-        """Return the one file."""
+        """Return the ``cgroup.procs`` file of the slice's group, into which a worker writes its
+        pid.
+        """
         return (str(self._parent / uuid / "cgroup.procs"),)
 
     def processes(self, uuid: InstanceUuid) -> frozenset[int]:
-        """Return the pids in the group."""
+        """Return the pids in the slice's group."""
         try:
             text = (self._parent / uuid / "cgroup.procs").read_text(encoding="ascii")
         except FileNotFoundError:
@@ -68,19 +75,21 @@ class CgroupsV2:
         return frozenset(map(int, text.split()))
 
     def shared_bytes(self, uuid: InstanceUuid) -> int:
-        """Return ``shmem`` of the group's statistics."""
+        """Return the shared memory charged to the slice's group: ``shmem`` of its statistics."""
         return shmem_of(self._parent / uuid)
 
     def existing(self) -> frozenset[InstanceUuid]:
-        """Return the slices with a group."""
+        """Return the slices that have a group."""
         return frozenset(slice_directories(self._parent))
 
     def remove(self, uuid: InstanceUuid) -> None:
-        """Remove the group."""
+        """Remove the slice's group."""
         remove_group(self._parent / uuid)
 
     def remove_parent(self) -> None:
-        """Remove the parent if it is empty; what was delegated to it stays delegated."""
+        """Remove the parent of all groups if it is empty; the controllers delegated to it stay
+        delegated.
+        """
         with suppress(OSError):
             remove_group(self._parent)
 

@@ -1,8 +1,8 @@
-/* Memory of the aperture: which ranges are mapped, kept in order of address.
+/* The aperture's mapped chunks, sorted by address.
  *
- * The owner thread maps and unmaps, runners ask before each copy and hold the lock while they copy,
- * so that a copy between chunks cannot fault. A kernel that runs while its chunk is freed
- * does: the program broke its promise, and only its own context ends. */
+ * The owner thread maps and unmaps chunks. Runners check each copy's ranges and hold the lock
+ * while they copy, so a copy within chunks cannot fault. A kernel faults if its chunk is freed
+ * while it runs: that is the program's error, and ends only the program's own context. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -18,12 +18,12 @@ typedef struct chunk {
   uint64_t bytes;
 } chunk;
 
-/* Copies that overlap must not keep the owner waiting without end. */
+/* Prefers writers: overlapping copies must not delay the owner forever. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static chunk chunks[MAX_CHUNKS];
 static uint32_t chunk_count;
 
-/* Index of the first chunk that ends behind `address`. */
+/* Return the index of the first chunk that ends after `address`. */
 static uint32_t first_behind(uint64_t address) {
   uint32_t low = 0, high = chunk_count;
   while (low < high) {
@@ -51,7 +51,7 @@ bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes) {
   return false;
 }
 
-/* The owner thread alone changes the table, so it reads it without the lock. */
+/* Only the owner thread changes the table, so that thread reads it without the lock. */
 int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int fd) {
   if (tw.aperture_base == 0 || bytes == 0 || bytes > TESSERA_APERTURE_BYTES ||
       offset > TESSERA_APERTURE_BYTES - bytes || (offset | bytes) % TESSERA_PAGE_BYTES != 0)
@@ -60,7 +60,7 @@ int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int fd) {
   uint64_t address = tw.aperture_base + offset;
   uint32_t at = first_behind(address);
   if (at < chunk_count && chunks[at].address < address + bytes) return -EEXIST;
-  /* Populated here, or the first kernel would pay for a fault on every page. */
+  /* Populate now, or the first kernel would incur a page fault for every page. */
   void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
   if (mapped == MAP_FAILED) return -errno;
@@ -78,12 +78,13 @@ int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes) {
   if (tw.aperture_base == 0 || at == chunk_count || chunks[at].address != address ||
       chunks[at].bytes != bytes)
     return -ENOENT;
-  pthread_rwlock_wrlock(&lock); /* running copies end first, a later one is refused */
+  pthread_rwlock_wrlock(&lock); /* running copies end first; later ones are refused */
   chunk_count--;
   memmove(&chunks[at], &chunks[at + 1], (chunk_count - at) * sizeof chunks[0]);
   tw_chunks_unlock();
   void *range = (void *)(uintptr_t)address;
-  /* The client may keep its descriptor: pages go back now, not when the last one is closed. */
+  /* The client may keep its descriptor, so release the pages now, not when the last descriptor
+   * is closed. */
   if (madvise(range, bytes, MADV_REMOVE) != 0) return -errno;
   void *emptied = mmap(range, bytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -91,7 +92,7 @@ int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes) {
 }
 
 int tessera_worker_reserve(uint64_t aperture_base) {
-  /* With the image that misaligned accesses go to. */
+  /* Including the image in which misaligned accesses end up. */
   uint64_t bytes = TESSERA_GUARD_BEFORE_BYTES + TESSERA_MISALIGNED_OFFSET_BYTES +
                    TESSERA_APERTURE_BYTES + TESSERA_GUARD_AFTER_BYTES;
   if (tw.aperture_base != 0 || aperture_base < TESSERA_GUARD_BEFORE_BYTES ||
@@ -101,7 +102,7 @@ int tessera_worker_reserve(uint64_t aperture_base) {
   void *got = mmap(wanted, bytes, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == MAP_FAILED) return -errno;
-  if (got != wanted) { /* a kernel that does not know NOREPLACE */
+  if (got != wanted) { /* a kernel without MAP_FIXED_NOREPLACE */
     munmap(got, bytes);
     return -EEXIST;
   }

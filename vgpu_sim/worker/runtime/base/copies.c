@@ -1,10 +1,10 @@
-/* Bytes that were copied and filled, by the worker here and by the client in its own area: what a
- * client says of itself is believed like what it does. */
+/* Counters of copied and filled bytes. The worker counts here, the client in its own area. The
+ * client's numbers are not verified, because they affect only its own metrics. */
 #define _GNU_SOURCE
 #include "base/internal.h"
 #include "base/platform.h"
 
-/* Below this reading the clock would be a part of what it measures. */
+/* Below this size, reading the clock would distort the measurement. */
 enum { TIMED_BYTES = 64 << 10 };
 
 static _Alignas(64) struct {

@@ -1,8 +1,9 @@
-/* How a context ends: one record in the page, the client woken, the socket shut, the process gone.
+/* The end of a context: the fault record is written, the client is woken, the socket is shut
+ * down, and the process exits.
  *
- * The thread that faults does all of it, because nothing else can be trusted to run; it asks the
- * owner thread (Python) for the PTX line and waits a little for the answer. The socket is shut down
- * before the exit because tearing down the address space takes milliseconds. */
+ * The faulting thread does all of this, because no other thread can be relied on. It requests
+ * the PTX line from the owner thread (Python) and waits a little for the reply. The socket is
+ * shut down before the exit, because tearing down the address space takes milliseconds. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -16,12 +17,13 @@
 
 enum { HANDLER_STACK_BYTES = 1 << 16 };
 
-/* The owner looks for the thread by running the block again, for a second at most. */
+/* The owner looks for the faulting thread by running the block again, for one second at most. */
 static const uint64_t RESOLVE_TIMEOUT_NS = 3 * UINT64_C(1000000000);
 static const uint64_t REPORT_TIMEOUT_NS = 2 * UINT64_C(1000000000);
 
 static uint32_t claimed;  /* atomic */
-static tessera_worker_fault_origin origin; /* written by whoever claimed, before the owner asks */
+/* written by the thread that set `claimed`, before the owner reads it */
+static tessera_worker_fault_origin origin;
 static uint32_t resolved; /* futex */
 static uint32_t reported; /* futex */
 
@@ -44,7 +46,7 @@ static void copy_text(char *destination, const char *source, uint64_t size) {
   destination[length] = 0;
 }
 
-/* True for the one thread whose fault counts. */
+/* Claim the fault record; true for only one thread, whose fault is then reported. */
 static bool claim(const fault *f) {
   uint32_t expected = 0;
   if (!__atomic_compare_exchange_n(&claimed, &expected, 1, false, __ATOMIC_SEQ_CST,
@@ -70,7 +72,7 @@ static bool claim(const fault *f) {
   return true;
 }
 
-static void tell_client(uint32_t error) {
+static void notify_client(uint32_t error) {
   tw_freeze_timelines();
   __atomic_store_n(&tw.page->error, error, __ATOMIC_SEQ_CST);
   __atomic_add_fetch(&tw.page->progress, 1, __ATOMIC_SEQ_CST);
@@ -81,10 +83,11 @@ static void tell_client(uint32_t error) {
 static void notify_owner(void) {
   uint64_t one = 1;
   ssize_t written = write(tw.config.fault_event, &one, sizeof one);
-  (void)written; /* nothing is left to be done if it fails: the waits below time out */
+  (void)written; /* a failure needs no handling: the waits below time out */
 }
 
-/* `owner_can_run`: this thread does not hold what the owner needs (Python's lock). */
+/* Report the fault to the owner. `owner_can_run`: this thread does not hold Python's lock, which
+ * the owner needs. */
 static void die(const fault *f, bool owner_can_run) __attribute__((noreturn));
 static void die(const fault *f, bool owner_can_run) {
   if (!claim(f))
@@ -94,7 +97,7 @@ static void die(const fault *f, bool owner_can_run) {
     notify_owner();
     if (f->pc != 0) wait_for_flag(&resolved, RESOLVE_TIMEOUT_NS);
   }
-  tell_client(f->error);
+  notify_client(f->error);
   if (ask) wait_for_flag(&reported, REPORT_TIMEOUT_NS);
   _exit(TESSERA_WORKER_EXIT_STATUS);
 }
@@ -122,7 +125,7 @@ void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *
 int tessera_worker_fail(uint32_t kind, uint32_t error, uint64_t kernel, const char *message) {
   if (!claim(&(fault){.kind = kind, .error = error, .kernel = kernel, .message = message}))
     return 0;
-  tell_client(error);
+  notify_client(error);
   return 1;
 }
 
@@ -142,14 +145,14 @@ void tessera_worker_resolve_fault(uint32_t ptx_line, uint64_t address, const cha
 
 void tessera_worker_fault_reported(void) { raise_flag(&reported); }
 
-/* Where native code moves an access that is not aligned to its size. */
+/* Whether an address is in the image to which native code redirects misaligned accesses. */
 static bool in_misaligned_image(uint64_t address) {
   uint64_t begin = tw.aperture_base + TESSERA_MISALIGNED_OFFSET_BYTES - TESSERA_GUARD_BEFORE_BYTES;
   return address - begin <
          TESSERA_GUARD_BEFORE_BYTES + TESSERA_APERTURE_BYTES + TESSERA_GUARD_AFTER_BYTES;
 }
 
-/* An access to shared memory: what is reported is its address there, of 32 bits. */
+/* Describe an access to shared memory by its 32-bit shared address. */
 static bool in_shared_memory(fault *f) {
   const uint64_t begin = tw_current.shared_window - TESSERA_SHARED_REACH_BYTES;
   if (tw_current.shared_window == 0 || f->address - begin >= TESSERA_SHARED_RESERVED_BYTES)
@@ -165,7 +168,7 @@ static bool in_shared_memory(fault *f) {
   return true;
 }
 
-/* An access to local memory, in the image where code moved it. */
+/* Describe an access to local memory in an image to which code has redirected it. */
 static bool in_local_memory(fault *f) {
   const uint64_t place = f->address - tw_current.local_window;
   if (tw_current.local_window == 0 || place >= TESSERA_LOCAL_RESERVED_BYTES) return false;
@@ -179,7 +182,7 @@ static bool in_local_memory(fault *f) {
   return true;
 }
 
-/* What is known of a group of lanes that ran on a fiber. */
+/* Add what is known about a group that runs on a fiber. */
 static void describe_group(fault *f, uint64_t stack_pointer) {
   const tw_stacks *stacks = tw_current.stacks;
   bool in_guard = false;
@@ -229,7 +232,8 @@ static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t 
       f.pc = 0;
       f.message = "memory vanished during a copy";
       break;
-    case ACTIVITY_CALLBACK: /* the interpreter checks addresses; memory freed meanwhile it cannot */
+    /* the interpreter checks addresses, but cannot detect a concurrent free */
+    case ACTIVITY_CALLBACK:
       f.kernel = tw_current.kernel;
       if (!memory || f.address - tw.aperture_base >= TESSERA_APERTURE_BYTES) break;
       f.kind = TESSERA_FAULT_KIND_ADDRESS;

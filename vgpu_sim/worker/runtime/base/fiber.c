@@ -1,4 +1,4 @@
-/* Stacks, and the switch between them. */
+/* Fibers: their stacks, and the switch between them. */
 #define _GNU_SOURCE
 #include "base/fiber.h"
 
@@ -16,20 +16,21 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-enum { GUARD_INSTALL = 102, POPULATE_READ = 22 }; /* advice of Linux 6.13 and 5.14 */
+enum { GUARD_INSTALL = 102, POPULATE_READ = 22 }; /* madvise values of Linux 6.13 and 5.14 */
 enum { COLOURS = 16, COLOUR_BYTES = 256 };
 
-/* Sanitizers must hear of each switch: then C stands around it. */
+/* Sanitizers must be notified of each switch, by C code around it. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define NEXT "tw_fiber_next"
 #else
 #define NEXT "tw_fiber_yield"
 #endif
 
-/* A parked fiber's stack: the registers that a callee keeps, and where it goes on. It goes on by a
- * jump: it stopped elsewhere than whoever switches to it, so the processor would mispredict each
- * return (measured on x86-64: twice the time of a kernel with two barriers). What a new fiber begins
- * with is in words of that frame: where it goes on, and the two registers that this reads. */
+/* A parked fiber's stack holds the callee-saved registers and the address at which it resumes.
+ * It resumes by a jump, not by a return: it stopped at another place than the fiber that
+ * switches to it, so the processor would mispredict every return (measured on x86-64: a kernel
+ * with two barriers takes twice the time). A new fiber's frame has its entry point and the two
+ * registers that the entry reads. */
 void tw_fiber_go(tw_fiber *from, tw_fiber *to);
 void tw_fiber_start(void);
 #if defined(__x86_64__)
@@ -73,7 +74,7 @@ __asm__(
     "        ud2\n"
     "        .cfi_endproc\n");
 #elif defined(__aarch64__)
-/* AAPCS64: x19 to x28, the frame record, and the low halves of v8 to v15 are the callee's. */
+/* AAPCS64: x19 to x28, the frame record, and the low halves of v8 to v15 are callee-saved. */
 enum { FRAME_WORDS = 20, START_WORD = 1, FIBER_WORD = 2, MAIN_WORD = 3 };
 __asm__(
     "        .text\n"
@@ -172,8 +173,9 @@ void tw_fiber_adopt_thread(tw_fiber *home) {
   (void)home;
 }
 
-/* Makes a page inaccessible. A guard that the kernel installs costs no mapping, of which a process
- * has 65,530; where the advice is unknown some systems answer 0 all the same, so the page is tried. */
+/* Make a page inaccessible. A guard page installed by MADV_GUARD_INSTALL needs no mapping of its
+ * own; a process may have only 65,530 mappings. Some systems return 0 for an unknown advice, so
+ * the page is probed. */
 static int protect(uint8_t *page) {
   if (madvise(page, TESSERA_PAGE_BYTES, GUARD_INSTALL) == 0 &&
       madvise(page, TESSERA_PAGE_BYTES, POPULATE_READ) != 0 && errno == EFAULT)
@@ -183,9 +185,10 @@ static int protect(uint8_t *page) {
 
 static void prepare(const tw_stacks *s, uint32_t index, void (*main)(tw_fiber *self)) {
   uint8_t *slot = s->base + index * s->stride;
-  /* Tops that lie apart: with all at one distance the fibers' frames would share few cache sets. */
+  /* Shift the stacks' tops, because at equal distances the fibers' frames would share few cache
+   * sets. */
   uint8_t *top = slot + s->stride - index % COLOURS * COLOUR_BYTES;
-  void **sp = (void **)(void *)top - FRAME_WORDS; /* other words are zeros: the pages are fresh */
+  void **sp = (void **)(void *)top - FRAME_WORDS; /* fresh pages: other words are zeros */
   tw_fiber *fiber = &s->fibers[index];
   memset(fiber, 0, sizeof *fiber);
   sp[START_WORD] = (void *)(uintptr_t)tw_fiber_start;

@@ -1,7 +1,7 @@
-/* Fibers: what runs one group of lanes of a block, on a stack of its own.
+/* Fibers: each runs one group of lanes of a block, on its own stack.
  *
- * A switch is a dozen instructions of user code: no system call, no signal mask, no floating-point
- * environment. A fiber never changes its thread. */
+ * A switch is a dozen user-mode instructions: no system call, no signal mask, no floating-point
+ * environment. A fiber never moves to another thread. */
 #ifndef TESSERA_WORKER_FIBER_H
 #define TESSERA_WORKER_FIBER_H
 
@@ -12,21 +12,22 @@
 typedef struct tw_cta tw_cta;
 typedef struct tw_fiber tw_fiber;
 
-/* fiber.c asserts the offsets that the switch knows. */
+/* fiber.c asserts the offsets that the switch uses. */
 struct tw_fiber {
-  tessera_thread_state state; /* first: what the group's code knows its fiber by */
-  void *sp;                   /* while it does not run */
-  tw_fiber *next;             /* whose turn it is after this one's */
-  tw_fiber *previous;         /* on a ring that fibers leave */
+  tessera_thread_state state; /* first, because the group's code gets a pointer to it */
+  void *sp;                   /* stack pointer while the fiber is parked */
+  tw_fiber *next;             /* the next fiber of the ring */
+  tw_fiber *previous;         /* set on rings from which fibers are removed */
   tw_cta *cta;
   uint32_t group;
-  bool waits; /* for a barrier, or only for its own warp there */
-  const uint8_t *lowest; /* byte of its stack */
+  bool waits; /* it waits for a barrier; false: it waits there only for the rest of its warp */
+  const uint8_t *lowest; /* lowest byte of its stack */
   uint64_t stack_bytes;
   void *address_sanitizer, *thread_sanitizer;
 };
 
-/* `count` fibers of one thread; `base` is where the stacks begin, each with its guard below it. */
+/* The `count` fibers of one thread. `base` is the start of the stacks; below each stack is a
+ * guard page. */
 typedef struct tw_stacks {
   uint8_t *base;
   uint64_t stride;
@@ -35,28 +36,29 @@ typedef struct tw_stacks {
   tw_fiber *fibers;
 } tw_stacks;
 
-/* Prepares fibers that run `main`, which must not return, on stacks of at least `stack_bytes`.
- * 0 or a negative errno. */
+/* Prepare fibers that run `main`, which must not return, on stacks of at least `stack_bytes`.
+ * Returns 0 or a negative errno. */
 int tw_stacks_open(tw_stacks *s, uint32_t count, uint64_t stack_bytes, void (*main)(tw_fiber *self));
 void tw_stacks_close(tw_stacks *s);
 
-/* The fiber whose stack, or whose guard (`in_guard`), has that address; NULL: none of them. */
+/* Find the fiber whose stack, or guard page (`in_guard`), contains an address; NULL: none. */
 const tw_fiber *tw_stacks_find(const tw_stacks *s, uint64_t address, bool *in_guard);
 
-/* Makes `home` stand for the calling thread's own stack. */
+/* Make `home` represent the calling thread's own stack. */
 void tw_fiber_adopt_thread(tw_fiber *home);
 
-/* Parks `from`, which runs, and runs `to`. */
+/* Park `from`, which is running, and run `to`. */
 void tw_fiber_switch(tw_fiber *from, tw_fiber *to);
-/* The first thing that a fiber's `main` does. */
+/* Complete a switch: a fiber's `main` must call this first. */
 void tw_fiber_entered(void);
 
-/* Parks the fiber that `state` begins, and runs the next one. */
+/* Park the fiber whose first member is `state`, and run the next one. */
 void tw_fiber_yield(tessera_thread_state *state);
 
-/* Rings of fibers, named by one of them; NULL: nobody is on it. A fiber is on one ring at most. */
+/* Rings of fibers. A pointer to a ring points to its first fiber; NULL: the ring is empty. A
+ * fiber is on at most one ring. */
 
-/* Puts `fiber` before the first one. */
+/* Insert `fiber` before the ring's first fiber. */
 static inline void tw_fiber_link(tw_fiber **ring, tw_fiber *fiber) {
   if (*ring == NULL) *ring = fiber->previous = fiber;
   tw_fiber *first = *ring, *last = first->previous;
@@ -66,7 +68,7 @@ static inline void tw_fiber_link(tw_fiber **ring, tw_fiber *fiber) {
   first->previous = fiber;
 }
 
-/* Takes `fiber` off its ring. The one behind it, or NULL. */
+/* Remove `fiber` from its ring. Returns the next one, or NULL. */
 static inline tw_fiber *tw_fiber_unlink(tw_fiber *fiber) {
   tw_fiber *next = fiber->next;
   if (next == fiber) return NULL;
@@ -75,7 +77,7 @@ static inline tw_fiber *tw_fiber_unlink(tw_fiber *fiber) {
   return next;
 }
 
-/* Puts all of another ring before the first one. */
+/* Insert all fibers of another ring before this ring's first fiber. */
 static inline void tw_fiber_join(tw_fiber **ring, tw_fiber *others) {
   if (others == NULL) return;
   if (*ring == NULL) {

@@ -20,40 +20,41 @@ enum {
 
 typedef enum { ACTIVITY_NONE, ACTIVITY_KERNEL, ACTIVITY_CALLBACK, ACTIVITY_COPY } activity;
 
-/* Threads that run requests, each of them one: of every stream, one that leads and one to spare. */
+/* Threads that run one request each: one for each stream, a leader and a spare. */
 enum { TW_RUNNERS = TESSERA_MAX_STREAMS + 2 };
 
-/* What this thread does, for the fault handler. */
+/* What a thread is doing, for the fault handler. */
 typedef struct thread_activity {
   volatile activity kind;
   volatile uint64_t kernel;
   const uint8_t *volatile parameters; /* of a native kernel: TESSERA_MAX_PARAMETER_BYTES */
-  const tessera_launch_context *volatile launch; /* of a native kernel; while it runs */
+  const tessera_launch_context *volatile launch; /* of a native kernel, while it runs */
   const tw_stacks *volatile stacks;   /* while the groups of a block run; else NULL */
   volatile uint64_t shared_window;    /* base of this thread's shared memory; 0: none yet */
-  volatile uint64_t shared_bytes;     /* of a block of the launch that last had some */
-  volatile uint64_t local_window;     /* base of the local memory of the block that runs, or 0 */
-  uint32_t runner;                    /* which of TW_RUNNERS it is, if it is one */
+  volatile uint64_t shared_bytes;     /* shared memory per block in the last launch that used any */
+  volatile uint64_t local_window;     /* base of the running block's local memory, or 0 */
+  uint32_t runner;                    /* index below TW_RUNNERS, if it is a runner */
   tessera_thread_state state;
 } thread_activity;
 
-/* A slot after it was copied: nothing in it changes any more. */
+/* A copied slot, in which nothing changes any more. */
 typedef struct request {
   tessera_slot slot;
   _Alignas(64) uint8_t parameters[TESSERA_MAX_PARAMETER_BYTES];
 } request;
 
-/* One stream as the scheduler sees it. */
+/* A stream's state in the scheduler. */
 typedef struct stream {
   uint64_t tail;       /* slots copied out of the ring */
   uint64_t last_value; /* value of the last request copied */
-  uint64_t awaited;    /* head that must be reached before the request is whole; 0: it is */
-  bool pending;        /* `next` holds a request that has not been begun */
-  bool running;        /* atomic: `next` runs, and is its runner's alone */
+  /* head of the ring at which the request is complete; 0: it is complete */
+  uint64_t awaited;
+  bool pending;        /* `next` holds a request that has not started */
+  bool running;        /* atomic: `next` is running, and belongs to its runner */
   request next;
 } stream;
 
-/* Process-wide state. Written before the threads start, but for what says otherwise. */
+/* Process-wide state. Fields not marked as atomic are written before the threads start. */
 typedef struct worker {
   tessera_worker_config config;
   const tessera_client_area *client;
@@ -65,130 +66,139 @@ typedef struct worker {
 extern worker tw;
 extern __thread thread_activity tw_current __attribute__((tls_model("initial-exec")));
 
-/* ring.c: true when `s->next` is a whole, valid request. Does not return on a protocol error. */
+/* ring.c: true when `s->next` is a complete, valid request. Does not return on a protocol error. */
 bool tw_ring_fetch(uint32_t index, stream *s);
 bool tw_ring_has_news(uint32_t index, const stream *s);
 
-/* timeline.c. One thread a stream publishes. */
+/* timeline.c. One thread per stream publishes. */
 void tw_publish(uint32_t stream_index, uint64_t value);
-/* Keeps timelines still from now on; from any thread but inside tw_publish. */
+/* Freeze all timelines; from any thread, but not inside tw_publish. */
 void tw_freeze_timelines(void);
 bool tw_timelines_frozen(void);
 
-/* occupancy.c: of the multiprocessors while a launch runs, as shares of TESSERA_WORKER_ALL: how many
- * have a block, and how many of their places for warps are taken. */
+/* occupancy.c: the share of multiprocessors that have a block while a launch runs, and the share
+ * of these multiprocessors' warp slots that are in use, as fractions of TESSERA_WORKER_ALL. */
 typedef struct tw_occupancy {
   uint32_t active, occupied;
 } tw_occupancy;
 tw_occupancy tw_occupancy_of(const tessera_worker_kernel *kernel, uint64_t blocks,
                              uint32_t block_threads, uint64_t dynamic_bytes);
 
-/* copies.c: which way, by addresses of the aperture. */
+/* copies.c: count a copy by its direction, which follows from the aperture addresses. */
 void tw_count_copy(uint64_t destination, uint64_t source, uint64_t bytes);
 void tw_count_set(uint64_t bytes);
-/* When a copy begins that is large enough for its time to count; else 0, and nothing at its end. */
+/* Return the start time of a copy large enough to be timed; else 0, for which tw_copy_ends()
+ * does nothing. */
 uint64_t tw_copy_begins(uint64_t bytes);
 void tw_copy_ends(uint64_t since_ns);
 void tw_copies_read(tessera_worker_stats *out);
 
-/* stats.c: of the calling runner's launch. tw_launch_of says what will run, before. It computes from
- * the beginning if `handle` is not 0, else from tw_launch_computes on: what is compiled for it comes
- * before. */
+/* stats.c: the calling runner's launch. tw_launch_of describes it before it starts. Its
+ * computing time begins with tw_launch_begins, if `handle` is not 0; else with
+ * tw_launch_computes, after compilation. */
 void tw_launch_of(const tessera_worker_kernel *kernel, const tessera_launch_body *body);
 void tw_launch_begins(uint64_t handle);
 void tw_launch_computes(uint64_t handle);
 void tw_launch_ends(uint64_t blocks);
 
-/* leader.c: of all runners one leads, which means that streams are its own. The others run requests
- * or wait. A thread that is to wait for anything but memory passes the lead on before. */
-void tw_lead_enter(uint32_t runner); /* before all else */
-bool tw_lead_join(void);             /* waits until the calling thread leads; false: the worker stops */
+/* leader.c: one of the runners is the leader and owns the streams. The others run requests or
+ * wait. A thread passes the lead on before it waits for anything except memory. */
+void tw_lead_enter(uint32_t runner); /* each runner calls this first */
+/* waits until the calling thread leads; false: the worker stops */
+bool tw_lead_join(void);
 bool tw_leads(void);
-/* Before the leader looks at the streams: what ends from now on it will be told of. */
+/* Called before the leader examines the streams; from then on it is notified of requests that
+ * end. */
 void tw_lead_look(void);
-/* Before a request. */
+/* Called before a request. */
 void tw_lead_begin(uint32_t stream);
-/* The request that begins will be short: the leader runs it by itself. Another takes the lead where
- * that turns out to be wrong. */
+/* Keep the lead: the next request is expected to be short, so the leader runs it itself. If it
+ * turns out to be long, another thread takes the lead. */
 void tw_lead_keep(void);
-/* The request that begins, or has begun, takes time: another thread leads if the calling one did. */
+/* Pass the lead on, if the calling thread has it: its request, which runs or is about to start,
+ * takes time. */
 void tw_lead_pass(void);
-/* After a request, when the client has been told. */
-void tw_lead_told(void);
-/* After that, when its stream may begin another. Returns whether the calling thread led all the
- * while, so that what it knew of the streams still holds. */
+/* Called after a request, once the client has been notified. */
+void tw_lead_reported(void);
+/* Called next, once the request's stream may start another one. Returns whether the calling
+ * thread has led without interruption, so that its knowledge of the streams is current. */
 bool tw_lead_after_request(void);
-/* Sleeps until the client rings, or for `limit_ns` (0: no limit). Returns false if the calling
- * thread does not lead any more. */
+/* Sleep until the client rings, or for `limit_ns` (0: no limit). Returns false if the calling
+ * thread does not have the lead any more. */
 bool tw_lead_sleep(uint32_t how, uint64_t limit_ns);
-/* Requests that other threads run. */
+/* Return how many requests other threads run. */
 uint32_t tw_lead_running_elsewhere(void);
-/* `main` is what runners do, `any_news` tells the leader whether a request can begin, or may. */
+/* Start the runners, whose function is `main`. `any_news` returns whether a request can start,
+ * or may be able to. */
 int tw_runners_start(void *(*main)(void *index), bool (*any_news)(void));
 void tw_runners_stop(void);
 
 /* scheduler.c */
 int tw_scheduler_start(void);
 
-/* execute.c: runs a request to its end. */
+/* execute.c: run a request to its end. */
 bool tw_expect_short(const request *r);
 void tw_execute(request *r);
-/* observe.c: tells the observer of a request; returns whether that was all there was to do. */
+/* observe.c: report a request to the observer; returns whether that completes the request. */
 bool tw_observe(uint32_t stream, const request *r);
-/* Reports a launch that has run; what waits for it cannot begin before. */
+/* Report a launch that has ended, before the requests that wait for it can start. */
 void tw_observe_end(uint32_t stream, const request *r);
-/* Before the first of them. */
+/* Called before the first launch. */
 void tw_timer_begin(void);
 
-/* kernels.c. A kernel stays where it is between acquire and release, which only runners call, each
- * for one kernel at a time. */
+/* kernels.c. A kernel's slot stays valid between acquire and release. Only runners call these,
+ * each for one kernel at a time. */
 const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle);
 void tw_kernel_release(void);
 
-/* Between acquire and release. A kernel whose parameters have addresses has one image of them: its
- * launches run one at a time. */
+/* Called between acquire and release. A kernel whose parameters have addresses has only one
+ * image of them, so its launches run one at a time. */
 void tw_kernel_lock_image(uint64_t handle);
 void tw_kernel_unlock_image(uint64_t handle);
-/* The code for a launch's kernel and block. One in provisional code is known here, so that it is
- * told of better code, until tw_launch_settled, which the same runner calls. */
+/* Find the code for a launch's kernel and block shape. A launch in provisional code is
+ * registered to receive better code, until the same runner calls tw_launch_settled. */
 bool tw_variant_find(tw_launch *launch);
-/* Keeps the code of a launch for others, or gives it better code that has come meanwhile. */
+/* Store a launch's code for later launches, or replace it by better code that has arrived
+ * meanwhile. */
 void tw_variant_add(tw_launch *launch);
-/* Give better code to the launches that run in provisional code of that kernel, and to later ones.
- * Returns how many run; `running` gets their contexts. */
+/* Replace the provisional code of the kernel's running launches and of later ones. Returns how
+ * many are running; `running` gets their contexts. */
 uint32_t tw_variant_replace(const tessera_worker_call *better,
                             const tessera_launch_context *running[TW_RUNNERS]);
 void tw_launch_settled(void);
-/* A launch of the kernel has ended. */
+/* Account for a launch that has ended. */
 void tw_kernel_account(uint64_t handle, uint64_t blocks, uint64_t busy_ns);
-/* How long a launch of so many blocks will take, judging by those before; UINT64_MAX: unknown. */
+/* Estimate the duration of a launch of `blocks` blocks from earlier launches; UINT64_MAX:
+ * unknown. */
 uint64_t tw_kernel_expected_ns(uint64_t handle, uint64_t blocks);
 void tw_kernel_expect_nothing(uint64_t handle);
-/* Name of a kernel that is being run, for the fault record. */
+/* Copy the name of a running kernel, for the fault record. */
 void tw_kernel_name(uint64_t handle, char *name, uint64_t size);
 
-/* chunks.c: the lock, which many copies hold at once, keeps chunks mapped while they run. */
+/* chunks.c: the lock keeps chunks mapped during copies; several copies hold it at once. */
 void tw_chunks_lock(void);
 void tw_chunks_unlock(void);
 bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes);
 
-/* pool.c: threads that help whoever launches; launches run side by side, the oldest first. Blocks of
- * one are handed out in their order, in runs of some, or `one_by_one`. */
+/* pool.c: helper threads share a launch's blocks with its runner. Launches run concurrently;
+ * helpers prefer the oldest. Blocks are handed out in order, several at a time (a run), or
+ * `one_by_one`. */
 typedef struct tw_work {
   tessera_kernel_entry entry;
   const tessera_launch_context *launch;
   const uint8_t *parameters;
   uint64_t blocks;
-  uint64_t expected_ns; /* tw_kernel_expected_ns */
+  uint64_t expected_ns; /* from tw_kernel_expected_ns */
   bool one_by_one;
-  bool spare; /* better code is being compiled: shorter runs, and one thread leaves it its CPU */
-  const uint32_t *spare_no_more; /* atomic; where `spare`: set before tw_pool_do_not_spare */
+  /* better code is being compiled: use shorter runs, and leave one helper's CPU to the compiler */
+  bool spare;
+  const uint32_t *spare_no_more; /* atomic; used if `spare`, and set before tw_pool_do_not_spare */
 } tw_work;
 /* Each helper calls `at_end` before it ends. */
 int tw_pool_start(uint32_t helpers, void (*at_end)(void));
 void tw_pool_stop(void);
 void tw_pool_run(const tw_work *work);
-/* A launch that runs spares nobody any more. */
+/* Let all helpers take part in a running launch: it leaves none idle any more. */
 void tw_pool_do_not_spare(const tessera_launch_context *launch);
 
 /* fault.c */
@@ -196,29 +206,30 @@ typedef struct fault {
   uint32_t kind;
   uint32_t error;
   uint32_t ptx_line;
-  uint32_t word; /* of a native trap: its instruction's number, plus 1 */
+  uint32_t word; /* of a native trap: the number of its instruction, plus 1 */
   uint64_t kernel;
   uint64_t pc;
   uint64_t address;
   uint64_t block;
-  bool shared; /* `address` is one of shared memory */
-  bool local;  /* it was one of local memory; which one is not known */
+  bool shared; /* `address` is a shared address */
+  bool local;  /* a local access, whose address is unknown */
   const char *message;
-  const tessera_fault_detail *detail; /* NULL: nothing more is known */
+  const tessera_fault_detail *detail; /* NULL: nothing else is known */
 } fault;
 int tw_fault_install(void);
-/* An alternate stack for the calling thread; the handler must work after a stack overflow. */
+/* Install an alternate signal stack for the calling thread, because the handler must work after
+ * a stack overflow. */
 int tw_fault_prepare_thread(void);
 void tw_die(const fault *f) __attribute__((noreturn));
-/* What the running kernel needs of memory is not there. */
+/* End the context because memory for the running kernel cannot be allocated. */
 static inline __attribute__((noreturn)) void tw_die_out_of_memory(const char *message) {
   tw_die(&(fault){.kind = TESSERA_FAULT_KIND_OUT_OF_MEMORY,
                   .error = CUDA_ERROR_OUT_OF_MEMORY,
                   .kernel = tw_current.kernel,
                   .message = message});
 }
-/* `code` is an address within the code of the kernel whose trap is in `state`; `message` says what
- * else it was (NULL: a trap). */
+/* End the context because of a native kernel's trap or failure. `code` is an address in the code
+ * of the kernel, `state` that of the thread; `message` is the failure (NULL: a trap). */
 void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *state,
                     const char *message) __attribute__((noreturn));
 bool tw_dead(void);

@@ -1,8 +1,9 @@
-/* Kernels that launches may name, and the native code found for them.
+/* The kernels that launches may refer to, and their native code.
  *
- * The owner thread adds and removes, runners look up without a lock: each publishes the handle that
- * it uses (a hazard) and looks again; removal hides the handle, and the owner waits for the hazards
- * to pass before it takes the code away. Handles carry a count: none is given out twice. */
+ * The owner thread adds and removes kernels; runners look them up without a lock. A runner
+ * publishes the handle that it uses (a hazard pointer) and then checks the handle again. Removal
+ * hides the handle, and the owner frees the code only when no hazard pointer contains the
+ * handle. Handles contain a counter, so none is used twice. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -23,13 +24,13 @@ typedef struct variant {
 typedef struct kernel_slot {
   uint64_t handle; /* atomic; 0: free */
   tessera_worker_kernel kernel;
-  pthread_mutex_t image; /* held while a launch uses the image of its parameters */
+  pthread_mutex_t image; /* held while a launch uses the kernel's parameter image */
   variant variants[VARIANTS]; /* under variants_lock, while a hazard protects the slot */
-  uint32_t variant_count;     /* ever added; the oldest is replaced */
+  uint32_t variant_count;     /* number ever added; a new variant replaces the oldest */
   tessera_worker_kernel_usage usage; /* atomics; written under the lock of stats.c */
   struct {
     uint64_t ns;     /* 0: unknown */
-    uint64_t blocks; /* of the launch that this is from */
+    uint64_t blocks; /* of the launch that was measured */
   } expected;        /* atomics, as usage */
 } kernel_slot;
 
@@ -38,7 +39,8 @@ static uint64_t handles_given; /* owner thread only */
 static uint32_t next_free;     /* owner thread only */
 static uint64_t hazards[TW_RUNNERS]; /* atomics: the handle that a runner uses */
 static pthread_mutex_t variants_lock = PTHREAD_MUTEX_INITIALIZER;
-static tw_launch *provisional[TW_RUNNERS]; /* under variants_lock: launches that may be improved */
+/* under variants_lock: launches that may get better code */
+static tw_launch *provisional[TW_RUNNERS];
 
 static kernel_slot *slot_of(uint64_t handle) { return &slots[handle % MAX_KERNELS]; }
 
@@ -56,14 +58,14 @@ uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *kernel) {
     next_free = (next_free + 1) % MAX_KERNELS;
     kernel_slot *slot = &slots[index];
     if (__atomic_load_n(&slot->handle, __ATOMIC_RELAXED) != 0 || is_used(slot))
-      continue; /* in use, or removed while its launch runs */
+      continue; /* in use, or removed while a launch of it runs */
     slot->kernel = *kernel;
     slot->kernel.name[sizeof slot->kernel.name - 1] = 0;
     pthread_mutex_init(&slot->image, NULL);
     slot->usage = (tessera_worker_kernel_usage){0};
     PUT(slot->expected.ns, 0);
     uint64_t handle = ++handles_given * MAX_KERNELS + index;
-    pthread_mutex_lock(&variants_lock); /* better code for the slot's last kernel may come */
+    pthread_mutex_lock(&variants_lock); /* better code for the slot's previous kernel may arrive */
     slot->variant_count = 0;
     __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&variants_lock);
@@ -137,14 +139,14 @@ static variant *find_or_add(kernel_slot *slot, const uint32_t block[3]) {
   variant *v = find(slot, block);
   if (v != NULL) return v;
   v = &slot->variants[slot->variant_count++ % VARIANTS];
-  *v = (variant){.code = {.provisional = 1}}; /* whatever comes is better */
+  *v = (variant){.code = {.provisional = 1}}; /* any code is better than none */
   memcpy(v->block, block, sizeof v->block);
   return v;
 }
 
 void tw_variant_add(tw_launch *launch) {
   pthread_mutex_lock(&variants_lock);
-  /* Another stream's launch may have asked for it, too, and better code may have come. */
+  /* Another stream's launch may have requested the code, too, and better code may have arrived. */
   variant *v = find_or_add(slot_of(launch->context.kernel), launch->context.block);
   if (v->code.provisional)
     v->code = launch->code;
@@ -176,14 +178,14 @@ uint32_t tw_variant_replace(const tessera_worker_call *better,
     __atomic_store_n(&launch->is_improved, 1, __ATOMIC_SEQ_CST);
     running[improved++] = &launch->context;
   }
-  /* Removed kernels may still run; nobody will launch them again. */
+  /* A removed kernel may still run, but will not be launched again. */
   if (better->kernel != 0 && __atomic_load_n(&slot->handle, __ATOMIC_RELAXED) == better->kernel)
     find_or_add(slot, better->block)->code = code;
   pthread_mutex_unlock(&variants_lock);
   return improved;
 }
 
-/* The longest launch is remembered, but less and less. */
+/* Store the duration of the longest launch, with exponential decay. */
 static void expect(kernel_slot *slot, uint64_t blocks, uint64_t ns) {
   const uint64_t before = GET(slot->expected.ns);
   if (before > ns && blocks <= GET(slot->expected.blocks)) {

@@ -1,13 +1,15 @@
-/* Which runner leads: leader and followers, after Schmidt's pattern of that name.
+/* Selection of the leader among the runners: the leader/followers pattern (Schmidt et al.).
  *
- * A worker has as many runners as requests run side by side, one that leads and one to spare. Who
- * leads owns the streams; it runs short requests by itself, and passes the lead on before one that
- * takes time, or may. Who has run such a request leads again if nobody does, else it waits.
+ * A worker has as many runners as requests may run concurrently, plus a leader and a spare. The
+ * leader owns the streams. It runs short requests itself, and passes the lead on before a
+ * request that takes time, or may take time. When a runner has finished such a request, it leads
+ * again if there is no leader, and otherwise waits.
  *
- * The lead is free where there is nothing to run. Then the client must ring, so somebody waits for
- * the bell; all others that have nothing to do wait on the bench. One of those watches: a request
- * that was thought to be short and is not (a kernel that waits for another stream's) loses the lead
- * after two looks, or nobody would run what it waits for. Nobody watches where nothing happens. */
+ * While there is nothing to run, no thread has the lead. The client must ring then, so one
+ * runner waits for the bell; all other idle runners wait on the bench. One of these watches the
+ * leader: if a request that was expected to be short takes longer than two looks (such as a
+ * kernel that waits for another stream's kernel), the watcher takes the lead, because no other
+ * thread would run the request that is waited for. While nothing happens, no runner watches. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -23,33 +25,33 @@ static const uint64_t LOOK_NS = 2 * UINT64_C(1000000);
 
 static _Alignas(64) uint64_t lead; /* atomic: state, runner, and a count of short requests */
 static _Alignas(64) uint32_t bench; /* futex */
-static uint32_t benched;     /* atomic: runners that wait on it, or are on their way there */
-static uint32_t at_bell;     /* atomic: runners that wait for the client */
-static uint32_t watching;    /* atomic: one of the bench does */
+static uint32_t benched;     /* atomic: runners that wait on the bench, or are about to */
+static uint32_t at_bell;     /* atomic: runners that wait for the client's bell */
+static uint32_t watching;    /* atomic: a runner on the bench watches the leader */
 static uint32_t completions; /* atomic: requests that ended, and rings, while another thread led */
 static uint32_t elsewhere;   /* atomic: requests that run while another thread leads */
 static pthread_t runners[TW_RUNNERS];
 static uint32_t runner_count; /* atomic: written by the leader */
-static uint32_t heard_first[TW_RUNNERS]; /* `bench` when each runner was added */
+static uint32_t bench_first_seen[TW_RUNNERS]; /* value of `bench` when each runner was added */
 
-/* The leader's alone. */
-static uint32_t looked_at; /* `completions` when it last began to look at the streams */
+/* Used by the leader only. */
+static uint32_t looked_at; /* `completions` when the leader last began to examine the streams */
 static uint64_t turns;
 static uint32_t naps;
-static bool called; /* for somebody to watch, since it leads */
+static bool called; /* a watcher has been called since this leader took the lead */
 
-/* What the owner of the streams gave. */
+/* Callbacks of the scheduler, which owns the streams. */
 static void *(*runner_main)(void *index);
 static bool (*any_news)(void);
 
-/* The request of the calling thread. */
+/* The calling thread's request. */
 static __thread struct {
   uint32_t stream;
-  bool marked;       /* in the page: its stream is occupied */
+  bool marked;       /* its stream is marked as occupied in the page */
 } current;
 
 static __thread uint64_t held; /* `lead` as this thread has written it; FREE: it does not lead */
-static __thread uint32_t heard; /* `bench` when it last had a reason to try to lead */
+static __thread uint32_t bench_seen; /* `bench` when it last had a reason to try to take the lead */
 
 #define LOAD(object) __atomic_load_n(&(object), __ATOMIC_SEQ_CST)
 #define STORE(object, value) __atomic_store_n(&(object), (value), __ATOMIC_SEQ_CST)
@@ -57,7 +59,7 @@ static __thread uint32_t heard; /* `bench` when it last had a reason to try to l
 
 static uint64_t mine(uint64_t state) { return state | (uint64_t)tw_current.runner << RUNNER_SHIFT; }
 
-static bool stop_asked(void) { return LOAD(tw.stopping) != 0; }
+static bool stop_requested(void) { return LOAD(tw.stopping) != 0; }
 
 static uint32_t limit(void) {
   return tw.config.runners != 0 && tw.config.runners < TW_RUNNERS ? tw.config.runners : TW_RUNNERS;
@@ -82,12 +84,12 @@ static bool take_free_lead(void) {
 }
 
 static void free_lead(void) {
-  heard = LOAD(bench); /* whoever calls the bench from now on means this thread, too */
+  bench_seen = LOAD(bench); /* from now on, a call of the bench includes this thread */
   held = FREE;
   STORE(lead, FREE);
 }
 
-/* The leader again, if nobody has taken the lead from it during a short request. */
+/* Become the plain leader again, unless another thread took the lead during a short request. */
 static bool still_leads(void) {
   if (held == FREE) return false;
   if (held != mine(LEADS)) held = replace(held, mine(LEADS)) ? mine(LEADS) : FREE;
@@ -105,13 +107,13 @@ static void call_bench(void) {
   syscall(SYS_futex, &bench, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* The new one goes to the bench, as if it had sat there before. */
+/* Add a runner that starts on the bench, as if it had waited there. */
 static bool add_runner(void) {
   const uint32_t index = LOAD(runner_count);
   if (index >= limit()) return false;
   STORE(runner_count, index + 1);
   ADD(benched, 1);
-  heard_first[index] = LOAD(bench);
+  bench_first_seen[index] = LOAD(bench);
   if (pthread_create(&runners[index], NULL, runner_main, (void *)(uintptr_t)index) == 0)
     return true;
   STORE(runner_count, index);
@@ -123,17 +125,17 @@ static bool loses_lead(uint64_t seen) {
   return (seen & STATES) == LEADS_SHORTLY && take_lead(seen);
 }
 
-/* Waits until the bench is called; true when it has got the lead by watching. */
+/* Wait until the bench is called; true if this thread has taken the lead as the watcher. */
 static bool wait_on_bench(void) {
-  const uint32_t seen = heard;
-  uint32_t nobody = 0, quiet = 0;
-  if (!__atomic_compare_exchange_n(&watching, &nobody, 1, false, __ATOMIC_SEQ_CST,
+  const uint32_t seen = bench_seen;
+  uint32_t unwatched = 0, quiet = 0;
+  if (!__atomic_compare_exchange_n(&watching, &unwatched, 1, false, __ATOMIC_SEQ_CST,
                                    __ATOMIC_SEQ_CST)) {
     tw_futex_wait(&bench, seen, 0);
     return false;
   }
   uint64_t before = LOAD(lead);
-  while (quiet < QUIET_LOOKS && LOAD(bench) == seen && !stop_asked()) {
+  while (quiet < QUIET_LOOKS && LOAD(bench) == seen && !stop_requested()) {
     tw_futex_wait(&bench, seen, LOOK_NS);
     const uint64_t now = LOAD(lead);
     if (now == before && loses_lead(now)) {
@@ -151,14 +153,14 @@ static bool wait_on_bench(void) {
 
 void tw_lead_enter(uint32_t runner) {
   tw_current.runner = runner;
-  heard = heard_first[runner];
+  bench_seen = bench_first_seen[runner];
 }
 
 bool tw_lead_join(void) {
   do {
-    if (stop_asked()) return false;
+    if (stop_requested()) return false;
     const uint32_t now = LOAD(bench);
-    if (now != heard && (heard = now, take_free_lead())) break;
+    if (now != bench_seen && (bench_seen = now, take_free_lead())) break;
   } while (!wait_on_bench());
   ADD(benched, -1);
   return true;
@@ -207,7 +209,7 @@ void tw_lead_pass(void) {
   if (busy || !rung || LOAD(completions) != looked) call_bench();
 }
 
-void tw_lead_told(void) {
+void tw_lead_reported(void) {
   if (current.marked) mark(false);
 }
 
@@ -215,7 +217,7 @@ bool tw_lead_after_request(void) {
   if (still_leads()) return true;
   ADD(elsewhere, -1);
   ADD(completions, 1);
-  heard = LOAD(bench);
+  bench_seen = LOAD(bench);
   if (!take_free_lead()) ADD(benched, 1);
   return false;
 }
@@ -223,7 +225,7 @@ bool tw_lead_after_request(void) {
 bool tw_lead_sleep(uint32_t how, uint64_t limit_ns) {
   uint32_t bell = LOAD(tw.client->bell);
   announce_nap(how);
-  if (any_news() || stop_asked()) {
+  if (any_news() || stop_requested()) {
     STORE(tw.page->sleeping, 0);
     return true;
   }
@@ -239,9 +241,9 @@ bool tw_lead_sleep(uint32_t how, uint64_t limit_ns) {
   tw_futex_wait(&tw.client->bell, bell, limit_ns);
   ADD(at_bell, -1);
   if (take_free_lead()) return true;
-  /* Whoever has the lead may be about to free it, and have looked before the client rang. It sees
-   * this before it sleeps, or the lead is free by now. */
-  heard = LOAD(bench);
+  /* Another leader may have examined the streams before the client rang, and be about to free
+   * the lead. Either it sees this increment before it sleeps, or the lead is free by now. */
+  bench_seen = LOAD(bench);
   ADD(benched, 1);
   ADD(completions, 1);
   if (!take_free_lead()) return false;
@@ -260,7 +262,8 @@ int tw_runners_start(void *(*main)(void *index), bool (*news)(void)) {
 }
 
 void tw_runners_stop(void) {
-  /* The bell is the client's to ring, so one that falls asleep just now is woken again. */
+  /* Repeated, because a runner may be about to sleep on the bell, which normally the client
+   * rings. */
   for (uint32_t i = 0; i < LOAD(runner_count); i++) {
     struct timespec deadline;
     do {

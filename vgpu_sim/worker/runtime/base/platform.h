@@ -1,4 +1,4 @@
-/* Futex, clock, pause and pages: what the runtime needs of the machine beyond libc. */
+/* Futex, clock, CPU pause and pages: the platform functions that the runtime needs beyond libc. */
 #ifndef TESSERA_WORKER_PLATFORM_H
 #define TESSERA_WORKER_PLATFORM_H
 
@@ -25,7 +25,7 @@ static inline void tw_relax(void) {
 #endif
 }
 
-/* What llvm.readcyclecounter reads in kernels. */
+/* The counter that llvm.readcyclecounter reads in kernels. */
 static inline uint64_t tw_ticks(void) {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
@@ -40,7 +40,7 @@ static inline uint64_t tw_whole_pages(uint64_t bytes) {
   return (bytes + TESSERA_PAGE_BYTES - 1) & ~(uint64_t)(TESSERA_PAGE_BYTES - 1);
 }
 
-/* Sleeps while *word == value, at most `timeout_ns` (0: no limit). Spurious returns happen. */
+/* Sleep while *word == value, at most `timeout_ns` (0: no limit). It may return earlier. */
 static inline void tw_futex_wait(const uint32_t *word, uint32_t value, uint64_t timeout_ns) {
   struct timespec t = {.tv_sec = (time_t)(timeout_ns / UINT64_C(1000000000)),
                        .tv_nsec = (long)(timeout_ns % UINT64_C(1000000000))};

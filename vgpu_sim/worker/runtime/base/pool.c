@@ -1,12 +1,14 @@
-/* The thread pool: helpers draw runs of blocks from the launches of all runners.
+/* The thread pool: helpers take runs of blocks from the launches of all runners.
  *
- * A runner has one job at a time. Its ticket is `generation << 32 | next run`. A thread reads the job
- * and then draws by compare-and-swap: if the job was replaced in between, so was the generation, and
- * the swap fails. Job fields are relaxed atomics because such a stale read is legal. A launch waits
- * for its blocks, never for threads: one that sleeps through a launch costs nothing.
+ * A runner has one job at a time. The job's ticket is `generation << 32 | next run`. A thread
+ * reads the job and then takes a run by compare-and-swap. If the job was replaced in between, so
+ * was the generation, and the swap fails. Such a stale read is legal, so the job's fields are
+ * relaxed atomics. A launch waits for its blocks, never for threads: a helper that sleeps
+ * through a launch costs nothing.
  *
- * Helpers take the oldest launch that has blocks left. None starves, and a kernel that waits for
- * another stream's gets what it waits for, because whoever launches runs blocks of its own launch. */
+ * Helpers take runs of the oldest launch that has blocks left. No launch starves, and a kernel
+ * that waits for another stream's kernel makes progress, because each runner runs blocks of its
+ * own launch. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -16,45 +18,46 @@
 #include "base/platform.h"
 
 enum { MAX_HELPERS = TESSERA_MAX_WORKER_THREADS - 1 };
-/* Runs are short enough to balance the load and long enough to make drawing cheap. In code that is
- * many times as slow, and will be replaced between two of them, they are shorter. */
+/* Runs are short enough to balance the load, and long enough to make taking them cheap. They are
+ * shorter in slow provisional code, which can be replaced only between two runs. */
 enum { RUNS_PER_LAUNCH = 256, RUNS_PER_SLOW_LAUNCH = 4096 };
 
-/* To wake a helper takes up to 20 us, and a CPU from the client: of what is soon over, a runner does
- * so much alone. Runs are then so short that waiting to see costs little where it takes longer. */
+/* Waking a helper takes up to 20 us, and takes a CPU away from the client. So a runner begins a
+ * short launch alone, for ALONE_NS. The runs are then short, so that the delay is small if the
+ * launch takes longer than expected. */
 static const uint64_t SOON_OVER_NS = 50000, ALONE_NS = 15000;
-enum { LEAST_RUNS = 16, LEAST_RUN_NS = 1000 }; /* of a launch that is soon over */
+enum { LEAST_RUNS = 16, LEAST_RUN_NS = 1000 }; /* of a short launch */
 
 static const uint64_t HELPER_SPIN_NS = 2000;
 static const uint64_t LAUNCH_SPIN_NS = 5000;
 
 typedef struct job {
-  _Alignas(64) uint64_t ticket; /* generation 0: there was none yet */
-  uint64_t age;                 /* launches of the pool before this one */
+  _Alignas(64) uint64_t ticket; /* generation 0: no job yet */
+  uint64_t age;                 /* how many launches the pool had before this one */
   tessera_kernel_entry entry;
   const tessera_launch_context *launch;
   const uint8_t *parameters;
   uint64_t blocks;
   uint64_t run_blocks;
   uint32_t runs;
-  uint32_t spare;             /* the first helper leaves this job alone, and its CPU to a compiler */
-  uint32_t generation;        /* the runner's alone */
-  _Alignas(64) uint32_t done; /* runs finished; a futex of the launching thread */
+  uint32_t spare;             /* the first helper skips this job and leaves its CPU to a compiler */
+  uint32_t generation;        /* used by the runner only */
+  _Alignas(64) uint32_t done; /* number of finished runs; a futex of the launching thread */
   uint32_t launcher_sleeps;
 } job;
 
 static job jobs[TW_RUNNERS];
-static _Alignas(64) uint64_t launches; /* atomic: a launch's number is its age */
+static _Alignas(64) uint64_t launches; /* atomic: their number, the age of the next */
 static _Alignas(64) uint32_t bell;     /* futex of sleeping helpers */
 static uint32_t asleep;
 static uint32_t stopping;
 static uint32_t helper_count;
 static uint32_t job_limit; /* atomic: one more than the highest runner that has launched */
 static pthread_t helpers[MAX_HELPERS];
-static void (*end_thread)(void); /* gives back what running blocks has needed */
+static void (*end_thread)(void); /* frees what the thread has needed to run blocks */
 
 #define GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-/* Who sees a field of a job does not see the ticket of the last one any more. */
+/* A thread that sees a new field of a job no longer sees the previous job's ticket. */
 #define PUT(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
 
 static void run_blocks(tessera_kernel_entry entry, const tessera_launch_context *launch,
@@ -75,14 +78,14 @@ static void run_blocks(tessera_kernel_entry entry, const tessera_launch_context 
 static __thread struct {
   job *job; /* NULL: its blocks are not shared with other threads */
   uint32_t generation;
-  uint32_t claimed; /* runs, beside the one that it was given */
+  uint32_t claimed; /* runs taken in addition to the one with which it started */
 } mine;
 
 bool tw_pool_claim(uint64_t *first, uint64_t *end) {
   job *const j = mine.job;
   if (j == NULL) return false;
   uint64_t drawn = __atomic_load_n(&j->ticket, __ATOMIC_ACQUIRE);
-  /* The job stays while a run of it does: nobody can have replaced it but the launching thread. */
+  /* The job stays while one of its runs is executed: only the launching thread can replace it. */
   while ((uint32_t)(drawn >> 32) == mine.generation && (uint32_t)drawn < GET(j->runs)) {
     if (!__atomic_compare_exchange_n(&j->ticket, &drawn, drawn + 1, true, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
@@ -102,7 +105,7 @@ static void wake_helpers(void) {
   tw_futex_wake_all(&bell);
 }
 
-/* Runs what is left of a job whose ticket was `drawn`; helpers are woken at `wake_ns` (0: never). */
+/* Run the rest of a job whose ticket was `drawn`; wake the helpers at `wake_ns` (0: never). */
 static void draw_runs(job *j, uint64_t drawn, uint64_t wake_ns) {
   const uint32_t generation_drawn = (uint32_t)(drawn >> 32);
   for (;;) {
@@ -136,7 +139,7 @@ static void draw_runs(job *j, uint64_t drawn, uint64_t wake_ns) {
   }
 }
 
-/* The oldest job that has runs left, and its ticket. */
+/* Find the oldest job that has runs left, and its ticket. */
 static job *find_job(uint32_t helper, uint64_t *ticket) {
   job *found = NULL;
   uint64_t oldest = UINT64_MAX;
@@ -153,7 +156,7 @@ static job *find_job(uint32_t helper, uint64_t *ticket) {
   return found;
 }
 
-/* Waits for a job; NULL when the pool ends. */
+/* Wait for a job; NULL when the pool ends. */
 static job *next_job(uint32_t helper, uint64_t *ticket) {
   uint64_t deadline = tw_now_ns() + HELPER_SPIN_NS;
   for (;;) {
@@ -231,7 +234,8 @@ void tw_pool_run(const tw_work *work) {
   job *j = &jobs[tw_current.runner];
   if (++j->generation == 0) j->generation = 1;
   const uint64_t fresh = (uint64_t)j->generation << 32;
-  __atomic_store_n(&j->ticket, fresh | UINT32_MAX, __ATOMIC_SEQ_CST); /* nothing to draw meanwhile */
+  /* so that no run can be taken meanwhile */
+  __atomic_store_n(&j->ticket, fresh | UINT32_MAX, __ATOMIC_SEQ_CST);
   PUT(j->age, __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED));
   PUT(j->entry, work->entry);
   PUT(j->launch, work->launch);
@@ -243,7 +247,7 @@ void tw_pool_run(const tw_work *work) {
   PUT(j->spare, work->spare);
   raise_limit(tw_current.runner + 1);
   __atomic_store_n(&j->ticket, fresh, __ATOMIC_SEQ_CST);
-  /* Better code may have come before there was a job to tell of it. */
+  /* Better code may have arrived before the job existed, and could not update the job. */
   if (work->spare && __atomic_load_n(work->spare_no_more, __ATOMIC_SEQ_CST))
     __atomic_store_n(&j->spare, 0, __ATOMIC_SEQ_CST);
   const bool alone = soon_over && runs >= LEAST_RUNS;
@@ -253,7 +257,7 @@ void tw_pool_run(const tw_work *work) {
 }
 
 void tw_pool_do_not_spare(const tessera_launch_context *launch) {
-  /* SEQ_CST, as `spare_no_more`: its launch finds that set, or its job is found here. */
+  /* SEQ_CST, like `spare_no_more`: either the launch sees the flag, or this loop finds its job. */
   const uint32_t limit = __atomic_load_n(&job_limit, __ATOMIC_SEQ_CST);
   for (uint32_t i = 0; i < limit; i++)
     if (__atomic_load_n(&jobs[i].launch, __ATOMIC_SEQ_CST) == launch)

@@ -1,4 +1,4 @@
-/* The runtime's state, and what each thread does: below all files that use them. */
+/* The runtime's global state and each thread's activity. All other files depend on this one. */
 #include "base/internal.h"
 
 worker tw;

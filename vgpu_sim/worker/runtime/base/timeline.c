@@ -1,10 +1,11 @@
-/* How far each stream is, as the client sees it; a fault freezes what it sees. */
+/* The streams' timelines in the page, in which the client sees their progress. A fault freezes
+ * them. */
 #define _GNU_SOURCE
 #include "base/internal.h"
 #include "base/platform.h"
 
 static uint8_t publishing[TESSERA_MAX_STREAMS]; /* atomics: a timeline is being written */
-static uint32_t frozen;                         /* atomic: none may be written any more */
+static uint32_t frozen;                         /* atomic: timelines must not be written any more */
 
 static void wake_client(void) {
   __atomic_add_fetch(&tw.page->progress, 1, __ATOMIC_SEQ_CST);

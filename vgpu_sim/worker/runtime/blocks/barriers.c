@@ -35,7 +35,7 @@ static bool complete(const tw_barriers *b, const tw_barrier *barrier) {
   return (b->live_warps & ~barrier->arrived) == 0;
 }
 
-/* After something has changed for a warp. */
+/* Update a barrier after one of its warps has changed. */
 static void look_again(tw_barriers *b, tw_barrier *barrier, uint32_t warp) {
   const uint32_t here = barrier->warps[warp].gathering;
   if (here != 0 && here == b->live_groups[warp]) warp_arrives(b, barrier, warp);
@@ -63,14 +63,14 @@ void tw_barriers_reset(tw_barriers *b, uint32_t threads, uint32_t groups, uint32
 
 const char *tw_barriers_arrive(tw_barriers *b, tw_fiber *group, uint32_t warp, uint32_t number,
                                uint32_t count, bool waits, uint32_t reduction, uint32_t ballot) {
-  const uint32_t everybody = b->warp_count * TESSERA_WARP_THREADS;
+  const uint32_t all_threads = b->warp_count * TESSERA_WARP_THREADS;
   if (number >= TW_BARRIERS) return "there is no such barrier";
   if (count % TESSERA_WARP_THREADS != 0 || (count == 0 && !waits))
     return "a barrier counts whole warps";
-  if (count > everybody) return "a barrier counts more threads than the block has";
+  if (count > all_threads) return "a barrier counts more threads than the block has";
   tw_barrier *barrier = &b->barriers[number];
   const uint32_t before = barrier->open ? barrier->count : count;
-  if ((before ? before : everybody) != (count ? count : everybody))
+  if ((before ? before : all_threads) != (count ? count : all_threads))
     return "threads meet at a barrier that count differently";
   if (reduction != 0 && barrier->reduction != 0 && barrier->reduction != reduction)
     return "threads meet at a barrier that reduce differently";

@@ -1,14 +1,16 @@
-/* Runs the groups of lanes of a block (CTA), in turns.
+/* Cooperative execution of the groups of lanes of a block (CTA).
  *
- * A group is a fiber. It runs until it waits, then the next one of the ring runs. Where every stop
- * is one of the same barrier, which waits for all threads, the order of turns alone says that all
- * have arrived: each group has come to its stop, or has ended, before the first one goes on. Only
- * the end of a block is counted, because a group that ends early would enter the next block.
+ * A group is a fiber. It runs until it waits; then the next group of the ring runs. If every
+ * wait point is the same barrier, for all threads, round-robin order is sufficient to ensure
+ * that all have arrived: each group has reached its wait point, or has ended, before the first
+ * one continues. Only arrivals at the end of a block are counted, because a group that ends
+ * early would enter the next block.
  *
- * Where barriers are counted, or groups poll memory, those that stand at a barrier or have ended
- * leave the ring: only who can go on, or polls, takes turns. An empty ring says that nobody can go
- * on. When all of the ring have only polled in their turns, something else runs (residents.c); so it
- * does after some rests of each group, because who polls may meet the others in each turn. */
+ * Where barriers are counted, or groups poll memory, groups that wait at a barrier or have ended
+ * are removed from the ring, which then holds only groups that can continue, or that poll. An
+ * empty ring means a deadlock. When all groups of the ring have only polled, something else runs
+ * (residents.c). The same happens after a number of rests per group, because a polling group may
+ * make a little progress in each round. */
 #define _GNU_SOURCE
 #include "blocks/cta.h"
 
@@ -67,14 +69,15 @@ static uint32_t warp_of(const tw_fiber *self) {
 
 static bool by_lane(const tw_cta *c) { return c->code->counts == 1; }
 
-/* Ends the context where `failed` stands, which may be another group than the calling one. */
+/* End the context with a fault of the group `failed`, which may not be the calling one. */
 static void fail(tw_fiber *self, const tw_fiber *failed, const char *failure) {
   self->cta->failed = failed;
   self->cta->failure = failure;
   tw_fiber_switch(self, self->cta->home);
 }
 
-/* Ends the context where nobody can go on: all that is left waits at barriers, or in warps. */
+/* End the context because of a deadlock: all remaining groups wait at barriers or in warp
+ * collectives. */
 static void fail_stuck(tw_fiber *self) {
   static __thread char message[96];
   tw_cta *c = self->cta;
@@ -85,27 +88,27 @@ static void fail_stuck(tw_fiber *self) {
     const uint32_t lane = (uint32_t)__builtin_ctz(waiting);
     stuck = &c->stacks.fibers[warp * TESSERA_WARP_THREADS + lane];
     snprintf(message, sizeof message,
-             "no thread of the block can go on: lane %u of warp %u waits for lanes 0x%08x", lane,
+             "no thread of the block can make progress: lane %u of warp %u waits for lanes 0x%08x", lane,
              warp, tw_warp_missing(&c->warps[warp], lane));
     fail(self, stuck, message);
   }
-  fail(self, stuck, "no thread of the block can go on");
+  fail(self, stuck, "no thread of the block can make progress");
 }
 
-/* Runs the next one of the ring, which the calling group is not on. */
+/* Run the next group of the ring, from which the calling group has been removed. */
 static void run_others(tw_fiber *self) {
   tw_cta *c = self->cta;
   if (c->ring == NULL) fail_stuck(self);
   tw_fiber_switch(self, c->ring);
 }
 
-/* Takes the calling group off the ring. */
+/* Remove the calling group from the ring. */
 static void leave_ring(tw_fiber *self) {
   self->cta->ring = tw_fiber_unlink(self);
   self->cta->resting = NULL;
 }
 
-/* Those that a barrier no longer holds take turns again. */
+/* Return released groups to the ring. */
 static void take_released(tw_cta *c) {
   tw_fiber_join(&c->ring, c->barriers.released);
   c->barriers.released = NULL;
@@ -127,7 +130,7 @@ static uint32_t meet(tessera_thread_state *state, uint32_t number, uint32_t coun
   return c->barriers.barriers[number].warps[warp].outcome;
 }
 
-/* Lanes of a warp that waited in a collective take turns again, once it is complete. */
+/* Return the lanes of a completed collective to the ring. */
 static void take_collected(tw_cta *c, uint32_t warp, uint32_t waited) {
   uint32_t free = waited & ~c->warps[warp].waiting;
   for (; free != 0; free &= free - 1) {
@@ -157,7 +160,8 @@ static uint64_t collect(tessera_thread_state *state, uint32_t how, uint32_t memb
   return warp->lanes[lane].result;
 }
 
-/* The calling group has polled in vain; when all of the ring have, something else may run. */
+/* Record that the calling group has polled without success; when all groups of the ring have,
+ * something else may run. */
 static void rest(tw_fiber *self) {
   tw_cta *c = self->cta;
   if (c->resting == self || ++c->rests >= RESTS_OF_GROUP * c->code->groups) {
@@ -181,7 +185,7 @@ static void let_others_run(tessera_thread_state *state, uint64_t at_least_ns) {
   state->turns = groups < POLLS_PER_ROUND ? POLLS_PER_ROUND / groups : 1;
 }
 
-/* Nobody touches the next block's shared memory before all groups have left this block. */
+/* All groups must leave this block before one of them touches the next block's shared memory. */
 static void wait_for_end_of_block(tw_fiber *self) {
   tw_cta *c = self->cta;
   const uint32_t generation = c->end_of_block.generation;
@@ -195,14 +199,15 @@ static void wait_for_end_of_block(tw_fiber *self) {
     tw_fiber_yield(&self->state);
 }
 
-/* Parks a group until the next run. All are here or on their way, so each one has one more turn. */
+/* Park a group until the next run. All other groups are parked here or will be, so each gets one
+ * more turn. */
 static void leave_turns(tw_fiber *self) {
   tw_cta *c = self->cta;
   const bool last = ++c->left == c->code->groups;
   tw_fiber_switch(self, last ? c->home : self->next);
 }
 
-/* Parks a group until the next block. */
+/* Park a group until the next block. */
 static void leave_block(tw_fiber *self) {
   tw_cta *c = self->cta;
   leave_ring(self);
@@ -241,7 +246,7 @@ static void run_group(tw_fiber *self) {
   }
 }
 
-/* Fibers stay from launch to launch; they are prepared again when more or deeper ones are needed. */
+/* Fibers are kept between launches, and prepared again when more or deeper stacks are needed. */
 static void provide_fibers(tw_cta *c, const tw_code *code) {
   tw_stacks *stacks = &c->stacks;
   if (code->groups > stacks->count || code->stack_bytes > stacks->stack_bytes) {
@@ -249,7 +254,8 @@ static void provide_fibers(tw_cta *c, const tw_code *code) {
     const uint64_t bytes =
         code->stack_bytes > stacks->stack_bytes ? code->stack_bytes : stacks->stack_bytes;
     tw_stacks_close(stacks);
-    /* Many of the deepest may be more than there are addresses for; this code needs fewer. */
+    /* This many stacks of the deepest size may exceed the address space, but this code needs
+     * fewer. */
     if (tw_stacks_open(stacks, count, bytes, run_group) != 0 &&
         tw_stacks_open(stacks, code->groups, code->stack_bytes, run_group) != 0)
       tw_die_out_of_memory("no memory for the stacks of a block's threads");
@@ -264,7 +270,7 @@ static void provide_fibers(tw_cta *c, const tw_code *code) {
   }
 }
 
-/* All groups take turns, in their order. */
+/* Put all groups on the ring, in their order. */
 static void start(tw_cta *c) {
   const tw_code *code = c->code;
   tw_fiber *fibers = c->stacks.fibers;

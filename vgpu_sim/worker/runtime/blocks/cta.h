@@ -1,4 +1,5 @@
-/* Blocks whose threads share memory or wait for each other, on the calling thread of the pool. */
+/* Execution, on the calling thread of the pool, of blocks whose threads share memory or wait for
+ * each other. */
 #ifndef TESSERA_WORKER_CTA_H
 #define TESSERA_WORKER_CTA_H
 
@@ -8,14 +9,14 @@
 #include "tessera_worker.h"
 #include "blocks/warps.h"
 
-/* What a backend made of a kernel for one block shape. */
+/* The code that a backend has generated for a kernel and one block shape. */
 typedef struct tw_code {
   uint64_t entry;       /* a tessera_kernel_entry, or a tessera_group_entry if there are groups */
-  uint32_t groups;      /* of lanes that wait for each other, of a block; 0: nothing waits */
-  uint32_t stack_bytes; /* that a group needs */
-  uint32_t counts;      /* lanes of a group, where such come to barriers that are counted; or 0 */
-  uint32_t polls;       /* whether they wait for what others, of any block, write to memory */
-  uint32_t provisional; /* whether better code is being compiled; else it stays */
+  uint32_t groups;      /* groups of lanes per block that wait for each other; 0: nothing waits */
+  uint32_t stack_bytes; /* size of the stack that a group needs */
+  uint32_t counts;      /* number of lanes in a group, if barriers are counted; else 0 */
+  uint32_t polls;       /* whether it waits for memory that other blocks write */
+  uint32_t provisional; /* whether better code is being compiled */
 } tw_code;
 
 static inline tw_code tw_code_of(const tessera_worker_call *call) {
@@ -28,17 +29,17 @@ static inline tw_code tw_code_of(const tessera_worker_call *call) {
 }
 
 typedef struct tw_launch {
-  tessera_launch_context context; /* first: what the code knows the launch by */
+  tessera_launch_context context; /* first, because the code gets a pointer to it */
   tw_code code;
-  tw_code better;        /* where the launch is improved: for the blocks that begin from then on */
+  tw_code better;        /* used by blocks that start after `is_improved` is set */
   uint32_t is_improved;  /* atomic; set once */
   uint32_t shared_bytes; /* of a block */
-  uint32_t room;         /* blocks that may be begun while others only wait; atomic */
+  uint32_t room;         /* atomic: number of blocks that may start while others only wait */
 } tw_launch;
 
-/* The code for the blocks that begin now. A block ends in the code in which it began: how lanes are
- * grouped, and so its stacks, barriers and local memory, is the code's own affair. What blocks share
- * does not depend on it. */
+/* Return the code for the blocks that start now. A block ends in the code in which it started,
+ * because the code determines the grouping of lanes, and so the stacks, barriers and local
+ * memory. What blocks share does not depend on the code. */
 static inline const tw_code *tw_code_now(const tw_launch *launch) {
   return __atomic_load_n(&launch->is_improved, __ATOMIC_ACQUIRE) ? &launch->better : &launch->code;
 }
@@ -46,22 +47,22 @@ static inline const tw_code *tw_code_now(const tw_launch *launch) {
 /* execute.c: a tessera_kernel_entry; the context is that of a tw_launch. */
 void tw_blocks_run(const tessera_launch_context *context, const uint8_t *parameters, uint64_t first,
                    uint64_t end, tessera_thread_state *thread);
-/* Blocks that wait (`code` has groups), and others. */
+/* Run blocks: tw_cta_run those that wait (`code` has groups), tw_shared_run all others. */
 void tw_cta_run(tw_launch *launch, const tw_code *code, const uint8_t *parameters, uint64_t first,
                 uint64_t end);
 void tw_shared_run(const tw_launch *launch, const tw_code *code, const uint8_t *parameters,
                    uint64_t first, uint64_t end, tessera_thread_state *thread);
 
-/* Gives back what the calling thread needed for that; it runs no block any more. */
+/* Free what the calling thread has needed for blocks; it runs no more blocks. */
 void tw_cta_end_thread(void);
 
-/* The local memory of a block's threads: a window of its own, made when it is first needed. */
+/* The local memory of a block's threads: a window, created when it is first needed. */
 typedef struct tw_local {
-  uint64_t base;       /* 0: not yet */
-  uint64_t accessible; /* bytes from there on */
+  uint64_t base;       /* 0: not created yet */
+  uint64_t accessible; /* number of bytes from `base` on */
 } tw_local;
 
-/* cta.c: one block, or one after the other, and its groups of lanes. */
+/* cta.c: one block, or several in sequence, with its groups of lanes. */
 struct tw_cta {
   tw_fiber *home; /* the thread's own stack */
   tw_stacks stacks;
@@ -76,40 +77,41 @@ struct tw_cta {
     uint32_t generation;
   } end_of_block;
   tw_barriers barriers;
-  tw_warp warps[TW_WARPS]; /* where each lane is a group */
-  tw_fiber *ring;          /* who takes turns: from the next one on, while none of them runs */
-  uint32_t rests;          /* of all groups, since something else has run */
-  const tw_fiber *resting; /* since whom all have only polled; NULL: somebody has got on */
-  uint32_t left;           /* groups that have run all blocks, or this one */
+  tw_warp warps[TW_WARPS]; /* used if each lane is a group */
+  tw_fiber *ring;          /* runnable groups, beginning with the next one */
+  uint32_t rests;          /* how often groups have rested since something else has run */
+  /* every group since this one has only polled; NULL: a group has made progress */
+  const tw_fiber *resting;
+  uint32_t left;           /* number of groups that have finished all blocks, or this one */
   const tw_fiber *failed;
   const char *failure; /* NULL: it executed a trap */
 };
 
-/* Prepares to run blocks of a launch, with shared memory that begins at `shared_base`. */
+/* Prepare to run blocks of a launch, with shared memory at `shared_base`. */
 void tw_cta_prepare(tw_cta *c, const tw_launch *launch, const tw_code *code,
                     const uint8_t *parameters, uint64_t shared_base, tw_fiber *home);
-/* The next blocks to run: as many as there are, of a launch that polls or counts one. */
+/* Start the next blocks: several, or only one for code that polls or counts. */
 void tw_cta_begin(tw_cta *c, uint64_t first, uint64_t end);
-/* Lets the groups run, up to the end of the blocks, or until all that they do is wait for others
- * than each other: then false. Does not return where a group fails. */
+/* Run the groups until the blocks end; false if all groups only wait for other blocks. Does not
+ * return if a group fails. */
 bool tw_cta_continue(tw_cta *c);
 
-/* shared.c: a window of that many bytes, 0 too, for the blocks of the calling thread. Does not
- * return where there is no memory. */
+/* shared.c: return a window of the given size, possibly 0, for the blocks of the calling thread.
+ * Does not return if memory is lacking. */
 uint64_t tw_shared_window(uint32_t bytes);
 void tw_shared_clear(uint64_t base, uint64_t bytes);
 void tw_shared_end_thread(void);
 
-/* What a thread that has `bytes` of local memory takes of its block's: whole words, as code lays
- * those of a group's lanes side by side. */
+/* Round a thread's local memory up to whole words, because code interleaves the local memory of
+ * a group's lanes. */
 static inline uint64_t tw_local_stride(uint64_t bytes) { return (bytes + 3) & ~UINT64_C(3); }
-/* local.c: makes a window hold the local memory of a block's `threads`, `bytes` each. Does not
- * return where there is no memory. */
+/* local.c: provide local memory for a block's `threads`, `bytes` each. Does not return if memory
+ * is lacking. */
 void tw_local_prepare(tw_local *window, uint64_t bytes, uint32_t threads);
 void tw_local_close(tw_local *window);
 
-/* pool.c: the calling thread, which runs blocks, takes the next ones of its launch; false: none are
- * left. It has run them when it returns from what the pool called. */
+/* pool.c: claim the launch's next blocks for the calling thread, which is running blocks; false:
+ * none are left. The claimed blocks must have run when the thread returns to the pool. */
 bool tw_pool_claim(uint64_t *first, uint64_t *end);
 
 #endif

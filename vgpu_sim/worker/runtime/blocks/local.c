@@ -1,8 +1,9 @@
 /* Local memory: a window for the threads of a block.
  *
- * Code finds the memory of a group's lanes where the group's share of the window begins, tests its
- * accesses, and moves what is outside of a lane's own bytes or misaligned to images of the window,
- * which are inaccessible. So all of the window may be accessible that any launch has needed. */
+ * Each group has a part of the window; code finds the group's local memory at the start of that
+ * part. Code checks its accesses and redirects those that are misaligned, or outside a lane's
+ * own bytes, to images of the window, which are inaccessible. So it does no harm that the part
+ * of the window that any launch has needed stays accessible. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 
@@ -21,7 +22,8 @@ static uint64_t reserve(void) {
 
 void tw_local_prepare(tw_local *window, uint64_t bytes, uint32_t threads) {
   const uint64_t wanted = tw_whole_pages(tw_local_stride(bytes) * threads);
-  /* Also without a byte of it: what a kernel does to local memory then must fault there. */
+  /* A window is reserved even for zero bytes, because an access to local memory must fault
+   * there. */
   if (window->base == 0) window->base = reserve();
   if (wanted <= window->accessible) return;
   uint8_t *end = (uint8_t *)(uintptr_t)window->base + window->accessible;

@@ -1,9 +1,9 @@
-/* The blocks that a thread of the pool has begun and not ended.
+/* The blocks that a thread of the pool has started and not finished.
  *
- * It runs one block at a time. Where the groups of that one only wait for what others write, it
- * runs the next one of its blocks; where all of them only wait, it begins another block, which they
- * may be waiting for, as long as the device has room for one; and where there is none it makes way
- * for other threads. Blocks begin in the order of their index. */
+ * The thread runs one block at a time. If the block's groups only wait for memory that other
+ * blocks write, the thread runs its next block. If all its blocks only wait, it starts another
+ * one, for which they may be waiting, as long as the device has room; without room it yields to
+ * other threads. Blocks start in the order of their index. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
@@ -19,15 +19,15 @@ static const uint64_t NAP_NS = 50000;
 
 typedef struct resident {
   tw_cta cta;
-  void *saved; /* its shared memory, while another block's is in the thread's window; NULL: none */
+  void *saved; /* its shared memory, while the window holds another block's; NULL: none */
 } resident;
 
-/* Of one thread. The first `count` have a block each; of the others some keep their stacks. */
+/* The blocks of one thread. The first `count` are in use; some of the others keep their stacks. */
 typedef struct residents {
   tw_fiber home; /* the thread's own stack */
   resident **all;
   uint32_t made, count;
-  resident *inside; /* whose shared memory is in the window; NULL: nobody's */
+  resident *inside; /* block whose shared memory is in the window; NULL: none */
 } residents;
 
 static __thread residents *mine; /* NULL: the thread has run no block yet */
@@ -41,7 +41,7 @@ static residents *of_this_thread(void) {
   return mine;
 }
 
-/* One that has no block. */
+/* Return an unused entry. */
 static resident *next_resident(residents *r) {
   if (r->count == r->made) {
     resident **more = realloc(r->all, (r->made + 1) * sizeof *more);
@@ -53,8 +53,9 @@ static resident *next_resident(residents *r) {
   return r->all[r->count];
 }
 
-/* Makes the window hold a block's shared memory; NULL: nobody's. */
-static void let_in(residents *r, resident *one, uint32_t bytes) {
+/* Load a block's shared memory into the window, after saving the current block's; NULL: only
+ * save. */
+static void load_window(residents *r, resident *one, uint32_t bytes) {
   if (r->inside == one || bytes == 0) return;
   void *window = (void *)(uintptr_t)tw_current.shared_window;
   if (r->inside != NULL) {
@@ -69,7 +70,7 @@ static void let_in(residents *r, resident *one, uint32_t bytes) {
 static void begin(residents *r, tw_launch *launch, const tw_code *code, const uint8_t *parameters,
                   uint64_t first, uint64_t end) {
   resident *one = next_resident(r);
-  let_in(r, NULL, launch->shared_bytes);
+  load_window(r, NULL, launch->shared_bytes);
   tw_cta_prepare(&one->cta, launch, code, parameters, tw_shared_window(launch->shared_bytes),
                  &r->home);
   tw_cta_begin(&one->cta, first, end);
@@ -87,7 +88,7 @@ static void end_one(residents *r, uint32_t index) {
   ended->saved = NULL;
 }
 
-/* Whether one more block may be begun beside others, of all threads. */
+/* Reserve room on the device for one more block, across all threads; false: there is none. */
 static bool take_room(tw_launch *launch) {
   uint32_t room = __atomic_load_n(&launch->room, __ATOMIC_RELAXED);
   while (room != 0)
@@ -113,7 +114,7 @@ static void make_way(uint32_t rounds, uint64_t *since_ns) {
   nanosleep(&nap, NULL);
 }
 
-/* Gives back what a launch needed that let many blocks wait. */
+/* Free unused entries, after a launch that kept many blocks waiting. */
 static void keep_few(residents *r) {
   while (r->made > KEPT && r->made > r->count) {
     resident *last = r->all[--r->made];
@@ -122,13 +123,14 @@ static void keep_few(residents *r) {
   }
 }
 
-/* Lets every block run in turn, there and back: whoever waits for its neighbour, before or behind,
- * has it by the next round. Returns whether one of them has ended. */
+/* Run every block once, in the direction given by `back`. Because the direction alternates, a
+ * block that waits for a neighbour, on either side, finds it done by the next round. Returns
+ * whether a block has ended. */
 static bool run_round(residents *r, tw_launch *launch, bool back) {
   bool ended = false;
   for (uint32_t left = r->count, turn = 0; left > 0; left--) {
     const uint32_t index = back ? left - 1 : turn;
-    let_in(r, r->all[index], launch->shared_bytes);
+    load_window(r, r->all[index], launch->shared_bytes);
     if (tw_cta_continue(&r->all[index]->cta)) {
       ended = true;
       end_one(r, index);
@@ -140,11 +142,11 @@ static bool run_round(residents *r, tw_launch *launch, bool back) {
   return ended;
 }
 
-/* Blocks `first` to `end`, and what they wait for. */
+/* Run blocks `first` to `end`, and the blocks for which they wait. */
 static void run_polling(residents *r, tw_launch *launch, const uint8_t *parameters, uint64_t first,
                         uint64_t end) {
   uint64_t since_ns = 0;
-  uint32_t rounds = 0; /* in which no block ended or began */
+  uint32_t rounds = 0; /* rounds in which no block ended or started */
   bool back = false;
   for (;;) {
     if (r->count == 0) {
@@ -177,7 +179,7 @@ static void run_polling(residents *r, tw_launch *launch, const uint8_t *paramete
 void tw_cta_run(tw_launch *launch, const tw_code *code, const uint8_t *parameters, uint64_t first,
                 uint64_t end) {
   residents *r = of_this_thread();
-  if (code->polls) { /* so does all code of this kernel */
+  if (code->polls) { /* then all code of this kernel does */
     run_polling(r, launch, parameters, first, end);
     return;
   }

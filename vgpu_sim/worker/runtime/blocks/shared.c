@@ -1,8 +1,9 @@
-/* Shared memory: one window a thread, for the block that it runs.
+/* Shared memory: one window per thread, for the block that the thread runs.
  *
- * Code adds a signed 32-bit number, and less than 2^30 bytes, to the window's base without a test.
- * What it can reach so is reserved and inaccessible but for the block's bytes, in whole pages; so is
- * an image of it, where code moves accesses that are not aligned. */
+ * Code adds a signed 32-bit number, and less than 2^30 bytes, to the window's base without a
+ * check. All addresses that it can reach in this way are reserved and inaccessible, except for
+ * the block's bytes, in whole pages. The image to which code redirects misaligned accesses is
+ * inaccessible, too. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>
@@ -12,7 +13,7 @@
 #include "base/platform.h"
 
 static __thread uint64_t accessible; /* bytes at the window's base */
-static __thread tw_local local;      /* of the blocks that it runs by itself */
+static __thread tw_local local;      /* of the blocks that it runs alone */
 
 static const char NO_MEMORY[] = "no memory for a block's shared memory";
 
@@ -38,7 +39,8 @@ uint64_t tw_shared_window(uint32_t bytes) {
   return tw_current.shared_window;
 }
 
-/* Not even a store of no byte where nothing is mapped: the processor takes a long way around it. */
+/* Zero bytes are not cleared: a zero-length store to an unmapped address is slow on some
+ * processors. */
 void tw_shared_clear(uint64_t base, uint64_t bytes) {
   if (bytes != 0) memset((void *)(uintptr_t)base, 0, bytes);
 }
@@ -50,9 +52,9 @@ void tw_shared_run(const tw_launch *launch, const tw_code *code, const uint8_t *
   const uint32_t *extent = context->block;
   tw_local_prepare(&local, context->local_bytes, extent[0] * extent[1] * extent[2]);
   thread->local_base = tw_current.local_window = local.base;
-  /* Also without a byte of it: what a kernel does to shared memory then must fault there. */
+  /* The window is set even for zero bytes, because an access to shared memory must fault there. */
   thread->shared_base = tw_shared_window(launch->shared_bytes);
-  entry(context, parameters, first, end, thread); /* it clears what each block shares */
+  entry(context, parameters, first, end, thread); /* the code clears each block's shared memory */
   if (thread->status != 0) tw_die_of_trap(context->kernel, code->entry, thread, NULL);
 }
 

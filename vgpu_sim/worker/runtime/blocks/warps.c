@@ -31,7 +31,7 @@ static uint64_t shuffle(const tw_warp *w, uint32_t together, uint32_t lane) {
   return both(has(together, (uint32_t)source) ? (uint32_t)w->lanes[source].a : 0, true);
 }
 
-/* Numbers in the order of the floats. */
+/* Map a float to an integer of the same order. */
 static int64_t key_of(uint32_t pattern) {
   return pattern >> 31 ? -(int64_t)(pattern & 0x7fffffff) - 1 : (int64_t)pattern;
 }
@@ -134,7 +134,8 @@ uint32_t tw_warp_missing(const tw_warp *w, uint32_t lane) {
   return missing;
 }
 
-/* The lanes that wait for the same as `lane`, if all that it names are among them; else 0. */
+/* Return the lanes that wait for the same collective as `lane`, if they include all its members;
+ * else 0. */
 static uint32_t complete(const tw_warp *w, uint32_t lane) {
   return tw_warp_missing(w, lane) == 0 ? w->lanes[lane].members & w->live : 0;
 }

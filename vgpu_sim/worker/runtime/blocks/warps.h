@@ -1,7 +1,7 @@
-/* Collectives among the lanes of a warp where each lane is a group of its own.
+/* Collectives among the lanes of a warp in which each lane is a group of its own.
  *
- * A lane waits for those that it names, as docs/isa.md says; whoever completes a collective works
- * out what all of its lanes get. */
+ * A lane waits for the members that it names, as docs/isa.md defines; the lane that completes a
+ * collective computes the results of all its lanes. */
 #ifndef TESSERA_WORKER_WARPS_H
 #define TESSERA_WORKER_WARPS_H
 
@@ -10,7 +10,7 @@
 
 #include "tessera_abi.h"
 
-/* What a lane does, in the low byte of `how`; exec/jit/families/warp.py numbers them alike. */
+/* A lane's operation, in the low byte of `how`; exec/jit/families/warp.py uses the same numbers. */
 enum {
   TW_SHUFFLE_UP = 0x00,
   TW_SHUFFLE_DOWN,
@@ -20,7 +20,7 @@ enum {
   TW_VOTE_ANY,
   TW_VOTE_UNIFORM,
   TW_VOTE_BALLOT,
-  TW_COMPANY, /* as a ballot: all that have not ended meet */
+  TW_COMPANY, /* as a ballot of all lanes that have not ended */
   TW_MATCH_ANY = 0x20, /* plus 2: of 64 bits */
   TW_MATCH_ALL,
   TW_REDUCE = 0x30,        /* plus isa.Reduction */
@@ -35,22 +35,22 @@ typedef struct tw_lane {
   uint32_t members;
   uint64_t a;
   uint64_t way;
-  uint64_t result; /* p in bit 32, d below */
+  uint64_t result; /* predicate in bit 32, d in the lower bits */
 } tw_lane;
 
 typedef struct tw_warp {
   uint32_t live;    /* lanes that have not ended, a bit each */
-  uint32_t waiting; /* lanes that are in a collective that is not complete */
+  uint32_t waiting; /* lanes in an incomplete collective */
   tw_lane lanes[TESSERA_WARP_THREADS];
 } tw_warp;
 
-/* At the beginning of a block of so many threads. */
+/* Reset for the start of a block of `threads` threads. */
 void tw_warps_reset(tw_warp warps[32], uint32_t threads);
-/* A lane comes to a collective; `waiting` says afterwards whether it is complete. NULL, or what the
- * program did wrong. */
+/* Record a lane's arrival; afterwards `waiting` shows whether its collective is complete.
+ * Returns NULL, or the program's error. */
 const char *tw_warp_arrive(tw_warp *warp, uint32_t lane, tw_lane arriving);
 void tw_warp_lane_ended(tw_warp *warp, uint32_t lane);
-/* Whom a lane that waits still waits for. */
+/* Return the lanes for which a waiting lane is still waiting. */
 uint32_t tw_warp_missing(const tw_warp *warp, uint32_t lane);
 
 #endif

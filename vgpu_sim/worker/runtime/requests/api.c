@@ -1,4 +1,4 @@
-/* Set-up and end of the runtime. */
+/* Start and end of the runtime. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "base/internal.h"
 #include "base/platform.h"
 
-/* A memfd whose size nobody can change any more; its first `populated` bytes are allocated. */
+/* Create a memfd whose size is sealed; its first `populated` bytes are allocated. */
 static int create_memory(const char *name, uint64_t bytes, uint64_t populated) {
   int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -errno;
@@ -42,7 +42,8 @@ int tessera_worker_create_shared(int *client_area_fd, int *worker_page_fd) {
   int status = map_shared(area, sizeof(tessera_client_area), PROT_READ, &mapped_area);
   if (status == 0)
     status = map_shared(page, sizeof(tessera_worker_page), PROT_READ | PROT_WRITE, &mapped_page);
-  /* From here on nobody can map the page for writing, however the descriptor travels. */
+  /* From here on no process can map the page for writing, even if the descriptor is passed to
+   * it. */
   if (status == 0 && fcntl(page, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
     status = -errno;
   if (status != 0) {
@@ -60,7 +61,7 @@ int tessera_worker_create_shared(int *client_area_fd, int *worker_page_fd) {
   return 0;
 }
 
-/* Kernel faults must reach their own thread; everything else belongs to the owner thread. */
+/* A kernel's fault signals must reach the faulting thread; all others go to the owner thread. */
 static void block_ordinary_signals(sigset_t *before) {
   sigset_t blocked;
   sigfillset(&blocked);

@@ -1,4 +1,4 @@
-/* Runs one request to its end. */
+/* Execution of one request to its end. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/internal.h"
 #include "base/platform.h"
 
-/* What is expected to take longer does not keep other streams waiting. */
+/* Requests longer than this run concurrently with other streams' requests. */
 static const uint64_t SHORT_NS = 50000;
 enum { SHORT_COPY_BYTES = 1 << 18 };
 
@@ -40,7 +40,8 @@ static void copy(const tessera_copy_body *body) {
   tw_copy_ends(since_ns);
 }
 
-/* Fills by doubling what is already filled, with whole elements, up to a cache's worth at a time. */
+/* Fill by copying the filled part, which doubles each time up to the size of a cache; whole
+ * elements only. */
 static void fill(uint8_t *destination, uint64_t bytes, uint32_t pattern, uint32_t width_bytes) {
   enum { SPAN_BYTES = 1 << 15 };
   uint64_t filled = width_bytes < bytes ? width_bytes : bytes;
@@ -73,7 +74,7 @@ static uint64_t stack_of(const tessera_launch_body *body) {
   return body->stack_bytes & ~(uint64_t)(UNIT_BYTES - 1);
 }
 
-/* What a thread has of local memory, its stack included, which is shorter where it would be too much. */
+/* Return a thread's local memory, including its stack, limited to the maximum. */
 static uint64_t local_bytes_of(const tessera_worker_kernel *kernel, const tessera_launch_body *body) {
   if (!kernel->has_stack) return kernel->local_bytes;
   const uint64_t bytes = kernel->local_bytes + stack_of(body);
@@ -81,7 +82,7 @@ static uint64_t local_bytes_of(const tessera_worker_kernel *kernel, const tesser
 }
 
 static void call_owner(tessera_worker_call *call, const request *r) {
-  tw_lead_pass(); /* it may compile, and it is Python */
+  tw_lead_pass(); /* the callback is Python code and may compile */
   const tessera_launch_body *body = &r->slot.body.launch;
   *call = (tessera_worker_call){.kernel = body->kernel,
                                 .parameters = r->parameters,
@@ -108,7 +109,7 @@ static void call_owner(tessera_worker_call *call, const request *r) {
                   .detail = &call->detail});
 }
 
-static tw_code ask_for_code(const request *r) {
+static tw_code request_code(const request *r) {
   const tessera_launch_body *body = &r->slot.body.launch;
   tessera_worker_call call;
   call_owner(&call, r);
@@ -124,11 +125,12 @@ static uint64_t blocks_of(const tessera_launch_body *body) {
   return (uint64_t)body->grid[0] * body->grid[1] * body->grid[2];
 }
 
-/* Time as kernels see it: a straight line over the processor's counter, fixed at the first launch, so
- * that it never runs backwards. Until then the worker has lived for some milliseconds at least. */
+/* The clock that kernels read: a linear function of the processor's counter. It is calibrated
+ * only once, at the first launch, so that it never runs backwards; by then the worker has run
+ * for at least some milliseconds. */
 static struct {
   uint64_t begin_ns, begin_ticks;
-  uint64_t ns, scale; /* of tessera_launch_context; scale 0: not fixed yet */
+  uint64_t ns, scale; /* of tessera_launch_context; scale 0: not calibrated yet */
 } timer;
 
 void tw_timer_begin(void) {
@@ -151,8 +153,8 @@ static void fix_timer(void) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Blocks that are begun while others only wait: as many as the device has room for,
- * with multiprocessors that are as large as any. */
+/* Return how many blocks may be started while others only wait: as many as fit on the device,
+ * assuming the largest multiprocessors. */
 static uint32_t room_for(const tw_launch *launch, const uint32_t block[3]) {
   enum { THREADS = 2048, BLOCKS = 32, SHARED_BYTES = 228 << 10 };
   uint32_t blocks = THREADS / (block[0] * block[1] * block[2]);
@@ -173,7 +175,8 @@ void tw_blocks_run(const tessera_launch_context *context, const uint8_t *paramet
     tw_shared_run(launch, code, parameters, first, end, thread);
 }
 
-/* Returns whether it began in code that is provisional: how long it took says little. */
+/* Run a launch of a native kernel. Returns whether it started in provisional code, whose
+ * duration is not representative. */
 static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
   static uint64_t launches; /* atomic */
   const tessera_launch_body *body = &r->slot.body.launch;
@@ -196,7 +199,7 @@ static bool run_native(const request *r, const tessera_worker_kernel *kernel) {
     tw_launch_begins(body->kernel);
   } else {
     tw_launch_begins(0);
-    launch.code = ask_for_code(r);
+    launch.code = request_code(r);
     tw_variant_add(&launch);
     tw_launch_computes(body->kernel);
   }
@@ -236,7 +239,7 @@ static void launch(const request *r) {
   else
     provisional = run_native(r, kernel);
   tw_kernel_unlock_image(body->kernel);
-  tw_launch_ends(blocks_of(body)); /* counts for the kernel, so before the release */
+  tw_launch_ends(blocks_of(body)); /* before the release, because it updates the kernel's usage */
   if (provisional) tw_kernel_expect_nothing(body->kernel);
   tw_kernel_release();
 }
@@ -271,7 +274,7 @@ void tw_execute(request *r) {
       __atomic_store_n(&tw.page->timestamps[r->slot.body.timestamp.index], tw_now_ns(),
                        __ATOMIC_RELAXED);
       break;
-    default: /* NOP: its waits were all there was */
+    default: /* NOP: only its waits have an effect */
       break;
   }
 }
@@ -279,7 +282,7 @@ void tw_execute(request *r) {
 int tessera_worker_replace_code(const tessera_worker_call *better) {
   const tessera_launch_context *running[TW_RUNNERS];
   const uint32_t improved = tw_variant_replace(better, running);
-  /* They may have ended by now: nobody looks behind these pointers. */
+  /* The launches may have ended by now: the pointers are compared, not dereferenced. */
   for (uint32_t i = 0; i < improved; i++) tw_pool_do_not_spare(running[i]);
   return (int)improved;
 }

@@ -1,9 +1,10 @@
-/* A context whose clock is not the wall's: who keeps that clock hears of each request. */
+/* Reports of requests to the observer, which keeps the clock of a context that does not use
+ * wall-clock time. */
 #define _GNU_SOURCE
 #include "base/internal.h"
 
 static uint64_t report(uint32_t stream, const request *r, uint32_t ended) {
-  tw_lead_pass(); /* it may take long, and it is Python */
+  tw_lead_pass(); /* the observer is Python code and may take long */
   tw_current.kind = ACTIVITY_CALLBACK;
   const uint64_t now_ns = tw.config.observer(stream, &r->slot, r->parameters, ended);
   tw_current.kind = ACTIVITY_NONE;

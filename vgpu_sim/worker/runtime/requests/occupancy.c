@@ -1,7 +1,7 @@
-/* How full a launch makes the multiprocessors, as the CUDA occupancy calculator counts: blocks of one
- * multiprocessor are limited by threads, registers and shared memory, each in its unit (CUDA C++
- * Programming Guide, "Technical Specifications per Compute Capability"). Blocks are dealt to all
- * multiprocessors evenly, and run in waves that take the same time. */
+/* Occupancy of a launch, as the CUDA occupancy calculator computes it: blocks per multiprocessor
+ * are limited by threads, registers and shared memory, each in its allocation unit (CUDA C++
+ * Programming Guide, "Technical Specifications per Compute Capability"). Blocks are distributed
+ * evenly over all multiprocessors, and run in waves of equal duration. */
 #include "base/internal.h"
 
 enum { WARP_THREADS = 32, REGISTERS = 65536, REGISTER_UNIT = 256, MAX_REGISTERS = 255 };
@@ -21,7 +21,7 @@ static uint64_t blocks_of_one(const tessera_worker_kernel *kernel, uint64_t warp
   const uint64_t bytes =
       round_up(kernel->shared_bytes + dynamic_bytes + config->sm_reserved_bytes, SHARED_UNIT);
   if (bytes != 0) blocks = least(blocks, config->sm_shared_bytes / bytes);
-  return blocks != 0 ? blocks : 1; /* it does run here */
+  return blocks != 0 ? blocks : 1; /* the kernel runs nevertheless */
 }
 
 tw_occupancy tw_occupancy_of(const tessera_worker_kernel *kernel, uint64_t blocks,

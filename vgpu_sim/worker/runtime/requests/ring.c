@@ -1,4 +1,4 @@
-/* From the client's memory to a request that can be trusted: copy once, then check the copy. */
+/* Reading of requests from the client's memory: each is copied once, and the copy is checked. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -19,7 +19,7 @@ static uint64_t read_head(uint32_t index) {
   return __atomic_load_n(&tw.client->head[index], __ATOMIC_ACQUIRE);
 }
 
-/* Copies out of memory that somebody else may be writing; nothing is read from there again. */
+/* Copy from memory that the client may be writing; it is not read again afterwards. */
 static void copy_once(void *destination, const void *source, uint64_t bytes) {
   memcpy(destination, source, bytes);
   __asm__ volatile("" ::: "memory");

@@ -1,6 +1,7 @@
-/* Takes requests out of all rings, in order per stream, as their waits allow: in turns, in each of
- * which every stream that can begins its next request, the oldest first. What is short runs to its
- * end before the next begins, what takes time runs beside it (leader.c). */
+/* The scheduler takes requests out of all rings, in order per stream, when the requests that
+ * they wait for are done. In each round every stream that can starts its next request, the
+ * oldest first. A short request runs to its end before the next one starts; a long one runs
+ * concurrently (leader.c). */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <string.h>
@@ -10,19 +11,20 @@
 
 static const uint64_t SPIN_NS = 12000;
 static const uint64_t DOZE_NS = 50000;
-/* A doze has cost 12 us more than a nap on a virtual machine; it pays when it collects requests. */
+/* On a virtual machine a doze has cost 12 us more than a nap; it pays if requests collect
+ * meanwhile. */
 enum { PAYING_REQUESTS = 2, MAX_NAPS_BETWEEN_DOZES = 255 };
 
 static stream streams[TESSERA_MAX_STREAMS];
-static uint32_t ran; /* the leader's: requests begun since the last sleep */
+static uint32_t ran; /* requests started since the last sleep; used by the leader only */
 
 static uint32_t streams_in_use(void) {
   uint32_t limit = __atomic_load_n(&tw.client->stream_limit, __ATOMIC_RELAXED);
-  if (limit == 0) return 1; /* the NULL stream is always there */
+  if (limit == 0) return 1; /* the NULL stream always exists */
   return limit < TESSERA_MAX_STREAMS ? limit : TESSERA_MAX_STREAMS;
 }
 
-static bool stop_asked(void) { return __atomic_load_n(&tw.stopping, __ATOMIC_ACQUIRE) != 0; }
+static bool stop_requested(void) { return __atomic_load_n(&tw.stopping, __ATOMIC_ACQUIRE) != 0; }
 
 static bool runs(const stream *s) { return __atomic_load_n(&s->running, __ATOMIC_ACQUIRE); }
 
@@ -34,12 +36,12 @@ static bool waits_reached(const tessera_slot *slot) {
   return true;
 }
 
-/* Whether request `a` was put in before `b`; the count of requests wraps. */
+/* Whether request `a` was enqueued before `b`; the numbers in `order` wrap around. */
 static bool is_older(const stream *a, const stream *b) {
   return (int32_t)(a->next.slot.order - b->next.slot.order) < 0;
 }
 
-/* Fills `ready` with the streams whose next request can run, the oldest first. */
+/* Fill `ready` with the streams whose next request can run, the oldest first. */
 static uint32_t find_ready(uint32_t ready[TESSERA_MAX_STREAMS]) {
   uint32_t count = 0, limit = streams_in_use();
   for (uint32_t i = 0; i < limit; i++) {
@@ -53,7 +55,7 @@ static uint32_t find_ready(uint32_t ready[TESSERA_MAX_STREAMS]) {
   return count;
 }
 
-/* Returns whether the calling thread has led all the while. */
+/* Run a stream's next request. Returns whether the calling thread has led without interruption. */
 static bool run_next(uint32_t index) {
   stream *s = &streams[index];
   tw_lead_begin(index);
@@ -71,12 +73,12 @@ static bool run_next(uint32_t index) {
   }
   s->pending = false;
   tw_publish(index, s->last_value);
-  tw_lead_told();
+  tw_lead_reported();
   __atomic_store_n(&s->running, false, __ATOMIC_RELEASE);
   return tw_lead_after_request();
 }
 
-/* False when there was nothing to run; a frozen context runs nothing. */
+/* Run one round. Returns false when there was nothing to run; a frozen context runs nothing. */
 static bool run_turn(void) {
   uint32_t ready[TESSERA_MAX_STREAMS];
   tw_lead_look();
@@ -89,8 +91,7 @@ static bool run_turn(void) {
 
 static bool is_whole(const stream *s) { return s->pending && s->awaited == 0; }
 
-/* Whether a turn might find something: a request that waited may be ready since the leader ran what
- * it waited for. */
+/* Whether another round might find a request: a request that had to wait may be ready by now. */
 static bool any_news(void) {
   uint32_t limit = tw_timelines_frozen() ? 0 : streams_in_use();
   for (uint32_t i = 0; i < limit; i++) {
@@ -101,7 +102,8 @@ static bool any_news(void) {
   return false;
 }
 
-/* Spinning on the partner's CPU delays just the thread whose request one waits for. */
+/* Return how long to spin: 0 on the client's CPU, where spinning would only delay the client,
+ * whose request is awaited. */
 static uint64_t spin_budget_ns(void) {
   int32_t here = sched_getcpu();
   __atomic_store_n(&tw.page->cpu, here, __ATOMIC_RELAXED);
@@ -115,21 +117,22 @@ static void sleep_on_bell(uint32_t how, uint64_t limit_ns) {
 }
 
 static struct {
-  bool unjudged;      /* the last sleep was a doze */
-  uint32_t pause;     /* naps between two dozes: 0, or 1, 3, 7... since dozes do not pay */
-  uint32_t naps_left; /* before the next doze */
+  bool unevaluated;      /* the last sleep was a doze */
+  uint32_t pause;     /* naps between two dozes: 0; or 1, 3, 7... while dozes do not pay */
+  uint32_t naps_left; /* naps left before the next doze */
 } dozing;
 
-static void judge_doze(void) {
-  if (!dozing.unjudged) return;
-  dozing.unjudged = false;
+static void evaluate_doze(void) {
+  if (!dozing.unevaluated) return;
+  dozing.unevaluated = false;
   dozing.pause = ran >= PAYING_REQUESTS ? 0 : 2 * dozing.pause + 1;
   if (dozing.pause > MAX_NAPS_BETWEEN_DOZES) dozing.pause = MAX_NAPS_BETWEEN_DOZES;
   dozing.naps_left = dozing.pause;
 }
 
-/* A worker that finds itself on its client's CPU may have pushed aside a client that has more to
- * write, and would again at each request that rings. A client that waits has nothing to write. */
+/* A worker that runs on its client's CPU may have preempted the client while that was writing
+ * requests, and would do so again for each request that rings the bell. A client that waits has
+ * no requests to write. */
 static bool may_doze(bool same_cpu) {
   if (!same_cpu || __atomic_load_n(&tw.client->waiting, __ATOMIC_RELAXED) != 0) return false;
   if (dozing.naps_left == 0) return true;
@@ -140,18 +143,19 @@ static bool may_doze(bool same_cpu) {
 static void wait_for_news(void) {
   enum { LOOKS_PER_CLOCK = 32 };
   uint64_t budget_ns = spin_budget_ns();
-  /* Nobody spins while others compute. */
+  /* Do not spin while other threads compute. */
   uint64_t deadline = tw_lead_running_elsewhere() != 0 ? 0 : tw_now_ns() + budget_ns;
   do {
     for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
-      if (any_news() || stop_asked()) return;
+      if (any_news() || stop_requested()) return;
       tw_relax();
     }
   } while (tw_now_ns() < deadline);
-  judge_doze();
-  dozing.unjudged = may_doze(budget_ns == 0);
-  /* Who leads again looks at all streams: another may have found requests that it did not begin. */
-  if (dozing.unjudged)
+  evaluate_doze();
+  dozing.unevaluated = may_doze(budget_ns == 0);
+  /* After the sleep, this thread examines all streams as the leader: another leader may have
+   * found requests and not started them. */
+  if (dozing.unevaluated)
     sleep_on_bell(TESSERA_DOZING, DOZE_NS);
   else
     sleep_on_bell(0, 0);
@@ -161,7 +165,7 @@ static void *runner_main(void *index) {
   tw_lead_enter((uint32_t)(uintptr_t)index);
   tw_fault_prepare_thread();
   while (tw_lead_join())
-    while (tw_leads() && !stop_asked())
+    while (tw_leads() && !stop_requested())
       if (!run_turn()) wait_for_news();
   tw_cta_end_thread();
   return NULL;

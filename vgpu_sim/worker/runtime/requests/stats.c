@@ -1,4 +1,4 @@
-/* What the context has computed and computes, for whoever asks the owner. */
+/* Counters of the context's finished and running launches, which the owner reads. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
@@ -6,15 +6,15 @@
 #include "base/internal.h"
 #include "base/platform.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows */
-static tessera_worker_stats stats; /* busy_ns: up to `busy_since_ns`, if something runs */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects everything below */
+static tessera_worker_stats stats; /* busy_ns counts up to `busy_since_ns`, if a launch runs */
 static uint32_t running;           /* launches */
 static uint64_t busy_since_ns;
-static uint32_t computing; /* launches whose code is there */
+static uint32_t computing; /* launches whose code is available */
 static uint64_t computing_since_ns;
-/* Of each runner. What `shape` describes is its own, and still while it computes. */
+/* Per runner. `shape` is written by its runner, and constant while it computes. */
 static struct {
-  uint64_t kernel; /* 0: it does not compute */
+  uint64_t kernel; /* 0: the runner does not compute */
   uint64_t since_ns;
   struct {
     uint64_t kernel, blocks, shared_bytes;
@@ -24,7 +24,8 @@ static struct {
   } shape;
 } launches[TW_RUNNERS];
 
-/* Before the launch begins. One like the runner's last costs a comparison. */
+/* Called before the launch starts. For a launch like the runner's previous one it only costs a
+ * comparison. */
 void tw_launch_of(const tessera_worker_kernel *kernel, const tessera_launch_body *body) {
   __typeof__(launches[0].shape) *shape = &launches[tw_current.runner].shape;
   const uint64_t blocks = (uint64_t)body->grid[0] * body->grid[1] * body->grid[2];
@@ -44,7 +45,7 @@ static uint64_t part(uint64_t ns, uint32_t share) {
   return (uint64_t)((double)ns * share / TESSERA_WORKER_ALL);
 }
 
-/* What a runner's launch has kept busy for so long. */
+/* Add the time for which a runner's launch has kept resources busy. */
 static void add_time(tessera_worker_stats *out, uint32_t runner, uint64_t ns) {
   const uint64_t active_ns = part(ns, launches[runner].shape.occupancy.active);
   out->sm_active_ns += active_ns;
@@ -100,7 +101,7 @@ void tw_launch_ends(uint64_t blocks) {
   pthread_mutex_unlock(&lock);
 }
 
-/* The kernel that has run for the longest: a limit of time is a limit for it. */
+/* Find the kernel that has been running for the longest time; a time limit applies to it. */
 static void find_oldest(tessera_worker_stats *out) {
   for (uint32_t i = 0; i < TW_RUNNERS; i++) {
     if (launches[i].kernel == 0) continue;

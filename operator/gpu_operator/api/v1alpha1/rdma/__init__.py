@@ -1,7 +1,8 @@
-"""``rdma.tessera.dev/v1alpha1``: models of what says who may do which RDMA to whom.
+"""``rdma.tessera.dev/v1alpha1``: models of RDMA networks and policies.
 
-Specs of users are read by ``rdma.reading.manifests``, strictly; models here are what
-``kubectl explain`` tells and what the API server checks, and what is written to statuses.
+The operator parses users' specs with ``rdma.reading.manifests``, which is strict. The models
+here define what ``kubectl explain`` prints and the API server validates, and what is written to
+statuses.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What models of both objects of users have: selectors, quantities, conditions."""
+"""Parts that RDMANetwork and RDMANetworkPolicy share: selectors, quantities, conditions."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -8,11 +8,14 @@ from pydantic.alias_generators import to_camel
 
 from gpu_operator.api.v1alpha1.base import Condition, Model, StatusModel
 
-MAX_ITEMS = 128  # of a list in a spec; what CEL rules may cost is estimated from it
+# maximum length of a list in a spec; the API server estimates the cost of CEL rules from it
+MAX_ITEMS = 128
 
 
-def rules(*pairs: tuple[str, str]) -> ConfigDict:
-    """Return the configuration of a model whose objects the API server holds to CEL rules."""
+def with_cel_rules(*pairs: tuple[str, str]) -> ConfigDict:
+    """Return a model configuration with CEL rules (rule and message), which the API server
+    enforces.
+    """
     found: list[JsonValue] = [{"rule": rule, "message": message} for rule, message in pairs]
     return ConfigDict(
         alias_generator=to_camel,
@@ -24,7 +27,7 @@ def rules(*pairs: tuple[str, str]) -> ConfigDict:
 
 
 class Operator(StrEnum):
-    """How an expression compares."""
+    """Operator of a label expression."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -34,7 +37,11 @@ class Operator(StrEnum):
 
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 LabelValue = Annotated[str, Field(max_length=63, pattern=f"^({_LABEL})?$")]
-"""As the API server itself has it of every label; what it does not refuse here closes pods."""
+"""The API server's own rule for label values.
+
+The operator treats an object with an invalid value as one that denies everything, so the API
+server must refuse it.
+"""
 
 
 class Expression(Model):
@@ -56,10 +63,10 @@ class LabelSelector(Model):
     """A ``metav1.LabelSelector``; an empty one matches everything."""
 
     match_labels: dict[str, LabelValue] | None = Field(
-        default=None, description="Labels that must all be there with these values."
+        default=None, description="Labels that must all be present with these values."
     )
     match_expressions: tuple[Expression, ...] | None = Field(
-        default=None, max_length=64, description="Requirements that must all hold."
+        default=None, max_length=64, description="Requirements that must all be met."
     )
 
 
@@ -90,7 +97,7 @@ Conditions = Annotated[
 
 
 class RDMAStatus(StatusModel):
-    """Begins the status of both."""
+    """The fields with which the status of both kinds begins."""
 
-    observed_generation: int = Field(default=0, description="Last generation acted upon.")
+    observed_generation: int = Field(default=0, description="Generation that was last processed.")
     conditions: Conditions = ()

@@ -1,6 +1,6 @@
-"""Names and columns of the kinds of ``rdma.tessera.dev``."""
+"""Names and columns of the CRDs of ``rdma.tessera.dev``."""
 
-from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind, condition
+from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind, condition_path
 from gpu_operator.api.v1alpha1.rdma import GROUP
 from gpu_operator.api.v1alpha1.rdma.network import RDMANetworkSpec, RDMANetworkStatus
 from gpu_operator.api.v1alpha1.rdma.policy import RDMANetworkPolicySpec, RDMANetworkPolicyStatus
@@ -14,14 +14,14 @@ DEFINITIONS = (
         RDMANetworkSpec,
         RDMANetworkStatus,
         (
-            Column("Accepted", condition("Accepted")),
+            Column("Accepted", condition_path("Accepted")),
             Column("P_Keys", ".status.pkeys"),
             Column("MTU", ".spec.mtu", "integer"),
             Column("QoS Classes", ".status.qosClasses"),
-            Column("Reason", condition("Accepted", "reason")),
+            Column("Reason", condition_path("Accepted", "reason")),
             AGE,
         ),
-        "RDMANetwork says which pods are in which partition (P_Key), and names QoS classes.",
+        "RDMANetwork assigns pods to partitions (P_Keys) and defines QoS classes.",
         group=GROUP,
     ),
     Kind(
@@ -31,15 +31,15 @@ DEFINITIONS = (
         RDMANetworkPolicySpec,
         RDMANetworkPolicyStatus,
         (
-            Column("Accepted", condition("Accepted")),
-            Column("Programmed", condition("Programmed")),
+            Column("Accepted", condition_path("Accepted")),
+            Column("Programmed", condition_path("Programmed")),
             Column("Selected Pods", ".status.selectedPods", "integer"),
             Column("Nodes", ".status.nodesReady"),
-            Column("Reason", condition("Programmed", "reason")),
+            Column("Reason", condition_path("Programmed", "reason")),
             AGE,
         ),
-        "RDMANetworkPolicy says which RDMA operations pods may request of each other. It is to HCAs"
-        " what NetworkPolicy is to network interfaces: RDMA never passes those.",
+        "RDMANetworkPolicy defines which RDMA operations pods may request of each other. It is for"
+        " HCAs what NetworkPolicy is for network interfaces, which RDMA traffic bypasses.",
         group=GROUP,
         namespaced=True,
     ),

@@ -1,29 +1,34 @@
-"""RDMANetwork: partitions and QoS classes, of the whole cluster."""
+"""RDMANetwork: cluster-wide partitions and QoS classes."""
 
 from enum import StrEnum
 
 from pydantic import Field
 
 from gpu_operator.api.v1alpha1.base import Model, StatusModel
-from gpu_operator.api.v1alpha1.rdma.common import LabelSelector, Quantity, RDMAStatus, rules
+from gpu_operator.api.v1alpha1.rdma.common import (
+    LabelSelector,
+    Quantity,
+    RDMAStatus,
+    with_cel_rules,
+)
 
 _NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 
 
 class Membership(StrEnum):
-    """How pods belong to a partition."""
+    """Membership of pods in a partition."""
 
     FULL = "Full"
     LIMITED = "Limited"
 
 
 class Member(Model):
-    """Pods that belong to a partition. Both selectors must match where both are given."""
+    """Pods that belong to a partition. If both selectors are given, both must match."""
 
-    model_config = rules(
+    model_config = with_cel_rules(
         (
             "has(self.namespaceSelector) || has(self.podSelector)",
-            "give namespaceSelector or podSelector; {} is everybody",
+            "set namespaceSelector or podSelector; {} selects all",
         )
     )
 
@@ -36,95 +41,98 @@ class Member(Model):
     membership: Membership = Field(
         default=Membership.FULL,
         description="Full members reach all members, Limited ones only full members: two limited"
-        " members never reach each other, whatever an RDMANetworkPolicy allows. Who is both is"
-        " full.",
+        " members never reach each other, whatever an RDMANetworkPolicy allows. A pod that is both"
+        " counts as full.",
     )
 
 
 class Partition(Model):
-    """Who may talk at all: InfiniBand's partition, by a P_Key in each packet."""
-
-    name: str = Field(
-        min_length=1,
-        max_length=253,
-        pattern=_NAME,
-        description="Name, unique in this RDMANetwork; rules of an RDMANetworkPolicy name it.",
-    )
-    pkey: int | None = Field(
-        default=None,
-        ge=1,
-        le=0x7FFF,
-        description="The lower 15 bits of its P_Key, 1 to 0x7fff; bit 15 follows from each"
-        " member's membership. Absent: a free one is allocated and kept, see status.",
-    )
-    members: tuple[Member, ...] = Field(
-        default=(),
-        max_length=64,
-        description="Pods that are members. Who is in no partition of"
-        " any RDMANetwork is a full member of the default partition 0x7fff.",
-    )
-
-
-class QoSClass(Model):
-    """How packets of rules that name it, or of programs that use its DSCP, are sent.
-
-    What is in no class shares the wire as a class of weight 1.
+    """A group of pods that can communicate: an InfiniBand partition, named by a P_Key in each
+    packet.
     """
 
     name: str = Field(
         min_length=1,
         max_length=253,
         pattern=_NAME,
-        description="Name, unique in the cluster; egress rules name it as qosClassName.",
+        description="Name, unique in this RDMANetwork; rules of an RDMANetworkPolicy refer to it.",
+    )
+    pkey: int | None = Field(
+        default=None,
+        ge=1,
+        le=0x7FFF,
+        description="The lower 15 bits of its P_Key, 1 to 0x7fff; bit 15 follows from each"
+        " member's membership. Absent: a free P_Key is allocated and kept, see status.",
+    )
+    members: tuple[Member, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Pods that are members. A pod in no partition of"
+        " any RDMANetwork is a full member of the default partition 0x7fff.",
+    )
+
+
+class QoSClass(Model):
+    """How packets are sent that match a rule with this class, or that use its DSCP.
+
+    All other packets share the wire as a class of weight 1.
+    """
+
+    name: str = Field(
+        min_length=1,
+        max_length=253,
+        pattern=_NAME,
+        description="Name, unique in the cluster; egress rules refer to it as qosClassName.",
     )
     dscp: int | None = Field(
         default=None,
         ge=0,
         le=63,
-        description="DSCP that its packets have, whatever their program asked for. Connections"
-        " whose traffic class has this DSCP are in the class, too, unless a rule names another; 0"
-        " (default) is had by name alone. Of two classes with one DSCP that is the first by name.",
+        description="DSCP of the class's packets, whatever the program requested. Connections"
+        " whose traffic class has this DSCP are in the class, too, unless a rule names another; a"
+        " class with DSCP 0 (default) applies only to rules that name it. If two classes have the"
+        " same DSCP, it selects the first by name.",
     )
     sl: int | None = Field(
         default=None,
         ge=0,
         le=15,
-        description="InfiniBand service level. Without a VLAN tag no frame carries it: nodes name"
-        " it as not enforced.",
+        description="InfiniBand service level. Frames without a VLAN tag do not carry it: nodes "
+        "report it as not enforced.",
     )
     weight: int | None = Field(
         default=None,
         ge=1,
         le=256,
-        description="Share of what a node sends over the wire, beside other classes that have"
-        " something to send, and beside what is in none (1). Default 1.",
+        description="Share of a node's wire bandwidth, relative to other classes that have"
+        " packets to send and to packets in no class (1). Default 1.",
     )
     min_rate: Quantity | None = Field(
         default=None,
-        description="Bytes per second that it gets on the wire of a node before weights are asked.",
+        description="Bytes per second that the class gets on a node's wire before weights apply.",
     )
     max_rate: Quantity | None = Field(
         default=None,
-        description="Bytes per second that each pod may send in it at most, over the wire; and the"
-        " same to pods of its own node.",
+        description="Bytes per second that each pod may send in this class over the wire, and "
+        "separately to pods of its own node.",
     )
     cnp_dscp: int | None = Field(
         default=None,
         ge=0,
         le=63,
-        description="DSCP of congestion notification packets that its receivers send. Default 48.",
+        description="DSCP of congestion notification packets from the receivers. Default 48.",
     )
 
 
 class RDMANetworkSpec(Model):
-    """Partitions separate pods before any RDMANetworkPolicy is asked: both must allow a flow."""
+    """Partitions and QoS classes. A flow must be allowed both by partitions and by policies."""
 
     mtu: int | None = Field(
         default=None,
         json_schema_extra={"enum": [256, 512, 1024, 2048, 4096]},
-        description="Path MTU in bytes (256, 512, 1024, 2048 or 4096) of its members' queue pairs"
-        " at most. Accepted is False (MTUExceedsInterface) while the interface of some node carries"
-        " less. Absent: what the interface carries.",
+        description="Maximum path MTU in bytes (256, 512, 1024, 2048 or 4096) of its members' queue"
+        " pairs. Accepted is False (MTUExceedsInterface) while the interface of a node supports"
+        " less. Absent: the maximum that the interface supports.",
     )
     partitions: tuple[Partition, ...] = Field(
         default=(),
@@ -154,12 +162,12 @@ class AllocatedPartition(StatusModel):
 
 
 class RDMANetworkStatus(RDMAStatus):
-    """What became of it."""
+    """State of the network."""
 
     partitions: tuple[AllocatedPartition, ...] = Field(
-        default=(), description="P_Keys; allocated ones are kept as long as they are here."
+        default=(), description="P_Keys; an allocated P_Key is kept as long as it is listed here."
     )
-    pkeys: str = Field(default="", description="P_Keys for people, such as train=0x0a31.")
+    pkeys: str = Field(default="", description="P_Keys in readable form, such as train=0x0a31.")
     qos_classes: str = Field(
-        default="", description="QoS classes for people: name=DSCP, such as gradients=26."
+        default="", description="QoS classes in readable form: name=DSCP, such as gradients=26."
     )

@@ -1,7 +1,7 @@
-"""Tables as an object holds them: as they are where they are small, deflated where they are not.
+"""Storage of policy tables in an object: plain text if small, compressed if large.
 
-etcd takes 1.5 MiB a request; tables of 10,000 pods are some 5 MB, nearly all of it repeats itself.
-Small ones stay legible, for whoever looks with kubectl.
+etcd accepts 1.5 MiB per request. Tables for 10,000 pods have about 5 MB and are highly
+repetitive. Small tables are stored as plain text, which users can read with kubectl.
 """
 
 import base64
@@ -22,14 +22,14 @@ _LEVEL: Final = 6
 
 
 class Encoding(StrEnum):
-    """How a text is held."""
+    """Encoding of the stored text."""
 
     PLAIN = "Plain"
     DEFLATE = "Deflate"  # zlib (RFC 1950), in base64
 
 
 class Packed(NamedTuple):
-    """A text as an object holds it, and what tells it from every other one."""
+    """An encoded text, and a digest that identifies it."""
 
     encoding: Encoding
     text: str
@@ -37,7 +37,7 @@ class Packed(NamedTuple):
 
 
 class Packer:
-    """Packs tables of many nodes: what they share is written, deflated and digested once."""
+    """Packs the tables of many nodes; writes, compresses and hashes their common part only once."""
 
     def __init__(self) -> None:
         self._of: tuple[object, ...] = ()
@@ -48,7 +48,11 @@ class Packer:
         self._digesting = hashlib.sha256()
 
     def pack(self, tables: NodeTables) -> Packed:
-        """Return a node's tables as an object holds them. Raises TablesError where none can."""
+        """Encode a node's tables for storage in an object.
+
+        Raises:
+            TablesError: the tables are too large.
+        """
         of = (tables.rules, tables.identities, tables.endpoints, tables.qos_classes)
         if len(of) != len(self._of) or any(a is not b for a, b in zip(of, self._of, strict=True)):
             self._share(tables)
@@ -56,7 +60,7 @@ class Packer:
         own = codec.own_text(tables)
         size = len(self._shared) + len(own)
         if size > MAX_BYTES:
-            raise TablesError(f"tables of {size} bytes; {MAX_BYTES} at most")
+            raise TablesError(f"tables of {size} bytes; the limit is {MAX_BYTES}")
         if size <= PLAIN_BYTES:
             text = self._shared + own
             return Packed(Encoding.PLAIN, text, digest(Encoding.PLAIN, text))
@@ -65,8 +69,8 @@ class Packer:
         held = len(self._held) + len(rest)
         if held > MAX_PACKED_BYTES:
             raise TablesError(
-                f"tables of {size} bytes, {held} deflated; {MAX_PACKED_BYTES} at most:"
-                " fewer pods with HCAs, or fewer labels in selectors"
+                f"tables of {size} bytes, {held} compressed; the limit is {MAX_PACKED_BYTES}:"
+                " use fewer pods with HCAs, or fewer labels in selectors"
             )
         digesting = self._digesting.copy()
         digesting.update(rest.encode())
@@ -77,17 +81,17 @@ class Packer:
         self._shared = codec.shared_text(tables)
         self._deflating = zlib.compressobj(_LEVEL)
         if len(self._shared) > MAX_BYTES:
-            return  # nobody has it
+            return  # ``pack`` refuses the tables of every node
         deflated = self._deflating.compress(self._shared.encode())
-        # Nothing of it is left in there to be deflated for each node.
+        # Flush, so that the compression for each node does not repeat the common part.
         deflated += self._deflating.flush(zlib.Z_SYNC_FLUSH)
-        whole = len(deflated) // 3 * 3  # of which base64 goes on
+        whole = len(deflated) // 3 * 3  # base64 encodes groups of three bytes
         self._held, self._rest = _base64(deflated[:whole]), deflated[whole:]
         self._digesting = hashlib.sha256(f"{Encoding.DEFLATE}:{self._held}".encode())
 
 
 def digest(encoding: str, text: str) -> str:
-    """Return what tells a text, as an object holds it, from every other one."""
+    """Return a digest that identifies an encoded text."""
     return hashlib.sha256(f"{encoding}:{text}".encode()).hexdigest()
 
 
@@ -96,7 +100,11 @@ def _base64(data: bytes) -> str:
 
 
 def unpack(encoding: str, held: str) -> str:
-    """Return the text that an object holds. Raises TablesError; never makes more than MAX_BYTES."""
+    """Decode a stored text of at most MAX_BYTES.
+
+    Raises:
+        TablesError: the encoding is unknown, or the text is invalid or too long.
+    """
     if encoding == Encoding.PLAIN:
         return held
     if encoding != Encoding.DEFLATE:
@@ -105,7 +113,7 @@ def unpack(encoding: str, held: str) -> str:
     try:
         text = inflater.decompress(base64.b64decode(held, validate=True), MAX_BYTES)
         if not inflater.eof:
-            raise TablesError(f"tables: cut off, or more than {MAX_BYTES} bytes")
+            raise TablesError(f"tables: truncated, or more than {MAX_BYTES} bytes")
         return text.decode()
     except (binascii.Error, zlib.error, UnicodeDecodeError) as err:
         raise TablesError(f"tables: not {encoding}: {err}") from err

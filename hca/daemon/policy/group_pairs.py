@@ -1,0 +1,96 @@
+"""Decide which multicast members of this engine receive from which senders of this engine.
+
+A group address belongs to no pod. So policy is evaluated for each member, as for a datagram
+between sender and member: by the sender's egress and the member's ingress. For datagrams that
+arrive over a wire, ``sources`` does this. For local senders this module evaluates every pair of
+a sender and a member beforehand, and the engine looks the pair up for each datagram.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from hca.binding.engine import Engine, EngineAh
+from hca.daemon.policy.parties import Party
+
+_KNOWN_BY = 1  # index of the GID by which tables identify a function
+
+
+class GroupPairs:
+    """The pairs of group members and senders of one engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        evaluate: Callable[[Party, EngineAh, bytes], None],
+        forget: Callable[[EngineAh], None],
+    ) -> None:
+        """Make an empty set of pairs.
+
+        ``evaluate`` sets the verdict on datagrams from a GID to a party, which applies until
+        ``forget``.
+        """
+        self._engine = engine
+        self._evaluate = evaluate
+        self._forget = forget
+        self._members: Counter[Party] = Counter()
+        self._senders: Counter[Party] = Counter()
+        self._pairs: dict[tuple[Party, Party], EngineAh] = {}
+
+    def add_member(self, party: Party) -> None:
+        """Count one more queue pair of a party in multicast groups. Raises OSError.
+
+        With the party's first queue pair, its pairs with all senders are added.
+        """
+        if party not in self._members:
+            self._add((party, sender) for sender in self._senders)
+        self._members[party] += 1
+
+    def remove_member(self, party: Party) -> None:
+        """Count one queue pair less of a party in multicast groups.
+
+        With the party's last queue pair, all pairs in which the party is the member are removed.
+        """
+        self._members[party] -= 1
+        if not self._members[party]:
+            del self._members[party]
+            self._remove(pair for pair in self._pairs if pair[0] is party)
+
+    def add_sender(self, party: Party) -> None:
+        """Count one more address handle of a party for multicast groups. Raises OSError.
+
+        With the party's first address handle, its pairs with all members are added.
+        """
+        if party not in self._senders:
+            self._add((member, party) for member in self._members)
+        self._senders[party] += 1
+
+    def remove_sender(self, party: Party) -> None:
+        """Count one address handle less of a party for multicast groups.
+
+        With the party's last address handle, all pairs in which the party is the sender are
+        removed.
+        """
+        self._senders[party] -= 1
+        if not self._senders[party]:
+            del self._senders[party]
+            self._remove(pair for pair in self._pairs if pair[1] is party)
+
+    def _add(self, wanted: Iterable[tuple[Party, Party]]) -> None:
+        added: list[tuple[Party, Party]] = []
+        try:
+            for pair in wanted:
+                member, sender = (party.gids[_KNOWN_BY] for party in pair)
+                if not any(member) or not any(sender):
+                    continue  # tables cannot contain a function without an address
+                made = self._pairs[pair] = self._engine.add_pair(member, sender)
+                added.append(pair)
+                self._evaluate(pair[0], made, sender)
+        except BaseException:
+            self._remove(added)
+            raise
+
+    def _remove(self, pairs: Iterable[tuple[Party, Party]]) -> None:
+        for pair in tuple(pairs):
+            made = self._pairs.pop(pair)
+            self._forget(made)
+            self._engine.remove_pair(made)

@@ -1,0 +1,26 @@
+"""Process requests to attach a queue pair to a multicast group.
+
+The wire joins the group first; for a pod's wire, netd opens the socket.
+"""
+
+import errno
+
+from hca.daemon.objects.client_objects import Objects
+from hca.daemon.programs import requests
+
+
+async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
+    """Execute a request to attach a queue pair to a multicast group, as ``requests.answer`` does.
+
+    Raises:
+        Malformed: no client library sends such a message.
+    """
+    header, wanted = requests.read(data)
+    try:
+        group = objects.check_member(wanted)
+        if objects.wire_groups is None:
+            return requests.carry_out(objects, header, wanted)
+        async with objects.wire_groups.join(objects.gids, group):
+            return requests.carry_out(objects, header, wanted)
+    except OSError as err:
+        return requests.encode(header, None, err.errno or errno.EIO), (), str(err)

@@ -1,0 +1,70 @@
+"""Determines which resources of this driver a claim's requests and DeviceClasses select."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpu_operator.controllers.claims.reading import Claim, DeviceAlternative, Request
+from gpu_operator.controllers.claims.selectors import Facts
+
+Classes = Mapping[str, Facts]
+"""All DeviceClasses of the cluster, including those of other drivers, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedAlternative:
+    """Devices of this driver that one alternative of a request may match.
+
+    ``resource`` has the form of ``Facts.resource``. Selectors may exclude some of its devices.
+    """
+
+    resource: str
+    count: int = 1
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRequest:
+    """A request that only this driver can serve; the first alternative that fits is allocated."""
+
+    name: str
+    alternatives: tuple[ResolvedAlternative, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedClaim:
+    """The requests of a claim that only this driver can serve.
+
+    ``together`` names the requests that must be allocated on one GPU, except requests with
+    several alternatives.
+    """
+
+    requests: tuple[ResolvedRequest, ...]
+    together: tuple[ResolvedAlternative, ...] = ()
+
+
+def resolve_claim(claim: Claim, classes: Classes) -> ResolvedClaim | None:
+    """Resolve the requests of a claim. Return None if none of them is certainly for this driver.
+
+    Requests that another driver might serve are left out. Requests with an unknown class are
+    left out, too, because the scheduler reports them itself.
+    """
+    requests = tuple(
+        found for one in claim.requests if (found := _resolve_request(one, classes)) is not None
+    )
+    if not requests:
+        return None
+    together = (one for one in requests if one.name in claim.together)
+    return ResolvedClaim(
+        requests, tuple(one.alternatives[0] for one in together if len(one.alternatives) == 1)
+    )
+
+
+def _resolve_request(request: Request, classes: Classes) -> ResolvedRequest | None:
+    found = tuple(_resolve_alternative(one, classes) for one in request.alternatives)
+    return ResolvedRequest(request.name, found) if all(one.resource for one in found) else None
+
+
+def _resolve_alternative(requested: DeviceAlternative, classes: Classes) -> ResolvedAlternative:
+    known = classes.get(requested.device_class)
+    resource = known.combine(requested.facts).resource if known is not None else ""
+    return ResolvedAlternative(resource, requested.count, requested.memory_bytes)

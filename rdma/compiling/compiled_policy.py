@@ -1,0 +1,172 @@
+"""A compiled policy: the sets of identities that it selects, and its rules in the tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rdma.compiling.budget import Refusal, isolation_bytes, peers_bytes, rule_bytes
+from rdma.compiling.excess import is_too_much
+from rdma.compiling.terms import Matches
+from rdma.objects import Policy
+from rdma.tables import MAX_POLICIES_OF_A_POD, Direction, Isolation, Rule
+
+NO_PLACE: Final = -1
+
+
+@dataclass(slots=True, eq=False)
+class CompiledRule:
+    """A compiled rule, which occupies a place in the tables only while some isolation refers to
+    it.
+    """
+
+    direction: Direction
+    index: int
+    peers: tuple[Matches, ...] | None
+    place: int = NO_PLACE
+    is_used: bool = False
+    """Whether an identity's isolation refers to the rule."""
+    is_stale: bool = True
+    """Whether the identities of the rule's peers differ from those in ``_bits``."""
+    is_other: bool = True
+    """Whether the tables contain an outdated version of the rule."""
+    _bits: int | None = None
+    _selected: int = 0
+    _own_bytes: int = -1
+    _made: Rule | None = None
+
+    def note_moves(self) -> None:
+        """Mark the rule as stale if its peers' identities have changed."""
+        if self.peers and any(matches.moved for matches in self.peers):
+            self.is_stale = True
+
+    def use(self, is_used: bool) -> bool:
+        """Set whether isolations refer to the rule; if they do, update the identities of the rule's
+        peers.
+
+        Return whether anything has changed.
+        """
+        before, self.is_used = self.is_used, is_used
+        if not is_used or not self.is_stale:
+            return before is not is_used
+        self.is_stale, self.is_other, self._made = False, True, None
+        if self.peers is not None:
+            bits = 0
+            for matches in self.peers:
+                bits |= matches.bits
+            self._bits, self._selected = bits, bits.bit_count()
+        return True
+
+    def to_rule(self, policy: Policy) -> Rule:
+        """Return the rule as an entry of the tables; ``policy`` is the policy that contains it."""
+        if self._made is None:
+            said = policy.rules(self.direction)[self.index]
+            self._made = Rule(
+                policy.key,
+                self.direction,
+                self.index,
+                said.verbs,
+                self._bits,
+                tuple([peer.block for peer in said.peers if peer.block is not None]),
+                said.ports,
+                said.memory,
+                said.limits,
+                said.qos_class,
+            )
+        return self._made
+
+    def size(self, policy: Policy, kinds: int) -> int:
+        """Return the rule's estimated bytes in tables with ``kinds`` identities."""
+        if self._own_bytes < 0:
+            self._own_bytes = rule_bytes(self.to_rule(policy))
+        peers = peers_bytes(self._selected, kinds) if self.peers is not None else 0
+        return self._own_bytes + peers
+
+
+@dataclass(slots=True, eq=False)
+class CompiledPolicy:
+    """A policy, the identities that it selects, and its compiled rules.
+
+    ``refusal`` is the reason why the policy does not fit into its namespace's budget, else None.
+    """
+
+    policy: Policy
+    subject: Matches
+    rules: tuple[CompiledRule, ...]
+    refusal: Refusal | None = None
+    is_fresh: bool = True
+    _sized: tuple[int, int] = (-1, -1)
+    _size: int = 0
+
+    def matches(self) -> Iterator[Matches]:
+        """Yield every set of identities that the policy refers to: its own pods, then each rule's
+        peers.
+
+        A set that the policy refers to several times is yielded as often.
+        """
+        yield self.subject
+        for rule in self.rules:
+            yield from rule.peers or ()
+
+    def use(self, crowded: Mapping[tuple[Direction, bool], int]) -> None:
+        """Mark each rule as used if the policy still selects an identity that is not crowded.
+
+        ``crowded`` has the identities that too many policies or rules select (see ``excess``).
+        """
+        selected, audit = self.subject.bits, self.policy.audit
+        for rule in self.rules:
+            others = crowded.get((rule.direction, audit), 0) if crowded else 0
+            if rule.use(bool(selected & ~others)):
+                self._sized = (-1, -1)
+
+    def size(self, kinds: int, copies: int) -> int:
+        """Return the policy's estimated bytes in tables with ``kinds`` identities.
+
+        ``copies`` is how many different isolations name the policy in each direction.
+        """
+        if self._sized != (kinds, copies):
+            self._sized = (kinds, copies)
+            policy = self.policy
+            named = sum(isolation_bytes(policy.key, len(policy.rules(one))) for one in policy.types)
+            used = [rule.size(policy, kinds) for rule in self.rules if rule.is_used]
+            self._size = copies * named + sum(used)
+        return self._size
+
+
+def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isolation | None:
+    """Return the isolation, in one direction, of pods that all of these policies select.
+
+    It allows the union of their rules, or is None if no policy isolates in the direction. A
+    policy beyond its budget isolates but allows nothing; only the first such policy is named.
+    """
+    isolating = [one for one in policies if direction in one.policy.types]
+    if not isolating:
+        return None
+    places: dict[bool, list[int]] = {False: [], True: []}
+    names: dict[bool, list[str]] = {False: [], True: []}
+    count: dict[bool, list[int]] = {False: [0, 0], True: [0, 0]}
+    unnamed: dict[bool, str] = {}
+    for one in isolating:
+        audit, policy = one.policy.audit, one.policy
+        count[audit][0] += 1
+        count[audit][1] += len(policy.rules(direction))
+        if one.refusal is not None:
+            unnamed.setdefault(audit, policy.key)
+            continue
+        names[audit].append(policy.key)
+        places[audit] += [rule.place for rule in one.rules if rule.direction is direction]
+    for audit, key in unnamed.items():
+        names[audit].append(key)
+    for audit in (False, True):
+        if is_too_much(*count[audit]):
+            places[
+                audit
+            ].clear()  # more than a node can evaluate in time: the policies allow nothing
+        del names[audit][MAX_POLICIES_OF_A_POD:]
+    return Isolation(
+        rules=tuple(places[False]),
+        enforced=bool(names[False]),
+        audited=bool(names[True]),
+        audited_rules=tuple(places[True]),
+        policies=tuple(names[False]),
+        audited_policies=tuple(names[True]),
+    )

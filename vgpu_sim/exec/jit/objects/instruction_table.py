@@ -1,0 +1,87 @@
+"""The mapping from code offsets to instruction indices.
+
+The debug line of an instruction is its index + 1. LLVM folds a load into the arithmetic that
+uses it and gives the pair the arithmetic's line, so each arithmetic instruction is listed with
+the loads it reads; a load shared by several instructions has no line at all.
+"""
+
+import bisect
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
+from vgpu_sim.isa import reads_memory
+
+LoadsRead = dict[int, tuple[int, ...]]
+
+
+def loads_read(ssa: SsaFunction) -> LoadsRead:
+    """Return, for each instruction that reads results of loads, the indices of those loads."""
+    table: dict[int, set[int]] = {}
+    for block in ssa.blocks.values():
+        for node in block.nodes:
+            if isinstance(node, Operation):
+                words = {w for s in node.sources for w in _load_words(ssa, s, depth=3)}
+                if words:
+                    table.setdefault(node.word, set()).update(words)
+    return {word: tuple(sorted(words)) for word, words in sorted(table.items())}
+
+
+def _load_words(ssa: SsaFunction, source: Source, depth: int) -> Iterator[int]:
+    node = ssa.definition.get(source) if isinstance(source, Value) else None
+    if node is None or not depth:
+        return
+    if isinstance(node, Operation):
+        if reads_memory(node.instruction):
+            yield node.word
+    elif isinstance(node, Merge):
+        for one in (node.new, node.old):
+            yield from _load_words(ssa, one, depth - 1)
+    elif isinstance(node, Phi):
+        for one in node.arguments.values():
+            yield from _load_words(ssa, one, depth - 1)
+
+
+class InstructionTable:
+    """The instructions of each range of code, in serialized form.
+
+    Nothing is decoded before a fault occurs, and then only the part needed. The form is an array
+    of 32-bit integers: the number of ranges, their code offsets (ascending), the line from each
+    on (0: none), then for each instruction with loads: its index, the number of loads, their
+    indices.
+    """
+
+    def __init__(self, packed: bytes) -> None:
+        self._numbers = array("I", packed)
+
+    @staticmethod
+    def pack(rows: Iterable[tuple[int, int]], loads: LoadsRead) -> bytes:
+        """Serialize (code offset, line) rows, sorted by offset, and the loads."""
+        offsets, lines = array("I"), array("I")
+        for offset, line in rows:
+            if not lines or lines[-1] != line:
+                offsets.append(offset)
+                lines.append(line)
+        packed = array("I", [len(offsets)]) + offsets + lines
+        for word, read in loads.items():
+            packed.extend((word, len(read), *read))
+        return packed.tobytes()
+
+    def words(self, offset: int) -> tuple[int, ...]:
+        """Return the instructions to which a code offset may belong, likeliest first."""
+        numbers = self._numbers
+        count = numbers[0]
+        place = bisect.bisect_right(numbers, offset, 1, 1 + count) - 1
+        if place == 0 or numbers[place + count] == 0:
+            return ()
+        word = numbers[place + count] - 1
+        return (word, *_loads_of(numbers, 1 + 2 * count, word))
+
+
+def _loads_of(numbers: Sequence[int], place: int, word: int) -> Sequence[int]:
+    while place < len(numbers):
+        first, end = place + 2, place + 2 + numbers[place + 1]
+        if numbers[place] == word:
+            return numbers[first:end]
+        place = end
+    return ()

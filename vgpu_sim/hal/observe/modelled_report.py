@@ -1,0 +1,189 @@
+"""The report of a program whose clock is modelled, in one form for all components that forward it.
+
+A worker sends the report, and a tenant may have taken over the worker. ``parse`` therefore
+bounds all values. ``vgpu_sim.perf.kernels.counts`` defines the meaning of the counts; in this
+module they are just numbers with names.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+WALL: Final = "wall"
+MODELLED: Final = "modelled"
+CLOCKS: Final = (WALL, MODELLED)
+# Kinds of launches in a worker's report: launches of a kind are equal in everything reported.
+MOST_ROWS: Final = 128
+MOST_PARTS: Final = 32  # messages that list launches in order
+LISTED_IN_PART: Final = 400  # launches per message
+_MOST_COUNTS: Final = 64
+_MOST_NAME: Final = 48
+_MOST_TEXT: Final = 256
+_MOST: Final = 1e18
+_MOST_INTEGER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledLaunches:
+    """Launches of one kernel that have the same shape, arguments and counts, and therefore the same
+    time: how many they are, and their total time in microseconds.
+
+    ``counts`` are per launch; if they are unknown, ``counts`` is empty and ``note`` has the
+    reason. ``arguments`` are values as text; an address is shown as asterisks.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    launches: int
+    us: float
+    counts: Mapping[str, float]
+    note: str = ""
+    arguments: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return these launches as a dictionary of their fields."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """Parse launches from the ``to_json`` of an untrusted sender. Raises ValueError, which
+        names the invalid field.
+        """
+        if not isinstance(document, dict):
+            raise ValueError("modelled launches are not an object")
+        counts = document.get("counts")
+        if not isinstance(counts, dict) or len(counts) > _MOST_COUNTS:
+            raise ValueError("counts are not a few numbers")
+        return cls(
+            _text(document, "kernel", 128),
+            _shape(document, "grid"),
+            _shape(document, "block"),
+            _integer(document, "launches"),
+            _number(document.get("us"), "us"),
+            {_name(name): _number(value, "counts") for name, value in counts.items()},
+            _text(document, "note", _MOST_TEXT),
+            _text(document, "arguments", _MOST_TEXT),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledOrder:
+    """Launches in the order in which they ended. For each, its index in the list of
+    ``ModelledLaunches``, and its start in microseconds since the context's first request.
+    """
+
+    launches: tuple[tuple[int, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this order of launches as a dictionary of its fields."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """Parse an order of launches from the ``to_json`` of an untrusted sender. Raises
+        ValueError, which names the invalid field.
+        """
+        rows = document.get("launches") if isinstance(document, dict) else None
+        if not isinstance(rows, list | tuple) or len(rows) > LISTED_IN_PART:
+            raise ValueError("launches are not a short list")
+        found = []
+        for row in rows:
+            if not isinstance(row, list | tuple) or len(row) != 2:
+                raise ValueError("a launch is not a row and a time")
+            place = _integer({"row": row[0]}, "row")
+            if place >= MOST_ROWS:
+                raise ValueError("the row of a launch is out of range")
+            found.append((place, _number(row[1], "start_us")))
+        return cls(tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledCopies:
+    """Total of the copies or fills in one direction (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``,
+    ``memset``).
+    """
+
+    way: str
+    count: int
+    bytes: int
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledSummary:
+    """Totals of a context: its copies, the time from its first to its last request, the idle gaps
+    in that time, and the number of launches that the report leaves out.
+    """
+
+    copies: tuple[ModelledCopies, ...]
+    span_us: float
+    gaps_us: float
+    left_out: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this summary as a dictionary of its fields."""
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, document: object) -> Self:
+        """Parse a summary from the ``to_json`` of an untrusted sender. Raises ValueError, which
+        names the invalid field.
+        """
+        if not isinstance(document, dict):
+            raise ValueError("a modelled summary is not an object")
+        rows = document.get("copies")
+        if not isinstance(rows, list) or len(rows) > _MOST_COUNTS:
+            raise ValueError("copies are not a short list")
+        return cls(
+            tuple(
+                ModelledCopies(
+                    _text(row, "way", 16),
+                    _integer(row, "count"),
+                    _integer(row, "bytes"),
+                    _number(row.get("us"), "us"),
+                )
+                for row in rows
+                if isinstance(row, dict)
+            ),
+            _number(document.get("span_us"), "span_us"),
+            _number(document.get("gaps_us"), "gaps_us"),
+            _integer(document, "left_out"),
+        )
+
+
+def _number(value: object, what: str) -> float:
+    if type(value) not in (int, float) or not isinstance(value, int | float):
+        raise ValueError(f"{what} is not a number")
+    if not math.isfinite(value) or not 0 <= value <= _MOST:
+        raise ValueError(f"{what} is out of range")
+    return float(value)
+
+
+def _integer(document: dict[str, Any], name: str) -> int:
+    value = document.get(name)
+    if type(value) is not int or not 0 <= value <= _MOST_INTEGER:
+        raise ValueError(f"{name} is not a count")
+    return value
+
+
+def _text(document: dict[str, Any], name: str, most: int) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or len(value) > most:
+        raise ValueError(f"{name} is not a short text")
+    return "".join(c if c.isprintable() else " " for c in value)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _MOST_NAME or not value.isidentifier():
+        raise ValueError("a count has no name")
+    return value
+
+
+def _shape(document: dict[str, Any], name: str) -> tuple[int, int, int]:
+    value = document.get(name)
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        raise ValueError(f"{name} is not three numbers")
+    x, y, z = (_integer({name: part}, name) for part in value)
+    return x, y, z

@@ -1,0 +1,73 @@
+"""Intervals for the predicted times of a model under a serving library, derived from measured
+serving runs.
+
+A report predicts one batch whose sequences start together. A server admits requests as others
+end (in-flight batching), so that decode steps wait for prompts in between, and a prompt waits
+for fewer others than a whole batch. Both cases bound what a serving run measures:
+
+    low x decode  <= TPOT <= high x (decode + prompts processed per token made)
+    low x prefill of one prompt a replica <= TTFT <= high x prefill of the batch
+
+The factors cover differences between libraries as well: kernels, all-reduce, fusion, scheduling.
+"""
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from vgpu_sim.perf.parameters import FILES
+
+Interval = tuple[float, float]
+FILE: Final = "serving.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The bounds of a time in ms, before the factors are applied: ``least`` for an idle server,
+    ``most`` for a busy one.
+    """
+
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Factors for both ends of an interval, such that 90 % of the points of each measured group are
+    inside.
+    """
+
+    low: float
+    high: float
+
+    def interval(self, ends: Ends) -> Interval:
+        """Return the 90 % interval in ms for these bounds."""
+        return self.low * min(ends.least, ends.most), self.high * max(ends.least, ends.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """The fitted factors for TTFT and TPOT, with the number of measured points and their source."""
+
+    ttft: Band
+    tpot: Band
+    points: int
+    source: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the factors as the JSON object that is committed."""
+        pairs = {name: getattr(self, name) for name in ("ttft", "tpot")}
+        rounded = {name: [round(b.low, 3), round(b.high, 3)] for name, b in pairs.items()}
+        return rounded | {"points": self.points, "source": self.source}
+
+    @classmethod
+    def of_json(cls, row: dict[str, Any]) -> "Bands":
+        """Create the factors from the committed JSON object."""
+        return cls(Band(*row["ttft"]), Band(*row["tpot"]), row["points"], row["source"])
+
+
+@functools.cache
+def bands() -> Bands:
+    """Return the committed factors for intervals."""
+    return Bands.of_json(json.loads((FILES / FILE).read_text(encoding="utf-8")))

@@ -1,0 +1,120 @@
+"""Baselines without a mechanism: predictions by interpolation of the same training rows.
+
+Each baseline interpolates ln(measured / tuned roofline) over the logarithms of the sizes and of
+the roofline. The tuned roofline has three parameters: the time of a launch, and the shares of
+the data sheet's arithmetic rate and memory (or link) rate that are reached. A mechanism that
+does not beat these contains no more information than a table.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from vgpu_sim.perf.boards import Board
+from vgpu_sim.perf.errors import NoData
+
+Array = np.ndarray
+_NEIGHBOURS: Final = 5
+_TOGETHER: Final = 4096  # rows that are compared with the training rows at a time
+NAMES: Final = ("roofline", "5-NN", "RBF")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of shapes, as microseconds by the data sheet: for the arithmetic, and for the bytes
+    that must move.
+    """
+
+    math: Array
+    moved: Array
+
+    @classmethod
+    def of(cls, board: Board, dtype: str, flop: Array, bytes_: Array) -> "Work":
+        """Return the work of operations and bytes of DRAM, divided by the board's rates."""
+        return cls(flop / board.tensor_flop_per_us(dtype), bytes_ / board.dram_bytes_per_us)
+
+    def rows(self, chosen: Array) -> "Work":
+        """Select some of the rows."""
+        return Work(self.math[chosen], self.moved[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Rows of measurements for a baseline: the logarithms of sizes (one row per shape), the work,
+    and the measured times in microseconds.
+    """
+
+    sizes: Array
+    work: Work
+    us: Array
+
+    def rows(self, chosen: Array) -> "Samples":
+        """Select some of the rows."""
+        return Samples(self.sizes[chosen], self.work.rows(chosen), self.us[chosen])
+
+
+def errors(training: Samples, unseen: Samples) -> dict[str, float]:
+    """Return each baseline's mean absolute error in percent on the rows not used for training.
+
+    Raises:
+        NoData: scipy is not installed.
+    """
+    try:
+        from scipy.interpolate import RBFInterpolator
+        from scipy.optimize import least_squares
+    except ImportError as err:
+        raise NoData("no baselines: pip install '.[perf]' in the checkout, or scipy") from err
+    tuned = _tune(training, least_squares)
+    roofs = [_roofline(known.work, tuned) for known in (training, unseen)]
+    seen, wanted = (
+        np.column_stack([known.sizes, np.log(roof)])
+        for known, roof in zip((training, unseen), roofs, strict=True)
+    )
+    mean, spread = seen.mean(axis=0), seen.std(axis=0)
+    spread[spread < 1e-9] = 1
+    seen, wanted = (seen - mean) / spread, (wanted - mean) / spread
+    logs = np.log(training.us / roofs[0])
+    # Rows with equal inputs would make the system singular, so they are replaced by their mean.
+    distinct, index = np.unique(seen.round(9), axis=0, return_inverse=True)
+    means = np.bincount(index.ravel(), logs) / np.bincount(index.ravel())
+    rbf = RBFInterpolator(distinct, means, kernel="linear", degree=0)
+    corrections = (np.zeros(len(wanted)), _nearest(seen, logs, wanted), _in_parts(rbf, wanted))
+    return {
+        name: float(100 * np.abs(roofs[1] * np.exp(log) / unseen.us - 1).mean())
+        for name, log in zip(NAMES, corrections, strict=True)
+    }
+
+
+def _roofline(work: Work, tuned: Array) -> Array:
+    launch, math, moved = np.exp(tuned)
+    return np.asarray(launch + np.maximum(work.math / math, work.moved / moved))
+
+
+def _tune(training: Samples, least_squares: Any) -> Array:
+    start = np.array([np.log(training.us.min()), np.log(0.7), np.log(0.7)])
+
+    def off(tuned: Array) -> Array:
+        return np.asarray(np.log(_roofline(training.work, tuned) / training.us))
+
+    return np.asarray(least_squares(off, start, loss="soft_l1", f_scale=0.1).x)
+
+
+def _nearest(seen: Array, logs: Array, wanted: Array) -> Array:
+    """Return, for each wanted row, the mean of the nearest seen rows, weighted by the inverse of
+    their distances.
+    """
+    found = np.empty(len(wanted))
+    count = min(_NEIGHBOURS, len(seen))
+    for at in range(0, len(wanted), _TOGETHER):
+        some = slice(at, at + _TOGETHER)
+        distance = np.sqrt(((wanted[some, None, :] - seen[None]) ** 2).sum(axis=2))
+        nearest = np.argpartition(distance, count - 1, axis=1)[:, :count]
+        weights = 1 / (np.take_along_axis(distance, nearest, 1) + 1e-9)
+        found[some] = (weights * logs[nearest]).sum(axis=1) / weights.sum(axis=1)
+    return found
+
+
+def _in_parts(predict: Any, wanted: Array) -> Array:
+    parts = (wanted[at : at + _TOGETHER] for at in range(0, len(wanted), _TOGETHER))
+    return np.concatenate([predict(part) for part in parts])

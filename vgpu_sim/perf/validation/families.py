@@ -1,0 +1,186 @@
+"""The families of operations that are fitted and validated, and their errors."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.parameters import Fitted
+from vgpu_sim.perf.stack import Stack
+from vgpu_sim.perf.validation import (
+    attention,
+    baselines,
+    collective,
+    encoder,
+    gemm,
+    latent,
+    moe,
+    stream,
+)
+from vgpu_sim.perf.validation.accuracy import Accuracy
+from vgpu_sim.perf.validation.family import Family
+from vgpu_sim.perf.validation.measurements import Table
+
+FAMILIES: Final = {
+    family.name: family
+    for family in (
+        gemm.FAMILY,
+        attention.CONTEXT,
+        attention.GENERATION,
+        encoder.FAMILY,
+        latent.CONTEXT,
+        latent.GENERATION,
+        moe.FAMILY,
+        collective.FAMILY,
+        stream.FAMILY,
+    )
+}
+WORST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A shape with a large error, and the suspected cause: the largest part of the predicted
+    time.
+    """
+
+    shape: dict[str, object]
+    measured: float
+    predicted: float
+    suspect: str
+
+    @property
+    def error(self) -> float:
+        """The relative error in percent: predicted / measured - 1."""
+        return 100 * (self.predicted / self.measured - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The validation of one table's predictions; arrays hold the rows that were not used for
+    fitting.
+    """
+
+    family: Family
+    key: str
+    accuracy: Accuracy
+    measured: np.ndarray
+    predicted: np.ndarray
+    causes: dict[str, np.ndarray]
+    worst: tuple[Outlier, ...]
+    fitted: Fitted
+    excluded: int
+    donor: str | None
+    corrected: Accuracy | None
+    baselines: dict[str, float]
+
+    @property
+    def corrected_goal(self) -> float | None:
+        """The largest accepted mean error in percent with the residual; None without such a
+        goal.
+        """
+        return self.family.corrected_goals.get(self.key) if self.corrected else None
+
+    @property
+    def better_baselines(self) -> list[str]:
+        """The baselines whose mean error is below that of the prediction that users get."""
+        own = (self.corrected or self.accuracy).mape
+        return [name for name, mape in self.baselines.items() if mape < own]
+
+    @property
+    def goal(self) -> float | None:
+        """The largest accepted mean error in percent; None if the parameters are another
+        board's.
+        """
+        return None if self.donor else self.family.goals.get(self.key)
+
+    @property
+    def met(self) -> bool | None:
+        """True if the errors meet all goals; None if there is no goal."""
+        if self.goal is None:
+            return None
+        met = round(self.accuracy.mape, 1) <= self.goal
+        if self.corrected and self.corrected_goal:
+            met = met and round(self.corrected.mape, 1) <= self.corrected_goal
+        return met
+
+
+def validate(
+    family: Family, key: str, most: int | None = None, donor: str | None = None
+) -> Verdict:
+    """Compare predictions with the rows that no fit has used: at most ``most`` of these, spread
+    evenly.
+
+    With a ``donor`` the parameters are another board's, as for a board without measurements.
+
+    Raises:
+        NoData: the measurements are not installed.
+        UnknownModel: no parameters were fitted for the key.
+    """
+    board, _, rest = key.partition("/")
+    fitted = parameters.load(family.name, f"{donor or board}/{rest}")
+    every = family.table(key)
+    table = every.rows(~family.fitted_rows(every))
+    if most is not None and len(table) > most:
+        table = table.rows(np.linspace(0, len(table) - 1, most).astype(int))
+    rows, all_rows = family.rows(key, table), np.arange(len(table))
+    stack = rows.stack(fitted.values, all_rows)
+    predicted, measured = stack.total, table.columns["us"]
+    accuracy = Accuracy.of(measured, predicted, fitted.half_width(predicted))
+    corrected = None
+    if fitted.residual is not None and donor is None:
+        times = fitted.residual.apply(stack, rows.sizes(all_rows)).total
+        corrected = Accuracy.of(measured, times, fitted.corrected_half_width(times))
+    worst = _worst(family, table, stack)
+    return Verdict(
+        *(
+            family,
+            key,
+            accuracy,
+            measured,
+            predicted,
+            stack.causes,
+            worst,
+            fitted,
+            every.excluded,
+            donor,
+            corrected,
+            _baselines(family, key, every, table) if donor is None else {},
+        )
+    )
+
+
+def _baselines(family: Family, key: str, every: Table, unseen: Table) -> dict[str, float]:
+    training = every.rows(family.fitted_rows(every))
+    return baselines.errors(family.baseline_rows(key, training), family.baseline_rows(key, unseen))
+
+
+def _worst(family: Family, table: Table, stack: Stack) -> tuple[Outlier, ...]:
+    measured, predicted = table.columns["us"], stack.total
+    order = np.argsort(-np.abs(np.log(predicted / measured)))[:WORST]
+    return tuple(
+        Outlier(
+            {name: table.columns[name][[i]].tolist()[0] for name in family.shape},
+            float(measured[i]),
+            float(predicted[i]),
+            _suspect(stack.at(int(i)), float(measured[i] - predicted[i])),
+        )
+        for i in order
+    )
+
+
+def _suspect(causes: dict[str, float], missing: float) -> str:
+    """Return the largest cause if a prediction is too high. If a prediction is too low, no cause is
+    suspected.
+    """
+    largest = max(causes, key=lambda name: causes[name])
+    if missing > 0:
+        return f"another kernel than the best, or {largest}"
+    return largest
+
+
+def fit(family: Family, keys: Iterable[str]) -> dict[str, Fitted]:
+    """Fit the tables of these keys; return the fitted parameters by key. Raises NoData."""
+    return {key: family.fit(key) for key in keys}

@@ -1,0 +1,87 @@
+"""A family of operations, as fitting and validation use it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from vgpu_sim.perf import fitting, residual
+from vgpu_sim.perf.parameters import Fitted, Parameter, Values
+from vgpu_sim.perf.stack import Stack
+from vgpu_sim.perf.validation import measurements
+from vgpu_sim.perf.validation.baselines import Samples, Work
+from vgpu_sim.perf.validation.measurements import Table
+
+
+class Rows(Protocol):
+    """The model of a table's rows; the methods' ``rows`` are indices of these."""
+
+    def sizes(self, rows: np.ndarray) -> np.ndarray:
+        """Return each row's sizes, which are inputs of the residual in addition to the stack."""
+
+    def choose(self, values: Values, rows: np.ndarray) -> Any:
+        """Return each row's fastest kernel."""
+
+    def times(self, values: Values, rows: np.ndarray, kernels: Any) -> np.ndarray:
+        """Return the times with the given kernels in microseconds."""
+
+    def stack(self, values: Values, rows: np.ndarray) -> Stack:
+        """Return the causes of the fastest kernels' times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of operations.
+
+    ``keys`` are BOARD/TYPE/LIBRARY, one for each table. ``shape`` names the columns that make up
+    a row's shape. A hash of the shape decides which rows are fitted: one shape in
+    ``fit_one_of``. ``goals`` are the largest mean errors in percent by key, ``corrected_goals``
+    those with the residual; ``excluded`` is the rule for rows that are left out, and ``starts``
+    the number of points from which a fit begins. ``work`` returns the roofline's inputs for a
+    table's rows. A key in ``others`` has separate parameters.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    shape: tuple[str, ...]
+    parameters: Sequence[Parameter]
+    table: Callable[[str], Table]
+    rows: Callable[[str, Table], Rows]
+    goals: dict[str, float]
+    work: Callable[[str, Table], Work]
+    excluded: str = ""
+    fit_one_of: int = measurements.FIT_ONE_OF
+    starts: int = 1
+    corrected_goals: dict[str, float] = field(default_factory=dict)
+    others: Mapping[str, Sequence[Parameter]] = field(default_factory=dict)
+
+    def fitted_rows(self, table: Table) -> np.ndarray:
+        """Return a mask of those rows of a table that are used for fitting."""
+        return measurements.is_fitted(table, self.fit_one_of, *self.shape)
+
+    def baseline_rows(self, key: str, table: Table) -> Samples:
+        """Return a table's rows as input for a baseline."""
+        sizes = self.rows(key, table).sizes(np.arange(len(table)))
+        return Samples(sizes, self.work(key, table), table.columns["us"])
+
+    def fit(self, key: str) -> Fitted:
+        """Fit a table's parameters to the rows that the split assigns to fitting. Raises NoData."""
+        every = self.table(key)
+        table = every.rows(self.fitted_rows(every))
+        rows = self.rows(key, table)
+        parameters = self.others.get(key, self.parameters)
+        problem = fitting.Problem(parameters, table.columns["us"], rows.choose, rows.times)
+        library = key.split("/")[2]
+        where = f"{measurements.PACKAGE} {measurements.VERSION}, {library} {every.version}"
+        return self.learn(key, fitting.fit(problem, where, range(self.starts)))
+
+    def learn(self, key: str, fitted: Fitted) -> Fitted:
+        """Fit a table's residual on top of fitted parameters. Raises NoData."""
+        every = self.table(key)
+        table = every.rows(self.fitted_rows(every))
+        rows, all_rows = self.rows(key, table), np.arange(len(table))
+        stack = rows.stack(fitted.values, all_rows)
+        errors = np.log(table.columns["us"] / stack.total)
+        inputs = residual.inputs(stack, rows.sizes(all_rows))
+        return replace(fitted, residual=residual.learn(inputs, errors, stack.total))

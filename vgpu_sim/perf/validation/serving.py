@@ -1,0 +1,223 @@
+"""Whole models: measured serving points (TTFT, TPOT), and the factors that are fitted to them.
+
+The points are in ``silicon_sample.csv`` of the package with the tables. Points of an aggregated
+server are compared if ``tessera perf model`` supports their model and board. The others are
+counted by the reason for exclusion. Accuracy is computed with factors that were fitted without
+the points of the same model and board.
+"""
+
+import csv
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf.errors import NoData, PerfError
+from vgpu_sim.perf.models import Serving, serve
+from vgpu_sim.perf.models.serving_intervals import Band, Bands, Ends
+from vgpu_sim.perf.validation import measurements
+
+_FILE: Final = "silicon_sample.csv"
+_MODELS: Final = {
+    "meta-llama/Llama-3.1-70B": "llama-3-70b",
+    "meta-llama/Llama-3.1-8B-Instruct": "llama-3-8b",
+    "nvidia/Llama-3.1-8B-Instruct-FP8": "llama-3-8b",
+    "deepseek-ai/DeepSeek-R1": "deepseek-v3",
+    "deepseek-ai/DeepSeek-V3": "deepseek-v3",
+}
+_BOARDS: Final = {measurements.THEIRS[name]: name for name in ("h100-80gb", "h200", "b200")}
+_DTYPES: Final = {"": "bf16", "fp8": "fp8", "fp8_block": "fp8"}
+_TAIL: Final = 0.05  # share of each group's points beyond either end
+TIMES: Final = ("ttft", "tpot")
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A measured serving run and its prediction; ``group`` consists of model, board and library."""
+
+    group: Key
+    measured: dict[str, float]
+    predicted: dict[str, float]
+    half: dict[str, float]
+    ends: dict[str, Ends]
+
+    @property
+    def held_out_with(self) -> Key:
+        """The model and board of this point. Points with the same key are validated with factors
+        that were fitted to all other points.
+        """
+        return self.group[:2]
+
+    def is_inside(self, time: str, band: Band) -> bool:
+        """Return whether the point's measured ``time`` (TTFT or TPOT) is within the interval."""
+        low, high = band.interval(self.ends[time])
+        return low <= self.measured[time] <= high
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The errors of the predictions of TTFT or TPOT for one group of points, in percent.
+
+    ``inside`` is the share of points within the printed interval, with factors fitted to points
+    of other models and boards; None if there are no such points. ``inside_operators`` is the
+    share of points within the sum of the operators' intervals.
+    """
+
+    group: Key
+    time: str
+    points: int
+    mape: float
+    ratio: float
+    inside_operators: float
+    inside: float | None
+
+
+def questions() -> tuple[list[tuple[dict[str, str], Serving]], Counter[str]]:
+    """Return the rows of measurements that can be predicted, each with its request, and for the
+    others the number excluded for each reason.
+
+    Raises:
+        NoData: the measurements are not installed.
+    """
+    found: list[tuple[dict[str, str], Serving]] = []
+    excluded: Counter[str] = Counter()
+    path = measurements.folder().parent / _FILE
+    if not path.exists():
+        raise NoData(f"{measurements.PACKAGE} has no {_FILE}")
+    with path.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            reason = _why_not(row)
+            if reason:
+                excluded[reason] += 1
+            else:
+                found.append((row, _question(row)))
+    return found, excluded
+
+
+def _why_not(row: dict[str, str]) -> str:
+    if row["mode"] != "agg":
+        return "prefill and decode on separate servers"
+    if row["model_path"] not in _MODELS:
+        return "another model"
+    if row["system"] not in _BOARDS:
+        return "another board"
+    if row["gemm_quant_mode"] not in _DTYPES:
+        return f"weights in {row['gemm_quant_mode']}"
+    return ""
+
+
+def _question(row: dict[str, str]) -> Serving:
+    model, ranks = _MODELS[row["model_path"]], int(row["tp_size"])
+    dp, ep = (int(row[name] or 1) or 1 for name in ("attention_dp_size", "moe_ep_size"))
+    if model != "deepseek-v3":
+        dp = ep = 1
+    tp = ranks // dp if dp <= ranks else ranks
+    batch = _concurrency(row["silicon_data_source"]) or int(row["batch_size"]) * dp
+    sizes = (tp, batch, int(row["isl"]), int(row["osl"]))
+    dtype = _DTYPES[row["gemm_quant_mode"]]
+    return Serving(model, _BOARDS[row["system"]], *sizes, dp=dp, ep=ep, dtype=dtype)
+
+
+def _concurrency(source: str) -> int | None:
+    for part in source.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == "silicon_concurrency":
+            return int(value)
+    return None
+
+
+def points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
+    """Return the points of ``most`` evenly spread rows with their predictions, and the number of
+    other rows excluded for each reason.
+
+    Raises:
+        NoData: the measurements are not installed.
+    """
+    rows, excluded = questions()
+    if most is not None and len(rows) > most:
+        rows = [rows[i] for i in np.linspace(0, len(rows) - 1, most).astype(int)]
+    found = []
+    for row, question in rows:
+        try:
+            report = serve(question)
+        except PerfError as err:
+            excluded[_kind(str(err))] += 1
+            continue
+        found.append(
+            Point(
+                (question.model, question.board, row["backend"]),
+                {time: float(row[f"silicon_{time}_ms"]) for time in TIMES},
+                {"ttft": report.ttft_ms, "tpot": report.tpot_ms},
+                {"ttft": report.prefill.half / 1e3, "tpot": report.decode.half / 1e3},
+                {"ttft": report.ttft_ends, "tpot": report.tpot_ends},
+            )
+        )
+    return found, excluded
+
+
+def _kind(message: str) -> str:
+    if " must be one of " in message:
+        return "more GPUs than a node has"
+    return "more memory than a rank has" if " needs " in message else message
+
+
+def fit(some: Iterable[Point]) -> Bands:
+    """Fit the factors so that 90 % of the points of each group are inside the interval.
+
+    All groups have equal weight: their sizes reflect which runs were published, not what users
+    run.
+    """
+    groups = _group_by(some, lambda point: point.group)
+    if not groups:
+        raise NoData("no measured serving point to fit")
+    bands = {}
+    for time in TIMES:
+        low, high = [], []
+        for members in groups.values():
+            measured = np.array([point.measured[time] for point in members])
+            ends = [point.ends[time] for point in members]
+            low.append(np.quantile(measured / [end.least for end in ends], _TAIL))
+            high.append(np.quantile(measured / [end.most for end in ends], 1 - _TAIL))
+        bands[time] = Band(float(min(low)), float(max(high)))
+    source = f"{measurements.PACKAGE} {measurements.VERSION}, {_FILE}"
+    return Bands(bands["ttft"], bands["tpot"], sum(map(len, groups.values())), source)
+
+
+def validate(some: list[Point]) -> list[Row]:
+    """Compare measured serving points with their predictions; return one row for each group and for
+    each of TTFT and TPOT.
+    """
+    held = _group_by(some, lambda point: point.held_out_with)
+    others = {
+        key: fit(point for point in some if point.held_out_with != key)
+        for key in held
+        if len(held) > 1
+    }
+    rows = []
+    for group, members in sorted(_group_by(some, lambda point: point.group).items()):
+        bands = others.get(members[0].held_out_with)
+        for time in TIMES:
+            measured = np.array([point.measured[time] for point in members])
+            predicted = np.array([point.predicted[time] for point in members])
+            half = np.array([point.half[time] for point in members])
+            inside = [p.is_inside(time, getattr(bands, time)) for p in members if bands]
+            rows.append(
+                Row(
+                    *(group, time, len(members)),
+                    float(100 * np.abs(predicted / measured - 1).mean()),
+                    float(np.exp(np.log(measured / predicted).mean())),
+                    float(100 * (np.abs(measured - predicted) <= half).mean()),
+                    float(100 * np.mean(inside)) if inside else None,
+                )
+            )
+    return rows
+
+
+def _group_by(some: Iterable[Point], key: Callable[[Point], Key]) -> dict[Key, list[Point]]:
+    groups: dict[Key, list[Point]] = defaultdict(list)
+    for point in some:
+        groups[key(point)].append(point)
+    return groups
