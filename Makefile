@@ -25,7 +25,7 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 # The chart's tests need the cluster's helm, and its nodes come up after them: an idle cluster takes a
 # seventh of two cores. A test of processes that fails beside others runs once more alone, and is named
 # (tests/support/watches/failed_alone.py).
-test: venv judge ## everything: unit, golden, ABI and conformance tests, then the same product on kind
+test: venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/programs
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
 	@$(MAKE) test-cluster
@@ -42,6 +42,9 @@ test-cluster: venv # the end-to-end tests alone
 	@TESSERA_BACKEND=interp deploy/install
 	deploy/kind/shell $(PYTEST) $(E2E) -m 'backend or last'
 
+hooks: ## have git check the form of commit messages (hooks/commit-msg)
+	git config core.hooksPath hooks
+
 soak: venv ## what `make test` leaves out for its length: more restarts, more storms; on its cluster
 	@deploy/kind/up
 	@deploy/install
@@ -55,13 +58,13 @@ test-cost: venv ## what the last run of all tests took: CPU seconds per room, be
 
 # Measurements of real boards (82 MB), and others' device plugins and NVML programs, built from Go
 # modules: without them the tests of accuracy and of agreement are skipped, and say so.
-judge: venv
+references: venv
 	@$(BIN)/python -c 'import aiconfigurator_core, pyarrow, scipy' 2>/dev/null || \
-	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group judge || \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group references || \
 	  echo 'no measurements of real boards: the accuracy of the performance model is not tested' >&2
 	@PYTHONPATH=tests $(BIN)/python -m support.programs.go_programs
 
-conformance: judge ## judge device plugins and DRA drivers, ours and others'; writes docs/conformance.md
+conformance: references ## check device plugins and DRA drivers, ours and others'; writes docs/conformance.md
 	@PYTHONPATH=tests:operator $(BIN)/python -m support.tools.conformance_subjects
 
 mutate: venv ## would the tests notice? a sample of small defects (N=95 SEED=1 ROOM=jit ARGS=--narrow or --record)
@@ -127,4 +130,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv judge
+.PHONY: help hooks demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv references
