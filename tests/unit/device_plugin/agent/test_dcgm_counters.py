@@ -30,7 +30,7 @@ def test_each_of_dcgm_s_names_that_we_have_is_in_their_list_with_the_same_type()
 
 def test_each_default_metric_of_dcgm_exporter_is_exported_or_documented_as_absent() -> None:
     ours = {row.name for row in (*OF_GPU, *OF_INSTANCE)}
-    (absent,) = re.findall(r"by default these are not there.*?\n- ", DOCUMENT, re.DOTALL)
+    (absent,) = re.findall(r"by default, these are missing.*?\n- ", DOCUMENT, re.DOTALL)
     missing = {name for name, kind in kinds("default").items() if kind != "label"} - ours
     assert missing == set(re.findall(r"`(DCGM_\w+)`", absent))
 

@@ -103,5 +103,5 @@ def test_a_place_on_the_fabric_has_the_address_after_its_number(index: int) -> N
 
 @pytest.mark.parametrize("index", [-1, 131070])
 def test_no_place_is_beyond_the_network(index: int) -> None:
-    with pytest.raises(ValueError, match=f"function {index} of 131070"):
+    with pytest.raises(ValueError, match=f"function number {index} is not below 131070"):
         address_of(index)

@@ -41,7 +41,7 @@ def test_a_range_may_end_where_its_memory_ends(tmp_path: Path, over: int) -> Non
     async def body(served: Providers, gpud: FakeGpud) -> None:
         size = SIZE - 4096 + over
         if over:
-            with pytest.raises(OSError, match="no sealed memory") as refused:
+            with pytest.raises(OSError, match="did not send sealed memory") as refused:
                 await borrow(served, size)
             assert refused.value.errno == errno.EPROTO
         else:
@@ -66,7 +66,7 @@ def test_memory_needs_every_seal(tmp_path: Path, missing: int | None) -> None:
         if missing is None:
             served.release(await borrow(served, 4096))
         else:
-            with pytest.raises(OSError, match="no sealed memory"):
+            with pytest.raises(OSError, match="did not send sealed memory"):
                 await borrow(served, 4096)
 
     run(tmp_path, body, send)
