@@ -139,7 +139,7 @@ def test_health_checks_that_are_off_count_and_take_nothing_out_of_service() -> N
         ({"kind": "xid", "xid": 7}, "unknown Xid 7; known: 13, 31"),
         ({"kind": "xid", "xid": 79, "instance": "mine"}, "Xid 79 concerns a whole GPU"),
         ({"kind": "melt"}, "kind 'melt' is not one of xid"),
-        ({"kind": "xid"}, "xid is given with kind xid"),
+        ({"kind": "xid"}, "xid must be set for kind xid"),
         ({"kind": "hang", "count": 2}, "count is 1"),
         ({"kind": "xid", "xid": 13, "duration_ms": 5}, "has no duration"),
         ({"kind": "thermal", "duration_ms": -1}, "duration_ms is 0 to"),

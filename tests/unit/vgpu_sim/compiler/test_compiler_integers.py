@@ -148,7 +148,7 @@ def test_the_flag_keeps_what_the_guard_skips_and_what_has_no_cc() -> None:
         ("lop3.b32 %d, %a, %a, %a, 256;", "a constant from 0 to 255"),
         ("lop3.b32 %d, %a, %a, %a, %a;", "a constant from 0 to 255"),
         ("lop3.b32 _, %a, %a, %a, 3;", "lop3 without a destination is not supported yet"),
-        ("lop3.and.b32 %d, %a, %a, %a, 3, %p;", "has the destinations d|p"),
+        ("lop3.and.b32 %d, %a, %a, %a, 3, %p;", "needs the destination pair d|p"),
         ("lop3.and.b32 %d|%p, %a, %a, %a, 3, !%p;", "without '!'"),
         ("lop3.xor.b32 %d|%p, %a, %a, %a, 3, %p;", "no modifier '.xor'"),
         ("lop3.b64 %d, %a, %a, %a, 3;", "no modifier '.b64'"),
