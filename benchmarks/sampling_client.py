@@ -28,9 +28,8 @@ def time_launches(
 ) -> dict[str, float]:
     """Return the seconds of the first launch of a shape, and of all launches with it."""
     kernel = driver.kernel((_EXAMPLES / f"{name}.ptx").read_bytes(), name)
-    driver.run(
-        kernel, (1, 1), block, arguments
-    )  # compiled; a different shape for the modelled clock
+    # compiled; a different shape for the modelled clock
+    driver.run(kernel, (1, 1), block, arguments)
     once = driver.prepare(kernel, (*grid, 1, *block, 1), arguments)
     begin = time.perf_counter()
     once()

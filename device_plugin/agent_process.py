@@ -51,16 +51,13 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
         AgentError: the agent has no account at the API server.
         OSError: a file, socket or port is not available.
     """
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's Ctrl-C: the supervisor stops this process
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGTERM}
-    )  # blocked in all threads; only the thread that waits for it receives it
+    # a terminal's Ctrl-C: the supervisor stops this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # blocked in all threads; only the thread that waits for it receives it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     deadline = departure.Deadline(settings.leave_s)
-    kube = ClaimsKube(
-        settings.node_name
-    )  # one client, because each client reads all trusted certificates
+    # one client, because each client reads all trusted certificates
+    kube = ClaimsKube(settings.node_name)
     wake = threading.Event()
     gpud = Gpud(settings.gpud_socket)
     pods = PodResources(settings.pod_resources_socket, settings.pod_logs_dir)

@@ -27,12 +27,10 @@ from gpu_operator.api.v1alpha1.base import Reason
 
 def run(settings: Settings, listener: Listener) -> Never:
     """Serve until SIGTERM. Raises OSError if the registry cannot be used."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's Ctrl-C: the supervisor stops this process
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGTERM}
-    )  # blocked in all threads; the main thread waits for it below
+    # a terminal's Ctrl-C: the supervisor stops this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # blocked in all threads; the main thread waits for it below
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.excepthook = _die
     woken = threading.Event()
 

@@ -149,9 +149,8 @@ class Setting:
         """Run the command that an option gives; return whether the option was given."""
         if not (line := option(self.config, name)):
             return False
-        subprocess.run(
-            line, shell=True, check=True, timeout=self.timeout_s
-        )  # a trusted command line
+        # a trusted command line
+        subprocess.run(line, shell=True, check=True, timeout=self.timeout_s)
         return True
 
 

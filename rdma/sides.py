@@ -152,6 +152,5 @@ def _union(rules: Iterable[PreparedRule]) -> Verb:
     return _VERBS[bits]
 
 
-_VERBS: Final = tuple(
-    Verb(bits) for bits in range(ALL.value + 1)
-)  # making a Verb takes microseconds
+# making a Verb takes microseconds
+_VERBS: Final = tuple(Verb(bits) for bits in range(ALL.value + 1))

@@ -50,9 +50,8 @@ class Desired:
         """Return the instances that a device should have; None if it keeps those that it has."""
         spec = self.gpus.get(gpu.uuid)
         if spec is not None:
-            return (
-                spec.layout_instances if _fits(gpu, spec) else ()
-            )  # its slices are destroyed before the device is replaced
+            # its slices are destroyed before the device is replaced
+            return spec.layout_instances if _fits(gpu, spec) else ()
         return None if self.is_frozen(gpu.uuid) else ()
 
     def is_frozen(self, uuid: str) -> bool:

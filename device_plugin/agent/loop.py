@@ -330,9 +330,8 @@ class Agent:
                 self._gpud.create_instance(
                     gpu.uuid, place.profile, place.start, compute_start=place.compute_start
                 )
-                if (
-                    instance.profile.is_whole
-                ):  # a whole GPU with this UUID may have been destroyed before
+                # a whole GPU with this UUID may have been destroyed before
+                if instance.profile.is_whole:
                     self._kubelet_side.allow(gpu.uuid)
                 made.add(instance)
                 _log.info("created %s on GPU %d", instance, gpu.index)

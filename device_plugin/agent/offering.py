@@ -69,9 +69,8 @@ class Offering:
         self._strategy: Strategy
         self._sharing: Sharing
         self._strategy, self._sharing = before or (Strategy.MIXED, {})
-        self._knows_names = (
-            before is not None
-        )  # otherwise pods were bound to resources that were not recorded
+        # otherwise pods were bound to resources that were not recorded
+        self._knows_names = before is not None
         self._shared: Mapping[str, Shared] = {}  # as last reported to gpud, by UUID
         self.informed = self.in_pool = False
         self.listed = frozenset[str]()

@@ -108,6 +108,5 @@ class Administration:
 def _hung_up(connection: socket.socket) -> bool:
     poller = select.poll()  # select() supports only 1,024 descriptors
     poller.register(connection, select.POLLIN)
-    return bool(
-        poller.poll(0)
-    )  # no request is in progress, so only the end of the stream can arrive
+    # no request is in progress, so only the end of the stream can arrive
+    return bool(poller.poll(0))

@@ -294,9 +294,8 @@ class Preparer:
             try:
                 self._node.create_instance(*made, memory_bytes=share)
             except GpudError as err:
-                if (
-                    err.code == "conflict"
-                ):  # another caller took the place: find its owner in the next attempt
+                # another caller took the place: find its owner in the next attempt
+                if err.code == "conflict":
                     raise _Blocked(f"{place.allocated.device}: {err.message}") from err
                 raise
             finally:

@@ -37,9 +37,8 @@ def main() -> None:
     """Serve metrics until SIGTERM; on an error, print one line and exit with 1."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     stop = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, stop
-    )  # blocked in all threads; the main thread waits for it below
+    # blocked in all threads; the main thread waits for it below
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop)
     try:
         settings = config.exporter_from_environment()
         collector = InventoryCollector(Source(settings.socket), settings.node_name)

@@ -33,9 +33,8 @@ def of_instance(gpu: Gpu, instance: Instance, hostname: str, driver_version: str
     if instance.profile == _WHOLE:
         return labels
     mig = {"GPU_I_PROFILE": instance.profile, "GPU_I_ID": str(instance.gi_id)}
-    if (
-        instance.compute_start is not None
-    ):  # otherwise two devices in one GPU instance would have the same series
+    # otherwise two devices in one GPU instance would have the same series
+    if instance.compute_start is not None:
         mig["GPU_CI_ID"] = str(instance.ci_id)
     return labels | mig | _holder(instance)
 

@@ -12,9 +12,8 @@ from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 RESOURCE: Final = HCA_RESOURCE
 CDI_KIND: Final = "rdma.tessera.dev/function"
 ID: Final = re.compile(r"HCA-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_NAMESPACE: Final = uuid.UUID(
-    "0b9f62fd-3a0e-4a6b-8a3c-5e2f7f0d9c41"
-)  # a random namespace of Tessera's; a change would rename every function
+# a random namespace of Tessera's; a change would rename every function
+_NAMESPACE: Final = uuid.UUID("0b9f62fd-3a0e-4a6b-8a3c-5e2f7f0d9c41")
 
 
 @dataclass(frozen=True, slots=True)

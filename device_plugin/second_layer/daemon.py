@@ -32,9 +32,8 @@ from rdma.tables import NodeTables
 from vgpu_sim.options import Given, command_line, option
 
 SOCKET_NAME: Final = "links.sock"
-MAX_LINE_BYTES: Final = (
-    2 * codec.MAX_BYTES
-)  # a quotation mark takes two characters in a JSON string
+# a quotation mark takes two characters in a JSON string
+MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 _SETTLE_S: Final = 0.02  # creating a pod's link causes several changes
 _APART_S: Final = 0.25
 _AGAIN_S: Final = 1.0
@@ -167,9 +166,8 @@ class Server:
         # Limits the rate, so that a pod that keeps changing its link does not keep linkd busy.
         soon = max(time.monotonic() + _SETTLE_S, self._followed_at + _APART_S)
         self._due_at = min(self._due_at, soon)
-        with suppress(
-            BlockingIOError, OSError
-        ):  # ENOBUFS: too many changes; all links are read again
+        # ENOBUFS: too many changes; all links are read again
+        with suppress(BlockingIOError, OSError):
             while changes.recv(_READ_BYTES):
                 pass
 

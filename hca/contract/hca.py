@@ -44,12 +44,10 @@ HCA_PAGE_BYTES: Final = 4096
 HCA_GUID_BYTES: Final = 8
 HCA_QPN_MASK: Final = 0xFFFFFF
 HCA_MAX_BATCH: Final = 8
-HCA_BATCH_MADE: Final = (
-    1 << 31
-)  # replaces a handle in a batch: the object that the batch's message N has created
-HCA_ACCESS_DEVICE: Final = (
-    1 << 31
-)  # not a flag of verbs, used by hcad only: all memory of the region is on a GPU
+# replaces a handle in a batch: the object that the batch's message N has created
+HCA_BATCH_MADE: Final = 1 << 31
+# not a flag of verbs, used by hcad only: all memory of the region is on a GPU
+HCA_ACCESS_DEVICE: Final = 1 << 31
 
 
 class HcaMessage(IntEnum):

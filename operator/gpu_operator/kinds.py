@@ -68,9 +68,8 @@ class Kind:
     wakes: tuple[str, ...] = ()
     wakes_named: Named = field(default_factory=dict)  # objects that the changed one names
     woken_by: Named = field(default_factory=dict)  # objects whose change wakes those that name them
-    survived_by: Named = field(
-        default_factory=dict
-    )  # objects that are reconciled while another object names them
+    # objects that are reconciled while another object names them
+    survived_by: Named = field(default_factory=dict)
     on_uninstall: Uninstall = Uninstall.KEEP
 
     @property

@@ -32,9 +32,8 @@ _RULE_BYTES: Final = 8
 _ITEM_BYTES: Final = 2
 _PLACE_BYTES: Final = 5
 _PEERS_BYTES: Final = 16
-_DENSEST: Final = (
-    4 * 64
-)  # identities per byte: 4 per hexadecimal digit, and 64 MiB of text may be 1 MB packed
+# identities per byte: 4 per hexadecimal digit, and 64 MiB of text may be 1 MB packed
+_DENSEST: Final = 4 * 64
 _DIGITS: Final = frozenset("0123456789abcdef.:/")
 
 

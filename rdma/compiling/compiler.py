@@ -114,9 +114,8 @@ class Compiler:
                 ]
                 peers = tuple(map(self._terms.acquire, terms)) if rule.peers else None
                 compiled_rules.append((direction, index, peers))
-        self.delete_policy(
-            policy.key
-        )  # afterwards, so that sets which both versions use are not computed again
+        # afterwards, so that sets which both versions use are not computed again
+        self.delete_policy(policy.key)
         compiled = CompiledPolicy(
             policy, subject, tuple(CompiledRule(*one) for one in compiled_rules)
         )

@@ -93,9 +93,8 @@ class Terms:
     def acquire(self, term: Term) -> Matches:
         """Return the set of identities of a term; the set is valid after the next ``settle``."""
         new = Matches(term)
-        found = self._matches.setdefault(
-            term, new
-        )  # computing the term's hash twice would take longer
+        # computing the term's hash twice would take longer
+        found = self._matches.setdefault(term, new)
         if found is new:
             self._fresh.append(found)
             for requirement in _requirements(term):

@@ -90,9 +90,8 @@ def _solve(function: Function, blocks: list[_Block]) -> bool:
         for word in range(block.start, block.end):
             instruction = function.code[word]
             block.reads |= _bits(_reads(instruction)) & ~block.kills
-            if (
-                instruction.guard is None
-            ):  # a guarded write leaves the registers of other lanes unchanged
+            # a guarded write leaves the registers of other lanes unchanged
+            if instruction.guard is None:
                 block.kills |= _bits(_writes(instruction))
     predecessors: list[list[int]] = [[] for _ in blocks]
     for index, block in enumerate(blocks):

@@ -236,9 +236,8 @@ def _tell_failure(gpud: socket.socket, what: str, err: Exception) -> None:
     """Report to gpud why the process ends, and the place of the error."""
     where = ""
     place = err.__traceback__
-    while (
-        place is not None
-    ):  # the traceback module would read the source, which the sandbox forbids
+    # the traceback module would read the source, which the sandbox forbids
+    while place is not None:
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
         place = place.tb_next
     reason = f"{what}: {type(err).__name__}: {err} ({where})"

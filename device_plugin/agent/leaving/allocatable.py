@@ -102,9 +102,8 @@ class AllocatableWatch:
         if is_fresh:  # the operator will lower it again at once
             return now + LOOK_AGAIN_S
         parts = self._quiet_s / _LOOK_PART
-        if (
-            seen.low_since is None
-        ):  # the longer the operator is away, the less the exact time matters
+        # the longer the operator is away, the less the exact time matters
+        if seen.low_since is None:
             parts = max(parts, (now - seen.high_since) / _AWAY_PART)
         return now + min(max(parts, LOOK_AGAIN_S), _SELDOM_S)
 

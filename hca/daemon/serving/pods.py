@@ -56,9 +56,8 @@ _HELLOS: Final = {int(HcaMessage.OPEN): HcaHello, int(CmMessage.OPEN): HcaHello}
 class PodServer(Server):
     """Serves the functions of a node, with their files below ``directory``."""
 
-    max_connections = (
-        MAX_FUNCTIONS * MAX_CONNECTIONS_OF_FUNCTION
-    )  # with a limit per function, as no pod may use up another's connections
+    # with a limit per function, as no pod may use up another's connections
+    max_connections = MAX_FUNCTIONS * MAX_CONNECTIONS_OF_FUNCTION
     max_silent = max_connections
     managed = True
 

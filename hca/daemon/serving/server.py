@@ -159,9 +159,8 @@ class Server(AdoptingPrograms):
                 await asyncio.sleep(0.1)
                 continue
             client.setblocking(False)
-            while (
-                len(self._silent) >= self.max_silent
-            ):  # the oldest has had the most time to identify itself
+            # the oldest has had the most time to identify itself
+            while len(self._silent) >= self.max_silent:
                 self._silent.pop(next(iter(self._silent))).cancel()
                 await asyncio.sleep(0)
             if len(self._tasks) > self.max_connections:

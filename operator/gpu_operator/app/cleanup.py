@@ -48,9 +48,8 @@ class _Seen:
     prefix: str = GROUP
     deleted: set[tuple[str, str]] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)  # nodes that had GPUs
-    quiet: dict[str, int] = field(
-        default_factory=dict
-    )  # GPU → number of passes in which its node offered none of its slices
+    # GPU → number of passes in which its node offered none of its slices
+    quiet: dict[str, int] = field(default_factory=dict)
 
 
 async def cleanup(kube: Kube, request: Request, say: Callable[[str], Any]) -> int:

@@ -124,9 +124,8 @@ class Fleet:
                 del self.by_node[node]
         for gpu in (before, now):
             if gpu is not None:
-                self._get_book(gpu.spec.pool).note_gpu(
-                    name, now, live=True
-                )  # ``_update_node`` sets it
+                # ``_update_node`` sets it
+                self._get_book(gpu.spec.pool).note_gpu(name, now, live=True)
         if now is None:
             self._forget_gpu(name)
         return found

@@ -109,9 +109,8 @@ class RdmaLoop:
             except TimeoutError:
                 pass
             if pause_s:
-                await asyncio.sleep(
-                    pause_s
-                )  # even if more is due: the API server is not responding
+                # even if more is due: the API server is not responding
+                await asyncio.sleep(pause_s)
             await asyncio.sleep(GATHER_S)
             due.clear()
             done, again_s = await work()

@@ -293,9 +293,8 @@ class Worker:
         work = map(perform, neighbours.values())
         failures = [e for e in await asyncio.gather(*work, return_exceptions=True) if e is not None]
         if any(isinstance(failure, asyncio.CancelledError) for failure in failures):
-            raise errors.Unreachable(
-                "a request was cancelled"
-            )  # kopf cancels requests when it stops
+            # kopf cancels requests when it stops
+            raise errors.Unreachable("a request was cancelled")
         for kind in (errors.NotLeader, errors.Refused, BaseException):
             for failure in failures:
                 if isinstance(failure, kind):

@@ -179,9 +179,8 @@ class KubernetesCluster:
                 _continue=token or None,
             )
             for item in page.get("items") or ():
-                item["metadata"].pop(
-                    "managedFields", None
-                )  # half of the object, and lists are kept in memory
+                # half of the object, and lists are kept in memory
+                item["metadata"].pop("managedFields", None)
                 yield item
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:

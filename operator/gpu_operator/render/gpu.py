@@ -14,9 +14,8 @@ from gpu_operator.api.v1alpha1 import (
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, MigMode, PlacedInstance, WantedFault
 from mig.geometry import WHOLE
 
-_NAMESPACE = uuid.UUID(
-    "6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
-)  # a random namespace for UUIDs; must never change
+# a random namespace for UUIDs; must never change
+_NAMESPACE = uuid.UUID("6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10")
 
 
 def name_of(node: str, index: int) -> str:

@@ -433,9 +433,8 @@ def test_a_new_resource_prefix_takes_no_slice_from_a_running_pod(
     node.agent.start()
     wait_until(lambda: node.agent.sockets())
     seen = node.kubelet.lists
-    wait_until(
-        lambda: node.kubelet.lists >= seen + 3
-    )  # a holder is dropped only after some seconds
+    # a holder is dropped only after some seconds
+    wait_until(lambda: node.kubelet.lists >= seen + 3)
     assert node.holders(held) == [POD_UID]
     assert node.agent.devices("1g.10gb") == {free: "Healthy"}  # a slice never has two pods
     node.release()

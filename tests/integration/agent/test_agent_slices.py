@@ -82,9 +82,8 @@ def test_slices_follow_allocation_and_layouts_and_return_when_they_are_lost(
     agent.end(signal.SIGKILL)
     agent.start()
     api.delete_slice(min(api.slices))
-    wait_for(
-        api, lambda: beside <= devices(api)
-    )  # the new agent restores the deleted slice and leaves the others unchanged
+    # the new agent restores the deleted slice and leaves the others unchanged
+    wait_for(api, lambda: beside <= devices(api))
     assert generations(api) == before
     want(api, "DevicePlugin", ("3g.40gb", 4), ("1g.10gb", 0))
     wait_for(api, lambda: not api.slices)

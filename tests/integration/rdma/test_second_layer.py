@@ -101,9 +101,8 @@ def test_fragments_do_not_pass_and_those_of_others_do(net: Net) -> None:
     whole = udp(bth(READ_REQUEST))
     first = ip(A, B, whole[:8], more=True)
     rest = ip(A, B, whole[8:], offset=8)
-    assert (
-        net.send_and_receive(first, rest) == []
-    )  # the marker packet has 4,000 bytes, and comes in fragments
+    # the marker packet has 4,000 bytes, and comes in fragments
+    assert net.send_and_receive(first, rest) == []
     assert net.read_counter("fragment") == 1
 
 
@@ -119,9 +118,8 @@ def test_segments_that_hide_behind_the_first_do_not_pass(
     (first, *_) = net.interfaces()
     assert after["joined"] == before + 1
     assert after[link_counter(first.index, True, "joined")] > 0
-    assert (
-        len(net.send_and_receive(bth(READ_REQUEST), raw=False, segment=1000)) == 1
-    )  # it is only one
+    # it is only one
+    assert len(net.send_and_receive(bth(READ_REQUEST), raw=False, segment=1000)) == 1
     links.remove()
     assert len(net.send_and_receive(hidden, raw=False, segment=12 + payload)) == 4
 
@@ -199,9 +197,8 @@ def test_only_queue_pairs_that_a_rule_names_are_reached(net: Net, links: Links) 
     packets = [bth(READ_REQUEST)[:4] + struct.pack(">I", n) + bytes(20) for n in numbers]
     came = [int(line[8:16], 16) for line in net.send_and_receive(*packets)]
     assert came == [0x11, 0x1FF, 0x300]
-    assert (
-        len(net.send_and_receive(bth(READ_RESPONSE))) == 1
-    )  # a READ response may go to any requester
+    # a READ response may go to any requester
+    assert len(net.send_and_receive(bth(READ_RESPONSE))) == 1
 
 
 def test_a_link_without_rules_forwards_no_roce(net: Net, links: Links) -> None:

@@ -29,9 +29,8 @@ def spellings(form: Form) -> Iterator[tuple[str, Words]]:
             chosen = {**base, **extra}
             ordered = {s.name: chosen[s.name] for s in form.slots if s.name in chosen}
             dotted = tuple(f".{word}" for word in ordered.values())
-            if (
-                grammar.arrange_modifiers(form.opcode, dotted) is not None
-            ):  # not all of them are PTX
+            # not all of them are PTX
+            if grammar.arrange_modifiers(form.opcode, dotted) is not None:
                 yield ".".join((form.opcode, *ordered.values())), ordered
 
 

@@ -26,9 +26,8 @@ D = DataType
 _MAX_THREADS = 64
 _ROW_BYTES = 4 * _MAX_THREADS
 _TREES, _NUMBERS = 6, 5
-OUT_BYTES = (
-    _TREES * (_NUMBERS + 1) * _ROW_BYTES
-)  # a row of all threads for each number, and one for the fuel
+# a row of all threads for each number, and one for the fuel
+OUT_BYTES = _TREES * (_NUMBERS + 1) * _ROW_BYTES
 _FUEL = 9
 
 

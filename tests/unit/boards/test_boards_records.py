@@ -100,6 +100,5 @@ def test_a_simulated_board_is_divided_into_no_more_than_it_has(key: str) -> None
 def test_boards_have_numbers_of_their_own_on_the_bus() -> None:
     numbers = [board.pci_device_id for board in geometry.BOARDS.values()]
     assert len(set(numbers)) == len(numbers)
-    assert (
-        max(numbers) < 1 << 15
-    )  # together with the vendor's number it must fit a signed attribute
+    # together with the vendor's number it must fit a signed attribute
+    assert max(numbers) < 1 << 15

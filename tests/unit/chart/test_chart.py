@@ -241,9 +241,8 @@ def test_the_schema_describes_every_value_and_no_other() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     def compare(value: Any, node: dict[str, Any], path: str) -> None:
-        if (
-            "properties" not in node or path == "values.sharing"
-        ):  # must be empty; test_values_schema covers this
+        # must be empty; test_values_schema covers this
+        if "properties" not in node or path == "values.sharing":
             return
         assert node["additionalProperties"] is False, path
         assert set(value) == set(node["properties"]) - {"global"}, path

@@ -41,9 +41,8 @@ def test_classes_serve_extended_resources_if_enabled() -> None:
     assert names["gpu.tessera.dev"] == "nvidia.com/gpu"
     assert names["mig-1g.10gb.me.tessera.dev"] == "nvidia.com/mig-1g.10gb.me"
     assert names.pop("mig.tessera.dev") is None
-    assert len(set(names.values())) == len(
-        names
-    )  # of two classes for a resource the newer one serves it
+    # of two classes for a resource the newer one serves it
+    assert len(set(names.values())) == len(names)
 
 
 def test_an_agent_may_write_only_its_node_s_slices_of_its_driver() -> None:

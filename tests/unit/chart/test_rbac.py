@@ -319,9 +319,8 @@ def test_the_node_agent_has_exactly_the_rights_that_it_uses() -> None:
         slices.apply({"metadata": {"name": "n-gpu.tessera.dev-0"}})
         slices.delete("n-gpu.tessera.dev-0")
         rights.add(("", "resource.k8s.io", "resourceslices", "create"))  # to create a new object
-        with pytest.raises(
-            ClusterError, match="claim default/c has no"
-        ):  # the response is not a valid object
+        # the response is not a valid object
+        with pytest.raises(ClusterError, match="claim default/c has no"):
             ClaimsKube("n", client).claim("default", "c")
     given = granted_rights(render("dra.enabled=true"), "tessera-node")
     assert normalize_rights(rights, given) == given

@@ -97,9 +97,8 @@ def test_the_command_runs_in_a_mount_namespace_of_its_own(
 ) -> None:
     monkeypatch.setattr(process, "cannot_isolate", lambda: "")
     found = process._arguments("serve --now", tmp_path / "k", tmp_path)
-    assert found == process._arguments(
-        "serve --now", tmp_path / "k", tmp_path
-    )  # the scratch directory exists already
+    # the scratch directory exists already
+    assert found == process._arguments("serve --now", tmp_path / "k", tmp_path)
     room = tmp_path / "root"
     assert room.is_dir()
     assert found[0] == "unshare"

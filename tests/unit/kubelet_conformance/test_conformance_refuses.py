@@ -291,9 +291,8 @@ WELL, SICK = {"a": "Healthy", "b": "Healthy"}, {"a": "Unhealthy", "b": "Healthy"
 def test_a_device_that_breaks_is_sent_as_unhealthy(
     sent: list[dict[str, str]], passes: bool
 ) -> None:
-    plugin = FollowedResource(
-        (SICK, WELL)
-    )  # it was unhealthy before the command, which does not count
+    # it was unhealthy before the command, which does not count
+    plugin = FollowedResource((SICK, WELL))
     plugin.name = "one"
     subject = FakeSetting(plugin, FollowedResource(), **{"break": lambda: plugin.sent.extend(sent)})
     if passes:

@@ -87,9 +87,8 @@ def run(
             plots.require()
         except PerfError as err:
             refuse(err)
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # some parents ignore SIGCHLD, and exit statuses would be lost
+    # some parents ignore SIGCHLD, and exit statuses would be lost
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     device = _device(board, profile_name or WHOLE)
     check_modelled(board, device, MODELLED)
     share = board.placement_units if device.profile.is_whole else device.profile.size

@@ -286,9 +286,8 @@ def _put_closed(compiler: Compiler, document: Document) -> None:
         compiler.upsert_policy(closed)
         return
     status = document.content.get("status")
-    if isinstance(status, dict) and status.get(
-        "partitions"
-    ):  # otherwise the object was never in force
+    # otherwise the object was never in force
+    if isinstance(status, dict) and status.get("partitions"):
         compiler.upsert_network(objects.closed_network(name, spec))
 
 

@@ -227,9 +227,8 @@ def command(
     the slice or the HCA could not be created; 126 or 127 if the command cannot be executed or
     found.
     """
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # some parents ignore SIGCHLD, and exit statuses would be lost
+    # some parents ignore SIGCHLD, and exit statuses would be lost
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     policies = rdma_labels or rdma_policies
     run_hca.check_options(hca, wire, wire_gso or wire_rate, policies, fabric, system_verbs)
     if board is None and not hca:

@@ -203,9 +203,8 @@ def _check_vector(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Ty
         and meaning.type.bits == type_.bits
         for one in operand.elements[:1]
     ):
-        type_ = Type(
-            "integer", type_.bits, f"u{type_.bits}"
-        )  # assemblers accept all of them as untyped bits
+        # assemblers accept all of them as untyped bits
+        type_ = Type("integer", type_.bits, f"u{type_.bits}")
     element = Wanted(
         "type", type_, wanted.written, wanted.register, wider=wanted.wider, sink=wanted.written
     )

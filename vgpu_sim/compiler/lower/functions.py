@@ -226,9 +226,8 @@ def _lower_statement(context: Context, statement: tree.Statement) -> None:
 
 
 def _declare_shared(context: Context, statement: tree.Variable) -> None:
-    what: Declared = context.memory.of(statement) or SharedVariable(
-        0
-    )  # not named by any instruction
+    # not named by any instruction
+    what: Declared = context.memory.of(statement) or SharedVariable(0)
     try:
         shared_memory.extent(statement)
     except Refusal:

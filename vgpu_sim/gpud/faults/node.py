@@ -195,9 +195,8 @@ class Faults:
         ignored = self._options.ignored
         if ignored is not None and xid not in ignored:
             severity = row.severity
-            if (
-                severity is Severity.NONE
-            ):  # an Xid that is ignored by default but was enabled explicitly
+            # an Xid that is ignored by default but was enabled explicitly
+            if severity is Severity.NONE:
                 severity = Severity.CRITICAL
             self._struck(gpu, instance, severity, f"Xid {xid} ({row.meaning})")
 

@@ -123,9 +123,8 @@ class Budget:
         if account not in self._accounts:
             return
         instance, held = self._accounts[account]
-        if (
-            instance.uuid in self._retained
-        ):  # of other contexts, whose clients may have unmapped memory since
+        # of other contexts, whose clients may have unmapped memory since
+        if instance.uuid in self._retained:
             self._measure(instance.uuid)
         before = self._retained[instance.uuid]
         del self._accounts[account]

@@ -121,17 +121,15 @@ class World:
     broken: Mapping[tuple[str, str], Broken] = field(default_factory=dict)  # by kind and name
     daemon_sets: Mapping[str, AgentSet] = field(default_factory=dict)
     agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
-    gpuds: Mapping[str, Sequence[AgentPod]] = field(
-        default_factory=dict
-    )  # by node; two for a moment during a rollout
+    # by node; two for a moment during a rollout
+    gpuds: Mapping[str, Sequence[AgentPod]] = field(default_factory=dict)
     mig_configs: Mapping[str, mig_parted.Configs | None] = field(default_factory=dict)
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
     refused_writes: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by kind, name
     chart_policy: ChartPolicy | None = None  # the policy ``default`` as the chart defines it
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
-    put_back: frozenset[tuple[str, str]] = (
-        frozenset()
-    )  # those of zero_since that may have been removed before
+    # those of zero_since that may have been removed before
+    put_back: frozenset[tuple[str, str]] = frozenset()
     index: Index | None = None
 
     def gpus_by_node(self) -> Mapping[str, Sequence[Gpu]]:

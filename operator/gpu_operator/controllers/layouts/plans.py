@@ -12,9 +12,8 @@ from mig.errors import MigError
 from mig.spec import Place
 
 _REMEMBERED = 4096
-_Occupied = tuple[
-    tuple[Place, bool], ...
-]  # placement and whether a pod holds it; sorted, because it is a cache key
+# placement and whether a pod holds it; sorted, because it is a cache key
+_Occupied = tuple[tuple[Place, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,8 @@ def reconcile(world: World, name: str, clock_s: float) -> Outcome:
             later.append(left_s + 0.1)
     if due:
         actions.append(PatchNode(name, node_render.without_resources(due), status=True))
-        later.append(
-            RETIRE_AGAIN_S
-        )  # the kubelet may restore it so soon that no watch shows the gap
+        # the kubelet may restore it so soon that no watch shows the gap
+        later.append(RETIRE_AGAIN_S)
     return Outcome(tuple(actions), min(later, default=None))
 
 
@@ -137,9 +136,8 @@ def _is_lowered_here(world: World, node: Node, gpus: Sequence[Gpu], resource: st
 
 def _candidates(world: World, node: Node) -> set[str]:
     if any(gpu.spec.allocation.by_claims for gpu in _gpus_on(world, node)):
-        return (
-            set()
-        )  # resources that claims serve stay registered, and a 0 excludes no pod from them
+        # resources that claims serve stay registered, and a 0 excludes no pod from them
+        return set()
     prefixes = {GROUP, *node.noted_prefixes}
     if POOL_LABEL in node.labels:
         prefixes.add(world.policy.resource_prefix)

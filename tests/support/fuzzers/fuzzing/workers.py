@@ -181,9 +181,8 @@ class Workers:
 
 
 def _serve(connection: Connection, log: str, examine: Examine) -> None:
-    ctypes.CDLL(None).prctl(
-        _PR_SET_PDEATHSIG, signal.SIGKILL
-    )  # other workers have the pipe's other end, too
+    # other workers have the pipe's other end, too
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(descriptor, 2)
     gc.freeze()

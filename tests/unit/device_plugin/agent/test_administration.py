@@ -118,8 +118,7 @@ def test_a_daemon_that_was_started_again_costs_no_call(tmp_path: Path) -> None:
         for _ in range(2):
             assert client.call("echo") == {}
             assert client._connection is not None
-            assert select.select([client._connection], [], [], 30)[
-                0
-            ]  # the daemon has closed the connection
+            # the daemon has closed the connection
+            assert select.select([client._connection], [], [], 30)[0]
         server.join(30)
         client.close()

@@ -163,9 +163,8 @@ def test_a_version_that_is_forgotten_is_listed_anew_and_a_broken_connection_is_n
     kube.lists.insert(1, ([document("a", 5), document("b", 6)], "7"))
     watch, seen = following(kube, rounds=4)
     assert kube.versions == ["7", "7", "7", "4"]
-    assert generations(watch) == {
-        "a": 1
-    }  # a list is trusted even if it is older: the database may have been restored
+    # a list is trusted even if it is older: the database may have been restored
+    assert generations(watch) == {"a": 1}
     assert seen[-1] == 1
 
 

@@ -97,9 +97,8 @@ def test_a_slice_s_change_is_reported_separately_from_its_gpu_s() -> None:
     (reported,) = world.on_gpu
     assert reported[3] == "slice 1g.10gb@0 (MIG-0) is Unhealthy: Xid 94 (it was Healthy)"
     assert [pod for pod, *_ in world.on_pods] == [HOLDER]
-    world.make_pass(
-        one="Unhealthy: another cause"
-    )  # the state is the same, only the cause has changed
+    # the state is the same, only the cause has changed
+    world.make_pass(one="Unhealthy: another cause")
     world.make_pass(one="Unhealthy", other="Unhealthy")
     assert [pod for pod, *_ in world.on_pods] == [HOLDER, OTHER]
     world.make_pass(other="Unhealthy")

@@ -36,9 +36,8 @@ def test_the_first_of_allocate_and_forbid_wins() -> None:
 def test_slices_that_an_earlier_agent_may_have_allocated_are_distinguished() -> None:
     now = 100.0
     allocations = Allocations(lambda: now)
-    assert not allocations.all_ours(
-        []
-    )  # slices that the earlier agent allocated last may not be listed yet
+    # slices that the earlier agent allocated last may not be listed yet
+    assert not allocations.all_ours([])
     now += LISTED_WITHIN_S
     assert allocations.all_ours([])
     assert not allocations.all_ours(["MIG-1"])

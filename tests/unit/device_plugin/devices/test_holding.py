@@ -55,9 +55,8 @@ def test_a_slice_that_the_kubelet_gave_to_another_pod_changes_hands_at_once() ->
     memory = HolderMemory()
     memory.observe({"MIG-1": (OLD,)}, True, 0.0)
     assert memory.observe({"MIG-1": (NEW,)}, True, 0.1).holders == {"MIG-1": (NEW,)}
-    reborn = HolderPod(
-        "team", "other", "uid-newer"
-    )  # a forced deletion: another pod of the same name
+    # a forced deletion: another pod of the same name
+    reborn = HolderPod("team", "other", "uid-newer")
     assert memory.observe({"MIG-1": (reborn,)}, True, 0.2).holders == {"MIG-1": (reborn,)}
 
 

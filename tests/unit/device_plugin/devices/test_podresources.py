@@ -145,9 +145,8 @@ def test_pods_hold_the_slices_of_their_claims(kubelet: FakeKubelet) -> None:
     }
     assert listing.given == {}
     other = claim.replace("3", "4")
-    kubelet.claims = {
-        "one": [device, device.replace(claim, other)]
-    }  # both claims have a share of the slice
+    # both claims have a share of the slice
+    kubelet.claims = {"one": [device, device.replace(claim, other)]}
     assert client(kubelet).list().holders.keys() == {
         f"{SLICE}::{uid}/team/one" for uid in (claim, other)
     }

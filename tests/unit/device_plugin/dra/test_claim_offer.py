@@ -121,9 +121,8 @@ def test_layouts_slices_are_taken_and_claims_own_are_not() -> None:
             instances=[{"profile": "3g.40gb", "start": 4}],
         ),
     )
-    assert "gpu-0-mig-1g10gb-0" in devices(
-        publisher
-    )  # otherwise the scheduler would count it as free
+    # otherwise the scheduler would count it as free
+    assert "gpu-0-mig-1g10gb-0" in devices(publisher)
     assert "gpu-0-mig-1g10gb-5" not in devices(publisher)
     assert counters(publisher)["memory-slice-0"] == "1"
     assert counters(publisher)["memory-slice-5"] == "0"
@@ -258,8 +257,7 @@ def test_a_claim_s_slice_that_comes_and_goes_does_not_change_the_publication() -
     for gpu in (gpu_with(), gpu_with(claimed=(place("1g.10gb", 0),)), gpu_with()):
         inventory = Inventory("1", "/lib", 0, 0, True, "", (), (gpu,))
         offer.offer([requested], sort_objects([requested], 0), inventory)
-        published.append(
-            published_devices(gpu, requested).wanted
-        )  # a new agent describes the GPU in the same way
+        # a new agent describes the GPU in the same way
+        published.append(published_devices(gpu, requested).wanted)
     assert publisher.reported == 1
     assert published[0] == published[1] == published[2] == publisher.wanted

@@ -23,9 +23,8 @@ HISTORIES, STEPS = 40, 200
 def test_no_unit_is_given_twice_and_none_is_lost(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        os, "fsync", lambda _: None
-    )  # thousands of journals are written, and no power fails
+    # thousands of journals are written, and no power fails
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     world = World(tmp_path, random.Random(seed))
     clock = SimpleNamespace(monotonic=lambda: world.now)
     monkeypatch.setattr(loop, "time", clock)

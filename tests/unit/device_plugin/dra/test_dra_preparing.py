@@ -347,9 +347,8 @@ def test_the_sharers_of_a_full_slice_are_named(world: World) -> None:
 
 def test_a_claim_that_has_a_slice_alone_is_not_joined(world: World) -> None:
     whole = world.inventory.gpus[0].board.profile("1g.6gb").memory_bytes
-    world.preparer.prepare(
-        share(world, "one", UID, whole)
-    )  # the policy's default is all of the slice
+    # the policy's default is all of the slice
+    world.preparer.prepare(share(world, "one", UID, whole))
     assert there(world) == {(0, "1g.6gb", 0): "team/one"}
     share(world, "two", OTHER, GIB)
     with pytest.raises(ClaimError, match=r"1g\.6gb@0 is held by claim team/one"):

@@ -138,9 +138,8 @@ def test_links_are_classified_that_have_the_filter_of_our_name(fake_kernel: Kern
         (6, INGRESS): [ours],
     }
     for code in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
-        fake_kernel.refused = {
-            4: code
-        }  # a link that disappears meanwhile does not affect the others
+        # a link that disappears meanwhile does not affect the others
+        fake_kernel.refused = {4: code}
         assert Namespace().classified_links() == {1, 5}
     fake_kernel.refused = {4: errno.EPERM}
     with pytest.raises(SecondLayerError, match="classifiers"):

@@ -75,9 +75,8 @@ def test_room_that_the_scheduler_may_be_using_is_not_reported_at_once() -> None:
     assert schedule.due([claim()], [pod()], CLASSES, FREE, RIPE_S - 1) == ()
     assert on(schedule.due([claim()], [pod()], CLASSES, FREE, RIPE_S))[0][2] == "ClaimUnmatched"
     schedule.due([claim()], [pod()], CLASSES, FULL, RIPE_S + 1)
-    assert (
-        schedule.due([claim()], [pod()], CLASSES, FREE, 2 * RIPE_S) == ()
-    )  # the time counts from its return
+    # the time counts from its return
+    assert schedule.due([claim()], [pod()], CLASSES, FREE, 2 * RIPE_S) == ()
 
 
 def test_a_claim_without_a_waiting_pod_gets_no_event() -> None:
@@ -85,9 +84,8 @@ def test_a_claim_without_a_waiting_pod_gets_no_event() -> None:
     assert schedule.due([claim()], [], CLASSES, FULL, 0.0) == ()
     assert schedule.due([claim()], [pod("job", "another")], CLASSES, FULL, 0.0) == ()
     held = claim("has", held=("a/gpu-0",))
-    assert (
-        schedule.due([held], [pod("job", "has")], CLASSES, FULL, 0.0) == ()
-    )  # another cause keeps the pod waiting
+    # another cause keeps the pod waiting
+    assert schedule.due([held], [pod("job", "has")], CLASSES, FULL, 0.0) == ()
 
 
 def test_a_claim_that_waits_again_gets_another_event() -> None:

@@ -261,9 +261,8 @@ def test_a_share_finds_room_beside_others_of_its_slice() -> None:
     reason, message = evaluate(nodes(gpu), read("want", part("6Gi")))
     assert reason == "ClaimNoRoom"
     assert "no 6Gi of a 1g.10gb left: of 1 GPU 1 is held by claims" in message
-    reason, message = evaluate(
-        nodes(gpu), read("want", exactly(SMALL))
-    )  # the default: the full size
+    # the default: the full size
+    reason, message = evaluate(nodes(gpu), read("want", exactly(SMALL)))
     assert (reason, "no 1g.10gb left" in message) == ("ClaimNoRoom", True)
     # An allocation counts before it is prepared, and only once after that.
     prepared = read("x", held=("a/gpu-0-mig-1g10gb-0",), consumed="4Gi")

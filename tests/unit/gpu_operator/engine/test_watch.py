@@ -117,9 +117,8 @@ def test_the_deletion_of_a_predecessor_does_not_remove_its_successor() -> None:
         for one in watch.make_reflectors(source, store, lambda *_: None, "ns")
         if one._kind == "Node"
     )
-    store.put(
-        "Node", node(3, uid="later")
-    )  # the response to a write arrives before the watch's event
+    # the response to a write arrives before the watch's event
+    store.put("Node", node(3, uid="later"))
     asyncio.run(nodes.follow())
     assert store.world().nodes["n1"].uid == "later"
 

@@ -103,9 +103,8 @@ def test_a_node_offers_each_slice_as_often_as_it_is_shared() -> None:
     assert offers.count_active(world(on, pool(), made), on) == {"gpu.tessera.dev/mig-1g.10gb": 4}
     renamed = Shared(**{**shared[0].model_dump(), "offered_as": "mig-1g.10gb.shared"})
     later = dataclasses.replace(made, spec=made.spec.model_copy(update={"sharing": (renamed,)}))
-    assert (
-        offers.count_active(world(on, pool(), later), on) == {}
-    )  # its agent has not renamed it yet
+    # its agent has not renamed it yet
+    assert offers.count_active(world(on, pool(), later), on) == {}
     assert later.spec.resource_of(SMALL) == "mig-1g.10gb.shared"
     assert offers.is_ours("nvidia.com/gpu.shared", "nvidia.com")
 

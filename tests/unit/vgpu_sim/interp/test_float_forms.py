@@ -31,9 +31,8 @@ def _spellings(form: Form) -> Iterator[tuple[str, ...]]:
     for chosen in itertools.product(*choices):
         words = tuple(word for word in chosen if word)
         dotted = tuple(f".{word}" for word in words)
-        if (
-            grammar.arrange_modifiers(form.opcode, dotted) is not None
-        ):  # some combinations are not PTX
+        # some combinations are not PTX
+        if grammar.arrange_modifiers(form.opcode, dotted) is not None:
             yield (form.opcode, *words)
 
 

@@ -193,9 +193,8 @@ class _Liveness:
         if mark is not None:
             return self._through(mark, live)
         for instruction in reversed(self._builder.code[block.start : block.end]):
-            if (
-                instruction.guard is None
-            ):  # a guarded write leaves the registers of other lanes unchanged
+            # a guarded write leaves the registers of other lanes unchanged
+            if instruction.guard is None:
                 live &= ~self._bits(instruction.dsts)
             live |= self._bits(instruction.srcs)
             if instruction.guard is not None:

@@ -18,12 +18,10 @@ class Names(Generic[Declared]):
     parent: Self | None = None
     names: dict[str, Declared] = field(default_factory=dict)
     families: dict[str, tuple[Declared, int]] = field(default_factory=dict)  # %r<10>
-    _found: dict[str, Declared | None] = field(
-        default_factory=dict
-    )  # members of those, until the next declaration
-    _least: dict[str, int] = field(
-        default_factory=dict
-    )  # number of a name with this prefix and suffix
+    # members of those, until the next declaration
+    _found: dict[str, Declared | None] = field(default_factory=dict)
+    # number of a name with this prefix and suffix
+    _least: dict[str, int] = field(default_factory=dict)
 
     def declare(
         self, name: str, what: Declared, at: Positioned | None = None, count: int | None = None
