@@ -3,6 +3,7 @@
 python docs/adr_index.py > docs/adr/README.md
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -58,4 +59,5 @@ def render() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python docs/adr_index.py", description=__doc__).parse_args()
     sys.stdout.write(render())

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,15 +10,15 @@ import pytest
 ROOT = Path(__file__).parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 TEXT = {".py", ".c", ".h", ".md", ".yaml", ".yml", ".toml", ".txt", ".tpl", ".sh", ".cu", ""}
-# The glossary, the guide to contributors and this test quote the words; so does the change log; the rest is generated
-# from a protocol's definition.
+# The glossary, the guide to contributors, the change log and this test quote the words; the last
+# pattern matches files that are generated from a protocol's definition.
 EXCEPT = re.compile(
     r"docs/glossary\.md|CONTRIBUTING\.md|CHANGELOG\.md|tests/unit/repository/test_language\.py|.*_pb2.*"
 )
 # Names that programs and manifests already use.
 PUBLIC_NAMES = re.compile(
-    r"tessera\.dev/nudged|tessera\\\.dev/nudged|conformance[-_]mend|\"mend\"|health_mended"
-    r"|\.[lr]?strip\(|str\.strip|user nobody|\bmend=|-mend CMD|\"?walls\"?: (?:\{name|dict)|self\.walls"
+    r"tessera\\?\.dev/nudged|conformance[-_]mend|\"mend\""
+    r"|\.[lr]?strip\(|user nobody|\bmend=|-mend CMD|\"?walls\"?: (?:\{name|dict)|self\.walls"
 )
 
 # Participles that do not end in -ed.
@@ -54,14 +53,11 @@ def _pattern() -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])", re.IGNORECASE)
 
 
-def _files() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\0")
+@pytest.fixture(scope="module")
+def files(tracked_files: list[str]) -> list[str]:
+    """Return the paths of the files whose language is tested."""
     return [
-        name
-        for name in listed
-        if Path(name).suffix in TEXT and not EXCEPT.fullmatch(name) and (ROOT / name).is_file()
+        name for name in tracked_files if Path(name).suffix in TEXT and not EXCEPT.fullmatch(name)
     ]
 
 
@@ -108,10 +104,10 @@ def test_a_word_that_only_contains_one_is_not(text: str) -> None:
     assert list(_banned(text, _pattern())) == []
 
 
-def test_no_file_uses_a_word_that_the_glossary_bans() -> None:
+def test_no_file_uses_a_word_that_the_glossary_bans(files: list[str]) -> None:
     pattern = _pattern()
-    found = [name for name in _files() if pattern.search(name)]
-    for name in _files():
+    found = [name for name in files if pattern.search(name)]
+    for name in files:
         try:
             text = (ROOT / name).read_text(encoding="utf-8")
         except UnicodeDecodeError:
@@ -128,9 +124,9 @@ def test_participles_are_recognized(name: str, expected: bool) -> None:
     assert is_participle(name) == expected
 
 
-def test_no_public_function_or_module_is_named_by_a_participle() -> None:
+def test_no_public_function_or_module_is_named_by_a_participle(files: list[str]) -> None:
     found = []
-    for name in _files():
+    for name in files:
         if name.endswith(".py"):
             if is_participle(Path(name).stem):
                 found.append(name)

@@ -50,7 +50,7 @@ class _WrittenEvent:
 class ClaimEvents:
     """Limits the rate of events for each waiting claim and pod. ``now_s`` is monotonic.
 
-    Tenants may create any number of claims, so each pass evaluates only those whose turn it is.
+    Tenants may create any number of claims, so each pass evaluates only those that are due.
     """
 
     def __init__(self) -> None:

@@ -115,7 +115,7 @@ def _next_deadline_s(
 
 
 def _begin_next(book: LayoutBook, free: int, room: int) -> Iterator[Decision]:
-    """Begin changes of GPUs whose turn it is: at most ``room``, of which at most ``free`` lose
+    """Begin the changes of GPUs that are due: at most ``room``, of which at most ``free`` lose
     slices.
     """
     for name in tuple(book.turns):

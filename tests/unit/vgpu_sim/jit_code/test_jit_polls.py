@@ -102,7 +102,7 @@ def test_loops_that_poll(body: str) -> None:
         f" st.u32 [%d5], %r8; setp.lt.u32 %p1, %r8, 9; @%p1 bra L;",
         f"{_OWN} L: {_READS} st.u32 [%d5+4], %r9; ld.shared.u32 %r8, [tile+4]; {_REPEATS}",
         f"L: {_READS} st.global.u32 [%d1+4], %r9; ld.global.u32 %r8, [%d2+4]; {_REPEATS}",
-        # A barrier in each iteration lets others run.
+        # A barrier in each iteration yields to the block's other groups.
         "L: bar.sync 0; ld.volatile.shared.u32 %r9, [tile]; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
     ],
 )
