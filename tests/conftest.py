@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="NOT RUN: needs the cluster of `make test`"))
     items[:] = [item for item in items if item not in set(e2e)] + e2e
     if config.getoption("--failed-alone"):
-        items[:] = failed_alone.selected(config, items)
+        items[:] = failed_alone.select_failed(config, items)
 
 
 def _keeps_failures(config: pytest.Config) -> bool:

@@ -26,7 +26,7 @@ def test_banks_of_constant_memory() -> None:
     [
         (".const[11] .b32 x;", "11 banks"),
         (".const[1] .b8 x[65537];", "the limit is 65536"),
-        (".extern .const[1] .b32 x;", "an array without size"),
+        (".extern .const[1] .b32 x;", "an array without a size"),
         (".const .attribute(.managed) .b32 x;", ".managed is for .global variables"),
     ],
 )
