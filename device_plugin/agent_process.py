@@ -45,7 +45,9 @@ _log = logging.getLogger(__name__)
 
 
 def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None]) -> Never:
-    """Start all threads of the agent and reconcile; ``beat`` is called every few seconds meanwhile.
+    """Run all threads of the agent until SIGTERM, and then end the process.
+
+    While the agent is alive, ``beat`` is called every few seconds.
 
     Raises:
         AgentError: the agent has no account at the API server.

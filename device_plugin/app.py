@@ -193,9 +193,10 @@ class ChildProcess:
     def start_if_due(self, *, again: bool = True) -> float | None:
         """Start the process if it is due.
 
-        Return the seconds after which this must be called again, or None if it need not be. The
-        sentinel may become ready a moment before the process is seen to have ended; then the
-        next call notices it. Without ``again``, a process that has ended is not restarted.
+        Return the seconds after which this must be called again, or None if that is not
+        necessary. The sentinel may become ready a moment before ``has_ended`` is true; in that
+        case the next call handles the end. If ``again`` is false, a process that has ended is
+        not restarted.
         """
         now = time.monotonic()
         if self.has_ended:

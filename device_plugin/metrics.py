@@ -86,7 +86,10 @@ _VALUE: Final = struct.Struct("d")
 
 
 class AgentMetrics(Collector):
-    """The values of all counters, which begin at 0. Threads of a process take turns (``_lock``)."""
+    """The values of all counters, which begin at 0.
+
+    Forked processes share the values. ``_lock`` serializes the threads of one process.
+    """
 
     def __init__(self) -> None:
         self._places = {

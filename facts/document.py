@@ -39,9 +39,9 @@ class GpuFacts:
 
     @classmethod
     def split(cls, entry: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
-        """Divide an entry into its other fields and its facts.
+        """Split an entry into its facts and its other fields; return the other fields first.
 
-        The reader of the entry checks the other fields.
+        Only the facts are checked here.
 
         Raises:
             fields.FactsError: a fact is of another type or beyond its bounds.

@@ -18,7 +18,7 @@ class FactsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of a value: the least and greatest length of a text in characters, or of a number."""
+    """Bounds of a value: of a number, or of the length of a text in characters."""
 
     kind: type
     least: int

@@ -101,7 +101,7 @@ class ApiServer:
             return gone and self._note("DELETED", (resource, namespace, name), dict(gone))
 
     def all(self, resource: str, namespace: str = "") -> list[dict[str, Any]]:
-        """Return all objects of a resource, in one namespace or, without a namespace, in all."""
+        """Return all objects of a resource; with a namespace, only that namespace's objects."""
         with self._changed:
             return [
                 one
@@ -115,7 +115,10 @@ class ApiServer:
             return self._version
 
     def watch(self, resource: str, namespace: str, since: int) -> Iterator[dict[str, Any]]:
-        """Yield the changes to a resource's objects after version ``since``, for a while."""
+        """Yield the changes to a resource's objects after version ``since``.
+
+        The watch ends after a time without changes.
+        """
         while True:
             with self._changed:
                 if not self._changed.wait_for(lambda: self._version > since, _WATCH_S):  # noqa: B023

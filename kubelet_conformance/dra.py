@@ -20,7 +20,7 @@ SERVICE = "v1.DRAPlugin"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a device, with the names that a claim's status uses."""
+    """A device and its pool, by the names that a claim's status uses."""
 
     pool: str
     device: str
@@ -58,7 +58,11 @@ def complete(found: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def places(found: Sequence[Mapping[str, Any]]) -> list[Place]:
-    """Return the devices in these slices that a plain claim can be allocated, in their order."""
+    """Return the devices in these slices that the scheduler can allocate to a plain claim, in
+    order.
+
+    Devices with taints are left out.
+    """
     return [
         Place(one["spec"]["pool"]["name"], device["name"])
         for one in found

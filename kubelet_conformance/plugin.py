@@ -35,7 +35,7 @@ _CONFIG: list[pytest.Config] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options; without a plugin's or a driver's command, nothing else happens."""
+    """Add the command-line options. They take effect only with a plugin's or driver's command."""
     group = parser.getgroup("kubelet-conformance", "does a plugin keep the kubelet's contract?")
     for name, text in (
         ("plugin", "a device plugin: a line for the shell; $KUBELET_DIR is set"),
@@ -136,7 +136,7 @@ class Setting:
         return True
 
     def expect(self, come: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-        """Fail unless ``come`` returns true in time; fail at once after an earlier failure.
+        """Fail unless ``come`` returns true; after an earlier failure, fail at once.
 
         ``otherwise`` returns the reason of the failure. Raises AssertionError.
         """
@@ -146,7 +146,7 @@ class Setting:
         assert not self.failures, self.failures[0]
 
     def ask(self, name: str) -> bool:
-        """Run the command that an option gives; return whether the option was given."""
+        """Run the shell command in the option ``name``; return whether the option was given."""
         if not (line := option(self.config, name)):
             return False
         # a trusted command line
@@ -193,7 +193,9 @@ class DraSetting:
     api: "ApiServer"
 
     def places(self) -> "list[Place]":
-        """Return the devices that the driver publishes; none until its pools are complete."""
+        """Return the devices that the driver publishes; the result is empty until all pools are
+        complete.
+        """
         from kubelet_conformance import dra
 
         names = self.setting.kubelet.drivers()

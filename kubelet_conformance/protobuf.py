@@ -125,7 +125,7 @@ class NotReadable(ValueError):
 def decode(body: bytes) -> dict[str, Any]:
     """Return the object of a request's body in its JSON form. Raises NotReadable."""
     if not body.startswith(MAGIC):
-        raise NotReadable(f"{CONTENT_TYPE} begins with {MAGIC!r}")
+        raise NotReadable(f"a body of {CONTENT_TYPE} must begin with {MAGIC!r}")
     outer = _message("Unknown", body[len(MAGIC) :])
     kind = outer.get("typeMeta", {}).get("kind", "")
     if kind != "ResourceSlice":
@@ -174,7 +174,7 @@ def _value(of: str, value: int | bytes) -> Any:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise NotReadable("a number where a text or a message belongs")
+        raise NotReadable("unexpected number instead of a text or a message")
     return value
 
 
@@ -190,7 +190,10 @@ def _parts(kind: str, text: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield tag >> 3, text[at : at + value]
             at += value
         else:
-            raise NotReadable(f"field {tag >> 3} of {kind}: wire type {tag & 7} at byte {at}")
+            raise NotReadable(
+                f"field {tag >> 3} of {kind} is truncated or not supported:"
+                f" wire type {tag & 7} at byte {at}"
+            )
 
 
 def _varint(kind: str, text: bytes, at: int) -> tuple[int, int]:

@@ -99,14 +99,19 @@ class Resource:
             stream.cancel()
 
     def allocate(self, *containers: list[str]) -> list[pb.ContainerAllocateResponse]:
-        """Allocate devices to the containers of one pod, given by their ids. Raises Refusal."""
+        """Allocate devices to the containers of one pod. Raises Refusal.
+
+        Each argument lists the device ids for one container.
+        """
         request = pb.AllocateRequest(
             container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
         )
         return list(self._call(self._stub.Allocate, request).container_responses)
 
     def prefer(self, available: list[str], must_include: list[str], size: int) -> list[str]:
-        """Return ``size`` of the available devices, as the plugin prefers. Raises Refusal."""
+        """Return the ``size`` devices that the plugin prefers among those available. Raises
+        Refusal.
+        """
         wanted = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=available,
             must_include_deviceIDs=must_include,

@@ -91,7 +91,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of an instance in use, to another placement ("1g.10gb@2", "1g.10gb@6")."""
+    """A move of an instance in use to another placement, as from "1g.10gb@2" to "1g.10gb@6"."""
 
     source: str
     target: str
@@ -101,9 +101,9 @@ class PlanError(MigError):
     """The wanted slices cannot be placed without moving slices in use, or cannot be placed at all.
 
     ``obstacles`` are the reasons. ``moves`` is the smallest set of slices in use that would have to
-    move on the same board. If no move helps, it is empty, and ``evictions`` is the smallest set of
-    slices that would have to leave the board. Both are empty if the request does not even fit an
-    empty board.
+    move on the same board; it is empty if no move helps. In that case ``evictions`` is the smallest
+    set of slices that would have to leave the board. Both are empty if the request does not even
+    fit an empty board.
     """
 
     def __init__(

@@ -107,7 +107,10 @@ def _read(item: Any, number: int) -> GpuState:
 
 
 def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
-    """Return the room on all GPUs together for each profile; equal names are summed."""
+    """Return, for each profile, the sum of its room on all GPUs.
+
+    Profiles of different boards count as one if they have the same name.
+    """
     found: dict[str, tuple[Profile, planner.Room]] = {}
     for (board, held), number in _kinds(gpus).items():
         for profile, one in planner.room(board, held).items():
@@ -120,9 +123,9 @@ def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
 def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
     """Find room for ``wanted`` devices of a profile, with the fewest moves and evictions.
 
-    A device narrower than its GPU instance fits into GPU instances that are divided and held
-    already, and into further GPU instances: each free place for one has room for as many devices
-    as a GPU instance can contain. Raises MigError if no GPU's board has the profile.
+    A device narrower than its GPU instance fits into two kinds of places: into held GPU instances
+    that are already divided, and into new GPU instances. A new GPU instance counts as many devices
+    as it can contain. Raises MigError if no GPU's board has the profile.
     """
     known = [gpu for gpu in gpus if _knows(gpu.board, profile)]
     if gpus and not known:
@@ -144,7 +147,7 @@ def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
 
 
 def cost(gpus: Sequence[GpuState], wanted: Mapping[str, Wanted]) -> Cost:
-    """Return the cost of giving every GPU the slices in ``wanted``, which is by board key."""
+    """Return the cost of giving every GPU the slices that ``wanted`` has for its board's key."""
     unchanged = destroyed = created = 0
     pods: set[str] = set()
     impossible: dict[str, str] = {}

@@ -16,7 +16,7 @@ def parse(text: str) -> IPv4OrIPv6:
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
-            raise ValueError(f"{text[:60]!r} has a zone")
+            raise ValueError(f"{text[:60]!r} has a zone, which is not allowed")
         return address.ipv4_mapped or address
     return address
 
@@ -53,7 +53,7 @@ def network(text: str) -> Network:
         raise ValueError(f"{text[:60]!r} is not a CIDR such as 10.9.0.0/16")
     found = ipaddress.ip_network(text, strict=False)
     if isinstance(found, ipaddress.IPv6Network) and found.network_address.ipv4_mapped:
-        raise ValueError(f"{text[:60]!r} is IPv4: write it as IPv4")
+        raise ValueError(f"{text[:60]!r} is an IPv4 block mapped into IPv6: write it as IPv4")
     return found
 
 

@@ -25,7 +25,7 @@ def numbers(bits: int) -> Iterator[int]:
 
 
 def of_numbers(those: Sequence[int]) -> int:
-    """Return the set of ``those`` numbers, at least one, as the bits of an int."""
+    """Return the set of these numbers as the bits of an int; there must be at least one number."""
     data = bytearray((max(those) >> 3) + 1)
     for number in those:
         data[number >> 3] |= 1 << (number & 7)

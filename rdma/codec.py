@@ -43,7 +43,7 @@ def encode(tables: NodeTables) -> str:
     """
     text = shared_text(tables) + own_text(tables)
     if len(text) > MAX_BYTES:
-        raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
+        raise TablesError(f"the tables have {len(text)} bytes; the limit is {MAX_BYTES}")
     return text
 
 
@@ -60,7 +60,7 @@ def shared_text(tables: NodeTables) -> str:
         ("addresses", tables.endpoints, MAX_PODS),
     ):
         if len(there) > most:
-            raise TablesError(f"{len(there)} {what}; {most} at most")
+            raise TablesError(f"the tables have {len(there)} {what}; the limit is {most}")
 
     def place(isolation: Isolation | None) -> int | None:
         return None if isolation is None else isolations.setdefault(isolation, len(isolations))
@@ -118,7 +118,7 @@ def decode(text: str | bytes) -> NodeTables:
         TablesError: this version does not write such text; the message names the position.
     """
     if len(text) > MAX_BYTES:
-        raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
+        raise TablesError(f"the tables have {len(text)} bytes; the limit is {MAX_BYTES}")
     try:
         document = json.loads(
             text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_no_number
@@ -230,7 +230,7 @@ def _address(reader: Reader) -> str:
     except ValueError as error:
         raise reader.fail(str(error)[:200]) from error
     if right != text:
-        raise reader.fail(f"is not in canonical form: {right}")
+        raise reader.fail(f"is not in canonical form: write {right}")
     return text
 
 

@@ -35,9 +35,9 @@ def passing(verdict: Verdict) -> Verb:
 def to_device_alone(verdict: Verdict) -> Verb:
     """Return the verbs of the kinds of access (write, read, atomic) that reach GPU memory only.
 
-    The result contains all verbs of such a kind. If one verb of a kind reaches all memory and
-    another GPU memory only, the kind is not in the result, and ``passing`` contains only the
-    first verb.
+    The engine checks the kind of an access, not its verb. So the result contains all verbs of such
+    a kind. A kind is left out if one of its verbs reaches all memory; its verbs that reach only GPU
+    memory are then left out of ``passing``, too.
     """
     anywhere, device = _by_key(verdict)
     found = NONE

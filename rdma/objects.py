@@ -18,8 +18,9 @@ NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod, as far as policies depend on it. A pod that has ended has no address and no HCA; until
-    then it counts as running.
+    """The properties of a pod on which policies depend.
+
+    A pod counts as running until it has ended. A pod that has ended has no address and no HCA.
     """
 
     uid: str
@@ -65,8 +66,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition and the conditions for its members. ``pkey`` has 15 bits; None: still to be
-    allocated.
+    """A partition and the conditions for its members.
+
+    ``pkey`` has 15 bits; it is None if the P_Key is not allocated yet.
     """
 
     name: str

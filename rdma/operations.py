@@ -47,8 +47,10 @@ class Extra(Enum):
 
 
 class Service(IntFlag):
-    """Kinds of queue pairs. The values of RC, UC and UD are bits that stand for the top bits of
-    their packets' opcodes.
+    """Kinds of queue pairs.
+
+    The value of RC, UC or UD is a flag. The number of its bit is the top three bits of the opcodes
+    of the kind's packets.
     """
 
     RC = 1 << 0

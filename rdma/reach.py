@@ -20,8 +20,9 @@ CM_QPN: Final[Ranges] = ((1, 1),)  # the general services interface (IB 3.9.5)
 
 
 class Reach:
-    """Answers which verbs the tables permit between two identities; None is an address outside of
-    the cluster.
+    """Determines which verbs the tables permit between two identities.
+
+    The identity None stands for an address outside of the cluster.
     """
 
     def __init__(self, tables: NodeTables) -> None:
@@ -93,8 +94,9 @@ def _concerns(rule: Rule, peer: Identity | None) -> bool:
 
 
 def shared_pkeys(one: Identity | None, other: Identity | None) -> frozenset[int]:
-    """Return the P_Keys (15 bits) of the partitions that two identities share, at least one of them
-    as full member.
+    """Return the P_Keys (15 bits) of the partitions that two identities share.
+
+    At least one of the two must be a full member of the partition.
     """
     mine, theirs = _memberships(one), _memberships(other)
     return frozenset(

@@ -82,9 +82,9 @@ def ruleset(
 ) -> str:
     """Return the input of ``nft -f`` that replaces the second layer by rules for these tables.
 
-    ``others`` are the veths that belong to no pod, such as the node's own if it is a container. If
-    ``others`` is None, forwarded packets are not guarded. ``counts`` are the packets counted so
-    far, by the counters' names.
+    ``others`` are the veths that belong to no pod (for example, the node's own veth if the node is
+    a container). If ``others`` is None, there are no rules for forwarded packets. ``counts`` maps
+    the counters' names to the numbers of packets counted so far.
 
     Raises:
         ValueError: an interface's name or address is invalid.
@@ -103,7 +103,8 @@ def removal() -> str:
 def link_counter(index: int, leaving: bool, reason: str) -> str:
     """Return the name of the counter of packets dropped at a link for one reason.
 
-    ``index`` is the link's index on the host. ``leaving``: the packets came from the pod.
+    ``index`` is the link's index on the host. If ``leaving`` is true, the counter is for packets
+    from the pod; otherwise for packets to the pod.
     """
     return f"link_{index}_{'from' if leaving else 'to'}_{reason}"
 

@@ -37,7 +37,8 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements on labels that must all hold; without any, everything matches.
+    """Requirements on labels, all of which must be met; a selector without requirements matches
+    everything.
 
     A manifest's matchLabels become requirements with the operator ``IN``.
     """

@@ -52,8 +52,9 @@ def _limits(cidr: str) -> tuple[int, int, int]:
 
 
 class PreparedRule:
-    """A rule whose set of peers is stored as bytes, so that one bit is tested without a shift of
-    the whole set.
+    """A rule that is prepared for evaluations.
+
+    Its set of peers is stored as bytes, so that testing one bit does not shift the whole set.
     """
 
     __slots__ = ("_peers", "_size", "_spans", "place", "rule")
@@ -69,7 +70,9 @@ class PreparedRule:
         self._spans = [_Span(block) for block in rule.blocks]
 
     def matches(self, identity: int, address: Address, flow: Flow) -> bool:
-        """Return whether the rule matches a peer, by identity or address, and the flow's known
+        """Return whether the rule matches a peer and a flow.
+
+        The peer is matched by its identity or its address. The flow is matched by its known
         properties.
         """
         peers = self._peers
@@ -108,7 +111,8 @@ def _is_at(port: Port, flow: Flow) -> bool:
 class Side:
     """The result of one direction for a flow.
 
-    ``verbs`` pass; ``audited_verbs`` would pass if policies that only audit were enforced.
+    ``verbs`` are allowed. ``audited_verbs`` would be allowed if all audit-only policies were
+    enforced.
     """
 
     verbs: Verb = ALL

@@ -42,7 +42,9 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """An identity's membership in a partition: 15 bits of P_Key, and whether as full member."""
+    """An identity's membership in a partition: the low 15 bits of the P_Key, and whether the
+    identity is a full member.
+    """
 
     pkey: int
     full: bool
@@ -64,7 +66,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Conditions on a flow; a field that is None is no condition. Ranges include both ends.
+    """Conditions on a flow. A field that is None imposes no condition. Ranges include both ends.
 
     ``services`` are RDMA-CM ports and ``space`` is "TCP" or "UDP". ``qpns`` are numbers of the
     destination's queue pairs.
@@ -80,7 +82,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of the destination that a rule lets remote keys reach."""
+    """The part of the destination's memory that a rule makes accessible through remote keys."""
 
     read_only: bool = False
     scope: str = "Pod"
@@ -106,9 +108,10 @@ class Rule:
     """One entry of ``ingress`` or ``egress`` of one policy.
 
     A peer matches if its identity is in ``peers``, or if its address is in one of ``blocks``.
-    ``peers`` is a set of identities as the bits of a number; None matches every peer, even outside
-    of the cluster. ``peers`` also covers members of a partition. Empty ``ports`` match every port.
-    A rule without a policy is an unused place, to which nothing refers.
+    ``peers`` is a bit mask of identities; the identities of selected partition members are in it
+    too. If ``peers`` is None, every peer matches, even one outside of the cluster. If ``ports`` is
+    empty, every port matches. A rule whose ``policy`` is empty is an unused slot; nothing refers to
+    it.
     """
 
     policy: str
@@ -126,12 +129,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """One direction of an identity that policies select: ``rules`` allow, everything else is
-    denied.
+    """One direction of an identity that policies select. Traffic that ``rules`` allow passes; all
+    other traffic is denied.
 
-    ``audited_rules`` belong to policies that only audit: what only those policies would deny passes
-    and is counted. If ``enforced`` is False, no enforcing policy selects the identity, so
-    everything passes.
+    ``audited_rules`` belong to policies that only audit. Traffic that only those policies would
+    deny passes, and is counted. If ``enforced`` is False, no enforcing policy selects the identity,
+    so everything passes.
     """
 
     rules: tuple[int, ...] = ()
@@ -219,8 +222,8 @@ class NodeTables:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The known properties of a flow; None: unknown, so a rule with a condition on it does not
-    match.
+    """The properties of a flow. A property that is None is unknown: a rule with a condition on it
+    does not match.
 
     Addresses are text; an IPv4 address mapped into IPv6 is in IPv4 form. ``source`` is the
     requester: for a READ, the reader.
@@ -239,15 +242,16 @@ class Flow:
 class Verdict:
     """What a flow may do.
 
-    ``verbs`` pass. Those of them in ``audited`` pass only because policies merely audit.
-    ``reasons`` are text for people: which rules allowed the flow, or which policies isolate.
-    ``limits`` has the lowest limits of the matching rules. ``peer_known`` is whether policies allow
-    the two ends any verb at all. A denied verb is answered with a remote access error if
-    ``peer_known`` and ``partition_shared``, otherwise it is not answered.
+    ``verbs`` are allowed. Those of them that are also in ``audited`` are allowed only because the
+    policies that deny them merely audit. ``reasons`` are texts for users: the rules that allowed
+    the flow, or the policies that isolate an end. ``limits`` has the lowest limits of the matching
+    rules. ``peer_known`` is true if policies allow at least one verb between the two ends. A denied
+    verb gets a remote access error if ``peer_known`` and ``partition_shared`` are both true;
+    otherwise it gets no answer.
 
-    ``grants`` state which verbs reach which memory of the destination; an access needs one grant
-    that has its verb and covers the memory. ``memory`` is what every grant covers, for callers that
-    keep only one.
+    Each of ``grants`` states verbs and the memory of the destination that these verbs may
+    access. An access is allowed if a single grant has its verb and covers its memory. ``memory``
+    is the memory that all grants have in common, for callers that store only one memory.
     """
 
     verbs: Verb

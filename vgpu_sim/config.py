@@ -88,7 +88,8 @@ def with_hca(
 ) -> Mapping[str, str]:
     """Return an environment plus the variables that locate an HCA, its libraries and its address.
 
-    ``libraries`` is a folder, or PROVIDER_PATH for the system's libibverbs to load.
+    ``libraries`` is the folder of Tessera's libibverbs, or PROVIDER_PATH; with PROVIDER_PATH, the
+    system's libibverbs loads Tessera's provider from there.
     """
     if libraries == PROVIDER_PATH:
         found = {**environment, DRIVERS_VARIABLE: str(libraries)}

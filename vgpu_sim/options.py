@@ -59,8 +59,8 @@ def option(
 
 
 class Given:
-    """The values of one command line, from which it creates the dataclasses that declare the
-    options.
+    """The option values of one command line. ``make`` creates from them the dataclasses that
+    declare the options.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:

@@ -131,7 +131,7 @@ class Zygote:
 
     def _spawn(self, message: dict[str, Any], descriptors: list[int]) -> int:
         if message["type"] != "spawn" or len(descriptors) != 2:
-            raise ValueError("a zygote takes spawn messages with two descriptors")
+            raise ValueError("expected a spawn message with two descriptors")
         config = _config(message)
         client, gpud = (socket.socket(fileno=os.dup(one)) for one in descriptors)
         with client, gpud:
@@ -190,7 +190,7 @@ class Zygote:
 def _config(message: dict[str, Any]) -> spawn.WorkerConfig:
     document = message.get("worker")
     if not isinstance(document, dict):
-        raise ValueError("a spawn message has a worker's configuration")
+        raise ValueError("the spawn message lacks a worker's configuration")
     return spawn.WorkerConfig.from_json(document)
 
 

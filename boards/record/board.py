@@ -10,7 +10,7 @@ from boards.record.silicon import Sensors, Silicon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """Data that simulating a board needs in addition to the data for predictions."""
+    """Data that is needed to simulate a board, in addition to the data for predictions."""
 
     geometry: Geometry
     silicon: Silicon

@@ -30,5 +30,5 @@ Bare = float | Figure
 
 
 def number(figure: Bare) -> float:
-    """Return the number without its source."""
+    """Return the number in a figure, without the figure's source."""
     return figure.value if isinstance(figure, Figure) else figure

@@ -26,7 +26,10 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """How MIG divides a board. One row must be the whole GPU: its engines are the board's total."""
+    """How MIG divides a board.
+
+    One of ``rows`` must describe the whole GPU; its engines are all engines of the board.
+    """
 
     pci_device_id: int
     memory_mib: int

@@ -10,8 +10,8 @@ from boards.record.figures import Bare
 class CublasException:
     """Shapes for which cuBLAS chooses a kernel without split-k and with little prefetching.
 
-    They have at most ``m`` tokens, exactly ``n`` features and an inner dimension of at most ``k``;
-    ``stages`` is the depth of the kernel's pipeline.
+    Such a shape has at most ``m`` tokens, exactly ``n`` features and an inner dimension of at
+    most ``k``. ``stages`` is the depth of the kernel's pipeline.
     """
 
     m: int

@@ -4,7 +4,9 @@ from enum import StrEnum
 
 
 class Provenance(StrEnum):
-    """The source of a row of a board's table; the best kind of source comes first."""
+    """The kind of source of a row in a board's table; the members are sorted, the best kind
+    first.
+    """
 
     HARDWARE = "hardware"
     """Printed by a real board's driver: ``nvidia-smi -q``, ``mig -lgip``, ``-lgipp``, ``-lcip``."""

@@ -24,8 +24,8 @@ class Silicon:
 class Sensors:
     """Readings of an idle board as nvidia-smi shows them, in W and MHz; no data sheet has them.
 
-    ``idle_memory_clock_mhz`` is None for a board that keeps its memory clock and its performance
-    state P0 when idle, as boards with HBM do.
+    ``idle_memory_clock_mhz`` is None for a board that does not lower its memory clock when idle and
+    stays in performance state P0. Boards with HBM are of this kind.
     """
 
     idle_w: int

@@ -80,7 +80,10 @@ class PublishedOffer:
         return {f"{prefix}/{profile.resource_name}": CLAIM_SERVED for profile in profiles}
 
     def offer(self, objects: Sequence[GpuObject], desired: Desired, inventory: Inventory) -> None:
-        """Publish the free room of the node's GPUs as ResourceSlices; none without objects."""
+        """Publish the free resources of the node's GPUs as ResourceSlices.
+
+        Without GPU objects no ResourceSlice is published.
+        """
         gpus = [
             OfferedGpu(
                 gpu,
@@ -140,10 +143,11 @@ def _matters(offered: OfferedGpu) -> object:
 def unavailable_instances(
     gpu: Gpu, wanted: Sequence[PlacedInstance]
 ) -> tuple[geometry.Instance, ...]:
-    """Return the instances of a GPU that claims cannot have: unclaimed and planned ones.
+    """Return the instances of a GPU that are not available to claims.
 
-    If the board cannot have the planned instances, for example while a pool changes its board,
-    none of them is counted, because none will be created (``steps``).
+    These are the existing instances that no claim has, and the planned ones. If the board cannot
+    have the planned instances, for example while a pool changes its board, the result omits all
+    of them, because the agent will create none of them (``steps``).
     """
     there = [s.instance for s in gpu.slices]
     result = [s.instance for s in gpu.unclaimed]

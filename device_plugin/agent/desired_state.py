@@ -59,7 +59,10 @@ class Desired:
         return uuid not in self.gpus and (self.all_frozen or uuid in self.frozen)
 
     def configuration(self, inventory: Inventory) -> list[Row]:
-        """Return the devices that gpud should have, including those that still have slices."""
+        """Return the devices that gpud should have.
+
+        A device that still has slices is included unchanged, even if no GPU object specifies it.
+        """
         found: dict[str, Row] = {
             uuid: _row(uuid, spec.index, geometry.board(spec.board).key, spec.facts)
             for uuid, spec in self.gpus.items()

@@ -25,9 +25,9 @@ _log = logging.getLogger(__name__)
 def carry_out_all(
     gpud: Gpud, objects: Sequence[GpuObject], inventory: Inventory, refused: Container[str]
 ) -> dict[str, tuple[FaultStatus, ...]]:
-    """Apply the faults that each GPU object requests, except refused ones; return their status.
+    """Apply the faults that each GPU object requests; return the faults' status by GPU UUID.
 
-    The status is by GPU UUID.
+    Objects whose name is in ``refused`` are skipped.
     """
     now = datetime.datetime.now(datetime.UTC)
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}

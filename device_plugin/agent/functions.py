@@ -83,13 +83,13 @@ class FunctionBinder:
         self._wanted.set()
 
     def expect(self) -> None:
-        """Query the kubelet repeatedly for a while, because it is allocating a function.
+        """Query the kubelet repeatedly for a while, because the kubelet is allocating a function.
 
         Any thread may call this.
 
-        A pod that is created again under its name is listed at once, but with the UID of its
-        predecessor until its log directory exists: nothing else shows that the holder is a
-        different pod.
+        The repetition detects a pod that was deleted and created again under the same name. The
+        kubelet lists the new pod at once, but with the old pod's UID until the new pod's log
+        directory exists. Only that directory shows that the holder is a different pod.
         """
         self._expecting_until = self._clock() + _EXPECTING_S
         self._wanted.set()

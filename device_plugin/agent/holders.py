@@ -18,9 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class Holders:
-    """Lists pods and reports the holders to gpud, both under one lock.
+    """Lists pods and reports the holders to gpud.
 
-    So an older List never overtakes a newer one.
+    One lock is held during the List and its report, so gpud never receives an older List after
+    a newer one.
     """
 
     def __init__(
@@ -45,10 +46,10 @@ class Holders:
         self._given: Mapping[str, frozenset[Kind]] = {}
 
     def refresh(self) -> View:
-        """List the kubelet's pods, report the holders to gpud and return them.
+        """List the kubelet's pods, report the holders to gpud and return the holders.
 
-        If the kubelet does not answer, gpud is sent the last known holders, because it forgets
-        them when it restarts.
+        If the kubelet does not answer, the last known holders are sent to gpud, because a gpud
+        that was restarted has forgotten them.
 
         Raises:
             PodResourcesError: the kubelet does not answer; the known holders stay.

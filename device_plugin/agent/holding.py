@@ -31,7 +31,9 @@ class View:
 
 
 class HolderMemory:
-    """The known holders, and the time since which each has been missing from Lists."""
+    """The known holders and, for each one that the last Lists lack, the time since it is
+    missing.
+    """
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[HolderPod, ...]] = {}
@@ -54,8 +56,8 @@ class HolderMemory:
     ) -> View:
         """Update the holders from one List of pods, and return the holders.
 
-        ``kubelet_synced`` is true if the List has a pod that certainly runs here; such a List
-        has all of the node's pods.
+        ``kubelet_synced`` is true if the List contains a pod that is known to run on this node.
+        Only such a List is complete.
         """
         if not kubelet_synced:
             self._missing_since.clear()

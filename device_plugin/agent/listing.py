@@ -47,12 +47,13 @@ class Entry:
 class Listing:
     """The entries of slices in the kubelet's lists. Used by the reconcile thread only.
 
-    An agent that has just started does not know what its predecessor listed; it lists slices at
-    once under their target resources. A predecessor that was shut down, not killed, waited until
-    ``allocatable`` was lowered for all of them.
+    An agent that has just started does not know what its predecessor listed, so it lists all
+    slices at once under their target resources. A predecessor that was shut down, not killed,
+    has waited until ``allocatable`` was lowered for all listed slices.
 
-    ``seen_at`` returns the start time of the last answered List of pods. A slice joins its next
-    list only after a List that shows to which pod the kubelet last gave it.
+    ``seen_at`` returns the start time of the last answered List of pods. A slice that has left one
+    list joins the next list only after such a List, which shows whether the kubelet has just given
+    the slice to a pod.
     """
 
     seen_at: Callable[[], float]
@@ -131,10 +132,10 @@ class Listing:
     def count_remaining(
         self, target: OfferedResources, inventory: Inventory, leaving: Collection[str]
     ) -> Counter[str]:
-        """Count the devices of each resource that remain when all others have left.
+        """Count the devices of each resource that remain when all leaving devices have left.
 
         ``leaving`` are slices that are withdrawn or listed under no resource. Unhealthy slices are
-        left out, as the kubelet does not count them.
+        not counted, because the kubelet does not count them either.
         """
         found: Counter[str] = Counter()
         slices = inventory.unclaimed_slices()

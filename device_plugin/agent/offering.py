@@ -36,10 +36,10 @@ from gpu_operator.api.v1alpha1.sharing import Shared
 class Offering:
     """Updates the node's offer to the kubelet. Used by the reconcile thread only.
 
-    ``informed`` is true once the API server has reported the node's GPU objects, of which there
-    may be none. ``in_pool`` is true if the last report had some. ``listed`` are the resources
-    whose last lists had a healthy device. Until the node is informed it offers the contents of
-    ``record``, which an earlier agent offered.
+    ``informed`` is true once the API server has reported the node's GPU objects, even if there are
+    none. ``in_pool`` is true if the last report had some. ``listed`` are the resources whose last
+    lists had a healthy device. Until ``informed`` is true, the node offers the contents of
+    ``record``, which are the last offer of an earlier agent.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Offering:
     def desire(self, desired: Desired, in_pool: bool) -> None:
         """Record how slices are to be named and shared, and whether the node has GPU objects.
 
-        The GPUs of refused objects stay as they are. If all objects of the node are refused, the
-        whole node stays as it is.
+        GPUs of refused objects keep their sharing. If all objects of the node are refused, the
+        node also keeps its strategy.
         """
         kept = {uuid: how for uuid, how in self._sharing.items() if desired.is_frozen(uuid)}
         self._sharing = kept | desired.sharing
@@ -95,9 +95,11 @@ class Offering:
     def name_resources(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> tuple[OfferedResources, Mapping[str, Kind]]:
-        """Return the resources of all slices, and the other kinds under which pods got some.
+        """Return the current resources of all slices, and former resources under which pods hold
+        slices.
 
-        The second result has, by UUID, only slices that pods hold under a former resource.
+        The second result has, by UUID, only the slices that a pod holds under another resource
+        than the current one.
         """
         target = self._target(inventory, steps)
         resources = self._listing.current_resources(target, inventory.unclaimed_slices())
@@ -113,8 +115,9 @@ class Offering:
     ) -> dict[str, tuple[str, int]] | None:
         """Return the kind and the number of shares of each shared slice, by the slice's UUID.
 
-        The result is None while these are not known. A slice that pods got under another
-        resource stays as they got it: shared or exclusive.
+        The result is None until the API server has reported the GPU objects. If pods hold a
+        slice under a former resource, the slice stays shared or exclusive as it was under that
+        resource.
         """
         if not self.informed:
             return None
@@ -129,7 +132,10 @@ class Offering:
         return {uuid: (one.kind.value, one.replicas) for uuid, one in shared.items()}
 
     def advance(self, inventory: Inventory, steps: Mapping[str, Steps]) -> dict[str, Steps]:
-        """Decide which devices leave their lists now; return the steps with that decision."""
+        """Decide which devices leave their lists now.
+
+        Return ``steps`` with ``listed`` and ``renamed`` set according to the decision.
+        """
         slices, target = inventory.unclaimed_slices(), self._target(inventory, steps)
         _, elsewhere = self.name_resources(inventory, steps)
         withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}

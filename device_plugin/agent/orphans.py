@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def healths(inventory: Inventory) -> dict[str, str]:
-    """Return the health of GPUs and of claims' slices, by the names of their DRA devices."""
+    """Return the health of each GPU and of each slice that a claim has, by DRA device name."""
     found: dict[str, str] = {}
     for gpu in inventory.gpus:
         found[names.Device(gpu.index).name] = gpu.health

@@ -13,13 +13,14 @@ from mig.spec import Place
 class Steps:
     """The steps for one GPU towards its desired instances.
 
-    ``withdraw`` are slices that are no longer desired, of which ``listed`` are still on the
-    kubelet's list; they are destroyed (``destroy``) when they have left it and have no holder.
-    ``create`` has only instances whose place is free. ``claimed`` are slices of ResourceClaims
-    at places of desired instances: they stay until their claims are released. ``renamed`` are
-    slices that are to be offered under another resource, and are still listed under the former
-    one, or not listed yet. ``problem`` is the reason why the desired state cannot be reached, or
-    empty.
+    ``withdraw``: slices that are no longer desired. ``listed``: those of ``withdraw`` that are
+    still on the kubelet's list. ``destroy``: those of ``withdraw`` that may be destroyed now,
+    because they have left the list and have no holder.
+
+    ``create``: missing instances whose place is free. ``claimed``: slices of ResourceClaims at
+    places of desired instances; they stay until their claims are released. ``renamed``: slices
+    that are to be offered under another resource, and are still listed under the former one or not
+    listed yet. ``problem``: the reason why the desired state cannot be reached, or empty.
     """
 
     withdraw: tuple[MigSlice, ...] = ()

@@ -40,7 +40,8 @@ class Daemon(Protocol):
 class TableCarrier:
     """Sends tables to hcad, and writes their status and this node's heartbeat.
 
-    Three threads run ``follow``, ``run`` and ``beat``; shared values are only replaced.
+    Three threads run ``follow``, ``run`` and ``beat``. Values that they share are never
+    modified, only replaced.
     """
 
     def __init__(

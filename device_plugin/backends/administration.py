@@ -55,7 +55,8 @@ class Administration:
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the daemon's events, on a separate connection, until the connection is lost.
 
-        The first event, ``subscribed``, comes from this method: no event after it is missed.
+        This method generates the first event, ``subscribed``. No later event of the
+        daemon is missed.
 
         Raises:
             DaemonUnreachable: there is no connection to the daemon, or it was lost.

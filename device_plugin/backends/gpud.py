@@ -47,13 +47,14 @@ class Gpud(Administration):
         compute_start: int | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        """Create a MIG device at its place. Raises GpudError ``conflict`` if one overlaps it.
+        """Create a MIG device at its place. Raises GpudError ``conflict`` if another device
+        overlaps it.
 
-        For a device narrower than its GPU instance, ``compute_start`` is its place in the GPU
-        instance; the first such device creates the GPU instance. ``owner`` is empty, or
-        ``claim:UID`` with the claim's "namespace/name" as ``owner_name``. With ``memory_bytes``
-        the claim gets a share of the slice's memory, also of a slice that other claims share
-        already.
+        If the device is narrower than its GPU instance, ``compute_start`` is the device's place in
+        the GPU instance; the first such device creates the GPU instance. ``owner`` is empty, or
+        ``claim:UID`` with the claim's "namespace/name" as ``owner_name``. If ``memory_bytes`` is
+        set, the claim gets this share of the slice's memory; other claims may already have shares
+        of it.
         """
         more: dict[str, str | int] = {"owner": owner, "owner_name": owner_name} if owner else {}
         if compute_start is not None:
@@ -65,8 +66,8 @@ class Gpud(Administration):
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None:
         """Destroy a MIG instance or, with ``owner``, that owner's share of it.
 
-        Raises GpudError: ``conflict`` if the instance has another owner, ``in_use`` while it has
-        contexts, unless ``evict`` ends them first.
+        If ``evict`` is set, gpud first ends the contexts on the instance. Raises GpudError:
+        ``conflict`` if the instance has another owner, ``in_use`` if it still has contexts.
         """
         self.call("destroy_instance", uuid=uuid, owner=owner, evict=evict)
 

@@ -34,7 +34,10 @@ def program_mounts(libraries_dir: str) -> tuple[Mount, ...]:
 
 
 def environment(slices: Iterable[MigSlice]) -> dict[str, str]:
-    """Return the environment variables that the toolkit would set; they grant nothing."""
+    """Return the environment variables that NVIDIA's container toolkit would set.
+
+    They only inform the program: they do not give it access to a device.
+    """
     return {VISIBLE_DEVICES: ",".join(s.uuid for s in slices)}
 
 

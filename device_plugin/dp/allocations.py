@@ -87,9 +87,10 @@ class Allocations:
             return sorted(recent, key=lambda uuid: -recent[uuid])
 
     def all_ours(self, held: Iterable[str]) -> bool:
-        """Return whether no pod has, or is about to get, a slice that an earlier agent allocated.
+        """Return whether this agent has allocated every slice that a pod has or is about to get.
 
-        ``held`` are the slices of all pods that the kubelet lists.
+        ``held`` are the slices of all pods that the kubelet lists. The result is false for slices
+        that an earlier agent allocated.
         """
         with self._lock:
             listed = self._clock() - self._began_at >= self._listed_within_s

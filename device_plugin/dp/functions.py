@@ -45,8 +45,8 @@ class FunctionOffer:
     def problem(self, ids: Sequence[str]) -> str:
         """Return why a container cannot have these functions; empty if it can.
 
-        It can have only one function: libibverbs shows one device, and /sys/class is mounted
-        once.
+        A container can have only one function: libibverbs shows one device, and /sys/class is
+        mounted once.
         """
         if len(ids) <= 1:
             return ""
@@ -73,9 +73,10 @@ class FunctionOffer:
     ) -> list[str]:
         """Choose functions below the PCIe root of the slice that was allocated last.
 
-        The kubelet does not name the pod in its request. It admits one pod at a time, so the
-        newest slice that is allocated to a pod not listed yet belongs to this pod. Without such
-        a slice the HCA with the most free functions is preferred.
+        The kubelet does not name the pod in its request, but it admits one pod at a time. So a
+        slice that is allocated but not listed with a pod yet belongs to this pod; of several
+        such slices the newest counts. If there is none, functions of the HCA with the most free
+        functions are chosen.
         """
         order = {one.id: place for place, one in enumerate(self.functions)}
         hca_of = {one.id: one.hca for one in self.functions}

@@ -29,7 +29,9 @@ class Offer(Protocol):
         """Return the list of devices that is sent to the kubelet."""
 
     def allocatable_ids(self) -> Collection[str]:
-        """Return the device ids that may be allocated, with ids that have just left the list."""
+        """Return the device ids that may be allocated, including ids that have just left the
+        list.
+        """
 
     def prefer(
         self,

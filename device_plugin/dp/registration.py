@@ -96,7 +96,7 @@ class ResourceServer:
 
 
 def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
-    """Return the path of a resource's socket, with the end of the pod's name."""
+    """Return the path of a resource's socket, which contains the end of the pod's name."""
     domain, _, name = resource.partition("/")
     vendor = domain.split(".")[-2] if domain.count(".") else domain
     suffix = re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
@@ -109,9 +109,8 @@ def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
 def remove_stale(registry_dir: Path, resource: str) -> None:
     """Delete sockets of agents that were killed; ``*`` in the resource's name matches anything.
 
-    This must be called before any resource is served. If a socket is removed that once announced
-    a resource, the kubelet drops that *resource*. So removing a dead socket later would drop the
-    resource of its successor from the node.
+    This must be called before any resource is served. If a socket that once announced a resource
+    is removed, the kubelet drops the resource, even if a newer socket serves it by then.
     """
     pattern = socket_path(registry_dir, resource, "").name.removesuffix(".sock")
     remove_dead(registry_dir, f"{pattern}*.sock")

@@ -52,7 +52,9 @@ class DevicePlugin:
 
     @property
     def connected(self) -> bool:
-        """Return whether a kubelet follows the list; one that does not rejects pods."""
+        """Return whether a kubelet follows the list; a kubelet that does not follow it rejects
+        pods.
+        """
         with self._changed:
             return self._streams > 0
 

@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 class SliceOffer:
     """A resource's slices at one moment, and their GPUs.
 
-    ``withdrawn`` are no longer listed, but an allocation in progress may still have them.
-    ``leaving`` are the UUIDs of slices that will be withdrawn soon: they are allocated only if
-    no other is left. ``shared`` has, by UUID, the slices that are listed several times, once for
-    each container.
+    ``withdrawn``: slices that are no longer listed; an allocation in progress may still name them.
+    ``leaving``: the UUIDs of slices that will be withdrawn soon; they are allocated only if no
+    other slice is left. ``shared``: by UUID, the slices that are listed several times, once for
+    each container that may share them.
 
-    The number of shares of a slice may have been reduced while a pod holds an id beyond the new
-    number. ``left_over`` are all held ids of such slices. They replace free ids on the list, so
-    that it never has more ids than shares.
+    After a reduction of a slice's number of shares, a pod may hold an id beyond the new number.
+    ``left_over`` has all held ids of each such slice. On the list they take the place of free ids,
+    so that the list never has more ids of the slice than the slice has shares.
     """
 
     slices: tuple[MigSlice, ...]
@@ -72,7 +72,7 @@ class SliceOffer:
         return sorted([*held, *free][: one.replicas])
 
     def allocatable_ids(self) -> Collection[str]:
-        """Return the ids that may be allocated, with ids that a held id has just replaced."""
+        """Return the ids that may be allocated, including ids that held ids replace on the list."""
         there = (*self.slices, *self.withdrawn)
         spare = (replicas(s.uuid, self.shared[s.uuid]) for s in there if s.uuid in self.shared)
         return {device for s in there for device in self._ids(s)}.union(*spare)
@@ -195,7 +195,7 @@ def replicas(uuid: str, shared: Shared) -> list[str]:
 
 
 def left_over(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
-    """Return the held ids of all slices of which a pod holds an id beyond the number of shares."""
+    """Return all held ids of the slices that have a held id beyond their number of shares."""
     ids = {device: shared_uuid(device) for device in held if is_share(device)}
     ids = {device: uuid for device, uuid in ids.items() if uuid in shared}
     fewer = {uuid for device, uuid in ids.items() if device not in replicas(uuid, shared[uuid])}

@@ -40,8 +40,8 @@ class Node:
 def describe(gpu: Gpu, instance: Instance, node: Node, shared: bool = False) -> dict[str, Any]:
     """Return the device for this instance of a GPU (``resource.k8s.io/v1 Device``).
 
-    If ``shared`` is set, several claims can have the device, each a part of its memory; a claim
-    that requests no part gets all of it.
+    If ``shared`` is set, several claims can have the device, each with a part of its memory. A
+    claim that does not request a part gets the whole memory.
     """
     profile = instance.profile
     if profile.is_whole:

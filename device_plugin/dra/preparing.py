@@ -255,7 +255,9 @@ class Preparer:
 
     def _place(self, inventory: Inventory, one: Allocated) -> _Place:
         if one.pool != self._pool:
-            raise ClaimError(f"{one.device} is in pool {one.pool}, and this node is {self._pool}")
+            raise ClaimError(
+                f"{one.device} belongs to pool {one.pool}, but this node's pool is {self._pool}"
+            )
         try:
             device = names.parse(one.device)
             gpu = next((g for g in inventory.gpus if g.index == device.gpu_index), None)
@@ -269,7 +271,9 @@ class Preparer:
         except (ValueError, MigError) as err:
             raise ClaimError(f"{one.device}: {err}") from err
         if one.share_id and not one.memory_bytes:
-            raise ClaimError(f"{one.device} was allocated as a share without {names.MEMORY}")
+            raise ClaimError(
+                f"{one.device} was allocated as a share, but without the capacity {names.MEMORY}"
+            )
         return _Place(one, gpu, instance)
 
     def _make(self, ref: ClaimRef, places: Iterable[_Place]) -> bool:
@@ -340,7 +344,8 @@ def _check_configs(claim: Claim) -> None:
             kind = f" {config.kind}" if config.kind else ""
             raise ClaimError(
                 f"claim {claim.ref} or its class has opaque parameters{kind} for {names.DRIVER},"
-                " which knows none: take them out; pods share a device by sharing its claim"
+                " which supports no parameters: remove them; to share a device between pods, share"
+                " its claim"
             )
 
 
@@ -382,7 +387,7 @@ def _find_slices(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSl
         return tuple(s for s in gpu.slices if s.instance.placement.overlaps(there))
     own = _own(gpu, place.instance, owner)
     if not own:
-        raise _Blocked(f"{place.allocated.device}: its slice is gone again")
+        raise _Blocked(f"{place.allocated.device}: its slice no longer exists")
     return own
 
 

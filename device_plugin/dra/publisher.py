@@ -130,8 +130,8 @@ class Publisher:
             self._delete(published)
         raise Dropped(
             f"API server: ResourceSlice {name} lost fields: DRA needs Kubernetes 1.36 with the"
-            " feature gates DRAPartitionableDevices and DRADeviceTaints, and a pool with"
-            " allowMultipleAllocations DRAConsumableCapacity"
+            " feature gates DRAPartitionableDevices and DRADeviceTaints; a pool that sets"
+            " allowMultipleAllocations also needs the feature gate DRAConsumableCapacity"
         )
 
     def _delete(self, name: str) -> None:

@@ -28,7 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class InventoryCollector(Collector):
-    """Collects one node's metrics; while gpud does not answer, only ``tessera_gpud_up 0``."""
+    """Collects one node's metrics. Without an answer from gpud, yields ``tessera_gpud_up 0``
+    only.
+    """
 
     def __init__(self, source: Source, hostname: str) -> None:
         self._source = source

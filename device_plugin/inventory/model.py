@@ -67,7 +67,7 @@ class MigSlice:
     def claims(self) -> tuple[ClaimShare, ...]:
         """Return the ResourceClaims that have the slice.
 
-        There are none if a layout or the device plugin has it.
+        A slice that belongs to a layout or to the device plugin has none.
         """
         if not self.owner:
             return self.shares
@@ -95,7 +95,7 @@ class Gpu:
 
     @property
     def root(self) -> int:
-        """Return the number of the GPU's NUMA node, or of its PCIe root in the flat topology."""
+        """Return the number of the GPU's NUMA node or, in the flat topology, of its PCIe root."""
         if self.facts.topology == FLAT:
             return self.index
         return topology_named(self.facts.topology, self.index + 1).gpus[self.index].numa
@@ -123,7 +123,7 @@ class Gpu:
     def claimed(self) -> tuple[MigSlice, ...]:
         """Return the GPU's slices that were created for ResourceClaims.
 
-        They are destroyed only for their claims.
+        The agent destroys such a slice only on behalf of its claims.
         """
         return tuple(s for s in self.slices if s.claims)
 

@@ -11,9 +11,9 @@ from gpu_operator.api.v1alpha1.sharing import Shared
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
-    """The resource of a slice, and whether the resource's devices are shares of the slice.
+    """The resource of a slice, and whether each device of the resource is a share of the slice.
 
-    Otherwise each device is a whole slice.
+    If ``is_share`` is false, the device is the whole slice.
     """
 
     resource: str

@@ -23,9 +23,9 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 class Allocated:
     """One device that the scheduler has allocated to a claim (DeviceRequestAllocationResult).
 
-    ``request`` does not include the chosen alternative. ``share_id`` is set if several claims
-    can have the device (consumable capacity); ``memory_bytes`` is then how much of its memory
-    this claim consumes.
+    ``request`` is the request's name, without the name of the chosen alternative. ``share_id`` is
+    set if several claims can have the device (consumable capacity); ``memory_bytes`` is then the
+    part of the device's memory that this claim consumes.
     """
 
     request: str

@@ -149,7 +149,7 @@ class Kube:
         """Return the GPU objects of this node, by name.
 
         Raises:
-            ClusterError: the API server did not answer. So do all methods of this class.
+            ClusterError: the API server did not answer. All methods of this class raise this.
         """
         documents, _ = self.list_gpus()
         return sorted(map(read, documents), key=lambda gpu: gpu.name)
@@ -175,7 +175,8 @@ class Kube:
     def watch_gpus(
         self, version: str, accepted: Callable[[], None] = lambda: None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the events of a watch (``type``, ``object``) after a version, until it ends.
+        """Watch the GPU objects after a version; yield events (``type``, ``object``) until the
+        watch ends.
 
         ``accepted`` is called when the API server has accepted the watch.
         """

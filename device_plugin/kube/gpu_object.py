@@ -31,9 +31,9 @@ class GpuObject:
 
 
 def read(document: Mapping[str, Any]) -> GpuObject:
-    """Read one GPU object; a ``problem`` is set if it is invalid or of a newer operator.
+    """Read one GPU object; set ``problem`` if the object is invalid.
 
-    Such an object must not end the agent.
+    An invalid object, such as one that a newer operator wrote, must not end the agent.
     """
     metadata = document["metadata"]
     raw_spec = document.get("spec")

@@ -24,8 +24,9 @@ class NodeStatus:
 def read(document: Mapping[str, Any]) -> NodeStatus:
     """Read a Node as the API server sent it.
 
-    Of the writers of a node's status only the kubelet owns the heartbeat of the condition Ready;
-    its entry in ``managedFields`` changes with each write that changed anything.
+    The kubelet's entry in ``managedFields`` is found by the heartbeat of the condition Ready: of
+    all writers of a node's status, only the kubelet owns this field. The entry changes with each
+    of the kubelet's writes that changed anything.
     """
     allocatable = (document.get("status") or {}).get("allocatable") or {}
     counts = {}

@@ -11,8 +11,8 @@ _ENDED = ("Succeeded", "Failed")
 class PodFacts:
     """The facts about a pod as the API server has them.
 
-    ``addresses`` is empty before the pod's sandbox has addresses, and after the pod has ended:
-    the pod's status still has them then, although another pod may have got them.
+    ``addresses`` is empty before the pod's sandbox has addresses, and after the pod has ended. The
+    status of an ended pod still lists its addresses, but another pod may already have them.
     """
 
     uid: str

@@ -38,7 +38,8 @@ class SliceKube(Kube):
         return list(answer.get("items") or ()), str(version)
 
     def watch(self, version: str, accepted: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        """Yield the events of a watch (``type``, ``object``) after a version, until it ends.
+        """Watch the slices after a version; yield events (``type``, ``object``) until the watch
+        ends.
 
         ``accepted`` is called when the API server has accepted the watch.
         """

@@ -38,9 +38,9 @@ class Listing:
     """One answer of the kubelet to List.
 
     ``holders`` are the pods that have each device, by device id; the UID of a pod is empty while
-    it is not known. ``given`` has the resource under which a pod got a device: after a change of
-    prefix or strategy the device is offered under another name. ``pod_names`` are all pods that
-    the kubelet runs, with devices or without.
+    it is not known. ``given`` has, by device id, the resource under which a pod got the device. The
+    device may now be offered under another resource, after a change of prefix or strategy.
+    ``pod_names`` are all pods that the kubelet runs, with devices or without.
     """
 
     holders: dict[str, tuple[HolderPod, ...]]
@@ -61,7 +61,8 @@ class PodResources:
         self._last = float("-inf")
 
     def list(self) -> Listing:
-        """Return the pods that hold this node's kinds of devices, under whatever resource name.
+        """Return the pods that hold devices of this node's kinds, even under a former resource
+        name.
 
         Raises:
             PodResourcesError: the kubelet did not answer (it may be restarting).

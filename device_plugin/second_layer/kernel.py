@@ -115,9 +115,9 @@ class Namespace:
                 )
 
     def detach_classifier(self, link: int) -> None:
-        """Detach the classifier from a link, and remove the queue if it has no other filter.
+        """Detach the classifier from a link, and remove the link's qdisc if it has no other filter.
 
-        If the link has gone, nothing is done. Raises SecondLayerError.
+        If the link no longer exists, nothing is done. Raises SecondLayerError.
         """
         with _convert_errors(f"classifier of link {link}"), _ignoring(*_GONE):
             self._kernel.tc(
@@ -151,7 +151,7 @@ class Namespace:
             return frozenset(found)
 
     def classifier_drops(self) -> Mapping[int, int]:
-        """Return how many packets classifiers dropped on each link, by the link's index.
+        """Return the number of packets that classifiers dropped on each link, by the link's index.
 
         Drops by other programs' classifiers, which are not expected there, are counted too.
         Raises SecondLayerError.

@@ -21,8 +21,8 @@ _TIMEOUT_S = 20.0
 class Links:
     """Loads the second layer in one network namespace.
 
-    ``entering`` is a command prefix with which ``nft`` enters another namespace than this
-    process's.
+    ``entering`` is a command prefix that runs ``nft`` in this namespace, if it is not the process's
+    own.
     """
 
     def __init__(self, namespace: Namespace, entering: Sequence[str] = ()) -> None:
@@ -41,7 +41,7 @@ class Links:
     ) -> None:
         """Load the rules of ``tables`` in one step, and attach the classifier to every link.
 
-        ``others`` has the meaning that it has for ``ruleset``.
+        ``others`` are the veths that belong to no pod, as for ``ruleset``.
 
         Raises:
             SecondLayerError: ``nft`` or the kernel refused the rules; the previous rules remain.
@@ -68,7 +68,7 @@ class Links:
         return counts
 
     def counts(self) -> Mapping[str, int]:
-        """Return the packets that each of the rules' counters counted. Raises SecondLayerError."""
+        """Return the packet count of each of the rules' counters. Raises SecondLayerError."""
         done = self._run(_TOOL, "-j", "list", "counters")
         try:
             found = [one["counter"] for one in json.loads(done)["nftables"] if "counter" in one]

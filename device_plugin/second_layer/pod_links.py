@@ -44,8 +44,9 @@ class Found:
 def find(tables: NodeTables, state: State, bound: Bound) -> Found:
     """Find the pods' links. The caller keeps ``bound``, which this function modifies.
 
-    A later veth with a pod's address is not trusted: the pod may have ended, and its address may
-    belong to another pod. It is trusted once the tables have the address for a new pod.
+    A pod's address stays bound to the veth on which it was first found. If the address appears
+    on another veth, that veth is not trusted: the pod may have ended, and its address may belong
+    to another pod. The veth is trusted once the tables assign the address to a new pod.
     """
     links = {link.index: link for link in state.links if link.kind == _VETH}
     single, shared = _veths_by_route(state, links)

@@ -56,8 +56,9 @@ class Engine(Saving, Counting):
         self._engine = self._check_created(self._library.hca_new(), "the HCA's engine")
 
     def close(self) -> None:
-        """Stop the engine's thread and free the engine; the caller has removed all objects
-        before.
+        """Stop the engine's thread and free the engine.
+
+        The caller must have removed all objects.
         """
         self._library.hca_free(self._engine)
 
@@ -73,13 +74,13 @@ class Engine(Saving, Counting):
         return EngineClient(self._check_created(made, "a client"))
 
     def remove_client(self, client: EngineClient) -> None:
-        """Remove a client; the caller has removed the client's objects before."""
+        """Remove a client. The caller must have removed the client's objects."""
         self._library.hca_client_free(self._engine, client)
 
     def rounds_of(self, client: EngineClient) -> int:
-        """Wake the engine; return how often it has finished visiting the function of a client.
+        """Wake the engine; return how many visits to a client's function it has finished.
 
-        Once the count has grown by two, the engine has processed everything that was posted
+        Once the number has grown by two, the engine has processed everything that was posted
         before the call.
         """
         rounds: int = self._library.hca_client_rounds(self._engine, client)
@@ -164,10 +165,11 @@ class Engine(Saving, Counting):
     def set_qp(
         self, qp: EngineQp, before: int, new: HcaQpAttributes, policy: HcaPolicyChange | None = None
     ) -> bool:
-        """Change a queue pair's attributes if its state is still ``before``; return whether it was.
+        """Change a queue pair's attributes if its state is ``before``; return False if it is not.
 
-        ``policy`` applies to the peer in the new attributes. If the packet sequence numbers (PSNs)
-        of the previous attributes continue, they are written into ``new``.
+        ``policy`` applies to the peer in the new attributes. If the change keeps the packet
+        sequence numbers (PSNs) of the previous attributes, the engine writes these PSNs into
+        ``new``.
         """
         given = (ctypes.byref(new), policy and ctypes.byref(policy))
         return bool(self._library.hca_qp_set(self._engine, qp, before, *given))
@@ -274,8 +276,8 @@ class Engine(Saving, Counting):
     def add_source(self, wire: EngineWire, gid: bytes) -> EngineAh:
         """Add a remote sender of datagrams, which has no rights yet. Raises OSError.
 
-        A later policy change grants its rights in the field ``receives``, as for an address
-        handle.
+        A later policy change grants the sender's rights in the field ``receives``, as it does
+        for an address handle.
         """
         assert len(gid) == 16
         made = self._library.hca_source_new(self._engine, wire, gid)
@@ -365,8 +367,8 @@ class Engine(Saving, Counting):
     def add_member(self, qp: EngineQp, gid: bytes, *, receives_all: bool) -> EngineMember:
         """Attach a queue pair to a multicast group. Raises OSError.
 
-        Without ``receives_all``, what the queue pair receives from a sender of this engine
-        depends on the rights of the pair of both (``add_pair``).
+        If ``receives_all`` is false, the queue pair receives from a sender of this engine only
+        what the rights of their pair (``add_pair``) permit.
         """
         assert len(gid) == 16
         made = self._library.hca_member_new(self._engine, qp, gid, receives_all)
@@ -379,11 +381,10 @@ class Engine(Saving, Counting):
         self._library.hca_member_free(self._engine, member)
 
     def add_pair(self, member: bytes, sender: bytes) -> EngineAh:
-        """Add the pair of a group's member and a sender, without rights; both are named by their
-        second GIDs.
+        """Add a pair of a group's member and a sender; the pair has no rights yet.
 
-        A later policy change grants the pair's rights in the field ``receives``, as for an
-        address handle. Raises OSError.
+        ``member`` and ``sender`` are second GIDs. A later policy change grants the pair's rights in
+        the field ``receives``, as it does for an address handle. Raises OSError.
         """
         assert len(member) == len(sender) == 16
         made = self._library.hca_pair_new(self._engine, member, sender)

@@ -21,7 +21,9 @@ class Counting:
         return sleeps.value, turns.value
 
     def work_of(self, gid: bytes) -> HcaWorkCounts:
-        """Return the cost of the work for the function with a GID since ``restart_work``."""
+        """Return the cost of the engine's work since ``restart_work`` for the function that has a
+        GID.
+        """
         counts = HcaWorkCounts()
         self._library.hca_work_read(self._engine, gid, ctypes.byref(counts))
         return counts

@@ -211,7 +211,7 @@ def _check_mask(kind: VerbsQpType, before: State, after: State, mask: int) -> No
     else:
         found = RULES_OF[kind].get((before, after))
         if found is None:
-            raise InvalidChange(f"{name}: no such change of {kind.name} queue pairs")
+            raise InvalidChange(f"{name}: {kind.name} queue pairs have no such transition")
         rule = found
     missing = rule.required & ~mask
     if missing:
@@ -226,7 +226,7 @@ def _check_limits(limits: tuple[tuple[str, int, int], ...], wanted: HcaQpAttribu
         value = getattr(wanted, field)
         if field == "access":
             if value & ~greatest:
-                raise InvalidChange(f"access flags {value:#x}: not all are known")
+                raise InvalidChange(f"access flags {value:#x} contain unknown flags")
         elif not least <= value <= greatest:
             raise InvalidChange(f"{field} {value}: must be {least} to {greatest}")
 

@@ -138,7 +138,8 @@ class HcaHandle(ctypes.Structure):
 class HcaCreated(ctypes.Structure):
     """A new object with a page. Its counts may be larger than requested.
 
-    ``handle`` of a queue pair is its number; ``index`` is its bit in the client's page.
+    For a queue pair, ``handle`` is the queue pair's number, and ``index`` is the position of its
+    bit in the client's page.
     """
 
     _fields_ = (
@@ -174,11 +175,11 @@ class HcaPiece(ctypes.Structure):
 
 
 class HcaMrCreate(ctypes.Structure):
-    """Request for a memory region, which consists of ``pieces`` in order, for addresses from
-    ``iova`` on.
+    """Request for a memory region. The region is the concatenation of ``pieces``, and its first
+    address is ``iova``.
 
-    ``access`` has verbs' access flags. ``replaced`` is 0, or the key of the region that this one
-    replaces and whose key it takes over.
+    ``access`` has verbs' access flags. ``replaced`` is 0, or the key of an existing region that the
+    new region replaces; the new region then takes over that key.
     """
 
     _fields_ = (
@@ -291,11 +292,12 @@ class HcaPayload(ctypes.Union):
 class HcaSendSlot(ctypes.Structure):
     """A send request. Opcode and flags are verbs'; ``inline_bytes`` is valid with IBV_SEND_INLINE.
 
-    ``immediate`` is the immediate data, or the key that the request invalidates. ``remote_key`` of
-    a datagram is the Q_Key. ``compare_add`` of an atomic write is the value. A request that binds a
-    memory window uses ``remote_key`` for the window, ``immediate`` for the window's new key,
-    ``remote_address`` and ``compare_add`` for address and bytes, ``swap`` for the access flags, and
-    the first element's key for the region.
+    ``immediate`` is the immediate data, or the key that the request invalidates. In a datagram,
+    ``remote_key`` is the Q_Key. In an atomic write, ``compare_add`` is the value to write.
+
+    A request that binds a memory window has the window's key in ``remote_key`` and the window's
+    new key in ``immediate``. ``remote_address`` is the window's address, ``compare_add`` its
+    size in bytes and ``swap`` its access flags. The first element's key names the region.
     """
 
     _fields_ = (
@@ -329,7 +331,7 @@ class HcaRecvSlot(ctypes.Structure):
 class HcaQpPage(ctypes.Structure):
     """Beginning of a queue pair's memory; send slots follow, then receive slots.
 
-    The client writes the heads. hcad publishes the tails: it has taken all requests before a
+    The client writes the heads. hcad writes the tails: hcad has taken all requests before a
     tail.
     """
 

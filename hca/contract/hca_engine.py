@@ -30,8 +30,8 @@ class HcaSavedCq(ctypes.Structure):
 
 
 class HcaSavedReading(ctypes.Structure):
-    """Handover state of a peer's READ that the engine is answering over a wire, or of an executed
-    atomic.
+    """Handover state of a request of a peer on a wire: a READ that the engine has not answered
+    completely, or an atomic that it has executed.
     """
 
     _fields_ = (

@@ -89,8 +89,9 @@ class HcaSegmentDevice(ctypes.Structure):
 
 
 class HcaSegmentShared(ctypes.Structure):
-    """Request for a segment of device memory that a CUDA descriptor exports: ``bytes`` from
-    ``offset`` on.
+    """Request for a segment of device memory that a CUDA descriptor exports.
+
+    The segment has ``bytes`` bytes and begins at ``offset`` in the exported memory.
     """
 
     _fields_ = (("range", SharedRange), ("offset", c_uint64), ("bytes", c_uint64))

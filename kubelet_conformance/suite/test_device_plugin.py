@@ -26,16 +26,16 @@ def test_registers(serving_plugin: Setting) -> None:
 
 
 def test_options(serving_plugin: Setting) -> None:
-    """GetDevicePluginOptions returns the options of Register."""
+    """GetDevicePluginOptions returns the options that the plugin sent with Register."""
     found = [one for one in resources(serving_plugin) if one.registered_options is not None]
     if not found:
-        pytest.skip("found by its socket in plugins_registry: there is no Register call")
+        pytest.skip("registered by its socket in plugins_registry: there is no Register call")
     for one in found:
         assert one.options == one.registered_options, one.name
 
 
 def test_list(serving_plugin: Setting) -> None:
-    """Device ids are unique and at most 63 characters; health has a value of the API."""
+    """Device ids are unique and have at most 63 characters; health is a value of the API."""
     for one in resources(serving_plugin):
         for devices in one.lists:
             ids = [device.ID for device in devices]
@@ -88,7 +88,7 @@ def test_allocate_containers(serving_plugin: Setting) -> None:
 
 
 def test_allocate_again(serving_plugin: Setting) -> None:
-    """A device can be allocated again, after a pod that was not admitted."""
+    """If a pod is not admitted after Allocate, its device can be allocated again."""
     for one in resources(serving_plugin):
         device = one.healthy()[0]
         assert one.allocate([device])[0].envs == one.allocate([device])[0].envs, one.name
@@ -105,7 +105,7 @@ def test_allocate_unknown(serving_plugin: Setting) -> None:
 
 
 def test_preferred(serving_plugin: Setting) -> None:
-    """Preferred allocation returns as many available devices as requested, with mandatory ones."""
+    """A preferred allocation has the requested number of devices, with all mandatory ones."""
     offering = [
         one for one in resources(serving_plugin) if one.options.get_preferred_allocation_available
     ]
@@ -118,20 +118,22 @@ def test_preferred(serving_plugin: Setting) -> None:
             assert len(set(got)) == len(got) == size, f"{one.name}: {got} for {size}"
             assert set(got) <= set(there), one.name
             must = there[-1:]
-            assert must[0] in one.prefer(there, must, size), f"{one.name}: without {must}"
+            assert must[0] in one.prefer(there, must, size), (
+                f"{one.name}: the mandatory {must} is missing"
+            )
 
 
 def test_pre_start(serving_plugin: Setting) -> None:
-    """PreStartContainer answers if the plugin requested it."""
+    """If the plugin requires PreStartContainer, the call succeeds."""
     asking = [one for one in resources(serving_plugin) if one.options.pre_start_required]
     if not asking:
-        pytest.skip("not requested")
+        pytest.skip("the plugin does not require it")
     for one in asking:
         one.pre_start(one.healthy()[:1])
 
 
 def test_pod_resources(serving_plugin: Setting) -> None:
-    """Devices that a pod holds stay in the list, also while the pod resources API refuses."""
+    """Devices that a pod holds stay in the list, even if the pod resources API fails."""
     kubelet = serving_plugin.kubelet
     before = {one.name: one.devices().keys() for one in resources(serving_plugin)}
     kubelet.held = {one.name: one.healthy()[:1] for one in resources(serving_plugin)}
@@ -147,11 +149,11 @@ def test_pod_resources(serving_plugin: Setting) -> None:
 
 
 def test_health(serving_plugin: Setting) -> None:
-    """A device that breaks is sent as Unhealthy, and stays in the list."""
+    """The plugin reports a device that breaks as Unhealthy, and keeps it in the list."""
     before = {one.name: set(one.devices()) for one in resources(serving_plugin)}
     sent_before = {one.name: len(one.lists) for one in resources(serving_plugin)}
     if not serving_plugin.ask("break"):
-        pytest.skip("not tried: no --kubelet-conformance-break")
+        pytest.skip("not tested: no --kubelet-conformance-break")
 
     def sick() -> bool:
         since = [
@@ -170,11 +172,11 @@ def test_health(serving_plugin: Setting) -> None:
 
 
 def test_health_recovered(serving_plugin: Setting) -> None:
-    """A device that works again is sent as Healthy, without a restart."""
+    """The plugin reports a device that works again as Healthy, without a restart."""
     if not serving_plugin.ask("mend"):
-        pytest.skip("not tried: no --kubelet-conformance-mend")
+        pytest.skip("not tested: no --kubelet-conformance-mend")
 
     def all_well() -> bool:
         return all(set(one.devices().values()) <= {HEALTHY} for one in resources(serving_plugin))
 
-    assert serving_plugin.wait(all_well), "it stays unhealthy"
+    assert serving_plugin.wait(all_well), "the device stays unhealthy"

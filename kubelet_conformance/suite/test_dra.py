@@ -52,7 +52,7 @@ def test_dra_registers(published_driver: DraSetting) -> None:
 
 
 def test_dra_slices(published_driver: DraSetting) -> None:
-    """ResourceSlices: complete pools, device names unique DNS labels, attributes of one value."""
+    """Pools are complete; device names are unique DNS labels; each attribute has one value."""
     found = dra.slices(published_driver.api, driver(published_driver).name)
     names = [
         (one["spec"]["pool"]["name"], d["name"])
@@ -70,7 +70,7 @@ def test_dra_slices(published_driver: DraSetting) -> None:
 
 
 def test_dra_prepare(published_driver: DraSetting) -> None:
-    """Prepare returns the allocated device for its request, with CDI names."""
+    """Prepare returns the device allocated to the claim's request, with its CDI names."""
     place = published_driver.places()[0]
     claim = claim_for(published_driver, place)
     devices = prepare_one(published_driver, claim)
@@ -107,7 +107,7 @@ def expect_refusal(published_driver: DraSetting, claim: Claim) -> str:
 
 
 def test_dra_several(published_driver: DraSetting) -> None:
-    """Several claims in one call each have their own answer, to Prepare and to Unprepare."""
+    """Prepare and Unprepare of several claims in one call return an answer for each claim."""
     there = published_driver.places()[:2]
     if len(there) < 2:
         pytest.skip("one device only")
@@ -120,7 +120,7 @@ def test_dra_several(published_driver: DraSetting) -> None:
 
 
 def test_dra_unknown_device(published_driver: DraSetting) -> None:
-    """A claim with an unknown device is an error, and the driver continues."""
+    """Prepare of a claim with an unknown device fails, and the driver continues."""
     place = published_driver.places()[0]
     claim = claim_for(published_driver, Place(place.pool, "no-such-device"))
     assert expect_refusal(published_driver, claim)
@@ -131,7 +131,7 @@ def test_dra_unknown_device(published_driver: DraSetting) -> None:
 
 
 def test_dra_no_claim(published_driver: DraSetting) -> None:
-    """A deleted claim is an error."""
+    """Prepare of a deleted claim fails."""
     assert expect_refusal(
         published_driver, Claim("no-such-claim", "00000000-0000-4000-8000-000000000001")
     )
@@ -169,7 +169,7 @@ def test_dra_kubelet_restart(published_driver: DraSetting) -> None:
 
 
 def test_dra_terminated(published_driver: DraSetting) -> None:
-    """SIGTERM ends the driver within a pod's 30 seconds, and its socket leaves the registry.
+    """SIGTERM ends the driver within a grace period of 30 s, and its socket is removed.
 
     The driver has run for a while: ending it during its start is not tested.
     """

@@ -25,7 +25,7 @@ def test_kubelet_restart(serving_plugin: Setting) -> None:
 
 
 def test_plugin_terminated(serving_plugin: Setting) -> None:
-    """SIGTERM ends the plugin within a pod's 30 seconds; the next one has the same devices."""
+    """SIGTERM ends the plugin within a grace period of 30 s; its successor has the same devices."""
     before = ids(serving_plugin)
     streams = serving_plugin.kubelet.resources().values()
     assert serving_plugin.process.terminate(), "the plugin does not end on SIGTERM"
@@ -37,7 +37,7 @@ def test_plugin_terminated(serving_plugin: Setting) -> None:
 
 
 def test_plugin_killed(serving_plugin: Setting) -> None:
-    """The plugin is killed: its remains do not hinder the next one, which has the same devices."""
+    """After the plugin is killed, its successor starts despite old files, with the same devices."""
     before = ids(serving_plugin)
     serving_plugin.process.kill()
     serving_plugin.process.start()

@@ -55,7 +55,9 @@ class Board:
 
     @property
     def device_profiles(self) -> tuple[DeviceProfile, ...]:
-        """Return all kinds of MIG devices: all profiles, each with the narrower devices in it."""
+        """Return the kinds of MIG devices: each GPU instance profile, followed by its narrower
+        devices.
+        """
         return tuple(
             DeviceProfile(profile, inner)
             for profile in self.profiles
@@ -105,7 +107,7 @@ class Board:
 
     @property
     def memory_gib(self) -> int:
-        """Return the board's size in whole GiB, rounded up, as in names."""
+        """Return the board's memory in GiB, rounded up to an integer as in profile names."""
         return -(-self.memory_bytes // naming.GIB)
 
     def __str__(self) -> str:

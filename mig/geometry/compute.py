@@ -51,7 +51,10 @@ class ComputeProfile:
 
     @property
     def is_full(self) -> bool:
-        """Return whether a compute instance has all slices of its GPU instance, and its name."""
+        """Return whether the profile has all compute slices of its GPU instance.
+
+        Such a compute instance has the same name as its GPU instance.
+        """
         return self.compute_slices == self.gi_slices
 
     @property

@@ -26,13 +26,15 @@ _NAME = re.compile(
 
 
 def memory_gb(instance_bytes: int, board_bytes: int) -> int:
-    """Return the "gb" figure in the profile name of an instance with this much of the board's
-    memory.
+    """Return the number before "gb" in a profile's name.
 
-    Raises ValueError unless 0 < instance_bytes <= board_bytes.
+    ``instance_bytes`` is the instance's part of the board's memory. Raises ValueError unless 0 <
+    instance_bytes <= board_bytes.
     """
     if not 0 < instance_bytes <= board_bytes:
-        raise ValueError(f"instance of {instance_bytes} bytes on a board of {board_bytes} bytes")
+        raise ValueError(
+            f"an instance of {instance_bytes} bytes cannot be on a board of {board_bytes}"
+        )
     eighths = -(-_EIGHTHS * instance_bytes // board_bytes)
     board_gib = -(-board_bytes // GIB)
     return (2 * eighths * board_gib + _EIGHTHS) // (2 * _EIGHTHS)  # integer "round half up"

@@ -60,8 +60,8 @@ class Placement:
 class Profile:
     """A GPU instance profile of one board: a row of ``nvidia-smi mig -lgip`` and of ``-lgipp``.
 
-    The whole GPU, MIG off, has the same form. No driver lists it as a profile, so it has neither
-    a ``driver_id`` nor an ``nvml_gi_enum``, and no board has it among its ``profiles``.
+    A whole GPU with MIG off is represented in the same way. No driver lists it as a profile, so it
+    has neither a ``driver_id`` nor an ``nvml_gi_enum``, and no board has it among its ``profiles``.
     """
 
     board_key: str
@@ -113,7 +113,9 @@ class Profile:
 
     @property
     def is_classic(self) -> bool:
-        """Return whether the profile is plain, but not the one-slice one with double memory."""
+        """Return whether the profile has no attribute and is not the one with one slice and double
+        memory.
+        """
         return self.is_plain and self.nvml_gi_enum is not GpuInstanceProfile.SLICE_1_REV2
 
     def __str__(self) -> str:
@@ -124,8 +126,8 @@ class Profile:
 class DeviceProfile:
     """The kind of a MIG device: a GPU instance profile, and how many of its compute slices it has.
 
-    If ``compute`` is None, the device has all of them, and the name of its GPU instance. Otherwise
-    ``compute`` is one of ``profile.ci_profiles`` with fewer slices.
+    If ``compute`` is None, the device has all compute slices, and its name is that of its GPU
+    instance. Otherwise ``compute`` is one of ``profile.ci_profiles`` with fewer slices.
     """
 
     profile: Profile
@@ -212,7 +214,10 @@ class Instance:
 
     @property
     def compute_start(self) -> int | None:
-        """Return the device's first compute slice in its GPU instance; None: it has all."""
+        """Return the device's first compute slice in its GPU instance.
+
+        The result is None if the device has all of the GPU instance's compute slices.
+        """
         return None if self.compute is None else self.compute.start
 
     @property

@@ -18,7 +18,9 @@ State = tuple[Instance, ...]
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """Numbers of legal states, of maximal states, and of multisets that maximal states form."""
+    """The numbers of legal states, of maximal states, and of different multisets of profiles in the
+    maximal states.
+    """
 
     states: int
     maximal: int
@@ -52,7 +54,10 @@ def maximal_states(board: Board, profiles: Sequence[Profile] | None = None) -> t
 def multisets(
     board: Board, profiles: Sequence[Profile] | None = None
 ) -> tuple[tuple[tuple[Profile, int], ...], ...]:
-    """Return the distinct multisets of profiles that maximal states form, as (profile, count)."""
+    """Return the different multisets of profiles in the maximal states.
+
+    A multiset is a tuple of (profile, count).
+    """
     order = {profile: index for index, profile in enumerate(board.profiles)}
     seen = {
         tuple(

@@ -42,7 +42,9 @@ def place_order(instance: Instance) -> tuple[int, int]:
 def gpu_instances_for(
     have: Iterable[Instance], wanted: Iterable[DeviceRequest]
 ) -> tuple[Profile, ...]:
-    """Return the profiles of the GPU instances that the wanted devices need besides ``have``."""
+    """Return the profiles of the GPU instances that must be added to ``have`` for the wanted
+    devices.
+    """
     whole, narrow = _partition(wanted)
     return (*whole, *_additional(_divisions(have), narrow).elements())
 

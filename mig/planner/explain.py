@@ -27,8 +27,8 @@ def why_not(
     """Return the error that explains why ``want`` does not fit together with ``have``.
 
     ``movable`` are the instances that the error may propose to move; by default all of ``have``.
-    Obstacles and moves are stated in GPU instances, because the division of a GPU instance never
-    prevents a placement.
+    The error's obstacles and moves name GPU instances, because compute instances inside a GPU
+    instance never prevent a placement.
     """
     rank = {profile: at for at, profile in enumerate((*board.profiles, board.whole))}
     request = format_requests(sorted(map(device_of, want), key=lambda one: rank[one.profile]))

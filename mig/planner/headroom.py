@@ -17,8 +17,8 @@ class Headroom:
 
     Values are ordered by the largest profile that still fits, then by the other measures.
     ``states`` counts plain profiles only: variants with attributes use the same placements, and
-    would give small placements too much weight. The other figures count all profiles: next to
-    "+me.all" only "-me" fits.
+    would give small placements too much weight. The other figures count all profiles, because only
+    "-me" profiles still fit next to a "+me.all" instance.
     """
 
     largest_units: int

@@ -5,5 +5,5 @@ from mig.spec import Place
 
 
 def place_of(instance: Instance) -> Place:
-    """Return the place of an instance by names, which are the arguments of ``Board.instance``."""
+    """Return an instance's place: its device name and starts, which ``Board.instance`` takes."""
     return Place(instance.device.name, instance.start, instance.compute_start)

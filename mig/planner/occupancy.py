@@ -36,7 +36,9 @@ class Budget:
         limits = [board.compute_slices, *board.engines.counts()]
         limits += [profile.max_count for profile in board.profiles]
         if max(limits) > _MOST // 2:
-            raise ValueError(f"board {board.key} has a budget above {_MOST // 2}")
+            raise ValueError(
+                f"board {board.key} has a limit above {_MOST // 2}, which is not supported"
+            )
         self._slack = _pack(_MOST - limit for limit in limits)
         self._high = _pack(_TOP for _ in limits)
         counts = range(len(board.profiles))

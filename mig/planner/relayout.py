@@ -45,9 +45,9 @@ class Proof:
     """Proof that every plan destroys at least ``bound`` instances.
 
     ``ways`` is the number of ways to place the wanted slices and keep the pinned ones; all of them
-    were tried. ``surplus`` is the number of devices of a profile beyond the wanted number.
-    ``conflicts`` are the minimal sets of existing instances that no way contains, except sets that
-    merely exceed the wanted number.
+    were tried. ``surplus`` is, for each profile, the number of existing devices beyond the wanted
+    number. Each of the ``conflicts`` is a minimal set of existing instances that no way keeps
+    together. Sets with more devices of a profile than are wanted are not listed.
     """
 
     bound: int

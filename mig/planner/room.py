@@ -25,7 +25,10 @@ _REMEMBERED = 16384
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many devices of a profile fit beside the held slices, now and if those were packed."""
+    """How many more devices of a profile fit beside the held slices.
+
+    ``now`` counts them with the slices where they are, ``packed`` after the slices were packed.
+    """
 
     now: int
     packed: int
@@ -71,8 +74,9 @@ def fragmentation(rooms: Mapping[Any, Room]) -> float:
 def making(board: Board, held: Iterable[Instance], profile: Profile) -> Making | None:
     """Return the smallest changes that make room for one more device of the profile.
 
-    The result is None if no changes do. The changes move or evict the fewest GPU instances, then
-    the least memory. Raises IllegalLayoutError if the held slices are illegal together.
+    The smallest changes move or evict the fewest GPU instances, then the least memory. The result
+    is None if the board cannot hold one more device even without the held slices. Raises
+    IllegalLayoutError if the held slices are illegal together.
     """
     return _making(board, frozenset(held), profile)
 
@@ -115,5 +119,7 @@ def _making(board: Board, held: frozenset[Instance], profile: Profile) -> Making
         return Making(moved, (), sum(before.profile.size for before, _ in moved))
     gone = evictions(board, have, request, have)
     if not gone:
-        raise PlanError(f"{profile.name} does not fit {board.key} in either form", ())
+        raise PlanError(
+            f"neither moves nor evictions make room for {profile.name} on {board.key}", ()
+        )
     return Making((), gone, sum(instance.profile.size for instance in gone))

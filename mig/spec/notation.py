@@ -32,7 +32,7 @@ _FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance
 
 
 class Place(NamedTuple):
-    """The place of a device by its names; making one requires no board.
+    """The place of a device: a profile's name and the starts. It is not checked against a board.
 
     ``compute_start`` is None for a device that has all of its GPU instance.
     """
@@ -99,7 +99,7 @@ def parse_instance(board: Board, text: str, position: str = "instance") -> Insta
 
 
 def format_place(profile: str, start: int, compute_start: int | None = None) -> str:
-    """Format the place of a device, such as "3g.40gb@4", from names, without a board."""
+    """Format a device's place, such as "3g.40gb@4". The place is not checked against a board."""
     return naming.place_name(profile, start, compute_start)
 
 

@@ -9,7 +9,9 @@ _OURS = ("gpu_operator", "mig", "rdma")
 
 
 def main() -> None:
-    """Run the operator's command line; without a dependency, print one line and exit with 1."""
+    """Run the operator's command line. If a dependency is not installed, print one line and exit
+    with status 1.
+    """
     try:
         from gpu_operator.app import main as command
     except ModuleNotFoundError as err:

@@ -103,7 +103,10 @@ NO_ANSWER: Final = "<error>"
 
 @contextmanager
 def measure_reconciliation(controller: str) -> Iterator[Callable[[bool], None]]:
-    """Measure a reconciliation; the caller passes to the yielded function whether it succeeded."""
+    """Measure a reconciliation for the duration of the context.
+
+    The context yields a function. The caller passes it True if the reconciliation succeeded.
+    """
     done = [False]
     with RECONCILE_SECONDS.labels(controller).time():
         try:

@@ -98,19 +98,21 @@ class CompiledPolicy:
     _size: int = 0
 
     def matches(self) -> Iterator[Matches]:
-        """Yield every set of identities that the policy refers to: its own pods, then each rule's
+        """Yield the sets of identities that the policy refers to: its own pods, then each rule's
         peers.
 
-        A set that the policy refers to several times is yielded as often.
+        If the policy refers to a set several times, the set is yielded as many times.
         """
         yield self.subject
         for rule in self.rules:
             yield from rule.peers or ()
 
     def use(self, crowded: Mapping[tuple[Direction, bool], int]) -> None:
-        """Mark each rule as used if the policy still selects an identity that is not crowded.
+        """Set for each rule whether it is used.
 
-        ``crowded`` has the identities that too many policies or rules select (see ``excess``).
+        A rule is used if the policy selects an identity that is not crowded in the rule's
+        direction. ``crowded`` has the identities that too many policies or rules select (see
+        ``excess``).
         """
         selected, audit = self.subject.bits, self.policy.audit
         for rule in self.rules:
@@ -135,8 +137,9 @@ class CompiledPolicy:
 def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isolation | None:
     """Return the isolation, in one direction, of pods that all of these policies select.
 
-    It allows the union of their rules, or is None if no policy isolates in the direction. A
-    policy beyond its budget isolates but allows nothing; only the first such policy is named.
+    The isolation allows the union of the policies' rules. The result is None if no policy isolates
+    in the direction. A policy beyond its budget isolates but allows nothing; only the first such
+    policy is named.
     """
     isolating = [one for one in policies if direction in one.policy.types]
     if not isolating:

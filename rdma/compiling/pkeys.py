@@ -21,7 +21,10 @@ Place = tuple[str, str]
 
 
 def in_order(networks: Iterable[Network]) -> list[Network]:
-    """Return networks by age, because the oldest keeps a key that two partitions claim."""
+    """Return the networks sorted by age, oldest first.
+
+    If two partitions claim the same key, the one in the older network keeps it.
+    """
     return sorted(networks, key=lambda network: (network.created, network.name))
 
 

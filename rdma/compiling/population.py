@@ -23,9 +23,11 @@ _Settled = tuple[PodFacts, int, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Change:
-    """The result of ``settle``: the identities ``born`` and ``gone``, and the namespaces of both.
+    """The result of ``Population.settle``.
 
-    ``endpoints`` is whether the endpoint of any address changed.
+    ``born`` and ``gone`` are the sets of identities that were added and removed; ``namespaces`` are
+    the namespaces of these identities. ``endpoints`` is true if the endpoint of any address
+    changed.
     """
 
     born: int = 0

@@ -168,7 +168,10 @@ class Fields:
         return labels
 
     def names(self) -> tuple[Any, ...]:
-        """Return the names of the unread fields. Raises PolicyError beyond MAX_ITEMS of them."""
+        """Return the names of the unread fields.
+
+        Raises PolicyError if there are more than MAX_ITEMS of them.
+        """
         if len(self._rest) > MAX_ITEMS:
             raise PolicyError(self.path, f"{len(self._rest)} fields", f"{MAX_ITEMS} at most")
         return tuple(self._rest)

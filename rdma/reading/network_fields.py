@@ -38,18 +38,19 @@ def read_partitions(spec: Fields) -> tuple[Partition, ...]:
 
 
 def closed_partition(*members: Member) -> Partition:
-    """Return a partition without a P_Key; its only effect is that its members leave the default
-    one.
+    """Return a partition without a P_Key.
+
+    Membership in it has only one effect: its members are not in the default partition.
     """
     return Partition("", _NO_PKEY, members)
 
 
 def read_closed_partitions(spec: Fields) -> tuple[Partition, ...]:
-    """Return substitutes for the partitions of an unreadable network.
+    """Return substitutes for the partitions of a network that is not completely readable.
 
-    Each readable partition is replaced by an empty one that keeps its P_Key. One further
-    partition without a P_Key contains all pods that the partitions select, as far as their
-    selectors are readable. Raises PolicyError.
+    Each readable partition is replaced by one that has the same P_Key but no members. One more
+    partition, without a P_Key, contains all pods that were selected as members; an unreadable
+    selector counts as a selector of all pods. Raises PolicyError.
     """
     named: dict[str, Partition] = {}
     members: list[Member] = []

@@ -33,8 +33,9 @@ _RUN_DIR = click.option(
 def command() -> None:
     """Make simulated GPUs fail, to test programs and pods that use them.
 
-    On a node this needs root; in `tessera run`, the user who started the run. docs/faults.md
-    describes each fault's effects. Exit status: 1 gpud refuses; 9 no gpud was found.
+    On a node, only root may do this; in `tessera run`, the user who started the run.
+    docs/faults.md describes each fault's effects. Exit status: 1 gpud refuses; 9 no gpud was
+    found.
     """
 
 

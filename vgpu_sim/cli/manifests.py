@@ -136,7 +136,7 @@ def _objects(content: Any, source: str, depth: int) -> Iterator[Document]:
         yield document
         return
     if depth:
-        raise click.ClickException(f"{source}: a list in a list")
+        raise click.ClickException(f"{source}: a List object contains another List object")
     for index, item in enumerate(items):
         if isinstance(item, dict):  # items of a typed list may omit their kind
             item = {"kind": document.kind.removesuffix("List"), **item}

@@ -81,7 +81,10 @@ class InvalidPtxError(PtxError):
 
 
 class PtxSyntaxError(InvalidPtxError):
-    """A syntax error at the place of the first one; ``others`` are those found after that."""
+    """One or more syntax errors.
+
+    The position and the message are those of the first error; ``others`` are the later errors.
+    """
 
     def __init__(
         self,
@@ -112,7 +115,9 @@ class UnsupportedPtxError(PtxError):
 
 
 class TargetError(PtxError):
-    """The ``.target`` requires another or a newer device than the one on which it is loaded."""
+    """A file's ``.target`` requires a newer device, or another kind of device, than the one on
+    which the file is loaded.
+    """
 
 
 class LinkError(PtxError):

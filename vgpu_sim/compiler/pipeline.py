@@ -189,9 +189,9 @@ def compile_ptx(
 
     Raises:
         PtxSyntaxError, InvalidPtxError: the text is not PTX.
-        UnsupportedPtxError: something in it is not supported yet; nothing is dropped. With
-            ``partial`` only if that concerns the whole file.
-        TargetError: its ``.target`` is above ``capability``.
+        UnsupportedPtxError: the text uses something that is not supported yet; nothing is dropped.
+            With ``partial``, raised only for features that concern the whole file.
+        TargetError: the file's ``.target`` is above ``capability``.
     """
     compilation = run(Compilation(decode(source), capability, name))
     if compilation.unsupported and not partial:

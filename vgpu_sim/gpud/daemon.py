@@ -378,7 +378,7 @@ class Daemon:
 
     async def _op_set_holders(self, params: dict[str, Any]) -> dict[str, Any]:
         if self._options.standalone:
-            raise Conflict("a standalone gpud has no pods")
+            raise Conflict("holders cannot be set: a standalone gpud has no pods")
         values = fields(params, {"holders": dict, "complete": bool})
         before = {one.uuid: self._holders.of(one.uuid) for one in self._inventory.instances}
         self._holders.replace(parameters.holders(values["holders"]), values["complete"])

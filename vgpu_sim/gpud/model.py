@@ -29,14 +29,16 @@ _CLAIM_NAME = re.compile(rf"{_LABEL}/[a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?", re
 def parse_gpu_uuid(text: object) -> GpuUuid:
     """Validate a GPU's UUID, which becomes part of names. Raises ValueError."""
     if not isinstance(text, str) or not _GPU_UUID.fullmatch(text):
-        raise ValueError("a GPU's uuid is GPU-<uuid in lower case>")
+        raise ValueError("a GPU's uuid must be GPU-<uuid in lower case>")
     return GpuUuid(text)
 
 
 def parse_instance_uuid(text: object) -> InstanceUuid:
     """Validate an instance's UUID, which becomes a directory's name. Raises ValueError."""
     if not isinstance(text, str) or not _INSTANCE_UUID.fullmatch(text):
-        raise ValueError("an instance's uuid is MIG-<uuid in lower case>, or its GPU's if whole")
+        raise ValueError(
+            "an instance's uuid must be MIG-<uuid in lower case>, or for a whole GPU the GPU's"
+        )
     return InstanceUuid(text)
 
 
@@ -48,9 +50,11 @@ def is_owner(text: str) -> bool:
 def check_made_for(owner: str, name: str) -> None:
     """Validate an instance's owner and its name (``MigInstance``). Raises ValueError."""
     if not is_owner(owner):
-        raise ValueError("an owner is empty or claim:<uid of a ResourceClaim in lower case>")
+        raise ValueError("an owner must be empty or claim:<uid of a ResourceClaim in lower case>")
     if bool(name) != bool(owner) or (name and not _CLAIM_NAME.fullmatch(name)):
-        raise ValueError("owner_name is the <namespace>/<name> of the claim that is the owner")
+        raise ValueError(
+            "owner_name must be the owner claim's <namespace>/<name>, and empty without an owner"
+        )
 
 
 def new_gpu_uuid() -> GpuUuid:
@@ -126,17 +130,18 @@ class ClaimShare:
 class MigInstance:
     """A MIG device: a compute instance in its GPU instance; or a whole GPU whose MIG mode is off.
 
-    If ``compute`` is False, this is a GPU instance without any compute instance. ``within`` is
-    the place of a compute instance that is narrower than its GPU instance; others in the same
-    GPU instance have the same ``profile`` and ``start``.
+    If ``compute`` is False, this is a GPU instance without any compute instance. ``profile`` and
+    ``start`` describe the GPU instance, so all compute instances in it have the same ones.
+    ``within`` is the place of the compute instance in it, if it is narrower than the GPU
+    instance.
 
-    ``slot`` is the smallest number that was free on the node at creation; the uid of its workers
-    follows from it. If ``admit`` is False, the instance is being withdrawn: running contexts
-    continue, and new ones are refused.
+    ``slot`` is the smallest number that was free on the node when the instance was created; the uid
+    of its workers follows from it. If ``admit`` is False, the instance is being withdrawn: running
+    contexts continue, and new ones are refused.
 
-    ``owner`` is ``claim:UID`` of the ResourceClaim for which it was created, and ``owner_name``
-    that claim's "namespace/name". Both are empty for a layout's instance, for a whole GPU, and
-    for an instance that several claims share (``shares``).
+    ``owner`` is ``claim:UID`` of the ResourceClaim for which the instance was created, and
+    ``owner_name`` is that claim's "namespace/name". Both are empty for a layout's instance, for a
+    whole GPU, and for an instance that several claims share (``shares``).
     """
 
     uuid: InstanceUuid

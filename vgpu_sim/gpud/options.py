@@ -23,7 +23,7 @@ def read_token(path: Path) -> bytes:
     except (OSError, ValueError) as err:
         raise click.BadParameter(f"{path}: {err}") from err
     if len(token) != TOKEN_BYTES:
-        raise click.BadParameter(f"{path}: a token is {TOKEN_BYTES} bytes in hexadecimal")
+        raise click.BadParameter(f"{path}: a token must be {TOKEN_BYTES} bytes in hexadecimal")
     return token
 
 

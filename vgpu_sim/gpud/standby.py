@@ -29,8 +29,8 @@ async def take_over(
     """Wait for the lock of a state directory; return False if ``stop`` is set first.
 
     If another gpud holds the lock, ``stands_by`` is called once, as soon as ``warm`` returns
-    that this gpud could start contexts at once. If ``stands_by`` raises an error, the wait ends.
-    ``wait_seconds`` None means without limit.
+    True, which means that this gpud could start contexts at once. If ``stands_by`` raises an
+    error, the wait ends. ``wait_seconds`` None means without limit.
 
     Raises:
         JournalError: the other gpud did not end in time.

@@ -53,8 +53,11 @@ class DirectGrant(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """hcad's request for device memory, by address, or by an offset in the ``range`` that a
-    descriptor holds.
+    """hcad's request for device memory.
+
+    The memory is identified by its address in the process ``pid``. If ``range`` is set, it is
+    the content of a descriptor that identifies a range of memory, and ``address`` is an offset
+    in that range.
     """
 
     request: int
@@ -87,12 +90,12 @@ class ExportRequest:
         """
         message = spawn.decode(data)
         if message["type"] != "export":
-            raise ValueError("not a request for memory")
+            raise ValueError("the message is not a request for memory")
         names = ("request", "pid", "address", "bytes", "skip")
         request, pid, address, size, skip = (_count(message, name) for name in names)
         made = cls(request, pid, address, size, skip, _range(message))
         if made.address + made.size > 1 << 64 or not made.size or made.skip > MOST_PASSED_OVER:
-            raise ValueError("a range is empty or out of bounds")
+            raise ValueError("the requested range is empty or out of bounds")
         return made
 
 
@@ -105,19 +108,19 @@ def decode_answer(data: bytes) -> tuple[int, int]:
     """Return the request number and the status of gpud's answer. Raises ValueError."""
     message = spawn.decode(data)
     if message["type"] != "exported":
-        raise ValueError("not an answer about memory")
+        raise ValueError("the message is not an answer to a request for memory")
     return _count(message, "request"), _count(message, "status")
 
 
 def _range(message: dict[str, Any]) -> bytes:
     named = message.get("range", "")
     if not isinstance(named, str) or len(named) not in (0, 2 * RANGE_BYTES):
-        raise ValueError("range is not a range of a descriptor")
+        raise ValueError("range is not the content of a descriptor")
     return bytes.fromhex(named)
 
 
 def _count(message: dict[str, Any], name: str) -> int:
     value = message.get(name)
     if type(value) is not int or not 0 <= value < 1 << 64:
-        raise ValueError(f"{name} is not a count")
+        raise ValueError(f"{name} must be an integer from 0 to 2^64 - 1")
     return value

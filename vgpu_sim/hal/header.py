@@ -145,11 +145,12 @@ def render_contracts(
     defined: Iterable[str] = (),
     additions: Mapping[ModuleType, Sequence[str]] | None = None,
 ) -> dict[str, str]:
-    """Return the C headers of these contracts and the umbrella header that includes them: their
-    texts by path.
+    """Return C headers as texts, keyed by path: one header for each contract, and the umbrella
+    header that includes them all.
 
-    ``includes`` are headers that the umbrella includes first, ``defined`` the lines of constants
-    that other headers define; ``additions`` are lines that follow a contract's enumerations.
+    ``includes`` are headers that the umbrella includes first. ``defined`` are the lines of the
+    constants that other headers already define. ``additions`` are, for each contract, lines that
+    follow its enumerations.
     """
     files: dict[str, str] = {}
     known = set(defined)

@@ -117,12 +117,12 @@ class Hello(ctypes.Structure):
 class DeviceInfo(ctypes.Structure):
     """Properties of a device: enough to answer every client query without another request.
 
-    ``attributes`` is indexed by CUdevice_attribute, and from CLOCK_ATTRIBUTE on by internal
-    numbers. The first of these is 1 if events measure the board's modelled time and 0 if they
-    measure the node's; then follow the numbers of the GPU instance and the compute instance.
-    ATTRIBUTE_UNKNOWN makes a query fail with CUDA_ERROR_INVALID_VALUE. ``gpu_index`` is the
-    GPU's position in the aperture. ``isolation`` is 1 if a cgroup enforces the limits and 0 if
-    only gpud's accounting does.
+    ``attributes`` is indexed by CUdevice_attribute; from CLOCK_ATTRIBUTE on, its elements have
+    internal meanings. The element at CLOCK_ATTRIBUTE is 1 if events measure the board's modelled
+    time, and 0 if they measure the node's time. The next two elements are the numbers of the GPU
+    instance and of the compute instance. A query of an element that is ATTRIBUTE_UNKNOWN fails
+    with CUDA_ERROR_INVALID_VALUE. ``gpu_index`` is the GPU's position in the aperture.
+    ``isolation`` is 1 if a cgroup enforces the limits, and 0 if only gpud's accounting does.
     """
 
     _fields_ = (
@@ -270,8 +270,8 @@ class Chunk(ctypes.Structure):
 
 
 class SharedRange(ctypes.Structure):
-    """The content of the descriptor that cuMemGetHandleForAddressRange returns: a range of memory,
-    which the worker that owns it authenticates.
+    """The content of the descriptor that cuMemGetHandleForAddressRange returns. It names a range of
+    memory. The worker that owns the memory checks that the content is authentic.
 
     ``serial`` is the serial number of the chunk, unique within the context; ``offset`` counts
     from the aperture's base. ``proof`` cannot be forged without access to the descriptor.

@@ -116,7 +116,7 @@ class _ModuleParser:
         line.next("directive", ".isa")
         token = line.current
         if line.integer() != 1:
-            raise line.fail("only version 1 is known", token)
+            raise line.fail("unsupported version: only version 1 is supported", token)
         line.finish()
         self._versioned = True
 

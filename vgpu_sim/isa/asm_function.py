@@ -227,7 +227,7 @@ def _operand(line: Line) -> Operand:
     if token.kind == "word":
         place = _destination(line)
         if place is None:
-            raise line.fail("only a destination may be absent", token)
+            raise line.fail("a source operand must not be absent", token)
         return place
     value = line.integer()
     if not -(1 << 63) <= value < 1 << 64:

@@ -180,14 +180,16 @@ def _decode_module(sections: Sections) -> Module:
     major, minor, ptx_major, ptx_minor, functions, variables = reader.unpack(_MODULE)
     reader.finish()
     if len(sections) != len(MODULE_SECTIONS) + functions * len(FUNCTION_SECTIONS):
-        raise ContainerError(f"{len(sections)} sections for {functions} functions")
+        raise ContainerError(f"{len(sections)} sections do not match {functions} functions")
     code_bytes = sum(len(sections.get((Section.CODE, owner), b"")) for owner in range(functions))
     if code_bytes > MAXIMUM_MODULE_WORDS * encoding.WORD_BYTES:
-        raise ContainerError(f"{code_bytes} bytes of code are too many")
+        raise ContainerError(f"{code_bytes} bytes of code are too many for a module")
     strings = Strings(_section(sections, Section.STRINGS))
     decoded = _decode_variables(sections, strings)
     if len(decoded) != variables:
-        raise ContainerError(f"{len(decoded)} variables where {variables} are announced")
+        raise ContainerError(
+            f"section MODULE announces {variables} variables, but there are {len(decoded)}"
+        )
     names = [variable.name for variable in decoded]
     return Module(
         functions=tuple(
@@ -225,7 +227,9 @@ def _decode_addresses(sections: Sections, names: list[str]) -> dict[int, list[Re
     for record in _reader(sections, Section.ADDRESSES).rest(_ADDRESS):
         owner, size, shift, bits, offset, addend, target, zero = record
         if not before <= owner < len(names) or target >= len(names) or zero:
-            raise ContainerError(f"ADDRESSES: an address of variable {target} in {owner}")
+            raise ContainerError(
+                f"section ADDRESSES: invalid address of variable {target} in variable {owner}"
+            )
         before = owner
         one = Relocation(offset, size, names[target], addend, shift, bits)
         found.setdefault(owner, []).append(one)
@@ -238,7 +242,7 @@ def _decode_refused(sections: Sections, strings: Strings) -> tuple[Refused, ...]
     while reader.remaining:
         name, name_size, is_kernel, count = reader.unpack(_REFUSED)
         if is_kernel > 1:
-            raise ContainerError(f"REFUSED: kind {is_kernel} is not defined")
+            raise ContainerError(f"section REFUSED: kind {is_kernel} is not defined")
         title = strings.get(name, name_size)
         reasons = tuple(_decode_reason(reader, strings) for _ in range(count))
         result.append(Refused(title, reasons, is_kernel == 1))
@@ -314,7 +318,7 @@ def _decode_physical(sections: Sections, owner: int) -> PhysicalAllocation:
 def _block(extents: list[int], present: bool) -> _Block | None:
     x, y, z = extents
     if not present and any(extents):
-        raise ContainerError("an absent block size is not zero")
+        raise ContainerError("a block size is set, but its flag states that it is absent")
     return (x, y, z) if present else None
 
 

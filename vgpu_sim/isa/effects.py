@@ -7,11 +7,12 @@ from dataclasses import dataclass
 class Effects:
     """Effects of an instruction on the lanes in its guard.
 
-    ``reads``, ``writes``: it accesses memory, in the space that it names. ``orders``: accesses of
-    its thread before it come before those after it. ``stops``: lanes wait there for other threads.
-    ``rests``: other lanes run before these continue, whatever they wait for. ``collective``: a
-    lane's result depends on which lanes of its warp execute it. ``jumps``: lanes continue at the
-    target. ``ends``: lanes end. ``traps``: lanes end the context.
+    ``reads``, ``writes``: the instruction accesses memory, in the space that it names.
+    ``orders``: a thread's accesses before the instruction are ordered before its accesses after
+    the instruction. ``stops``: lanes wait at the instruction for other threads. ``rests``: lanes
+    pause at the instruction until all other lanes that can run have run. ``collective``: a
+    lane's result depends on which lanes of its warp execute the instruction. ``jumps``: lanes
+    continue at the target. ``ends``: lanes end. ``traps``: lanes end the context.
     """
 
     reads: bool = False
@@ -46,7 +47,9 @@ class Effects:
 
     @property
     def masked(self) -> bool:
-        """True if lanes outside the guard must be excluded from more than writing the results."""
+        """True if lanes outside the guard must not execute the instruction at all. For other
+        instructions it is enough to discard the results of these lanes.
+        """
         return self.reads or self.visible
 
 

@@ -46,9 +46,10 @@ _Place = tuple[int, int, bool]
 
 @dataclass(frozen=True, slots=True)
 class EncodedCode:
-    """The words and the pool of an encoded function.
+    """The words and the literal pool of an encoded function.
 
-    ``relocations`` maps indices of pool entries to variable names; these entries hold the addend.
+    ``relocations`` maps indices of pool entries to variable names. Such an entry holds the
+    addend of the variable's address.
     """
 
     words: bytes
@@ -93,7 +94,7 @@ def decode(
         ContainerError: with the word and the reason.
     """
     if len(words) % WORD_BYTES:
-        raise ContainerError(f"{len(words)} bytes of code are not whole words")
+        raise ContainerError(f"{len(words)} bytes of code are not a whole number of words")
     if len(words) > MAXIMUM_WORDS * WORD_BYTES:
         raise ContainerError(f"{len(words)} bytes of code are too many for a function")
     reader = PoolReader(pool, relocations)

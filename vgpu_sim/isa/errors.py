@@ -14,9 +14,10 @@ class IsaError(ValueError):
 
 
 class InvalidFunction(IsaError):
-    """The instruction set does not allow a function.
+    """Raised for a function that the instruction set does not allow.
 
-    ``word`` is the index of the invalid instruction; None if the error concerns the whole function.
+    ``word`` is the index of the invalid instruction; None if the error concerns the whole
+    function.
     """
 
     def __init__(self, function: str, word: int | None, reason: str) -> None:

@@ -39,7 +39,8 @@ class Kernels:
     def container(self, name: str, *, named: bool = False) -> bytes:
         """Return a container with only the named kernel, without initial data and parameter names.
 
-        Its PTX lines are 0 and its name is replaced by ``NAME``, unless ``named``.
+        Unless ``named`` is set, the kernel is renamed to ``NAME`` and its PTX line numbers are
+        set to 0.
 
         Raises:
             KeyError: there is no such kernel.

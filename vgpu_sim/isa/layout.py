@@ -31,12 +31,12 @@ modifier.
 
 @dataclass(frozen=True, slots=True)
 class Modifier:
-    """A field of ``Instruction`` in a word: ``width`` bits from bit ``first`` on.
+    """A field of ``Instruction``, encoded in ``width`` bits of a word, from bit ``first`` on.
 
-    ``codes`` maps its values to their bits, and ``words`` maps the values that a mnemonic shows to
-    their text; both are empty for a number. ``types`` lists the instruction types with which each
-    value is legal; None means all types. Rules that depend on more than the type are in the row's
-    ``check``.
+    ``codes`` maps the field's values to their bits. ``words`` maps those values that appear in a
+    mnemonic to their text. Both are empty if the field is a number. ``types`` lists the
+    instruction types with which each value is legal; None means all types. Rules that depend on
+    more than the type are in the row's ``check``.
     """
 
     name: str

@@ -9,7 +9,7 @@ from vgpu_sim.isa.types import Space
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel parameter: byte ``offset`` and ``size`` in the parameter block.
+    """A kernel parameter. It has ``size`` bytes, at byte ``offset`` of the parameter block.
 
     ``pointer_space`` is set where the source declares a pointer (PTX ``.ptr``).
     """
@@ -89,7 +89,9 @@ class Variable:
     relocations: tuple[Relocation, ...] = ()
 
     def contents(self, address_of: Callable[[str], int]) -> bytes:
-        """Return the variable's initial bytes, including addresses; zeros may follow them."""
+        """Return the variable's initial bytes, with the addresses filled in. The variable may be
+        longer; its remaining bytes are zero.
+        """
         if not self.relocations:
             return self.initial
         end = max(relocation.offset + relocation.size for relocation in self.relocations)

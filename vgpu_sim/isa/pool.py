@@ -90,7 +90,7 @@ class PoolReader:
         if field == SINK:
             return None
         if field >= POOL_BIT:
-            raise ValueError("a literal is no destination")
+            raise ValueError("a literal cannot be a destination")
         return Predicate(field) if predicate else Register(field)
 
     def vector(self, field: int, count: int) -> tuple[int, ...]:
@@ -100,14 +100,16 @@ class PoolReader:
         index = field & ~POOL_BIT
         indices = range(index, index - -count // _VECTOR_OPERANDS)
         if field < POOL_BIT or any(entry in self._relocations for entry in indices):
-            raise ValueError("a vector needs pool entries without relocation")
+            raise ValueError("a vector must be in pool entries without relocations")
         packed = b"".join(_ENTRY.pack(self._entry(entry)) for entry in indices)
         values = struct.unpack(f"<{len(packed) // 2}H", packed)
         if any(values[count:]):
-            raise ValueError("unused elements of a vector are not zero")
+            raise ValueError("unused elements of a vector must be zero")
         return values[:count]
 
     def _entry(self, index: int) -> int:
         if index >= len(self._pool):
-            raise ValueError(f"pool entry {index} of {len(self._pool)}")
+            raise ValueError(
+                f"pool entry {index} does not exist: the pool has {len(self._pool)} entries"
+            )
         return self._pool[index]

@@ -29,9 +29,7 @@ _PREDICATES: Final = (Role.PREDICATE, Role.INVERSE, Role.CARRY, Role.COMBINED)
 def instruction_errors(
     instruction: Instruction, function: Function, variables: Collection[str]
 ) -> Iterator[str]:
-    """Yield the reasons for which the instruction set does not allow ``instruction`` in the
-    function.
-    """
+    """Yield the reasons why the instruction set does not allow ``instruction`` in the function."""
     spec = TABLE[instruction.op]
     yield from _modifier_errors(instruction, spec)
     yield from spec.check(instruction, function)
@@ -61,7 +59,9 @@ def matrix_registers(instruction: Instruction) -> tuple[int, int, int]:
 
 
 def operands_in(role: Role, instruction: Instruction) -> int:
-    """Return how many operands an entry with the role ``role`` stands for in an instruction."""
+    """Return how many operands of this instruction one entry with the role ``role`` in the opcode's
+    definition stands for.
+    """
     if role is Role.DATA:
         return instruction.vector
     if role in MATRICES:

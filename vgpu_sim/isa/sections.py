@@ -96,7 +96,7 @@ def unpack(data: bytes) -> Sections:
     if not is_container(data):
         raise ContainerError("not a container: the magic number is missing")
     if not _HEADER.size <= len(data) <= MAXIMUM_FILE_BYTES:
-        raise ContainerError(f"a container cannot have {len(data)} bytes")
+        raise ContainerError(f"{len(data)} bytes are too few or too many for a container")
     _, major, minor, count, digest, size = _HEADER.unpack_from(data)
     if (major, minor) != (MAJOR, MINOR):
         raise ContainerError(
@@ -104,9 +104,9 @@ def unpack(data: bytes) -> Sections:
             f" {MAJOR}.{MINOR}: compile it again"
         )
     if size != len(data):
-        raise ContainerError(f"the file has {len(data)} bytes, its header says {size}")
+        raise ContainerError(f"the file has {len(data)} bytes, but its header states {size}")
     if digest != _digest(data):
-        raise ContainerError("the digest does not fit: the file is damaged")
+        raise ContainerError("the digest does not match: the file is damaged")
     if count > MAXIMUM_SECTIONS or _HEADER.size + _ENTRY.size * count > len(data):
         raise ContainerError(f"{count} sections do not fit into {len(data)} bytes")
     return _read_table(data, count)
@@ -123,15 +123,18 @@ def _read_table(data: bytes, count: int) -> Sections:
         except ValueError:
             raise ContainerError(f"{where}: kind {kind} is not defined") from None
         if key in sections:
-            raise ContainerError(f"{where}: a second {key[0].name} of owner {owner}")
+            raise ContainerError(f"{where}: {key[0].name} of owner {owner} occurs twice")
         if offset != _align(end) or size > len(data) - offset:
-            raise ContainerError(f"{where}: bytes {offset} + {size} are out of place")
+            raise ContainerError(
+                f"{where}: its {size} bytes at offset {offset} do not follow the section before"
+                " it, or exceed the file"
+            )
         if any(data[end:offset]):
-            raise ContainerError(f"{where}: bytes before it are not zero")
+            raise ContainerError(f"{where}: the padding before it is not zero")
         sections[key] = data[offset : offset + size]
         end = offset + size
     if len(data) != _align(end) or any(data[end:]):
-        raise ContainerError("bytes after the last section")
+        raise ContainerError("unexpected bytes after the last section")
     return sections
 
 

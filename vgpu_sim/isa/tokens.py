@@ -34,7 +34,9 @@ class Token:
 
 
 class Line:
-    """A line's tokens with a position; all methods raise ``AssemblyError`` at the current token."""
+    """The tokens of a line, and the position of the next token to read. All methods raise
+    ``AssemblyError`` at the current token.
+    """
 
     def __init__(self, text: str, number: int) -> None:
         self.number = number

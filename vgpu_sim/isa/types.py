@@ -207,7 +207,9 @@ class Permute(IntEnum):
 
 
 class ShuffleMode(IntEnum):
-    """How SHFL chooses its source lane: below, above, at an exclusive or, or at an index."""
+    """How SHFL computes the index of its source lane from the lane's own index and an operand: by
+    subtraction, by addition, by exclusive or, or as the operand itself.
+    """
 
     UP = 0
     DOWN = 1
@@ -292,7 +294,7 @@ class Cache(IntEnum):
 
 
 class Order(IntEnum):
-    """The kinds of ordering by FENCE (PTX ISA, "Memory Consistency Model")."""
+    """The kinds of ordering that FENCE provides (PTX ISA, "Memory Consistency Model")."""
 
     ACQ_REL = 0
     SC = 1
@@ -348,5 +350,7 @@ class SpecialRegister(IntEnum):
 
     @property
     def runs(self) -> bool:
-        """True if the register changes while a kernel runs; it never decreases."""
+        """True if the register is a clock: its value changes while a kernel runs, and never
+        decreases.
+        """
         return self in (SpecialRegister.CLOCK64, SpecialRegister.GLOBALTIMER)

@@ -29,7 +29,9 @@ class Reader:
             ContainerError: fewer bytes remain.
         """
         if size > self.remaining:
-            raise ContainerError(f"{self._what}: {size} bytes where {self.remaining} remain")
+            raise ContainerError(
+                f"{self._what}: expected {size} more bytes, but only {self.remaining} remain"
+            )
         self._position += size
         return self._data[self._position - size : self._position]
 
@@ -46,7 +48,7 @@ class Reader:
     def finish(self) -> None:
         """Check that all bytes of the section were read."""
         if self.remaining:
-            raise ContainerError(f"{self._what}: {self.remaining} bytes too many")
+            raise ContainerError(f"{self._what}: {self.remaining} unexpected bytes at the end")
 
 
 class Strings:
@@ -80,9 +82,11 @@ class Strings:
         place = offset, size
         if place not in self._read:
             if offset + size > len(self._data):
-                raise ContainerError(f"string at {offset} of {size} bytes is out of its section")
+                raise ContainerError(
+                    f"string of {size} bytes at offset {offset} is outside its section"
+                )
             if size > self._unread_bytes:
-                raise ContainerError(f"string at {offset} of {size} bytes overlaps others")
+                raise ContainerError(f"string of {size} bytes at offset {offset} overlaps others")
             self._unread_bytes -= size
             self._read[place] = decode_text(bytes(self._data[offset : offset + size]))
         return self._read[place]
@@ -93,7 +97,7 @@ class Strings:
 
 
 def encode_text(text: str) -> bytes:
-    """Return UTF-8, or raise ContainerError for text (lone surrogates) that has none."""
+    """Return the text in UTF-8. Raises ContainerError if it has no UTF-8 form (lone surrogates)."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -101,7 +105,7 @@ def encode_text(text: str) -> bytes:
 
 
 def decode_text(data: bytes) -> str:
-    """Return the text, or raise ContainerError for bytes that are not UTF-8."""
+    """Return the text of UTF-8 bytes. Raises ContainerError if the bytes are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -73,11 +73,11 @@ _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
 class Part:
     """A library or program to build, described by its C sources, file name, links and flags.
 
-    ``shared`` are folders of sources that other libraries use, too. ``subfolder`` is the part's
-    folder below the output folder, if only programs that are given its path may find it.
-    ``needs`` are libraries that are built before this part and linked with it. ``generated`` is
-    the folder of the part's generated sources, if it has any, and ``include`` is the folder of
-    the ABI headers.
+    ``shared`` are folders of sources that other libraries use, too. ``subfolder`` is a folder
+    below the output folder; it is set for a part that only programs that are given its path
+    should find. ``needs`` are libraries that are built before this part and linked with it.
+    ``generated`` is the folder of the part's generated sources, if it has any, and ``include``
+    is the folder of the ABI headers.
     """
 
     folder: Path

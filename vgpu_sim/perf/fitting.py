@@ -39,8 +39,8 @@ class Problem:
 
 
 def fit(problem: Problem, source: str, seeds: Sequence[int] = (0,)) -> Fitted:
-    """Fit the parameters to all rows, from several starts. The scatter is computed from rows that
-    were left out in turn (folds).
+    """Fit the parameters to all rows, from several starts. The scatter comes from cross-validation:
+    each fold of the rows is predicted by a fit to the other folds.
     """
     every = np.arange(len(problem.us))
     tries = [_solve(problem, every, seed) for seed in seeds]

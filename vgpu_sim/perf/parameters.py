@@ -41,8 +41,8 @@ class Fitted:
 
     ``covariance`` is that of the logarithms of the parameters' values, in the order of
     ``names``. ``scatter`` holds pairs of a time in microseconds and the 90th percentile of
-    |ln(predicted / measured)| around it, computed from rows that the fit of their fold did not
-    use. ``note`` states limits of the fit.
+    |ln(predicted / measured)| around that time; each row is predicted by a fit that did not use
+    the row's fold (cross-validation). ``note`` states limits of the fit.
     """
 
     values: dict[str, float]

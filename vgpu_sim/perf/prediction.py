@@ -46,10 +46,10 @@ class Prediction:
         rates: Facts,
         sizes: np.ndarray | None = None,
     ) -> "Prediction":
-        """Return the prediction for a stack with one element; ``rates`` hold amounts, which are
-        divided by the time.
+        """Return the prediction for a stack with one element.
 
-        With ``sizes``, the inputs of the residual, the fitted residual is applied.
+        ``rates`` holds amounts; each is divided by the predicted time to get the rate. With
+        ``sizes``, which are inputs of the residual, the fitted residual is applied.
         """
         half_width = fitted.half_width
         if fitted.residual is not None and sizes is not None:

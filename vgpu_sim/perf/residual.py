@@ -32,7 +32,7 @@ class Residual:
     """A fitted correction: the standardisation of its inputs, its weights, and the scatter that
     remains after it.
 
-    ``scatter`` is as in ``Fitted``, from rows that the fit of their fold did not use.
+    ``scatter`` is as in ``Fitted``. It too comes from cross-validation.
     """
 
     mean: tuple[float, ...]
@@ -77,8 +77,9 @@ def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
     """Fit a residual to ``errors``, the ln(measured / predicted) of rows of inputs whose times are
     ``us``.
 
-    Return None if there are too few rows, or if the residual does not improve rows that were
-    left out by more than one standard error of the improvement (Breiman et al., 1984, 3.4.3).
+    Return None if there are too few rows. Also return None if the residual does not improve the
+    rows outside the fit by more than one standard error of the improvement (Breiman et al.,
+    1984, 3.4.3).
     """
     if len(rows) < LEAST_ROWS:
         return None

@@ -21,11 +21,11 @@ def close_all(*, first: int, kept: Iterable[int] = (), limit: int = 0) -> None:
     """Close every descriptor from ``first`` on that is not in ``kept``.
 
     ``limit`` is the largest possible number of descriptors. It is needed in a process whose
-    filter denies getrlimit, in which SC_OPEN_MAX is only 256.
+    filter denies getrlimit, because SC_OPEN_MAX is then only 256.
 
-    Ranges end below SC_OPEN_MAX, and higher descriptors are closed one by one. For a range that
-    ends above, Python may call glibc's closefrom, which aborts the process if close_range is
-    denied and ``/proc/self/fd`` cannot be read.
+    Descriptors below SC_OPEN_MAX are closed in ranges, higher ones one by one. For a range that
+    ends above SC_OPEN_MAX, Python may call glibc's closefrom, which aborts the process if
+    close_range is denied and ``/proc/self/fd`` cannot be read.
     """
     known = os.sysconf("SC_OPEN_MAX")
     left = sorted(one for one in set(kept) if one >= first)

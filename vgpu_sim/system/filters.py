@@ -83,11 +83,11 @@ def apply(code: bytes) -> None:
 def assemble(
     first: Iterable[Step], by_argument: Mapping[str, ByArgument], numbers: Iterable[int]
 ) -> bytes:
-    """Return a filter as a program of classic BPF.
+    """Return a system call filter as a program of classic BPF.
 
-    The steps of ``first`` come before the lists. ``by_argument`` allows a system call for
-    certain values of one argument, of which the filter compares the lower 32 bits. The calls in
-    ``numbers`` are allowed with any arguments.
+    The filter first runs the steps of ``first``. Then ``by_argument`` allows a system call for
+    certain values of one argument; the filter compares the lower 32 bits. Last, the calls in
+    ``numbers`` are allowed with any arguments. All other calls fail with EPERM.
     """
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),

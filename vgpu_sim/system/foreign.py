@@ -35,8 +35,8 @@ MAX_UNFINISHED = 64
 
 
 def refuse_descriptors(sock: socket.socket) -> bool:
-    """Make a socket refuse descriptors, or the sockets that a listener will accept; return False if
-    the kernel cannot.
+    """Make a socket refuse descriptors. If it is a listener, the sockets that it accepts will
+    refuse them. Return False if the kernel cannot do that.
 
     Sending a descriptor to such a socket fails with EPERM.
     """

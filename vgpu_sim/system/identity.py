@@ -65,8 +65,8 @@ def hide_from_ptrace() -> None:
 
 
 def limit_resources(*, own_user: bool) -> None:
-    """Set resource limits (rlimits). The limit of processes counts all processes of the user, so it
-    is set only for a worker that has a user of its own.
+    """Set resource limits (rlimits). The limit on the number of processes counts all processes of
+    the user, so it is set only if the worker has a user of its own (``own_user``).
     """
     limits = [
         (resource.RLIMIT_CORE, 0),

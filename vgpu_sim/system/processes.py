@@ -118,8 +118,8 @@ def _stat(pid: int) -> list[str]:
 
 
 def shared_resident_bytes(pid: int) -> int:
-    """Return the resident shared memory of a process in bytes; for a worker, this is that of its
-    chunks.
+    """Return the resident shared memory of a process in bytes. For a worker, this is the memory of
+    its chunks.
     """
     try:
         status = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")

@@ -15,7 +15,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def module_environment() -> dict[str, str]:
-    """Return the complete environment of such a process."""
+    """Return the complete environment for the process that ``module_command`` runs."""
     paths = [os.path.abspath(entry) for entry in sys.path if entry]
     return {
         "PATH": os.defpath,

@@ -25,10 +25,11 @@ class Channel:
     only the worker's main thread uses it.
 
     ``interrupt`` is a descriptor that ends a wait for an answer when it becomes readable (the
-    context has faulted). ``on_fence`` is called when a fence arrives, with its reason and the
-    CUresult of the GPU's failure or 0. ``on_export`` is called with hcad's connection, the
-    address and the size of the requested memory, and either a descriptor's range, in which the
-    address is then an offset, or nothing.
+    context has faulted). ``on_fence`` is called when a fence arrives. Its arguments are the
+    fence's reason, and the CUresult if the GPU failed, else 0. ``on_export`` is called when hcad
+    requests memory. Its arguments are hcad's connection, the address and the size of the memory,
+    and the content of the descriptor that names a range. If that content is not empty, the
+    address is an offset in the range.
 
     gpud's first message carries the reconnect socket, on which a later gpud sends a new
     connection.
@@ -97,7 +98,7 @@ class Channel:
         answer = self._ask({"type": "memory"}, "memory")
         free, total = answer.get("free"), answer.get("total")
         if not isinstance(free, int) or not isinstance(total, int):
-            raise GpudGoneError("gpud's answer has no sizes")
+            raise GpudGoneError("gpud's answer lacks the sizes of memory")
         return free, total
 
     def start(self, sandbox: dict[str, bool]) -> None:

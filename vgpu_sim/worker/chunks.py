@@ -94,11 +94,11 @@ class Chunks:
         begin, size = _RANGES[ChunkKind(request.kind)]
         begin += self._window
         if request.offset % CHUNK_ALIGN_BYTES or request.size % CHUNK_ALIGN_BYTES:
-            raise BadChunkError("a chunk is not aligned")
+            raise BadChunkError("a chunk's offset or size is not aligned")
         if not 0 < request.size <= size:
             raise BadChunkError("a chunk's size is out of range")
         if not begin <= request.offset <= begin + size - request.size:
-            raise BadChunkError("a chunk is outside its range")
+            raise BadChunkError("a chunk is outside the address range of its kind")
 
     def _back(self, request: ChunkRequest) -> int:
         try:
@@ -109,7 +109,7 @@ class Chunks:
             self._runtime.map_chunk(request.offset, request.size, descriptor)
         except FileExistsError as err:
             os.close(descriptor)
-            raise BadChunkError("a chunk overlaps another") from err
+            raise BadChunkError("a chunk overlaps another chunk") from err
         except OSError as err:
             os.close(descriptor)
             raise OutOfBudgetError(f"a chunk cannot be mapped: {err}") from err
@@ -127,6 +127,6 @@ def reserve(channel: Channel, size: int) -> None:
     try:
         granted = channel.reserve(size)
     except GpudGoneError as err:
-        raise OutOfBudgetError(f"{size} bytes: {err}") from err
+        raise OutOfBudgetError(f"cannot reserve {size} bytes: {err}") from err
     if not granted:
         raise OutOfBudgetError(f"{size} bytes are more than the slice has free")

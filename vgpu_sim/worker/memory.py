@@ -66,7 +66,7 @@ def read_exactly(descriptor: int, size: int) -> bytes:
     while offset < size:
         part = os.pread(descriptor, size - offset, offset)
         if not part:
-            raise ValueError(f"{size} bytes were announced, {offset} are there")
+            raise ValueError(f"the file has only {offset} of {size} announced bytes")
         parts.append(part)
         offset += len(part)
     return b"".join(parts)

@@ -27,7 +27,9 @@ _OF_TYPE: Final = {
 
 
 def shares(function: Function) -> tuple[int, ...]:
-    """Return each pipe's share of the cycles in which instructions begin, in units of 1/ALL."""
+    """Return, for each pipe, the share of the issue cycles in which an instruction begins on that
+    pipe, in units of 1/ALL.
+    """
     cycles = dict.fromkeys(PIPES, 0)
     total = 0
     for instruction, depth in zip(function.code, _depths(function), strict=True):

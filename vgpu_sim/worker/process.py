@@ -81,8 +81,8 @@ def run(
 ) -> NoReturn:
     """Serve one context on the client's connected socket. Never returns, because the process ends.
 
-    A context that cannot be set up is refused with a status: 205 if the aperture's address range
-    is taken, after which the client tries another one, and 304 for any other reason.
+    A context that cannot be set up is refused with a status. The status is 205 if the aperture's
+    address range is taken; the client then tries another range. It is 304 for any other reason.
     """
     try:
         serve = _set_up(config, client, gpud, make_backend, prepared)

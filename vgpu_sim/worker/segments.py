@@ -30,8 +30,8 @@ class Segment:
 
 
 class Segments:
-    """Allocates segments in this context's part of the module range: in whole pages, each at the
-    first address with enough room.
+    """Allocates segments in this context's part of the module range. A segment consists of whole
+    pages, at the first address with enough room.
     """
 
     def __init__(
@@ -88,7 +88,9 @@ class Segments:
                 return at
             at = -(-(live.offset + live.size) // align) * align
         if at + size > self._begin + MODULE_BYTES_PER_CONTEXT:
-            raise OutOfBudgetError(f"{size} bytes of module variables do not fit the context")
+            raise OutOfBudgetError(
+                f"no room for {size} bytes of module variables in the context's range"
+            )
         return at
 
     def _back(self, segment: Segment, module: Module) -> None:

@@ -127,7 +127,7 @@ class Waiting:
             number = place.fileno()
             os.close(number)
             if fcntl.fcntl(received, fcntl.F_DUPFD_CLOEXEC, number) != number:
-                raise OSError("another file uses the number of a descriptor to restore")
+                raise OSError("the number of a descriptor that must be replaced is already in use")
             os.close(received)
         self._zygote.close()
         config = WorkerConfig.from_json(spawn.decode(data)["worker"])

@@ -40,11 +40,11 @@ class Timed:
 class Usage:
     """Totals over the context's life. ``kernels`` are those of unloaded modules, by name.
 
-    ``modules`` are images loaded, of which ``compiled`` were compiled and ``cached`` found in
-    the cache; ``shapes`` are kernels compiled for a block shape. Of the shapes, ``provisional``
-    began with code that is compiled fast and runs slowly, and ``improved`` got better code.
-    ``swapped`` is how many launches switched to better code while they ran. ``refused`` is the
-    number of unusable objects in the cache.
+    ``modules`` counts the loaded images. Of these, ``compiled`` were compiled and ``cached``
+    were found in the cache. ``shapes`` counts the compilations of a kernel for a block shape. Of
+    these, ``provisional`` began with code that is compiled fast and runs slowly, and
+    ``improved`` got better code. ``swapped`` is how many launches switched to better code while
+    they ran. ``refused`` is the number of unusable objects in the cache.
     """
 
     kernels: dict[str, Timed] = field(default_factory=dict)

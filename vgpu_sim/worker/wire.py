@@ -57,7 +57,7 @@ class Request:
             TypeError: the type has another structure, which is a defect of the caller.
         """
         if not isinstance(self.payload, structure):
-            raise TypeError(f"{self.kind.name} has no {structure.__name__}")
+            raise TypeError(f"the payload of {self.kind.name} is not a {structure.__name__}")
         return self.payload
 
 
@@ -116,7 +116,9 @@ def _parse(data: bytes, descriptors: list[int]) -> Request:
     if header.payload_bytes != expected or len(data) != _HEADER_BYTES + expected:
         raise ProtocolError(f"{kind.name} has a payload of the wrong size")
     if len(descriptors) != _DESCRIPTORS.get(kind, 0):
-        raise ProtocolError(f"{kind.name} has {len(descriptors)} descriptors")
+        raise ProtocolError(
+            f"{kind.name} has {len(descriptors)} descriptors instead of {_DESCRIPTORS.get(kind, 0)}"
+        )
     payload = structure.from_buffer_copy(data, _HEADER_BYTES) if structure is not None else None
     return Request(kind, header.request, payload, descriptors[0] if descriptors else None)
 

@@ -72,7 +72,7 @@ class AllocatableWatch:
     _failed: bool = False
 
     def find_lowered(self, resources: Iterable[str], staying: Mapping[str, int]) -> set[str]:
-        """Return the resources whose lowered count the scheduler has known for long enough.
+        """Return the resources whose count was lowered so long ago that the scheduler knows it.
 
         ``staying`` has the number of devices of a resource that remain; a missing entry means 0.
         """

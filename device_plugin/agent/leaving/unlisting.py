@@ -57,8 +57,8 @@ class Unlisting:
     def advance(self, leaving: Mapping[str, str], staying: Mapping[str, int]) -> None:
         """Decide which of the ``leaving`` devices leave the list now.
 
-        ``leaving`` has, by device id, the resource under which the device is listed. If that is
-        empty, the scheduler binds nothing to the device, so it leaves at once. ``staying`` has
+        ``leaving`` has, by device id, the resource under which the device is listed. A device with
+        an empty resource leaves at once, because the scheduler binds no pod to it. ``staying`` has
         the number of devices of each resource that remain.
         """
         now, since = self.clock(), self._leaving_since

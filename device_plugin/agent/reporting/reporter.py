@@ -28,7 +28,7 @@ Refusals = Mapping[str, tuple[Reason, str]]
 
 
 class Reporter:
-    """Writes the status of each GPU that differs from the last one written.
+    """Writes the status of each GPU if it differs from the status that was written last.
 
     Used by the reconcile thread only.
     """
@@ -56,12 +56,12 @@ class Reporter:
         faults: Mapping[str, tuple[FaultStatus, ...]] = MappingProxyType({}),
         rivals: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Write the status of each GPU whose status differs from the last one written.
+        """Write the status of each GPU if it differs from the status that was written last.
 
-        ``served`` are the resources whose list a kubelet follows. ``elsewhere`` has the resource
-        under which pods got a slice that is now offered as another of ``resources``. ``faults``
-        has the status of requested faults. ``rivals`` has the resources that another plugin
-        serves, with a message.
+        ``served`` are the resources whose list a kubelet follows. ``elsewhere`` has, by UUID, the
+        slices that pods hold under another resource than the slice's present one in ``resources``;
+        the status then names the pods' resource. ``faults`` has the status of requested faults.
+        ``rivals`` has a message for each resource that another plugin serves.
 
         Raises:
             ClusterError: the API server refused the write.

@@ -115,7 +115,9 @@ def build(
 
 
 def clock_of(inventory: Inventory) -> Clock:
-    """Return the time that CUDA events of new contexts measure on this node."""
+    """Return whether CUDA events of new contexts on this node measure modelled or wall-clock
+    time.
+    """
     return Clock.MODELLED if inventory.clock == MODELLED else Clock.WALL
 
 

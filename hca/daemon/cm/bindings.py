@@ -28,9 +28,7 @@ _LIVE: Final = (
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """The queue pairs that one side of a connection names; the number 0 means that it is not known
-    yet.
-    """
+    """The queue pairs that one side of a connection names; number 0 means "not known yet"."""
 
     local: bytes
     peer: bytes
@@ -48,9 +46,10 @@ class Claim:
 
 
 class Found(NamedTuple):
-    """The service of the connection between two queue pairs, or None.
+    """The result of ``Bindings.find``: the service of the connection between two queue pairs.
 
-    ``is_awaited``: the peer's request for the connection has not been answered yet.
+    ``service`` is None if they are in no connection. ``is_awaited``: the peer's request for the
+    connection has not been answered yet.
     """
 
     service: Service | None = None
@@ -93,7 +92,7 @@ class Bindings:
         self._queue_pairs[number] = _QueuePair(gids, changed)
 
     def remove_queue_pair(self, number: int) -> None:
-        """Remove a queue pair, and every entry that names it as own queue pair or as the peer's."""
+        """Remove a queue pair, and every entry in which it is the own or the peer's queue pair."""
         removed = self._queue_pairs.pop(number, None)
         if removed is None:
             return
@@ -112,8 +111,9 @@ class Bindings:
         return found is not None and local in found.gids
 
     def check_own(self, local: bytes, number: int) -> None:
-        """Check that a queue pair belongs to the function with the GID ``local`` and is in no
-        connection.
+        """Check that a function's queue pair exists and is in no connection.
+
+        ``local`` is a GID of the function.
 
         Raises:
             OSError: EINVAL, the function has no such queue pair; EISCONN, it is in a connection.
@@ -124,19 +124,18 @@ class Bindings:
             raise OSError(errno.EISCONN, f"queue pair {number} is in a connection already")
 
     def is_peer_connected(self, local: bytes, peer: bytes, number: int) -> bool:
-        """Return whether a peer's queue pair is in a connection with the function that has the GID
-        ``local``.
+        """Return whether a queue pair of a peer is in a connection with a function.
+
+        ``local`` is the GID of the function.
         """
         return local in self._by_peer.get((peer, number), {})
 
     def holds_own(self, claim: Claim) -> bool:
-        """Return whether the own queue pair of a claim still belongs to the claim, or is not known
-        yet.
-        """
+        """Return whether a claim still has its own queue pair, or does not know its number yet."""
         return not claim.own_qpn or self._by_own.get(claim.own_qpn) is claim
 
     def follow(self, claim: Claim, connection: Connection) -> None:
-        """Update a claim's entries after each step of its connection."""
+        """Update a claim's entries after a step of its connection."""
         if connection.state not in _LIVE:
             self._end(claim)
             return
@@ -157,7 +156,7 @@ class Bindings:
     ) -> Found:
         """Return the service by which an own queue pair is connected to a peer's queue pair.
 
-        An entry of a predecessor counts only if ``inherited`` is set.
+        An entry that a predecessor made counts only if ``inherited`` is set.
         """
         own = self._queue_pairs.get(number)
         if own is None:
@@ -179,7 +178,7 @@ class Bindings:
     def inherit(
         self, number: int, local: bytes, peer: bytes, peer_qpn: int, service: Service
     ) -> None:
-        """Add the entry of a queue pair that a predecessor has connected by a service."""
+        """Add the entry of a queue pair that a predecessor has connected for a service."""
         if not self.has_queue_pair(local, number) or number in self._by_own:
             return
         if self.is_peer_connected(local, peer, peer_qpn):
@@ -189,7 +188,9 @@ class Bindings:
         self._by_peer.setdefault((peer, peer_qpn), {})[local] = claim
 
     def end_inherited(self, number: int) -> None:
-        """End a queue pair's inherited entry, because the queue pair is set to a peer again."""
+        """End a queue pair's inherited entry, because the queue pair has been connected to a peer
+        anew.
+        """
         claim = self._by_own.get(number)
         if claim is not None and claim.is_inherited:
             self._end(claim)

@@ -148,10 +148,9 @@ def establish(one: Connection, data: bytes = b"") -> Step:
 
 
 def notify(one: Connection) -> Step:
-    """Establish the connection because data has arrived, as if the RTU had; the RTU may have been
-    lost.
+    """Establish the connection because data has arrived; the RTU may have been lost.
 
-    Raises InvalidCall.
+    The effect is the same as that of the RTU. Raises InvalidCall.
     """
     if one.state is State.ESTABLISHED:
         return Step(one)
@@ -180,7 +179,9 @@ def disconnect(one: Connection, now: float) -> Step:
 
 
 def destroy(one: Connection) -> Message | None:
-    """Return the message by which a removed side informs its peer; None if no message is needed."""
+    """Return the message that informs the peer of the removal of this side; None if none is
+    needed.
+    """
     match one.state:
         case State.REQ_SENT:
             return _rejection(one, Reason.TIMEOUT, b"")

@@ -73,7 +73,7 @@ class Manager:
         self._order = itertools.count()
 
     def enter(self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU) -> Function:
-        """Return the function with these GIDs, for one more client.
+        """Return the function with these GIDs, and count one more client of it.
 
         The function exists until all of its clients have left.
         """
@@ -86,7 +86,10 @@ class Manager:
         return function
 
     def leave(self, function: Function) -> None:
-        """Leave a function for one client; the caller has removed the client's ids before."""
+        """Count one fewer client of a function; a function without clients is removed.
+
+        The caller must have removed the client's ids.
+        """
         function.clients -= 1
         if not function.clients:
             for gid in function.gids:
@@ -105,8 +108,8 @@ class Manager:
     def source_towards(self, function: Function, destination: bytes) -> bytes:
         """Return the GID from which a function connects to an address.
 
-        The result is the last GID of the address's family from which a path leads to the address.
-        If there is no such GID, the result is the function's last GID.
+        The candidates are the function's GIDs of the address's family that have a path to the
+        address. The result is the last of them or, if there is none, the function's last GID.
         """
         mapped = private_data.is_mapped(destination)
         for gid in reversed(function.gids):
@@ -115,8 +118,9 @@ class Manager:
         return function.gid
 
     def mtu_of(self, function: Function, peer: bytes) -> int:
-        """Return the ibv_mtu of the path from a function to a peer; only the MTU of a local peer is
-        known.
+        """Return the ibv_mtu of the path from a function to a peer.
+
+        The MTU of a peer on another node is not known; the result is then the function's.
         """
         other = self._functions.get(peer)
         return function.mtu if other is None else min(function.mtu, other.mtu)
@@ -197,8 +201,9 @@ class Manager:
         self._forget(endpoint)
 
     def abandon(self, gid: bytes) -> None:
-        """Remove the endpoints of a GID that have no owner and were ending over a wire that was
-        removed.
+        """Remove the endpoints that had begun to end their connection over a wire that was removed.
+
+        ``gid`` is the wire's GID. Such an endpoint has no owner.
         """
         ending = [
             one

@@ -34,8 +34,9 @@ class CmServer:
     def ids(
         self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU, share: Share | None = None
     ) -> Ids:
-        """Return an empty set of ids for a new client of the function with these GIDs and this
-        ibv_mtu.
+        """Return a new client's set of ids, which is empty.
+
+        ``gids`` and ``mtu`` are those of the client's function; ``mtu`` is an ibv_mtu.
 
         Raises:
             OSError: ENOMEM if the function's quota is used up.
@@ -44,7 +45,9 @@ class CmServer:
         return Ids(self.manager, gids, self.is_near, shared_loopback=shared, mtu=mtu, share=share)
 
     def is_near(self, address: bytes) -> bool:
-        """Return whether an address is a loopback address, or in ``near``."""
+        """Return whether an address is a loopback address or, on a shared loopback, one of this
+        machine's.
+        """
         whole = IPv6Address(address)
         if (whole.ipv4_mapped or whole).is_loopback:
             return True

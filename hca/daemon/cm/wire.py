@@ -96,8 +96,10 @@ class CmWire:
         self._manager.abandon(gid)
 
     def reaches(self, source: bytes, destination: bytes) -> bool:
-        """Return whether a wire leads from one GID to another, provided that the other exists
-        anywhere.
+        """Return whether the GID ``source`` has a wire, and ``destination`` is of the same address
+        family.
+
+        Whether any function has the address ``destination`` is not known.
         """
         same_family = private_data.is_mapped(source) == private_data.is_mapped(destination)
         return source in self._wires and same_family

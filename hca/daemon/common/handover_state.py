@@ -28,7 +28,10 @@ class HandoverState:
     def take(self, place: int) -> int:
         """Return the descriptor with a number, which the caller then owns. Raises ValueError."""
         if place in self._taken or not 0 <= place < len(self.descriptors):
-            raise ValueError(f"descriptor {place} of {len(self.descriptors)}")
+            raise ValueError(
+                f"descriptor {place} was taken already, or is not one of the"
+                f" {len(self.descriptors)} received ones"
+            )
         self._taken.add(place)
         return self.descriptors[place]
 

@@ -23,7 +23,7 @@ class Numbers:
         return self._pds
 
     def adopt_pds(self, last: int) -> None:
-        """Continue the numbers of protection domains after the newest one of a predecessor."""
+        """Continue after ``last``, the number of a predecessor's newest protection domain."""
         self._pds = max(self._pds, last)
 
     def adopt_qpn(self, number: int) -> None:

@@ -68,7 +68,9 @@ class Share:
 
     @contextmanager
     def adopting(self) -> Iterator[None]:
-        """Suspend the limits, so that resources which a predecessor has granted can be charged."""
+        """Suspend the limits during the context, to charge resources that a predecessor has
+        granted.
+        """
         self._bounded = False
         try:
             yield
@@ -81,8 +83,10 @@ class Share:
 
     @contextmanager
     def paying(self, object_bytes: int) -> Iterator[None]:
-        """Charge the function for private memory, and give it back if the body raises. Raises
-        OSError.
+        """Charge the function for private memory; if the body of the context raises, undo the
+        charge.
+
+        Raises OSError.
         """
         self.take(0, 0, object_bytes)
         try:

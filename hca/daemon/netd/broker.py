@@ -103,7 +103,7 @@ class Broker:
 
 def _read_group_socket(said: dict[str, object], sockets: list[socket.socket]) -> socket.socket:
     if "group" not in said or len(sockets) != 1:  # an older broker opens a wire
-        raise NoWire("it does not support multicast groups")
+        raise NoWire("the broker does not support multicast groups")
     return sockets[0]
 
 

@@ -73,7 +73,9 @@ def rules_of_node(first: str = "1") -> Rules:
     """
     tables = tables_of(first)
     if tables == tables_of("self"):
-        raise OSError("needs the node's PID namespace, and a network namespace of its own")
+        raise OSError(
+            "netd needs the node's PID namespace, and a network namespace that is not the node's"
+        )
     return Rules(
         interface=INTERFACE,
         refused=frozenset({identity_of("/proc/self/ns/net")}),

@@ -33,7 +33,7 @@ def identity_of(where: int | str) -> Identity:
 
 
 def tables_of(process: str) -> Identity:
-    """Return an identity of a process's network namespace that can be read without privilege.
+    """Return an identity of a process's network namespace; reading it needs no privilege.
 
     The kernel creates the files of ``/proc/PID/net`` once per namespace, and every process may
     stat them. The number differs from that of ``identity_of``. Raises OSError.
@@ -57,7 +57,7 @@ class Rules:
     tables: frozenset[Identity] = frozenset()
 
     def check(self, namespace_fd: int) -> None:
-        """Check that a network namespace may be entered, before it is entered. Raises NoWire,
+        """Check, before a network namespace is entered, that it may be entered. Raises NoWire,
         OSError.
         """
         if identity_of(namespace_fd) in self.refused:
@@ -82,7 +82,7 @@ class Rules:
     def check_interface(self, found: WireInterface) -> None:
         """Check that sockets may be opened at the interface ``found``. Raises NoWire."""
         if self.interface and found.name != self.interface:
-            raise NoWire(f"{found.name} is not {self.interface}")
+            raise NoWire(f"interface {found.name} is not permitted: only {self.interface} is")
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class ClientPlace:
         self.pkeys = pkeys
 
     def leave(self) -> None:
-        """Remove the client from the engine; the caller has removed the client's objects before."""
+        """Remove the client from the engine. The caller must have removed the client's objects."""
         self._engine.remove_client(self._client)
         for descriptor in self.descriptors:
             with suppress(OSError):

@@ -100,14 +100,15 @@ class Completions(ClientPlace):
         return power_of_two(wanted.entries) < entries
 
     def rounds(self) -> int:
-        """Wake the engine; return how often it has finished visiting this client's function."""
+        """Wake the engine; return how many visits to this client's function it has finished."""
         return self._engine.rounds_of(self._client)
 
     def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
         """Resize a completion queue; return its description and its new page's descriptor. Raises
         OSError.
 
-        Requests in flight, whose completions come later, are not counted here: see ``resizing``.
+        Completions that requests in flight will still make are not counted here: before a queue
+        shrinks, ``programs.resizing`` waits for such requests.
         """
         cq = get(self._cqs, wanted.handle)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)

@@ -116,8 +116,9 @@ class QueuePairs(SharedReceives, Completions):
         return self._qps[number]
 
     def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
-        """Change a queue pair's attributes, by the rules for its state; return all of them. Raises
-        OSError.
+        """Change some of a queue pair's attributes; return all of its attributes. Raises OSError.
+
+        The queue pair's state and type determine which changes are permitted.
         """
         qp = self._refresh(wanted.handle)
         if wanted.mask & VerbsMask.PATH_MTU and wanted.attributes.path_mtu > self._mtu:

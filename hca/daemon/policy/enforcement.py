@@ -143,17 +143,17 @@ class Enforcer:
         found: Found = NOT_CONNECTED,
         apply: Apply | None = None,
     ) -> None:
-        """Evaluate policy for a queue pair's peer, and set the rights between the two in the
-        engine.
+        """Evaluate policy for a queue pair and its peer, and set their rights in the engine.
 
-        A rule that names a service's port applies to requests to the side that serves the port.
-        A queue pair without rights is not refused as long as the connection in ``found`` is
-        still awaited. A refused queue pair keeps its present peer and the rights for that peer.
-        ``apply`` sets the peer and the rights in the engine in one call; between two calls, one
-        peer would have the rights of the other.
+        A rule that names a service's port applies to requests to the side that serves the port. A
+        queue pair without rights is not refused as long as the connection in ``found`` is still
+        awaited. A refused queue pair keeps its present peer and the rights for that peer. ``apply``
+        sets both the peer and the rights in the engine. One call must do this: between two calls, a
+        peer would have the rights of the other peer.
 
         Raises:
-            OSError: EACCES if the two may do nothing with each other; or any error of ``apply``.
+            OSError: EACCES if policy permits no operation in either direction; or any error of
+            ``apply``.
         """
         requested, (service, is_awaited) = requested_peer(own_qpn, attributes), found
         connection = Connection(party, requested, service, is_awaited=is_awaited)
@@ -193,8 +193,9 @@ class Enforcer:
     ) -> None:
         """Evaluate policy for a queue pair that a predecessor has connected; see ``connect``.
 
-        A denied queue pair has no rights, but is put into ERR only by the next evaluation of all
-        connections: until the predecessor has ended, clients must not observe a change.
+        A denied queue pair has no rights from now on. It is put into ERR later, by the next
+        evaluation of all connections, because clients must not observe a change before the
+        predecessor has ended.
         """
         connection = Connection(party, requested_peer(own_qpn, attributes), service)
         verdict = self._evaluate(connection)
@@ -206,7 +207,7 @@ class Enforcer:
         self._connections[qp] = connection
 
     def connect_raw(self, party: Party, qp: EngineQp) -> None:
-        """Evaluate policy for a raw packet queue pair by ``evaluate_raw``, and set its rights.
+        """Evaluate policy for a raw packet queue pair, and set its rights in the engine.
 
         Raises:
             OSError: EACCES if the queue pair may neither send nor receive frames.
@@ -251,8 +252,8 @@ class Enforcer:
             self._let_go(connection.verdict)
 
     def may_connect(self, source: str, destination: str, port: int, space: str) -> Refusal | None:
-        """Return the refusal, by policy, of a connection manager's request; None if the request may
-        pass.
+        """Evaluate policy for a connection manager's request; return the refusal, or None if the
+        request is permitted.
         """
         if not self.managed:
             return None

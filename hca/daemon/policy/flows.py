@@ -73,7 +73,8 @@ class Flows:
         return len(self._rows)
 
     def row(self, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> Row:
-        """Return the row of a flow, which is counted and rate-limited by this verdict from now on.
+        """Return the row of a flow; the engine counts and limits the flow by this verdict from now
+        on.
 
         A new row is added if the flow has none. Raises OSError.
         """
@@ -93,8 +94,8 @@ class Flows:
             self.rates.forget(row.engine)
 
     def gather(self) -> None:
-        """Add the engine's counts since the last call to the sums of the rules that matched in that
-        time.
+        """Add what the engine has counted since the last call to the sums of the rules that matched
+        then.
         """
         rows = tuple(self._rows.values())
         if rows:
@@ -103,8 +104,9 @@ class Flows:
                 self._count(row, counts)
 
     def follow(self, rules: Sequence[Rule]) -> None:
-        """Keep sums for the rules of new tables from now on; the rows must have the new verdicts
-        already.
+        """Keep sums for the rules of new tables from now on.
+
+        The caller must have given the rows their new verdicts.
         """
         self._rules = rules
         known = {_key(rule) for rule in rules}

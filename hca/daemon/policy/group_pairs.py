@@ -46,7 +46,7 @@ class GroupPairs:
         self._members[party] += 1
 
     def remove_member(self, party: Party) -> None:
-        """Count one queue pair less of a party in multicast groups.
+        """Count one fewer queue pair of a party in multicast groups.
 
         With the party's last queue pair, all pairs in which the party is the member are removed.
         """
@@ -65,7 +65,7 @@ class GroupPairs:
         self._senders[party] += 1
 
     def remove_sender(self, party: Party) -> None:
-        """Count one address handle less of a party for multicast groups.
+        """Count one fewer address handle of a party for multicast groups.
 
         With the party's last address handle, all pairs in which the party is the sender are
         removed.

@@ -35,16 +35,15 @@ class Guard:
         found: Found = NOT_CONNECTED,
         apply: Apply | None = None,
     ) -> None:
-        """Evaluate policy for the peer that a queue pair's new attributes name.
+        """Evaluate policy for the peer in a queue pair's new attributes.
 
-        ``apply`` sets the peer and its rights in the engine together. Raises OSError: EACCES, or
-        any error of ``apply``.
+        ``apply`` sets the peer and the peer's rights in the engine in one step. Raises OSError:
+        EACCES if policy denies the peer, or any error that ``apply`` raises.
         """
         self._enforcer.connect(self.party, qp, number, attributes, found, apply)
 
     def connect_again(self, qp: EngineQp, found: Found) -> None:
-        """Evaluate policy again for a queue pair whose connection has changed but whose peer is the
-        same.
+        """Evaluate policy again for a queue pair that has the same peer but a changed connection.
 
         Raises OSError.
         """
@@ -116,16 +115,17 @@ class Guard:
             self._enforcer.group_pairs.remove_member(self.party)
 
     def take_steer(self) -> None:
-        """Count one more steering rule of the party. Raises OSError if the party has too many.
+        """Add one to the number of the party's steering rules.
 
-        The number is limited, because the engine compares each frame with all rules.
+        The number is limited, because the engine compares each frame with all rules. Raises OSError
+        if the party already has the maximum number.
         """
         if self.party.steers >= HCA_MAX_STEERS:
             raise OSError(errno.ENOMEM, f"{self.party.owner}: too many rules for frames")
         self.party.steers += 1
 
     def give_steer(self) -> None:
-        """Count one steering rule less of the party."""
+        """Subtract one from the number of the party's steering rules."""
         self.party.steers -= 1
 
     def pkeys(self) -> tuple[int, ...]:
@@ -135,26 +135,27 @@ class Guard:
         return self._enforcer.pkeys_at(self.party.addresses[0])[:HCA_PKEYS]
 
     def take_qp(self) -> None:
-        """Count one more queue pair of the party. Raises OSError (EDQUOT) beyond its limit."""
+        """Add one to the number of the party's queue pairs. Raises OSError (EDQUOT) beyond its
+        limit.
+        """
         most = self._enforcer.limits_of(self.party).queue_pairs
         if most is not None and self.party.queue_pairs >= most:
             raise OSError(errno.EDQUOT, f"{self.party.owner}: policy allows it {most} queue pairs")
         self.party.queue_pairs += 1
 
     def give_qp(self) -> None:
-        """Count one queue pair less of the party."""
+        """Subtract one from the number of the party's queue pairs."""
         self.party.queue_pairs -= 1
 
     def adopt(self, *, queue_pairs: int = 0, region_bytes: int = 0) -> None:
-        """Count objects of the party that a predecessor has granted, even beyond the party's
-        limits.
-        """
+        """Charge the party for objects that a predecessor granted, even beyond its limits."""
         self.party.queue_pairs += queue_pairs
         self.party.region_bytes += region_bytes
 
     def take_bytes(self, size: int) -> None:
-        """Count ``size`` more bytes of memory regions. Raises OSError (EDQUOT) beyond the party's
-        limit.
+        """Charge the party for ``size`` bytes of memory regions.
+
+        Raises OSError (EDQUOT) beyond the party's limit.
         """
         most = self._enforcer.limits_of(self.party).region_bytes
         if most is not None and self.party.region_bytes + size > most:
@@ -164,7 +165,7 @@ class Guard:
         self.party.region_bytes += size
 
     def give_bytes(self, size: int) -> None:
-        """Count ``size`` bytes of memory regions less."""
+        """Release ``size`` bytes of memory regions that the party was charged for."""
         self.party.region_bytes -= size
 
 

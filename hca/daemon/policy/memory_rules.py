@@ -22,7 +22,7 @@ _ACCESS: Final = (
 
 
 def device_only(verdict: Verdict) -> int:
-    """Return the access flags with which a verdict lets a peer reach GPU memory only."""
+    """Return the access flags for which the verdict restricts a peer to GPU memory."""
     alone = grants.to_device_alone(verdict)
     flags = 0
     for access, kind in zip(_ACCESS, grants.KINDS, strict=True):
@@ -45,7 +45,10 @@ def find_unenforced(tables: NodeTables) -> Iterator[str]:
 
 
 def limits_of(tables: NodeTables, address: str) -> Limits:
-    """Return the smallest limits on objects among the rules that select the pod at an address."""
+    """Return the limits that apply to the pod at an address.
+
+    Each limit is the smallest one among the enforced rules that select the pod.
+    """
     number = next((one.identity for one in tables.endpoints if one.address == address), None)
     identity = next((one for one in tables.identities if one.number == number), None)
     if identity is None:

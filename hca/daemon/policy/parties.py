@@ -19,8 +19,8 @@ class Party:
     """A pod or a run that owns a function.
 
     ``owner`` is the party's name in messages: "ns/name", or the function's name. ``queue_pairs``,
-    ``region_bytes``, ``steers`` and ``members`` (by group) count the current objects of the party's
-    programs.
+    ``region_bytes`` and ``steers`` count what the party's programs use now; ``members`` counts
+    their queue pairs in each multicast group.
     """
 
     function: str
@@ -81,11 +81,11 @@ class Parties:
         return next((one for one in self._all if address in one.addresses), None)
 
     def known_as(self, address: str, peer: str) -> str:
-        """Return a local address in the form that tables contain, for a flow to or from ``peer``.
+        """Return the address under which the tables contain a local address.
 
-        A function's first GID can be an address that tables do not contain; in that case the
-        result is an address of the function's party. Addresses of other nodes are returned
-        unchanged.
+        A function's first GID can be an address that the tables do not contain. Then the result is
+        an address of the function's party, if possible of the same IP version as ``peer``, the
+        other end of the flow. Addresses of other nodes are returned unchanged.
         """
         if self.at(address) is not None:
             return address
@@ -94,7 +94,7 @@ class Parties:
         return found.address_towards(peer) if found is not None else address
 
     def address_of_gid(self, gid: bytes) -> str | None:
-        """Return the address under which tables contain a GID's owner, or None if the owner is not
+        """Return the address in the tables that belongs to a GID; None if the GID's owner is not
         known.
 
         A link-local GID can only identify a function of this node.

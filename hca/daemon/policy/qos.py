@@ -24,7 +24,10 @@ class EngineClasses:
         self._current: list[HcaQosClass] = []
 
     def follow(self, classes: Sequence[QosClass]) -> None:
-        """Set these QoS classes in the engine, as many as fit. Raises OSError."""
+        """Replace the engine's QoS classes with these; classes beyond HCA_QOS_CLASSES are left out.
+
+        Raises OSError.
+        """
         kept = classes[:HCA_QOS_CLASSES]
         names = {one.name for one in kept}
         self._places = {name: at for name, at in self._places.items() if name in names}

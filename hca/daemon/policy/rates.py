@@ -28,8 +28,9 @@ class _Limit:
 
 
 class Rates:
-    """The engine's rate limits, which flows share; a limit is removed with the last flow that uses
-    it.
+    """The engine's rate limits, which flows share.
+
+    A limit is removed when its last flow is removed.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -41,7 +42,7 @@ class Rates:
         return len(self._limits)
 
     def hold(self, row: EngineFlow, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> None:
-        """Limit a flow by the rules that its new verdict names. Raises OSError."""
+        """Apply to a flow the rate limits in the rules of its new verdict. Raises OSError."""
         matched = (rules[place] for place in verdict.rules)
         wanted = frozenset(
             _key(flow, rule)

@@ -16,8 +16,12 @@ def check_successor(old: NodeTables | None, tables: NodeTables) -> None:
     if old is None:
         return
     if tables.node != old.node:
-        raise StaleTables(f"tables of node {tables.node!r}: this is {old.node!r}")
+        raise StaleTables(f"the tables are for node {tables.node!r}, not for {old.node!r}")
     if tables.generation < old.generation:
-        raise StaleTables(f"generation {tables.generation}: {old.generation} is enforced")
+        raise StaleTables(
+            f"generation {tables.generation} is older than the enforced generation {old.generation}"
+        )
     if tables.generation == old.generation and tables != old:
-        raise StaleTables(f"generation {tables.generation}: other tables of it are enforced")
+        raise StaleTables(
+            f"generation {tables.generation} is already enforced, but with different tables"
+        )

@@ -25,7 +25,10 @@ class FlowEvaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SwitchResult:
-    """The result of a change of tables; ``revoked`` queue pairs were put into ERR by the engine."""
+    """The result of a change of tables.
+
+    ``revoked`` is the number of queue pairs that the engine put into ERR.
+    """
 
     generation: int
     revoked: int

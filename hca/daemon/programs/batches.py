@@ -37,9 +37,10 @@ _Request = tuple[Header, Any]
 
 
 def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
-    """Execute a batch of requests and return the reply, as ``requests.answer`` does.
+    """Execute a batch of requests.
 
-    The result also has the reply's descriptors, and the reason of a refusal or "".
+    Return the same three values as ``requests.answer``: the reply, its descriptors, and the reason
+    for a refusal ("" if there was none).
 
     Raises:
         Malformed: no client library sends such a message; nothing was executed.
@@ -77,16 +78,16 @@ def _read(data: bytes) -> tuple[Header, list[_Request]]:
     if not known or header.reserved or header.status:
         raise Malformed("a batch has an invalid header")
     if header.payload_bytes != len(data) - HEADER_BYTES:
-        raise Malformed(f"a batch has {len(data)} bytes")
+        raise Malformed(f"a batch of {len(data)} bytes has another size in its header")
     parts: list[_Request] = []
     at = HEADER_BYTES
     while at < len(data):
         if len(parts) == hca.HCA_MAX_BATCH or len(data) - at < HEADER_BYTES:
-            raise Malformed("a batch has too many messages, or an incomplete one")
+            raise Malformed("a batch has too many requests, or an incomplete one")
         end = at + HEADER_BYTES + Header.from_buffer_copy(data, at).payload_bytes
         part, body = requests.read(data[at:end])
         if part.type not in _NAMES:
-            raise Malformed(f"a batch contains a message of type {part.type}")
+            raise Malformed(f"a batch cannot contain a request of type {part.type}")
         parts.append((part, body))
         at = end
     return header, parts

@@ -66,7 +66,7 @@ _EXPECTED: Final = {kind: row.structure for kind, row in _ROWS.items()}
 def answer(ids: Ids, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
     """Execute a request of librdmacm.
 
-    Return the reply, its descriptors, and the reason of a refusal or "".
+    Return the reply, its descriptors, and the reason for a refusal ("" if there was none).
 
     Raises:
         Malformed: no client library sends such a message.

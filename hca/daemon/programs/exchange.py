@@ -22,10 +22,9 @@ the end of file. An exception ends the exchange.
 
 
 class Exchange:
-    """The messages and replies of one socket, to which the kernel lets no process send descriptors.
+    """The messages and replies of one socket. The kernel rejects messages that carry descriptors.
 
-    While ``serving`` is not set, no message is received, because every received message gets a
-    reply.
+    Every received message gets a reply. So no message is received while ``serving`` is not set.
     """
 
     def __init__(
@@ -37,8 +36,9 @@ class Exchange:
         self._serving: Final = serving
 
     async def run(self) -> None:
-        """Reply to messages until the peer closes the socket. Raises OSError, and any error of a
-        reply.
+        """Reply to messages until the peer closes the socket.
+
+        Raises OSError, and any exception raised while a reply is made.
         """
         while True:
             await self._serving.wait()

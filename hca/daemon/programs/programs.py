@@ -255,7 +255,7 @@ class Programs:
 
         def respond_if_whole(packet: Packet) -> Rest | None:
             if packet.truncated:
-                raise Malformed("too long, or with descriptors")
+                raise Malformed("the message is too long, or carries descriptors")
             return respond(packet)
 
         limit_bytes = requests.MAX_REQUEST_BYTES + 1

@@ -106,7 +106,7 @@ def parse(data: bytes, expected: Mapping[int, type[ctypes.Structure] | None]) ->
         Malformed: wrong size, magic, version, type or reserved field.
     """
     if len(data) < HEADER_BYTES:
-        raise Malformed(f"a request of {len(data)} bytes has no header")
+        raise Malformed(f"a request of {len(data)} bytes is too short for a header")
     header = Header.from_buffer_copy(data)
     if header.magic != messages.MAGIC or header.version != messages.PROTOCOL_VERSION:
         raise Malformed(f"unsupported header: magic {header.magic:#010x}, version {header.version}")
@@ -115,7 +115,7 @@ def parse(data: bytes, expected: Mapping[int, type[ctypes.Structure] | None]) ->
     structure = expected[header.type]
     size = ctypes.sizeof(structure) if structure is not None else 0
     if header.payload_bytes != size or len(data) != HEADER_BYTES + size:
-        raise Malformed(f"a request of type {header.type} has {len(data)} bytes")
+        raise Malformed(f"a request of type {header.type} has a wrong size: {len(data)} bytes")
     body = structure.from_buffer_copy(data, HEADER_BYTES) if structure is not None else None
     return header, body
 
@@ -151,7 +151,7 @@ def read(data: bytes) -> tuple[Header, Any]:
 def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
     """Execute a client's request.
 
-    Return the reply, its descriptors, and the reason of a refusal or "".
+    Return the reply, its descriptors, and the reason for a refusal ("" if there was none).
 
     Raises:
         Malformed: no client library sends such a message.

@@ -22,7 +22,8 @@ _LOOK_SECONDS: Final = 0.0005
 async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
     """Execute a request to resize a completion queue, as ``requests.answer`` does.
 
-    The request is executed after at most MOST_SECONDS.
+    A request to shrink the queue first waits until the engine has processed earlier work requests,
+    but no longer than MOST_SECONDS.
 
     Raises:
         Malformed: no client library sends such a message.

@@ -70,10 +70,13 @@ def _binding(values: dict[str, Any]) -> Binding:
     if not is_pod_uid(values["pod_uid"]):
         raise InvalidRequest("pod_uid is not a pod's UID")
     if not _POD.fullmatch(values["pod"]):
-        raise InvalidRequest("pod must be a namespace and a name, ns/name")
+        raise InvalidRequest("pod must have the form namespace/name")
     listed = values["addresses"]
     if len(listed) > MAX_ADDRESSES or len(values["refused"]) > MAX_TEXT:
-        raise InvalidRequest(f"more than {MAX_ADDRESSES} addresses, or {MAX_TEXT} characters")
+        raise InvalidRequest(
+            f"addresses has more than {MAX_ADDRESSES} entries,"
+            f" or refused has more than {MAX_TEXT} characters"
+        )
     if not listed and not values["refused"]:
         raise InvalidRequest("a pod without an address cannot open a function")
     return Binding(

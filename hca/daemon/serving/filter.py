@@ -65,7 +65,11 @@ def _by_argument(pid: int) -> dict[str, filters.ByArgument]:
 
 
 def program(*, node: bool = False, wired: bool = False) -> bytes:
-    """Return the filter for the hcad of a fabric, with or without a wire, or of a node."""
+    """Return the seccomp filter for an hcad.
+
+    By default, it is the filter for a fabric without a wire. ``wired`` selects a fabric with a
+    wire, and ``node`` the hcad of a node.
+    """
     plain = [filters.without_bits(number, 2, _PROT_EXEC) for number in _MEMORY.values()]
     first = [step for steps in (filters.THREADS, *plain) for step in steps]
     by_argument = _by_argument(os.getpid())

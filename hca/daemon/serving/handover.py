@@ -35,7 +35,7 @@ _MAX_WORD: Final = 256
 
 
 class HandoverServer(Protocol):
-    """The server of a fabric or of a node, as far as a handover uses it."""
+    """The methods of a fabric's or a node's server that a handover calls."""
 
     async def pause(self) -> str: ...
     def resume(self) -> None: ...
@@ -181,7 +181,10 @@ def accept(
         OSError: a resource is missing.
     """
     if document.get("version") != VERSION:
-        raise HandoverFailed(f"the document has version {document.get('version')!r}")
+        raise HandoverFailed(
+            f"the document has version {document.get('version')!r},"
+            f" but this hcad reads version {VERSION}"
+        )
     try:
         serve = server.load(document["server"], handover_state)
     except (ValueError, KeyError, TypeError) as err:

@@ -152,7 +152,7 @@ def _lock_or_take_over(
             if _is_free(lock):
                 if not _answers(options.directory / direct.SOCKET_NAME):
                     return lock, None
-                raise HandoverFailed("its version has no handover")
+                raise HandoverFailed("its version does not support a handover")
             return lock, handover.receive_state(options.directory)
         except (HandoverFailed, OSError) as err:
             if str(err) != said:

@@ -120,8 +120,11 @@ class PodServer(Server):
         return self._serve_pod(function, client)
 
     async def bind(self, name: str, binding: Binding) -> None:
-        """Assign a function to a pod, after ending the programs of pods that lose the function or
-        an address.
+        """Assign a function to a pod.
+
+        First, the function is taken from its previous pod. If the new pod gets an address of
+        another pod, that pod's function is taken from it, too. The programs that use these
+        functions end.
 
         Raises RequestError, OSError.
         """
@@ -236,7 +239,7 @@ class PodServer(Server):
             if not packet.data:
                 return
             if packet.truncated:
-                raise Malformed("too long, or with descriptors")
+                raise Malformed("the message is too long, or carries descriptors")
             header, hello = requests.parse(packet.data, _HELLOS)
             try:
                 if hello.version != hca.HCA_VERSION:

@@ -39,7 +39,7 @@ _SYS_CLASS: Final = Path("/sys/class")
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Which parts of the sandbox are in force, of those that a kernel may lack."""
+    """Which optional parts of the sandbox are in force; some kernels lack them."""
 
     landlock: bool
     seccomp: bool
@@ -79,10 +79,14 @@ def enter(directory: Path, *, weak: bool = False, wired: bool = False) -> Level:
 
 
 def enter_on_node(directory: Path, *, weak: bool = False) -> Level:
-    """Enter the sandbox of a node's hcad; ``weak`` and the conditions are as for ``enter``.
+    """Enter the sandbox of a node's hcad. The process must have one thread.
 
-    hcad reads the control groups and addresses of its clients in ``/proc``, which every process
-    may read, and copies links from ``/sys/class``.
+    ``weak``: serve without seccomp if seccomp is not available. hcad reads the control groups and
+    addresses of its clients in ``/proc``, which every process may read, and copies links from
+    ``/sys/class``.
+
+    Raises:
+        OSError: seccomp is not available, or a rule that every kernel supports was rejected.
     """
     allowed = {
         directory: _NODE_FOLDER_RIGHTS,

@@ -177,7 +177,7 @@ class Server(AdoptingPrograms):
             if not packet.data:
                 return
             if packet.truncated:
-                raise Malformed("too long, or with descriptors")
+                raise Malformed("the message is too long, or carries descriptors")
             header, hello = requests.parse(packet.data, _HELLOS)
             serve = self._member if header.type == HcaMessage.JOIN else self._program
             await serve(client, sockets, header, hello)

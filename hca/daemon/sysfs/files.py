@@ -72,10 +72,10 @@ def write(
 def write_classes(directory: Path, system: Path) -> None:
     """Make a container's /sys/class: the system's classes, and a folder for HCAs.
 
-    No folder can be added to sysfs, so all of /sys/class is replaced. In the replacement, a
-    class is a folder of relative links, which are valid in every container. Only network
-    interfaces differ: their class is a link to the virtual interfaces, which are those of pods.
-    Raises OSError.
+    No folder can be added to sysfs, so all of /sys/class is replaced. In the replacement, a class
+    is a folder of relative links, which are valid in every container. The class of network
+    interfaces is different: it is a link to the virtual interfaces, because a pod's interfaces are
+    virtual. Raises OSError.
     """
     for entry in system.iterdir():
         target = directory / entry.name

@@ -36,7 +36,7 @@ def texts(wires: Sequence[HcaWireCounts] = ()) -> dict[str, str]:
 
 
 class Shown:
-    """The counter files of a device, with the content that was written last."""
+    """Writes the counter files of a device, and remembers what it wrote last."""
 
     def __init__(self, device: Path) -> None:
         self._folder = device / FOLDER

@@ -26,7 +26,10 @@ Opener = Callable[[WireSockets, bytes], Awaitable[socket.socket]]
 
 
 async def open_here(sockets: WireSockets, group: bytes) -> socket.socket:
-    """Open a socket in a multicast group, in this process's network namespace. Raises OSError."""
+    """Open a socket in this process's network namespace and join it to a multicast group.
+
+    Raises OSError.
+    """
     return open_group(sockets.address, group)
 
 
@@ -58,8 +61,9 @@ class WireGroups:
         self._groups: dict[tuple[EngineWire, bytes], JoinedGroup] = {}
 
     def add_wire(self, wire: EngineWire, sockets: WireSockets) -> None:
-        """Add a wire, which stays in the multicast groups that it was in with a predecessor. Raises
-        OSError.
+        """Add a wire. If a predecessor had joined it to multicast groups, it stays in them.
+
+        Raises OSError.
         """
         for gid, opened in sockets.groups.items():
             self._engine.join_group(wire, gid, opened.fileno())
@@ -96,8 +100,9 @@ class WireGroups:
             self.release(one)
 
     def hold(self, gids: Sequence[bytes], group: bytes) -> JoinedGroup | None:
-        """Keep the wire of these GIDs in a group until ``release``; return None if the wire is not
-        in it.
+        """Keep the wire of these GIDs in a group until ``release`` is called.
+
+        The wire must already be in the group; otherwise the result is None.
         """
         wire = self._wire_of(gids, group)
         if wire is None or group not in self._wires[wire].sockets.groups:

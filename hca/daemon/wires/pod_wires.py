@@ -62,7 +62,7 @@ class _Wire:
 
 @dataclass(frozen=True, slots=True)
 class Netd:
-    """How wires are opened: where netd is, and whether the kernel segments packets."""
+    """Settings for opening wires: where netd is, and whether the kernel segments packets."""
 
     directory: Path | None = None
     """The folder that contains netd's socket; None: there is no netd."""
@@ -127,7 +127,10 @@ class PodWires:
         return tuple(one.made for one in found if one is not None and one.made is not None)
 
     def status(self) -> Mapping[str, Any]:
-        """Return the state of all wires by address; for an address without a wire, the reason."""
+        """Return the state of each wire by address.
+
+        If an address has no wire, its state gives the reason.
+        """
         return {
             "broker": str(self._broker) if self._broker is not None else "",
             "wires": [self._describe(address, one) for (_, address), one in self._wires.items()],
@@ -195,7 +198,7 @@ class PodWires:
         try:
             (sockets,) = opened.wires
             if sockets.address.ip != address:
-                raise NoWire(f"sockets of {sockets.address.ip} for {address}")
+                raise NoWire(f"netd opened sockets of {sockets.address.ip} instead of {address}")
             one.made = self._all.add(sockets, opened.interface.path_mtu())
         except (NoWire, ValueError, OSError) as err:
             opened.close()

@@ -16,7 +16,7 @@ from hca.daemon.wires.groups import Opener, WireGroups, open_here
 
 
 class Wires:
-    """The wires of one engine, under one hcad's policy, for the hcad's connection manager."""
+    """The wires of one engine. hcad's policy and connection manager apply to all of them."""
 
     def __init__(
         self, engine: Engine, enforcer: Enforcer, manager: Manager, opener: Opener = open_here
@@ -34,10 +34,10 @@ class Wires:
         return self._sources.wires
 
     def add(self, sockets: WireSockets, path_mtu: int, bytes_per_second: int = 0) -> EngineWire:
-        """Add a wire over sockets, which remain the caller's to close. Raises OSError.
+        """Add a wire over sockets. The caller must close the sockets. Raises OSError.
 
-        ``path_mtu`` is an ibv_mtu; ``bytes_per_second`` 0: no limit. The running event loop
-        processes the wire's senders and messages.
+        ``path_mtu`` is an ibv_mtu. If ``bytes_per_second`` is 0, there is no limit. The event loop
+        that is running processes the wire's senders and messages.
         """
         made = self._sources.add_wire(sockets.structure(path_mtu, bytes_per_second))
         try:

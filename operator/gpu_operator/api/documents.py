@@ -18,8 +18,10 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 def read(text: bytes | str) -> Any:
-    """Parse JSON. In a document too deep for Python's parser, null replaces values below
-    ``DEEPEST``.
+    """Parse JSON.
+
+    If the document is nested too deeply for Python's parser, values below level ``DEEPEST`` are
+    replaced by null.
 
     Raises:
         ValueError: the text is not JSON.

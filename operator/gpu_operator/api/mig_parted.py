@@ -33,7 +33,8 @@ class FormatError(ValueError):
 class Entry:
     """The instances that the document requests for some of a node's GPUs.
 
-    ``devices`` None selects all GPUs; empty ``filters`` select every board.
+    If ``devices`` is None, the entry selects all GPUs. If ``filters`` is empty, it selects every
+    board.
     """
 
     mig_enabled: bool
@@ -76,7 +77,7 @@ def read(text: str) -> Mapping[str, tuple[Entry, ...]]:
         FormatError: the document is invalid; the message names the position.
     """
     if len(text) > _LONGEST:
-        raise FormatError(f"{len(text)} characters; the limit is {_LONGEST}")
+        raise FormatError(f"the document has {len(text)} characters; the limit is {_LONGEST}")
     try:
         document = yaml.safe_load(text)  # not libyaml's parser: deep nesting crashes it
     except (yaml.YAMLError, RecursionError, ValueError) as err:

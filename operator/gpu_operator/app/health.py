@@ -46,7 +46,7 @@ class Health:
 
     @property
     def port(self) -> int:
-        """Return the port for IPv4; if port 0 was requested, IPv6 has another one."""
+        """Return the IPv4 port. If port 0 was requested, the IPv6 port is different."""
         assert self._server is not None
         listening = next(s for s in self._server.sockets if s.family == socket.AF_INET)
         port: int = listening.getsockname()[1]

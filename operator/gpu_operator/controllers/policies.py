@@ -34,9 +34,10 @@ from gpu_operator.kube.actions import Action, Apply, Manager
 def reconcile(
     world: World, name: str, node_config: NodeConfig, namespace: str, now: datetime.datetime
 ) -> Outcome:
-    """Apply the chart's values to the policy ``default``, except to edited fields.
+    """Apply the chart's values to the policy ``default``, and report the policy's state.
 
-    Report on this and any other policy in its status.
+    Fields that a user has edited keep their values. A policy with any other name is only reported
+    on.
     """
     policy = world.policies.get(name)
     chart = world.chart_policy if name == POLICY_NAME else None

@@ -32,8 +32,8 @@ class Computing:
     async def run(self, prepare: Callable[[], Callable[[], _Made]]) -> _Made:
         """Run a computation after those queued before it; return its result or raise its exception.
 
-        ``prepare`` is called on the event loop right before the computation, which it returns, so
-        that the computation starts from the latest state.
+        ``prepare`` returns the computation. It is called on the event loop right before the
+        computation starts, so that the computation uses the latest state.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # an asyncio lock belongs to the loop that first used it

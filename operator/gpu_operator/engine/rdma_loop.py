@@ -41,7 +41,10 @@ _log = logging.getLogger(__name__)
 
 
 def choose_objects(kind: str, namespace: str) -> Chosen:
-    """Return the selection with which to list a kind; no field identifies pods with an HCA."""
+    """Return the selectors with which to list a kind's objects.
+
+    Pods without an HCA cannot be excluded, because no field identifies pods with an HCA.
+    """
     if kind == "Pod":
         return Chosen(fields=_HOLDERS)
     if kind == "Lease":

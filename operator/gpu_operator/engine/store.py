@@ -87,7 +87,7 @@ class Store:
         return changed
 
     def remove(self, kind: str, name: str, uid: str = "") -> bool:
-        """Remove an object; with a UID, only that object, and not a successor with its name."""
+        """Remove the object with this name. With a UID, a newer object of that name is kept."""
         known = self._documents[kind].get(name)
         if known is None or (uid and known["metadata"].get("uid") != uid):
             return False
@@ -116,7 +116,7 @@ class Store:
     def replace_in_steps(self, kind: str, documents: list[Any], as_of: float) -> Iterator[bool]:
         """Replace a kind's objects as ``replace`` does, in steps.
 
-        After each step, whether the step changed an object is yielded.
+        Each step yields whether it changed an object.
         """
         listed = {document["metadata"]["name"]: document for document in documents}
         known = self._documents[kind]

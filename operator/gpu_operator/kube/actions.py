@@ -26,8 +26,8 @@ class Manager(StrEnum):
 class Apply:
     """Write an object by server-side apply.
 
-    If ``metadata`` has a UID, the object is never created: without the object, there is a
-    conflict.
+    If ``metadata`` has a UID, only the object with that UID is written. If it does not exist, the
+    action fails with a conflict instead of creating an object.
     """
 
     manager: Manager
@@ -104,7 +104,10 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class PatchNode:
-    """Apply a JSON patch to a node or its status; a ``test`` that fails in it is a conflict."""
+    """Apply a JSON patch to a node or its status.
+
+    If a ``test`` operation in the patch fails, the action fails with a conflict.
+    """
 
     name: str
     operations: tuple[Mapping[str, Any], ...]
@@ -139,8 +142,9 @@ class SetTaints:
 class Record:
     """Write an event on an object. With ``warning``, a person may have to act.
 
-    ``namespace`` is the object's; events on cluster-scoped objects belong to "default". With
-    ``latest``, the object has one event with this reason, whose message is replaced.
+    ``namespace`` is the object's; events on cluster-scoped objects belong to "default". If
+    ``latest`` is set, the object keeps a single event with this reason: a new message replaces the
+    old one.
     """
 
     kind: str

@@ -54,7 +54,10 @@ def translate_errors(what: str) -> Iterator[None]:
 
 
 def error_message(err: ApiException) -> str:
-    """Return the API server's message, or the response of a proxy in its place."""
+    """Return the message in the API server's response.
+
+    If a proxy responded instead, the result is the status code and the start of its response.
+    """
     said = error_status(err).get("message")
     return str(said) if said else f"{err.status} {str(err.body or err.reason).strip()[:200]}"
 

@@ -89,7 +89,10 @@ class Elector:
             self.fence()
 
     async def release(self) -> None:
-        """Release the lease for the next candidate. Errors are ignored: the term expires."""
+        """Release the lease for the next candidate.
+
+        Errors are ignored, because the lease expires anyway.
+        """
         if not self.is_leader:
             return
         self._renewed_at = None

@@ -26,7 +26,7 @@ class Chosen:
 
 
 class Source(Protocol):
-    """The API server as a reflector uses it."""
+    """The operations of the API server that a reflector needs."""
 
     async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
         """Return one page of the list of a kind's objects."""

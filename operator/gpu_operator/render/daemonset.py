@@ -162,7 +162,10 @@ def rendered_digest(document: Mapping[str, Any]) -> str:
 
 
 def hcas_of(pool: GPUPoolSpec, node: NodeConfig) -> HCAs | None:
-    """Return the HCAs of each node of a pool; None if it has none, or the chart turns RDMA off."""
+    """Return the HCAs of each node of a pool.
+
+    The result is None if the pool has no HCAs, or the chart's values disable RDMA.
+    """
     return pool.hcas if node.rdma.enabled else None
 
 

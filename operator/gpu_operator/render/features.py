@@ -69,7 +69,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """Versions of software that a node agent reports, such as 13.0, and the machine's type."""
+    """The software versions that a node agent reports, such as 13.0, and the machine type."""
 
     driver_version: str = ""
     cuda_version: str = ""
@@ -77,7 +77,9 @@ class Software:
 
 
 def is_ours(name: str) -> bool:
-    """Return whether ``labels`` can return this name (without its prefix)."""
+    """Return whether a label with this name (without its prefix) can be in the result of
+    ``labels``.
+    """
     return name in _NODE_WIDE or describes_resource(name)
 
 

@@ -62,7 +62,7 @@ def matches(found: Layout | None, document: Document) -> bool:
 
 
 def node_state(node: _Node, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Document:
-    """Return a Node document with its MIG configuration's state, and no other field of Tessera."""
+    """Return a Node document with the state of the node's MIG configuration and nothing else."""
     return {
         "apiVersion": "v1",
         "kind": "Node",

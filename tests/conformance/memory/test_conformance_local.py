@@ -224,7 +224,7 @@ def test_more_local_memory_than_a_thread_can_have_is_invalid() -> None:
 
 def test_rejections_name_invalid_local_variables() -> None:
     for local, words in (
-        (".local .b32 a[];", "an array has a size"),
+        (".local .b32 a[];", "the array needs a size"),
         (".extern .local .b32 a;", "cannot be .extern"),
     ):
         with pytest.raises(InvalidPtxError, match=words):

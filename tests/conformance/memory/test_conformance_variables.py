@@ -24,10 +24,10 @@ def test_banks_of_constant_memory() -> None:
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        (".const[11] .b32 x;", "11 banks"),
+        (".const[11] .b32 x;", "must be 0 to 10"),
         (".const[1] .b8 x[65537];", "the limit is 65536"),
         (".extern .const[1] .b32 x;", "an array without a size"),
-        (".const .attribute(.managed) .b32 x;", ".managed is for .global variables"),
+        (".const .attribute(.managed) .b32 x;", ".managed can be used only for .global variables"),
     ],
 )
 def test_invalid_constant_and_managed_variables(variables: str, said: str) -> None:

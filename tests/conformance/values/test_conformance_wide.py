@@ -233,8 +233,8 @@ def test_pairs_survive_assembly_and_containers() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("mov.b64 %rd1, q0;", "'q0' has 128 bits"),
-        ("mov.b128 {%rd1, %rd2}, {%rd2, %rd1};", "two elements of 64 bits"),
+        ("mov.b64 %rd1, q0;", "'q0' is a 128-bit register"),
+        ("mov.b128 {%rd1, %rd2}, {%rd2, %rd1};", "two 64-bit elements"),
         ("atom.add.b128 q0, [%from], q1;", "'.b128' cannot stand after 'atom.add'"),
         ("ld.global.b128 %rd1, [%from];", "a register of 128 bits"),
         ("add.f32 v, v, v;", "'v' is a vector"),

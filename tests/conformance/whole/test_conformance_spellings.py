@@ -358,7 +358,7 @@ _CASES = {
         ("ld.global.u32 %r0, a;", InvalidPtxError, "in brackets"),
         ("ld.global.u32 %r0, [a[1]];", InvalidPtxError, "not an address"),
         ("ld.global.u32 %r0, one[1];", InvalidPtxError, "'one' is not an array"),
-        ("ld.global.u32 %r0, a[%p];", InvalidPtxError, "in a register of 32 or 64 bits"),
+        ("ld.global.u32 %r0, a[%p];", InvalidPtxError, "a register of 32 or 64 bits"),
         ("ld.global.u32 %r0, a[b];", InvalidPtxError, "'b' is not declared"),
         ("mov.u64 %rd0, one[1];", InvalidPtxError, "'one' is not an array"),
         ("atom.global.add.u32 %r0, a[1], 1;", InvalidPtxError, "in brackets"),

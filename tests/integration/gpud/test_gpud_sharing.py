@@ -124,11 +124,11 @@ def test_an_mps_client_s_percentage_takes_multiprocessors_and_never_gives(
 @pytest.mark.parametrize(
     ("uuid", "wanted", "message"),
     [
-        ("MIG-1", {"kind": "mps", "replicas": 2}, "uuid is MIG-<uuid"),
+        ("MIG-1", {"kind": "mps", "replicas": 2}, "uuid must be MIG-<uuid"),
         ("", {"kind": "mig", "replicas": 2}, "kind 'mig' is not one of time-slicing, mps"),
-        ("", {"kind": "mps", "replicas": 1}, "replicas are 2 to 48"),
+        ("", {"kind": "mps", "replicas": 1}, "replicas must be 2 to 48"),
         ("", {"kind": "mps"}, "missing .'replicas'"),
-        ("", [], "a share is"),
+        ("", [], "a share must be"),
     ],
 )
 def test_a_share_that_cannot_be_is_refused(

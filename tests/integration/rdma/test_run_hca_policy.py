@@ -264,7 +264,7 @@ def test_labels_are_those_of_kubernetes(tmp_path, labels):
         check=False,
     )
     assert done.returncode == 2
-    assert "a label is KEY=VALUE" in done.stderr
+    assert "expected a label KEY=VALUE" in done.stderr
 
 
 def test_options_for_policy_need_an_hca_and_a_fabric_with_members(tmp_path):

@@ -290,7 +290,7 @@ def test_merging_is_as_rfc_7386_has_it(old: Any, new: Any, merged: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "body", "message"),
     [
-        ("application/vnd.kubernetes.protobuf", b"{}", "begins with"),
+        ("application/vnd.kubernetes.protobuf", b"{}", "must begin with"),
         ("application/vnd.kubernetes.protobuf", b"k8s\0\x80", "in the middle"),
     ],
 )

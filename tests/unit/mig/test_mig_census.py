@@ -203,5 +203,5 @@ def test_an_instance_of_another_board_is_refused():
 def test_a_budget_that_would_overflow_its_field_is_refused():
     board = geometry.board("a30")
     fields = {name: getattr(board, name) for name in board.__slots__}
-    with pytest.raises(ValueError, match="a30 has a budget above 63"):
+    with pytest.raises(ValueError, match="a30 has a limit above 63, which is not supported"):
         Budget(type(board)(**{**fields, "compute_slices": 64}))

@@ -199,8 +199,8 @@ class FabricMember:
 
 
 def direct_socket(parents: Iterable[Path], name: str) -> Path:
-    """Return the path at which gpud finds a fabric's hcad, which may not exist yet. Raises
-    OSError.
+    """Return the path of the socket at which gpud finds a fabric's hcad. The socket may not exist
+    yet. Raises OSError.
     """
     return _folder(parents) / name / direct.SOCKET_NAME
 

@@ -40,7 +40,8 @@ class Member:
 @dataclass(slots=True)
 class FabricPolicy:
     """The state of a fabric: its members by address, and its policies and networks by kind and key.
-    In generation 0, hcad has no tables.
+
+    In generation 0, hcad has not yet received tables.
     """
 
     generation: int = 0

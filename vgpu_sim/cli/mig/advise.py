@@ -49,10 +49,11 @@ def advise(
     layout: str | None,
     as_json: bool,
 ) -> None:
-    """Report the room on a pool's GPUs, which pods to move for more, and what a layout costs.
+    """Report the free room on a pool's GPUs, the pods to move for more room, and a layout's cost.
 
-    Fragmentation is the part of the room that is lost to the placement of slices in use: 0 when
-    moving none of them would help. Slices that no pod holds are counted as room.
+    Fragmentation is the part of the room that cannot be used because of the placement of slices
+    in use; it is 0 if moving slices would not help. Slices that no pod holds are counted as
+    room.
     """
     try:
         gpus = [gpu for gpu in pools.read(json.load(file)) if pool in (None, gpu.pool)]
@@ -82,7 +83,9 @@ def _room(gpus: Sequence[GpuState]) -> dict[str, Any]:
 def _advice(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str, Any]:
     count, _, name = text.rpartition("x")
     if count and not count.isdecimal():
-        raise click.BadParameter(f"{text!r}: write 2x3g.40gb", ctx, param_hint="--want")
+        raise click.BadParameter(
+            f"{text!r}: expected a count and a profile, such as 2x3g.40gb", ctx, param_hint="--want"
+        )
     needed = int(count or 1)
     try:
         found = pools.advise(gpus, name, needed)

@@ -250,7 +250,7 @@ def plan(
     except SpecError as err:
         raise click.BadParameter(str(err), ctx, param_hint="--want") from err
     if not wanted:
-        raise click.BadParameter("is empty", ctx, param_hint="--want")
+        raise click.BadParameter("the list of slices is empty", ctx, param_hint="--want")
     try:
         made = planner.plan(board, in_use, wanted)
     except IllegalLayoutError as err:

@@ -35,8 +35,8 @@ def bytes_option(what: str) -> Callable[[_F], _F]:
 def new_file(
     _context: click.Context, _parameter: click.Parameter, value: Path | None
 ) -> Path | None:
-    """Return the path of a file that is written at the end. Refuse it before any work if its folder
-    is missing.
+    """Return the path of an output file, which is written at the end. Refuse the path now, before
+    any work, if its folder does not exist.
     """
     if value is not None and not value.parent.is_dir():
         raise click.BadParameter(f"{value.parent} is not a directory")

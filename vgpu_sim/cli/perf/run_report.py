@@ -83,8 +83,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of a run on one board: ``rows`` of all contexts, and ``launches`` as (row, start)
-    in order.
+    """The report of a run on one board.
+
+    ``rows`` are those of all contexts. ``launches`` are pairs of row and start time, in order of
+    start.
     """
 
     chip: Chip

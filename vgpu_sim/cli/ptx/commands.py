@@ -21,8 +21,10 @@ DEFAULT_BLOCK = (256, 1, 1)
 
 
 class Verdict(enum.IntEnum):
-    """The exit codes of a check. A refusal that every driver would make ranks above a feature that
-    Tessera lacks.
+    """The exit codes of a check.
+
+    If there are several problems, ``NOT_PTX`` takes precedence: every driver would refuse that
+    text. ``REFUSED`` means only that Tessera lacks a feature.
     """
 
     LOADS = 0
@@ -101,8 +103,9 @@ def check(
 ) -> None:
     """Check whether each FILE (- for standard input) loads; print the kernels that do not, and why.
 
-    Exit status: 0 all kernels load; 2 some are refused because a feature is not supported yet,
-    with each reason's line; 1 not PTX, or not readable. For several files, the worst status.
+    Exit status: 0 if all kernels load; 2 if some use features that are not supported yet (each
+    reason is printed with its line); 1 if the text is not PTX or cannot be read. For several
+    files, the status is that of the worst file.
     """
     verdicts = {_check(file, cc, backend) for file in files}
     context.exit(max(verdicts, key=_FROM_BEST_TO_WORST.index))

@@ -23,12 +23,11 @@ _MS_BIND_REC: Final = 4096 | 16384
 
 
 def check() -> None:
-    """Check that the system's libibverbs will use these files. Raises FabricFailed."""
+    """Check that the system's libibverbs will find Tessera's device. Raises FabricFailed."""
     if (_CLASSES / CLASS).exists():
         raise FabricFailed(
-            f"--system-verbs: this machine has RDMA drivers ({_CLASSES / CLASS}): libibverbs"
-            " then queries"
-            " the kernel for devices, which has none of Tessera's"
+            f"--system-verbs: this machine has RDMA drivers ({_CLASSES / CLASS}), so libibverbs"
+            " takes its devices from the kernel and does not find Tessera's"
         )
 
 
@@ -44,8 +43,7 @@ def show_class(classes: Path, device: str) -> None:
 
 
 def show_device(scratch: Path) -> None:
-    """Mount a folder that shows all devices, including the new one, over /dev, in this process's
-    namespace.
+    """Mount a folder over /dev in this process's namespace. It shows all devices, and the new one.
 
     Raises:
         OSError: a step is not permitted.

@@ -33,7 +33,9 @@ def check_name(
 ) -> str | None:
     """Check that a fabric's name can be the name of a folder. Raises click.BadParameter."""
     if value is not None and not NAME.fullmatch(value):
-        raise click.BadParameter(f"{value!r}: 1 to 32 letters, digits and ._-, a letter first")
+        raise click.BadParameter(
+            f"{value!r}: a fabric name has 1 to 32 letters, digits and ._- and begins with a letter"
+        )
     return value
 
 
@@ -45,7 +47,7 @@ def parse_labels(
     for pair in value.split(",") if value else ():
         key, equals, text = pair.partition("=")
         if not equals or not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(text):
-            raise click.BadParameter(f"{pair!r}: a label is KEY=VALUE, as in Kubernetes")
+            raise click.BadParameter(f"{pair!r}: expected a label KEY=VALUE, as in Kubernetes")
         labels[key] = text
     return labels
 
@@ -89,7 +91,7 @@ def member(
     gso: bool = False,
     bytes_per_second: int = 0,
 ) -> FabricMember:
-    """Return the membership of a run in the fabric of that name, which the run has yet to join."""
+    """Return a run's membership in the fabric ``name``; the caller has yet to enter it."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     parents = config.private_dir_parents()
     options = labels, policies, wire, gso, bytes_per_second
@@ -114,8 +116,10 @@ def check_options(
 
 
 def verbs(system: bool) -> Path:
-    """Return the directory of the verbs library: that of Tessera's libibverbs, or that of the
-    provider for the system's.
+    """Return the directory of the verbs library for the run's programs.
+
+    This is the directory of Tessera's libibverbs, or, with ``system``, the directory of the
+    provider that the system's libibverbs loads.
 
     Raises:
         FabricFailed: the system's libibverbs cannot be used.
@@ -126,11 +130,12 @@ def verbs(system: bool) -> Path:
 
 
 def sysfs_of(joined: FabricMember, system_verbs: bool = False) -> Callable[[], None]:
-    """Return a function that shows a member's device in the new process's /sys/class/infiniband.
+    """Return a function that mounts a member's device into the new process's /sys/class/infiniband.
 
-    If that is not permitted, a message is printed on stderr and the program runs without sysfs
-    entries. Verbs then work, but tools that look for devices in sysfs find none. The system's
-    libibverbs needs the entries, so with ``system_verbs`` the program does not run without them.
+    If the mount is not permitted, the function prints a message on stderr, and the program runs
+    without sysfs entries. Verbs then work, but tools that look for devices in sysfs find none. With
+    ``system_verbs``, the program does not run without the entries, because the system's libibverbs
+    needs them.
     """
     sysfs = joined.sysfs
 

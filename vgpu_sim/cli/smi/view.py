@@ -26,11 +26,11 @@ CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """A process with a CUDA context. ``pid`` is that of the program if gpud can see it.
+    """A process with a CUDA context. ``pid`` is the program's pid if gpud can see the program.
 
-    Launch times are in ns of the worker's CLOCK_MONOTONIC, and 0 before the first launch has
-    ended; ``busy_ns`` includes the running kernel. ``running_kernel`` and ``running_seconds``
-    are None between kernels.
+    Launch times are in ns of the worker's CLOCK_MONOTONIC. They are 0 until the first launch has
+    ended. ``busy_ns`` includes the running kernel. ``running_kernel`` and ``running_seconds``
+    are None if no kernel is running.
     """
 
     pid: int

@@ -11,8 +11,8 @@ from typing import Any
 
 CLASSES = ("local", "async", "sync")
 _CLASSES = (
-    "*local*: answered in the process. *async*: put into a stream's ring. *sync*: waits for"
-    " the device or for the context worker's reply."
+    "*local*: answered in the process. *async*: put into the ring of a stream. *sync*: waits for"
+    " the device or for a reply of the context's worker."
 )
 _KEYS = {"name", "symbol", "since", "stream", "class", "prototype", "returns", "version"}
 
@@ -110,7 +110,9 @@ class Library:
     """Exported variables, which the hand-written sources define, with their versions."""
 
     def later_nodes(self, version: str) -> tuple[str, ...]:
-        """Return the later nodes that also contain the functions of ``version``."""
+        """Return the version nodes after ``version``; they contain the functions of ``version``
+        too.
+        """
         return self.kept[self.kept.index(version) + 1 :] if version in self.kept else ()
 
     def unsupported_code(self) -> int:
@@ -134,7 +136,9 @@ def _function(row: Mapping[str, Any]) -> Function:
     unknown = set(row) - _KEYS
     kind = row.get("class", "")
     if unknown or (kind and kind not in CLASSES) or bool(kind) != ("prototype" in row):
-        raise ValueError(f"functions.toml: {row}")
+        raise ValueError(
+            f"functions.toml: unknown key, unknown class or missing prototype in {row}"
+        )
     return Function(
         row["name"],
         row.get("symbol", row["name"]),
@@ -183,7 +187,7 @@ def load(sources: Path) -> Library:
     ready = document.get("ready")
     versions = tuple(document.get("versions", ()))
     if document["unsupported"] not in {one.name for one in statuses}:
-        raise ValueError(f"functions.toml: no status {document['unsupported']}")
+        raise ValueError(f"functions.toml does not list the status {document['unsupported']}")
     for one in functions:
         if bool(one.version) != bool(versions) or (versions and one.version not in versions):
             raise ValueError(f"functions.toml: {one.symbol}: unknown version {one.version!r}")

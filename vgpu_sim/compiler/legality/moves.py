@@ -14,7 +14,7 @@ def check(scope: Scope, words: tuple[str, ...], operands: tuple[tree.Operand, ..
     """
     type_ = find_type(words[-1])
     if len(operands) != 2 or type_ is None:
-        raise Invalid("mov takes 2 operands here")
+        raise Invalid("mov needs 2 operands")
     if len(words) > 1:
         _check_count(scope, int(words[0][1:]), operands)
         return
@@ -63,16 +63,18 @@ def _check_register(type_: Type, register: Register, name: tree.Name) -> None:
         return
     own = register.type
     if own.kind != "pred" and own.bits != type_.bits:
-        message = f"{name.text!r} has {own.bits} bits, .{type_.name} takes {type_.bits}"
+        message = f"{name.text!r} has {own.bits} bits, but .{type_.name} needs {type_.bits}"
         raise Invalid(message, name)
-    raise Invalid(f"{name.text!r} is of type .{own.name}, which .{type_.name} does not take", name)
+    raise Invalid(
+        f"{name.text!r} is of type .{own.name}, which cannot be used as .{type_.name}", name
+    )
 
 
 def _check_parts(scope: Scope, type_: Type, vector: tree.Vector, *, written: bool) -> None:
     """Check that the parts of a packed value have their share of its bits."""
     parts = vector.elements
     if type_.kind != "bits" or len(parts) not in (2, 4) or type_.bits % len(parts):
-        raise Invalid(f"{len(parts)} parts of .{type_.name}")
+        raise Invalid(f".{type_.name} cannot be packed from or unpacked to {len(parts)} parts")
     share = Type("bits", type_.bits // len(parts), f"b{type_.bits // len(parts)}")
     for part in parts:
         match part:
@@ -83,16 +85,16 @@ def _check_parts(scope: Scope, type_: Type, vector: tree.Vector, *, written: boo
             case tree.Integer() | tree.Float() if not written and share.takes_constant(part):
                 pass
             case _:
-                raise Invalid(f"this is not a part of .{type_.name}")
+                raise Invalid(f"this operand cannot be a part of .{type_.name}")
     if all(isinstance(part, tree.Sink) for part in parts):
-        raise Invalid("a vector of nothing but '_'")
+        raise Invalid("at least one element of the vector must not be '_'")
 
 
 def _check_value(scope: Scope, type_: Type, value: tree.Operand) -> None:
     match value:
         case tree.Integer() | tree.Float():
             if not type_.takes_constant(value):
-                raise Invalid(f"this constant as .{type_.name}")
+                raise Invalid(f"this constant cannot be read as .{type_.name}")
         case tree.Not(tree.Name() as inner) if type_.kind == "pred":
             _check_register(type_, scope.register(inner), inner)
         case tree.Name() | tree.Offset():
@@ -119,6 +121,6 @@ def _check_named(scope: Scope, type_: Type, name: tree.Name, *, plain: bool) -> 
                 raise Invalid(f"{name.text!r} cannot be read as .{type_.name}", name)
         case Place() | Symbol():
             if type_.kind not in ("integer", "bits") or type_.bits < 32:
-                raise Invalid(f"the address of {name.text!r} as .{type_.name}", name)
+                raise Invalid(f"the address of {name.text!r} cannot be read as .{type_.name}", name)
         case _:
-            raise Invalid(f"{name.text!r} with an addend is no operand", name)
+            raise Invalid(f"{name.text!r} cannot have an addend here", name)

@@ -103,7 +103,7 @@ def _check(scope: Scope, wanted: Wanted, operand: tree.Operand, space: str) -> N
             _check_constant(wanted, operand)
         case "_":
             if not isinstance(operand, tree.Sink):
-                raise Invalid("the destination can be nothing but '_' here")
+                raise Invalid("the destination must be '_' here")
         case "label":
             if not isinstance(operand, tree.Name):
                 raise Invalid("expected a label")
@@ -136,7 +136,7 @@ def _check_constant(wanted: Wanted, operand: tree.Operand) -> None:
     if not isinstance(operand, tree.Integer):
         raise Invalid("expected an integer constant")
     if not wanted.in_limits(operand.value):
-        raise Invalid(f"the constant {operand.value} cannot stand here")
+        raise Invalid(f"the constant {operand.value} is not allowed here")
 
 
 def _check_typed(scope: Scope, wanted: Wanted, operand: tree.Operand) -> None:
@@ -153,9 +153,9 @@ def _check_typed(scope: Scope, wanted: Wanted, operand: tree.Operand) -> None:
 def _check_typed_constant(wanted: Wanted, operand: tree.Constant, type_: Type) -> None:
     if not type_.takes_constant(operand):
         kind = "an integer" if isinstance(operand, tree.Integer) else "a floating-point"
-        raise Invalid(f"{kind} constant as .{type_.name}")
+        raise Invalid(f"{kind} constant cannot be read as .{type_.name}")
     if isinstance(operand, tree.Integer) and not wanted.in_limits(operand.value):
-        raise Invalid(f"the constant {operand.value} cannot stand here")
+        raise Invalid(f"the constant {operand.value} is not allowed here")
 
 
 def _check_value(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Type) -> None:
@@ -195,7 +195,7 @@ def _check_vector(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Ty
         found = len(operand.elements)
         raise Invalid(f"expected {wanted.count} elements, found {found}")
     if wanted.written and all(isinstance(one, tree.Sink) for one in operand.elements):
-        raise Invalid("a vector of nothing but '_'")
+        raise Invalid("at least one element of the vector must not be '_'")
     if type_.kind == "float" and any(
         isinstance(one, tree.Name)
         and isinstance(meaning := scope.need(one), Register)
@@ -226,9 +226,11 @@ def _register(scope: Scope, name: tree.Name, type_: Type | None, *, wider: bool)
         raise Invalid(f"{name.text!r} is not a predicate", name)
     if own.bits != type_.bits and (not wider or own.bits < type_.bits):
         least = "at least " if wider else ""
-        message = f"{name.text!r} has {own.bits} bits, .{type_.name} takes {least}{type_.bits}"
+        message = f"{name.text!r} has {own.bits} bits, but .{type_.name} needs {least}{type_.bits}"
         raise Invalid(message, name)
-    raise Invalid(f"{name.text!r} is of type .{own.name}, which .{type_.name} does not take", name)
+    raise Invalid(
+        f"{name.text!r} is of type .{own.name}, which cannot be used as .{type_.name}", name
+    )
 
 
 def _check_address_value(scope: Scope, wanted: Wanted, operand: tree.Operand) -> None:
@@ -247,7 +249,7 @@ def _check_address_value(scope: Scope, wanted: Wanted, operand: tree.Operand) ->
             return
         raise Invalid(f"{base.text!r} is not a register", base)
     if isinstance(found, Register) and found.type.kind not in ("integer", "bits"):
-        raise Invalid(f"{base.text!r} holds no address", base)
+        raise Invalid(f"{base.text!r} cannot hold an address", base)
 
 
 def _within(found: str, space: str) -> bool:
@@ -274,7 +276,7 @@ def _check_memory(scope: Scope, operand: tree.Operand, space: str) -> None:
         raise Invalid(f"{base.text!r} is not an address", base)
     found = scope.need(base)
     if isinstance(found, Register) and found.type.kind not in ("integer", "bits"):
-        raise Invalid(f"{base.text!r} holds no address", base)
+        raise Invalid(f"{base.text!r} cannot hold an address", base)
     if isinstance(found, Place):
         if space and not _within(found.space, space):
             raise Invalid(f"the variable is in .{found.space} space, not .{space}", base)

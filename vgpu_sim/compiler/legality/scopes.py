@@ -26,11 +26,12 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A variable or parameter and its state space, which is ``param::entry`` for a kernel's
-    parameter.
+    """A variable or parameter in a state space. The space of a kernel's parameter is
+    ``param::entry``.
 
-    ``name`` is the file's name for a variable that a function declares, if it differs;
-    ``element_bytes`` is the size of a number in an array, also in an array of vectors.
+    ``name`` is set if a variable that a function declares is moved to the file under another name;
+    it is that new name. ``element_bytes`` is the size of one number in an array, also in an array
+    of vectors.
     """
 
     space: str
@@ -45,7 +46,9 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A special register, of 1, 32 or 64 bits. ``once`` are its widths in earlier versions."""
+    """A special register, of 1, 32 or 64 bits. ``once`` holds its widths in earlier PTX
+    versions.
+    """
 
     bits: int
     once: tuple[int, ...] = ()
@@ -84,7 +87,7 @@ class Scope(Names[Meaning]):
         if isinstance(meaning, Register):
             return meaning
         if isinstance(meaning, Special):
-            raise Invalid(f"special register {name.text!r} is read by mov alone", name)
+            raise Invalid(f"special register {name.text!r} can be read only by mov", name)
         raise Invalid(f"{name.text!r} is not a register", name)
 
     def array(self, element: tree.Element) -> Place:
@@ -103,7 +106,7 @@ class Scope(Names[Meaning]):
             register = self.register(index)
             if register.type.kind in ("integer", "bits") and register.type.bits in (32, 64):
                 return found
-        raise Invalid("the number of an element is a constant or in a register of 32 or 64 bits")
+        raise Invalid("an element's index must be a constant or a register of 32 or 64 bits")
 
     def declare_statement(self, statement: tree.Statement) -> None:
         """Declare the names that a statement declares, if there are any."""

@@ -22,9 +22,9 @@ _TOKEN = re.compile(
 class Wanted:
     """One operand of a form, as ``ptx.grammar.tables`` describes it.
 
-    ``what`` is the table's word for the operand, or ``type`` if the field ``type`` describes it.
-    ``count`` is the number of elements of a vector, 0 for none. ``pair`` is ``p`` if ``|`` and a
-    predicate may follow, and ``P`` if they must.
+    ``what`` is the table's word for the operand. It is ``type`` if the field ``type`` describes the
+    operand. ``count`` is the number of elements of a vector, 0 for none. ``pair`` is ``p`` if ``|``
+    and a predicate may follow the operand, and ``P`` if they must.
     """
 
     what: str
@@ -62,7 +62,7 @@ class _Row:
 
 @lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
 def signatures(opcode: str, modifiers: tuple[str, ...]) -> tuple[Signature, ...]:
-    """Return the lists of operands that a form may have; empty if the tables state none.
+    """Return the possible operand lists of a form; empty if the tables do not state any.
 
     ``modifiers`` are the form's modifiers without their dots.
     """
@@ -83,7 +83,7 @@ def _signature(tokens: tuple[str, ...], types: list[Type], modifiers: tuple[str,
 def _parse_one(token: str, types: list[Type], modifiers: tuple[str, ...]) -> Wanted:
     found = _TOKEN.fullmatch(token)
     if found is None:
-        raise ValueError(f"no operand {token!r}")
+        raise ValueError(f"{token!r} does not describe an operand")
     what, type_ = found["what"], None
     if what == "h":
         what, type_ = "type", find_type("u64")

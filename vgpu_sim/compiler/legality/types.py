@@ -30,7 +30,8 @@ _HELD_IN_BITS = {
 class Type:
     """The properties of a type on which the matching rules depend.
 
-    ``kind`` is integer, bits, float, packed (halves), held or pred.
+    ``kind`` is integer, bits, float, packed (halves), pred, or held. A type of kind held has no
+    registers of its own: its values are stored in registers of the kind bits.
     """
 
     kind: str
@@ -38,7 +39,8 @@ class Type:
     name: str
 
     def takes(self, register: "Type", *, wider: bool = False) -> bool:
-        """True if a register of a type may be used where this type is read or written.
+        """Return whether an instruction of this type may read or write a register of type
+        ``register``.
 
         With ``wider``, the register may be larger (PTX ISA, "Operand Size Exceeding
         Instruction-Type Size").

@@ -28,7 +28,7 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
     Return None for any other operand.
 
     Raises:
-        Unsupported: the name has an address in PTX but not here yet.
+        Unsupported: PTX defines an address for the name, but this compiler does not support it.
     """
     base, addend = split(operand)
     if not isinstance(base, tree.Name):
@@ -53,7 +53,7 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
         return Symbol(base.text, addend), variable.space
     refused = symbols.refused.get(base.text)
     if refused is not None:
-        raise Unsupported(refused.what, base)
+        raise Unsupported(f"{refused.what}", base)
     function = symbols.graph.functions.get(base.text)
     if function is not None:
         return Literal(symbols.graph.address(function) + addend), Space.CONST
@@ -95,8 +95,10 @@ def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Oper
             shown = space.name.lower()
             raise Invalid(f"the variable is in .{symbol[1].name.lower()} space, not .{shown}")
         if space is Space.GENERIC and symbol[1] in WINDOWS:
-            what = f"a {symbol[1].name.lower()} variable's name where the space is not said"
-            raise Unsupported(what)
+            raise Unsupported(
+                f"naming a {symbol[1].name.lower()} variable in an access that states no state"
+                " space"
+            )
         return symbol[0], 0
     base, displacement = split(operand.parts[0])
     if isinstance(base, tree.Integer):

@@ -29,11 +29,11 @@ class _Fixup:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A placeholder that is replaced when the complete code is known.
+    """A placeholder in the code, which is replaced when the complete code is known.
 
-    Before a call that may lead back to its own function (``saves``), the owner's registers are
-    saved on the stack, and after the call they are restored; ``call`` is the same number in both
-    marks.
+    A call that may lead back to its own function has two marks with the same number ``call``.
+    The mark before the call (``saves`` is true) is replaced by code that saves the function's
+    registers on the stack. The mark after the call is replaced by code that restores them.
     """
 
     owner: int
@@ -45,8 +45,8 @@ class Builder:
     """Appends instructions. ``guard`` and ``line`` apply to emitted instructions until they are
     changed.
 
-    ``owner`` is the owner of new registers: the kernel, or one called function, each activation of
-    which has its own values in them.
+    ``owner`` identifies the code that owns new registers: the kernel, or one called function. Each
+    activation of a called function has its own values in the function's registers.
     """
 
     def __init__(self) -> None:
@@ -189,15 +189,14 @@ class Builder:
         return self._inverse
 
     def unused_predicate(self) -> Predicate:
-        """Return the predicate to which results are written that are discarded; it is never
-        read.
-        """
+        """Return the predicate that receives discarded results; it is never read."""
         if self._unused is None:
             self._unused = self.new_predicate()
         return self._unused
 
     def rewrite(self, expand: Callable[[int, Instruction], list[Instruction]]) -> None:
-        """Replace each instruction by the result of ``expand``, which gets its index and itself.
+        """Replace each instruction by the result of ``expand``, which is called with the
+        instruction's index and the instruction.
 
         Labels are moved accordingly.
 
@@ -223,7 +222,7 @@ class Builder:
         self.code, self.lines = code, lines
 
     def end(self) -> None:
-        """End the function with RET where that can be reached.
+        """End the function with RET if execution can reach its end.
 
         Running past the last statement ends the thread, as ``ret`` does. RET is added only if
         there is a label at the end, or if the code before it continues there.

@@ -96,7 +96,7 @@ class Context:
             return self.builder.register_for(scope, name.text, declared)
         if isinstance(declared, SharedVariable | LocalVariable):
             return None
-        raise Unsupported(declared.what, name)
+        raise Unsupported(f"{declared.what}", name)
 
     def _half(self, scope: Scope, declared: RegisterClass, name: tree.Name) -> Register | Predicate:
         if name.component not in HALVES:
@@ -147,7 +147,7 @@ class Context:
             builder.place(onward)
 
     def local(self, declared: tree.Variable) -> LocalVariable:
-        """Return a new variable of this frame, as declared.
+        """Create the declared variable in this frame; return it.
 
         Raises:
             Invalid, Unsupported: the declaration is refused.
@@ -155,7 +155,7 @@ class Context:
         return self.new_local(*extent(declared))
 
     def new_local(self, size: int, align: int) -> LocalVariable:
-        """Return a new variable in this frame, of ``size`` bytes."""
+        """Create a variable of ``size`` bytes in this frame; return it."""
         variable = LocalVariable(self.builder.new_name("variable"), size, align, self.builder.owner)
         self.frame.variables.append(variable)
         return variable

@@ -156,9 +156,9 @@ class Form:
     """One row of the binding: a PTX form, its operands, and the instructions to which it is
     lowered.
 
-    ``isa`` is text for the documentation if the opcode alone does not suffice. Modifiers may be in
-    ``any_order`` if no word matches several slots: ``ptx.grammar`` has already checked whether PTX
-    allows the order.
+    ``isa`` is text for the documentation, for forms that the opcode alone does not explain. With
+    ``any_order``, modifiers are matched in any order; no word may then match several slots.
+    ``ptx.grammar`` has already checked whether PTX allows the order.
     """
 
     pattern: str
@@ -187,7 +187,8 @@ class Form:
         return len(self.operands.split(", ")) if self.operands else 0
 
     def match(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
-        """Assign each modifier (with its dot) to a slot: in order, or if that fails in any order.
+        """Assign each modifier (with its dot) to a slot. Try the given order first, then any other
+        order.
 
         The parser has already enforced the order where PTX prescribes one.
         """

@@ -130,7 +130,10 @@ def _block_limits(function: tree.Function, findings: Findings) -> tuple[Block | 
 def _block(directive: tree.Directive) -> Block:
     x, y, z = (*directive.arguments, 1, 1)[:3]
     if min(x, y, z) < 1 or math.prod((x, y, z)) > MAX_THREADS_PER_BLOCK:
-        raise Invalid(f"{directive.name} allows 1 to {MAX_THREADS_PER_BLOCK} threads", directive)
+        raise Invalid(
+            f"the number of threads in {directive.name} must be 1 to {MAX_THREADS_PER_BLOCK}",
+            directive,
+        )
     return x, y, z
 
 
@@ -218,7 +221,7 @@ def _lower_statement(context: Context, statement: tree.Statement) -> None:
         case tree.Variable():
             what = f"{statement.space.value} variable {statement.name!r}"
             context.scope.declare(statement.name, Refused(what), statement, statement.count)
-            raise Unsupported(what, statement)
+            raise Unsupported(f"{what}", statement)
         case _:
             # Pragmas are hints, .loc is for debuggers, and call prototypes and target lists are
             # used by the calls and branches that name them.
@@ -259,4 +262,4 @@ def _declare_registers(context: Context, statement: tree.Registers) -> None:
     for name in statement.names:
         context.scope.declare(name.name, what, name, name.count)
     if isinstance(what, Refused):
-        raise Unsupported(what.what, statement)
+        raise Unsupported(f"{what.what}", statement)

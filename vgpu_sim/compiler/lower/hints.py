@@ -26,7 +26,7 @@ def nothing(context: Context, form: Form, match: Match) -> None:
     said = Space.GLOBAL if "global" in match else Space.GENERIC
     address(context, where, space_of(context, where, said, WINDOWS))
     if any(not isinstance(s, tree.Integer) or s.value != _LINE_BYTES for s in sizes):
-        raise Invalid(f"the size is the constant {_LINE_BYTES}")
+        raise Invalid(f"the size must be the constant {_LINE_BYTES}")
 
 
 def policy(context: Context, form: Form, match: Match) -> None:

@@ -37,7 +37,9 @@ def _count(context: Context, operand: tree.Operand) -> Operand:
     """Return a count as 64 bits."""
     if isinstance(operand, tree.Integer):
         if not 1 <= operand.value <= MBARRIER_COUNT:
-            raise Invalid(f"an mbarrier counts 1 to {MBARRIER_COUNT}, not {operand.value}")
+            raise Invalid(
+                f"the count of an mbarrier must be 1 to {MBARRIER_COUNT}, not {operand.value}"
+            )
         return Literal(operand.value)
     return _wide(context, values.source(context, operand, DataType.U32))
 
@@ -86,7 +88,7 @@ def arrive(context: Context, form: Form, match: Match) -> None:
     space = _space(context, match, where)
     place = whole_address(context, where, space)
     if match.get("within") == "shared::cluster" and not isinstance(first, tree.Sink):
-        raise Invalid("an arrival in .shared::cluster returns no state")
+        raise Invalid("an arrival in .shared::cluster cannot return a state")
     count = _count(context, counts[0]) if counts else Literal(1)
     update = Update.DROP if "arrive_drop" in match else Update.ARRIVE
     if isinstance(first, tree.Sink):

@@ -93,8 +93,10 @@ def lower_module(
     """
     whole = Findings(source, name)
     if module.address_size != 64:
-        said = "32-bit addresses" if module.address_size else "a missing .address_size (32 bits)"
-        whole.add(Unsupported(said), module.targets[0])
+        said = (
+            "a 32-bit .address_size" if module.address_size else "a missing .address_size (32 bits)"
+        )
+        whole.add(Unsupported(f"{said}"), module.targets[0])
     parts = _Parts(whole)
     graph = CallGraph(module.functions, module.variables, module.aliases)
     for alias in module.aliases:
@@ -184,7 +186,8 @@ def _lower_functions(module: tree.Module, symbols: Symbols, parts: _Parts) -> li
             words += len(lowered.code)
         too_many = _too_many(words, len(functions))
         if too_many:
-            parts.whole.add(Unsupported(f"a module of more than {too_many}"), function)
+            refusal = Unsupported(f"a module of more than {too_many}")
+            parts.whole.add(refusal, function)
             return functions
     for function in reversed(module.functions):  # callers first: they lower their callees
         if function.body is not None and not function.is_entry:
@@ -207,5 +210,7 @@ def _too_many(words: int, functions: int) -> str:
 def _no_alias(module: tree.Module, alias: tree.Alias) -> Refusal:
     """Return why a name cannot be an alias."""
     if any(function.name == alias.aliasee for function in module.functions):
-        return Unsupported(f"an alias of {alias.aliasee!r}, which is no .func defined here,")
+        return Unsupported(
+            f"an alias of {alias.aliasee!r}, which is not a .func defined in this module,"
+        )
     return Invalid(f"{alias.aliasee!r} is not a function")

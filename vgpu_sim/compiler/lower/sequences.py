@@ -17,7 +17,7 @@ class Sequence:
         self._builder = builder
 
     def word(self, op: Op, type_: DataType, *srcs: Operand, **fields: Any) -> Register:
-        """Emit an instruction and return its result, as wide as its type."""
+        """Emit an instruction; return its result in a register as wide as ``type_``."""
         result = self._builder.scratch(max(type_.bits, 16))
         self._builder.emit(op, type=type_, dsts=(result,), srcs=srcs, **fields)
         return result

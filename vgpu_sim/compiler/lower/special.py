@@ -233,8 +233,8 @@ def find(name: tree.Name) -> Special:
 def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
     """Return a special register's value as an instruction of ``type_`` reads it.
 
-    If the type has fewer bits, these are the low ones: PTX 1.x had registers of 16 bits, and a
-    %gridid of 32.
+    If the type has fewer bits than the register, the low bits are returned. In PTX 1.x, special
+    registers had 16 bits, and %gridid had 32.
 
     Raises:
         Invalid: the register cannot be read as this type, or as ``find``.
@@ -243,5 +243,5 @@ def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
     special = find(name)
     if type_.bits > special.bits or type_.is_float:
         what = "is a predicate" if special.bits == 1 else f"has {special.bits} bits"
-        raise Invalid(f"{name.text!r} {what}, not .{type_.name.lower()}", name)
+        raise Invalid(f"{name.text!r} {what} and cannot be read as .{type_.name.lower()}", name)
     return special.read(context)

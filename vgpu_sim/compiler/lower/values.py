@@ -57,7 +57,8 @@ def source(
         case tree.Not(inner):
             raise Invalid("'!' applies to predicates only", _at(inner))
         case _:
-            raise Unsupported(f"{_DESCRIPTIONS.get(type(operand), 'this')} as an operand")
+            what = _DESCRIPTIONS.get(type(operand), "this")
+            raise Unsupported(f"{what} as an operand")
 
 
 _DESCRIPTIONS: dict[type, str] = {
@@ -98,7 +99,7 @@ def _check_width(
     if bits == wanted or (wider and bits > wanted):
         return
     raise Invalid(
-        f"{name.text!r} has {bits} bits, .{type_.name.lower()} takes"
+        f"{name.text!r} has {bits} bits, but .{type_.name.lower()} needs"
         f" {'at least ' if wider else ''}{wanted}",
         name,
     )
@@ -113,15 +114,16 @@ def integer_literal(constant: tree.Integer, type_: DataType) -> Literal:
     if type_ is DataType.PRED:
         return Literal(int(constant.value != 0))
     if type_.is_float and type_.element is type_:  # packed operands are untyped bits
-        raise Unsupported(f"an integer constant as .{type_.name.lower()}")
+        raise Unsupported(f"an integer constant as a .{type_.name.lower()} operand")
     return Literal(constant.value & ((1 << type_.bits) - 1))
 
 
 def float_literal(constant: tree.Float, type_: DataType) -> Literal:
     """Return a floating-point constant's bits in ``type_``.
 
-    ``0f`` constants keep their 32 bits; all others are doubles, rounded to ``.f32`` for that type
-    (PTX ISA, "Floating-Point Constants"). Untyped registers accept bits of their width.
+    A ``0f`` constant keeps its 32 bits. Every other constant is a double; if ``type_`` is
+    ``.f32``, it is rounded to that type (PTX ISA, "Floating-Point Constants"). Untyped registers
+    accept bits of their width.
 
     Raises:
         Unsupported: the constant's width is not the type's.
@@ -131,7 +133,9 @@ def float_literal(constant: tree.Float, type_: DataType) -> Literal:
         return Literal(constant.bits)
     if type_ is DataType.F32:
         return Literal(_double_to_single(constant.bits))
-    raise Unsupported(f"a floating-point constant of {exact} bits as .{type_.name.lower()}")
+    raise Unsupported(
+        f"a floating-point constant of {exact} bits as a .{type_.name.lower()} operand"
+    )
 
 
 def _double_to_single(bits: int) -> int:
@@ -192,8 +196,8 @@ def predicate_pair(context: Context, operand: tree.Operand) -> tuple[Predicate, 
     The second destination is None if the operand has no second one.
 
     Raises:
-        Invalid: they are not predicates.
-        Unsupported: they are the same one; PTX ISA leaves its value undefined.
+        Invalid: a destination is not a predicate.
+        Unsupported: both destinations are the same predicate, whose value PTX leaves undefined.
     """
     first, second = operand, None
     if isinstance(operand, tree.Pair):
@@ -201,5 +205,5 @@ def predicate_pair(context: Context, operand: tree.Operand) -> tuple[Predicate, 
     q = None if second is None else predicate_destination(context, second)
     p = predicate_destination(context, first)
     if p is not None and p == q:
-        raise Unsupported("one predicate for both destinations")
+        raise Unsupported("using one predicate for both destinations")
     return p or context.builder.unused_predicate(), q

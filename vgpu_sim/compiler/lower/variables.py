@@ -28,10 +28,10 @@ _SPACES = {tree.Space.GLOBAL: Space.GLOBAL, tree.Space.CONST: Space.CONST}
 
 @dataclass(slots=True)
 class Segment:
-    """The variables of a module that were placed so far, and those that were refused.
+    """The layout of a module's variables: those placed so far, and those that were refused.
 
-    It also holds the variables of each block and of each thread, and the starts of those banks
-    of constant memory that are arrays as a whole.
+    It also holds the variables of each block (shared) and of each thread (local). ``banks``
+    holds the starts of the constant banks that are accessed as one array.
     """
 
     variables: dict[str, Variable] = field(default_factory=dict)
@@ -63,8 +63,8 @@ def lay_out(
 ) -> Segment:
     """Place all variables of a module in one segment, in order.
 
-    ``addresses`` are those of functions; ``findings`` returns the collector of diagnostics for the
-    variable of a name.
+    ``addresses`` maps functions' names to their addresses. ``findings`` is called with a variable's
+    name; it returns the collector of diagnostics for that variable.
     """
     segment = Segment()
     declared = _definitions(module, findings)
@@ -99,7 +99,9 @@ def _check_banks(
         own = [v for v in own if v.linkage is not tree.Linkage.EXTERN]
         size = sum(segment.variables[v.name].size for v in own if v.name in segment.variables)
         if size > MAX_CONST_BYTES:
-            message = f"{size} bytes of .const variables (the limit is {MAX_CONST_BYTES})"
+            message = (
+                f"the bank's .const variables have {size} bytes (the limit is {MAX_CONST_BYTES})"
+            )
             findings(own[-1].name).add(Invalid(message), own[-1])
 
 
@@ -150,14 +152,19 @@ def _check_names(
     for name in sorted(() if declared.initial is None else names.in_value(declared.initial)):
         if name in functions:
             if name not in addresses:
-                what = f"the address of function {name!r}, which is no .func defined here,"
-                raise Unsupported(what, declared)
+                raise Unsupported(
+                    f"the address of function {name!r}, which is not a .func defined in this"
+                    " module,",
+                    declared,
+                )
             continue
         if name not in known:
             raise Invalid(f"{name!r} is not declared", declared)
         if known[name].space in (tree.Space.SHARED, tree.Space.LOCAL):
-            what = f"the address of {known[name].space.value} variable {name!r} as initial value"
-            raise Unsupported(what, declared)
+            raise Unsupported(
+                f"the address of {known[name].space.value} variable {name!r} as initial value",
+                declared,
+            )
 
 
 def _add(segment: Segment, declared: tree.Variable, addresses: Mapping[str, int]) -> None:
@@ -171,13 +178,16 @@ def _add(segment: Segment, declared: tree.Variable, addresses: Mapping[str, int]
         raise Unsupported(f"an alignment of more than {MAX_ALIGNMENT_BYTES} bytes", declared)
     offset = -(-segment.end // align) * align
     if offset + size > MAX_SEGMENT_BYTES:
-        raise Unsupported(f"more than {MAX_SEGMENT_BYTES} bytes of variables", declared)
+        raise Unsupported(
+            f"a module with more than {MAX_SEGMENT_BYTES} bytes of variables",
+            declared,
+        )
     initial = _Initial(most=MAX_INITIAL_BYTES - segment.initial_bytes)
     if declared.initial is not None:
         if declared.type[1:] not in DATA_TYPES:
             raise Unsupported(f"an initial value of type {declared.type}", declared)
         if declared.linkage is tree.Linkage.COMMON:
-            raise Invalid("a .common variable has no initial value", declared)
+            raise Invalid("a .common variable cannot have an initial value", declared)
         _encode(initial, declared, declared.initial, shape, 0)
         _put_functions(initial, addresses)
     segment.variables[declared.name] = Variable(
@@ -220,16 +230,16 @@ def _check_kind(declared: tree.Variable) -> None:
     if declared.space not in _SPACES:
         raise Unsupported(f"{declared.space.value} variable {declared.name!r}", declared)
     if declared.linkage is tree.Linkage.COMMON and declared.space is not tree.Space.GLOBAL:
-        raise Invalid("a .common variable is in .global space", declared)
+        raise Invalid("a .common variable must be in .global space", declared)
     if declared.linkage is tree.Linkage.EXTERN:
         if declared.initial is not None:
-            raise Invalid("an .extern variable has no initial value", declared)
+            raise Invalid("an .extern variable cannot have an initial value", declared)
         raise Unsupported(f".extern variable {declared.name!r} of another module", declared)
     for attribute in declared.attributes:
         if attribute.name not in _ATTRIBUTES:
             raise Unsupported(f"attribute {attribute.name}", declared)
         if declared.space is not tree.Space.GLOBAL:
-            raise Invalid(f"{attribute.name} is for .global variables", declared)
+            raise Invalid(f"{attribute.name} can be used only for .global variables", declared)
     if declared.count is not None:
         raise Unsupported("a numbered family of variables", declared)
 
@@ -245,7 +255,7 @@ def _extent(declared: tree.Variable) -> tuple[int, tuple[int, ...]]:
     if len(shape) != len(dimensions):
         raise Invalid("only the first dimension may be left out", declared)
     if not all(shape):
-        raise Invalid("an array of no elements", declared)
+        raise Invalid("an array must have at least one element", declared)
     size = element_bytes(declared) * math.prod(shape)
     if declared.vector:
         shape.append(int(declared.vector[2:]))
@@ -264,18 +274,20 @@ def _encode(
     """
     if isinstance(value, tree.ValueList):
         if not shape:
-            raise Invalid("a list initialises an array or a vector", declared)
+            raise Invalid("only an array or a vector can be initialised by a list", declared)
         if len(value.elements) > shape[0]:
-            raise Invalid(f"more than {shape[0]} initial values", declared)
+            raise Invalid(f"there are more than {shape[0]} initial values", declared)
         row_bytes = DATA_TYPES[declared.type[1:]].bytes * math.prod(shape[1:])
         if at + row_bytes * len(value.elements) > initial.most:
-            what = f"initial values of more than {MAX_INITIAL_BYTES} bytes"
-            raise Unsupported(what, declared)
+            raise Unsupported(
+                f"a module with more than {MAX_INITIAL_BYTES} bytes of initial values",
+                declared,
+            )
         for index, element in enumerate(value.elements):
             _encode(initial, declared, element, shape[1:], at + index * row_bytes)
         return
     if shape:
-        raise Invalid("an array is initialised by a list", declared)
+        raise Invalid("an array must be initialised by a list", declared)
     _scalar(initial, declared, value, at)
 
 
@@ -283,23 +295,30 @@ def _scalar(initial: _Initial, declared: tree.Variable, value: tree.InitialValue
     type_ = DATA_TYPES[declared.type[1:]]
     match value:
         case tree.Integer() if type_.is_float:
-            raise Invalid(f"an integer as initial value of .{type_.name.lower()}", declared)
+            raise Invalid(
+                f"the initial value of a .{type_.name.lower()} cannot be an integer", declared
+            )
         case tree.Float() if not type_.is_untyped and type_ not in (DataType.F32, DataType.F64):
-            raise Invalid(f"a float as initial value of .{type_.name.lower()}", declared)
+            raise Invalid(
+                f"the initial value of a .{type_.name.lower()} cannot be a float", declared
+            )
         case tree.Integer():
             bits = integer_literal(value, type_).bits
         case tree.Float():
             bits = float_literal(value, type_).bits
         case tree.Name() | tree.Offset() | tree.GenericAddress():
             if type_.bits != 64 or type_.is_float:
-                raise Unsupported(f"an address as .{type_.name.lower()}", declared)
+                raise Unsupported(
+                    f"an address as initial value of a .{type_.name.lower()}",
+                    declared,
+                )
             initial.relocations.append(_relocation(at, type_, value))
             return
         case tree.MaskedAddress(mask, address):
             initial.relocations.append(_masked_relocation(declared, at, type_, mask, address))
             return
         case _:
-            raise Invalid("a field as initial value of a scalar", declared)
+            raise Invalid("the initial value of a scalar cannot be a field", declared)
     initial.put(at, bits.to_bytes(type_.bytes, "little"))
 
 
@@ -321,7 +340,7 @@ def _masked_relocation(
     shift = (mask & -mask).bit_length() - 1
     bits = mask.bit_count()
     if not mask or mask >> shift != (1 << bits) - 1:
-        raise Invalid("a mask selects neighbouring bits", declared)
+        raise Invalid("a mask must select adjacent bits", declared)
     if type_.is_float or bits > type_.bits:
-        raise Invalid(f"a mask of {bits} bits for .{type_.name.lower()}", declared)
+        raise Invalid(f"a mask of {bits} bits cannot initialise a .{type_.name.lower()}", declared)
     return replace(_relocation(at, type_, address), shift=shift, bits=bits)

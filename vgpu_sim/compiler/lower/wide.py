@@ -21,12 +21,13 @@ _LOW = HALVES[0]
 
 
 def part(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
-    """Split the operands that are registers of 128 bits, in ``context.operands``.
+    """Split each 128-bit register in ``context.operands`` into two 64-bit registers.
 
-    Returns the registers of which only the low half is loaded: ``extend`` writes the high one.
+    Return the registers of which the instruction loads only the low half; ``extend`` writes
+    their high half.
 
     Raises:
-        Invalid: the instruction does not accept a register of 128 bits there.
+        Invalid: an operand must not be a 128-bit register.
     """
     operands = list(instruction.operands)
     if ".b128" in instruction.modifiers:
@@ -38,13 +39,15 @@ def part(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
     for operand in operands:
         if context.is_wide(operand):
             assert isinstance(operand, tree.Name)
-            raise Invalid(f"{operand.text!r} has 128 bits", operand)
+            raise Invalid(
+                f"{operand.text!r} is a 128-bit register, which is not allowed here", operand
+            )
     context.operands = tuple(operands)
     return whole if data == 0 else []
 
 
 def extend(context: Context, loaded: Sequence[tree.Name], match: Match) -> None:
-    """Write the high half of a loaded register: the sign of the low one, or zeros."""
+    """Write the high half of a loaded register: copies of the low half's sign bit, or zeros."""
     for name in loaded:
         low, high = (context.register(replace(name, component=half)) for half in HALVES)
         assert isinstance(low, Register)

@@ -113,7 +113,7 @@ def apply_binary(operator: str, left: Constant, right: Constant) -> Constant:
         ValueError: on a floating-point operand and on division by zero.
     """
     if isinstance(left, Float) or isinstance(right, Float):
-        raise ValueError("arithmetic on floating-point constants")
+        raise ValueError("operators cannot be applied to floating-point constants")
     if operator in ("<<", ">>"):
         return _shift(operator, left, right)
     unsigned = left.unsigned or right.unsigned
@@ -129,6 +129,6 @@ def apply_binary(operator: str, left: Constant, right: Constant) -> Constant:
 def _shift(operator: str, left: Integer, right: Integer) -> Integer:
     count = right.value
     if not 0 <= count < 64:
-        raise ValueError(f"shift count {count} in a constant expression")
+        raise ValueError(f"shift count {count} in a constant expression is not between 0 and 63")
     value = left.value << count if operator == "<<" else left.value >> count
     return integer(value, unsigned=left.unsigned)

@@ -136,7 +136,9 @@ def parse_bank(cursor: Cursor) -> int:
     token = cursor.current
     bank = parse_integer(cursor, "a bank of constant memory")
     if not 0 <= bank < limits.CONSTANT_BANKS:
-        raise cursor.error(f"there are {limits.CONSTANT_BANKS} banks of constant memory", token)
+        raise cursor.error(
+            f"the bank of constant memory must be 0 to {limits.CONSTANT_BANKS - 1}", token
+        )
     cursor.expect("]")
     return bank
 
@@ -181,7 +183,7 @@ def _parse_alignment(cursor: Cursor) -> int:
     token = cursor.current
     align = parse_integer(cursor, "an alignment")
     if align <= 0 or align & (align - 1) or align > 1 << 30:
-        raise cursor.error("an alignment is a power of two", token)
+        raise cursor.error("an alignment must be a power of two", token)
     return align
 
 
@@ -246,13 +248,13 @@ def _parse_dimension(cursor: Cursor) -> int:
     token = cursor.current
     size = parse_integer(cursor, "an array size")
     if size < 0:
-        raise cursor.error("an array size is not negative", token)
+        raise cursor.error("an array size must not be negative", token)
     return size
 
 
 def _parse_initial(cursor: Cursor, depth: int) -> tree.InitialValue:
     if depth >= limits.MAX_INITIALIZER_DEPTH:
-        raise cursor.error(f"nested deeper than {limits.MAX_INITIALIZER_DEPTH}")
+        raise cursor.error(f"initial values nest deeper than {limits.MAX_INITIALIZER_DEPTH}")
     if cursor.at("{"):
         return _parse_value_list(cursor, depth)
     token = cursor.current

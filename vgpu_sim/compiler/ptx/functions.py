@@ -48,7 +48,7 @@ def parse_directives(cursor: Cursor) -> tuple[tree.Directive, ...]:
         least, most = _ARGUMENTS[start.text]
         arguments = _parse_numbers(cursor) if most else []
         if not least <= len(arguments) <= most:
-            raise cursor.error(f"wrong number of arguments of {start.text}", start)
+            raise cursor.error(f"{start.text} has a wrong number of arguments", start)
         directives.append(tree.Directive(start.line, start.column, start.text, tuple(arguments)))
     return tuple(directives)
 

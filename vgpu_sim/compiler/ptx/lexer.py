@@ -103,7 +103,9 @@ def tokenize(source: str, place: Place = START) -> Iterator[Token]:
             string, and where a size limit is exceeded.
     """
     if len(source) > limits.MAX_SOURCE_CHARACTERS:
-        raise PtxSyntaxError(0, 0, f"longer than {limits.MAX_SOURCE_CHARACTERS} characters")
+        raise PtxSyntaxError(
+            0, 0, f"the file is longer than {limits.MAX_SOURCE_CHARACTERS} characters"
+        )
     new, kind_of = tuple.__new__, _KINDS.get
     line, before_line = place.line, -1  # the newline before the line counts as part of it
     before = place.offset

@@ -91,7 +91,7 @@ def _parse_list(cursor: Cursor, opening: str, closing: str) -> tuple[tree.Operan
 def _enter(cursor: Cursor) -> None:
     cursor.depth += 1
     if cursor.depth > limits.MAX_EXPRESSION_DEPTH:
-        raise cursor.error(f"nested deeper than {limits.MAX_EXPRESSION_DEPTH}")
+        raise cursor.error(f"operands nest deeper than {limits.MAX_EXPRESSION_DEPTH}")
 
 
 def parse_integer(cursor: Cursor, what: str = "an integer constant") -> int:
@@ -110,7 +110,7 @@ def parse_integer(cursor: Cursor, what: str = "an integer constant") -> int:
 def parse_expression(cursor: Cursor, *, stop_at_bar: bool = False) -> tree.Operand:
     """Parse a constant expression, an address expression or a plain name.
 
-    ``stop_at_bar`` leaves a ``|`` after anything but a constant to the caller.
+    With ``stop_at_bar``, a ``|`` after anything but a constant is not consumed.
     """
     _enter(cursor)
     condition = _parse_binary(cursor, 1, stop_at_bar)
@@ -160,7 +160,7 @@ def _combine(
         if moved is not None:
             return moved
     raise PtxSyntaxError(
-        operator.line, operator.column, f"operands of {operator.text!r} are not constant"
+        operator.line, operator.column, f"the operands of {operator.text!r} must be constants"
     )
 
 
@@ -205,7 +205,7 @@ def _apply_unary(cursor: Cursor, operator: Token, operand: tree.Operand) -> tree
             return tree.Negated(operand)
         if operator.text == "+":
             return operand
-    raise cursor.error(f"{operator.text!r} does not apply here", operator)
+    raise cursor.error(f"{operator.text!r} cannot be applied to this operand", operator)
 
 
 def _parse_primary(cursor: Cursor) -> tree.Operand:
@@ -244,7 +244,7 @@ def _apply_mask(cursor: Cursor, token: Token, mask: int, value: int) -> tree.Int
     """Return the bits of a constant that a mask of adjacent bits selects, from bit 0 on."""
     mask &= 0xFFFF_FFFF_FFFF_FFFF
     if not mask:
-        raise cursor.error("a mask selects at least one bit", token)
+        raise cursor.error("a mask must select at least one bit", token)
     return integer((value & mask) >> ((mask & -mask).bit_length() - 1), unsigned=True)
 
 

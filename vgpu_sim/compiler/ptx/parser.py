@@ -95,7 +95,7 @@ def _parse_items(cursor: Cursor, contents: _Contents) -> None:
 
 def _parse_version(cursor: Cursor) -> tuple[int, int]:
     if not cursor.at(".version"):
-        raise cursor.error("a PTX file begins with '.version'")
+        raise cursor.error("a PTX file must begin with '.version'")
     cursor.advance()
     token = cursor.expect_kind(Kind.FLOAT, "a version such as 9.0")
     major, _, minor = token.text.partition(".")
@@ -135,7 +135,7 @@ def _parse_definition(cursor: Cursor, contents: _Contents) -> None:
     if start.text in LINKAGES and start.kind is Kind.DOTTED:
         linkage = LINKAGES[cursor.advance().text]
     if not contents.targets:
-        raise cursor.error("expected a '.target' directive before", start)
+        raise cursor.error("expected a '.target' directive before this statement", start)
     if cursor.at(".entry") or cursor.at(".func"):
         contents.functions.append(_parse_function(cursor, linkage))
     elif cursor.current.kind is Kind.DOTTED and cursor.current.text in SPACES:

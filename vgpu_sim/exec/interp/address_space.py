@@ -21,9 +21,9 @@ _UNSIGNED: dict[int, np.dtype[np.unsignedinteger]] = {
 class Memory(Protocol):
     """Little-endian byte-addressed memory; alignment is not required.
 
-    ``load`` and ``store`` raise ``BadAddress`` for the first address (in array order) whose
-    ``width_bytes`` are not all present, and then nothing was stored. ``width_bytes`` is 1, 2, 4
-    or 8.
+    ``width_bytes`` is 1, 2, 4 or 8. If some of the ``width_bytes`` at an address do not exist,
+    ``load`` and ``store`` raise ``BadAddress`` for the first such address, in array order.
+    ``store`` then stores nothing.
     """
 
     def load(self, addresses: Words, width_bytes: int) -> Words:

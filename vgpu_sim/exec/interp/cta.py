@@ -197,7 +197,7 @@ class ResidentBlocks(Lanes):
     def _branch(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
         target = instruction.target
         if target is None:
-            raise TypeError("a branch without a target")
+            raise TypeError("a branch has no target")
         taken, word = _rows(allowed), self.word
         meet = self.launch.reconvergence[word]
         for path in paths:

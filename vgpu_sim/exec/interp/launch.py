@@ -24,7 +24,7 @@ def refusals(function: Function) -> tuple[UnsupportedError, ...]:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The environment of a launch: its number, the device's number of multiprocessors, and the size
-    of each thread's stack, which exists only if calls need one.
+    of each thread's stack. A kernel has a stack only if its calls need one.
     """
 
     grid_id: int = 0
@@ -98,19 +98,20 @@ class InterpretedLaunch:
 
     @property
     def shared_window(self) -> int:
-        """The generic address of shared memory, in the window of the module's GPU."""
+        """The generic address where shared memory begins, within the window of the module's GPU."""
         return self._window(address_map.SHARED_OFFSET)
 
     @property
     def local_window(self) -> int:
-        """The generic address of local memory."""
+        """The generic address where local memory begins."""
         return self._window(address_map.LOCAL_OFFSET)
 
     def _window(self, offset: int) -> int:
         return self.segment_base - self.segment_base % address_map.GPU_WINDOW_BYTES + offset
 
     def place_parameters(self) -> None:
-        """Copy the parameters to their address in the module's segment, if they have one.
+        """Copy the parameters to the module's segment, if the kernel takes the address of a
+        parameter.
 
         Raises:
             BadAddress: the module's variables are not in memory.
@@ -161,11 +162,13 @@ def _check_shape(launch: InterpretedLaunch) -> None:
             f" not {len(launch.parameters)}"
         )
     if not 0 <= launch.shared_bytes <= limits.MAX_SHARED_BYTES_OPTIN:
-        raise ValueError(f"{function.name}: {launch.shared_bytes} bytes of shared memory")
+        raise ValueError(
+            f"{function.name}: a block cannot have {launch.shared_bytes} bytes of shared memory"
+        )
     required, maximum = function.required_block, function.maximum_block
     if required is not None and launch.block != required:
         raise ValueError(f"{function.name} requires block {required}, not {launch.block}")
     if maximum is not None:
         limit = maximum[0] * maximum[1] * maximum[2]
         if launch.block[0] * launch.block[1] * launch.block[2] > limit:
-            raise ValueError(f"{function.name} allows {limit} threads in a block")
+            raise ValueError(f"{function.name} allows at most {limit} threads in a block")

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 class Path:
     """Lanes of warp ``warp`` that run together from ``pc`` to instruction ``reconvergence``.
 
-    ``reconvergence`` is -1 if they run to their end. ``below`` is the path that waits at
-    ``reconvergence`` for this one and its siblings. ``above`` is the number of paths for which this
-    one waits, and ``arrived`` are its lanes that have already arrived from them.
+    ``reconvergence`` is -1 if the lanes run to their end. When lanes diverge, their path waits at
+    the instruction where they rejoin; it is the path ``below`` each of the new paths. ``above`` is
+    the number of paths for which this path waits. ``arrived`` are the lanes that have come from
+    such paths and wait here.
     """
 
     warp: int
@@ -59,10 +60,10 @@ class Path:
             path = path.below
 
     def settle(self) -> "Path | None":
-        """Return the current path of these lanes: this one, or one below at which they have
-        arrived.
+        """Return the path on which these lanes are now.
 
-        The returned path waits if other paths are still ``above`` it. If no lanes are left,
+        This is the path itself, or, if it has reached its reconvergence point, the path below,
+        and so on. The returned path waits if its ``above`` is not 0. If no lanes are left,
         return None.
         """
         path = self
@@ -79,9 +80,11 @@ class Path:
         return path
 
     def let_go(self) -> "Path":
-        """Release the lanes that have arrived at this path, without waiting for its others.
+        """Let the lanes that have arrived at this path continue, without waiting for the other
+        lanes.
 
-        Return the path of the released lanes.
+        Return a new path with the released lanes. This path continues to wait for the other
+        lanes.
         """
         lanes, self.arrived = self.arrived, 0
         self.lanes &= ~lanes

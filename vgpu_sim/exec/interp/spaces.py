@@ -59,7 +59,8 @@ class Private:
     def store(
         self, addresses: Words, owners: NDArray[np.int64], values: Words, width_bytes: int
     ) -> None:
-        """Store the low bytes of each value; if several have one place, the last one wins.
+        """Store the low bytes of each value; if several values have the same place, the last one
+        wins.
 
         Raises:
             BadAddress: some bytes at an address do not exist.

@@ -33,7 +33,7 @@ def parse(params: dict[str, Any]) -> Injection:
     }
     values = fields(params, kinds)
     if values["id"] and not _ID.fullmatch(values["id"]):
-        raise InvalidRequest("id is 1 to 63 letters, digits and dashes")
+        raise InvalidRequest("id must be 1 to 63 letters, digits and dashes")
     if values["kind"] not in set(Kind):
         raise InvalidRequest(f"kind {values['kind']!r} is not one of {', '.join(Kind)}")
     kind, xid, instance = Kind(values["kind"]), values["xid"], values["instance"]
@@ -46,9 +46,9 @@ def parse(params: dict[str, Any]) -> Injection:
         what = f"Xid {xid}" if xid else kind.value
         raise InvalidRequest(f"{what} concerns a whole GPU: name no instance")
     if not 1 <= values["count"] <= MAX_COUNT or (kind in LASTING and values["count"] != 1):
-        raise InvalidRequest(f"count is 1 to {MAX_COUNT}, and 1 for a fault that lasts")
+        raise InvalidRequest(f"count must be 1 to {MAX_COUNT}, and 1 for a lasting fault")
     if not 0 <= values["duration_ms"] <= MAX_DURATION_MS:
-        raise InvalidRequest(f"duration_ms is 0 to {MAX_DURATION_MS}")
+        raise InvalidRequest(f"duration_ms must be 0 to {MAX_DURATION_MS}")
     if values["duration_ms"] and kind not in LASTING:
         raise InvalidRequest(f"{kind} has no duration: it ends at once")
     return Injection(

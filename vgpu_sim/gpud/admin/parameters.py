@@ -106,7 +106,7 @@ def holders(document: dict[str, Any]) -> dict[InstanceUuid, list[Holder]]:
     result = {}
     for uuid, entries in document.items():
         if not isinstance(entries, list) or len(entries) > MAX_HOLDERS:
-            raise InvalidRequest(f"holders of {uuid!r} are a list of at most {MAX_HOLDERS}")
+            raise InvalidRequest(f"holders of {uuid!r} must be a list of at most {MAX_HOLDERS}")
         result[instance_uuid(uuid)] = [_holder(entry) for entry in entries]
     return result
 
@@ -116,19 +116,21 @@ def shares(document: dict[str, Any]) -> dict[InstanceUuid, Sharing]:
     result = {}
     for uuid, entry in document.items():
         if not isinstance(entry, dict):
-            raise InvalidRequest("a share is {kind, replicas}")
+            raise InvalidRequest("a share must be an object with kind and replicas")
         values = fields(entry, {"kind": str, "replicas": int})
         if values["kind"] not in set(Kind):
             raise InvalidRequest(f"kind {values['kind']!r} is not one of {', '.join(Kind)}")
         if not 2 <= values["replicas"] <= MAX_REPLICAS:
-            raise InvalidRequest(f"replicas are 2 to {MAX_REPLICAS}")
+            raise InvalidRequest(f"replicas must be 2 to {MAX_REPLICAS}")
         result[instance_uuid(uuid)] = Sharing(Kind(values["kind"]), values["replicas"])
     return result
 
 
 def _gpu(entry: object) -> Gpu:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a gpu is {uuid, index, board}, with facts or none")
+        raise InvalidRequest(
+            "a gpu must be an object with uuid, index and board; facts are optional"
+        )
     try:
         rest, facts = GpuFacts.split(entry)
         values = fields(rest, {"uuid": str, "index": int, "board": str})
@@ -141,7 +143,7 @@ def _gpu(entry: object) -> Gpu:
 
 def _holder(entry: object) -> Holder:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a holder is {pod_uid, namespace, name, container, claims}")
+        raise InvalidRequest("a holder must be an object with pod_uid, namespace and name")
     kinds: dict[str, type] = dict.fromkeys(("pod_uid", "namespace", "name", "container"), str)
     values = fields({"container": "", "claims": [], **entry}, kinds | {"claims": list})
     if not is_pod_uid(values["pod_uid"]):
@@ -156,6 +158,6 @@ def _holder(entry: object) -> Holder:
     if len(claims) > MAX_CLAIMS or not all(
         isinstance(c, str) and c and is_owner(c) for c in claims
     ):
-        raise InvalidRequest(f"a holder's claims are at most {MAX_CLAIMS} of claim:<uid>")
+        raise InvalidRequest(f"a holder's claims must be at most {MAX_CLAIMS} texts claim:<uid>")
     pod_uid = PodUid(values["pod_uid"])
     return Holder(pod_uid, values["namespace"], values["name"], container, claims)

@@ -44,7 +44,7 @@ def _has_hung_up(client: socket.socket) -> bool:
 
 
 def cache_owner(instance: MigInstance, owner: Owner) -> CacheOwner:
-    """Return the owner of the object cache that the owner's contexts on this instance use."""
+    """Return the owner of the object cache that the contexts of ``owner`` on this instance use."""
     return CacheOwner(owner.namespace, instance.slot)
 
 
@@ -57,8 +57,8 @@ def _memory_share(instance: MigInstance) -> tuple[int, int]:
 
 
 class Launcher:
-    """Starts the workers of contexts: at most MAX_CONTEXTS_PER_SLICE per instance, and alternating
-    between instances.
+    """Starts the workers of contexts. An instance has at most MAX_CONTEXTS_PER_SLICE contexts, and
+    the instances take turns.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class Launcher:
         Returns when the worker serves the client or has ended.
 
         Raises:
-            HelloRefused: there are too many contexts (2), or the worker could not be started or
-                ended before it served (802).
+            HelloRefused: there are too many contexts (CUresult 2), or the worker could not be
+                started or ended before it served the client (CUresult 802).
             ConnectionAbortedError: the client hung up before its context could start.
         """
         if self.count(instance.uuid) >= MAX_CONTEXTS_PER_SLICE:

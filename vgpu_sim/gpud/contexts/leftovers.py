@@ -183,7 +183,7 @@ def _read(run_dir: Path) -> dict[str, Any]:
     with (run_dir / FILE_NAME).open("rb") as file:
         document = json.loads(file.read(_MAX_FILE_BYTES))
     if document["version"] != _VERSION:
-        raise ValueError(f"version {document['version']}")
+        raise ValueError(f"unexpected version {document['version']}")
     return dict(document)
 
 

@@ -53,11 +53,11 @@ def offer(run_dir: Path, channel: socket.socket) -> Path | None:
 
 
 def reconnect(path: Path) -> tuple[socket.socket, bool] | None:
-    """Return a new channel to the worker that holds this socket; None if the worker has ended.
+    """Return a new channel to the worker that holds this socket, and whether the channel refuses
+    descriptors (see ``foreign``). Return None if the worker has ended.
 
-    The second value is whether the channel refuses descriptors (``foreign``). The option is set
-    before the worker receives its end. Otherwise the worker could already have sent a
-    descriptor, which gpud's event loop would have to close.
+    The channel is set to refuse descriptors before the worker receives the other end. Otherwise
+    the worker could already have sent a descriptor, which gpud's event loop would have to close.
     """
     mine, its = seqpacket.pair()
     refusing = foreign.refuse_descriptors(mine)

@@ -116,20 +116,22 @@ class WorkerChannel:
             except OSError:
                 return
             if packet.truncated:
-                raise ChannelViolation("message too long or with descriptors")
+                raise ChannelViolation("the message is too long or carries descriptors")
             if not packet.data:
                 return
             try:
                 message = spawn.decode(packet.data)
             except (ValueError, RecursionError) as err:
-                raise ChannelViolation("not a JSON object with a type") from err
+                raise ChannelViolation("the message is not a JSON object with a type") from err
             event = self._handle(message)
             if event is not None and (event[0] in _OF_ENDS or self._passes(event[0])):
                 yield event
 
     def _handle(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
         if self._must_resume != (message["type"] == "resume"):
-            raise ChannelViolation("resume is the first message of an adopted worker, and no other")
+            raise ChannelViolation(
+                "resume must be the first message of an adopted worker, and is allowed nowhere else"
+            )
         match message["type"]:
             case "resume":
                 return self._resume(message)
@@ -245,7 +247,7 @@ class WorkerChannel:
         try:
             self._sock.send(spawn.encode({"type": kind, "request": request, **fields}))
         except BlockingIOError as err:
-            raise ChannelViolation("it does not read its replies") from err
+            raise ChannelViolation("the worker does not read its replies") from err
         except OSError:
             return  # the worker has ended; the next receive reports that
 
@@ -287,11 +289,11 @@ def _fault_kind(name: object) -> str:
 def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
     rows = message.get("kernels")
     if not isinstance(rows, list):
-        raise ChannelViolation("usage without kernels")
+        raise ChannelViolation("a usage message has no list of kernels")
     kernels = []
     for row in rows:
         if not isinstance(row, list) or len(row) != 3:
-            raise ChannelViolation("usage of a kernel is a name and two counts")
+            raise ChannelViolation("usage of a kernel must be a name and two counts")
         name, launches, busy_ns = row
         counts = {"launches": launches, "busy_ns": busy_ns}
         kernels.append(

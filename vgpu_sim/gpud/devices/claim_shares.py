@@ -28,11 +28,13 @@ def new_share(placed: Instance, owner: str, owner_name: str, memory_bytes: int) 
     """
     most = placed.profile.memory_bytes
     if not owner:
-        raise InvalidRequest("a share of an instance has an owner")
+        raise InvalidRequest("a share of an instance must have an owner")
     if not 0 < memory_bytes <= most:
-        raise InvalidRequest(f"memory_bytes of a share are 1 to {most} of {placed}")
+        raise InvalidRequest(f"memory_bytes of a share of {placed} must be 1 to {most}")
     if placed.compute is not None:
-        raise InvalidRequest(f"{placed} is a part of a GPU instance, which claims do not share")
+        raise InvalidRequest(
+            f"claims cannot share {placed}, which is only a part of a GPU instance"
+        )
     return ClaimShare(owner, owner_name, memory_bytes)
 
 
@@ -50,8 +52,8 @@ def add_share(there: MigInstance, new: ClaimShare) -> MigInstance:
     left = there.profile.memory_bytes - there.shared_bytes
     if new.memory_bytes > left or len(there.shares) >= MAX_SHARES:
         raise Conflict(
-            f"{there.placed} has no room for {new.memory_bytes} bytes: {left} are left beside"
-            f" {claim_names(there)}, at most {MAX_SHARES} claims"
+            f"{there.placed} has no room for a share of {new.memory_bytes} bytes: {left} bytes are"
+            f" left beside {claim_names(there)}; at most {MAX_SHARES} claims can share it"
         )
     return replace(there, shares=(*there.shares, new))
 

@@ -288,4 +288,4 @@ def _check_gpus(gpus: tuple[Gpu, ...]) -> None:
     if len({gpu.uuid for gpu in gpus}) != len(gpus) or len({gpu.index for gpu in gpus}) != len(
         gpus
     ):
-        raise InvalidRequest("two GPUs share a uuid or an index")
+        raise InvalidRequest("two GPUs have the same uuid or index")

@@ -141,7 +141,7 @@ def decode(document: object) -> NodeState:
     """
     root = _fields(document, {"version": int, "budget_bytes": int, "gpus": list, "instances": list})
     if root["version"] != VERSION:
-        raise ValueError(f"version {root['version']}, this gpud reads {VERSION}")
+        raise ValueError(f"expected version {VERSION}, found {root['version']}")
     if root["budget_bytes"] < 0:
         raise ValueError("budget_bytes is negative")
     gpus = tuple(_gpu(entry) for entry in root["gpus"])
@@ -192,14 +192,16 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
     fields = _fields(entry, kinds)
     gpu = gpus.get(fields["gpu_uuid"])
     if gpu is None:
-        raise ValueError(f"instance {fields['uuid']} is of an unknown gpu {fields['gpu_uuid']}")
+        raise ValueError(f"instance {fields['uuid']} names the unknown gpu {fields['gpu_uuid']}")
     if fields["slot"] < 0:
         raise ValueError("an instance's slot is negative")
     uuid = parse_instance_uuid(fields["uuid"])
     placed = gpu.board.instance(fields["profile"], fields["start"], fields.get("compute_start"))
     profile, compute = placed.profile, fields.get("compute", True)
     if not compute and placed.compute is not None:
-        raise ValueError(f"instance {uuid} is {placed.device} without one in its place")
+        raise ValueError(
+            f"instance {uuid} is placed as {placed.device}, but has no compute instance"
+        )
     own = uuid == InstanceUuid(gpu.uuid) if profile.is_whole else uuid.startswith("MIG-")
     if not own:
         expected = "the GPU's" if profile.is_whole else "MIG-…"
@@ -211,9 +213,12 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
     shares = tuple(_share(one) for one in fields.get("shares", ()))
     _unique("share owner", [one.owner for one in shares])
     if shares and (owner or not compute or placed.compute is not None):
-        raise ValueError(f"instance {uuid} is shared by claims and has another owner or compute")
+        raise ValueError(
+            f"instance {uuid} is shared by claims: it must have no owner, and one compute instance"
+            " of full width"
+        )
     if sum(one.memory_bytes for one in shares) > profile.memory_bytes:
-        raise ValueError(f"instance {uuid} has less memory than its shares")
+        raise ValueError(f"instance {uuid} has less memory than the sum of its shares")
     return MigInstance(
         uuid=uuid,
         gpu=gpu,
@@ -234,7 +239,7 @@ def _share(entry: object) -> ClaimShare:
     share = ClaimShare(**_fields(entry, kinds))
     check_made_for(share.owner, share.owner_name)
     if not share.owner or share.memory_bytes <= 0:
-        raise ValueError("a share has an owner and some memory")
+        raise ValueError("a share must have an owner and more than 0 bytes of memory")
     return share
 
 

@@ -111,7 +111,8 @@ def known_xids() -> str:
 
 
 def parse_ignored(disabled: Iterable[str], enabled: Iterable[str]) -> frozenset[int] | None:
-    """Return the Xids that do not affect health; None: no Xid does (health checks are off).
+    """Return the Xids that do not affect health. None means that no Xid does, because health checks
+    are off.
 
     ``disabled`` and ``enabled`` are the words of ``DP_DISABLE_HEALTHCHECKS`` and
     ``DP_ENABLE_HEALTHCHECKS`` as NVIDIA's device plugin reads them: numbers, or ``all`` and
@@ -133,6 +134,8 @@ def _numbers(words: Iterable[str]) -> tuple[frozenset[int], bool]:
     stripped = [word.strip().lower() for word in words if word.strip()]
     wrong = [word for word in stripped if not word.isdecimal() and word not in ("all", "xids")]
     if wrong:
-        raise ValueError(f"{wrong[0]!r} is neither an Xid's number nor all nor xids")
+        raise ValueError(
+            f"{wrong[0]!r} is neither an Xid's number nor one of the words all and xids"
+        )
     numbers = frozenset(int(word) for word in stripped if word.isdecimal())
     return numbers, any(not word.isdecimal() for word in stripped)

@@ -121,7 +121,7 @@ class Faults:
         if injection.instance:
             instance = self._inventory.instance(injection.instance)
             if instance.gpu != gpu:
-                raise InvalidRequest(f"{injection.instance} is no instance of {gpu.uuid}")
+                raise InvalidRequest(f"{injection.instance} is not an instance of {gpu.uuid}")
         if injection.id in self._injected:
             return
         if injection.kind in LASTING:
@@ -151,7 +151,7 @@ class Faults:
             if (not gpu or uuid == gpu) and fault_id in ("", one)
         ]
         if fault_id and not found:
-            raise NotFound(f"no fault {fault_id} lasts")
+            raise NotFound(f"no lasting fault has the id {fault_id}")
         for one in found:
             self._end(one)
         self._advance()
@@ -250,7 +250,7 @@ class Faults:
 
     def _begin(self, gpu: Gpu, injection: Injection) -> None:
         if len(self._active) >= MAX_ACTIVE:
-            raise Conflict(f"{MAX_ACTIVE} faults last already: clear some")
+            raise Conflict(f"{MAX_ACTIVE} lasting faults are active already: clear some")
         now = time.monotonic_ns()
         until_ns = now + injection.duration_ms * 1_000_000 if injection.duration_ms else 0
         fault = admin.Fault(injection.id, injection.kind, injection.instance, now, until_ns)

@@ -79,5 +79,5 @@ def _decode(line: bytes) -> Entry:
     xid = admin.Xid(**row)
     texts, numbers = (xid.instance, xid.message), (xid.sequence, xid.xid, xid.time_ns, xid.pid)
     if not all(type(one) is str for one in texts) or not all(type(one) is int for one in numbers):
-        raise TypeError("a field of another type")
+        raise TypeError("a field has the wrong type")
     return gpu, xid

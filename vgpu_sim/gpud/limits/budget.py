@@ -170,8 +170,8 @@ class Budget:
         return min(room.slice_free_bytes, room.node_free_bytes)
 
     def client_used_bytes(self, uuid: InstanceUuid, client: str) -> int:
-        """Return the bytes reserved by a client's contexts on an instance, plus the memory that its
-        ended contexts retain.
+        """Return the bytes reserved by a client's contexts on an instance, plus the memory that the
+        client's ended contexts retain.
         """
         reserved = sum(
             held
@@ -181,7 +181,7 @@ class Budget:
         return reserved + self._retained_by.get(uuid, Counter())[client]
 
     def room(self, account: Account) -> Room:
-        """Return the free bytes of an account's slice and node. Raises KeyError: the account is
+        """Return the free bytes of an account's slice and node. Raises KeyError if the account is
         closed.
         """
         return self._room_of(self._accounts[account][0], self._clients[account])
@@ -201,8 +201,8 @@ class Budget:
         )
 
     def most_bytes(self, instance: MigInstance) -> int:
-        """Return the most memory that an instance could hold, in bytes: the node's budget, or its
-        current use if that is larger.
+        """Return the most memory in bytes that an instance could hold: the node's budget, or the
+        instance's current use if that is larger.
         """
         return max(self.total_bytes, self.slice_used_bytes(instance.uuid))
 
@@ -222,7 +222,7 @@ class Budget:
             ValueError: the amount is not positive.
         """
         if amount_bytes <= 0:
-            raise ValueError(f"reserve of {amount_bytes} bytes")
+            raise ValueError(f"cannot reserve {amount_bytes} bytes: the amount must be positive")
         instance, held = self._accounts[account]
         grant = self.report(account)
         if amount_bytes > grant.free_bytes and self._retained:
@@ -244,7 +244,7 @@ class Budget:
         """
         instance, held = self._accounts[account]
         if not 0 < amount_bytes <= held:
-            raise ValueError(f"release of {amount_bytes} bytes, {held} are held")
+            raise ValueError(f"cannot release {amount_bytes} bytes: {held} are held")
         self._accounts[account] = (instance, held - amount_bytes)
         self._slices[instance.uuid] -= amount_bytes
 

@@ -80,11 +80,10 @@ class SharingTable:
         return self._shared.get(uuid)
 
     def client_bytes(self, instance: MigInstance, sharer: str = "") -> int:
-        """Return the device memory in bytes that one sharer may use; without MPS, all of the
-        instance's memory.
+        """Return the device memory in bytes that one sharer may use.
 
-        ``sharer`` is as in ``Owner``: if claims share the instance, each of them has a part of
-        its own.
+        If claims share the instance, it is the claim's share. With MPS it is an equal part of
+        the instance's memory, otherwise all of that memory. ``sharer`` is as in ``Owner``.
         """
         share = instance.share_of(sharer)
         if share is not None:
@@ -94,8 +93,8 @@ class SharingTable:
     def multiprocessors(self, instance: MigInstance, thread_share: int = 0) -> int:
         """Return how many multiprocessors a context of a sharer sees and uses.
 
-        With MPS a client may request less than its part, never more: ``thread_share`` is the
-        requested part of the whole instance in units of 1/WHOLE_THREAD_SHARE, or 0 for no
+        With MPS a client may request fewer than the sharer's part, never more: ``thread_share``
+        is the requested part of the whole instance in units of 1/WHOLE_THREAD_SHARE, or 0 for no
         request. The part is rounded up to the hardware's granularity ("Volta MPS Execution
         Resource Provisioning" of NVIDIA's manual). Without MPS the request is ignored, as in
         CUDA, because there is no MPS server to read it.
@@ -107,7 +106,7 @@ class SharingTable:
         return min(part, -(-whole * thread_share // WHOLE_THREAD_SHARE))
 
     def threads(self, instance: MigInstance, all_threads: int, thread_share: int = 0) -> int:
-        """Return the native threads of a context, its share of ``all_threads``.
+        """Return the number of native threads of a context: the sharer's part of ``all_threads``.
 
         The result is rounded up. Otherwise three sharers of eight threads would get two threads
         each, which would leave two cores idle.
@@ -151,12 +150,12 @@ def _load(path: Path) -> dict[InstanceUuid, Sharing]:
 
 def _decode(document: Any) -> dict[InstanceUuid, Sharing]:
     if document["version"] != _VERSION:
-        raise ValueError(f"not of version {_VERSION}")
+        raise ValueError(f"expected version {_VERSION}")
     return {parse_instance_uuid(uuid): _sharing(row) for uuid, row in document["shares"].items()}
 
 
 def _sharing(row: Any) -> Sharing:
     read = Sharing(Kind(row["kind"]), row["replicas"])
     if type(read.replicas) is not int or not 2 <= read.replicas <= MAX_REPLICAS:
-        raise ValueError(f"replicas are 2 to {MAX_REPLICAS}")
+        raise ValueError(f"replicas must be 2 to {MAX_REPLICAS}")
     return read

@@ -19,8 +19,8 @@ _REMEMBERED = 1024  # slices; few of them are active
 
 
 class Starts:
-    """Limits concurrent starts to ``at_once`` per slice, and to one more than that over all slices
-    together.
+    """Limits how many contexts start concurrently: at most ``at_once`` per slice, and at most
+    ``at_once + 1`` on all slices together.
     """
 
     def __init__(self, at_once: int, place_seconds: float = PLACE_SECONDS) -> None:
@@ -34,7 +34,9 @@ class Starts:
 
     @asynccontextmanager
     async def turn(self, uuid: InstanceUuid) -> AsyncIterator[None]:
-        """Wait until a slice may start a context, and hold that place until the block ends."""
+        """Wait until a slice may start a context. The start then counts against the limits until
+        the ``with`` block ends.
+        """
         await self._enter(uuid)
         late = False
 

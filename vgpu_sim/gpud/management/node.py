@@ -100,7 +100,7 @@ class InventoryNode:
         if not its.is_full:
             return ComputePlace(its, start)
         if start not in its.starts:
-            raise InvalidRequest(f"{its} spans its whole GPU instance: it has no place {start}")
+            raise InvalidRequest(f"{its} spans its whole GPU instance: it cannot start at {start}")
         return None
 
     def _first_free(self, instance: MigInstance, its: ComputeProfile) -> int:
@@ -114,7 +114,7 @@ class InventoryNode:
     async def _set_mode(self, gpu: Gpu, mode: int) -> None:
         """Create the single instance of a GPU whose MIG mode is off, or destroy it."""
         if mode not in tuple(MigMode):
-            raise InvalidRequest(f"MIG mode {mode}")
+            raise InvalidRequest(f"unknown MIG mode {mode}")
         instances = self._inventory.instances_of(gpu)
         whole = next((one for one in instances if one.profile.is_whole), None)
         if mode == MigMode.ENABLED and whole is not None:
@@ -153,7 +153,7 @@ def _profile(its: Board, driver_id: int) -> Profile:
     for profile in its.profiles:
         if profile.driver_id == driver_id:
             return profile
-    raise InvalidRequest(f"{its.key} has no profile {driver_id}")
+    raise InvalidRequest(f"{its.key} has no GPU instance profile {driver_id}")
 
 
 def _most(its: Board, placed: list[Instance], profile: Profile) -> int:

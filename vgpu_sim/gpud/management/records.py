@@ -43,8 +43,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one requester may see. ``processes`` are listed by instance UUID; if ``node`` is set,
-    the requester sees everything.
+    """What one requester may see. ``processes`` has the visible processes by instance UUID. If
+    ``node`` is set, the requester sees everything.
 
     If ``stranger`` is set, the requester holds no part of the device, so the device's users are
     hidden.
@@ -56,8 +56,8 @@ class View:
     stranger: bool = False
 
     def owns(self, gpu: admin.Gpu) -> bool:
-        """Return whether the requester holds a whole GPU, and may therefore see sums over all its
-        processes.
+        """Return whether the requester holds a GPU as a whole. It may then see sums over all the
+        GPU's processes.
         """
         return self.node or not gpu.mig_enabled
 

@@ -79,7 +79,7 @@ class ManagementServer:
             if not packet.data:
                 return
             if packet.truncated:
-                raise MalformedHello("too long, or with descriptors")
+                raise MalformedHello("the request is too long or carries descriptors")
             reply = await self._answer(parse(packet.data))
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await seqpacket.send(client, reply)

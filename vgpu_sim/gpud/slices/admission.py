@@ -29,8 +29,8 @@ class Admission(Protocol):
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
     ) -> Owner:
-        """Return the owner of a context that a client requests; wait for the list of holders if
-        that may admit the client.
+        """Return the owner of a context that a client requests. If the next list of holders may
+        admit the client, wait for that list.
 
         Raises:
             HelloRefused: the client may not have a context; the error has the CUresult for it.
@@ -94,8 +94,8 @@ class HolderTable:
         return next((one for one in self.of(uuid) if one.pod_uid == pod_uid), None)
 
     def has_holder(self, uuid: InstanceUuid, owner: Owner) -> bool:
-        """Return whether an owner holds an instance: its claim must be a holder's if the owner uses
-        a claim's share, else its pod.
+        """Return whether an owner holds an instance. An owner that uses a claim's share holds it if
+        a holder names that claim; any other owner holds it if its pod is a holder.
         """
         return any(
             one.pod_uid == owner.pod_uid and (not owner.claim or owner.claim in one.claims)
@@ -207,7 +207,7 @@ class PodAdmission:
         if not in_time:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             if not listed and self._holders.last_report(instance.uuid) == last_report:
-                raise RetryLater(f"{_AGENT} has not reported whether {pod_uid} is its holder")
+                raise RetryLater(f"{_AGENT} has not reported whether pod {pod_uid} holds the slice")
             reason = "its former holder has not ended" if listed else "pod is not its holder"
             self._events.emit("refused", instance=instance.uuid, pod_uid=pod_uid, reason=reason)
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)

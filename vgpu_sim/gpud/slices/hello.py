@@ -47,7 +47,8 @@ class Hello:
         """Validate the fields that a client library may set to invalid values.
 
         Raises:
-            HelloRefused: no common protocol version (803), or a value outside its range (1).
+            HelloRefused: there is no common protocol version (CUresult 803), or a value is outside
+                its range (CUresult 1).
         """
         if (
             self.version_min > messages.PROTOCOL_VERSION
@@ -87,14 +88,14 @@ def read(
     """
     whole = ctypes.sizeof(Header) + ctypes.sizeof(payload)
     if len(data) != whole:
-        raise MalformedHello(f"{len(data)} bytes instead of {whole}")
+        raise MalformedHello(f"the message has {len(data)} bytes instead of {whole}")
     header = Header.from_buffer_copy(data)
     if header.magic != messages.MAGIC:
-        raise MalformedHello(f"magic {header.magic:#010x}")
+        raise MalformedHello(f"wrong magic {header.magic:#010x}")
     if header.type not in types:
-        raise MalformedHello(f"type {header.type}")
+        raise MalformedHello(f"unexpected type {header.type}")
     if header.payload_bytes != ctypes.sizeof(payload):
-        raise MalformedHello(f"payload of {header.payload_bytes} bytes")
+        raise MalformedHello(f"unexpected payload of {header.payload_bytes} bytes")
     found = payload.from_buffer_copy(data, ctypes.sizeof(Header))
     if header.reserved:
         raise MalformedHello("reserved fields are not zero")

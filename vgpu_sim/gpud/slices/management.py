@@ -58,7 +58,7 @@ def parse(data: bytes) -> Ask:
     if request.reserved:
         raise MalformedHello("reserved fields are not zero")
     if request.operation not in tuple(ManagementOperation):
-        raise MalformedHello(f"operation {request.operation}")
+        raise MalformedHello(f"unknown operation {request.operation}")
     return Ask(
         request=header.request,
         speaks=request.version_min <= messages.PROTOCOL_VERSION

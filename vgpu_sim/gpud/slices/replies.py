@@ -64,7 +64,7 @@ class Replies:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             if places.locked():
                 if not await is_holder():
-                    raise TimeoutError(f"{MAX_UNREAD} replies are not read")
+                    raise TimeoutError(f"too many replies are unread: {MAX_UNREAD}")
                 places = self._of_holders
             await places.acquire()
         try:

@@ -301,7 +301,7 @@ def _connector_has_ended(client: socket.socket) -> bool:
 
 def _parse(packet: seqpacket.Packet) -> Hello | management.Ask:
     if packet.truncated:
-        raise MalformedHello("too long, or with descriptors")
+        raise MalformedHello("the message is too long or carries descriptors")
     if management.is_request(packet.data):
         return management.parse(packet.data)
     return hellos.parse(packet.data)

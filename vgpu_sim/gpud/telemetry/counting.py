@@ -25,10 +25,10 @@ def difference(later: Counters, earlier: Counters) -> Counters:
 
 
 def bound_report(reported: Counters, before: Counters, lived_ns: int) -> Counters:
-    """Return a context's report, limited to plausible values given the previous report.
+    """Return a context's report, limited to values that are plausible after the report ``before``.
 
-    No counter decreases. No time exceeds the context's age, and no part of the time in which
-    kernels ran exceeds that time.
+    No counter decreases, and no time exceeds the context's age. The time of each activity of
+    kernels is at most the total time in which kernels ran.
     """
     values = {name: max(getattr(reported, name), getattr(before, name)) for name in _NAMES}
     longest = max(lived_ns, before.busy_ns)

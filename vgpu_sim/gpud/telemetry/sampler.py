@@ -19,7 +19,7 @@ class Observed:
     """An instance, the counters of each of its live contexts, and the sum of the counters of its
     ended contexts.
 
-    ``inherited`` is the part of that sum that precedes this gpud.
+    ``inherited`` is the part of that sum that was counted under an earlier gpud.
     """
 
     instance: MigInstance

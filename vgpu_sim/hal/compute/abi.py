@@ -328,10 +328,10 @@ class ThreadState(ctypes.Structure):
 
     If each group is one lane, a warp collective calls ``collect``, a ``uint64_t
     (*)(tessera_thread_state *, uint32_t how, uint32_t members, uint64_t a, uint64_t way)`` that
-    waits for the lanes of the warp in the mask ``members``. In ``how``, bits 0 to 7 are a kind
-    of ``warps.h``, and bits 8 and up are the number of the instruction. For SHFL, ``way`` has
-    operand b in bits 0 to 31 and operand c from bit 32 on. The result has operand d in bits 0 to
-    31 and predicate p in bit 32.
+    waits for the lanes of the warp in the mask ``members``. In ``how``, bits 0 to 7 are one of
+    the kinds that ``warps.h`` defines, and bits 8 and up are the number of the instruction. For
+    SHFL, ``way`` has operand b in bits 0 to 31 and operand c from bit 32 on. The result has
+    operand d in bits 0 to 31 and predicate p in bit 32.
 
     A kernel that polls memory decrements ``turns`` from time to time and calls ``stop`` when it
     is 0: ``stop`` runs other groups for at least as many ns as its second argument states, and

@@ -36,11 +36,12 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """The place at which a kernel faulted, as far as the backend knows it (line 0: unknown).
+    """The place at which a kernel faulted, as far as the backend knows it.
 
+    ``line`` is the number of the PTX line, or 0 if it is unknown, and ``text`` is that line.
     ``thread`` is the index of the faulting thread in its block, or None if it is unknown.
-    ``source`` is the place in the program from which the PTX was compiled, ``text`` the PTX
-    line. ``is_global`` is set if the fault's address is in global memory.
+    ``source`` is the place in the program from which the PTX was compiled. ``is_global`` is set
+    if the fault's address is in global memory.
     """
 
     function: str
@@ -57,14 +58,14 @@ class NativeEntry:
     """A kernel's native code for one block shape: its address and its calling convention.
 
     If ``groups`` is 0, ``address`` is a ``tessera_kernel_entry`` of the native headers, which
-    runs whole blocks and clears each block's shared memory. Otherwise the threads of a block
-    wait for each other and run as ``groups`` groups of lanes; ``address`` is a
+    runs whole blocks and clears each block's shared memory. Otherwise the threads of a block may
+    wait for each other, so the block runs as ``groups`` groups of lanes: ``address`` is a
     ``tessera_group_entry``, and each group needs ``stack_bytes`` of stack. ``counts`` is the
     number of lanes per group if groups wait at counted barriers or in warp collectives, else 0.
     ``polls`` is set if the code also waits for other blocks.
 
-    ``provisional`` is set if better code follows, unless compiling that fails. ``refused`` is
-    how many of the kernel's cached objects were unusable.
+    ``provisional`` is set if the backend is compiling better code to replace this code.
+    ``refused`` is the number of the kernel's cached objects that were unusable.
     """
 
     address: int
@@ -144,7 +145,8 @@ class LaunchFault(Exception):
 class EmitError(Exception):
     """A request produced no code: the backend refused it, or the emitting process ended.
 
-    ``killed`` is set if something else ended the process, so that another attempt may succeed.
+    ``killed`` is set if the process was killed for a reason other than the request, so that
+    another attempt may succeed.
     """
 
     def __init__(self, message: str, *, killed: bool = False) -> None:
@@ -175,8 +177,10 @@ class Backend(Protocol):
         """
 
     def refusals(self, module: Any) -> tuple[FaultSite, ...]:
-        """Determine, when a module (``isa.Module``) is loaded, which of its kernels this backend
-        does not support; return where each is.
+        """Return the places of the kernels in a module (``isa.Module``) that this backend does not
+        support.
+
+        It is called when the module is loaded.
         """
 
     def unload(self, program: ProgramHandle) -> None:
@@ -205,14 +209,15 @@ class NativeBackend(Backend, Protocol):
     def warm_up_to_emit(self) -> Iterator[None]:
         """Emit code that this machine has emitted before, to speed up a later ``emit``.
 
-        Call this in a process that calls ``emit`` or forks processes that do. The iterator
-        performs one step at a time, the most useful first; the caller may stop after each step.
+        Call this in a process that will call ``emit``, or that will fork processes that call
+        ``emit``. The returned iterator performs one step at a time, the most useful first. The
+        caller may stop after each step.
         """
 
     def warm_up_around_emit(self) -> Iterator[None]:
-        """Warm up the work before and after ``emit``, without a client's data.
+        """Warm up the code that runs before and after ``emit``, without a client's data.
 
-        The iterator performs one step at a time, as that of ``warm_up_to_emit`` does.
+        The returned iterator performs one step at a time; the caller may stop after each step.
         """
 
     def emit_by(self, emitter: Emitter) -> None:

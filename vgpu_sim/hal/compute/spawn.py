@@ -75,19 +75,25 @@ ZYGOTE_ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """The complete configuration of a worker, which reads no file and no environment.
+    """The complete configuration of a worker, which takes no settings from files or the
+    environment.
 
-    ``request`` is the id of the client's HELLO, which the worker answers. ``cgroup_procs`` are
-    files to which the worker writes its pid, ``uid``/``gid`` are None if gpud may not change them.
-    ``memory_limit_bytes`` is the slice's. ``cache_dir`` is the owner's object cache, already
-    created; None turns caching off. A kernel that runs for ``kernel_timeout_s`` (wall clock) ends
-    its context; None sets no limit.
-    ``sandbox`` false: no sandbox, for tests.
-    ``sm_limits``: a multiprocessor's threads, blocks, bytes of shared memory, and bytes of it
-    that each block takes in addition to its own: only metrics depend on them.
-    ``clock`` is one of ``hal.observe.modelled_report.CLOCKS``: with "modelled", timestamps are
-    those of ``board`` with this (part, whole) of its memory, in the topology that its ``facts``
-    name. ``weak_sandbox``: serve even if the sandbox is not sufficient (``is_confined``).
+    ``request`` is the id of the client's HELLO, which the worker answers. The worker writes its
+    pid to the files ``cgroup_procs``. ``uid`` and ``gid`` are the user and group that the worker
+    changes to; they are None if gpud may not change them. ``memory_limit_bytes`` is the memory
+    limit of the slice. ``cache_dir`` is the owner's object cache, which already exists; None
+    turns caching off. A kernel that runs longer than ``kernel_timeout_s`` of wall-clock time
+    ends its context; None sets no limit. Without ``sandbox`` the worker has no sandbox; only
+    tests use that. With ``weak_sandbox`` the worker serves even if the sandbox is not sufficient
+    (``is_confined``).
+
+    ``sm_limits`` are a multiprocessor's limits: threads, blocks, bytes of shared memory, and the
+    bytes of shared memory that each block needs in addition to its own. Only metrics depend on
+    them.
+
+    ``clock`` is one of ``hal.observe.modelled_report.CLOCKS``. With "modelled", timestamps are
+    the predicted times of ``board``, of which the worker has the share ``memory_share`` (part,
+    whole) of the memory. The topology is the one that ``facts`` names.
     """
 
     request: int
@@ -139,14 +145,15 @@ class WorkerConfig:
             values["facts"] = GpuFacts.from_json(values.get("facts", {}))
             return cls(**values)
         except (KeyError, TypeError) as err:
-            raise ValueError(f"worker config: {err}") from err
+            raise ValueError(f"invalid worker configuration: {err}") from err
 
 
 def is_confined(mechanisms: Mapping[str, bool]) -> bool:
     """Return whether these sandbox mechanisms confine a worker that its tenant has taken over.
 
-    System calls must be filtered, and the file system must be out of reach. Namespaces ensure
-    the latter, or Landlock if a container's seccomp profile or the system forbids namespaces.
+    Two conditions must hold. System calls must be filtered (seccomp). The file system must be
+    out of reach: either through namespaces, or through Landlock if a container's seccomp profile
+    or the system forbids namespaces.
     """
     return mechanisms.get("seccomp", False) and (
         mechanisms.get("namespaces", False) or mechanisms.get("landlock", False)
@@ -173,5 +180,5 @@ def decode(data: bytes) -> dict[str, Any]:
     """
     message = json.loads(data)
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise ValueError("a message is a JSON object with a type")
+        raise ValueError("a message must be a JSON object with a type")
     return message

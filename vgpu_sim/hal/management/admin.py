@@ -65,9 +65,9 @@ class Holder:
 class ClaimShare:
     """A ResourceClaim's share of an instance that several claims share.
 
-    ``owner`` and ``owner_name`` are as in ``Instance``. The claim may use ``memory_bytes``. Its
-    ``contexts`` use ``memory_used_bytes`` of these, which includes the memory that its ended
-    contexts retain.
+    ``owner`` and ``owner_name`` are as in ``Instance``. The claim may use ``memory_bytes`` of
+    memory. Its ``contexts`` use ``memory_used_bytes`` of memory, including the memory that its
+    ended contexts retain.
     """
 
     owner: str
@@ -100,15 +100,21 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of an instance's contexts, ended ones included. A gpud that restarts continues them.
+    """Counters of an instance's contexts, including contexts that have ended. A restarted gpud
+    continues the counters.
 
     The counters never decrease. Times are in ns. ``busy_ns`` is the sum over the contexts of the
-    time in which at least one kernel ran. The others weight the time of each launch by its use
-    of a resource (docs/metrics.md): ``sm_active_ns`` by the share of the multiprocessors that
-    had a block, ``sm_occupancy_ns`` by the share of their warp slots in use, the times of the
-    pipes by their share of the kernel's instructions, and ``memory_ns`` by the share of its
-    memory instructions, plus the time of copies and fills. ``allocations`` counts chunks of
-    memory that gpud granted.
+    time in which at least one kernel ran. ``allocations`` counts the chunks of memory that gpud
+    granted.
+
+    Each other counter adds up the times of the launches, each multiplied by the launch's use of
+    a resource (docs/metrics.md):
+
+    - ``sm_active_ns``: the share of the multiprocessors that had a block.
+    - ``sm_occupancy_ns``: the share of the multiprocessors' warp slots that were in use.
+    - a pipe's counter: the share of the kernel's instructions that use the pipe.
+    - ``memory_ns``: the share of the kernel's instructions that access memory. This counter also
+      includes the time of copies and fills.
     """
 
     contexts: int = 0
@@ -152,8 +158,8 @@ class Activity:
 class Telemetry:
     """A GPU's sensor readings at the end of gpud's last sample period.
 
-    Utilisation and PCIe throughput are measured; clocks, power, energy, temperatures, fans and
-    performance state follow from them and the board's figures (docs/metrics.md).
+    Utilisation and PCIe throughput are measured. Clocks, power, energy, temperatures, fans and
+    performance state are calculated from them and from the board's figures (docs/metrics.md).
     ``fans_percent`` has one number per fan and is empty for boards that are cooled passively.
     ``performance_state`` is 0 (fastest) to 15. ``energy_mj`` is the energy drawn since the node
     started, as NVML counts it.
@@ -229,17 +235,20 @@ class Instance:
     """An instance of a GPU: a MIG device, or the whole GPU (``profile`` "whole") if its MIG mode is
     off.
 
-    ``profile`` is "1c.3g.40gb" for a compute instance narrower than its GPU instance; then
-    ``compute_start`` is its first compute slice in the GPU instance, else None. ``start``,
-    ``size`` and ``memory_bytes`` are the GPU instance's, which all its compute instances share.
-    Of the memory, this compute instance uses ``memory_used_bytes``, and all of them together use
+    If a compute instance is narrower than its GPU instance, ``profile`` is for example
+    "1c.3g.40gb", and ``compute_start`` is its first compute slice in the GPU instance; otherwise
+    ``compute_start`` is None. ``start``, ``size`` and ``memory_bytes`` describe the GPU
+    instance, and so are equal for all its compute instances. This compute instance uses
+    ``memory_used_bytes`` of the memory. All compute instances of the GPU instance together use
     ``shared_used_bytes``.
 
-    ``gi_id`` and ``ci_id`` are NVML's numbers of a MIG device on its GPU, -1 for a whole GPU;
-    ``ci_id`` is also -1 while a GPU instance has no compute instance and programs cannot use it.
-    ``owner`` is empty for an instance of a layout or for the whole GPU of a node without a
-    layout, and ``claim:UID`` for a ResourceClaim, whose ``owner_name`` is its "namespace/name".
-    Both are also empty for an instance that several claims share: then ``shares`` lists them.
+    ``gi_id`` and ``ci_id`` are NVML's numbers of a MIG device on its GPU, and -1 for a whole
+    GPU. If a GPU instance has no compute instance, programs cannot use it, and ``ci_id`` is -1.
+
+    ``owner`` is ``claim:UID`` for an instance of a ResourceClaim, and ``owner_name`` is the
+    claim's "namespace/name". Both are empty for an instance of a layout, for the whole GPU of a
+    node without a layout, and for an instance that several claims share. In the last case
+    ``shares`` lists the claims.
     """
 
     uuid: str
@@ -331,6 +340,6 @@ class Inventory:
         if isinstance(document, dict) and document.get("protocol") != PROTOCOL:
             found = document.get("protocol")
             raise DocumentError(
-                f"protocol {found!r} of the inventory is not the supported {PROTOCOL}"
+                f"the inventory has protocol {found!r}, but only {PROTOCOL} is supported"
             )
         return read(cls, document, "inventory")

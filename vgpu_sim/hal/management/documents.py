@@ -21,14 +21,16 @@ class DocumentError(ValueError):
 
 
 class Separable(Protocol):
-    """The type of a field with the metadata ``AMONG_OTHERS``: it extracts its own values from a
-    document.
+    """The type of a field with the metadata ``AMONG_OTHERS``. A document stores the values of such
+    a field among its other entries.
     """
 
     @classmethod
     def split(cls, entry: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
-        """Return a document without the fields of this class, and an instance of this class created
-        from those fields. Raises ValueError.
+        """Separate the fields of this class from a document.
+
+        Returns the document's other entries, and an instance of this class created from its
+        fields. Raises ValueError.
         """
 
 
@@ -76,7 +78,7 @@ def _read_fields(kind: type[Value], document: object, where: str) -> Value:
             document, separated[name] = _split(part, document, where)
     if not isinstance(document, dict) or set(document) != set(hints):
         found = sorted(document) if isinstance(document, dict) else type(document).__name__
-        raise DocumentError(f"{where} has {found}, not {sorted(hints)}")
+        raise DocumentError(f"{where} has the fields {found}, not {sorted(hints)}")
     own = {name: read(hint, document[name], f"{where}.{name}") for name, hint in hints.items()}
     return kind(**own, **separated)
 

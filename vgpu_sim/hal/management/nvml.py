@@ -127,8 +127,9 @@ class TelemetryRecord(ctypes.Structure):
 
     ``clock_event_reasons`` are bits of nvmlClocksEventReasons; ``fan_percents`` has
     ``fan_count`` entries. ``place`` packs the GPU's place in its node's topology (PLACE_*): the
-    numbers of its PCIe switch, host bridge and NUMA node, the number of its NVLinks, and either
-    that these lead to NVSwitches or the number of GPUs to which they lead.
+    numbers of its PCIe switch, host bridge and NUMA node, and the number of its NVLinks. A flag
+    states that the NVLinks lead to NVSwitches; otherwise ``place`` has the number of GPUs to
+    which they lead.
     """
 
     _fields_ = (
@@ -201,11 +202,11 @@ class InstanceRecord(ctypes.Structure):
 
     Compute instances of one GPU instance have the same ``gpu_instance_id``, and share the GPU
     instance's properties: ``profile``, ``start``, ``size``, ``compute_slices``, engines and
-    memory. Each has its own ``name``, ``multiprocessors``, ``compute_enum`` (which determines
-    the number of slices) and ``compute_id`` (the first slice; NO_RECORD for a GPU instance
-    without compute instance). ``profile`` is the driver's ID, ``profile_enum`` and
-    ``compute_enum`` are NVML's. ``whole`` is 1 for an instance that is its GPU with MIG mode
-    off.
+    memory. Each compute instance has its own ``name``, ``multiprocessors``, ``compute_enum`` and
+    ``compute_id``. ``compute_enum`` determines the number of its slices. ``compute_id`` is its
+    first slice; a GPU instance without compute instance has NO_RECORD. ``profile`` is the
+    driver's ID, ``profile_enum`` and ``compute_enum`` are NVML's. ``whole`` is 1 for an instance
+    that is its GPU with MIG mode off.
     """
 
     _fields_ = (

@@ -48,14 +48,14 @@ class ModelledLaunches:
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """Parse launches from the ``to_json`` of an untrusted sender. Raises ValueError, which
-        names the invalid field.
+        """Parse launches from an untrusted document in the form of ``to_json``. Raises ValueError,
+        which names the invalid field.
         """
         if not isinstance(document, dict):
-            raise ValueError("modelled launches are not an object")
+            raise ValueError("modelled launches must be an object")
         counts = document.get("counts")
         if not isinstance(counts, dict) or len(counts) > _MOST_COUNTS:
-            raise ValueError("counts are not a few numbers")
+            raise ValueError(f"counts must be an object with at most {_MOST_COUNTS} fields")
         return cls(
             _text(document, "kernel", 128),
             _shape(document, "grid"),
@@ -70,8 +70,10 @@ class ModelledLaunches:
 
 @dataclass(frozen=True, slots=True)
 class ModelledOrder:
-    """Launches in the order in which they ended. For each, its index in the list of
-    ``ModelledLaunches``, and its start in microseconds since the context's first request.
+    """The launches in the order in which they ended.
+
+    ``launches`` has for each launch its index in the list of ``ModelledLaunches``, and its start
+    in microseconds since the context's first request.
     """
 
     launches: tuple[tuple[int, float], ...]
@@ -82,19 +84,19 @@ class ModelledOrder:
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """Parse an order of launches from the ``to_json`` of an untrusted sender. Raises
+        """Parse an order of launches from an untrusted document in the form of ``to_json``. Raises
         ValueError, which names the invalid field.
         """
         rows = document.get("launches") if isinstance(document, dict) else None
         if not isinstance(rows, list | tuple) or len(rows) > LISTED_IN_PART:
-            raise ValueError("launches are not a short list")
+            raise ValueError(f"launches must be a list of at most {LISTED_IN_PART} launches")
         found = []
         for row in rows:
             if not isinstance(row, list | tuple) or len(row) != 2:
-                raise ValueError("a launch is not a row and a time")
+                raise ValueError("each launch must be a pair of row and time")
             place = _integer({"row": row[0]}, "row")
             if place >= MOST_ROWS:
-                raise ValueError("the row of a launch is out of range")
+                raise ValueError(f"the row of a launch must be below {MOST_ROWS}")
             found.append((place, _number(row[1], "start_us")))
         return cls(tuple(found))
 
@@ -128,14 +130,14 @@ class ModelledSummary:
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """Parse a summary from the ``to_json`` of an untrusted sender. Raises ValueError, which
-        names the invalid field.
+        """Parse a summary from an untrusted document in the form of ``to_json``. Raises ValueError,
+        which names the invalid field.
         """
         if not isinstance(document, dict):
-            raise ValueError("a modelled summary is not an object")
+            raise ValueError("a modelled summary must be an object")
         rows = document.get("copies")
         if not isinstance(rows, list) or len(rows) > _MOST_COUNTS:
-            raise ValueError("copies are not a short list")
+            raise ValueError(f"copies must be a list of at most {_MOST_COUNTS} rows")
         return cls(
             tuple(
                 ModelledCopies(
@@ -164,26 +166,28 @@ def _number(value: object, what: str) -> float:
 def _integer(document: dict[str, Any], name: str) -> int:
     value = document.get(name)
     if type(value) is not int or not 0 <= value <= _MOST_INTEGER:
-        raise ValueError(f"{name} is not a count")
+        raise ValueError(f"{name} must be an integer from 0 to {_MOST_INTEGER}")
     return value
 
 
 def _text(document: dict[str, Any], name: str, most: int) -> str:
     value = document.get(name)
     if not isinstance(value, str) or len(value) > most:
-        raise ValueError(f"{name} is not a short text")
+        raise ValueError(f"{name} must be a text of at most {most} characters")
     return "".join(c if c.isprintable() else " " for c in value)
 
 
 def _name(value: object) -> str:
     if not isinstance(value, str) or len(value) > _MOST_NAME or not value.isidentifier():
-        raise ValueError("a count has no name")
+        raise ValueError(
+            f"the name of a count must be an identifier of at most {_MOST_NAME} characters"
+        )
     return value
 
 
 def _shape(document: dict[str, Any], name: str) -> tuple[int, int, int]:
     value = document.get(name)
     if not isinstance(value, list | tuple) or len(value) != 3:
-        raise ValueError(f"{name} is not three numbers")
+        raise ValueError(f"{name} must be a list of three integers")
     x, y, z = (_integer({name: part}, name) for part in value)
     return x, y, z

@@ -55,8 +55,8 @@ class Calls:
 
     @property
     def cached(self) -> Array:
-        """The number of elements of one token's keys and values for one key head, with an
-        additional axis for kernels.
+        """The number of elements that one token's keys and values have for one key head. The array
+        is a column, to be combined with one row of kernels.
         """
         return 2 * self.column("head_dim") if self.kv_width is None else self.column("kv_width")
 
@@ -94,7 +94,7 @@ GENERATION: Final = tuple(Kernel(64, True, splits) for splits in (1, 2, 4, 8, 16
 
 
 def context_of(board: Board) -> tuple[Kernel, ...]:
-    """Return the kernels for prompts of the library that a board uses."""
+    """Return the prompt kernels of the attention library that is used on a board."""
     if board.has_tensor_memory:
         return BLACKWELL_CONTEXT
     return CONTEXT if board.compute_capability == _HOPPER else AMPERE_CONTEXT

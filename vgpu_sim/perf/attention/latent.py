@@ -31,8 +31,10 @@ _BYTES: Final = 2
 
 
 def calls(batch: Array, query: Array, context: Array, heads: Array, *, generation: bool) -> Calls:
-    """Return calls of attention for latent attention. ``head_dim`` is the mean of a key's and a
-    value's size, which keeps the number of operations equal.
+    """Return latent attention calls in the form of the attention model.
+
+    ``head_dim`` is set to the mean of a key's and a value's size. This keeps the number of
+    operations equal.
     """
     ones = np.ones_like(batch)
     sizes = (batch, query, context, heads)
@@ -44,7 +46,7 @@ def calls(batch: Array, query: Array, context: Array, heads: Array, *, generatio
 
 
 def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> Prediction:
-    """Predict the time of causal latent attention in bf16 on a rank that has ``heads`` of the query
+    """Predict the time of causal latent attention in bf16, on a rank that processes ``heads`` query
     heads.
 
     Products with the expansion's weights are not included. ``query`` is 1 or the whole context.

@@ -42,7 +42,7 @@ class Calls:
         if not set(self.op) <= set(OPS):
             raise BadShape(f"no such collective; known: {', '.join(OPS)}")
         if (self.gpus < 2).any() or (self.gpus > 8).any():
-            raise BadShape("a collective of one node has 2 to 8 GPUs")
+            raise BadShape("a collective of one node must have 2 to 8 GPUs")
         if (self.bytes < 1).any():
             raise BadShape("bytes must be at least 1")
 

@@ -37,7 +37,7 @@ def predict(
     """
     known = board_named(board)
     if dtype not in ELEMENTS:
-        raise BadShape(f"collectives were measured of {', '.join(ELEMENTS)}, not of {dtype}")
+        raise BadShape(f"collectives were measured with {', '.join(ELEMENTS)}, not with {dtype}")
     if op not in OPS:
         raise BadShape(f"no collective {op!r}; known: {', '.join(OPS)}")
     known.hold(size)

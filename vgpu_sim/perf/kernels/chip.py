@@ -85,8 +85,8 @@ class Chip:
     cycles per nanosecond.
 
     ``tensor`` is the operations per cycle of one multiprocessor, by type. ``launch_us`` is the
-    time from the stream to the first block plus the time after the last block. ``note`` states
-    what was not measured.
+    overhead of a launch: the time until its first block starts, plus the time after its last
+    block ends. ``note`` states what was not measured.
     """
 
     board: Board
@@ -134,7 +134,10 @@ def chip_of(
     whole = int(board.sms.value)
     sms = whole if multiprocessors is None else multiprocessors
     if not 1 <= sms <= whole or not 1 <= memory[0] <= memory[1]:
-        raise BadShape(f"{sms} of {whole} multiprocessors, {memory[0]}/{memory[1]} of the memory")
+        raise BadShape(
+            f"invalid share: {sms} of {whole} multiprocessors,"
+            f" {memory[0]}/{memory[1]} of the memory"
+        )
     architecture = _ARCHITECTURES[board.compute_capability]
     share = memory[0] / memory[1]
     # Fitted for streams on this board, or on the board whose parameters it uses.

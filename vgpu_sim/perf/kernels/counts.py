@@ -80,7 +80,7 @@ class Counts:
         names = {field.name for field in fields(cls)}
         if set(values) != names:
             wrong = ", ".join(sorted(set(values) ^ names))
-            raise BadShape(f"counts of a launch: {wrong} missing or unknown")
+            raise BadShape(f"missing or unknown counts of a launch: {wrong}")
         return cls(**values)
 
     def as_dict(self) -> dict[str, float]:

@@ -54,11 +54,12 @@ def probes(grid: Shape, most: int) -> list[Shape]:
 
 def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
     """Return how many bytes the blocks of ``grid`` touch together, if each block touches ``each``
-    bytes.
+    bytes. A byte that several blocks touch counts once.
 
-    A byte that several blocks touch counts once: the bytes of all blocks divided by the mean
-    number of blocks that touch a byte. Where only neighbours share, the new bytes of each block
-    are the better estimate.
+    There are two estimates, and the larger one is returned. The first divides the bytes of all
+    blocks by the mean number of blocks that touch a byte. The second counts for each block only
+    the bytes that the preceding block does not touch; it is better if only neighbouring blocks
+    share bytes.
     """
     shared = prod(_sharers(size, seen) for size, seen in zip(grid, overlaps, strict=True))
     new = prod(_new(size, seen) for size, seen in zip(grid, overlaps, strict=True))
@@ -66,8 +67,11 @@ def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
 
 
 def of_draws(each: float, union: float, sampled: int, blocks: int) -> float:
-    """Return how many bytes ``blocks`` blocks touch together, if each draws ``each`` bytes at
-    random from a common memory and ``sampled`` of them have touched ``union`` bytes together.
+    """Return how many different bytes ``blocks`` blocks touch, if each touches ``each`` bytes at
+    random places of a common memory.
+
+    The size of that memory is estimated from a sample: ``sampled`` blocks touched ``union``
+    different bytes.
     """
     if union >= sampled * each * (1 - _SCARCE):
         return blocks * each

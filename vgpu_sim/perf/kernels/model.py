@@ -59,7 +59,9 @@ class Times:
 
     @property
     def busy(self) -> float:
-        """The time in microseconds of the fullest multiprocessor's pipes, whose parts overlap."""
+        """The time in microseconds of the pipes of the fullest multiprocessor. The pipes' times
+        overlap.
+        """
         return _norm(list(self.pipes.values()), _BUSY_TOGETHER)
 
     @property
@@ -78,8 +80,8 @@ class Times:
         return self.launch + _norm([self.core, self.memory, self.hot], _HIDDEN)
 
     def stack(self) -> dict[str, float]:
-        """Return the causes that add up to the predicted time: first the pipes, then of the other
-        parts only what they do not overlap.
+        """Return the causes that add up to the predicted time. The busiest pipe counts fully; each
+        other cause counts only the time that it adds, because the causes overlap.
         """
         name = max(self.pipes, key=lambda one: self.pipes[one])
         longest = self.pipes[name]

@@ -74,6 +74,7 @@ def occupancy_of(chip: Chip, threads: int, registers: int, shared: int) -> Occup
     if found.blocks < 1:
         raise BadShape(
             f"no block of {threads} threads, {registers} registers and {shared} bytes of shared"
-            f" memory fits a multiprocessor of {chip.board.name}: {found.limiter}"
+            f" memory fits a multiprocessor of {chip.board.name}:"
+            f" the limit is {found.limiter}"
         )
     return found

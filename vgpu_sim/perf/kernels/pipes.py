@@ -105,8 +105,8 @@ def tensor_type(instruction: Instruction) -> str:
 
 
 def flop_of(instruction: Instruction) -> int:
-    """Return the floating-point operations of one lane of an instruction; for a matrix product, the
-    lane's share.
+    """Return the number of floating-point operations that an instruction performs per lane; for a
+    matrix product, the lane's share.
     """
     if instruction.op is Op.MMA and instruction.matrix is not None:
         return 2 * instruction.matrix.rows * _COLUMNS * instruction.matrix.depth // _LANES

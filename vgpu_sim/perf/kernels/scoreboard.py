@@ -98,7 +98,9 @@ class Scoreboard:
         self.long_covered = 0.0
 
     def advance(self, word: int) -> tuple[float, ...]:
-        """Record that the warp executed an instruction; return the growth of each of ``CHAIN``."""
+        """Record that the warp executed an instruction; return by how much each counter of
+        ``CHAIN`` grew.
+        """
         before = self._state()
         self.step(word)
         return tuple(now - then for now, then in zip(self._state(), before, strict=True))
@@ -160,7 +162,9 @@ class Scoreboard:
 
 
 def alone(instruction: Instruction) -> tuple[float, ...]:
-    """Return how much each of ``CHAIN`` grows if the next instruction waits for this one."""
+    """Return by how much each counter of ``CHAIN`` grows if the instruction after this one waits
+    for its result.
+    """
     row = _row(instruction)
     waits = row.issues > 0 and bool(row.writes)
     return (
@@ -175,10 +179,11 @@ def alone(instruction: Instruction) -> tuple[float, ...]:
 def passes(
     code: Sequence[Instruction], words: Sequence[int], kept: Sequence[float]
 ) -> tuple[float, float]:
-    """Return (cycles, issues) of one more pass of a warp over ``words``, as a lower bound.
+    """Return the cost (cycles, issues) of one more execution of ``words`` by a warp, as a lower
+    bound.
 
     ``kept`` is the result of ``unrolling.issue_shares`` for the whole code. Loads are assumed to
-    hit the first-level cache. Waits for unfinished work of the previous pass are included.
+    hit the first-level cache. Waits for unfinished work of the previous execution are included.
     """
     board = Scoreboard(code)
     before = (0.0, 0.0)

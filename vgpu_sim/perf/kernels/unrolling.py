@@ -24,8 +24,8 @@ _GOES_ON: Final = {
 
 
 def issue_shares(code: Sequence[Instruction]) -> list[float]:
-    """Return, for each instruction, the share of its issues that remains; 1 means that none is
-    eliminated.
+    """Return, for each instruction, the share of its issues that remains after the hardware's
+    compiler has unrolled loops. 1 means that no issue is eliminated.
     """
     shares = [1.0] * len(code)
     for last, branch in enumerate(code):

@@ -42,7 +42,8 @@ class Layout:
         """Check that a model can be distributed this way. Raises BadShape, which states the sizes
         that do not divide evenly.
 
-        An expert's width, and everything that all ranks of a stage share, must divide evenly.
+        ``tp`` must divide the number of heads, and ``ep`` must divide the number of GPUs of a
+        stage. ``ep`` and ``dp`` must be 1 for a model without experts.
         """
         for name in ("tp", "pp", "dp", "ep"):
             if getattr(self, name) not in RANKS:
@@ -54,10 +55,12 @@ class Layout:
                 "node were not measured"
             )
         if model.heads % self.tp:
-            raise BadShape(f"{model.name} has {model.heads} heads: tp {self.tp} does not divide it")
+            raise BadShape(
+                f"{model.name} has {model.heads} heads: tp {self.tp} does not divide {model.heads}"
+            )
         if self.ep > 1 and not model.experts:
             raise BadShape(f"{model.name} has no experts: ep must be 1, not {self.ep}")
         if self.stage % self.ep:
             raise BadShape(f"ep {self.ep} must divide tp x dp, which is {self.stage}")
         if self.dp > 1 and not model.experts:
-            raise BadShape(f"{model.name} has no experts: dp {self.dp} is as many servers")
+            raise BadShape(f"{model.name} has no experts: dp must be 1, not {self.dp}")

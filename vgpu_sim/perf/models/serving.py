@@ -131,15 +131,15 @@ class Report:
 
     @property
     def ttft_ends(self) -> Ends:
-        """The bounds of TTFT in ms: that of a prompt that waits for no other, and that of the whole
-        batch at once.
+        """The bounds of TTFT in ms. The lower bound is for a prompt that waits for no other prompt;
+        the upper bound is for the whole batch at once.
         """
         return Ends(self.prompt_ms, self.ttft_ms)
 
     @property
     def tpot_ends(self) -> Ends:
-        """The bounds of TPOT in ms: that of decoding alone, and that of decoding with the prompts
-        of a server in steady state.
+        """The bounds of TPOT in ms. The lower bound is for decoding alone; the upper bound is for
+        decoding interleaved with the prompts of a server in steady state.
         """
         own = self.question.batch // self.question.layout.dp
         return Ends(self.tpot_ms, self.tpot_ms + self.prompt_ms * own / self.question.made)

@@ -43,7 +43,7 @@ class Calls:
             if (getattr(self, name) < 1).any():
                 raise BadShape(f"{name} must be at least 1")
         if (self.topk > self.experts).any():
-            raise BadShape("topk must not be more than there are experts")
+            raise BadShape("topk must not exceed the number of experts")
         if (self.experts % self.ranks).any():
             raise BadShape("experts must be a multiple of the ranks that share them")
         if (self.experts > _MOST_EXPERTS).any():

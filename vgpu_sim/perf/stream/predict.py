@@ -52,8 +52,8 @@ def quantize(board: str, rows: int, columns: int) -> Prediction:
 
 
 def softmax(board: str, rows: int, columns: int) -> Prediction:
-    """Predict a softmax of each row in bf16, which is read once and kept on chip. Raises the errors
-    of ``predict``.
+    """Predict a softmax of each row in bf16. Each row is read once and kept on chip. Raises the
+    errors of ``predict``.
     """
     return predict("softmax", board, rows, columns, 2, 2)
 

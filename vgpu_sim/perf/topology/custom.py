@@ -36,7 +36,9 @@ _GENERATIONS: Final = (2, 3)
 
 @lru_cache(maxsize=16)  # called for every query of a GPU's place
 def read(text: str) -> Topology:
-    """Parse a description of a topology, whose name is then the text itself. Raises BadShape."""
+    """Parse a description of a topology. The topology's name is the description itself. Raises
+    BadShape.
+    """
     found = _TEXT.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if found is None:
         raise BadShape(f"{text[:64]!r} describes no topology")
@@ -69,15 +71,15 @@ def _check(made: Topology, links: int) -> None:
     taken = {0} | ({NVSWITCH_BUS} if made.switched else set())
     for kind, there in (("GPUs", made.gpus), ("HCAs", made.hcas), ("drives", made.nvmes)):
         if len(there) > MOST_DEVICES:
-            raise BadShape(f"a topology has at most {MOST_DEVICES} {kind}, not {len(there)}")
+            raise BadShape(f"a topology can have at most {MOST_DEVICES} {kind}, not {len(there)}")
     if len(set(buses)) < len(buses) or taken & set(buses):
         raise BadShape("each device of a topology needs a PCI bus of its own")
     if not 1 <= made.numa_nodes <= _MOST_NUMA_NODES:
-        raise BadShape(f"a topology has 1 to {_MOST_NUMA_NODES} NUMA nodes")
+        raise BadShape(f"a topology must have 1 to {_MOST_NUMA_NODES} NUMA nodes")
     if any(one.numa >= made.numa_nodes or max(one.bridge, one.switch) > 255 for one in devices):
         raise BadShape(f"a device of the topology is outside its {made.numa_nodes} NUMA nodes")
     if links > _MOST_LINKS:
-        raise BadShape(f"a GPU has at most {_MOST_LINKS} NVLinks, not {links}")
+        raise BadShape(f"a GPU can have at most {_MOST_LINKS} NVLinks, not {links}")
     _check_expanders(made)
     if links and not made.switched:
         peers = len(made.gpus) - 1
@@ -92,12 +94,12 @@ def _check(made: Topology, links: int) -> None:
 
 def _check_expanders(made: Topology) -> None:
     if len(made.cxls) > MOST_EXPANDERS:
-        raise BadShape(f"a topology has at most {MOST_EXPANDERS} CXL memory expanders")
+        raise BadShape(f"a topology can have at most {MOST_EXPANDERS} CXL memory expanders")
     for i, one in enumerate(made.cxls):
         if one.numa >= made.numa_nodes or one.bridge > 255:
             raise BadShape(f"cxl{i} is outside the {made.numa_nodes} NUMA nodes")
         if not one.gigabytes or one.lanes not in _LANES or one.generation not in _GENERATIONS:
             raise BadShape(
                 f"cxl{i} has {one.gigabytes} GB, {one.lanes} lanes of CXL {one.generation}: an"
-                " expander has memory, 8 or 16 lanes, and CXL 2 or 3"
+                " expander must have memory, 8 or 16 lanes, and CXL 2 or 3"
             )

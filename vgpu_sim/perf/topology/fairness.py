@@ -49,7 +49,8 @@ def bottlenecks(
     """Return each transfer's bottleneck link at max-min fair rates; None for a transfer without
     links.
 
-    That link is full, and no transfer on it has a higher rate (Bertsekas and Gallager, ibid.).
+    The bottleneck link is full, and no other transfer on it has a higher rate (Bertsekas and
+    Gallager).
     """
     users: dict[Hashable, list[float]] = {}
     for path, rate in zip(paths, rates, strict=True):

@@ -26,9 +26,10 @@ class Level(Enum):
 class Place:
     """The position of a PCI device in a node.
 
-    ``bus`` is its bus (domain 0, device 0). The other numbers are those of its NUMA node, host
-    bridge and PCIe switch; devices with equal numbers are below the same one. ``port`` is the
-    switch port that leads to the device: a switch below a switch.
+    ``bus`` is its bus (domain 0, device 0). ``numa``, ``bridge`` and ``switch`` are the numbers
+    of its NUMA node, host bridge and PCIe switch. ``port`` is the number of the port of that
+    switch that leads to the device. Devices with equal numbers are below the same NUMA node,
+    bridge, switch or port.
     """
 
     bus: int

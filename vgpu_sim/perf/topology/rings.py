@@ -20,9 +20,10 @@ _Paths = Mapping[tuple[int, int], Sequence[Link]]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The bytes per microsecond that each GPU can send, the link that limits them, and the order of
-    the GPUs in the ring. Without an order, rings in all orders share the links, or there is no
-    ring.
+    """The rate in bytes per microsecond at which each GPU can send, the link that limits the rate,
+    and the order of the GPUs in the ring.
+
+    ``order`` is empty if rings in all orders share the links, or if the GPUs form no ring.
     """
 
     rate: float
@@ -31,8 +32,8 @@ class Bound:
 
 
 def ring(routes: Routes, gpus: int) -> Bound:
-    """Return the rate of the best ring of the first ``gpus`` GPUs, or that of rings in all orders
-    at once.
+    """Return the bound of the best ring of the first ``gpus`` GPUs, or the bound of rings in all
+    orders at once if that is higher.
 
     Raises:
         BadShape: the node has fewer GPUs.
@@ -53,8 +54,8 @@ def ring(routes: Routes, gpus: int) -> Bound:
 
 
 def exchange(routes: Routes, gpus: int) -> Bound:
-    """Return the rate at which each GPU sends equally to all others at once. Raises the errors of
-    ``ring``.
+    """Return the bound for an exchange in which each GPU sends equally much to all others at once.
+    Raises the errors of ``ring``.
     """
     rate, link = _slowest(routes, _paths(routes, gpus).values())
     return Bound(rate * (gpus - 1), link)
@@ -62,7 +63,7 @@ def exchange(routes: Routes, gpus: int) -> Bound:
 
 def _paths(routes: Routes, gpus: int) -> _Paths:
     if gpus < 2:
-        raise BadShape("a collective of one node has 2 to 8 GPUs")
+        raise BadShape("a collective of one node must have 2 to 8 GPUs")
     return {(a, b): routes.path(f"gpu{a}", f"gpu{b}") for a, b in permutations(range(gpus), 2)}
 
 

@@ -55,7 +55,7 @@ def together(routes: Routes, ends: Sequence[tuple[End, End]], size: int) -> list
         raise BadShape("bytes must be at least 1")
     for source, target in ends:
         if source == target:
-            raise BadShape(f"{source} to {target} takes no link")
+            raise BadShape(f"a transfer needs two different devices, not {source} to {target}")
     capacity = payload(routes)
     ways = [routes.path(source, target) for source, target in ends]
     rates = max_min(ways, capacity)

@@ -22,8 +22,8 @@ NAMES: Final = ("roofline", "5-NN", "RBF")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of shapes, as microseconds by the data sheet: for the arithmetic, and for the bytes
-    that must move.
+    """The work of shapes, as times in microseconds at the data sheet's rates. ``math`` is the time
+    of the arithmetic; ``moved`` is the time of the bytes that must move.
     """
 
     math: Array
@@ -31,7 +31,9 @@ class Work:
 
     @classmethod
     def of(cls, board: Board, dtype: str, flop: Array, bytes_: Array) -> "Work":
-        """Return the work of operations and bytes of DRAM, divided by the board's rates."""
+        """Return the work of ``flop`` operations and ``bytes_`` bytes of DRAM traffic on a
+        board.
+        """
         return cls(flop / board.tensor_flop_per_us(dtype), bytes_ / board.dram_bytes_per_us)
 
     def rows(self, chosen: Array) -> "Work":
@@ -64,7 +66,9 @@ def errors(training: Samples, unseen: Samples) -> dict[str, float]:
         from scipy.interpolate import RBFInterpolator
         from scipy.optimize import least_squares
     except ImportError as err:
-        raise NoData("no baselines: pip install '.[perf]' in the checkout, or scipy") from err
+        raise NoData(
+            "baselines need scipy: pip install '.[perf]' in the checkout, or pip install scipy"
+        ) from err
     tuned = _tune(training, least_squares)
     roofs = [_roofline(known.work, tuned) for known in (training, unseen)]
     seen, wanted = (

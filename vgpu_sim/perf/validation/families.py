@@ -78,8 +78,8 @@ class Verdict:
 
     @property
     def corrected_goal(self) -> float | None:
-        """The largest accepted mean error in percent with the residual; None without such a
-        goal.
+        """The largest accepted mean error in percent of predictions with the fitted residual; None
+        if there is no such goal.
         """
         return self.family.corrected_goals.get(self.key) if self.corrected else None
 

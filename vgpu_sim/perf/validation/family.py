@@ -15,7 +15,9 @@ from vgpu_sim.perf.validation.measurements import Table
 
 
 class Rows(Protocol):
-    """The model of a table's rows; the methods' ``rows`` are indices of these."""
+    """The model of a table's rows. The argument ``rows`` of the methods holds indices of table
+    rows.
+    """
 
     def sizes(self, rows: np.ndarray) -> np.ndarray:
         """Return each row's sizes, which are inputs of the residual in addition to the stack."""
@@ -35,11 +37,12 @@ class Family:
     """A family of operations.
 
     ``keys`` are BOARD/TYPE/LIBRARY, one for each table. ``shape`` names the columns that make up
-    a row's shape. A hash of the shape decides which rows are fitted: one shape in
-    ``fit_one_of``. ``goals`` are the largest mean errors in percent by key, ``corrected_goals``
-    those with the residual; ``excluded`` is the rule for rows that are left out, and ``starts``
-    the number of points from which a fit begins. ``work`` returns the roofline's inputs for a
-    table's rows. A key in ``others`` has separate parameters.
+    a row's shape. A hash of the shape decides whether a row is used for fitting; one shape in
+    ``fit_one_of`` is. ``goals`` are the largest accepted mean errors in percent by key,
+    ``corrected_goals`` those of predictions with the fitted residual. ``excluded`` is the rule
+    for rows that are left out. ``starts`` is the number of points from which a fit begins.
+    ``work`` returns the roofline's inputs for a table's rows. A key in ``others`` has separate
+    parameters.
     """
 
     name: str

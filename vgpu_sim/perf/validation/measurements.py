@@ -60,7 +60,8 @@ def folder() -> Path:
         raise NoData(f"no measurements to compare with: {install}")
     if metadata.version(PACKAGE) != VERSION:
         raise NoData(
-            f"{PACKAGE} is {metadata.version(PACKAGE)}, the split is for {VERSION}: {install}"
+            f"{PACKAGE} has version {metadata.version(PACKAGE)}, but version {VERSION} is needed:"
+            f" {install}"
         )
     return Path(found.origin).parent / "systems" / "data"
 
@@ -80,7 +81,7 @@ def read(board: str, family: str, file: str, library: str, **kept: str) -> Table
     there = folder() / THEIRS.get(board, board) / family / library
     files = sorted(there.glob(f"*/{file}.parquet"), key=_version)
     if not files:
-        raise NoData(f"{PACKAGE} has no {file} of {library} on {board}")
+        raise NoData(f"{PACKAGE} has no table {file} of {library} on {board}")
     rows = parquet.read_table(files[-1])
     for name, value in kept.items():
         rows = rows.filter(compute.equal(rows[name], value))

@@ -86,7 +86,7 @@ def questions() -> tuple[list[tuple[dict[str, str], Serving]], Counter[str]]:
     excluded: Counter[str] = Counter()
     path = measurements.folder().parent / _FILE
     if not path.exists():
-        raise NoData(f"{measurements.PACKAGE} has no {_FILE}")
+        raise NoData(f"{measurements.PACKAGE} has no file {_FILE}")
     with path.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
             reason = _why_not(row)

@@ -22,11 +22,12 @@ _WORD = 1 << 64
 def describe(
     module: Module, function: Function, words: tuple[int, ...], fault: NativeFault
 ) -> NativeSite:
-    """Return the most likely access among ``words``, the instructions that the code may implement.
+    """Return the place of a native fault: the most likely one of ``words``, the instructions that
+    the faulting machine code may implement.
 
-    If re-running the block's threads identifies the one that faulted, its registers determine
-    more than the machine state does: which of the instructions faulted, and the address before
-    it was clamped.
+    The block's threads are run again to find the thread that faulted. If one is found, its
+    registers show which instruction faulted, and the address before it was clamped; the machine
+    state alone does not show that.
     """
     if fault.trap_word:
         word = fault.trap_word - 1

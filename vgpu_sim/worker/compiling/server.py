@@ -65,7 +65,9 @@ class Server:
         self._warms = self._keeps_spare = self._warm = self._waits = False
 
     def take_worker_end(self) -> socket.socket:
-        """In the worker, after the fork: close the helper's own descriptors."""
+        """In the worker, after the fork: close the helper's descriptors, and return the worker's
+        end of the connection.
+        """
         for one in self._own():
             one.close()
         return self._worker_end

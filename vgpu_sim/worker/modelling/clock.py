@@ -89,7 +89,7 @@ class ModelledClock:
         self._copies: dict[Way, list[float]] = defaultdict(lambda: [0, 0, 0.0])
 
     def instrument(self, image: Image) -> Image:
-        """Return a version of the module whose launches count what they execute."""
+        """Return a version of the module with counters. Its launches count what they execute."""
         module = image.module if image.module is not None else image.decode()
         found, _ = instrument(module, weigh)
         if found is module:

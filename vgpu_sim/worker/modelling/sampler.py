@@ -51,13 +51,14 @@ def sample(
     most_words: int = MOST_WORDS,
     blocks: Iterable[int] | None = None,
 ) -> Sample:
-    """Run some blocks of a launch, or the blocks with the given indices, on a copy of their stores;
-    return what they executed. ``memory`` is not modified.
+    """Run some blocks of a launch on the interpreter; return what they executed.
 
-    The sample ends after ``most_words`` instructions, whether the blocks have finished or not.
+    ``blocks`` are the indices of the blocks to run; if it is None, the sampler chooses them. The
+    blocks' stores go to an overlay, so ``memory`` is not modified. The sample ends after
+    ``most_words`` instructions, whether the blocks have finished or not.
 
     Raises:
-        ExecutionError, ValueError: the blocks cannot run, or fault, as the launch itself will.
+        ExecutionError, ValueError: the blocks cannot run or they fault, and so will the launch.
     """
     checked = InterpretedLaunch(
         module,

@@ -78,8 +78,9 @@ class _Scales:
 
 
 def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int]:
-    """Return the blocks to sample next: those that executed the most instructions which no sampled
-    block executed. Empty if all code was sampled.
+    """Return the blocks to sample next, if some code was executed only by blocks outside the
+    sample: the blocks of those groups that issued the most instructions. Empty if all code was
+    sampled.
     """
     if counted is None or counted[1].slots is None or not _scales(sample, counted).unseen:
         return []

@@ -72,8 +72,8 @@ class Watch:
 
     @property
     def weight(self) -> int:
-        """The memory that the sample uses, expressed in sectors: those that are kept, plus the
-        sample's fixed cost.
+        """The memory that the sample uses, as a number of sectors: the sectors that it keeps, plus
+        the equivalent of its fixed cost.
         """
         return self._kept + _WEIGHT_OF_WORD * len(self._code) + _WEIGHT_OF_SAMPLE
 
@@ -191,6 +191,8 @@ class Watch:
 
 
 def slots_and_places(keys: Numbers, extra_bits: int = 0) -> tuple[Numbers, Numbers]:
-    """Split the keys of ``Watch`` into the blocks' slots, and sectors (or words of four bytes)."""
+    """Split the keys of ``Watch`` into the slots of the blocks and the places that the blocks
+    accessed: 32-byte sectors of global memory, or four-byte words of shared memory.
+    """
     shift = _SLOT_SHIFT + extra_bits
     return keys >> shift, keys & ((1 << shift) - 1)

@@ -69,11 +69,11 @@ class Plan:
 
 
 def instrument(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]]:
-    """Return the module with counters in its code, and for each kernel whose launches can be
-    counted, by name, the plan of its counters.
+    """Return the module with counters in its code, and the plans of the counters by kernel name. A
+    kernel whose launches cannot be counted has no plan.
 
-    ``weigh`` returns the factors by which each thread multiplies its counts before it ends, to
-    add up its cycles and issues.
+    ``weigh`` returns the cycles and issues per execution of each counter's code. Before a thread
+    ends, it multiplies its counts by these factors and adds up its cycles and issues.
     """
     plans, offset = {}, -(-module.segment_bytes // _BYTES) * _BYTES
     begin, functions = offset, []

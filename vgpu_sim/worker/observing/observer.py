@@ -13,7 +13,9 @@ class Observer(Protocol):
     """
 
     def instrument(self, image: Image) -> Image:
-        """Return the module to load instead of this one, whose launches count what they execute."""
+        """Return the module to load instead of ``image``. Launches of the returned module count
+        what they execute.
+        """
 
     def record_load(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
         """Register the kernels of a loaded module by name, with the module's container."""

@@ -48,7 +48,7 @@ class PlacedInstance(Model):
 
     @property
     def place(self) -> Place:
-        """Return the placement, with names."""
+        """Return the instance's profile name, start and compute start."""
         return Place(self.profile, self.start, self.compute_start)
 
 
@@ -169,8 +169,8 @@ class GPUSpec(FactFields):
         return next((one for one in self.sharing if one.name == name), None)
 
     def resource_of(self, profile: Profile | DeviceProfile) -> str:
-        """Return the resource, without its prefix, for devices of a profile; empty if not
-        offered.
+        """Return the resource, without its prefix, that offers devices of a profile; empty if none
+        does.
         """
         shared = self.sharing_of(profile)
         return shared.offered_as if shared is not None else self.mig_strategy.resource_of(profile)
@@ -233,7 +233,7 @@ class Slice(StatusModel):
 
     @property
     def place(self) -> Place:
-        """Return the placement, with names."""
+        """Return the slice's profile name, start and compute start."""
         return Place(self.profile, self.start, self.compute_start)
 
 
@@ -270,7 +270,7 @@ class ClaimedSlice(StatusModel):
 
     @property
     def place(self) -> Place:
-        """Return the placement, with names."""
+        """Return the slice's profile name, start and compute start."""
         return Place(self.profile, self.start, self.compute_start)
 
     def __str__(self) -> str:

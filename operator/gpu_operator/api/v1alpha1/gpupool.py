@@ -26,7 +26,7 @@ class Allocation(StrEnum):
 
     @property
     def by_claims(self) -> bool:
-        """Return whether claims can be allocated on the node."""
+        """Return whether the node's GPUs can be allocated to ResourceClaims."""
         return self is not Allocation.DEVICE_PLUGIN
 
 

@@ -29,7 +29,7 @@ def _convert(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
     if "anyOf" in node:
         options = [o for o in node["anyOf"] if o.get("type") != "null"]
         if len(options) != 1:
-            raise ValueError(f"not structural: {node}")
+            raise ValueError(f"a structural schema cannot express {node}")
         return _convert(
             {**options[0], **{k: v for k, v in node.items() if k != "anyOf"}}, definitions
         )

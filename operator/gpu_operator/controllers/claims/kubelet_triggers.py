@@ -30,7 +30,7 @@ MOST: Final = 32
 
 
 class KubeletTriggers:
-    """Selects the pods to annotate by how long they have waited. ``now_s`` is monotonic."""
+    """Selects pods that have waited long enough to be annotated. ``now_s`` is monotonic."""
 
     def __init__(self) -> None:
         self._next: dict[

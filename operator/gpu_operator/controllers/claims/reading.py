@@ -55,8 +55,9 @@ class AllocatedDevice:
 class Claim:
     """A claim that waits for devices, or has devices of this driver.
 
-    ``requests`` are for devices of any driver; ``held`` are the claim's devices of this one.
-    ``together`` names the requests that a constraint requires to be allocated on one GPU.
+    ``requests`` may be for devices of any driver. ``held`` are devices of this driver that are
+    allocated to the claim. ``together`` names the requests that a constraint requires to be
+    allocated on one GPU.
     """
 
     namespace: str

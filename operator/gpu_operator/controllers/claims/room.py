@@ -47,10 +47,11 @@ class ClaimShare:
 
 @dataclass(frozen=True, slots=True)
 class GpuCapacity:
-    """The state of a GPU for claims.
+    """How claims can use a GPU, and what uses it already.
 
-    ``layouts``, ``pods`` and ``claims`` name those that use the GPU. With ``sharing``, several
-    claims can share a device; ``shares`` are the parts that claims have.
+    ``layouts``, ``pods`` and ``claims`` are the names of the layouts, pods and claims that use the
+    GPU. With ``sharing``, several claims can share a device; ``shares`` are the parts that claims
+    have.
     """
 
     node: str
@@ -77,9 +78,10 @@ class GpuCapacity:
         return tuple(one for one in every if one.resource_name == resource)
 
     def room(self, resource: str, memory_bytes: int = 0) -> int:
-        """Return how many devices of a resource claims can still get on this GPU.
+        """Return how many more devices of ``resource`` can be allocated to claims on this GPU.
 
-        With ``memory_bytes``, parts of devices of that size are counted.
+        If ``memory_bytes`` is given and devices are shared, the result counts parts of that size
+        instead.
         """
         if self.offer is not Offer.OPEN:
             return 0
@@ -234,10 +236,10 @@ def _fits(board: Board, taken: frozenset[Instance], wanted: tuple[Profile, ...])
 def room_on_nodes(
     capacities: Iterable[GpuCapacity], resource: str, memory_bytes: int = 0
 ) -> Mapping[str, int]:
-    """Return how many devices of a resource claims can still get on each node.
+    """Return, for each node, how many more devices of ``resource`` can be allocated to claims.
 
-    With ``memory_bytes``, parts of devices of that size are counted. Nodes without room are
-    omitted.
+    If ``memory_bytes`` is given and devices are shared, the result counts parts of that size
+    instead. Nodes without room are omitted.
     """
     found: dict[str, int] = {}
     for capacity in capacities:

@@ -42,8 +42,9 @@ _RESOURCES: Final = {
 class Facts:
     """What is known about all devices that a selector matches.
 
-    ``type`` and ``profile`` are values of these attributes; if empty, any value is possible.
-    Unless ``ours`` is set, devices of other drivers may match, too.
+    ``type`` and ``profile`` are the values that the selector requires of the attributes with these
+    names; if empty, any value is possible. Unless ``ours`` is set, devices of other drivers may
+    match, too.
     """
 
     ours: bool = False

@@ -79,7 +79,10 @@ class AgentSet:
 
 @dataclass(frozen=True, slots=True)
 class ChartPolicy:
-    """The policy ``default`` as the chart defines it, and the owners with which it is deleted."""
+    """The policy ``default`` as the chart defines it.
+
+    The policy is deleted together with its ``owners``.
+    """
 
     spec: GPUPolicySpec
     owners: tuple[Mapping[str, Any], ...] = ()
@@ -155,7 +158,10 @@ def _gpus_by_node(world: World) -> Mapping[str, Sequence[Gpu]]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Actions to perform, in order, and when to reconcile again at the latest without a change."""
+    """Actions to perform, in order, and the time after which to reconcile again.
+
+    Any change of an object causes an earlier reconciliation.
+    """
 
     actions: tuple[Action, ...] = ()
     again_in_s: float | None = None

@@ -52,8 +52,8 @@ class GpuAssessment:
     def has_deadline(self) -> bool:
         """Return whether a deadline applies to the GPU's change.
 
-        There is none while only the kubelet has to act, or once the slices exist and the agent
-        applies other settings.
+        No deadline applies in two cases: only the kubelet still has to act, or the slices exist and
+        the agent still has to apply other settings.
         """
         return self.underway and self.reason not in _WITHOUT_DEADLINE
 

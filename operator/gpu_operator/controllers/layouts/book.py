@@ -27,8 +27,9 @@ Group = tuple[State, Reason]
 class Entry:
     """A GPU that follows the layout.
 
-    The pass can take ``step`` at any time. If ``in_turn`` is set, the GPU first waits for its
-    turn, because its change removes slices and the GPU is not spare (``change.is_spare``).
+    If ``step`` is set, the pass can take that step at any time. If ``in_turn`` is set, ``step`` is
+    None and the GPU waits for its turn, because its change removes slices and the GPU is not spare
+    (``change.is_spare``).
     """
 
     assessed: GpuAssessment
@@ -139,7 +140,7 @@ class LayoutBook:
             del self.deadlines[bisect_left(self.deadlines, (entry.begun, name))]
 
     def clear_decisions(self) -> None:
-        """Report the assessments again, without the decisions of the last pass."""
+        """Discard the decisions of the last pass; each GPU's own assessment is reported again."""
         for name in self._decided:
             self._unrecord(name)
             self.record(name, self.entries[name].said)
@@ -159,12 +160,12 @@ class LayoutBook:
         )
 
     def first(self, groups: Sequence[Group], most: int) -> Iterator[GpuAssessment]:
-        """Yield the assessments of the first ``most`` GPUs, by name, in any of these groups."""
+        """Yield the assessments of GPUs in these groups: the first ``most`` by name."""
         names = sorted(n for group in groups for n in self.groups.names(group)[:most])
         return (self.said[name] for name in names[:most])
 
     def record(self, name: str, said: GpuAssessment) -> None:
-        """Record the first assessment of a GPU in the book."""
+        """Record the assessment of a GPU for which the book has none."""
         self.said[name] = said
         self.groups.put(name, (said.state, said.reason))
         self.withheld += len(said.waits_for)
@@ -180,7 +181,7 @@ class LayoutBook:
 
 
 def make_entry(world: World, gpu: Gpu, layout: Layout, rivals: tuple[str, ...]) -> Entry:
-    """Assess a GPU, and plan its change unless that has to wait for its turn."""
+    """Assess a GPU and plan its change. A change that has to wait for its turn is not planned."""
     assessed = assessment.assess(world, gpu, layout)
     wanted = targets.resolve_target(gpu.spec.board, layout.spec.instances).entries
     last = change.read_change(gpu)

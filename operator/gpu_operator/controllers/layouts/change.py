@@ -55,7 +55,7 @@ def read_change(gpu: Gpu) -> Change:
 
 
 def is_spare(gpu: Gpu) -> bool:
-    """Return whether dividing a GPU makes nothing unavailable.
+    """Return whether a GPU is unused, so that dividing it makes nothing unavailable.
 
     Such a GPU is whole only because no layout selects it, and no pod holds it.
     """

@@ -37,9 +37,9 @@ PORTION = 128  # GPUs whose change begins or moves in one pass
 class PassDecisions:
     """Decisions of a pass about its GPUs, and the reason why no further GPU loses slices now.
 
-    ``next_deadline_s`` are the seconds until the next deadline of a running change; None if
-    there is none. ``more`` is true if the next pass can begin changes even if nothing changes
-    until then.
+    ``next_deadline_s`` is the number of seconds until the next deadline of a running change; None
+    if there is none. If ``more`` is set, another pass must follow at once, because this pass
+    reached its maximum number of changes.
     """
 
     decisions: tuple[Decision, ...]

@@ -30,7 +30,9 @@ class Plan:
 
 
 def certainly_removes(slices: Sequence[Slice], wanted: Entries) -> bool:
-    """Return True only if every plan for ``wanted`` removes slices; no plan is made for this."""
+    """Return True if it is certain, without planning, that every plan for ``wanted`` removes
+    slices.
+    """
     devices = map(planner.device_of, wanted)
     return bool(Counter(s.profile for s in slices) - Counter(one.name for one in devices))
 
@@ -38,10 +40,11 @@ def certainly_removes(slices: Sequence[Slice], wanted: Entries) -> bool:
 def choose(
     board_key: str, slices: Sequence[Slice], wanted: Entries, claims: Sequence[ClaimedSlice] = ()
 ) -> Plan:
-    """Place the wanted instances beside ``claims``, with as few removed slices in use as possible.
+    """Place the wanted instances beside ``claims``.
 
-    Among such placements it keeps as many slices as possible, then as much room as possible.
-    Slices of claims are never moved, and are not part of the plan.
+    The chosen placement removes the fewest slices in use. Among equal placements, it keeps the most
+    slices, then leaves the most room. Slices of claims are never moved, and are not part of the
+    plan.
 
     Raises:
         MigError: the GPU's own slices are invalid on this board, or the wanted instances do not fit
@@ -59,7 +62,7 @@ def choose(
 def find_blocking_claims(
     board_key: str, missing: Collection[Place], claims: Sequence[ClaimedSlice]
 ) -> tuple[ClaimedSlice, ...]:
-    """Return the slices of claims that exclude one of the missing instances."""
+    """Return the slices of claims that leave no room for at least one of the missing instances."""
     if not missing or not claims:
         return ()
     board = geometry.board(board_key)

@@ -79,8 +79,8 @@ class Part(Enum):
 class Role:
     """How a layout is related to one GPU that it selects.
 
-    ``follows`` is the layout that the GPU follows; empty if there is none. ``rivals`` are the
-    other layouts that select the GPU, without effect, the oldest first.
+    ``follows`` is the layout that the GPU follows; empty if there is none. ``rivals`` are the other
+    layouts that select the GPU, the oldest first; they have no effect.
     """
 
     layout: str

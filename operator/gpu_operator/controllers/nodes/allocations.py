@@ -10,7 +10,10 @@ from gpu_operator.controllers.common.world import Node
 
 
 def allocation_on(pool: Pool, node: Node, *, dra: bool) -> Allocation:
-    """Return how the node's GPUs are allocated; without ``dra``, only by the device plugin."""
+    """Return how the node's GPUs are allocated.
+
+    If ``dra`` is false, only the device plugin allocates them.
+    """
     if not dra:
         return Allocation.DEVICE_PLUGIN
     requested = node.labels.get(ALLOCATION_LABEL, "")

@@ -38,7 +38,8 @@ RETIRE_AGAIN_S = 60.0
 
 
 def reconcile(world: World, name: str, clock_s: float) -> Outcome:
-    """Lower and remove the resources of a node that are due.
+    """Lower the node's allocatable counts that are too high, and remove resources that have
+    expired.
 
     ``clock_s`` is the current time on the scale of ``world.zero_since``.
     """

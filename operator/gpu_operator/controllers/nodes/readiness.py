@@ -48,7 +48,7 @@ def write(
 
 
 def withdraw(node: Node) -> Iterator[Action]:
-    """Yield the writes that remove condition and taints from a node that has left its pool."""
+    """Yield the writes that remove the condition and taints from a node that has left its pool."""
     if node.gpu_ready is not None:
         document = node_render.without_condition(node.name, node.uid)
         yield Apply(Manager.CONDITIONS, document, status=True)

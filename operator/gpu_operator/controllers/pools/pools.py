@@ -136,7 +136,8 @@ def withdraw_pods(this: Decision) -> None:
 def write_readiness(this: Decision) -> None:
     """Write each node's readiness.
 
-    A new resource prefix counts only once the node's status lists it.
+    After a change of the resource prefix, a node is ready only when its status lists the new
+    prefix.
     """
     if this.pool is None:
         return

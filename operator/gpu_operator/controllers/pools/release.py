@@ -9,7 +9,10 @@ from gpu_operator.render import gpu as gpu_render
 
 
 def release(gpu: Gpu, *, node_gone: bool) -> Iterable[Action]:
-    """Yield the action of the next step. Slices that pods hold stay until the pods end."""
+    """Yield the actions of the next step in releasing a GPU.
+
+    Slices that pods hold stay until the pods end.
+    """
     if not node_gone:
         if gpu.spec.instances:  # written without a layout, since another one may have set them
             yield Apply(

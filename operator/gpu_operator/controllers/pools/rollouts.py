@@ -10,7 +10,7 @@ from gpu_operator.render import daemonset
 def progress(world: World, document: Mapping[str, Any]) -> tuple[int, str]:
     """Return how many of a DaemonSet's pods are up to date, and what its rollout waits for.
 
-    The second is empty if the rollout is complete.
+    The text is empty if the rollout is complete.
     """
     name = document["metadata"]["name"]
     found = world.daemon_sets.get(name)
@@ -35,10 +35,11 @@ def explain_old_agent(world: World, document: Mapping[str, Any], node: Node) -> 
 
 
 def explain_late_gpud(world: World, document: Mapping[str, Any], node: Node) -> str:
-    """Return why a node has no gpud with this rendering yet that serves or stands by.
+    """Return why the node still lacks a gpud with this rendering; empty if the rollout need not
+    wait.
 
-    Empty if it has one, and for a node that is down or has no pod of Tessera (affinity or taints
-    may prevent them): the other nodes do not wait for it.
+    It need not wait for a node with such a gpud, serving or standing by. It need not wait for a
+    node that is down, or that has no pod of Tessera: affinity or taints may prevent its pods.
     """
     digest, there = daemonset.rendered_digest(document), world.gpuds.get(node.name, ())
     new = [pod for pod in there if pod.rendered == digest]

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The current time: in monotonic seconds, and as a date."""
+    """The current time, as monotonic seconds and as a date and time."""
 
     seconds: float  # monotonic
     moment: datetime.datetime
@@ -74,8 +74,10 @@ class PolicyCluster:
         }
 
     def apply(self, changes: Iterable[Change], now: Now) -> None:
-        """Record changes. The first call must contain all objects, whose statuses have the P_Keys
-        to keep.
+        """Record changes.
+
+        The first call must contain all objects. The P_Keys in the statuses of its networks stay
+        allocated.
         """
         changes = list(changes)
         if self._compiler is None:

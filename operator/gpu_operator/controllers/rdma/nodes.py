@@ -22,7 +22,10 @@ _AHEAD_MS: Final = 1000 * 86400 * 366  # no valid clock is further ahead; a larg
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Tables that were sent to the node; they contain every revision from ``since`` onwards."""
+    """Tables that were sent to the node.
+
+    ``since`` is the first revision of the policies for which they were compiled.
+    """
 
     since: int
     generation: int
@@ -98,10 +101,10 @@ class NodeState:
 
     @property
     def enforced_below(self) -> float:
-        """Return the revision from which on the node has not acknowledged the tables.
+        """Return the first revision that the node has not acknowledged; it enforces all earlier
+        ones.
 
-        All earlier revisions are enforced. The result is infinity if every revision is enforced,
-        and minus infinity if none is.
+        The result is infinity if every revision is enforced, and minus infinity if none is.
         """
         acknowledged = self.acknowledged
         if not self._sent or not 0 < self._sent[0].generation <= acknowledged:

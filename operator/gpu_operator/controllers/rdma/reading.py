@@ -48,8 +48,9 @@ class SeenPolicy:
 class SeenNetwork:
     """An RDMANetwork; ``network`` is None if it is invalid.
 
-    ``closed`` replaces an invalid network whose status shows that it was in force. Without it, a
-    restart of the operator would move the network's members to the default partition.
+    If the status of an invalid network shows that the network was in force, ``closed`` is its
+    substitute. Without the substitute, a restart of the operator would move the network's members
+    to the default partition.
     """
 
     meta: Meta

@@ -126,7 +126,7 @@ def second_layer_finding(nodes: Sequence[NodeState]) -> Finding:
 
 
 def with_invalid_spec(of: Reach) -> Reach:
-    """Return ``of`` with no node enforcing the object, because its spec is invalid."""
+    """Return the reach of an object whose spec is invalid: no node enforces it."""
     message = "the spec cannot be enforced as it is, see Accepted"
     return Reach(of.total, 0, Finding("False", Reason.INVALID_SPEC, message))
 

@@ -149,12 +149,12 @@ def test_an_unreachable_hcad_is_reported_and_its_acknowledgement_withdrawn(rig: 
 def test_a_refusal_reports_the_generation_in_force_and_the_reason(rig: Rig) -> None:
     rig.take(7)
     rig.carrier.attempt()
-    rig.hcad.refusal = HcadError("conflict", "generation 6: 7 is enforced")
+    rig.hcad.refusal = HcadError("conflict", "generation 6 is older than the enforced generation 7")
     rig.take(6)
     assert not rig.carrier.attempt()
     uid, status = rig.kube.statuses[-1]
     assert (status.generation, status.hcad) == (7, HcadState.REFUSED)
-    assert "7 is enforced" in status.message
+    assert "the enforced generation 7" in status.message
     assert uid == "u"
 
 

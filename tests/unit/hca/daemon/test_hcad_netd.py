@@ -132,7 +132,7 @@ def test_a_pod_s_socket_is_enough_to_find_its_network(open_by_netd, tmp_path: Pa
 @pytest.mark.parametrize(
     ("unshare", "name", "more", "why"),
     [
-        ((), "eth1", {}, "eth1 is not eth0"),
+        ((), "eth1", {}, "interface eth1 is not permitted"),
         (("-Ur",), "eth0", {}, "belongs to another user namespace"),
     ],
 )
@@ -181,7 +181,7 @@ def test_a_node_s_first_process_identifies_its_network() -> None:
         assert found.interface == "eth0"
         assert tables_of("self") not in found.tables
         assert len(found.tables) == len(found.refused) == 1
-    with pytest.raises(OSError, match="a network namespace of its own"):
+    with pytest.raises(OSError, match="namespace that is not the node's"):
         daemon.rules_of_node(str(os.getpid()))
 
 

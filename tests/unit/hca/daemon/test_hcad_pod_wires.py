@@ -220,7 +220,9 @@ def test_sockets_of_another_address_are_not_taken(
         node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         client, _ = await node.open(A)
-        assert wires_of(node)[0]["same_node_only"] == "sockets of 127.46.0.9 for 127.46.0.1"
+        assert wires_of(node)[0]["same_node_only"] == (
+            "netd opened sockets of 127.46.0.9 instead of 127.46.0.1"
+        )
         open_sockets(WireAddress(ipaddress.ip_address("127.46.0.9"))).close()
         client.close()
         await node.server.close()

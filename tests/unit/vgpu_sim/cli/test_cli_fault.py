@@ -53,7 +53,7 @@ def test_injected_faults_are_listed_and_lasting_ones_are_cleared(say, node):
         (("inject", "--hang", "--for", "604801"), 2, "'--for': 604801.0 is not in the range"),
         (("inject", "--xid", "7"), 1, "tessera fault: unknown Xid 7; known: 13"),
         (("inject", "--gpu", "3", "--hang"), 1, "tessera fault: there is no GPU 3"),
-        (("clear", "nothing"), 1, "tessera fault: no fault nothing lasts"),
+        (("clear", "nothing"), 1, "tessera fault: no lasting fault has the id nothing"),
         (("list", "--run-dir", "/nowhere"), 9, "couldn't communicate with gpud: /nowhere"),
     ],
 )

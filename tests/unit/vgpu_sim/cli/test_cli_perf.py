@@ -97,7 +97,7 @@ MOE = ["moe", "--tokens", "8", "--hidden", "64", "--inner", "64", "--topk", "1"]
         (["allreduce", "--gpus", "8", "--bytes", "900E"], "take 9e+11 GB; h200 has 141"),
         (["alltoall", "--gpus", "2", "--bytes", "142G"], "take 142 GB; h200 has 141"),
         (["allreduce", "--gpus", HUGE, "--bytes", "1"], "'--gpus': 1000"),
-        (["allreduce", "--gpus", "9", "--bytes", "1"], "has 2 to 8 GPUs"),
+        (["allreduce", "--gpus", "9", "--bytes", "1"], "must have 2 to 8 GPUs"),
         (["attention", "--heads", "1", "--context", "8", "--window", HUGE], "'--window': 1000"),
         (["attention", "--heads", "8", "--kv-heads", "3", "--context", "8"], "a multiple of kv"),
         (["elementwise", "--rows", "1" + 400 * "0", "--columns", "1"], "'--rows': 1000"),

@@ -217,7 +217,10 @@ def test_manifests_of_folders_lists_and_several_files(tmp_path: Path) -> None:
     [
         ("a: [", "line 2"),
         ("5", "not a Kubernetes object"),
-        ("kind: List\nitems: [{kind: List, items: []}]", "a list in a list"),
+        (
+            "kind: List\nitems: [{kind: List, items: []}]",
+            "a List object contains another List object",
+        ),
         ("!!python/object/apply:os.system [id]", "line 1"),
         ("[" * 5000, "-:"),
         (

@@ -213,13 +213,13 @@ def test_vectors_of_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("mov.b32 {%h, %h, %h, %h}, %r;", "'%h' is no register of 8 bits"),
-        ("mov.b32 %r, {%b, %h, %b, %b};", "'%h' is no register of 8 bits"),
-        ("mov.b32 %r, {%r, %b, %b, %b};", "'%r' is no register of 8 bits"),
+        ("mov.b32 {%h, %h, %h, %h}, %r;", "'%h' is not an 8-bit register"),
+        ("mov.b32 %r, {%b, %h, %b, %b};", "'%h' is not an 8-bit register"),
+        ("mov.b32 %r, {%r, %b, %b, %b};", "'%r' is not an 8-bit register"),
         ("mov.b16 %h, {%b, %b, %b, %b};", "at least 8 bits"),
         ("mov.b32 %r, {%h, %h, %h};", "2 or 4 elements"),
-        ("mov.u32 %r, {%h, %h};", "a type .b"),
-        ("mov.b32 %r, {%h, _};", "this is not a part of .b32"),
+        ("mov.u32 %r, {%h, %h};", "a .b type"),
+        ("mov.b32 %r, {%h, _};", "this operand cannot be a part of .b32"),
     ],
 )
 def test_vectors_that_mov_does_not_take(text: str, reason: str) -> None:
@@ -275,18 +275,18 @@ def test_setp_without_first_destination() -> None:
     ("body", "error", "message"),
     [
         ("add.u32 %r0, %r1;", InvalidPtxError, "add takes 3 operands"),
-        ("add.u32 %r0, %o, 1;", InvalidPtxError, "'%o' has 64 bits, .u32 takes 32"),
-        ("add.u32 %w, %r1, 1;", InvalidPtxError, "'%w' has 64 bits, .u32 takes 32"),
-        ("add.u64 %r0, %w, 1;", InvalidPtxError, "'%r0' has 32 bits, .u64 takes 64"),
-        ("cvt.u64.u32 %r0, %r1;", InvalidPtxError, "'%r0' has 32 bits, .u64 takes at least 64"),
+        ("add.u32 %r0, %o, 1;", InvalidPtxError, "'%o' has 64 bits, but .u32 needs 32"),
+        ("add.u32 %w, %r1, 1;", InvalidPtxError, "'%w' has 64 bits, but .u32 needs 32"),
+        ("add.u64 %r0, %w, 1;", InvalidPtxError, "'%r0' has 32 bits, but .u64 needs 64"),
+        ("cvt.u64.u32 %r0, %r1;", InvalidPtxError, "'%r0' has 32 bits, but .u64 needs at least 64"),
         ("add.u32 %p0, %r1, 1;", InvalidPtxError, "'%p0' is a predicate"),
         ("add.u32 %r0, %p0, 1;", InvalidPtxError, "'%p0' is a predicate"),
         ("add.u32 %nope, %r1, 1;", InvalidPtxError, "'%nope' is not declared"),
         ("add.u32 5, %r1, 1;", InvalidPtxError, "destination is not a register"),
         ("add.u32 %tid.x, %r1, 1;", InvalidPtxError, "'%tid' is read-only"),
         ("st.global.u8 [%o], %p0;", InvalidPtxError, "predicate"),
-        ("cvt.u64.u32 %w, %h0;", InvalidPtxError, "'%h0' has 16 bits, .u32 takes at least 32"),
-        ("shl.b64 %w, %w, %w;", InvalidPtxError, "'%w' has 64 bits, .u32 takes 32"),
+        ("cvt.u64.u32 %w, %h0;", InvalidPtxError, "'%h0' has 16 bits, but .u32 needs at least 32"),
+        ("shl.b64 %w, %w, %w;", InvalidPtxError, "'%w' has 64 bits, but .u32 needs 32"),
         ("@%r0 ret;", InvalidPtxError, "'%r0' is not a predicate"),
         ("@%nope ret;", InvalidPtxError, "'%nope' is not a predicate"),
         ("bra NOWHERE;", InvalidPtxError, "label 'NOWHERE' is not defined"),
@@ -326,8 +326,8 @@ def test_setp_without_first_destination() -> None:
         ),
         ("mov.u64 %w, k;", UnsupportedPtxError, "the address of function 'k'"),
         ("X: mov.u64 %w, X;", UnsupportedPtxError, "the address of label 'X'"),
-        ("mov.f32 %r0, 1;", InvalidPtxError, "this constant as .f32"),
-        ("mov.f64 %w, 0f3F800000;", UnsupportedPtxError, "constant of 32 bits as .f64"),
+        ("mov.f32 %r0, 1;", InvalidPtxError, "this constant cannot be read as .f32"),
+        ("mov.f64 %w, 0f3F800000;", UnsupportedPtxError, "constant of 32 bits as a .f64 operand"),
         (".reg .v2 .b128 %x;", UnsupportedPtxError, "a register of type .v2.b128"),
         (".reg .v4 .f64 %v;", UnsupportedPtxError, "a register of type .v4.f64"),
     ],
@@ -391,8 +391,12 @@ def test_directives_of_kernels(directives: str, required: object, maximum: objec
         (".maxclusterrank 8", UnsupportedPtxError, "directive .maxclusterrank is not"),
         (".minperctamemory 64", UnsupportedPtxError, "directive .minperctamemory is not"),
         (".noreturn", UnsupportedPtxError, "directive .noreturn is not supported yet"),
-        (".reqntid 0", InvalidPtxError, ".reqntid allows 1 to 1024 threads"),
-        (".maxntid 1024, 2", InvalidPtxError, ".maxntid allows 1 to 1024 threads"),
+        (".reqntid 0", InvalidPtxError, "the number of threads in .reqntid must be 1 to 1024"),
+        (
+            ".maxntid 1024, 2",
+            InvalidPtxError,
+            "the number of threads in .maxntid must be 1 to 1024",
+        ),
         (".maxntids 8", PtxSyntaxError, "unknown directive of a function, found '.maxntids'"),
     ],
 )
@@ -417,19 +421,19 @@ _FUNCTIONS = """.func (.reg .u32 r) f (.reg .u32 a) { mov.u32 r, a; ret; }
     ("call", "error", "message"),
     [
         ("call g;", UnsupportedPtxError, "function 'g', which the module does not define,"),
-        ("call (%r0), f, (%r1, %r2);", InvalidPtxError, "'f' has 1 arguments, not 2"),
+        ("call (%r0), f, (%r1, %r2);", InvalidPtxError, "'f' has 1 arguments, but the call has 2"),
         ("call cudaLaunchDeviceV2;", UnsupportedPtxError, "dynamic parallelism (function 'cuda"),
         ("call __cudaCDP2Free;", UnsupportedPtxError, "dynamic parallelism (function '__cuda"),
-        ("call f, (%r1);", InvalidPtxError, "'f' has 1 results, not 0"),
+        ("call f, (%r1);", InvalidPtxError, "'f' has 1 results, but the call has 0"),
         ("call (%r0), f, (%o);", InvalidPtxError, "'%o' has 64 bits"),
         ("call (%p0), f, (%r1);", InvalidPtxError, "'%p0' is a predicate"),
         (".param .b32 x; .param .b32 y; call (x), by, (y);", InvalidPtxError, "'a' has 8 bytes"),
-        (".param .b32 x; call (x), by, (%r1);", InvalidPtxError, "'a' takes a .param variable"),
-        (".param .b32 x; call (%r0), f, (x);", InvalidPtxError, "'a' takes a register"),
+        (".param .b32 x; call (x), by, (%r1);", InvalidPtxError, "'a' needs a .param variable"),
+        (".param .b32 x; call (%r0), f, (x);", InvalidPtxError, "'a' needs a register"),
         (".param .b32 x; st.param.b64 [x], %o;", InvalidPtxError, "outside of parameter 'x'"),
         ("call (%r0), %o, (%r1);", InvalidPtxError, "needs a prototype or targets"),
-        ("call (%r0), %o, (%r1), L; L:", InvalidPtxError, "is no .callprototype"),
-        ("brx.idx %r0, L; L:", InvalidPtxError, "'L' is no .branchtargets"),
+        ("call (%r0), %o, (%r1), L; L:", InvalidPtxError, "is not the label of a .callprototype"),
+        ("brx.idx %r0, L; L:", InvalidPtxError, "'L' is not the label of a .branchtargets"),
         ("mov.u64 %o, g;", UnsupportedPtxError, "the address of function 'g'"),
         ("alloca.u64 %o, %o, 3;", InvalidPtxError, "a power of two"),
     ],
@@ -448,7 +452,10 @@ def test_invalid_callees_are_reported_at_the_call() -> None:
 
 
 def test_32_bit_addressing_is_refused_explicit_or_implicit() -> None:
-    for line, said in ((".address_size 32", "32-bit addresses"), ("", "a missing .address_size")):
+    for line, said in (
+        (".address_size 32", "a 32-bit .address_size"),
+        ("", "a missing .address_size"),
+    ):
         with pytest.raises(UnsupportedPtxError, match=said):
             compile_verified(kernel("").replace(".address_size 64", line))
 

@@ -104,7 +104,7 @@ def test_policies_are_a_number(line: str) -> None:
         ("prefetch.local.L1 [%a];", "local"),
         ("createpolicy.cvt.L2.b64 %r, %d;", "32 bits"),
         ("cvta.global.u64 %d, sm;", "not in .global space"),
-        ("cvta.to.shared.u64 %d, sm;", "takes a register"),
+        ("cvta.to.shared.u64 %d, sm;", "must be a register"),
         ("cvta.shared.u32 %r, %t;", "u32"),
     ],
 )

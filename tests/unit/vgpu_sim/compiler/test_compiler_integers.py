@@ -149,7 +149,7 @@ def test_the_flag_keeps_what_the_guard_skips_and_what_has_no_cc() -> None:
         ("lop3.b32 %d, %a, %a, %a, %a;", "a constant from 0 to 255"),
         ("lop3.b32 _, %a, %a, %a, 3;", "lop3 without a destination is not supported yet"),
         ("lop3.and.b32 %d, %a, %a, %a, 3, %p;", "needs the destination pair d|p"),
-        ("lop3.and.b32 %d|%p, %a, %a, %a, 3, !%p;", "without '!'"),
+        ("lop3.and.b32 %d|%p, %a, %a, %a, 3, !%p;", "negated with '!'"),
         ("lop3.xor.b32 %d|%p, %a, %a, %a, 3, %p;", "no modifier '.xor'"),
         ("lop3.b64 %d, %a, %a, %a, 3;", "no modifier '.b64'"),
         ("popc.b64 %w, %w;", "'%w' has 64 bits"),

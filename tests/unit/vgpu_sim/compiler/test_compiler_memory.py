@@ -287,7 +287,7 @@ def test_bytes_of_parameters(version: str, target: str, limit: int) -> None:
         return text.replace("9.4", version).replace("sm_100a", target)
 
     assert compile_verified(source(limit - 1)).functions[0].parameter_bytes == limit
-    with pytest.raises(InvalidPtxError, match=f"{limit + 1} bytes of parameters"):
+    with pytest.raises(InvalidPtxError, match=f"the parameters have {limit + 1} bytes"):
         compile_verified(source(limit))
 
 
@@ -404,40 +404,56 @@ def test_parameters_have_names_of_their_own() -> None:
     [
         (".global .u64 a = b;", InvalidPtxError, "'b' is not declared"),
         (".global .u8 a = 0xFF(b);", InvalidPtxError, "'b' is not declared"),
-        (".global .u8 a = 0xFF0F(a);", InvalidPtxError, "a mask selects neighbouring bits"),
-        (".global .u8 a = 0xFFF(a);", InvalidPtxError, "a mask of 12 bits for .u8"),
-        (".global .u8 a = 0(4);", InvalidPtxError, "a mask selects at least one bit"),
-        (".global .u32 a = a;", UnsupportedPtxError, "an address as .u32"),
-        (".global .f64 a = a;", UnsupportedPtxError, "an address as .f64"),
+        (".global .u8 a = 0xFF0F(a);", InvalidPtxError, "a mask must select adjacent bits"),
+        (".global .u8 a = 0xFFF(a);", InvalidPtxError, "a mask of 12 bits cannot initialise a .u8"),
+        (".global .u8 a = 0(4);", InvalidPtxError, "a mask must select at least one bit"),
+        (".global .u32 a = a;", UnsupportedPtxError, "an address as initial value of a .u32"),
+        (".global .f64 a = a;", UnsupportedPtxError, "an address as initial value of a .f64"),
         (".global .u64 a = k;", UnsupportedPtxError, "the address of function 'k'"),
         (".shared .u32 s; .global .u64 a = s;", UnsupportedPtxError, "of .shared variable 's'"),
-        (".extern .global .u32 a = 1;", InvalidPtxError, "an .extern variable has no initial"),
-        (".common .global .u32 a = 1;", InvalidPtxError, "a .common variable has no initial"),
-        (".common .const .u32 a;", InvalidPtxError, "a .common variable is in .global space"),
+        (
+            ".extern .global .u32 a = 1;",
+            InvalidPtxError,
+            "an .extern variable cannot have an initial",
+        ),
+        (
+            ".common .global .u32 a = 1;",
+            InvalidPtxError,
+            "a .common variable cannot have an initial",
+        ),
+        (".common .const .u32 a;", InvalidPtxError, "a .common variable must be in .global space"),
         (".extern .global .u32 a;", UnsupportedPtxError, ".extern variable 'a'"),
-        (".shared .u32 a = 1;", InvalidPtxError, "a shared variable has no initial value"),
-        (".shared .u32 a[];", InvalidPtxError, "a shared array has a size, or is .extern"),
+        (".shared .u32 a = 1;", InvalidPtxError, "a shared variable cannot have an initial value"),
+        (".shared .u32 a[];", InvalidPtxError, "a shared array must have a size or be .extern"),
         (".extern .shared .u32 a[4];", UnsupportedPtxError, "a shared variable of another module"),
         (".shared .u32 a; .global .u32 a;", InvalidPtxError, "declared twice"),
         (
             ".const .attribute(.managed) .u32 a;",
             InvalidPtxError,
-            ".managed is for .global variables",
+            ".managed can be used only for .global variables",
         ),
         (".global .align 2097152 .u32 a;", UnsupportedPtxError, "alignment of more than 1048576"),
         (".global .b8 a[0x1000000001];", UnsupportedPtxError, "bytes of variables"),
         (".global .texref a;", UnsupportedPtxError, ".texref"),
         (".global .u32 a<4>;", UnsupportedPtxError, "numbered family"),
-        (".global .f32 a = 1;", InvalidPtxError, "an integer as initial value of .f32"),
-        (".global .u32 a[2] = {1, 2.0};", InvalidPtxError, "a float as initial value of .u32"),
-        (".global .f16 a = 2.0;", InvalidPtxError, "a float as initial value of .f16"),
+        (
+            ".global .f32 a = 1;",
+            InvalidPtxError,
+            "the initial value of a .f32 cannot be an integer",
+        ),
+        (
+            ".global .u32 a[2] = {1, 2.0};",
+            InvalidPtxError,
+            "the initial value of a .u32 cannot be a float",
+        ),
+        (".global .f16 a = 2.0;", InvalidPtxError, "the initial value of a .f16 cannot be a float"),
         (".global .u32 a; .global .u32 a;", InvalidPtxError, "declared twice"),
         (".global .u32 a[2] = {1, 2, 3};", InvalidPtxError, "more than 2 initial values"),
         (".global .u32 a[2] = 1;", InvalidPtxError, "initialised by a list"),
         (".global .u32 a = {1};", InvalidPtxError, "an array or a vector"),
         (".global .u32 a[];", InvalidPtxError, "needs an initial value"),
         (".global .u32 a[2][] = {{1}, {2}};", InvalidPtxError, "only the first dimension"),
-        (".const .b8 a[65537];", InvalidPtxError, "65537 bytes of .const"),
+        (".const .b8 a[65537];", InvalidPtxError, ".const variables have 65537 bytes"),
     ],
 )
 def test_variables_that_cannot_be(declaration: str, error: type[Exception], message: str) -> None:
@@ -448,7 +464,7 @@ def test_variables_that_cannot_be(declaration: str, error: type[Exception], mess
 
 def test_an_initial_value_cannot_be_blown_up() -> None:
     huge = ".global .u8 a[2][0x20000000] = {{1}, {2}};"
-    with pytest.raises(UnsupportedPtxError, match="initial values of more than"):
+    with pytest.raises(UnsupportedPtxError, match="bytes of initial values"):
         compile_verified(kernel("", header=huge))
 
 

@@ -51,7 +51,7 @@ def test_a_block_has_a_maximum_of_shared_memory(size: int) -> None:
     if size <= 48 << 10:
         assert compile_verified(text).functions[0].shared_bytes == size
         return
-    with pytest.raises(InvalidPtxError, match="49153 bytes of shared variables"):
+    with pytest.raises(InvalidPtxError, match="the shared variables have 49153 bytes"):
         compile_verified(text)
 
 
@@ -78,11 +78,14 @@ def test_barriers(spelling: str, op: Op, srcs: tuple[object, ...], aligned: bool
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("bar.sync 16;", "there is no barrier 16, only 0 to 15"),
-        ("bar.sync 0, 33;", "a barrier counts whole warps of 32, not 33 threads"),
-        ("bar.arrive 0, 0;", "not 0 threads"),
+        ("bar.sync 16;", "barrier 16 does not exist; barriers are numbered 0 to 15"),
+        (
+            "bar.sync 0, 33;",
+            "a barrier's thread count must be a multiple of 32, at most 1024 and not 0; found 33",
+        ),
+        ("bar.arrive 0, 0;", "not 0; found 0"),
         ("bar.arrive 0;", "bar takes 2 operands here"),
-        ("bar.sync %w;", "'%w' has 64 bits, .u32 takes 32"),
+        ("bar.sync %w;", "'%w' has 64 bits, but .u32 needs 32"),
         ("st.global.u32 [tile], 1;", "the variable is in .shared space, not .global"),
         ("mov.u16 %h, tile;", "an address has 64 bits"),
         ("cvta.global.u64 %w, tile;", "the variable is not in .global space"),

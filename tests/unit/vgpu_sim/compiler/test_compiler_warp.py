@@ -63,13 +63,13 @@ def test_forms_without_sync_are_for_old_targets_and_the_lanes_that_are_there(lin
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("match.any.sync.b32 %d|%p, %a, -1;", "match.any has no second destination"),
-        ("elect.sync %d, -1;", "elect.sync has two destinations"),
+        ("match.any.sync.b32 %d|%p, %a, -1;", "match.any cannot have a second destination"),
+        ("elect.sync %d, -1;", "elect.sync needs the destination pair"),
         ("shfl.sync.down.b32 %d, %a, 1, 31;", "shfl takes 5 operands here"),
         ("shfl.sync.down.b32 %w, %a, 1, 31, -1;", "'%w' has 64 bits"),
         ("vote.sync.all.pred %p, %a, -1;", "'%a' is not a predicate"),
-        ("bar.red.and.pred %p, 0, 33, %q;", "counts whole warps"),
-        ("bar.red.and.pred %p, 16, %q;", "there is no barrier 16"),
+        ("bar.red.and.pred %p, 0, 33, %q;", "must be a multiple of 32"),
+        ("bar.red.and.pred %p, 16, %q;", "barrier 16 does not exist"),
         ("bar.warp.sync;", "bar takes 1 operands here"),
     ],
 )

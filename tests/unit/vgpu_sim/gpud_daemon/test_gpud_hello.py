@@ -43,15 +43,15 @@ def test_a_good_one_is_read():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"x", f"1 bytes instead of {HELLO_BYTES}"),
-        (message()[:-1], f"{HELLO_BYTES - 1} bytes instead of {HELLO_BYTES}"),
-        (message() + b"\0", f"{HELLO_BYTES + 1} bytes instead of {HELLO_BYTES}"),
-        (message(magic=1), "magic 0x00000001"),
-        (message(type=MessageType.MODULE_LOAD), f"type {MessageType.MODULE_LOAD:d}"),
-        (message(type=MessageType.CONTEXT_READY), f"type {MessageType.CONTEXT_READY:d}"),
-        (message(payload_bytes=63), "payload of 63 bytes"),
+        (b"x", f"the message has 1 bytes instead of {HELLO_BYTES}"),
+        (message()[:-1], f"the message has {HELLO_BYTES - 1} bytes instead of {HELLO_BYTES}"),
+        (message() + b"\0", f"the message has {HELLO_BYTES + 1} bytes instead of {HELLO_BYTES}"),
+        (message(magic=1), "wrong magic 0x00000001"),
+        (message(type=MessageType.MODULE_LOAD), f"unexpected type {MessageType.MODULE_LOAD:d}"),
+        (message(type=MessageType.CONTEXT_READY), f"unexpected type {MessageType.CONTEXT_READY:d}"),
+        (message(payload_bytes=63), "unexpected payload of 63 bytes"),
         (message(reserved=1), "reserved fields are not zero"),
-        (bytes(HELLO_BYTES), "magic 0x00000000"),
+        (bytes(HELLO_BYTES), "wrong magic 0x00000000"),
     ],
 )
 def test_a_malformed_one_is_not(data, reason):

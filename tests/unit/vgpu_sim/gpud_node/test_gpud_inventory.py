@@ -209,7 +209,7 @@ def test_a_share_excludes_what_does_not_fit_beside_its_instance(inventory):
 def test_a_share_that_cannot_be_is_invalid(inventory, memory_bytes):
     with pytest.raises(InvalidRequest, match="memory_bytes"):
         a_share(inventory, 0, memory_bytes)
-    with pytest.raises(InvalidRequest, match="has an owner"):
+    with pytest.raises(InvalidRequest, match="must have an owner"):
         inventory.create_instance(H100.uuid, "1g.10gb", 0, memory_bytes=GIB)
     with pytest.raises(InvalidRequest, match="part of a GPU instance"):
         inventory.create_instance(

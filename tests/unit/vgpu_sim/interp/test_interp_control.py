@@ -251,9 +251,9 @@ def test_stepping_a_finished_warp_is_an_error() -> None:
         ("", (0, 1, 1), (1, 1, 1), b"", "must be at least 1"),
         ("", (1, 1, 1), (1, 1, 1), b"x", "takes 0 bytes of parameters, not 1"),
         (".required_block 2 1 1", (1, 1, 1), (1, 1, 1), b"", "requires block"),
-        (".maximum_block 2 2 1", (1, 1, 1), (5, 1, 1), b"", "allows 4 threads"),
-        (".maximum_block 2 3 2", (1, 1, 1), (4, 4, 1), b"", "allows 12 threads"),
-        (".maximum_block 2 3 2", (1, 1, 1), (1, 4, 4), b"", "allows 12 threads"),
+        (".maximum_block 2 2 1", (1, 1, 1), (5, 1, 1), b"", "allows at most 4 threads"),
+        (".maximum_block 2 3 2", (1, 1, 1), (4, 4, 1), b"", "allows at most 12 threads"),
+        (".maximum_block 2 3 2", (1, 1, 1), (1, 4, 4), b"", "allows at most 12 threads"),
     ],
 )
 def test_an_invalid_launch_is_rejected(

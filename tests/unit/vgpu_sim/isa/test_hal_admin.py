@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_named(path: str, value: object, where: str) -> Non
 
 @pytest.mark.parametrize("protocol", [0, admin.PROTOCOL + 1, str(admin.PROTOCOL), None, ...])
 def test_another_protocol_is_refused_as_such(protocol: object) -> None:
-    with pytest.raises(DocumentError, match=r"protocol .* is not the supported"):
+    with pytest.raises(DocumentError, match=r"has protocol .*, but only .* is supported"):
         admin.Inventory.from_json(change_field("protocol", protocol))
 
 

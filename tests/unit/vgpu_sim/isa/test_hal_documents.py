@@ -56,7 +56,7 @@ def test_a_request_for_memory_within_its_bounds(
         with pytest.raises(ValueError, match=r"."):
             ExportRequest.decode(spawn.encode(READ_FIELDS | {field: value}))
     if field not in ("type", "range"):
-        with pytest.raises(ValueError, match=f"{field} is not a count"):
+        with pytest.raises(ValueError, match=f"{field} must be an integer"):
             ExportRequest.decode(spawn.encode({k: v for k, v in READ_FIELDS.items() if k != field}))
 
 

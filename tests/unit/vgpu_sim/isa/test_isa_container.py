@@ -123,8 +123,8 @@ def test_random_code_is_decoded_or_refused(words: bytes) -> None:
         (5, 0x80, "bit 47, which ADD does not use, is not zero"),
         (6, 0x02, "guard p2 does not exist"),
         (8, 0x09, "r9 does not exist"),
-        (9, 0x80, "a literal is no destination"),
-        (12, 0x07, "pool entry 7 of 1"),
+        (9, 0x80, "a literal cannot be a destination"),
+        (12, 0x07, "pool entry 7 does not exist"),
         (14, 0x01, "bit 112, which ADD does not use, is not zero"),
     ],
 )
@@ -200,7 +200,7 @@ def test_bytes_between_sections_must_be_zero() -> None:
 @pytest.mark.parametrize(("offset", "size"), [(2, 2), (3, 1), (4, 0), (0, 4), (2**32 - 1, 2)])
 def test_a_string_that_ends_outside_of_its_section_is_refused(offset: int, size: int) -> None:
     assert Strings(b"abc").get(1, 2) == "bc"
-    where = f"string at {offset} of {size} bytes is out of its section"
+    where = f"string of {size} bytes at offset {offset} is outside its section"
     with pytest.raises(ContainerError, match=where):
         Strings(b"abc").get(offset, size)
 
@@ -228,7 +228,7 @@ def test_announced_functions_must_be_there() -> None:
     data = container.encode(Module((), source="x"))
     record = struct.pack("<6I", 5, 0, 0, 0, 0, 0)
     huge = struct.pack("<6I", 5, 0, 0, 0, 0xFFFF_FFFF, 0)
-    with pytest.raises(ContainerError, match="7 sections for 4294967295 functions"):
+    with pytest.raises(ContainerError, match="7 sections do not match 4294967295 functions"):
         container.decode(sections.seal(data.replace(record, huge)))
 
 

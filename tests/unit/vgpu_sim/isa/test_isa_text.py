@@ -88,7 +88,7 @@ def test_an_address_keeps_addend_and_displacement_apart() -> None:
         ("    MOV.B32 r0,", 16, "expected a number, found 'end of line'"),
         ("    MOV.B32 q0, 1", 13, "'q0' is not a register or predicate"),
         ("    MOV.B32 r0, 0x10000000000000000", 17, "does not fit 64 bits"),
-        ("    MOV.B32 r0, _", 17, "only a destination may be absent"),
+        ("    MOV.B32 r0, _", 17, "a source operand must not be absent"),
         ("@r0 MOV.B32 r0, 1", 2, "'r0' is not a predicate"),
         ("    BRA nowhere", 9, "label 'nowhere' is not defined"),
         ("    S2R.B32 r0, CLOCK", 17, "unknown special register 'CLOCK'"),

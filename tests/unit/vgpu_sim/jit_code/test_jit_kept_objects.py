@@ -69,9 +69,9 @@ def test_a_plan_that_exceeds_the_stack_is_replaced_by_the_simplest(
     _with_stacks_of(monkeypatch, LIMIT + 1, 2)
     code = jit.Compiler(tmp_path).compile(MODULE, FUNCTION, BLOCK)
     assert code.plan == SIMPLEST
-    assert f"{LIMIT + 1} bytes of stack for a group of lanes; at most {LIMIT}" in caplog.text
+    assert f"a group of lanes needs {LIMIT + 1} bytes of stack; the limit is {LIMIT}" in caplog.text
     _with_stacks_of(monkeypatch, LIMIT + 1, 1)
-    with pytest.raises(CodeGenerationError, match=f"{LIMIT + 1} bytes of stack .* lane by lane"):
+    with pytest.raises(CodeGenerationError, match=f"{LIMIT + 1} bytes of stack.* lane by lane"):
         jit.Compiler().compile(MODULE, FUNCTION, BLOCK)
 
 
@@ -115,7 +115,7 @@ def test_an_unreadably_large_entry_is_not_written(
     monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", size - 1)
     assert jit.Compiler(tmp_path).compile(MODULE, FUNCTION, BLOCK) == code
     assert not list(tmp_path.iterdir())
-    assert f"is not cached: an entry of {size} bytes; at most {size - 1}" in caplog.text
+    assert f"is not cached: an entry has {size} bytes; the limit is {size - 1}" in caplog.text
     monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", size)
     jit.Compiler(tmp_path).compile(MODULE, FUNCTION, BLOCK)
     key = content_key(MODULE, FUNCTION, BLOCK, None)

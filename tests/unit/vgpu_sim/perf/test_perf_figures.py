@@ -135,7 +135,7 @@ DENSE, EXPERTS = ARCHITECTURES["llama-3-8b"], ARCHITECTURES["deepseek-v3"]
     [
         (DENSE, Layout(8), ""),
         (DENSE, Layout(2, pp=4), ""),
-        (DENSE, Layout(1, dp=2), "has no experts: dp 2 is as many servers"),
+        (DENSE, Layout(1, dp=2), "has no experts: dp must be 1, not 2"),
         (DENSE, Layout(2, ep=2), "has no experts: ep must be 1, not 2"),
         (DENSE, Layout(3), "tp must be one of 1, 2, 4, 8, not 3"),
         (EXPERTS, Layout(1, dp=2), ""),
@@ -145,7 +145,7 @@ DENSE, EXPERTS = ARCHITECTURES["llama-3-8b"], ARCHITECTURES["deepseek-v3"]
         (EXPERTS, Layout(8, pp=2), "tp x pp x dp is 16: collectives among more than the 8 GPUs"),
         (EXPERTS, Layout(8, dp=2), "tp x pp x dp is 16: collectives among more than the 8 GPUs"),
         (ARCHITECTURES["llama-2-13b"], Layout(8), ""),  # 40 heads
-        (replace(DENSE, heads=36), Layout(8), "36 heads: tp 8 does not divide it"),
+        (replace(DENSE, heads=36), Layout(8), "36 heads: tp 8 does not divide 36"),
         (replace(DENSE, heads=36), Layout(4), ""),
     ],
 )

@@ -230,7 +230,7 @@ def test_json_has_every_operator_with_its_causes() -> None:
         (Serving("llama-3-8b", "h200", 3, 1, 1, 1), BadShape, "tp must be one of 1, 2, 4, 8"),
         (Serving("llama-3-8b", "h200", 4, 4, 1, 1, pp=4), BadShape, "is 16: collectives among"),
         (Serving("llama-3-8b", "h200", 2, 1, 1, 1, ep=2), BadShape, "no experts: ep must be 1"),
-        (Serving("llama-3-8b", "h200", 2, 2, 1, 1, dp=2), BadShape, "dp 2 is as many servers"),
+        (Serving("llama-3-8b", "h200", 2, 2, 1, 1, dp=2), BadShape, "dp must be 1, not 2"),
         (Serving("mixtral-8x7b", "h200", 2, 1, 1, 1, ep=4), BadShape, "ep 4 must divide tp x dp"),
         (Serving("mixtral-8x7b", "h200", 2, 1, 1, 1, dp=2), BadShape, "batch must be a multiple"),
         (Serving("deepseek-v3", "h200", 8, 1, 1, 1, ep=8), BadShape, "fits with tp 8 in fp8"),

@@ -320,7 +320,7 @@ def test_a_balanced_load_is_spread_over_as_many_experts_as_there_are_pairs(
         *(({name: 0}, f"^{name} must be at least 1") for name in ("tokens", "hidden", "inner")),
         *(({name: 0}, f"^{name} must be at least 1") for name in ("topk", "experts", "ranks")),
         ({"topk": 4}, ""),
-        ({"topk": 5}, "topk must not be more"),
+        ({"topk": 5}, "topk must not exceed"),
         ({"ranks": 4}, ""),
         ({"ranks": 3}, "multiple of the ranks"),
         ({"experts": 1 << 16}, ""),

@@ -150,7 +150,7 @@ def test_a_bottleneck_is_full_and_no_transfer_on_it_has_more() -> None:
         ("numa1", "gpu0", "flat has no numa1"),
         ("cxl0", "gpu0", "flat has no cxl0"),
         ("switch0", "gpu0", "flat has no switch0"),
-        ("gpu1", "gpu1", "gpu1 to gpu1 takes no link"),
+        ("gpu1", "gpu1", "not gpu1 to gpu1"),
     ],
 )
 def test_an_unknown_place_is_named(source: str, target: str, problem: str) -> None:

@@ -278,8 +278,8 @@ def test_comments_and_ends_of_input() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("", 1, 1, "begins with '.version', found the end of the file"),
-        ("ELF", 1, 1, "begins with '.version', found 'ELF'"),
+        ("", 1, 1, "must begin with '.version', found the end of the file"),
+        ("ELF", 1, 1, "must begin with '.version', found 'ELF'"),
         (".version 9", 1, 10, "expected a version such as 9.0"),
         (".version 9e1", 1, 10, "expected a version such as 9.0"),
         (".version 9.0\n", 2, 1, "expected a '.target' directive"),
@@ -296,7 +296,7 @@ def test_comments_and_ends_of_input() -> None:
         (HEAD + ".global .u32 x = 1/0;", 4, 19, "division by zero"),
         (HEAD + ".global .u32 x = 1<<64;", 4, 19, "shift count"),
         (HEAD + ".global .u32 x = 1.0+1;", 4, 21, "floating-point"),
-        (HEAD + ".global .u32 x = a*2;", 4, 19, "not constant"),
+        (HEAD + ".global .u32 x = a*2;", 4, 19, "must be constants"),
         (HEAD + ".global .u33 x;", 4, 9, "unknown type or specifier, found '.u33'"),
         (HEAD + ".global x;", 4, 9, "expected a type, found 'x'"),
         (HEAD + ".global .align 3 .u32 x;", 4, 16, "power of two"),
@@ -350,7 +350,7 @@ def test_a_directive_takes_up_to_so_many_numbers(directive: str, most: int) -> N
 )
 def test_expressions_nest_as_deep_as_the_limit_says(text: str, most: int) -> None:
     parse(HEAD + text.format(open="(" * most, close=")" * most))
-    with pytest.raises(PtxSyntaxError, match="nested deeper than 32"):
+    with pytest.raises(PtxSyntaxError, match="nest deeper than 32"):
         parse(HEAD + text.format(open="(" * (most + 1), close=")" * (most + 1)))
 
 
@@ -361,5 +361,5 @@ def test_earlier_expressions_do_not_change_the_depth_limit(term: str) -> None:
     """Otherwise the limit would refuse long expressions, or no longer apply after them."""
     before = HEAD + ".global .u32 a = " + f"{term} + " * 40
     parse(f"{before}{'(' * 30}1{')' * 30};")  # in an expression, on the right of an operator
-    with pytest.raises(PtxSyntaxError, match="nested deeper than 32"):
+    with pytest.raises(PtxSyntaxError, match="nest deeper than 32"):
         parse(f"{before}{'(' * 31}1{')' * 31};")

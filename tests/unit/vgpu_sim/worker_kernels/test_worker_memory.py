@@ -101,5 +101,5 @@ def test_what_the_kernel_does_in_parts_is_done_whole(monkeypatch: pytest.MonkeyP
 
 def test_a_file_that_is_shorter_than_announced_is_an_error(constant: int) -> None:
     size = len(CONTENT)
-    with pytest.raises(ValueError, match=f"{size + 1} bytes were announced, {size} are there"):
+    with pytest.raises(ValueError, match=f"only {size} of {size + 1} announced bytes"):
         memory.read_exactly(constant, size + 1)

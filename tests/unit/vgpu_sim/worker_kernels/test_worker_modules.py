@@ -111,7 +111,7 @@ def test_a_kernel_that_is_not_supported_is_named_and_reported(shared_client: Cli
 def test_what_concerns_the_whole_file_refuses_it(shared_client: Client) -> None:
     module = shared_client.load(HEAD.replace(b"64", b"32"))
     assert module.status == CudaError.NOT_SUPPORTED
-    assert "32-bit addresses" in module.log
+    assert "a 32-bit .address_size" in module.log
 
 
 def test_kernels_that_a_backend_cannot_run_are_refused_when_they_are_loaded(

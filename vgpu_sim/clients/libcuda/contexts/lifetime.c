@@ -45,14 +45,14 @@ CUresult tsr_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) {
 
 CUresult tsr_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
                             unsigned int flags, CUdevice dev) {
-  if (paramsArray || numParams) TSR_REFUSE("cuCtxCreate with an execution affinity");
+  if (paramsArray || numParams) TSR_REFUSE("cuCtxCreate_v3 with an execution affinity");
   return create(pctx, flags, dev);
 }
 
 CUresult tsr_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
                             unsigned int flags, CUdevice dev) {
   if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
-    TSR_REFUSE("cuCtxCreate with an execution affinity or graphics sharing");
+    TSR_REFUSE("cuCtxCreate_v4 with an execution affinity or graphics sharing");
   return create(pctx, flags, dev);
 }
 

@@ -31,7 +31,9 @@ def check_size(formal: tree.Variable, variable: LocalVariable, actual: tree.Oper
     size, _ = frames.extent(formal)
     if variable.size != size:
         at = actual if isinstance(actual, tree.Name) else None
-        raise Invalid(f"{formal.name!r} has {size} bytes, not {variable.size}", at)
+        raise Invalid(
+            f"parameter {formal.name!r} has {size} bytes, but the variable has {variable.size}", at
+        )
 
 
 def new_value(context: Context, formal: tree.Variable) -> Value:
@@ -42,14 +44,17 @@ def new_value(context: Context, formal: tree.Variable) -> Value:
     if formal.space is tree.Space.REG:
         return context.builder.new_register(_register_bits(formal))
     if formal.space is not tree.Space.PARAM:
-        raise Invalid("a function's parameters are in .reg or .param space", formal)
+        raise Invalid("a function's parameters must be in .reg or .param space", formal)
     return context.local(formal)
 
 
 def _register_bits(formal: tree.Variable) -> int:
     bits = REGISTER_BITS.get(formal.type)
     if bits is None or formal.vector or formal.dimensions:
-        raise Unsupported(f"a parameter {formal.vector}{formal.type} in a register", formal)
+        raise Unsupported(
+            f"a register parameter of type {formal.vector}{formal.type}",
+            formal,
+        )
     return bits
 
 
@@ -64,14 +69,12 @@ def declare(context: Context, formal: tree.Variable, value: Value) -> None:
 
 
 def argument(context: Context, formal: tree.Variable, actual: tree.Operand) -> Value:
-    """Evaluate an argument of a call; return a register of its own, or a variable that is not
-    changed.
-    """
+    """Evaluate an argument of a call; return a new register or variable that holds its value."""
     builder = context.builder
     variable = own_variable(context, actual)
     if variable is not None:
         if formal.space is tree.Space.REG:
-            raise Invalid(f"{formal.name!r} takes a register or a constant")
+            raise Invalid(f"parameter {formal.name!r} needs a register or a constant")
         check_size(formal, variable, actual)
         own = context.new_local(variable.size, variable.align)
         copy(context, own, variable)
@@ -93,7 +96,7 @@ def _scalar_type(formal: tree.Variable) -> DataType:
     if type_ is None and formal.type in REGISTER_BITS:
         type_ = UNTYPED[REGISTER_BITS[formal.type]]
     if type_ is None or formal.dimensions or formal.vector:
-        raise Invalid(f"{formal.name!r} takes a .param variable")
+        raise Invalid(f"parameter {formal.name!r} needs a .param variable")
     return type_
 
 
@@ -110,7 +113,7 @@ def result(context: Context, formal: tree.Variable, actual: tree.Operand, value:
     variable = own_variable(context, actual)
     if variable is not None:
         if isinstance(value, Register):
-            raise Invalid(f"{formal.name!r} goes to a register")
+            raise Invalid(f"result {formal.name!r} must be written to a register")
         check_size(formal, variable, actual)
         copy(context, variable, value)
         return

@@ -117,7 +117,9 @@ def _check_counts(
         (call.arguments, parameters, "arguments"),
     ):
         if len(given) != len(wanted):
-            raise Invalid(f"{name!r} has {len(wanted)} {what}, not {len(given)}", call.target)
+            raise Invalid(
+                f"{name!r} has {len(wanted)} {what}, but the call has {len(given)}", call.target
+            )
 
 
 # Inlined: arguments and results are the caller's own variables.
@@ -205,7 +207,7 @@ def _interface(context: Context, function: tree.Function, frame: Frame) -> Inter
 
 
 def lower_bodies(context: Context) -> None:
-    """Emit the bodies to which the kernel's code jumps, after the kernel's code."""
+    """Emit the bodies of the called functions that are not inlined, after the kernel's code."""
     program, builder = context.program, context.builder
     while program.pending:
         body = program.pending.popleft()
@@ -293,7 +295,7 @@ def _candidates(context: Context, call: _Call) -> list[tree.Function]:
             found = [_target(context, name, declared) for name in declared.names]
             signature = _signature(found[0].returns, found[0].parameters)
         case _:
-            what = f"{call.prototype.text!r} is no .callprototype or .calltargets"
+            what = f"{call.prototype.text!r} is not the label of a .callprototype or .calltargets"
             raise Invalid(what, call.prototype)
     return [f for f in found if _signature(f.returns, f.parameters) == signature]
 

@@ -59,7 +59,7 @@ def _check(match: Match) -> None:
         if vector not in _VECTORS.get(type_, ()) or operation not in operations:
             raise Invalid(f".{operation}.{vector} does not take .{type_}")
         if (match.get("on") or "global") != "global":
-            raise Invalid("vectors are for .global memory only")
+            raise Invalid("vectors can be used only with .global memory")
     if small != ("noftz" in match):
         raise Invalid(f".{type_} {'needs' if small else 'does not take'} .noftz")
 
@@ -128,7 +128,7 @@ def _destinations(
 ) -> tuple[Register, ...]:
     found = tuple(values.destination(context, element, type_) for element in elements)
     if len(set(found)) != len(found):
-        raise Unsupported("one register for two elements of a vector")
+        raise Unsupported("using one register for two elements of a vector")
     return found
 
 

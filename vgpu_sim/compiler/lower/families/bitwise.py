@@ -69,7 +69,7 @@ def logic_and_predicate(context: Context, form: Form, match: Match) -> None:
     if not isinstance(first, tree.Pair):
         raise Invalid("lop3 with .and or .or needs the destination pair d|p")
     if isinstance(chooser, tree.Not):
-        raise Invalid("lop3 takes its predicate as it is, without '!'")
+        raise Invalid("the predicate operand of lop3 cannot be negated with '!'")
     srcs = _logic_sources(context, inputs, table)
     to = values.destination(context, first.first, DataType.B32)
     builder = context.builder
@@ -86,7 +86,7 @@ def _logic_sources(
     context: Context, inputs: Sequence[tree.Operand], table: tree.Operand
 ) -> tuple[Operand, ...]:
     if not isinstance(table, tree.Integer) or not 0 <= table.value <= 255:
-        raise Invalid("the table of lop3 is a constant from 0 to 255")
+        raise Invalid("the table of lop3 must be a constant from 0 to 255")
     read = (values.source(context, operand, DataType.B32) for operand in inputs)
     return (*read, Literal(table.value))
 

@@ -99,7 +99,9 @@ def _compare_halves(
 
 
 def set_(context: Context, form: Form, match: Match) -> None:
-    """Lower set: all bits one, or the number one, where the comparison holds; else zero."""
+    """Lower set. The result is all bits one, or the number one, if the comparison holds; else
+    zero.
+    """
     to_type, type_ = DATA_TYPES[match["setdest"]], DATA_TYPES[match["atype"]]
     half = type_ in (DataType.F16, DataType.BF16)
     if (to_type is DataType.F32 and half) or (to_type in _SHORT and not half):
@@ -192,8 +194,10 @@ def testp(context: Context, form: Form, match: Match) -> None:
 def isspacep(context: Context, form: Form, match: Match) -> None:
     """Lower isspacep, which returns whether an address is in a state space.
 
-    An address in a window is shared or local, one in a constant variable const, and one in the
-    image of the kernel's parameters param; every other address is global.
+    - An address in the window of shared or local memory is in that space.
+    - An address in a constant variable is in the constant space.
+    - An address in the image of the kernel's parameters is in the parameter space.
+    - Every other address is in the global space.
     """
     first, value = context.operands
     source = values.source(context, value, DataType.B64)

@@ -49,7 +49,7 @@ def indexed_branch(context: Context, form: Form, match: Match) -> None:
         raise Invalid("expected a list of targets")
     targets = context.scope.find_table(table.text)
     if not isinstance(targets, tree.BranchTargets) or targets.directive != ".branchtargets":
-        raise Invalid(f"{table.text!r} is no .branchtargets", table)
+        raise Invalid(f"{table.text!r} is not the label of a .branchtargets", table)
     labels = [
         context.label(tree.Name(name, targets.line, targets.column)) for name in targets.names
     ]

@@ -58,7 +58,9 @@ def _check_rounding(match: Match, to: DataType, source: DataType) -> None:
         wanted = not rounded
     if not wanted:
         kinds = f".{to.name.lower()} from .{source.name.lower()}"
-        raise Unsupported(f"cvt {kinds} with another rounding")
+        modifier = match.get("rnd") or match.get("irnd")
+        how = f"with rounding .{modifier}" if modifier else "without a rounding modifier"
+        raise Unsupported(f"cvt {kinds} {how}")
 
 
 def cvt_clamped(context: Context, form: Form, match: Match) -> None:
@@ -99,7 +101,10 @@ def from_singles(context: Context, form: Form, match: Match) -> None:
 
 
 def by_chance(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt.rs of two .f32 to halves; the upper random bits belong to the first."""
+    """Lower cvt.rs of two .f32 to two halves.
+
+    The upper 16 random bits are used for the first number, the lower 16 bits for the second.
+    """
     type_, bits = _element(match["dtype"])
     first, a, b, random = context.operands
     sources = [values.source(context, operand, DataType.F32) for operand in (a, b)]
@@ -113,11 +118,14 @@ def by_chance(context: Context, form: Form, match: Match) -> None:
 
 
 def four_by_chance(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt.rs of four .f32, the first at the top; two share 16 random bits."""
+    """Lower cvt.rs of four .f32; the first number becomes the uppermost element.
+
+    The first two numbers are rounded with the same 16 random bits; so are the last two.
+    """
     type_, bits = _element(match["f8x4"])
     first, vector, random = context.operands
     if not isinstance(vector, tree.Vector) or len(vector.elements) != 4:
-        raise Invalid("cvt.rs to four numbers takes a vector of four registers")
+        raise Invalid("the source of cvt.rs to four numbers must be a vector of four registers")
     sources = [values.source(context, operand, DataType.F32) for operand in vector.elements]
     chance = values.source(context, random, DataType.B32)
     upper, lower = _shared_chances(context, chance, bits)
@@ -153,7 +161,7 @@ def _shared_chances(context: Context, chance: Operand, bits: int) -> tuple[Opera
 
 
 def from_packed(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt between packed numbers, two at a time."""
+    """Lower cvt between packed numbers; two numbers are converted at a time."""
     to_type, bits = _element(next(match[slot] for slot in _PACKED_RESULTS if slot in match))
     from_type, from_bits = _element(match["atype"])
     first, operand = context.operands

@@ -84,7 +84,7 @@ def nothing(context: Context, form: Form, match: Match) -> None:
     """
     for operand in context.operands:
         if not isinstance(operand, tree.Integer) or operand.value < 0:
-            raise Invalid("the number of groups is a constant")
+            raise Invalid("the number of groups must be a constant")
 
 
 _NOTE = "LD, or LD_ZFILL with a source size or predicate; then ST"

@@ -207,11 +207,12 @@ def dot(context: Context, form: Form, match: Match) -> None:
 
 
 def carryless(context: Context, form: Form, match: Match) -> None:
-    """Lower clmad, whose products and sum have no carries.
+    """Lower clmad, a multiply-add without carries.
 
-    If only every fourth bit of the factors is kept, every fourth bit of their product is the
-    parity of at most sixteen ones: a sum reaches the next such bit only at the top, where it
-    overflows.
+    The factors are masked so that only every fourth bit is kept, and multiplied as usual. Every
+    fourth bit of the product is then the parity of at most sixteen ones. A sum of up to fifteen
+    ones cannot carry into the next such bit. Only the sum for the topmost bit can reach sixteen,
+    and its carry leaves the product.
     """
     first, a, b, c = context.operands
     factors = [values.source(context, operand, DataType.U64) for operand in (a, b)]

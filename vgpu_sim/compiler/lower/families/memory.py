@@ -130,7 +130,9 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
         raise Invalid(f"{base.text!r} is not a parameter", base)
     size = len(_elements(data, match)) * type_.bytes
     if addend < 0 or addend + size > _padded_end(parameter):
-        raise Invalid(f"outside of parameter {base.text!r} ({parameter.size} bytes)", base)
+        raise Invalid(
+            f"the access is outside of parameter {base.text!r} ({parameter.size} bytes)", base
+        )
     if addend + size > parameter.size:
         _load_beginning(context, match, type_, parameter, addend)
         return
@@ -152,7 +154,7 @@ def _load_beginning(
                 Op.LD, type=type_, dsts=(register,), space=Space.PARAM, displacement=offset
             )
         elif begin < parameter.size:
-            raise Unsupported("an element that ends beyond its parameter is not supported")
+            raise Unsupported("an element that extends beyond the end of its parameter")
         else:
             context.builder.emit(Op.MOV, type=type_, dsts=(register,), srcs=(Literal(0),))
 
@@ -181,7 +183,7 @@ def _check_inside(
 ) -> None:
     limit = _padded_end(variable) if padded else variable.size
     if offset < 0 or offset + size > limit:
-        raise Invalid(f"outside of parameter {at.text!r} ({variable.size} bytes)", at)
+        raise Invalid(f"the access is outside of parameter {at.text!r} ({variable.size} bytes)", at)
 
 
 def store_parameter(context: Context, form: Form, match: Match) -> None:
@@ -191,7 +193,7 @@ def store_parameter(context: Context, form: Form, match: Match) -> None:
     base, addend = _name_and_offset(where)
     found = context.scope.find(base.text)
     if found is None or not isinstance(found[1], LocalVariable):
-        raise Invalid(f"{base.text!r} is no argument or result", base)
+        raise Invalid(f"{base.text!r} is neither an argument nor a result", base)
     elements = _elements(data, match)
     _check_vector(elements, type_, Space.PARAM, Space.PARAM)
     _check_inside(found[1], addend, len(elements) * type_.bytes, base)
@@ -225,7 +227,7 @@ def _load(
     )
     written = [register for register in dsts if register is not None]
     if len(set(written)) != len(written):
-        raise Unsupported("one register for two elements of a vector")
+        raise Unsupported("using one register for two elements of a vector")
     if not written:
         dsts = (values.destination(context, elements[0], type_), *dsts[1:])
     context.builder.emit(
@@ -256,7 +258,7 @@ def _check_vector(
     size = len(elements) * type_.bytes
     most = MAX_GLOBAL_VECTOR_BYTES if said in _WIDE_SPACES else MAX_VECTOR_BYTES
     if size > most:
-        raise Invalid(f"an access of more than {most} bytes")
+        raise Invalid(f"the access is larger than {most} bytes")
     if size > MAX_VECTOR_BYTES and space not in _WIDE_SPACES:
         raise Unsupported(f"an access of {size} bytes to a {space.name.lower()} variable")
 

@@ -23,7 +23,9 @@ from vgpu_sim.isa import (
 
 
 def mov(context: Context, form: Form, match: Match) -> None:
-    """Lower mov: registers, constants, special registers, addresses, vectors as bits."""
+    """Lower mov of registers, constants, special registers and addresses, and mov that packs or
+    unpacks a vector.
+    """
     type_ = one_word.type_of(form, match)
     first, value = context.operands
     if type_ is DataType.PRED:
@@ -41,7 +43,7 @@ def mov(context: Context, form: Form, match: Match) -> None:
     symbol = symbol_of(context, value)
     if symbol is not None:
         if type_.bits != 64 and not (symbol[1] in WINDOWS and type_.bits == 32):
-            raise Invalid(f"an address has 64 bits, not .{type_.name.lower()}")
+            raise Invalid(f"an address has 64 bits and cannot be moved as .{type_.name.lower()}")
         srcs = (symbol[0],)
     elif _reads_special(context, first, value, type_):
         return
@@ -74,9 +76,9 @@ def mov_elements(context: Context, form: Form, match: Match) -> None:
     if not isinstance(first, tree.Vector) or len(first.elements) != count:
         raise Invalid(f"expected a vector of {count} elements")
     if count != 4 or type_.bits != 32 or type_.is_float:
-        raise Invalid("a special register has four components of 32 bits")
+        raise Invalid("mov of a whole special register must be .v4 with a 32-bit integer type")
     if not isinstance(value, tree.Name) or not grammar.SPECIAL_REGISTERS.get(value.text):
-        raise Invalid("mov of a vector takes a special register with four components")
+        raise Invalid("mov of a vector needs a special register with four components as source")
     for element, component in zip(first.elements, "xyzw", strict=True):
         if isinstance(element, tree.Sink):
             continue
@@ -87,13 +89,17 @@ def mov_elements(context: Context, form: Form, match: Match) -> None:
 
 
 def mov_halves(context: Context, form: Form, match: Match) -> None:
-    """Lower mov.b128: registers of 128 bits are two of 64, so packing is a move too."""
+    """Lower mov.b128. A 128-bit register is two 64-bit registers, so packing and unpacking are
+    moves too.
+    """
     first, value = context.operands
     if not (isinstance(first, tree.Vector) and isinstance(value, tree.Vector)):
-        raise Invalid("mov.b128 takes registers of 128 bits, or a pair of 64 bits")
+        raise Invalid(
+            "the operands of mov.b128 must be 128-bit registers or vectors of two 64-bit elements"
+        )
     wide = [_is_wide(operand) for operand in (first, value)]
     if len(first.elements) != 2 or not any(wide):
-        raise Invalid("mov.b128 packs or unpacks two elements of 64 bits")
+        raise Invalid("mov.b128 must pack or unpack two 64-bit elements")
     _copy_elements(context, first, value, DataType.B64)
 
 
@@ -115,7 +121,7 @@ def _copy_elements(
     ]
     written = [register for register in to if register is not None]
     if len(set(written)) != len(written):
-        raise Unsupported("one register for two elements of a vector")
+        raise Unsupported("using one register for two elements of a vector")
     builder = context.builder
     for place, source in enumerate(sources):
         if source in to[:place]:
@@ -130,7 +136,7 @@ def _piece_bits(context: Context, vector: tree.Vector, type_: DataType) -> int:
     count = len(vector.elements)
     bits = type_.bits // count if count in (2, 4) else 0
     if not type_.is_untyped or bits < 8:
-        raise Invalid("a vector in mov has 2 or 4 elements of at least 8 bits, and a type .b")
+        raise Invalid("a vector in mov must have 2 or 4 elements of at least 8 bits, and a .b type")
     if bits == 8:
         for element in vector.elements:
             _check_byte(context, element)
@@ -142,7 +148,7 @@ def _check_byte(context: Context, element: tree.Operand) -> None:
     if isinstance(element, tree.Name):
         found = context.scope.find(element.text)
         if found is None or not isinstance(found[1], RegisterClass) or not found[1].is_byte:
-            raise Invalid(f"{element.text!r} is no register of 8 bits", element)
+            raise Invalid(f"{element.text!r} is not an 8-bit register", element)
 
 
 def _pack(context: Context, first: tree.Operand, vector: tree.Vector, type_: DataType) -> None:
@@ -189,14 +195,16 @@ def _unpack(context: Context, vector: tree.Vector, value: tree.Operand, type_: D
 
 
 def cvta(context: Context, form: Form, match: Match) -> None:
-    """Lower cvta: a global address is already a generic one, others are in a window."""
+    """Lower cvta. A global address is also a generic address; an address of shared or local memory
+    is converted by adding or subtracting the start of its window.
+    """
     first, value = context.operands
     symbol, window = symbol_of(context, value), match["window"].partition("::")[0].upper()
     source: Operand
     if symbol is None:
         source = values.source(context, value, DataType.B64)
     elif "to" in match:
-        raise Invalid("cvta.to takes a register")
+        raise Invalid("the source of cvta.to must be a register")
     else:
         source, space = symbol
         if space is not Space[window]:

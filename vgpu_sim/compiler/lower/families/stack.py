@@ -21,10 +21,10 @@ def alloca(context: Context, form: Form, match: Match) -> None:
     align = _DEFAULT_ALIGNMENT_BYTES
     if rest:
         if not isinstance(rest[0], tree.Integer):
-            raise Invalid("the alignment is a constant")
+            raise Invalid("the alignment must be a constant")
         align = rest[0].value
     if align & (align - 1) or not 0 < align <= _MAX_ALIGNMENT_BYTES:
-        raise Invalid(f"the alignment is a power of two up to {_MAX_ALIGNMENT_BYTES}")
+        raise Invalid(f"the alignment must be a power of two, at most {_MAX_ALIGNMENT_BYTES}")
     builder = context.builder
     with context.branch_around():
         source = values.source(context, amount, type_)

@@ -23,7 +23,9 @@ def _place(context: Context, operands: tuple[tree.Operand, ...]) -> tuple[Operan
     """Return the barrier and the number of threads that it counts, 0 for the whole block."""
     number, *counts = operands
     if isinstance(number, tree.Integer) and not 0 <= number.value < BARRIERS:
-        raise Invalid(f"there is no barrier {number.value}, only 0 to {BARRIERS - 1}")
+        raise Invalid(
+            f"barrier {number.value} does not exist; barriers are numbered 0 to {BARRIERS - 1}"
+        )
     for count in counts:
         if isinstance(count, tree.Integer):
             _check_count(count.value)
@@ -54,7 +56,10 @@ def reduction(context: Context, form: Form, match: Match) -> None:
 
 def _check_count(count: int) -> None:
     if count % WARP_THREADS or not 0 < count <= MAX_THREADS_PER_BLOCK:
-        raise Invalid(f"a barrier counts whole warps of {WARP_THREADS}, not {count} threads")
+        raise Invalid(
+            f"a barrier's thread count must be a multiple of {WARP_THREADS}, at most"
+            f" {MAX_THREADS_PER_BLOCK} and not 0; found {count}"
+        )
 
 
 FORMS: Final = (

@@ -78,7 +78,7 @@ def match_(context: Context, form: Form, match: Match) -> None:
     first, a, mask = context.operands
     mode = MatchMode.ALL if "all" in match else MatchMode.ANY
     if mode is MatchMode.ANY and isinstance(first, tree.Pair):
-        raise Invalid("match.any has no second destination")
+        raise Invalid("match.any cannot have a second destination")
     srcs = (values.source(context, a, type_), values.source(context, mask, DataType.B32))
     dsts = _number_and_flag(context, first)
     context.builder.emit(form.op, type=type_, dsts=dsts, srcs=srcs, match=mode)
@@ -111,7 +111,7 @@ def elect(context: Context, form: Form, match: Match) -> None:
     """Lower ``elect.sync d|p, membermask``."""
     first, mask = context.operands
     if not isinstance(first, tree.Pair):
-        raise Invalid("elect.sync has two destinations, d|p")
+        raise Invalid("elect.sync needs the destination pair d|p")
     members = values.source(context, mask, DataType.B32)
     context.builder.emit(form.op, dsts=_number_and_flag(context, first), srcs=(members,))
 

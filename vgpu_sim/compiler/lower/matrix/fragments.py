@@ -89,7 +89,7 @@ def destinations(
     """
     found = tuple(values.destination(context, part, type_) for part in elements(operand, count))
     if len(set(found)) != len(found):
-        raise Invalid("two registers of the fragment are the same")
+        raise Invalid("the fragment contains the same register twice")
     return found
 
 
@@ -103,7 +103,9 @@ def assign(sequence: Sequence, to: Many[Register], what: Many[Operand], type_: D
 
 
 class Lanes:
-    """Emits numbers that depend on the lane, and the exchange of values between lanes."""
+    """Emits instructions that compute numbers from the lane's index, or read values of other
+    lanes.
+    """
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -130,8 +132,8 @@ class Lanes:
         return self._sequence.word(Op.ADD, D.U32, number, Literal(addend))
 
     def of_quad(self, value: Operand, place: int, type_: DataType) -> Register:
-        """Return the value that the lane at position ``place`` among the four with the same g
-        holds.
+        """Return the value that another lane holds: the lane at position ``place`` (its t) among
+        the four lanes with the same g.
         """
         return self._shuffle(value, Literal(place), _QUAD_LANE, type_)
 

@@ -42,7 +42,7 @@ class Product:
     def multiply(
         self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
     ) -> list[Register]:
-        """Return the accumulators: for each block of columns those of each block of rows."""
+        """Return the accumulators, ordered by block of columns, and then by block of rows."""
         sequence = Sequence(builder)
         shape = self._word_shape()
         if shape is not None:

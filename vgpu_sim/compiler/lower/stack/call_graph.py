@@ -34,7 +34,8 @@ class _Calls:
 class CallGraph:
     """The calls between the ``.func`` definitions of a module.
 
-    ``addressed`` are those whose address is taken anywhere: the possible values of a pointer.
+    ``addressed`` are the functions whose address is taken anywhere in the module. Only these can be
+    the target of a call through a pointer.
     """
 
     def __init__(

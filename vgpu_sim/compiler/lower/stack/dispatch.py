@@ -27,7 +27,7 @@ def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget])
 
 
 def trap_unless_below(builder: Builder, number: Register, end: int) -> None:
-    """End the context if a number is not an index of ``end`` targets."""
+    """Emit code that ends the context unless ``number`` is below ``end``."""
     beyond = builder.new_predicate()
     compare(builder, beyond, Compare.GE, number, Literal(end))
     with builder.use_guard(Guard(beyond)):

@@ -32,11 +32,11 @@ class _Places:
 
 
 def link(builder: Builder, program: Program) -> int:
-    """Place local variables, replace marks, and return the bytes of local memory.
+    """Place local variables and replace marks. Return the size of local memory in bytes.
 
     Raises:
-        Invalid: they need more than a thread can have.
-        Unsupported: the code grows too long.
+        Invalid: the local variables need more memory than a thread can have.
+        Unsupported: the code becomes too long.
     """
     frames, stack = program.frames, program.stack
     builder.drop_jumps()

@@ -40,8 +40,9 @@ Value = Register | LocalVariable
 class Body:
     """The code of a called function that is not inlined: calls jump to it.
 
-    No other code uses ``inputs``, ``outputs`` and ``site`` between the call and the beginning of
-    the body, or between its end and the call site.
+    ``inputs``, ``outputs`` and ``site`` carry values between a call site and the body. No other
+    code uses them between the call and the beginning of the body, or between the end of the body
+    and the call site.
     """
 
     function: tree.Function
@@ -56,7 +57,7 @@ class Body:
 
 
 class Program:
-    """The state that is shared by a kernel's code and that of the functions that it calls."""
+    """State that the code of a kernel shares with the code of the functions that it calls."""
 
     def __init__(self, builder: Builder, graph: CallGraph) -> None:
         self.builder = builder
@@ -82,7 +83,9 @@ class Program:
         return self._calls
 
     def in_line(self, function: tree.Function) -> bool:
-        """Return whether a call of ``function`` is inlined, and count its statements if so."""
+        """Decide whether to inline a call of ``function``. If so, count its statements; return the
+        decision.
+        """
         graph = self.graph
         size = graph.size(function)
         if graph.is_recursive(function) or graph.depth(function) > MAX_INLINE_DEPTH:
@@ -95,9 +98,9 @@ class Program:
         return True
 
     def body(self, function: tree.Function, interface: Callable[[Frame], "Interface"]) -> Body:
-        """Return the code of a function to which calls jump.
+        """Return the body of a function that is not inlined; create it at the first request.
 
-        ``interface`` makes the function's arguments and results.
+        ``interface`` is called to create the function's arguments and results.
         """
         found = self.bodies.get(function.name)
         if found is None:

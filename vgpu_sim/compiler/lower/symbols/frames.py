@@ -20,7 +20,7 @@ MAX_STACK_ALIGNMENT_BYTES = 128  # elsewhere any alignment works: local memory b
 class LocalVariable:
     """A variable of ``size`` bytes; ``name`` is unique in the code of the kernel.
 
-    ``owner`` is the activation (see ``Builder.owner``) that owns its registers, if it becomes some.
+    If the variable is replaced by registers, ``owner`` is their owner (see ``Builder.owner``).
     """
 
     name: str
@@ -37,9 +37,9 @@ class LocalVariable:
 class Frame:
     """The local memory of a function's code.
 
-    ``inner`` are the frames of inlined calls, of which one is active at a time: they share the
-    place after the variables. ``pointer`` holds the start of the frame; without one its place is
-    fixed.
+    ``inner`` are the frames of inlined calls. Only one of them is active at a time, so they share
+    the memory after the variables. ``pointer`` holds the start of the frame; if it is None, the
+    frame is at a fixed place.
     """
 
     name: str
@@ -63,16 +63,16 @@ def extent(declared: tree.Variable) -> tuple[int, int]:
     if declared.count is not None:
         raise Unsupported("a numbered family of variables", declared)
     if declared.initial is not None:
-        raise Invalid(f"a {declared.space.value} variable has no initial value", declared)
+        raise Invalid(f"a {declared.space.value} variable cannot have an initial value", declared)
     if declared.linkage is tree.Linkage.EXTERN:
         raise Invalid(f"a {declared.space.value} variable cannot be .extern", declared)
     element = element_bytes(declared)
     align = declared.align or element
     sizes = [size for size in declared.dimensions if size]
     if len(sizes) != len(declared.dimensions):
-        raise Invalid("an array has a size", declared)
+        raise Invalid("the array needs a size", declared)
     size = element * math.prod(sizes)
     if size > MAX_LOCAL_BYTES_PER_THREAD:
         limit = f"the limit is {MAX_LOCAL_BYTES_PER_THREAD}"
-        raise Invalid(f"{size} bytes of local memory ({limit})", declared)
+        raise Invalid(f"the variable needs {size} bytes of local memory ({limit})", declared)
     return size, align

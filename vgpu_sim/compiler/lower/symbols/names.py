@@ -30,7 +30,7 @@ def find_used(body: tree.Block) -> frozenset[str]:
 
 
 def find_declared(body: tree.Block) -> frozenset[str]:
-    """Return the names that any scope of a body declares; for ``name<n>`` the prefix."""
+    """Return the names that any scope of a body declares; for ``name<n>``, the prefix ``name``."""
     names: set[str] = set()
     for statement in _statements(body):
         if isinstance(statement, tree.Registers):

@@ -30,7 +30,7 @@ def element_bytes(variable: tree.Variable) -> int:
         return WIDE_BYTES
     type_ = DATA_TYPES.get(variable.type[1:])
     if type_ is None or variable.type == ".pred":
-        raise Unsupported(f"a variable cannot have type {variable.type}", variable)
+        raise Unsupported(f"a variable of type {variable.type}", variable)
     return type_.bytes * (int(variable.vector[2:]) if variable.vector else 1)
 
 
@@ -56,7 +56,7 @@ def lay_out(
         parameters.append(parameter)
         offset = parameter.offset + parameter.size
     if offset > limit:
-        what = f"{offset} bytes of parameters (the limit is {limit})"
+        what = f"the parameters have {offset} bytes (the limit is {limit})"
         findings.add(Invalid(what), function)
     return tuple(parameters), offset
 
@@ -72,14 +72,14 @@ def limit_of(version: tuple[int, int], capability: tuple[int, int]) -> int:
 
 def _place(declared: tree.Variable, end: int) -> Parameter:
     if declared.space is not tree.Space.PARAM:
-        raise Invalid("a kernel's parameters are in .param space", declared)
+        raise Invalid("a kernel's parameters must be in .param space", declared)
     if declared.count is not None:
         raise Unsupported("a numbered family of parameters", declared)
     size = element_bytes(declared)
     align = declared.align or size
     for extent in declared.dimensions:
         if not extent:
-            raise Invalid("a kernel's parameter has a size", declared)
+            raise Invalid("an array parameter of a kernel needs a size", declared)
         size *= extent
     pointer = declared.pointer
     return Parameter(

@@ -17,9 +17,9 @@ HALVES = ("low", "high")
 class RegisterClass:
     """The meaning of a register name: its width ``bits``, which is 1 for a predicate.
 
-    ``is_byte`` marks a register of 8 bits, whose ``bits`` are 16.
-    ``is_wide`` marks a register of 128 bits, which is two of 64. Vectors were expanded before
-    (``compiler.expansion``).
+    ``is_byte`` marks an 8-bit register; it is stored in 16 bits, so its ``bits`` are 16.
+    ``is_wide`` marks a 128-bit register, which consists of two 64-bit registers. Vectors were
+    expanded before (``compiler.expansion``).
     """
 
     bits: int

@@ -45,7 +45,8 @@ def is_shared(declared: tree.Variable) -> bool:
 def lay_out(
     module_variables: Mapping[str, tree.Variable], bodies: Sequence[tree.Block], findings: Findings
 ) -> SharedMemory:
-    """Place the variables that a kernel uses, in its own body and those that it calls.
+    """Place the shared variables that a kernel uses in its own body and in the bodies that it
+    calls.
 
     Errors in a declaration are found where it is lowered.
     """
@@ -71,7 +72,7 @@ def lay_out(
     for variable, _ in unsized:
         offsets[variable.line, variable.column] = SharedVariable(end)
     if end > MAX_SHARED_BYTES_PER_BLOCK:
-        what = f"{end} bytes of shared variables (the limit is {MAX_SHARED_BYTES_PER_BLOCK})"
+        what = f"the shared variables have {end} bytes (the limit is {MAX_SHARED_BYTES_PER_BLOCK})"
         findings.add(Invalid(what), used[-1])
     return SharedMemory(offsets, end)
 
@@ -89,16 +90,19 @@ def extent(declared: tree.Variable) -> tuple[int | None, int]:
     if declared.count is not None:
         raise Unsupported("a numbered family of variables", declared)
     if declared.initial is not None:
-        raise Invalid("a shared variable has no initial value", declared)
+        raise Invalid("a shared variable cannot have an initial value", declared)
     element = element_bytes(declared)
     align = declared.align or element  # shared memory begins at address 0, so any alignment works
     if declared.linkage is tree.Linkage.EXTERN:
         if not declared.dimensions or declared.dimensions[0] is not None:
-            raise Unsupported(f"a shared variable of another module, {declared.name!r},", declared)
+            raise Unsupported(
+                f"a shared variable of another module, {declared.name!r},",
+                declared,
+            )
         return None, align
     sizes = [size for size in declared.dimensions if size]
     if len(sizes) != len(declared.dimensions):
-        raise Invalid("a shared array has a size, or is .extern", declared)
+        raise Invalid("a shared array must have a size or be .extern", declared)
     return element * math.prod(sizes), align
 
 

@@ -48,16 +48,17 @@ def scalar_destination(context: Context, operand: tree.Operand) -> tuple[Registe
 
 def _scalar(selector: str) -> tuple[int, int]:
     if selector and selector not in _SCALAR:
-        raise Invalid(f"'.{selector}' is no byte or half of a register")
+        raise Invalid(f"'.{selector}' does not select a byte or half of a register")
     return _SCALAR.get(selector, (0, 32))
 
 
 def packed_source(
     context: Context, operand: tree.Operand, count: int, usual: str
 ) -> tuple[Operand, tuple[int, ...]]:
-    """Return a source and the parts of a and b that its elements select, the lowest first.
+    """Return a source operand, and the indices that its selector selects, the lowest element first.
 
-    ``count`` is 2 or 4, ``usual`` the default selector's digits.
+    An index denotes a part of the concatenated operands a and b. ``count`` is 2 or 4; ``usual``
+    holds the digits of the default selector.
 
     Raises:
         Invalid: there is no such selector.
@@ -65,7 +66,7 @@ def packed_source(
     plain, selector = _split(operand)
     letter = "h" if count == 2 else "b"
     if selector and not re.fullmatch(f"{letter}[0-{2 * count - 1}]{{{count}}}", selector):
-        raise Invalid(f"'.{selector}' does not choose {count} parts")
+        raise Invalid(f"'.{selector}' does not select {count} parts")
     digits = selector[1:] or usual
     return values.source(context, plain, DataType.B32), tuple(map(int, reversed(digits)))
 
@@ -84,5 +85,5 @@ def packed_destination(
     digits = mask[1:] or everything
     falling = "".join(sorted(set(digits), reverse=True)) == digits
     if mask and not (mask[0] == letter and falling and set(digits) <= set(everything)):
-        raise Invalid(f"'.{mask}' is no mask of {count} parts")
+        raise Invalid(f"'.{mask}' is not a mask of {count} parts")
     return values.destination(context, plain, DataType.B32), tuple(map(int, reversed(digits)))

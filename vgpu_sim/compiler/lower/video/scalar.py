@@ -89,7 +89,9 @@ def _finish(
     to, at, bits = parts.scalar_destination(context, first)
     second = match.get("op2")
     if (bits < 32) + (second is not None) != len(third):
-        raise Unsupported("c without .add, .min or .max or a part of d")
+        raise Unsupported(
+            "operand c without either a second operation (.add, .min, .max) or a part of d"
+        )
     own = DATA_TYPES[match.get("dtype") or "u32"]
     saturate = "sat" in match
     if second and exact and not saturate:
@@ -114,13 +116,13 @@ def multiply_add(context: Context, form: Form, match: Match) -> None:
     first, a, b, c = context.operands
     to, _, bits = parts.scalar_destination(context, first)
     if bits < 32:
-        raise Invalid("vmad writes all of d")
+        raise Invalid("vmad must write all of d, not a part")
     (a, minus_a), (b, minus_b), (c, minus_c) = map(_sign, (a, b, c))
     minus = minus_a != minus_b
     if "po" in match and (minus_a or minus_b or minus_c):
-        raise Invalid("vmad.po takes no negated operand")
+        raise Invalid("vmad.po cannot have a negated operand")
     if minus and minus_c:
-        raise Invalid("vmad negates either the product or c")
+        raise Invalid("vmad cannot negate both the product and c")
     kinds = DATA_TYPES[match["atype"]], DATA_TYPES[match["btype"]]
     unsigned = not any(kind.is_signed for kind in kinds)
     is_signed = not unsigned or minus or minus_c

@@ -60,8 +60,8 @@ def instructions() -> dict[str, tuple[rows.Row, ...]]:
 def arrange_modifiers(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the modifiers of an instruction in the order of the grammar; None if no row matches.
 
-    Assemblers accept most modifiers in any order, and flags twice. Modifiers that are part of
-    the instruction's name, such as ``.wide`` in ``mul``, must keep their place.
+    Assemblers accept most modifiers in any order, and accept repeated flags. Modifiers that are
+    part of the instruction's name, such as ``.wide`` in ``mul``, must keep their place.
     """
     words = tuple(modifier[1:] for modifier in modifiers)
     forms = instructions().get(opcode, ())

@@ -146,7 +146,7 @@ def _version(text: str) -> Version:
 
 
 def condition(tokens: Iterable[str]) -> Condition:
-    """Parse the words of a line of ``tables``, which must not contain a number of types."""
+    """Parse a condition of ``tables`` from its words, none of which may be a number of types."""
     wanted, prefixes, absent = [], [], set[str]()
     end: tuple[str, ...] = ()
     for token in tokens:

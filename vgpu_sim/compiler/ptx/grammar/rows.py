@@ -134,7 +134,7 @@ def _slot(token: str) -> Slot:
     for word in token.removesuffix("?").split("|"):
         if word.startswith("$"):
             if word[1:] not in CLASSES:
-                raise ValueError(f"no class of words {word}")
+                raise ValueError(f"there is no class of words {word}")
             words |= CLASSES[word[1:]]
         elif word.endswith("*"):
             prefixes.append(word[:-1])

@@ -57,8 +57,9 @@ TABLES: Final = (SCALAR, MEMORY, MATRIX)
 class Statement:
     """What a table states about an instruction whose modifiers satisfy ``words``.
 
-    That is its operands, a requirement, or both; a part that is not stated is "". ``is_row`` is
-    true if a row of the instruction states it, and false for a line below a row.
+    A statement gives the operands, a requirement, or both; a part that it does not give is "".
+    ``is_row`` is true if the statement is on an instruction's row, false if it is on a line below a
+    row.
     """
 
     words: tuple[str, ...]
@@ -79,7 +80,8 @@ def statements() -> Mapping[str, tuple[Statement, ...]]:
     """Return the statements of all tables, by instruction.
 
     Raises:
-        ValueError: two rows of an instruction state operands, or two a requirement.
+        ValueError: more than one row of an instruction states operands, or more than one states a
+            requirement.
     """
     found: dict[str, list[Statement]] = defaultdict(list)
     for table in TABLES:

@@ -48,7 +48,7 @@ def _compare(a: np.ndarray, b: np.ndarray, how: Compare) -> Mask:
 def _setp(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
     if instruction.compare is None:
-        raise TypeError("SETP without a comparison")
+        raise TypeError("SETP has no comparison")
     a, b = (read_bits(warp, source, type_.bits) for source in instruction.srcs[:2])
     if type_.is_float:
         if instruction.ftz:

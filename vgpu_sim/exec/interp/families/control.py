@@ -15,7 +15,7 @@ def _bra(warp: Warp, instruction: Instruction, mask: Mask) -> None:
     top = warp.stack[-1]
     target = instruction.target
     if target is None:
-        raise TypeError("a branch without a target")
+        raise TypeError("a branch has no target")
     stay = top.mask & ~mask
     if not mask.any():
         return

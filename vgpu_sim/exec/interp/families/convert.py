@@ -159,7 +159,7 @@ def _to_powers(values: Doubles, *, upward: bool, finite: bool) -> Bits:
 def _cvt(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     to, source, rounding = instruction.type, instruction.source_type, instruction.rounding
     if source is None:
-        raise TypeError("CVT without a source type")
+        raise TypeError("CVT has no source type")
     bits = read_bits(warp, instruction.srcs[0], source.bits)
     if instruction.ftz and source is DataType.F32:
         bits = flush(bits, FORMATS[source])

@@ -51,7 +51,7 @@ def _special(warp: Lanes, which: SpecialRegister) -> Bits:
 
 def _s2r(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     if instruction.sreg is None:
-        raise TypeError("S2R without a special register")
+        raise TypeError("S2R has no special register")
     value = _special(warp, instruction.sreg)
     write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
 

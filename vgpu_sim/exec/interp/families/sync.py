@@ -90,7 +90,7 @@ class Barriers:
         barrier.count = min(barrier.count, count)
         if ballot is not None:
             if barrier.reduction not in (None, ballot.reduction):
-                raise BarrierMisuse(f"barrier {number}: threads meet there that reduce differently")
+                raise BarrierMisuse(f"barrier {number}: its threads request different reductions")
             barrier.reduction = ballot.reduction
         barrier.gathering.setdefault(path.warp, []).append(_Arrival(path, waits, ballot))
         return self._update(number, barrier)

@@ -49,7 +49,7 @@ def _elements(word: Bits, element: DataType) -> _Numbers:
 def _apply_packed(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     element = instruction.source_type
     if element is None:
-        raise TypeError(f"{instruction.op.name} without a type of its elements")
+        raise TypeError(f"{instruction.op.name} has no element type")
     operands = [_elements(read_bits(warp, s, 32), element) for s in instruction.srcs]
     if instruction.op is Op.PSET:
         exact = _RELATION[instruction.compare](*operands).astype(np.int64)

@@ -21,8 +21,8 @@ Doubles = NDArray[np.float64]
 class Format:
     """A binary floating-point format; its ``precision`` includes the hidden bit.
 
-    ``largest`` is the pattern of the largest number, if that is not the one below infinity; the
-    format then lacks infinity.
+    ``largest`` is set only for a format without infinity; it is the pattern of the format's largest
+    number. In other formats, the pattern of the largest number is the one below infinity.
     """
 
     bits: int
@@ -94,7 +94,7 @@ def saturate(bits: Bits, format_: Format) -> Bits:
 
 
 def relu(bits: Bits, format_: Format) -> Bits:
-    """Replace negative numbers and -0 by +0; NaNs are canonical, and positive."""
+    """Replace negative numbers and -0 by +0. NaNs must be canonical, which are positive."""
     result: Bits = np.where(bits >= bits.dtype.type(format_.sign), bits.dtype.type(0), bits)
     return result
 
@@ -187,8 +187,9 @@ def narrow(
 def round_to_odd(rounded: Doubles, error: Doubles) -> Doubles:
     """Turn nearest-rounded values and their exact errors into values rounded to odd.
 
-    Rounding such a value again, to a format at least two bits narrower, is rounding once
-    (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    If such a value is rounded again, to a format at least two bits narrower, the result is the
+    same as if the exact value had been rounded once (S. Boldo, G. Melquiond, "Emulation of FMA
+    and correctly rounded sums", 2008).
     """
     pattern = rounded.view(np.int64)
     inexact = np.isfinite(rounded) & np.isfinite(error) & (error != 0)

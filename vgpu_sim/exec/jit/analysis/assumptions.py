@@ -41,7 +41,9 @@ class Fallback(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """The lanes of ``source``, at known distances from each other, do not wrap around."""
+    """The integers in the lanes of ``source``, at known distances from each other, do not wrap
+    around.
+    """
 
     fallback: ClassVar = Fallback.LANES
     text: ClassVar = "an index that is extended to 64 bits does not wrap around"
@@ -84,8 +86,8 @@ class Row:
 class Family:
     """A family of single-element loads, in the order of their addresses.
 
-    ``index`` is the index of the first load, of type ``kind``; the index of the last load, ``most``
-    larger, does not wrap around (see ``siblings``).
+    ``index`` is the index of the first load; it has type ``kind``. The index of the last load is
+    larger by ``most``, and does not wrap around (see ``siblings``).
     """
 
     fallback: ClassVar = Fallback.APART

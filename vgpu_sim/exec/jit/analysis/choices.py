@@ -44,11 +44,12 @@ def comparison(ssa: SsaFunction, node: Operation) -> tuple[Operation, bool] | No
 def relation(
     compare: Compare, shapes: tuple[LaneShape, LaneShape], *, holds: bool
 ) -> tuple[int, Compare] | None:
-    """Return which operand of a comparison varies over lanes, and the relation to test for it.
+    """Return which operand of a comparison (0 or 1) varies over lanes, and the relation to test for
+    it.
 
-    If all lanes of that operand have the relation to the other operand, the comparison is true
-    in all lanes (with ``holds``) or false in all lanes (without). Return None if there is no
-    such relation.
+    If every lane of that operand has this relation to the other operand, the comparison is true
+    in all lanes (if ``holds`` is true) or false in all lanes (if it is false). Return None if
+    there is no such relation.
     """
     wanted = compare if holds else NEGATED.get(compare)
     for place, (number, bound) in enumerate((shapes, shapes[::-1])):
@@ -61,10 +62,11 @@ def relation(
 
 
 def going_on(new: LaneShape, old: LaneShape) -> int | None:
-    """Return 0 if only ``new`` varies by known distances between lanes, 1 if only ``old`` does.
+    """Return which operand of a select varies by known distances between lanes: 0 for ``new``, 1
+    for
+    ``old``.
 
-    These are the operands of a select; the other one must be the same in all lanes. Otherwise
-    return None.
+    Return None if neither operand does, or if the other operand is not the same in all lanes.
     """
     for place, (own, other) in enumerate(((new, old), (old, new))):
         if _goes_on(own):

@@ -13,9 +13,10 @@ from vgpu_sim.isa import Op
 
 
 def shape(algebra: Algebra, op: Op, shapes: list[LaneShape], bits: int) -> LaneShape | None:
-    """Return the shape of ``x op y`` if it is a base and a stride again, else None.
+    """Return the shape of ``x op y`` if its lanes too are a base plus known distances, else None.
 
-    The emitted scalar is ``op`` of both bases, and distances are counted from it.
+    The emitted scalar is ``op`` applied to the bases of x and y. The returned distances are
+    relative to that scalar.
     """
     function = fold.LOGIC[op]
     for x, y in (shapes, shapes[::-1]):

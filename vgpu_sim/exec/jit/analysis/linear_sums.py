@@ -16,8 +16,8 @@ _FOLLOWED = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.MAD, Op.SHL, Op.CVT))
 class Sums:
     """The linear sums that operations on ``traced`` values compute.
 
-    Where such a sum is extended to 64 bits, the assumption that no lane wraps around is added to
-    ``assumptions``; that requires ``may_restart``.
+    If such a sum is extended to 64 bits, and ``may_restart`` allows an assumption there, the
+    assumption that no lane wraps around is added to ``assumptions``.
     """
 
     def __init__(

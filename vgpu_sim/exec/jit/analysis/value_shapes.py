@@ -49,12 +49,12 @@ def analyse(ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> "An
 class Analysis:
     """The shapes of all values of ``ssa`` under ``geometry``.
 
-    With ``assume_guards``, top-level branches that only end threads are treated as never taken.
-    This is the fast version of a function; its caller tests that no lane leaves. ``assumed``
-    holds the blocks of these branches. ``assumptions`` are those under which the shapes hold:
-    the emitted code tests them, and a group in which one fails starts over. There are none if it
-    cannot start over (``may_restart``). ``clears_shared`` states that a group may have written
-    shared memory before it starts over, and must then clear that.
+    With ``assume_guards``, top-level branches that only end threads are treated as never taken;
+    this analysis is for the fast version of a function, whose caller tests that no lane leaves.
+    ``assumed`` holds the blocks of these branches. The shapes hold under ``assumptions``, which the
+    emitted code tests; if one does not hold for a group, the group starts over. If groups cannot
+    start over (``may_restart``), there are no assumptions. If ``clears_shared`` is true, a group
+    may have written shared memory before it starts over, so it must clear that memory first.
     """
 
     def __init__(
@@ -101,10 +101,11 @@ class Analysis:
 
     @property
     def scatters(self) -> bool:
-        """Return whether an address contains a select or sum about which an assumption is or could
-        be made.
+        """Return whether the address of an access is computed by a select or sum that needs an
+        assumption.
 
-        It could be made if an address is a ``Vector`` despite the assumptions.
+        This is also true if an address is a ``Vector`` despite the assumptions: another
+        assumption could then be made.
         """
         addresses = choices.addresses(self.ssa)
         return self.falls_back(Fallback.MASKS) or any(

@@ -108,7 +108,7 @@ def prepare_left(lanes: Lanes, instruction: Instruction, a: Sequence[Halves], to
 def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], to: str) -> int:
     """Store the prepared registers of B at ``to``; return their size in bytes.
 
-    The four elements that belong to a row of A's lanes are stored together.
+    Four consecutive elements are those that the four lanes of a quad need at the same step.
     """
     how = steps(lanes, instruction)
     columns = [
@@ -131,9 +131,10 @@ def multiply(
     left: str,
     columns: Sequence[tuple[str, Sequence[Halves]]],
 ) -> list[list[list[str]]]:
-    """Return a warp's totals for each pair of B and C by which A is multiplied.
+    """Multiply A by each B and add the matching C; return a warp's totals for each pair (B, C).
 
-    ``left`` and B are the addresses of the prepared factors; C and the result are float or i32.
+    ``left`` and the first items of ``columns`` are the addresses of the prepared factors A and B. C
+    and the totals are float or i32.
     """
     how, text = steps(lanes, instruction), lanes.text
     rows, depth, _ = matrix_registers(instruction)

@@ -18,7 +18,9 @@ _WIDER: Final = {"float": "double", "half": "float"}
 
 
 class SmallFloats:
-    """Writer of small-float operations to ``text``, on scalars or vectors of its width."""
+    """Emits operations on binary16 and bfloat16 numbers into ``text``, for scalars, or for vectors
+    of the text's width.
+    """
 
     def __init__(self, text: Text, vector: bool) -> None:
         self._text = text

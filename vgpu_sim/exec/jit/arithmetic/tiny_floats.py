@@ -36,8 +36,10 @@ _CHANCE_BITS: Final = {DataType.F16: 13}  # 16 for other types
 
 
 class TinyFloats:
-    """Writer to ``text``, for scalars or vectors of its width: numbers are floats, patterns are
-    i32.
+    """Emits conversions of tiny floats into ``text``, for scalars, or for vectors of the text's
+    width.
+
+    Numbers have the LLVM type float; patterns have the type i32.
     """
 
     def __init__(self, text: Text, vector: bool) -> None:
@@ -47,8 +49,8 @@ class TinyFloats:
         self._single = text.type_of("float", vector)
 
     def nearest(self, single: str, type_: DataType) -> str:
-        """Round to nearest, ties to even; return the magnitude's pattern, at most the largest
-        number's.
+        """Round to nearest, ties to even. Return the pattern of the magnitude, at most that of the
+        largest number.
         """
         layout = LAYOUTS[type_]
         dropped = _STORED - layout.stored
@@ -147,7 +149,9 @@ class TinyFloats:
         return self._unless_nan(single, result, CANONICAL[DataType.TF32])
 
     def power(self, single: str, *, upward: bool, finite: bool) -> str:
-        """Convert the magnitude of a float to UE8M0: the adjacent power of two."""
+        """Round the magnitude of a float to a power of two, up or down; return the power as
+        UE8M0.
+        """
         text = self._text
         magnitude = self._and(self._bits(single), _MAGNITUDE)
         if upward:

@@ -23,13 +23,14 @@ _I32 = wide("i32")
 
 @dataclass(frozen=True, slots=True)
 class CollectiveOperands:
-    """The operands of a collective.
+    """The operands of a collective, as LLVM text.
 
-    ``here`` is the mask of the lanes that participate; if ``whole``, all lanes do. ``members`` is
-    the member mask if it is common to all lanes, else ``each`` is a vector of masks. ``value`` is a
-    vector. ``way`` emits SHFL's b and c as vectors. If b and c are constants, ``known`` holds them,
-    and any lane outside ``demanded`` (a set as in ``comparison_outcomes``) may get any value.
-    ``possible`` are the bits that may be set in a lane's value.
+    ``here`` is the mask of the participating lanes; ``whole`` is true if all lanes participate.
+    ``members`` is the member mask if all lanes pass the same one; otherwise ``each`` is a vector
+    that holds each lane's mask. ``value`` is the vector of the lanes' values. ``way`` emits the
+    operands b and c of SHFL and returns them as vectors. If b and c are constants, ``known`` holds
+    them, and lanes outside the set ``demanded`` (see ``comparison_outcomes``) may get any value.
+    ``possible`` is a mask of the bits that may be set in a lane's value.
     """
 
     here: str
@@ -45,7 +46,9 @@ class CollectiveOperands:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The name of a scalar of type ``scalar``, or of a vector of them."""
+    """The LLVM name of a result: a scalar of type ``scalar`` or, if ``vector``, a vector of such
+    scalars.
+    """
 
     name: str
     scalar: str

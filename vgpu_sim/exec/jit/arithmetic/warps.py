@@ -25,7 +25,7 @@ def wide(scalar: str, lanes: int = WARP_THREADS) -> str:
 
 
 class WarpText:
-    """Writer of operations on vectors of a warp's lanes to ``text``."""
+    """Writes to ``text`` operations on vectors that hold one element per lane of a warp."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -57,8 +57,8 @@ class WarpText:
     def shuffle(
         self, a: str, b: str, lanes: Iterable[int], scalar: str, each: int = WARP_THREADS
     ) -> str:
-        """Shuffle two vectors of ``each`` lanes: ``lanes`` are the constant numbers of the lanes to
-        take.
+        """Emit a shufflevector of ``a`` and ``b``, vectors of ``each`` lanes. ``lanes`` are the
+        numbers of the lanes to take from both vectors, counted from the first lane of ``a``.
         """
         chosen = list(lanes)
         places = ", ".join(f"i32 {lane}" for lane in chosen)
@@ -110,7 +110,9 @@ class WarpText:
         return text.let(f"and i32 {place}, 31")
 
     def each(self, stem: str, vector: str, *more: tuple[str, str]) -> str:
-        """Call the intrinsic ``llvm.<stem>`` on each lane of a vector."""
+        """Call the intrinsic ``llvm.<stem>`` on a vector of i32. ``more`` are its further
+        arguments, each as (type, value).
+        """
         type_ = wide("i32")
         return self._text.call(type_, f"llvm.{stem}.v{WARP_THREADS}i32", (type_, vector), *more)
 

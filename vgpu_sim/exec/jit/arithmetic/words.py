@@ -4,8 +4,8 @@ from vgpu_sim.exec.jit.text.writer import Text, integer
 
 
 class Words:
-    """Writer of operations on integers of ``bits`` bits: on scalars, or if ``vector`` on vectors of
-    lanes.
+    """Writes operations on integers of ``bits`` bits. The operands are scalars or, if ``vector``,
+    vectors of lanes.
     """
 
     def __init__(self, text: Text, bits: int, vector: bool) -> None:
@@ -56,8 +56,8 @@ class Words:
         return self.text.let(f"{operation} {held} {a} to {self.type}")
 
     def within(self, count: str) -> str:
-        """Limit a shift count to the largest one for which LLVM defines shifts: the width less
-        one.
+        """Return the smaller of ``count`` and ``bits - 1``, the largest shift count that LLVM
+        defines.
         """
         return self.call("umin", count, self.const(self.bits - 1))
 

@@ -18,7 +18,7 @@ def sizes(text: Text) -> list[str]:
 
 
 def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
-    """Return the indices of the block with linear index ``block``, x fastest."""
+    """Return the x, y and z indices of the block with linear index ``block``; x varies fastest."""
     rest, indices = block, []
     for size in grid[:2]:
         wide = text.let(f"zext i32 {size} to i64")
@@ -31,7 +31,9 @@ def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
 
 
 def following(text: Text, grid: Sequence[str], names: Sequence[str]) -> tuple[str, str, str]:
-    """Return the indices of the block after that of ``names``, with carries from x to y to z."""
+    """Return the indices of the next block after the one with indices ``names``, with carries from
+    x to y and from y to z.
+    """
     found: list[str] = []
     carry, stepped = "true", ""
     for name, size in zip(names, grid, strict=True):
@@ -49,10 +51,12 @@ def advance(
     start: Sequence[str],
     names: Sequence[str],
 ) -> None:
-    """Step from %block at %cx, %cy and %cz to the next block, or leave the loop.
+    """Emit the step from the current block (%block, at %cx, %cy and %cz) to the next block. After
+    the last block, leave the loop.
 
-    ``names`` are the values at the start of the next iteration, filled into the reserved
-    ``places``; ``start`` are those of the first iteration. The linear index comes first.
+    ``names`` are the loop's phis: first the block's linear index, then its indices in x, y and z.
+    They are written into the reserved lines ``places``. ``start`` has the indices of the first
+    block in x, y and z.
     """
     text.do("%after = add i64 %block, 1")
     indices = following(text, grid, ("%cx", "%cy", "%cz"))

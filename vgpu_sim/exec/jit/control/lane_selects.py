@@ -9,11 +9,12 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 
 class Choices:
-    """The lanes of each edge at a block where ``edges`` join.
+    """Select conditions at a block where ``edges`` join: they state which lanes arrive on which
+    edge.
 
-    A scalar condition decides for all lanes only if every edge has the same vector: then the
-    edges differ in their scalars alone, exactly one of which is true. If the vectors differ, the
-    scalar of one edge does not determine which lanes arrive on another.
+    If all edges have the same vector of lanes, the edges differ only in their scalar conditions,
+    exactly one of which is true. An edge's scalar then decides for all lanes. If the vectors
+    differ, the scalar of one edge does not determine which lanes arrive on another edge.
     """
 
     def __init__(self, text: Text, masks: MaskWriter, edges: Sequence[Edge]) -> None:
@@ -22,9 +23,11 @@ class Choices:
         self._one_vector = all(edge.mask.vector == edges[0].mask.vector for edge in edges)
 
     def flags(self, edge: Edge, count: int, *, vector: bool) -> tuple[str, ...]:
-        """Return ``count`` select conditions with their types, true in the edge's lanes.
+        """Return ``count`` select conditions with their types. They are true in the lanes that
+        arrive on ``edge``.
 
-        ``vector`` states that the values are vectors. A scalar value holds for all arriving lanes.
+        ``vector`` states that the selected values are vectors. A scalar value is the same in all
+        arriving lanes, so one scalar condition selects it.
         """
         if self._one_vector:
             return (f"i1 {edge.mask.scalar or 'true'}",) * count

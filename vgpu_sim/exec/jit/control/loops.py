@@ -27,11 +27,11 @@ Way = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The state in which a divergent loop resumes after its unmasked iterations
-    (``unmasked_loops``).
+    """The state in which a divergent loop resumes after its unmasked iterations (see
+    ``unmasked_loops``).
 
-    It consists of the lanes still inside, the phis' values, and the values ``taken`` out of the
-    loop by the lanes that have left.
+    It consists of the lanes that are still in the loop, the values of the phis, and ``taken``:
+    the live-out values of the lanes that have left the loop.
     """
 
     lanes: tuple[str, ...]
@@ -51,8 +51,8 @@ class Reserved:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop under construction. ``ways`` are all its exit edges, including one to the exit
-    block.
+    """A loop under construction. ``ways`` are its exit edges; an edge to the function's exit block
+    is one of them.
     """
 
     level: Level
@@ -90,9 +90,11 @@ class Loops:
     def begin(
         self, level: Level, mask: Mask, initial: Blended, entered: Entered | None = None
     ) -> Loop:
-        """Open a loop for the lanes of ``mask``; ``initial`` are its phis' first values.
+        """Open a loop for the lanes of ``mask``. ``initial`` has the first values of the loop's
+        phis.
 
-        ``entered``, if given, replaces both: the loop resumes after unmasked iterations.
+        If the loop resumes after unmasked iterations, ``entered`` has the lanes and values to
+        use instead.
         """
         text, masks = self._text, self._masks
         divergent = level.header in self._analysis.divergence.loops
@@ -188,7 +190,9 @@ class Loops:
         return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.vectors)]
 
     def hold_phis(self, initial: Blended) -> dict[Phi, list[Reserved]]:
-        """Reserve lines for the phis of a loop that begins here, and hold their values."""
+        """Reserve lines for the phis of a loop that begins here, and record the phis as the LLVM
+        values of their results.
+        """
         return {phi: self._phi(phi, names) for phi, names in initial.items()}
 
     def _phi(self, phi: Phi, initial: tuple[str, ...]) -> list[Reserved]:

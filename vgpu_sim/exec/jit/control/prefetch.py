@@ -54,8 +54,8 @@ _BLOCK_INDICES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The cache lines to prefetch: those that ``access`` reads after ``steps`` have been
-    recomputed, and those ``distances`` bytes after them.
+    """The cache lines to prefetch. ``steps`` recompute the address of ``access``. The lines are
+    those at that address plus each of ``distances``, in bytes.
     """
 
     access: Access
@@ -91,7 +91,9 @@ class Prefetch:
         return self._request(lines, _BLOCK_LINES)
 
     def before(self, node: Operation) -> None:
-        """Prefetch the continuation of a stream, if ``node``, the next load, belongs to one."""
+        """Prefetch for the stream to which ``node`` belongs, a load that is emitted next. Do
+        nothing if the node belongs to no stream.
+        """
         distance = self._streams.get(node)
         if distance is None:
             return

@@ -26,11 +26,13 @@ _COMPUTED: Final = frozenset(
 
 
 class Recomputed:
-    """Collects in ``steps`` the operations within ``body`` that compute some values, in order.
+    """Collects in ``steps`` the operations in the blocks ``body`` that must be repeated to
+    recompute some values, in order of execution.
 
-    ``at_hand`` returns whether a value needs no computation, ``suits`` whether a value of this
-    shape may be recomputed; ``replace`` collects a phi's replacement. ``most`` is the maximum
-    number of operations, less one.
+    ``at_hand`` returns whether a value from outside ``body`` is available without computation.
+    ``suits`` returns whether a value of a given shape may be recomputed. ``replace`` collects what
+    replaces a phi, and returns whether that is possible. An operation is added only while ``steps``
+    has at most ``most`` entries.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class Recomputed:
 
 
 def write(emitter: Emitter, steps: Iterable[Step]) -> None:
-    """Emit ``steps`` for all lanes; their results are held from here on."""
+    """Emit ``steps`` for all lanes, and record the LLVM values that hold the results from here
+    on.
+    """
     values = emitter.values
     for step in steps:
         if isinstance(step, Operation):

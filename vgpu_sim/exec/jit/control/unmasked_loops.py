@@ -29,13 +29,13 @@ _ADDRESS: Final = "i64"
 
 @dataclass(slots=True)
 class UnmaskedLoop:
-    """A loop whose unmasked copy is being emitted, with the labels around it.
+    """A loop whose unmasked copy is being emitted, and the labels around that copy.
 
-    ``lanes`` are those that arrive from ``origin``, with the phi values ``initial``; ``all_come``
-    is an i1 that is true if they are all lanes of the group. The unmasked copy ends at ``left``,
-    where the phis have the values ``latest``. From there, the lanes ``staying`` continue in the
-    masked loop at ``masked``. The other lanes have left the loop: their live-out values are
-    ``taken``, and they continue at ``met``.
+    ``lanes`` are the lanes that arrive from ``origin``, with the phi values ``initial``.
+    ``all_come`` is an i1 that is true if all lanes of the group arrive. The unmasked copy ends at
+    the label ``left``, where the phis have the values ``latest``. From there, the lanes ``staying``
+    continue in the masked loop, which begins at the label ``masked``. The other lanes have left the
+    loop: ``taken`` has their live-out values, and they continue at the label ``met``.
     """
 
     level: Level
@@ -86,7 +86,7 @@ class UnmaskedLoops:
         return UnmaskedLoop(level, latch, lanes, initial, all_come, *labels)
 
     def begin(self, loop: UnmaskedLoop) -> None:
-        """Begin the unmasked copy, for groups of which all lanes arrive."""
+        """Begin the unmasked copy. A group executes it only if all its lanes arrive."""
         text = self._text
         loop.entry = text.label("whole")
         if loop.all_come == "true":
@@ -130,8 +130,8 @@ class UnmaskedLoops:
         text.branch(some, loop.masked, loop.met)
 
     def go_on(self, loop: UnmaskedLoop) -> Entered:
-        """Begin the masked loop; return the state in which the lanes of the unmasked copy continue
-        there.
+        """Begin the masked loop and return the state in which it starts. That state merges groups
+        that skip the unmasked copy with groups that leave it.
         """
         text = self._text
         text.begin(loop.masked, follows=True)

@@ -32,10 +32,11 @@ class _Segment:
 
 
 def arrange(text: Text, tier: int) -> list[str]:
-    """Return the lines of the body, reordered where their values exceed the registers.
+    """Return the lines of the body. Where too many values are live for the registers, the lines are
+    reordered.
 
-    There, the accesses of one warp precede those of the next. Lanes of a warp keep their
-    relative order. Code of tier 0 stays unchanged.
+    In reordered code, all accesses of one warp precede those of the next warp. Accesses of one
+    warp keep their relative order. Code of tier 0 is not reordered.
     """
     touched = text.touched
     if not tier:

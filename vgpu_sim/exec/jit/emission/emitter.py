@@ -63,7 +63,9 @@ class Emitter:
         self._demanded_lanes: DemandedLanes | None = None
 
     def demanded_lanes(self, value: Value) -> int:
-        """Return the lanes of ``value`` that are read: see ``demanded_lanes.DemandedLanes``."""
+        """Return a bit mask of the lanes in which ``value`` is read (see
+        ``demanded_lanes.DemandedLanes``).
+        """
         if self._demanded_lanes is None:
             self._demanded_lanes = DemandedLanes(self.analysis, self.memory.reaching_lanes)
         return self._demanded_lanes.of(value)
@@ -88,14 +90,16 @@ class Emitter:
             self._tests[assumed.fallback].extend(tests)
 
     def assumed_operand(self, node: Operation) -> Source | None:
-        """Return the operand that all lanes are assumed to take, or None."""
+        """Return the operand that ``node`` is assumed to choose in all lanes; None without such an
+        assumption.
+        """
         assumed = self.analysis.assumptions.get(node)
         return node.sources[assumed.place] if isinstance(assumed, Chosen) else None
 
     def define(self, node: Operation, compute: Callable[[Form, int], tuple[str, str]]) -> None:
-        """Compute the result of ``node`` and record the values that hold it.
+        """Compute the result of ``node`` and record the LLVM values that hold it.
 
-        ``compute`` returns the value for a form and a vector, and its LLVM type.
+        ``compute`` gets a form and the number of a vector; it returns the value and its LLVM type.
         """
         result = node.results[0] if node.results else None
         if result is not None:
@@ -104,7 +108,9 @@ class Emitter:
             )
 
     def patterns(self, node: Operation, form: Form, part: int) -> list[str]:
-        """Return a node's operands as integers of their widths; NaNs are canonical."""
+        """Return the operands of ``node`` as integers of the operands' widths. NaNs among them are
+        canonical.
+        """
         widths = operand_widths(node.instruction)
         return [
             self.values.read(source, integer(bits), form, part, clean=True)
@@ -112,10 +118,10 @@ class Emitter:
         ]
 
     def widen(self, node: Operation, source: Source, kind: DataType, form: Form, part: int) -> str:
-        """Extend ``source``, of type ``kind``, to the width of the result.
+        """Extend ``source``, of type ``kind``, to the width of the result of ``node``.
 
-        If an assumption excludes that lanes wrap around, only the smallest lane's value is
-        extended.
+        If lanes are assumed not to wrap around, only the value of the smallest lane is extended.
+        The other lanes have known distances from it.
         """
         text = self.text
         bits, wide = kind.bits, fold.result_type(node.instruction).bits

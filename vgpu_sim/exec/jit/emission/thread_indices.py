@@ -9,7 +9,9 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 
 def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:
-    """Return the thread indices of the slot number ``first`` of the block."""
+    """Return the thread indices in x, y and z of slot ``first`` of the block. Slots are numbered
+    over all lanes of the block, padding included.
+    """
     x, y, z = geometry.padded
     if geometry.padding == Padding.LINE:
         # The index on the only axis; those of others are 0, or computed per lane.
@@ -29,7 +31,7 @@ def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:
 
 
 def present(text: Text, geometry: Geometry, specials: Specials) -> Mask:
-    """Return the mask of a group's lanes that are threads."""
+    """Return a mask of the lanes of a group that are threads, and not padding."""
     limit, base, known = geometry.threads, specials.first, geometry.groups == 1
     width = geometry.width
     rows = tuple(tuple(range(n, n + width)) for n in range(0, geometry.span, width))
@@ -58,7 +60,7 @@ def is_whole(text: Text, geometry: Geometry, first: str) -> str:
 
 
 def thread_of(text: Text, geometry: Geometry, slot: str) -> tuple[str, str]:
-    """Return whether a slot of the block is a thread, and its linear index."""
+    """Return whether a slot (a lane of the block) is a thread, and the thread's linear index."""
     there, thread, limit = slot, slot, geometry.threads
     if geometry.padding == Padding.ROWS:
         width, limit = geometry.padded[0], geometry.block[0]

@@ -21,14 +21,16 @@ _ANY_LANE: Final = 0x1F << 32  # SHFL's operand c, above b
 
 
 def read(emitter: Emitter, source: Source, scalar: str, form: Form, part: int) -> str:
-    """Read an operand of a matrix instruction; the NaNs of an addend need not be canonical."""
+    """Return an operand of a matrix instruction. Its NaNs are made canonical, except those of a
+    float addend, which may have any pattern.
+    """
     any_nan = scalar == "float" and reads_number(source, DataType.F32)
     return emitter.values.read(source, scalar, form, part, clean=not any_nan)
 
 
 def present(emitter: Emitter, mask: Mask, vectors: range) -> str:
-    """Return a warp's participating lanes as a vector of 32 flags; empty if all lanes
-    participate.
+    """Return the participating lanes of a warp as a vector of 32 flags, or an empty string if all
+    lanes participate.
     """
     if mask.full and len(vectors) * emitter.text.width == WARP_THREADS:
         return ""
@@ -80,7 +82,7 @@ def _fill(emitter: Emitter, value: str, scalar: str, result: Value, form: Form) 
 
 
 def shuffle_lane(text: Text, callee: str, how: str, value: str, lane: str) -> str:
-    """Return the value that another lane holds, where each lane is a group of its own."""
+    """Return the value of another lane, in code in which each lane is a group of its own."""
     a = text.let(f"zext i32 {value} to i64")
     b = text.let(f"zext i32 {lane} to i64")
     way = text.let(f"or i64 {b}, {_ANY_LANE}")
@@ -99,7 +101,9 @@ def define_alone(emitter: Emitter, result: Value, value: str, scalar: str) -> No
 
 
 def if_here(emitter: Emitter, mask: Mask, type_: str, write: Callable[[], str]) -> str:
-    """Emit ``write`` for a lane that may be absent; return its value, or an arbitrary one."""
+    """Emit ``write`` so that it runs only if the lane is in ``mask``. Return its value, which is
+    arbitrary if the lane is not.
+    """
     text = emitter.text
     condition = emitter.masks.any(mask)
     if condition == "true":

@@ -62,7 +62,7 @@ class _Elements:
     def compare(self, how: Compare | None, a: str, b: str) -> str:
         """Return 1 or 0 for each pair of elements."""
         if how is None:
-            raise CodeGenerationError("PSET without a comparison")
+            raise CodeGenerationError("PSET has no comparison")
         relation = _RELATION[how]
         if relation not in ("eq", "ne"):
             relation = self.sign + relation
@@ -98,7 +98,7 @@ def _result(elements: _Elements, instruction: Instruction, args: list[str]) -> s
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     text, element = emitter.text, node.instruction.source_type
     if element is None:
-        raise CodeGenerationError(f"{node.instruction.op.name} without a type of its elements")
+        raise CodeGenerationError(f"{node.instruction.op.name} has no element type")
 
     def compute(form: Form, part: int) -> tuple[str, str]:
         vector = form is Form.VECTOR

@@ -13,12 +13,13 @@ from vgpu_sim.exec.cfg import Cfg
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A loop (or the whole function): its units in topological order.
+    """A loop (or the whole function), with its units in topological order.
 
-    A unit is a block of this level, or an inner loop as a ``Level`` of its own. ``meeting`` maps
-    a unit (a loop by its header) to the next unit that all its lanes reach in the same
-    iteration, and to the number of such units that follow; it has no entry for a unit without
-    one.
+    A unit is a block at this level, or an inner loop as a ``Level`` of its own. ``meeting`` maps
+    a unit to a pair. A loop is identified by its header. The first element is the next unit that
+    all lanes of the mapped unit reach in the same iteration. From that unit all lanes may reach
+    a next one, and so on: the second element is the number of these further units. A unit
+    without a next unit has no entry.
     """
 
     header: int
@@ -27,7 +28,7 @@ class Level:
     meeting: Mapping[int, tuple[int, int]]
 
     def all_come(self, above: int, block: int) -> bool:
-        """Return whether all lanes go from ``above`` to ``block`` within an iteration."""
+        """Return whether all lanes that execute ``above`` reach ``block`` in the same iteration."""
         least = self.meeting[block][1] + 1 if block in self.meeting else 0
         while above in self.meeting and self.meeting[above][1] >= least:
             above = self.meeting[above][0]

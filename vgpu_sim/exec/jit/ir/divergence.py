@@ -20,7 +20,7 @@ class Divergence:
 
     ``joins`` are the blocks at which lanes from different paths join, so that their phis mix lanes.
     ``loops`` are the headers of loops that lanes leave in different iterations. ``latches`` are the
-    headers whose back edges are taken by different lanes in one iteration.
+    headers of loops in which lanes take different back edges in the same iteration.
     """
 
     branches: frozenset[int] = frozenset()
@@ -30,7 +30,9 @@ class Divergence:
 
 
 def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
-    """Follow the lanes from each of ``branches`` (blocks that end in a divergent branch)."""
+    """Return where lanes diverge and join again. ``branches`` are the blocks that end in a
+    divergent branch.
+    """
     result = Divergence(frozenset(branches))
     position = {block: place for place, block in enumerate(graph.reverse_post_order)}
     for branch in result.branches:
@@ -56,11 +58,13 @@ def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
 def apart(
     graph: Cfg, order: Sequence[int], ways: Iterable[tuple[int, int]], around: Sequence[int]
 ) -> set[int]:
-    """Return the blocks on the paths ``ways`` up to the point at which all of them join.
+    """Return the blocks that lanes execute from the edges ``ways``, on which they diverge, to the
+    point at which all of them join.
 
-    The blocks are followed in the order of emission. A path that ends its threads is ignored.
-    Edges that leave a loop in ``around`` are not followed: either all lanes leave it together,
-    or it is a divergent loop with paths of its own.
+    ``order`` is the order of emission, in which the blocks are visited. A path on which the threads
+    end is ignored. ``around`` are the headers of the enclosing loops. Edges that leave one of these
+    loops are not followed: either all lanes leave the loop together, or the loop is divergent
+    itself and has edges of its own.
     """
     position = {block: place for place, block in enumerate(order)}
     pending: list[int] = []

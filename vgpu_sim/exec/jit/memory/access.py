@@ -21,11 +21,13 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A memory access: LLVM type and number of its elements, and the memory they are in.
+    """A memory access: the LLVM type and the number of its elements, its address, and the memory it
+    refers to.
 
-    ``origin`` is the pointer whose clamping clamps the access too, or None. ``aligned_as`` is the
-    pointer whose alignment check covers this access. If it is None, the access itself is checked,
-    unless it is ``aligned``. ``parts`` is the number of adjacent loads that the access combines.
+    ``origin`` is the pointer from which the address is derived, if clamping that pointer clamps the
+    access too; otherwise it is None. ``aligned_as`` is the pointer whose alignment check covers
+    this access. If it is None, the address itself is checked, unless ``aligned`` is set. ``parts``
+    is the number of adjacent loads that the access combines.
     """
 
     node: Operation
@@ -50,7 +52,7 @@ class Access:
 
     @property
     def size(self) -> int:
-        """The size in bytes of one access of the kernel, which must divide the address."""
+        """The size in bytes of one access in the kernel; an aligned address is a multiple of it."""
         return self.count * self.element_bytes // self.parts
 
     @property

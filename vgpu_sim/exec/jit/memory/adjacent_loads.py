@@ -22,7 +22,8 @@ _Key = tuple[Source, DataType, Space, int]
 def groups(
     analysis: Analysis, block: int, nodes: Iterable[Operation | Merge]
 ) -> Mapping[Operation, tuple[Operation, ...]]:
-    """Return the sets of loads that are combined into one, keyed by the first load of each.
+    """Return sets of loads, each of which is combined into one load. The key is the load of the set
+    that comes first in the code.
 
     The loads of a set are sorted by address.
     """
@@ -49,7 +50,7 @@ def groups(
 
 
 def together(loads: Sequence[Operation]) -> Operation:
-    """Return the load of all elements of ``loads``, which are sorted by address."""
+    """Return one wide load that replaces all of ``loads``, which are sorted by address."""
     first = loads[0]
     vector = sum(load.instruction.vector for load in loads)
     results = tuple(result for load in loads for result in load.results)

@@ -49,7 +49,9 @@ def is_sum(ssa: SsaFunction, node: Operation) -> bool:
 
 
 def element_bits(analysis: Analysis) -> int:
-    """Return the bit width of a kernel's sums that may be delayed; 0 if there are none worth it."""
+    """Return the bit width of the sums that a kernel may delay; 0 if no sum may be delayed, or if
+    delaying would not pay.
+    """
     ssa, widths, spread = analysis.ssa, set(), False
     if polling_loops.waits(ssa):
         return 0
@@ -89,7 +91,9 @@ class Table:
             text.do(f"store i64 0, ptr {self._at(_END)}, align 8")
 
     def add(self, address: str, confined: Callable[[], str], value: str) -> None:
-        """Add ``value`` at an address, perhaps delayed; ``confined`` emits the clamped pointer."""
+        """Emit code that adds ``value`` to the memory at ``address``, at once or delayed.
+        ``confined`` emits the clamped pointer.
+        """
         text, scalar = self._text, self._scalar
         offset = text.let(f"and i64 {text.let(f'shl i64 {address}, 1')}, {_SUMS - 8}")
         place = text.let(f"getelementptr i8, ptr {TABLE}, i64 {offset}")
@@ -130,9 +134,11 @@ class Table:
         self._text.do(f"call void @{_SETTLE}(ptr %ctx, ptr {TABLE})")
 
     def settle_before(self, reads: Iterable[tuple[str, bool, int]]) -> None:
-        """Write all sums to memory if one may be in the range of the next reads.
+        """Emit code that writes all delayed sums to memory if one may be in the range of the next
+        reads.
 
-        ``reads`` has pointers, a flag for vectors of them, and the size in bytes.
+        Each entry of ``reads`` is a pointer or a vector of pointers, a flag that is set for a
+        vector, and the number of bytes that are read at each pointer.
         """
         text = self._text
         least, end = (self._read("i64", self._at(offset)) for offset in (_LEAST, _END))

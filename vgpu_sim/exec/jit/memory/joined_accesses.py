@@ -40,7 +40,8 @@ class Joined:
 class JoinedAccesses:
     """Finds and emits the combined accesses of one function version.
 
-    ``describe`` returns an access if it may be moved by up to ``REACH_BYTES``, else None.
+    ``describe`` returns the access of a node if it may be moved by up to ``REACH_BYTES``, else
+    None.
     """
 
     def __init__(
@@ -57,7 +58,8 @@ class JoinedAccesses:
         self._decided: dict[Operation, Joined | None] = {}
 
     def of(self, node: Operation) -> Joined | None:
-        """Return the set of accesses with which ``node`` is emitted; all lanes reach ``node``.
+        """Return the set of combined accesses that contains ``node``. The caller ensures that all
+        lanes reach ``node``.
 
         Return None if ``node`` is emitted by itself.
         """
@@ -68,8 +70,8 @@ class JoinedAccesses:
         return self._decided[node]
 
     def load(self, joined: Joined) -> list[tuple[Access, list[list[str]]]]:
-        """Emit the combined loads; return, for each access and vector, the vectors of its
-        elements.
+        """Emit the combined loads. Return each access with its loaded elements: for each vector of
+        lanes, one LLVM vector per element.
         """
         first = joined.accesses[0]
         columns = []

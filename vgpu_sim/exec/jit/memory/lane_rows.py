@@ -12,14 +12,16 @@ ROW_WORDS = 4
 
 
 def suits(text: Text, count: int, element_bytes: int) -> bool:
-    """Return whether ``count`` elements are a row of 16 bytes, and a vector has whole squares of
-    lanes.
+    """Return whether ``count`` elements form a row of four words, and a vector consists of squares
+    of four lanes by four words.
     """
     return (count, element_bytes) == (ROW_WORDS, 4) and text.width % ROW_WORDS == 0
 
 
 def load(text: Text, pointers: str, scalar: str) -> tuple[list[str], list[str]]:
-    """Load the rows of all lanes; return them, and the vectors of their words."""
+    """Load the row of each lane. Return the rows, and one vector of lanes for each position in a
+    row.
+    """
     rows = [
         text.let(f"load <{ROW_WORDS} x {scalar}>, ptr {place}, align 1")
         for place in _places(text, pointers)
@@ -35,8 +37,9 @@ def store(
     scalar: str,
     rows: Sequence[str] | None = None,
 ) -> None:
-    """Store the rows of all lanes, in lane order; ``rows``, if given, are the columns
-    transposed.
+    """Store the row of each lane, in lane order. ``columns`` has one vector of lanes for each
+    position in a row. ``rows``, if given, has the same words, already transposed into one row
+    per lane.
     """
     type_ = f"<{ROW_WORDS} x {scalar}>"
     if rows is not None:

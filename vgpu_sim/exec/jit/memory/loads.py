@@ -115,7 +115,8 @@ class Loads:
     def family(
         self, access: Access, alone: Sequence[Access], family: Family
     ) -> list[list[str]] | None:
-        """Load the family ``alone`` as one ``access`` unless an index wraps around.
+        """Load a family by one ``access``. If an index wraps around at run time, load its members
+        ``alone`` instead, one by one.
 
         Return, for each vector, the values of all elements. If one load would not be faster,
         emit nothing and return None.
@@ -193,9 +194,10 @@ class Loads:
         return row_pieces.load(self._text, self._masks, access, found, lanes)
 
     def parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
-        """Load each element for the lanes of its own mask in ``flags``, by vector and element.
+        """Load elements under masks. ``flags`` has the mask of lanes for each vector and, within
+        it, for each element.
 
-        Return the loaded vectors in that order, with zeros in all other lanes.
+        Return the loaded vectors in the same order. Lanes outside the mask are zero.
         """
         columns = []
         for part, masks in enumerate(flags):

@@ -99,7 +99,8 @@ class Memory:
         return True
 
     def load_family(self, family: Family) -> Access | None:
-        """Emit a family as one load unless an index wraps around, and return that access.
+        """Emit the loads of a family as one load, unless an index wraps around; return the combined
+        access.
 
         Return None if the loads are faster one by one.
         """
@@ -284,12 +285,16 @@ class Memory:
         self._define(node, produce)
 
     def is_scalar(self, access: Access) -> bool:
-        """Return whether the lanes of a vector load the same place outside local memory."""
+        """Return whether all lanes of a vector load the same location, which is outside local
+        memory.
+        """
         same = not isinstance(access.shape, Vector) and not access.shape.stride
         return same and self._reach.of(access.node) is Reach.NEVER
 
     def reaches(self, access: Access, distance: int) -> bool:
-        """Return whether the clamping of an access also covers ``distance`` bytes beyond it."""
+        """Return whether the clamping of an access also covers an access ``distance`` bytes
+        further.
+        """
         source = self._known.trace(access.address) if access.origin is not None else None
         return source is None or source.is_confined(access.displacement + distance, access.size)
 
@@ -316,7 +321,7 @@ class Memory:
         self._values.define(result, fill)
 
     def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
-        """Load each element for the lanes of its own mask in ``flags`` (``Loads.parts``)."""
+        """Load elements under masks, as ``Loads.parts`` does."""
         return self._loads.parts(access, flags)
 
     def _load_scalars(self, access: Access, mask: Mask, occupied: bool) -> None:

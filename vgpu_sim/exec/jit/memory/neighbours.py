@@ -27,9 +27,11 @@ def load(
     row: Callable[[str], list[str]],
     apart: Callable[[], list[str]],
 ) -> list[str]:
-    """Load by ``row``, given the first lane's pointer, if all ``lanes`` are contiguous.
+    """Emit a load with a test at run time: if all ``lanes`` are contiguous, load by ``row``, else
+    by ``apart``.
 
-    Otherwise load by ``apart``. Both return a vector per element, and so does this function.
+    ``row`` gets the pointer of the first lane. Both functions return one vector per element, and so
+    does this function.
     """
     width = text.width
     places, numbers, flags = (text.type_of(t, vector=True) for t in ("ptr", "i64", "i1"))
@@ -53,7 +55,9 @@ def either(
     apart: Callable[[], list[str]],
     scalar: str,
 ) -> list[str]:
-    """Return the vectors that ``rows`` emits if ``together`` is true, else those of ``apart``."""
+    """Emit a branch: return the vectors that ``rows`` emits if ``together`` is true, else those
+    that ``apart`` emits.
+    """
     labels = [text.label(hint) for hint in ("row", "apart", "read")]
     text.branch(together, labels[0], labels[1])
     ways: list[tuple[list[str], str]] = []

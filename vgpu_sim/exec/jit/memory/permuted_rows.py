@@ -36,7 +36,8 @@ def pays(vectors: Sequence[Sequence[int]], width: int) -> bool:
 def load(
     text: Text, vectors: Sequence[Sequence[int]], at: Callable[[int], str], scalar: str
 ) -> list[str]:
-    """Return the vectors of elements at the places ``vectors``; ``at`` returns a place's pointer.
+    """Load vectors of elements. ``vectors`` has the places of their elements, and ``at`` returns
+    the pointer of a place.
 
     Each row is read only between its first and last required element.
     """

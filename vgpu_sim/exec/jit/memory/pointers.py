@@ -31,9 +31,11 @@ class Pointers:
         self._launch = launch
 
     def of_vector(self, access: Access, part: int | None) -> str:
-        """Return the pointer of a vector's first lane; for part None, of the group's base.
+        """Return the pointer of the first lane of vector ``part``. If ``part`` is None, return that
+        of the group's base.
 
-        All lanes have the alignment of the first: they are contiguous, or at the same place.
+        The lanes must be contiguous or at the same place, so that all have the alignment of the
+        first.
         """
         form = Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
         offset = access.displacement
@@ -47,8 +49,8 @@ class Pointers:
         return self._scalar(access, address, access.displacement)
 
     def of_first(self, access: Access, part: int) -> str:
-        """Return the pointer of a vector's first lane, from which the others have known
-        distances.
+        """Return the pointer of the first lane of vector ``part``. The other lanes have known
+        distances from it.
         """
         if not isinstance(access.shape, Vector):
             return self.of_vector(access, part)
@@ -64,7 +66,7 @@ class Pointers:
     def of_shared_lane(self, access: Access, address: str, wide: str) -> str:
         """Return the pointer of a lane in shared memory.
 
-        ``address`` is its address, and ``wide`` the same as an i64.
+        ``address`` is the lane's address, and ``wide`` is the same address as an i64.
         """
         offset = access.displacement
         return shared_memory.pointer(self._text, self._launch, access, address, offset, wide)
@@ -74,7 +76,7 @@ class Pointers:
         return self._scalar(access, address, offset, alone=True)
 
     def of_lanes(self, access: Access, part: int, extra: int) -> str:
-        """Return the pointers of a vector's lanes, plus ``extra`` bytes."""
+        """Return the pointers of the lanes of vector ``part``, each advanced by ``extra`` bytes."""
         text, launch = self._text, self._launch
         addresses = self._values.read(access.address, access.address_type, Form.VECTOR, part)
         if access.where is Where.SHARED:
@@ -103,7 +105,9 @@ class Pointers:
         return text.let(f"getelementptr i8, {places} {pointers}, {lanes} {shift}")
 
     def from_origin(self, access: Access, distance: str, offset: int) -> str:
-        """Return the pointer at the bounded sum ``distance + offset`` from an access's origin."""
+        """Return the pointer that is ``distance + offset`` bytes after an access's clamped origin.
+        The sum has a known bound.
+        """
         return self.offset_pointer(
             self._launch.offset_pointer(self._clamped_origin(access), distance), offset
         )

@@ -36,7 +36,9 @@ class Piece:
 def of(
     values: Values, pointers: Pointers, known: KnownValues, access: Access, coming: int
 ) -> list[list[Piece]] | None:
-    """Return the pieces of each vector for the lanes ``coming``; None if they are unknown."""
+    """Return the pieces of each vector, for the lanes in the bit mask ``coming``. Return None if
+    the pieces are unknown, or too many.
+    """
     if not isinstance(access.shape, Vector) or access.shape.linear is None:
         return None
     sums, width = access.shape.linear, values.text.width
@@ -63,7 +65,9 @@ def of(
 def load(
     text: Text, masks: MaskWriter, access: Access, pieces: list[Piece], lanes: str | None
 ) -> str:
-    """Load a vector's pieces; ``lanes`` is its mask, None: all. Other lanes are zero."""
+    """Load the pieces of one vector, and return the vector. ``lanes`` is its mask; None stands for
+    all lanes. Lanes outside the mask are zero.
+    """
     type_, flags = text.type_of(access.scalar, True), text.type_of("i1", True)
     loaded = "zeroinitializer"
     for piece in pieces:

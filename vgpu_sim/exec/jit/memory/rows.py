@@ -35,7 +35,9 @@ def spread(text: Text, access: Access, lanes: str) -> str:
 
 
 def woven(text: Text, rows: list[str], scalar: str) -> str:
-    """Interleave vectors: the first elements of all, then the second ones, and so on."""
+    """Return the elements of vectors, interleaved: the first element of each vector, then the
+    second element of each, and so on.
+    """
     width, count = text.width, len(rows)
     lanes = width
     while len(rows) > 1:  # concatenate, then reorder
@@ -54,7 +56,9 @@ def woven(text: Text, rows: list[str], scalar: str) -> str:
 
 
 def apart(text: Text, row: str, scalar: str, count: int) -> list[str]:
-    """Deinterleave the lanes' rows of ``count`` elements: the first element of each, and so on."""
+    """Split a row in which each lane has ``count`` elements. The first vector returned has the
+    first element of each lane, the second vector the second element, and so on.
+    """
     width, elements = text.width, text.width * count
     whole = f"<{elements} x {scalar}>"
     if count < _STEPPED or width * BITS[scalar] < _WIDE_BITS or count & (count - 1):
@@ -99,9 +103,11 @@ def indices(order: Iterable[int]) -> str:
 
 
 def leading(text: Text, access: Access, mask: str) -> int | None:
-    """Return the number of elements set in a row's mask if they are a prefix of a vector type.
+    """Return the number of elements that a row's mask sets, if these are a prefix whose length is a
+    power of two (or 0); otherwise return None.
 
-    A load must wait for preceding masked or split stores until they have reached the cache.
+    Such a prefix is accessed without a mask. After a masked or split store, a load must wait
+    until the store has reached the cache.
     """
     count = flags.leading(mask, text.width * access.count)
     return None if count is None or count & (count - 1) else count

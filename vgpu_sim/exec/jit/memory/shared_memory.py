@@ -32,7 +32,7 @@ _WRITTEN_OUT_BYTES: Final = 8 * _TURN_BYTES
 
 
 def near(offset: int) -> bool:
-    """Return whether a clamped pointer may still be moved by ``offset`` bytes."""
+    """Return whether a clamped pointer plus ``offset`` bytes still needs no further clamping."""
     return abs(offset) <= _NEAR_BYTES
 
 
@@ -75,9 +75,10 @@ def pointers(text: Text, launch: EntryArguments, access: Access, addresses: str,
 def window(
     text: Text, launch: EntryArguments, address: str, *, vector: bool = False
 ) -> tuple[str, str]:
-    """Return the pointer of a generic address, and whether it is in or near shared memory.
+    """Return the pointer for a generic address, and whether the address is in or near shared
+    memory.
 
-    Any other address leads to unmapped memory.
+    For any other address, the pointer refers to unmapped memory.
     """
     words, base = text.type_of("i64", vector), launch.thread(THREAD_SHARED_BASE, "ptr")
     start = text.let(f"sub i64 {launch.window()}, {_BEFORE_BYTES}")
@@ -94,8 +95,9 @@ def window(
 def clear(text: Text, ssa: SsaFunction) -> None:
     """Emit code that clears shared memory for the block that begins here.
 
-    The generated code does this, not its caller, so that one call can run many blocks. What is
-    cleared beyond the block's bytes belongs to its last page, which no other block uses.
+    The generated code clears the memory, not its caller, so that one call can run many blocks.
+    It may clear bytes after the block's own, but only in the block's last page, which no other
+    block uses.
     """
     if not _may_reach(ssa):
         return
@@ -141,7 +143,11 @@ def _may_reach(ssa: SsaFunction) -> bool:
 
 
 def clear_again(text: Text, started: Analysis | None) -> None:
-    """Clear shared memory again for a group that starts over now and is a whole block."""
+    """Emit code that clears shared memory again, for a group that starts over and is a whole block.
+
+    ``started`` is the analysis of the version in which the group began. Emit nothing if a group of
+    that version cannot have written shared memory before it starts over.
+    """
     if started is None or not started.clears_shared:
         return
     launch = EntryArguments(text, lambda name: 0)

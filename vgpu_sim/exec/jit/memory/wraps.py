@@ -38,7 +38,7 @@ class Firsts:
 def firsts(values: Values, access: Access) -> Firsts | None:
     """Emit the addresses of the first lanes of a row access, with tests for wrap-around.
 
-    Return None if the access may not be a row.
+    Return None if the access cannot be treated as a row here.
     """
     size = access.element_bytes * access.count
     if not assumptions.is_row(access.shape, size, values.text.width):

@@ -45,9 +45,11 @@ def extend(pattern: int, type_: DataType, bits: int) -> int:
 
 
 def integer_function(instruction: Instruction) -> Callable[..., int] | None:
-    """Return a function of the operands' patterns (truncated to the operand width), or None.
+    """Return a function that computes an instruction's result from the operands' patterns. Each
+    pattern is truncated to the operand width.
 
-    The caller truncates the result. For SETP it is the first result.
+    The caller truncates the result. For SETP the function computes the first result. Return None
+    if the instruction cannot be folded.
     """
     type_ = instruction.type
     if instruction.op is Op.CVT:

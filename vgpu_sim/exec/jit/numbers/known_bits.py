@@ -24,8 +24,9 @@ class Known:
     """What is known about a value: ``origin`` plus an integer of ``bits`` bits.
 
     The integer is one of ``low``, ``low + 1``, ..., ``low + span`` modulo 2^bits; its bits in
-    ``zeros`` are 0, those in ``ones`` are 1. Create it with ``of``, which refines both. ``origin``
-    is None if the value is only the integer.
+    ``zeros`` are 0, those in ``ones`` are 1. Create it with ``of``, which refines the interval
+    by the known bits, and the known bits by the interval. ``origin`` is None if the value is
+    only the integer.
     """
 
     bits: int
@@ -78,7 +79,9 @@ class Known:
 
     @property
     def number(self) -> "Known":
-        """The facts about the value as a plain integer; they are unknown if it has an origin."""
+        """The facts about the value as a plain integer. If the value has an origin, nothing is
+        known.
+        """
         return self if self.origin is None else unknown(self.bits)
 
     def contains(self, number: int) -> bool:

@@ -58,10 +58,10 @@ Block = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An integer added to a pointer: a parameter (by its offset), ``SEGMENT``, or ``WINDOW``.
+    """How an address is derived: an integer is added to the pointer ``origin``.
 
-    ``bound`` is an upper bound on the integer's magnitude, and ``grain`` a power of two that
-    divides the integer.
+    ``origin`` is a kernel parameter (its offset), ``SEGMENT`` or ``WINDOW``. ``bound`` is an upper
+    bound on the integer's magnitude, and ``grain`` is a power of two that divides the integer.
     """
 
     origin: int
@@ -84,7 +84,8 @@ def known_values(
 ) -> "KnownValues":
     """Return the facts about the values of ``ssa``, cached per function.
 
-    ``offsets`` are those of the module's variables, ``block`` is the block shape, where known.
+    ``offsets`` are the offsets of the module's variables, and ``block`` is the block shape. Each is
+    None if it is unknown.
     """
     least = ssa.analyses.get(KnownValues)
     if not isinstance(least, KnownValues):
@@ -103,14 +104,16 @@ def known_values(
 
 
 class KnownValues:
-    """The known bits, ranges and origins of one function. Create it with ``known_values``.
+    """The known bits, ranges and origins of the values of one function. Create it with
+    ``known_values``.
 
-    ``reads_block`` is true if a block index or size is read, and ``names_variables`` if a module
-    variable's address is used. ``window_known`` is true if the generic address of shared memory is
-    used. Otherwise no such address can occur, since it is computed in the function that uses it.
+    ``reads_block`` is true if the function reads a thread index or the block's size.
+    ``names_variables`` is true if it uses the address of a module variable. ``window_known`` is
+    true if it uses the generic address of shared memory. If that is false, no value can be such an
+    address, since a function that uses one computes it itself.
 
-    ``least`` are the facts without offsets and block shape; only values that depend on these are
-    recomputed.
+    ``least`` has the facts that hold without ``offsets`` and ``block``; only values that depend on
+    these are recomputed.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ _MAX_STEPS: Final = 64
 
 
 class Reach(Enum):
-    """Whether, and by which address, an access refers to local memory."""
+    """Whether an access refers to local memory, and by which kind of address."""
 
     NEVER = 0
     NAMED = 1  # always, by a 32-bit address
@@ -20,7 +20,7 @@ class Reach(Enum):
 
 
 def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
-    """Return the loads that may be from local memory, where each lane has its own value."""
+    """Return the loads that may read local memory. Each lane may then read a value of its own."""
     found = ssa.analyses.get(own_loads)
     if not isinstance(found, frozenset):
         reach = LocalReach(ssa, known_values(ssa))
@@ -36,7 +36,7 @@ def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
 
 
 class LocalReach:
-    """Queries about the accesses of one function."""
+    """Determines which accesses of one function may refer to local memory."""
 
     def __init__(self, ssa: SsaFunction, known: KnownValues) -> None:
         self._ssa = ssa
@@ -48,8 +48,9 @@ class LocalReach:
         )
 
     def of(self, node: Operation) -> Reach:
-        """Return the memory of an access. A generic address exists only in code that requests
-        it.
+        """Return whether, and by which kind of address, ``node`` accesses local memory.
+
+        Only a function that requests the window of local memory has generic addresses in it.
         """
         space = node.instruction.space
         if space is Space.LOCAL:

@@ -34,7 +34,7 @@ def store(directory: Path, key: str, body: bytes) -> None:
     """
     data = _head(key, body) + body
     if len(data) > MAX_ENTRY_BYTES:
-        raise ValueError(f"an entry of {len(data)} bytes; at most {MAX_ENTRY_BYTES}")
+        raise ValueError(f"an entry has {len(data)} bytes; the limit is {MAX_ENTRY_BYTES}")
     with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     own_files.replace(_path(directory, key), data)

@@ -72,12 +72,12 @@ class Loaded:
         return self._code.polls
 
     def locate(self, pc: int) -> tuple[int, ...]:
-        """Return the indices of the instructions to which the code at ``pc`` may belong, likeliest
-        first.
+        """Return the indices of the instructions to which the code at ``pc`` may belong, the
+        likeliest first.
 
-        The result is empty if the code has no line (a load shared by several instructions, a
-        spill). An arithmetic instruction is followed by the loads that LLVM may have folded into
-        it.
+        The result is empty for code without a line, such as a spill or a load that several
+        instructions share. An arithmetic instruction is followed by the loads that LLVM may have
+        folded into it.
         """
         if not self.entry <= pc < self.end:
             return ()
@@ -107,10 +107,12 @@ class Compiler:
     def compile(
         self, module: Module, function: Function, block: Block, plan: Plan | None = None
     ) -> NativeCode:
-        """Compile ``function`` for blocks of shape ``block``; the plan defaults to the best known.
+        """Compile ``function`` for blocks of shape ``block``. The plan defaults to the best known
+        one.
 
-        If LLVM rejects that plan's code, or crashes on it in another process (``emit_by``), the
-        kernel is compiled lane by lane and without passes before the launch fails.
+        LLVM may reject the code of the default plan, or crash on it in another process
+        (``emit_by``). The kernel is then compiled lane by lane and without passes. Only if that
+        fails too does the launch fail.
 
         Raises:
             UnsupportedError: the JIT cannot compile this code.
@@ -140,8 +142,8 @@ class Compiler:
     ) -> NativeCode:
         """Compile as ``compile`` does, but without the cache.
 
-        ``checked`` states that the module was read by ``isa.container``, and that ``refusals`` is
-        empty for the function.
+        ``checked`` states that ``isa.container`` has read the module, and that ``refusals`` has
+        found no reason against the function.
         """
         try:
             form = self._form(module, function, block, checked=checked)
@@ -248,7 +250,7 @@ class Compiler:
         from vgpu_sim.exec.jit.target import llvm
 
         if not object_check.is_of_this_machine(code.object_code):
-            raise CodeGenerationError("object code for another kind of processor")
+            raise CodeGenerationError("the object code is for another kind of processor")
         if self._session is None:
             self._session = llvm.session()
         builder = binding.JITLibraryBuilder()
@@ -267,7 +269,8 @@ class Compiler:
     def emit_by(self, emit: Callable[[str, int], bytes]) -> None:
         """Delegate the emission of object code to ``emit``, which may use another process.
 
-        ``emit`` gets LLVM text and a tier. It raises CodeGenerationError, also if LLVM crashes.
+        ``emit`` gets LLVM text and a tier. It raises CodeGenerationError if LLVM rejects the text
+        or crashes.
         """
         self._emit = emit
 
@@ -314,7 +317,9 @@ class Compiler:
         try:
             return made, self._emit_generated(made)
         except CodeGenerationError as error:
-            raise CodeGenerationError(f"{failure}; lane by lane: {error}") from error
+            raise CodeGenerationError(
+                f"{failure}; compiling it lane by lane failed too: {error}"
+            ) from error
 
     def _emit_generated(self, made: _Generated) -> bytes:
         try:
@@ -347,7 +352,7 @@ class Compiler:
         geometry = made.geometry(block)
         if plan is not None and not wait_points.legal(form, geometry):
             raise PlanError(
-                f"{plan} separates lanes that wait for each other in a block of {block}"
+                f"{plan} separates lanes that wait for each other, in blocks of shape {block}"
             )
         wide = llvm.vector_bits() == 512
         assembler = assemble.Assembler(module, form, geometry, made, embedded_rounding=wide)
@@ -378,7 +383,9 @@ def content_key(module: Module, function: Function, block: Block, plan: Plan | N
 
 
 def key_of(kernel: bytes, block: Block, plan: Plan | None) -> str:
-    """Return ``content_key`` of a kernel in a container of its own (``isa.extract``)."""
+    """Return the ``content_key`` of a kernel, given as a container that holds only this kernel (see
+    ``isa.extract``).
+    """
     from vgpu_sim.exec.jit.target import llvm
 
     content = (_generator(), llvm.version(), llvm.cpu(), block, plan)

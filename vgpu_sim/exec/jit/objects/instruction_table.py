@@ -46,9 +46,9 @@ class InstructionTable:
     """The instructions of each range of code, in serialized form.
 
     Nothing is decoded before a fault occurs, and then only the part needed. The form is an array
-    of 32-bit integers: the number of ranges, their code offsets (ascending), the line from each
-    on (0: none), then for each instruction with loads: its index, the number of loads, their
-    indices.
+    of 32-bit integers. It begins with the number of ranges, their code offsets (ascending), and
+    the line of each range (0: none). Then, for each instruction that reads loads, come its
+    index, the number of these loads, and their indices.
     """
 
     def __init__(self, packed: bytes) -> None:

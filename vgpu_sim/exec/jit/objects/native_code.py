@@ -17,8 +17,8 @@ MAX_STACK_BYTES = 256 << 20
 def check_stack(stack_bytes: int) -> None:
     """Raise ValueError if a group of lanes needs more stack than a worker provides."""
     if not 0 <= stack_bytes <= MAX_STACK_BYTES:
-        limit = f"at most {MAX_STACK_BYTES}"
-        raise ValueError(f"{stack_bytes} bytes of stack for a group of lanes; {limit}")
+        limit = f"the limit is {MAX_STACK_BYTES}"
+        raise ValueError(f"a group of lanes needs {stack_bytes} bytes of stack; {limit}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,16 +31,16 @@ def check(object_code: bytes, symbol: str) -> None:
         sections = list(_sections(object_code))
         for name, kind, flags, _ in sections:
             if kind > _RELA or flags & _WRITABLE or not name.startswith(_SECTION_NAMES):
-                raise ValueError(f"an object with a section {name!r} of type {kind}")
+                raise ValueError(f"section {name!r} of type {kind} is not allowed in an object")
         tables = [content for _, kind, _, content in sections if kind == _SYMTAB]
         strings = [content for name, kind, _, content in sections if kind == _STRTAB]
         if len(tables) != 1 or len(strings) != 1:
-            raise ValueError("an object has one table of symbols and one of strings")
+            raise ValueError("an object must have one symbol table and one string table")
         found = list(_global_symbols(tables[0], strings[0]))
     except (struct.error, IndexError, OverflowError) as err:
-        raise ValueError("not a whole object file") from err
+        raise ValueError("the object file is incomplete") from err
     if found != [(symbol, True)]:
-        raise ValueError(f"an object with the global symbols {found}")
+        raise ValueError(f"an object must have only the global symbol {symbol!r}, found {found}")
 
 
 def is_of_this_machine(object_code: bytes) -> bool:

@@ -41,8 +41,8 @@ class Case:
 
     @property
     def tier(self) -> int:
-        """The tier of code that runs lane by lane: 1, with LLVM's passes, unless it is too large
-        for them.
+        """The tier for code that runs lane by lane: 1, with LLVM's passes, or 0 if the code is too
+        large for them.
         """
         return int(self.nodes <= code_size.MAX_NODE_VECTORS)
 

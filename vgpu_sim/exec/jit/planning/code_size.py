@@ -25,7 +25,7 @@ _MATRIX_AMOUNT: Final = 8  # a call with its arguments and results
 
 
 def amount(instruction: Instruction) -> int:
-    """Return the number of ordinary instructions whose code is about as large as that of one."""
+    """Return the code size of an instruction, as a number of ordinary instructions."""
     op, type_ = instruction.op, instruction.type.element
     if op.family is Family.MATRIX:
         return _MATRIX_AMOUNT
@@ -51,7 +51,9 @@ def nodes_of(ssa: SsaFunction) -> int:
 
 
 def is_too_large(ssa: SsaFunction, nodes: int) -> bool:
-    """Return whether a kernel of ``nodes`` is compiled only as narrow code and without passes."""
+    """Return whether a kernel of ``nodes`` ordinary nodes is so large that it is compiled only as
+    narrow code and without passes.
+    """
     return nodes > (
         MAX_WARP_NODE_VECTORS if any(wait_points.collectives(ssa)) else MAX_NODE_VECTORS
     )

@@ -24,8 +24,8 @@ SAVES_NO_SWITCHES: Final = "one group of a large block saves no switches"
 
 
 def against(ssa: SsaFunction, geometry: Geometry, registers: int) -> str:
-    """Return the reason against this geometry's number of vectors per group; empty if there is
-    none.
+    """Return why groups must not have as many vectors as in ``geometry``; empty if there is no
+    reason.
     """
     if not ssa.graph.loops:
         return _against_straight_code(ssa, geometry, registers)
@@ -69,11 +69,11 @@ def excess(live: int, most: int, where: str) -> str:
 
 
 def is_worth_its_vectors(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether groups with as many vectors as this geometry's may pay off.
+    """Return whether groups with as many vectors as in ``geometry`` may pay off.
 
-    One with more than ``MAX_VECTORS`` (a large block) does only if it saves context switches in
-    a kernel without loops: in a loop, the values that are live in such a group would spill in
-    every iteration.
+    A group with more than ``MAX_VECTORS`` (a large block) pays off only if it saves context
+    switches in a kernel without loops. In a loop, the values that are live in such a group would
+    spill in every iteration.
     """
     if geometry.vectors <= MAX_VECTORS:
         return True

@@ -24,9 +24,9 @@ def multiplies(ssa: SsaFunction) -> bool:
 
 
 def briefly(ssa: SsaFunction) -> bool:
-    """Return whether the code between wait points is so short that switches cost more than spills.
+    """Return whether the code between wait points is very short.
 
-    These are the context switches at the wait points, and spills of registers.
+    Context switches at the wait points then cost more than spills of registers.
     """
     blocks = {block for block, _ in wait_points.find(ssa)}
     around = [body for body in ssa.graph.loops.values() if body & blocks]
@@ -35,10 +35,11 @@ def briefly(ssa: SsaFunction) -> bool:
 
 
 def updates_in_loops(ssa: SsaFunction) -> bool:
-    """Return whether a loop has lane-by-lane atomic updates, which gain nothing from more vectors.
+    """Return whether a loop has atomic updates that run lane by lane. Such a loop gains nothing
+    from more vectors.
 
-    Integer updates in shared memory with unused results become vector loads and stores, and so,
-    mostly, do sums in global memory (``combined_sums``).
+    Integer updates with unused results do not count: in shared memory they become vector loads
+    and stores, and in global memory most sums do, too (``combined_sums``).
     """
     used = used_values(ssa)
     return any(

@@ -22,10 +22,10 @@ _POLYNOMIALS: Final = frozenset((Op.FEX2, Op.FLG2, Op.FSIN, Op.FCOS, Op.FTANH))
 
 
 def constants(ssa: SsaFunction) -> int:
-    """Return the number of constant vectors in straight-line code with several groups.
+    """Return the number of constant vectors that occupy registers in straight-line code.
 
-    They need registers as values do: float literals, and some constants for each function that
-    is computed by a polynomial.
+    They are float literals, and some constants for each function that is computed by a
+    polynomial.
     """
     numbers: set[int] = set()
     functions: set[Op] = set()
@@ -41,8 +41,8 @@ def constants(ssa: SsaFunction) -> int:
 class LiveVectors:
     """Counts of the vector registers that are live at once.
 
-    Vectors that share a value (the same address expression, because they are one above the other
-    in the block) share its register.
+    Vectors that are one above the other in the block may have the same address expression. Such
+    a shared value counts as one register.
     """
 
     def __init__(self, analysis: Analysis) -> None:

@@ -11,11 +11,12 @@ Block = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan, by which a kernel is compiled: ``width`` lanes per vector, ``vectors`` per group.
+    """How a kernel is compiled: with ``width`` lanes per vector and ``vectors`` vectors per group.
 
-    With ``versioned``, top-level guards that end threads get a version without masks. ``tier`` 0
-    skips LLVM's passes and optimises code generation least: such code compiles fast and runs
-    slowly. ``padding`` specifies the lanes added to the block so that groups nest with its rows.
+    If ``versioned`` is set, there is also a version without masks, which assumes that no
+    top-level guard ends a thread. ``tier`` 0 skips LLVM's passes and optimises code generation
+    least: such code compiles fast and runs slowly. ``padding`` specifies the lanes added to the
+    block so that groups nest with its rows.
     """
 
     width: int

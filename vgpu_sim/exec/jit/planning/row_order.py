@@ -24,7 +24,7 @@ _MOST_BYTES: Final = 256
 
 
 def suits(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether blocks may, and should, run row by row."""
+    """Return whether neighbouring blocks may run row by row, and gain from it."""
     if ssa.graph.loops or geometry.width == 1 or _row_slots(geometry) == geometry.slots:
         return False
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
@@ -64,9 +64,10 @@ def _row_slots(geometry: Geometry) -> int:
 
 
 class RowOrder:
-    """The loops over the rows of neighbouring blocks, and over these blocks, as LLVM text.
+    """Writes two nested loops as LLVM text: over the rows of neighbouring blocks and, within a row,
+    over these blocks.
 
-    Their bodies use %block, %cx and the groups from %piece to %piece_end (exclusive).
+    The body of the loops uses %block, %cx and the groups from %piece to %piece_end (exclusive).
     """
 
     names: Final = ("%run", "%run_x", "%cy", "%cz")
@@ -84,7 +85,9 @@ class RowOrder:
         self._from = ""
 
     def begin(self, grid: Sequence[str]) -> None:
-        """Begin both loops, given the first block of a run of blocks."""
+        """Begin both loops, for the run of neighbouring blocks whose first block is %run. ``grid``
+        has the grid's sizes.
+        """
         text = self._text
         left = text.let("sub i64 %end, %run")
         beside = text.let(f"sub i32 {grid[0]}, %run_x")

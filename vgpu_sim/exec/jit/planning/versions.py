@@ -19,10 +19,11 @@ def meets(ssa: SsaFunction, geometry: Geometry) -> bool:
 
 
 def fast(ssa: SsaFunction, geometry: Geometry, *, versioned: bool) -> Analysis:
-    """Return the analysis of the fast version; ``versioned`` assumes that top-level guards end no
-    thread.
+    """Return the analysis of the fast version. If ``versioned`` is set, that version assumes that
+    no top-level guard ends a thread.
 
-    If every group lacks lanes and lanes wait for each other, no version is for whole groups.
+    If every group has padding lanes and lanes wait for each other, there is no version for whole
+    groups, and groups cannot start over in another version.
     """
     if geometry.always_lacks and meets(ssa, geometry):
         return Analysis(ssa, geometry, assume_guards=versioned, may_restart=False)
@@ -30,8 +31,8 @@ def fast(ssa: SsaFunction, geometry: Geometry, *, versioned: bool) -> Analysis:
 
 
 def assumptions_of(analysis: Analysis) -> Iterator[OfGroup | OfAccess]:
-    """Yield all assumptions of a version: about groups, and about accesses where a test is
-    possible.
+    """Yield all assumptions of a version: those about groups, and those about accesses that can be
+    tested.
     """
     yield from analysis.assumptions.values()
     for block in analysis.ssa.blocks.values():

@@ -33,8 +33,8 @@ _MAY_PART: Final = "its lanes may diverge at a wait point"
 def whole_block(case: Case) -> Iterator[Candidate]:
     """Yield the plan in which a block is one group whose vectors take several registers each.
 
-    It is a candidate only if no other plan makes the block one group. All wait points must be
-    outside loops: switches cost more than spills.
+    The plan is a candidate only if no other plan makes the block one group, and only if all wait
+    points are outside loops. There, a context switch costs more than spills.
     """
     ssa = case.ssa
     each = geometries.MAX_WIDTH // (case.vector_bits // 32)
@@ -63,7 +63,9 @@ def whole_block(case: Case) -> Iterator[Candidate]:
 
 
 def together(case: Case) -> Iterator[Candidate]:
-    """Yield groups of vectors that wait together, the widest legal vector first."""
+    """Yield candidates in which all vectors of a group wait together, the widest legal vector
+    first.
+    """
     ssa = case.ssa
     loops = ssa.graph.loops.values()
     # Otherwise a switch costs little compared with the loops.

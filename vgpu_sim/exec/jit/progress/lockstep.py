@@ -17,10 +17,11 @@ from vgpu_sim.isa import EFFECTS, Compare, Instruction, Space
 
 
 def wait_as_one(analysis: Analysis) -> bool:
-    """Return whether no lane waits in a loop for lanes of its own group that are elsewhere.
+    """Return whether no lane waits in a loop for a lane of its own group that is elsewhere in the
+    code.
 
-    If there are wait points, groups must lie within one warp: then no lane passes a wait point
-    at which others of its warp have not arrived.
+    If the function has wait points, each group must be within one warp: then no lane passes a
+    wait point before the other lanes of its warp have arrived.
     """
     ssa = analysis.ssa
     waits = polling(ssa)

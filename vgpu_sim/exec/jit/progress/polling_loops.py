@@ -28,7 +28,7 @@ _COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)
 
 
 def waits(ssa: SsaFunction) -> bool:
-    """Return whether groups yield to others also at other points than wait points."""
+    """Return whether groups yield to others not only at wait points but also elsewhere."""
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     rests = any(isinstance(n, Operation) and EFFECTS[n.instruction.op].rests for n in nodes)
     return rests or bool(polling(ssa))
@@ -260,7 +260,11 @@ def _counts(node: Operation) -> bool:
 
 
 def equality(node: Phi | Node) -> tuple[tuple[Source, ...], Compare, int] | None:
-    """Return the integers that a predicate compares for EQ or NE, the relation, and their width."""
+    """Return the integers that a predicate compares, the relation (EQ or NE), and the width of the
+    integers.
+
+    Return None if ``node`` is no such comparison.
+    """
     if isinstance(node, Phi | Merge) or node.instruction.op is not Op.SETP:
         return None
     instruction = node.instruction

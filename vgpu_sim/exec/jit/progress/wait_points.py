@@ -34,7 +34,7 @@ def find(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
 
 
 def waits(ssa: SsaFunction) -> bool:
-    """Return whether threads of a block wait for others, except in collectives."""
+    """Return whether threads of a block wait for each other outside collectives."""
     return any(find(ssa)) or polling_loops.waits(ssa)
 
 
@@ -61,11 +61,13 @@ def lanes_wait(ssa: SsaFunction, geometry: Geometry) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Operation]:
-    """Return each ACTIVEMASK at which lanes that are groups of their own wait for their warp.
+    """Return each ACTIVEMASK at which lanes wait for the rest of their warp, where each lane is a
+    group.
 
-    All live lanes reach it on one path, and before it a lane only waits where all do: a lane
-    that polls, or waits while others are elsewhere, may be waiting for code after the
-    ACTIVEMASK. Or it follows a barrier at which all of them have just met.
+    There are two cases. Either all live lanes reach the ACTIVEMASK on one path, and before it a
+    lane waits only where all lanes wait. A lane that polls, or waits while others are elsewhere,
+    may be waiting for code after the ACTIVEMASK. Or the ACTIVEMASK follows a barrier at which
+    all lanes have just met.
     """
     found = {node: place for place, node in collectives(ssa) if _is_active_mask(node)}
     met = _after_whole_warp_barriers(ssa, found.keys())
@@ -145,8 +147,9 @@ def _is_active_mask(node: Operation) -> bool:
 def needs_counting(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether arrivals at wait points must be counted.
 
-    If all of them are one barrier for all threads, and groups yield nowhere else, not even for
-    collectives, then all groups have arrived when each has had its time slice.
+    Counting is unnecessary if all wait points are one barrier for all threads, and groups yield
+    nowhere else, not even for collectives. All groups have then arrived when each has had its
+    time slice.
     """
     if lanes_wait(ssa, geometry):
         return True
@@ -171,12 +174,13 @@ def has_local_memory(ssa: SsaFunction) -> bool:
 
 
 def legal(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether groups may wait as one, and contain all lanes that meet in a warp.
+    """Return whether the groups of this geometry may wait as one, and contain all lanes that meet
+    in a warp.
 
-    All live lanes of a group are always at a wait point together, and where arrivals are
-    counted, they name the same barrier and are in one warp. Groups with collectives consist of
-    whole warps, in which every lane that a collective names is present. See ``lockstep`` for
-    polling loops.
+    All live lanes of a group must always be at a wait point together. Where arrivals are
+    counted, they must also name the same barrier and be in one warp. Groups with collectives
+    must consist of whole warps, and every lane that a collective names must be present. For
+    polling loops see ``lockstep``.
     """
     if geometry.padding != Padding.NONE and has_local_memory(ssa):
         return False

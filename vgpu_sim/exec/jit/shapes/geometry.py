@@ -24,8 +24,8 @@ Rows = tuple[tuple[int, ...], ...]
 
 
 class Padding(IntEnum):
-    """The kinds of padding: none, each row to whole vectors, or the line of all threads to whole
-    groups.
+    """Where a block has padding lanes: nowhere, at the end of each row (up to whole vectors), or at
+    the end of the line of all threads (up to whole groups).
     """
 
     NONE = 0
@@ -35,7 +35,8 @@ class Padding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The thread indices on one axis: ``rows[vector][lane]`` plus a base, a multiple of ``align``.
+    """The thread indices of a group's lanes on one axis. They are ``rows[vector][lane]`` plus the
+    group's base, a multiple of ``align``.
 
     ``align`` is None if the base is 0 in every group.
     """
@@ -169,10 +170,11 @@ def _round_up(number: int, unit: int) -> int:
 
 
 def legal_geometries(block: tuple[int, int, int]) -> Iterator[Geometry]:
-    """Yield all geometries of ``block`` with power-of-two widths up to 16 and up to 16 vectors.
+    """Yield all geometries of ``block`` whose width is a power of two up to 16, with up to 16
+    vectors per group.
 
-    Padded ones only if groups of that many lanes do not nest; more vectors only for the largest
-    width, if the block is one group.
+    A padded geometry is yielded only if groups of that many lanes do not nest without padding. A
+    group may have more than 16 vectors only if it is the whole block and has the largest width.
     """
     width = 1
     while width <= MAX_WIDTH:

@@ -48,10 +48,11 @@ class PerVector:
 class Vector:
     """A shape whose lanes may be arbitrary, with what is known about them (see the module).
 
-    ``strided`` states that the lanes have a stride known only at run time. ``linear`` is the lanes
-    as sums of shared values. ``apart`` has the lanes' distances from the first one of their vector,
-    if only these are known. ``without_wrap`` is the shape under the assumption that no 32-bit
-    integer from which the lanes are computed wraps around (``wraps``).
+    ``strided`` states that the lanes have a stride that is known only at run time. ``linear``
+    expresses the lanes as sums of shared values. ``apart`` has the distances of the lanes from the
+    first lane of their vector, if only the distances are known. ``without_wrap`` is the shape under
+    the assumption that no 32-bit integer from which the lanes are computed wraps around (see
+    ``wraps``).
     """
 
     lanes: Rows | None = None
@@ -126,7 +127,8 @@ class Algebra:
     def from_axis(self, rows: Rows, align: int | None) -> LaneShape:
         """Return the shape of thread indices (32 bits).
 
-        They are known except for a base that is a multiple of ``align``.
+        The indices are ``rows`` plus an unknown base that is a multiple of ``align``. If
+        ``align`` is None, the base is 0.
         """
         shape = self.from_lanes(rows, 32)
         if align is None:
@@ -217,8 +219,8 @@ class Algebra:
         return PerVector(to_signed(a.stride + sign * b.stride, bits))
 
     def multiply(self, a: LaneShape, b: LaneShape, bits: int) -> LaneShape:
-        """Return the shape of ``a * b``; if a factor is a constant, that of the other one,
-        scaled.
+        """Return the shape of ``a * b``. If one factor is a constant, scale the shape of the other
+        factor.
         """
         for x, y in ((a, b), (b, a)):
             if isinstance(y, Affine) and y.uniform and y.constant is not None:

@@ -18,7 +18,7 @@ Lanes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The part of a value that all lanes share: its base (see ``Affine``)."""
+    """The base of a value (see ``Affine``), which all lanes share."""
 
     value: Value
 
@@ -68,11 +68,11 @@ class Linear:
 
     @property
     def alike(self) -> bool:
-        """Return whether lanes are at known distances from each other."""
+        """Return whether the distances between lanes are known."""
         return all(len(set(factors)) == 1 for _, factors in self.terms)
 
     def values_shared(self) -> Iterator[Value]:
-        """Yield the values whose bases the sum reads."""
+        """Yield the values whose bases occur in the sum."""
         pending = [shared for shared, _ in self.terms]
         while pending:
             shared = pending.pop()

@@ -14,7 +14,9 @@ def from_constants(bits: int, lanes: Lanes) -> Linear:
 
 
 def affine(value: Value, away: Lanes) -> Linear:
-    """Return the linear sum of a value's base and a known distance per lane."""
+    """Return the linear sum that adds the known distances ``away``, one per lane, to the base of
+    ``value``.
+    """
     return Linear(value.bits, ((Base(value), (1,) * len(away)),), away)
 
 
@@ -59,8 +61,8 @@ def scale(a: Linear | None, factor: int) -> Linear | None:
 
 
 def widen(a: Linear | None, bits: int, *, is_signed: bool) -> Linear | None:
-    """Return a sum extended to ``bits``, assuming that no lane's sum leaves its type (see
-    ``reach``).
+    """Return the sum ``a`` extended to ``bits``. The caller ensures that no lane's sum overflows
+    its type (see ``reach``).
     """
     if a is None or a.bits != 32 or bits != 64:
         return None
@@ -68,7 +70,9 @@ def widen(a: Linear | None, bits: int, *, is_signed: bool) -> Linear | None:
 
 
 def reach(a: Linear, lanes: list[int]) -> int:
-    """Return a bound on the magnitude of a sum in ``lanes``; only extended values have one."""
+    """Return a bound on the magnitude of a sum in ``lanes``. The bound is useful only if all shared
+    values are extended ones.
+    """
     total = max(abs(a.own[n]) for n in lanes)
     for shared, factors in a.terms:
         total += max(abs(factors[n]) for n in lanes) << _size(shared)
@@ -83,10 +87,10 @@ def _size(shared: Shared) -> int:
 
 
 def runs(a: Linear, first: int, width: int, lanes: list[int], step: int) -> list[tuple[int, int]]:
-    """Return the runs of lanes ``step`` apart, among ``lanes`` of the vector that starts at
-    ``first``.
+    """Split ``lanes`` into runs in which the sum grows by ``step`` from lane to lane.
 
-    Each run is the first and last lane, relative to the vector.
+    ``lanes`` are lanes of the vector that starts at lane ``first`` of the group. Return the first
+    and last lane of each run, relative to the vector.
     """
     found: list[tuple[int, int]] = []
     factors = [f for _, f in a.terms]

@@ -48,7 +48,7 @@ _chosen: ContextVar[Target | None] = ContextVar("target", default=None)
 
 @contextmanager
 def generating_for(target: Target) -> Iterator[None]:
-    """Generate code for another machine in this thread, within the context."""
+    """Within the ``with`` block, generate code for another machine, in this thread only."""
     token = _chosen.set(target)
     try:
         yield

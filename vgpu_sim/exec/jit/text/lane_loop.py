@@ -9,12 +9,13 @@ _LEAST_PAIRS: Final = 2
 
 
 class LaneOf(Protocol):
-    """Extracts a lane from a vector of a scalar type.
+    """Extracts one lane from a vector whose elements are of the type ``scalar``.
 
-    ``wide`` selects an i32 that is sign-extended to i64, for use as an address that is loaded from
-    and stored to. In unrolled code it is computed by a shift from the 64-bit element that contains
-    it. An address that is merely moved out of a vector costs 25 cycles on Zen 4, which predicts
-    wrongly each time that the load hits the last store through the same register (ADR 99).
+    ``wide`` states that the lane is an i32 that will be used as an address; it is returned as an
+    i64, sign-extended. In unrolled code it is shifted out of the 64-bit element that contains it.
+    If it were merely moved out of the vector, a load through it would cost 25 cycles on Zen 4. That
+    CPU wrongly predicts each time that the load hits the last store through the same register (ADR
+    99).
     """
 
     def __call__(self, vector: str, scalar: str, *, wide: bool = False) -> str: ...
@@ -27,9 +28,10 @@ Body = Callable[[LaneOf], Sequence[str]]
 def all_lanes(
     text: Text, lanes: str | None, body: Body, whole: Callable[[], None] | None = None
 ) -> None:
-    """Run ``body``, which has no results, for each lane; unrolled where all lanes are set.
+    """Run ``body``, which has no results, for each lane in ``lanes``. If all lanes are set, run
+    unrolled code instead of a loop.
 
-    ``whole`` emits alternative code for all lanes at once.
+    ``whole``, if given, emits other code for the case that all lanes are set.
     """
 
     def straight() -> None:

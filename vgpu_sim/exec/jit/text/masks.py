@@ -40,7 +40,7 @@ class Edge:
 
 
 class MaskWriter:
-    """Emitter of operations on masks to ``text``."""
+    """Writes operations on masks to ``text``."""
 
     def __init__(self, text: Text, vectors: int) -> None:
         self._text = text
@@ -98,9 +98,7 @@ class MaskWriter:
         return folding.format_constant([function(x, y) for x, y in zip(one, other, strict=True)])
 
     def narrow(self, mask: Mask, condition: str) -> Mask:
-        """Return the mask restricted by a scalar condition: its lanes are active if that is
-        true.
-        """
+        """Return the lanes of ``mask`` if the scalar ``condition`` is true, else no lanes."""
         if mask.scalar is None:
             return Mask(mask.vector, condition)
         return Mask(mask.vector, self._text.let(f"and i1 {mask.scalar}, {condition}"))

@@ -269,9 +269,9 @@ class Text:
 
     @contextmanager
     def pairs(self, vector: bool) -> Iterator[None]:
-        """Within the context, write operations on vectors of two elements per lane, its halves.
+        """Within the ``with`` block, write operations on the two halves of each element.
 
-        Scalar operations become vectors of two elements.
+        A vector has two elements per lane there, and a scalar is a vector of two elements.
         """
         outer = self.width
         self.width = 2 * outer if vector else 2
@@ -282,9 +282,11 @@ class Text:
 
     @contextmanager
     def touching(self, part: int | None, memory: str) -> Iterator[None]:
-        """Mark accesses to a memory, within the context, as made for one vector, or for all (None).
+        """Within the ``with`` block, mark accesses as accesses to ``memory`` for the vector
+        ``part``, or for all vectors (None).
 
-        See ``vector_order``; an access to unknown memory ("") keeps its position.
+        ``vector_order`` reads the marks. An access to unknown memory ("") is not marked and keeps
+        its position.
         """
         outer, self._touching = self._touching, (part, memory) if memory else None
         try:

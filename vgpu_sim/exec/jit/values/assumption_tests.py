@@ -18,7 +18,9 @@ from vgpu_sim.isa import Compare, DataType
 
 
 def of_group(values: Values, node: Operation, assumed: OfGroup, coming: int) -> Iterator[str]:
-    """Yield the tests of an assumption about the lanes ``coming`` to ``node``."""
+    """Yield the tests of an assumption about the lanes that reach ``node``, given as the bit mask
+    ``coming``.
+    """
     match assumed:
         case Extended():
             yield from _extended_tests(values, node, assumed)
@@ -41,8 +43,8 @@ def any_of(text: Text, tests: list[str]) -> str:
 
 
 def wraps_around(values: Values, source: Source, kind: DataType, further: int, part: int) -> str:
-    """Return whether a 32-bit value wraps around in some lane, or would after adding
-    ``further``.
+    """Return whether, in some lane, a 32-bit value wraps around or would do so after ``further`` is
+    added.
     """
     text, narrow = values.text, integer(kind.bits)
     shape = values.shape(source, kind.bits)

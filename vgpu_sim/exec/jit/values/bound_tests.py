@@ -30,7 +30,8 @@ class Bounds:
         self._text = values.text
 
     def within(self, level: Level, block: int) -> int | None:
-        """Return the short block that only lanes within bounds execute after ``block``, or None.
+        """Return the short block that only lanes within bounds execute after ``block``; None if
+        there is none.
 
         The returned block has no other predecessors, and its only successor is the block at
         which the lanes rejoin.
@@ -73,9 +74,10 @@ class Bounds:
         return self._can_test_source(condition.value, wanted != condition.negated, _DEPTH)
 
     def all_lanes(self, condition: Condition, *, wanted: bool) -> str:
-        """Return an i1 that is true only if ``condition`` is ``wanted`` in each lane of a group.
+        """Return an i1 that is true only if ``condition`` equals ``wanted`` in each lane of a
+        group.
 
-        It may be false although all lanes satisfy that: if an index wraps around.
+        If an index wraps around, the i1 may be false although this holds in all lanes.
         """
         return self._all(condition.value, wanted != condition.negated)
 

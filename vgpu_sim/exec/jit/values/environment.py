@@ -32,7 +32,7 @@ FLOATS = {DataType.F32: "float", DataType.F64: "double"}
 
 
 class Form(Enum):
-    """Where an operation is emitted: on the group's bases, or on the first or all lanes of a
+    """What an operation is computed on: the bases of the group, or the first lane or all lanes of a
     vector.
     """
 
@@ -45,7 +45,8 @@ class Form(Enum):
 class Held:
     """The LLVM values that hold an SSA value.
 
-    ``names`` is one base, or has a scalar or a vector of ``scalar`` for each vector of lanes.
+    ``names`` has one name if the group's base is held. Otherwise it has one name for each vector of
+    lanes: that of a ``scalar``, or of a vector of them.
     """
 
     names: tuple[str, ...]
@@ -57,8 +58,9 @@ def storage_types(ssa: SsaFunction, nans: NanPlan) -> dict[Value, str]:
     """Return the LLVM type that holds each value: a float if it is used as a float, else an
     integer.
 
-    A float held as an integer would move between register files. But a canonicalised value is
-    held as an integer: for floats, LLVM considers all NaNs equivalent and drops the select.
+    Holding a float as an integer would cost moves between register files. A canonicalised value
+    is held as an integer nevertheless: for floats, LLVM considers all NaNs equivalent, and would
+    drop the select that makes them canonical.
     """
     types: dict[Value, str] = {}
     passive: list[tuple[Value, list[Source]]] = []
@@ -103,7 +105,9 @@ def _computed_type(node: Phi | Merge | Operation, result: Value) -> str:
 
 
 class Scope:
-    """The values that were held after some point of the text; they can be merged or rolled back."""
+    """Records which values are held since some point of the text, so that they can be merged or
+    rolled back.
+    """
 
     def __init__(self, held: dict[Value, Held], journal: list[tuple[Value, Held | None]]) -> None:
         self._held = held
@@ -185,9 +189,10 @@ class Values:
         return text.let(f"xor {type_} {flag}, {text.const(1, 'i1', vector)}")
 
     def define(self, result: Value, produce: Callable[[Form, int], str]) -> None:
-        """Compute ``result`` in the form of its shape and record the values that hold it.
+        """Compute ``result`` in the form of its shape and record the LLVM values that hold it.
 
-        ``produce`` returns values of its storage type.
+        ``produce`` gets a form and the number of a vector; it returns a value of the storage type
+        of ``result``.
         """
         form = self.form_of(result)
         if form is not None:
@@ -195,9 +200,10 @@ class Values:
             self.hold(result, tuple(produce(form, part) for part in range(count)))
 
     def hold(self, result: Value, names: tuple[str, ...], *, vectors: bool = False) -> None:
-        """Record ``names`` as the values that hold ``result``.
+        """Record ``names`` as the LLVM values that hold ``result``.
 
-        They have the form of its shape or, with ``vectors``, are vectors.
+        With ``vectors``, each name is a vector. Otherwise the names have the form of the
+        result's shape.
         """
         vector = vectors or self.form_of(result) is Form.VECTOR
         self.keep(result, Held(names, self.types[result], vector))
@@ -269,7 +275,9 @@ class Values:
         return self.cast(value, held, wanted, vector)
 
     def one_of(self, vector: str, scalar: str, form: Form) -> str:
-        """Return a vector in ``form``; a group of one lane may hold a scalar."""
+        """Return ``vector`` as ``form`` requires: unchanged, or as a scalar in a group of one
+        lane.
+        """
         if form is Form.VECTOR:
             return vector
         return self.text.let(f"extractelement {self.text.type_of(scalar, True)} {vector}, i64 0")

@@ -139,7 +139,9 @@ class EntryArguments:
         return self._once("clamped", (parameter, size), write)
 
     def origin_shift(self, parameter: int, size: int) -> str:
-        """Return the distance by which accesses with that pointer's alignment are redirected."""
+        """Return the distance by which accesses are redirected if the pointer ``parameter`` is
+        misaligned; 0 if it is aligned.
+        """
         raw = self.origin(parameter)
         return self._once("shift", (parameter, size), lambda: self.shift(raw, size))
 
@@ -152,7 +154,9 @@ class EntryArguments:
         shared: bool = False,
         scalar: str = "i64",
     ) -> str:
-        """Return the distance by which accesses of ``size`` bytes are redirected: 0 if aligned."""
+        """Return the distance by which an access of ``size`` bytes is redirected if it is
+        misaligned; 0 if it is aligned.
+        """
         text = self._text
         type_ = text.type_of(scalar, vector)
         low = text.let(f"and {type_} {address}, {text.const(size - 1, scalar, vector)}")
@@ -168,7 +172,7 @@ class EntryArguments:
     def clamp(self, address: str, shift: str = "0") -> str:
         """Return ``aperture_base + umin(address - aperture_base, aperture_limit)`` as a pointer.
 
-        ``shift``, a value of the prologue, is added to it in bytes.
+        ``shift``, a value of the prologue, is a number of bytes that is added to the result.
         """
         base, limit = self._bounds()
         distance = self._text.let(f"sub i64 {address}, {base}")
@@ -185,7 +189,7 @@ class EntryArguments:
         return text.let(f"getelementptr i8, ptr {self._start(shift)}, {type_} {distance}")
 
     def misaligned_pointer(self, offset: int) -> str:
-        """Return the pointer at ``offset`` bytes in the memory image at which every access
+        """Return the pointer that is ``offset`` bytes into the memory image at which every access
         faults.
         """
         return self.offset_pointer(self._start("0"), str(MISALIGNED_OFFSET_BYTES + offset))

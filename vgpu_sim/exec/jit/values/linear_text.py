@@ -16,7 +16,7 @@ def readable(values: Values, a: Linear) -> bool:
 def at_hand(values: Values, shared: Iterable[Value]) -> bool:
     """Return whether the bases of values are available here.
 
-    Those of a conditional region are forgotten after it.
+    Bases that are defined in a conditional region are unavailable after it.
     """
     for value in shared:
         form = values.form_of(value)
@@ -28,8 +28,8 @@ def at_hand(values: Values, shared: Iterable[Value]) -> bool:
 
 
 def of_lane(values: Values, a: Linear, lane: int, *, without: Shared | None = None) -> str:
-    """Return the value of one lane of the group, without its constant term and the term
-    ``without``.
+    """Return the value of the sum ``a`` in one lane of the group, without its constant term and
+    without the term ``without``.
     """
     text, scalar = values.text, integer(a.bits)
     total = ""
@@ -41,7 +41,7 @@ def of_lane(values: Values, a: Linear, lane: int, *, without: Shared | None = No
 
 
 def sum_wraps_around(values: Values, a: Linear, lanes: list[int], *, is_signed: bool) -> str:
-    """Return whether the 64-bit sum ``a`` may leave 32 bits in some of ``lanes``."""
+    """Return whether the 64-bit sum ``a`` may exceed the range of 32 bits in some of ``lanes``."""
     text = values.text
     ends = ["", ""]
     for shared, factors in a.terms:

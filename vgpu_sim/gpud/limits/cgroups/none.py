@@ -18,7 +18,7 @@ class NoCgroups:
 
     @property
     def isolation(self) -> Isolation:
-        """Return that limits are not enforced, with the reason."""
+        """Return an ``Isolation`` that states that limits are not enforced, with the reason."""
         return Isolation(False, self.reason)
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:

@@ -44,7 +44,9 @@ class CgroupsV1:
 
     @property
     def isolation(self) -> Isolation:
-        """Return that limits are enforced, which the constructor has verified."""
+        """Return an ``Isolation`` that states that limits are enforced; the constructor has
+        verified it.
+        """
         return Isolation(True, "")
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
@@ -75,7 +77,7 @@ class CgroupsV1:
             _make(parent / uuid)
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
-        """Return the file of the slice's group in each hierarchy into which a worker writes its
+        """Return, for each hierarchy, the file of the slice's group into which a worker writes its
         pid.
         """
         return tuple(str(parent / uuid / "cgroup.procs") for parent in self._parents.values())

@@ -33,7 +33,9 @@ class CgroupsV2:
 
     @property
     def isolation(self) -> Isolation:
-        """Return that limits are enforced, which the constructor has verified."""
+        """Return an ``Isolation`` that states that limits are enforced; the constructor has
+        verified it.
+        """
         return Isolation(True, "")
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:

@@ -73,7 +73,7 @@ class Partition(Model):
 
 
 class QoSClass(Model):
-    """How packets are sent that match a rule with this class, or that use its DSCP.
+    """How packets of this class are sent: those whose rule names it, and those with its DSCP.
 
     All other packets share the wire as a class of weight 1.
     """

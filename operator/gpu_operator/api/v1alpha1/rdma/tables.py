@@ -41,9 +41,9 @@ class SecondLayer(StrEnum):
 
 
 class RDMANodeTablesStatus(StatusModel):
-    """Enforced tables.
+    """The tables that hcad enforces.
 
-    A ``generation`` here acknowledges that the connections it denies have been revoked.
+    A ``generation`` in the status means that connections denied by these tables have been revoked.
     """
 
     generation: int = Field(default=0, description="Generation that hcad enforces; 0: none.")
