@@ -94,7 +94,7 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
 
     def on_allocation() -> None:
         wake.set()
-        binder.expect()
+        binder.expect_allocation()
 
     _start("kubelet-side", lambda: kubelet_side.follow(on_allocation))
     _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)

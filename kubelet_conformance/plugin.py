@@ -145,7 +145,7 @@ class Setting:
             self.failures.append(f"{otherwise()} (refused: {self.kubelet.refused})")
         assert not self.failures, self.failures[0]
 
-    def ask(self, name: str) -> bool:
+    def run_option(self, name: str) -> bool:
         """Run the shell command in the option ``name``; return whether the option was given."""
         if not (line := option(self.config, name)):
             return False

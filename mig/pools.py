@@ -139,7 +139,7 @@ def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
         each = 1 if requested.compute is None else requested.compute.max_count
         beside = planner.room(gpu.board, gpu.held)[requested.profile].now
         now += each * beside + planner.room_in_divided(gpu.held, requested)
-        making = planner.making(gpu.board, gpu.held, requested.profile)
+        making = planner.changes_to_fit(gpu.board, gpu.held, requested.profile)
         if making is not None:
             found.append((gpu, making))
     found.sort(key=lambda one: (bool(one[1].evictions), len(one[1].disturbed), one[1].units))

@@ -24,7 +24,7 @@ def numbers(bits: int) -> Iterator[int]:
                 yield index * 8 + offset
 
 
-def of_numbers(those: Sequence[int]) -> int:
+def from_numbers(those: Sequence[int]) -> int:
     """Return the set of these numbers as the bits of an int; there must be at least one number."""
     data = bytearray((max(those) >> 3) + 1)
     for number in those:

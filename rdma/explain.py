@@ -186,7 +186,7 @@ def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) ->
             Direction.INGRESS, destination, receiver, into, tables, verdict, question.verb, itself
         ),
     )
-    passing = grants.passing(verdict)
+    passing = grants.passing_verbs(verdict)
     allowed = bool(passing & question.verb)
     return Explanation(
         allowed=allowed,
@@ -211,9 +211,9 @@ def _memory(verdict: Verdict, verb: Verb) -> str:
     """
     if not verdict.verbs & verb & BY_KEY:
         return ""
-    if not grants.passing(verdict) & verb:
+    if not grants.passing_verbs(verdict) & verb:
         return NO_MEMORY
-    return "a GPU's alone" if grants.to_device_alone(verdict) & verb else ""
+    return "a GPU's alone" if grants.device_only_verbs(verdict) & verb else ""
 
 
 def _addresses(question: Question, pods: Mapping[str, PodFacts]) -> tuple[str, str]:

@@ -20,7 +20,7 @@ verb.
 _NAMED: Final = "Named"
 
 
-def passing(verdict: Verdict) -> Verb:
+def passing_verbs(verdict: Verdict) -> Verb:
     """Return the verbs that pass both the verdict's verb rules and its memory rules.
 
     Some of them may reach GPU memory only (see ``to_device_alone``).
@@ -32,7 +32,7 @@ def passing(verdict: Verdict) -> Verb:
     return verdict.verbs & (by_key | ~BY_KEY)
 
 
-def to_device_alone(verdict: Verdict) -> Verb:
+def device_only_verbs(verdict: Verdict) -> Verb:
     """Return the verbs of the kinds of access (write, read, atomic) that reach GPU memory only.
 
     The engine checks the kind of an access, not its verb. So the result contains all verbs of such

@@ -30,7 +30,7 @@ def _last_of(verbs: Verb) -> Verb:
 def _requests() -> dict[Verb, frozenset[int]]:
     found: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
     for operation in VerbsOpcode:
-        for packet in packets.requests(operation):
+        for packet in packets.request_packets(operation):
             connected = {bits | packet.code for one, bits in _TRANSPORTS if one in packet.services}
             found[_last_of(operation.row.verbs)] |= connected
             if Service.UD in packet.services:

@@ -227,14 +227,14 @@ def text_of(opcode: VerbsOpcode) -> str:
     return opcode.name.lower().replace("_", "-")
 
 
-def of_shape(*shapes: Shape) -> tuple[VerbsOpcode, ...]:
+def operations_of_shape(*shapes: Shape) -> tuple[VerbsOpcode, ...]:
     """Return the operations that have one of these shapes, in the order of their numbers."""
     return tuple(opcode for opcode in VerbsOpcode if opcode.row.shape in shapes)
 
 
 def _verbs_of(*shapes: Shape) -> Verb:
     verbs = NONE
-    for opcode in of_shape(*shapes):
+    for opcode in operations_of_shape(*shapes):
         verbs |= opcode.row.verbs
     return verbs
 

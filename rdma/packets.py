@@ -104,7 +104,7 @@ ANSWERS: Final = {
 """The packets with which an RC responder answers a request, by the request's shape."""
 
 
-def requests(operation: VerbsOpcode) -> tuple[Packet, ...]:
+def request_packets(operation: VerbsOpcode) -> tuple[Packet, ...]:
     """Return the request packets of an operation: the only packet of a short message, then the
     first, middle and last packets of longer messages.
 
@@ -140,7 +140,7 @@ def _packets() -> tuple[Packet, ...]:
     found: dict[int, Packet] = {}
     plain_first = sorted(VerbsOpcode, key=lambda one: one.row.extra is not Extra.NOTHING)
     for operation in plain_first:
-        for packet in requests(operation):
+        for packet in request_packets(operation):
             found.setdefault(packet.code, packet)
     for answers in ANSWERS.values():
         for packet in answers:

@@ -28,7 +28,7 @@ class Reach:
     def __init__(self, tables: NodeTables) -> None:
         self._rules = tables.rules
 
-    def most(self, source: Identity | None, destination: Identity | None) -> Verb:
+    def possible_verbs(self, source: Identity | None, destination: Identity | None) -> Verb:
         """Return the verbs that at least one flow from source to destination may use."""
         if not shared_pkeys(source, destination):
             return NONE

@@ -83,7 +83,7 @@ class Given:
             found[one.name] = value
         return kind(**found)
 
-    def lacks(self, kind: type) -> list[str]:
+    def missing_options(self, kind: type) -> list[str]:
         """Return the names of the options of ``kind`` that have no default and are absent."""
         return [
             _names(one, declared)[0]

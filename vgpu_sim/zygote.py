@@ -201,11 +201,11 @@ def _fork(be: Callable[[], NoReturn]) -> int:
         RuntimeError: from ``assert_single_threaded``.
     """
     assert_single_threaded()
-    address_randomization.stop_up_holes()
+    address_randomization.fill_holes()
     pid = os.fork()
     if pid == 0:
         try:
-            address_randomization.take_gap()  # before anything else is mapped
+            address_randomization.reserve_gap()  # before anything else is mapped
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             be()

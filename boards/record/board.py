@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from boards.record.figures import Bare, number
+from boards.record.figures import Bare, number_of
 from boards.record.geometry import Geometry
 from boards.record.performance import Performance
 from boards.record.silicon import Sensors, Silicon
@@ -46,14 +46,14 @@ class BoardRecord:
     @property
     def sm_count(self) -> int:
         """Return the number of SMs without MIG."""
-        return int(number(self.sms))
+        return int(number_of(self.sms))
 
     @property
     def l2_bytes(self) -> int:
         """Return the size of the L2 cache in bytes; data sheets write MB where they mean MiB."""
-        return int(number(self.l2_mb)) << 20
+        return int(number_of(self.l2_mb)) << 20
 
     @property
-    def limit_w(self) -> int:
+    def power_limit_w(self) -> int:
         """Return the power limit in whole watts."""
-        return int(number(self.power_w))
+        return int(number_of(self.power_w))

@@ -29,6 +29,6 @@ Bare = float | Figure
 """A number from the data sheet, or a ``Figure`` with another source."""
 
 
-def number(figure: Bare) -> float:
+def number_of(figure: Bare) -> float:
     """Return the number in a figure, without the figure's source."""
     return figure.value if isinstance(figure, Figure) else figure

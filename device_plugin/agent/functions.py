@@ -82,7 +82,7 @@ class FunctionBinder:
         """Start a pass over the holders now. Any thread may call this."""
         self._wanted.set()
 
-    def expect(self) -> None:
+    def expect_allocation(self) -> None:
         """Query the kubelet repeatedly for a while, because the kubelet is allocating a function.
 
         Any thread may call this.

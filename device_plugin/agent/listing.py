@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from device_plugin.inventory.model import Inventory, MigSlice, is_given
+from device_plugin.inventory.model import Inventory, MigSlice, is_allocatable
 from device_plugin.inventory.resources import Kind, OfferedResources
 from gpu_operator.api.v1alpha1.sharing import Shared
 
@@ -144,7 +144,7 @@ class Listing:
         for gpu in inventory.gpus:
             for one in gpu.unclaimed:
                 uuid = one.uuid
-                if uuid in leaving or uuid in hidden or not is_given(gpu, one):
+                if uuid in leaving or uuid in hidden or not is_allocatable(gpu, one):
                     continue
                 entry, wanted = (
                     _target_entry(uuid, replace(present, problem="")),

@@ -100,7 +100,7 @@ class Agent:
         self.served = frozenset[str]()  # resources whose devices are listed; set by each pass
         self.pulse = Pulse()
 
-    def leave(self, within_s: float) -> None:
+    def report_leaving(self, within_s: float) -> None:
         """Report that pods are no longer admitted.
 
         Returns when the report was made, or after ``within_s`` seconds. Any thread may call
@@ -127,7 +127,7 @@ class Agent:
             if self._leaving.is_set() and not self._left.is_set():
                 self._report_leaving()
             settled = self.attempt()
-            least_s = LOOK_AGAIN_S if self._offering.unlisting.waits else _MIN_INTERVAL_S
+            least_s = LOOK_AGAIN_S if self._offering.unlisting.has_pending else _MIN_INTERVAL_S
             self._wake.wait(_RESYNC_S if settled else min(2 * least_s, _UNSETTLED_S))
             time.sleep(max(0.0, self.pulse.began + least_s - time.monotonic()))
             self._wake.clear()
@@ -137,7 +137,7 @@ class Agent:
         try:
             objects = self._gpu_objects.gpus()
             desired = sort_objects(objects, self._default_budget_bytes)
-            self._offering.desire(desired, in_pool=bool(objects))
+            self._offering.set_desired(desired, in_pool=bool(objects))
             self._reporter.report_leaving(objects)
         except ClusterError as err:
             _log.warning("cannot report that pods are no longer admitted: %s", err)
@@ -177,7 +177,7 @@ class Agent:
         if this.failures:
             raise this.failures[0]
         settled = not this.refused and all(step.settled for step in this.steps.values())
-        waits = self._offering.unlisting.waits or self._kubelet_side.has_pending()
+        waits = self._offering.unlisting.has_pending or self._kubelet_side.has_pending()
         return settled and not waits
 
     def _list_pods(self, this: Pass) -> None:
@@ -199,7 +199,7 @@ class Agent:
             this.failures.append(err)
         if self._objects is not None:
             this.desired = sort_objects(self._objects, self._default_budget_bytes)
-            self._offering.desire(this.desired, in_pool=bool(self._objects))
+            self._offering.set_desired(this.desired, in_pool=bool(self._objects))
 
     def _configure_gpus(self, this: Pass) -> None:
         this.inventory, this.refused = self._configure(this.desired)
@@ -283,7 +283,7 @@ class Agent:
             return {}
         resources = set(self._offering.name_resources(this.inventory, this.steps)[0].names.values())
         ours = {s.uuid for s in this.inventory.slices()} | self._offering.unlisting.unlisted
-        return self._rivals.look(resources, ours, self._objects or ())
+        return self._rivals.find_rivals(resources, ours, self._objects or ())
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
         """Send gpud the GPUs that should exist, unless it has exactly these."""

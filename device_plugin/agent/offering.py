@@ -23,9 +23,9 @@ from device_plugin.config import Settings
 from device_plugin.dp.functions import FunctionOffer
 from device_plugin.dp.kubelet_side import KubeletSide
 from device_plugin.dp.offer import HEALTHY, Offer
-from device_plugin.dp.slices import SliceOffer, left_over
+from device_plugin.dp.slices import SliceOffer, left_over_ids
 from device_plugin.inventory.functions import RESOURCE, HcaFunction
-from device_plugin.inventory.model import Inventory, is_given
+from device_plugin.inventory.model import Inventory, is_allocatable
 from device_plugin.inventory.numa import numa_nodes
 from device_plugin.inventory.resources import Kind, OfferedResources, assign_resources, by_resource
 from device_plugin.kube.node_status import NodeStatus
@@ -75,7 +75,7 @@ class Offering:
         self.informed = self.in_pool = False
         self.listed = frozenset[str]()
 
-    def desire(self, desired: Desired, in_pool: bool) -> None:
+    def set_desired(self, desired: Desired, in_pool: bool) -> None:
         """Record how slices are to be named and shared, and whether the node has GPU objects.
 
         GPUs of refused objects keep their sharing. If all objects of the node are refused, the
@@ -140,7 +140,7 @@ class Offering:
         _, elsewhere = self.name_resources(inventory, steps)
         withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
         moving = self._listing.find_leaving(target, slices)
-        given = {s.uuid for gpu in inventory.gpus for s in gpu.unclaimed if is_given(gpu, s)}
+        given = {s.uuid for gpu in inventory.gpus for s in gpu.unclaimed if is_allocatable(gpu, s)}
         leaving: dict[str, str] = {}
         for uuid in withdrawn | moving:
             entry = self._listing.entry(uuid, target)
@@ -181,7 +181,7 @@ class Offering:
         programs = nvidia.program_mounts(self._libraries_dir) if self._settings.nvidia_smi else ()
         self.cdi.write_slices(inventory, programs)
         names, kept = resources.names, self._claims.claim_resources()
-        over = left_over(resources.shared, self._holders.devices())
+        over = left_over_ids(resources.shared, self._holders.devices())
         active = by_resource(names, (s for s in slices if s.uuid not in gone))
         former = by_resource(names, (s for s in slices if s.uuid in gone))
         offers: dict[str, Offer] = {

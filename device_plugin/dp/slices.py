@@ -194,7 +194,7 @@ def replicas(uuid: str, shared: Shared) -> list[str]:
     return [replica(uuid, number) for number in range(shared.replicas)]
 
 
-def left_over(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
+def left_over_ids(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
     """Return all held ids of the slices that have a held id beyond their number of shares."""
     ids = {device: shared_uuid(device) for device in held if is_share(device)}
     ids = {device: uuid for device, uuid in ids.items() if uuid in shared}

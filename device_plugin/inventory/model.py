@@ -176,7 +176,7 @@ def in_service(health: str) -> bool:
     return health.partition(":")[0] in ("Healthy", "Suspect")
 
 
-def is_given(gpu: Gpu, one: MigSlice) -> bool:
+def is_allocatable(gpu: Gpu, one: MigSlice) -> bool:
     """Return whether the health of a slice and of its GPU allow its allocation."""
     return in_service(gpu.health) and in_service(one.health)
 

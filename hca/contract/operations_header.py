@@ -7,7 +7,15 @@ expands to one X(...) for each operation, ``TESSERA_PACKETS(X)`` to one for each
 from collections.abc import Iterable, Iterator
 from enum import IntEnum, IntFlag
 
-from rdma.operations import CONNECTED, Extra, Service, Shape, VerbsOpcode, of_shape, text_of
+from rdma.operations import (
+    CONNECTED,
+    Extra,
+    Service,
+    Shape,
+    VerbsOpcode,
+    operations_of_shape,
+    text_of,
+)
 from rdma.packets import PACKETS, Kind, Packet, Part
 from rdma.verbs import Verb
 
@@ -26,14 +34,14 @@ _TEST = (
 def _sets() -> Iterator[tuple[str, Iterable[VerbsOpcode]]]:
     every = tuple(VerbsOpcode)
     for shape in Shape:
-        yield shape.name, of_shape(shape)
+        yield shape.name, operations_of_shape(shape)
     for extra in (Extra.IMMEDIATE, Extra.INVALIDATE):
         yield f"WITH_{extra.name}", (one for one in every if one.row.extra is extra)
     for service in Service:
         yield f"OF_{service.name}", (one for one in every if service in one.row.services)
     for service in CONNECTED:
         yield f"WIRED_{service.name}", (one for one in every if service in one.row.over_wire)
-    yield "INLINE", of_shape(*_INLINE)
+    yield "INLINE", operations_of_shape(*_INLINE)
     yield "BY_POST_SEND", (one for one in every if one.row.by_post_send)
 
 

@@ -26,7 +26,7 @@ from hca.binding.wire_sockets import WireSockets, open_sockets
 from hca.contract.hca import HCA_MAX_MTU
 from hca.daemon.cm.server import local_addresses
 from hca.daemon.common.handover_state import HandoverState, Row
-from hca.daemon.common.quotas import Shares, memory_limit, usable
+from hca.daemon.common.quotas import Shares, memory_limit, usable_descriptors
 from hca.daemon.objects.providers import Providers
 from hca.daemon.serving import handover, policy_admin, sandbox
 from hca.daemon.serving.fabric_server import FabricServer
@@ -79,7 +79,7 @@ def main(given: Given) -> None:
     foreign.prepare_waking()
     try:
         options = given.make(_Options, near=local_addresses())
-        shares = Shares.within(usable(sandbox.limit()), memory_limit())
+        shares = Shares.within(usable_descriptors(sandbox.set_resource_limits()), memory_limit())
         asyncio.run(_succeed(options, shares) if options.take_over else _begin(options, shares))
     except (OSError, HandoverFailed, NoWire) as err:
         sys.exit(f"hcad: {err}")

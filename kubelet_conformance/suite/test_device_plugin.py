@@ -152,7 +152,7 @@ def test_health(serving_plugin: Setting) -> None:
     """The plugin reports a device that breaks as Unhealthy, and keeps it in the list."""
     before = {one.name: set(one.devices()) for one in resources(serving_plugin)}
     sent_before = {one.name: len(one.lists) for one in resources(serving_plugin)}
-    if not serving_plugin.ask("break"):
+    if not serving_plugin.run_option("break"):
         pytest.skip("not tested: no --kubelet-conformance-break")
 
     def sick() -> bool:
@@ -173,7 +173,7 @@ def test_health(serving_plugin: Setting) -> None:
 
 def test_health_recovered(serving_plugin: Setting) -> None:
     """The plugin reports a device that works again as Healthy, without a restart."""
-    if not serving_plugin.ask("mend"):
+    if not serving_plugin.run_option("mend"):
         pytest.skip("not tested: no --kubelet-conformance-mend")
 
     def all_well() -> bool:

@@ -15,7 +15,7 @@ from mig.planner.names import place_of
 from mig.planner.place import Plan, plan
 from mig.planner.preferred_allocation import choose_preferred
 from mig.planner.relayout import Proof, Relayout, relayout
-from mig.planner.room import Making, Room, fragmentation, making, room
+from mig.planner.room import Making, Room, changes_to_fit, fragmentation, room
 from mig.planner.rules import check, violations
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Relayout",
     "Room",
     "census",
+    "changes_to_fit",
     "check",
     "choose_preferred",
     "device_of",
@@ -36,7 +37,6 @@ __all__ = [
     "fragmentation",
     "gpu_instances",
     "headroom",
-    "making",
     "maximal_states",
     "multisets",
     "place_of",

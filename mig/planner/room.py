@@ -71,7 +71,7 @@ def fragmentation(rooms: Mapping[Any, Room]) -> float:
     return sum(lost) / len(lost) if lost else 0.0
 
 
-def making(board: Board, held: Iterable[Instance], profile: Profile) -> Making | None:
+def changes_to_fit(board: Board, held: Iterable[Instance], profile: Profile) -> Making | None:
     """Return the smallest changes that make room for one more device of the profile.
 
     The smallest changes move or evict the fewest GPU instances, then the least memory. The result

@@ -77,7 +77,7 @@ class Refusal:
         )
 
 
-def choose(charges: Mapping[str, Sequence[Charge]]) -> dict[str, Refusal]:
+def find_refused(charges: Mapping[str, Sequence[Charge]]) -> dict[str, Refusal]:
     """Return the policies that do not fit the budgets, by key, each with its refusal.
 
     ``charges`` has each namespace's policies. Older policies of a namespace have precedence. A

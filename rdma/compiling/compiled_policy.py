@@ -39,7 +39,7 @@ class CompiledRule:
         if self.peers and any(matches.moved for matches in self.peers):
             self.is_stale = True
 
-    def use(self, is_used: bool) -> bool:
+    def set_used(self, is_used: bool) -> bool:
         """Set whether isolations refer to the rule; if they do, update the identities of the rule's
         peers.
 
@@ -107,7 +107,7 @@ class CompiledPolicy:
         for rule in self.rules:
             yield from rule.peers or ()
 
-    def use(self, crowded: Mapping[tuple[Direction, bool], int]) -> None:
+    def mark_used_rules(self, crowded: Mapping[tuple[Direction, bool], int]) -> None:
         """Set for each rule whether it is used.
 
         A rule is used if the policy selects an identity that is not crowded in the rule's
@@ -117,7 +117,7 @@ class CompiledPolicy:
         selected, audit = self.subject.bits, self.policy.audit
         for rule in self.rules:
             others = crowded.get((rule.direction, audit), 0) if crowded else 0
-            if rule.use(bool(selected & ~others)):
+            if rule.set_used(bool(selected & ~others)):
                 self._sized = (-1, -1)
 
     def size(self, kinds: int, copies: int) -> int:

@@ -10,12 +10,12 @@ import gc
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from rdma.bits import numbers, of_numbers
+from rdma.bits import from_numbers, numbers
 from rdma.compiling import budget, excess
 from rdma.compiling.budget import Charge
 from rdma.compiling.compiled_policy import NO_PLACE, CompiledPolicy, CompiledRule, isolation
 from rdma.compiling.partitions import DEFAULT, Partitions
-from rdma.compiling.pkeys import Place, in_order
+from rdma.compiling.pkeys import Place, sort_by_age
 from rdma.compiling.population import Change, Population
 from rdma.compiling.terms import Term, Terms
 from rdma.errors import PolicyError
@@ -180,7 +180,7 @@ class Compiler:
         found: dict[tuple[str, str], list[PolicyError]] = defaultdict(list)
         for (network, _), error in self._partitions.refused.items():
             found["RDMANetwork", network].append(error)
-        for one in in_order(self._networks.values()):
+        for one in sort_by_age(self._networks.values()):
             for index, qos_class in enumerate(one.qos_classes):
                 holder = self._partitions.qos_classes[qos_class.name].network
                 if holder != one.name:
@@ -253,7 +253,7 @@ class Compiler:
     def _work_off(self, other_rules: bool) -> None:
         self._terms.begin()
         if self._other_networks:
-            self._partitions.place(self._networks.values())
+            self._partitions.replace_networks(self._networks.values())
             classes = self._partitions.qos_classes
             self._qos_classes = tuple(classes[name] for name in sorted(classes))
         change = self._population.settle(self._terms.keys, self._namespaces.keys())
@@ -299,7 +299,7 @@ class Compiler:
         namespace_of = self._population.namespace_of
         chosen = range(len(namespace_of)) if dirty < 0 else numbers(dirty)
         todo = [number for number in chosen if namespace_of[number]]
-        alive = of_numbers(todo) if todo else 0
+        alive = from_numbers(todo) if todo else 0
         selecting: dict[int, list[CompiledPolicy]] = {number: [] for number in todo}
         namespaces = {namespace_of[number] for number in todo}
         for namespace in namespaces:
@@ -328,11 +328,11 @@ class Compiler:
             crowded = excess.crowded_identities(policies)
             listed = charges[namespace] = []
             for one in policies:
-                one.use(crowded)
+                one.mark_used_rules(crowded)
                 if one.subject.bits:
                     size = one.size(kinds, copies[one])
                     listed.append(Charge(one.policy.key, one.policy.created, size))
-        refused, other = budget.choose(charges), 0
+        refused, other = budget.find_refused(charges), 0
         for key, compiled in self._policies.items():
             refusal = refused.get(key)
             if (refusal is None) is not (compiled.refusal is None):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rdma.bits import numbers
-from rdma.compiling.pkeys import Place, allocate, in_order
+from rdma.compiling.pkeys import Place, allocate, sort_by_age
 from rdma.compiling.terms import Matches, Term, Terms
 from rdma.errors import PolicyError
 from rdma.objects import Level, Network, Partition, PartitionPeer
@@ -45,9 +45,9 @@ class Partitions:
         self._terms = terms
         self._placed: list[_Placed] = []
 
-    def place(self, networks: Iterable[Network]) -> None:
+    def replace_networks(self, networks: Iterable[Network]) -> None:
         """Replace all networks, and thereby all partitions."""
-        ordered = in_order(networks)
+        ordered = sort_by_age(networks)
         before = self._placed
         self.keys, self.refused = allocate(ordered, self.keys)
         self.qos_classes = {}

@@ -20,7 +20,7 @@ Place = tuple[str, str]
 """A partition's place: the name of its network, and its own name in that network."""
 
 
-def in_order(networks: Iterable[Network]) -> list[Network]:
+def sort_by_age(networks: Iterable[Network]) -> list[Network]:
     """Return the networks sorted by age, oldest first.
 
     If two partitions claim the same key, the one in the older network keeps it.
@@ -37,7 +37,7 @@ def allocate(
     """
     wanted = {
         (network.name, partition.name): (index, partition.pkey)
-        for network in in_order(networks)
+        for network in sort_by_age(networks)
         for index, partition in enumerate(network.partitions)
     }
     holders: dict[int, Place] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rdma import addresses
-from rdma.bits import numbers, of_numbers
+from rdma.bits import from_numbers, numbers
 from rdma.objects import PodFacts
 from rdma.tables import UNIDENTIFIED, Endpoint, Pod
 
@@ -220,12 +220,12 @@ class Population:
             for item in labels:
                 values[item].append(number)
         for namespace, born in namespaces.items():
-            bits = of_numbers(born)
+            bits = from_numbers(born)
             self.in_namespace[namespace] = self.in_namespace.get(namespace, 0) | bits
             change.born |= bits
         change.namespaces.update(namespaces)
         for item, born in values.items():
-            bits = of_numbers(born)
+            bits = from_numbers(born)
             self.with_value[item] = self.with_value.get(item, 0) | bits
             self.with_key[item[0]] = self.with_key.get(item[0], 0) | bits
         self._unmarked.clear()

@@ -71,7 +71,7 @@ def read(names: Sequence[str]) -> list[Document]:
     return documents
 
 
-def ask_cluster(kubectl: str, context: str | None) -> list[Document]:
+def read_cluster(kubectl: str, context: str | None) -> list[Document]:
     """Query the cluster through kubectl; return the pods, namespaces, networks and policies that
     the user may read.
 

@@ -14,8 +14,8 @@ from vgpu_sim.compiler.legality.scopes import (
     Register,
     Scope,
     element_bytes,
-    of_function,
-    of_module,
+    function_scope,
+    module_scope,
 )
 from vgpu_sim.compiler.legality.types import find_type
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
@@ -30,9 +30,9 @@ _MAX_VECTOR_BITS = 128  # PTX ISA, "Vectors"
 
 def expand_vectors(module: tree.Module) -> tree.Module:
     """Return a module whose functions have only single registers as operands."""
-    outer = of_module(module)
+    outer = module_scope(module)
     known = {one.name: one for one in module.functions}
-    writers = [_Function(of_function(one, outer), one, known) for one in module.functions]
+    writers = [_Function(function_scope(one, outer), one, known) for one in module.functions]
     functions = tuple(writer.expand() for writer in writers)
     moved = (variable for writer in writers for variable in writer.moved)
     return replace(module, functions=functions, variables=(*module.variables, *moved))
@@ -96,7 +96,7 @@ class _Function:
             elif isinstance(statement, tree.Variable) and statement.space in _OF_THE_FILE:
                 name = f"{self.function.name}.{len(self.moved)}.{statement.name}"
                 place = Place(statement.space.value[1:], name, element_bytes(statement))
-                scope.put(statement.name, place, None)
+                scope.declare_once(statement.name, place, None)
                 self.moved.append(replace(statement, name=name))
             else:
                 scope.declare_statement(statement)

@@ -98,13 +98,13 @@ def _node_options(given: Given) -> NodeOptions:
 
 
 def _hca(given: Given, token: bytes | None) -> HcaOptions | None:
-    if given.lacks(HcaOptions):
+    if given.missing_options(HcaOptions):
         return None
     return given.make(HcaOptions, token=token or bytes(TOKEN_BYTES))
 
 
 def _telemetry(given: Given) -> TelemetryOptions | None:
-    lacking = given.lacks(TelemetryOptions)
+    lacking = given.missing_options(TelemetryOptions)
     if len(lacking) == 1:
         raise click.UsageError("--telemetry-socket and --telemetry-user go together")
     return None if lacking else given.make(TelemetryOptions)

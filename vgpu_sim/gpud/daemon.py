@@ -215,7 +215,7 @@ class Daemon:
     def _context_changed(self, instance: MigInstance) -> None:
         self._recorder.schedule_save()
         self._holders.notify()
-        self._launcher.groups.soon(instance)
+        self._launcher.groups.schedule(instance)
         if not self._options.standalone:
             self._fence_unlisted(instance.uuid)
 
@@ -246,7 +246,7 @@ class Daemon:
         self._servers[instance.uuid] = server
         await self._launcher.groups.prepare(instance)
         if standalone:
-            self._launcher.expect(instance, Owner(PodUid(""), ""))
+            self._launcher.prepare_spare(instance, Owner(PodUid(""), ""))
 
     def _describe(self, instance: MigInstance, thread_share: int) -> DeviceInfo:
         return device_info(
@@ -387,7 +387,9 @@ class Daemon:
             for holder in self._holders.of(instance.uuid):
                 if holder not in before[instance.uuid]:
                     claim = next(filter(instance.share_of, holder.claims), "")
-                    self._launcher.expect(instance, Owner(holder.pod_uid, holder.namespace, claim))
+                    self._launcher.prepare_spare(
+                        instance, Owner(holder.pod_uid, holder.namespace, claim)
+                    )
         return {}
 
     async def _op_set_sharing(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def is_owner(text: str) -> bool:
     return not text or _CLAIM.fullmatch(text) is not None
 
 
-def check_made_for(owner: str, name: str) -> None:
+def check_owner(owner: str, name: str) -> None:
     """Validate an instance's owner and its name (``MigInstance``). Raises ValueError."""
     if not is_owner(owner):
         raise ValueError("an owner must be empty or claim:<uid of a ResourceClaim in lower case>")

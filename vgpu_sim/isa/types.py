@@ -349,7 +349,7 @@ class SpecialRegister(IntEnum):
         return 64 if self >= SpecialRegister.GRIDID else 32
 
     @property
-    def runs(self) -> bool:
+    def is_clock(self) -> bool:
         """True if the register is a clock: its value changes while a kernel runs, and never
         decreases.
         """

@@ -37,7 +37,7 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ct
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
-def take_gap() -> None:
+def reserve_gap() -> None:
     """Reserve a gap that is larger than any hole between mappings. The gap costs address space
     only.
 
@@ -48,7 +48,7 @@ def take_gap() -> None:
     _gap = _take(_LARGEST_HOLE + (secrets.randbelow(_MOST_PAGES) + 1) * mmap.PAGESIZE)
 
 
-def pass_by_holes(size: int) -> None:
+def fill_holes_above_gap(size: int) -> None:
     """Fill the holes above the gap that are large enough for the code of an object of ``size``
     bytes.
 
@@ -71,7 +71,7 @@ def _take(size: int) -> int:
     return int(place)
 
 
-def stop_up_holes() -> None:
+def fill_holes() -> None:
     """Fill the holes between mappings. This repeats the search for holes, because the search itself
     maps memory.
     """

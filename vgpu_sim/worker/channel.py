@@ -105,7 +105,7 @@ class Channel:
         """Report to gpud that the context serves, and which sandbox mechanisms are active."""
         self._sandbox = sandbox
         self._receive()  # the reconnect socket, even if gpud ends before it sends anything else
-        self.event("started", sandbox=sandbox)
+        self.report_event("started", sandbox=sandbox)
 
     def accept_reconnect(self) -> bool:
         """Accept the connection that a later gpud has sent; return False if there is none."""
@@ -133,11 +133,11 @@ class Channel:
             return None
         return _socket_of(socket.SOCK_SEQPACKET, descriptors[0]) if descriptors else None
 
-    def event(self, name: str, **details: Any) -> None:
+    def report_event(self, name: str, **details: Any) -> None:
         """Report an event to gpud, which shows it to the user."""
         self._send({"type": "event", "event": name, **details})
 
-    def usage(self, **fields: Any) -> None:
+    def report_usage(self, **fields: Any) -> None:
         """Report a part of the context's usage to gpud, when the context ends."""
         self._send({"type": "usage", **fields})
 
@@ -145,7 +145,7 @@ class Channel:
         """Report a part of the modelled clock's records to gpud, when the context ends."""
         self._send({"type": "modelled", **fields})
 
-    def stats(self, **counters: int | str) -> None:
+    def report_stats(self, **counters: int | str) -> None:
         """Report the launch counters and the running kernel to gpud."""
         self._send({"type": "stats", **counters})
 

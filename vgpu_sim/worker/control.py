@@ -159,7 +159,7 @@ class Control:
             loaded = load()
         except ImageError as err:
             if err.status == CudaError.NOT_SUPPORTED:
-                self.channel.event("unsupported_ptx", message=err.log[:_EVENT_CHARACTERS])
+                self.channel.report_event("unsupported_ptx", message=err.log[:_EVENT_CHARACTERS])
             self._reply_table(request, err.status, 0, module_table.log_only(err.log))
         except OutOfBudgetError as err:
             table = module_table.log_only(f"{err}\n")
@@ -172,7 +172,7 @@ class Control:
                 return
             module, table, log = loaded
             if log:  # unsupported kernels; a client that looks one up gets the reason
-                self.channel.event("unsupported_ptx", message=log[:_EVENT_CHARACTERS])
+                self.channel.report_event("unsupported_ptx", message=log[:_EVENT_CHARACTERS])
             self._reply_table(request, CudaError.SUCCESS, module, table)
 
     def _module_link(self, request: Request) -> None:
@@ -229,7 +229,7 @@ class Control:
         except BadChunkError:
             self._reply(request, CudaError.INVALID_VALUE)
         except OutOfBudgetError:
-            self.channel.event("out_of_memory", requested_bytes=chunk.size)
+            self.channel.report_event("out_of_memory", requested_bytes=chunk.size)
             self._reply(request, CudaError.OUT_OF_MEMORY)
         else:
             self._reply(request, CudaError.SUCCESS, None, (descriptor,))
@@ -286,9 +286,9 @@ class Control:
     def _export(self, asker: socket.socket, address: int, size: int, named: bytes) -> None:
         exports = self._chunks.exports
         if named:
-            exports.show_shared(asker, named, address, size)
+            exports.export_shared_range(asker, named, address, size)
         else:
-            exports.show(asker, address - self._config.aperture_base, size)
+            exports.export_range(asker, address - self._config.aperture_base, size)
 
     # The end of the context.
 
@@ -327,7 +327,7 @@ class Control:
                 found = NativeSite(site, record.address)
             self._runtime.resolve_fault(found)
         self._tell_gpud_of_fault()
-        self._runtime.fault_reported()
+        self._runtime.let_fault_end_process()
         time.sleep(_LAST_WORDS_S)
         os._exit(spawn.FAULTED_STATUS)
 
@@ -335,7 +335,7 @@ class Control:
         record = self._runtime.fault()
         self._send_stats()
         self._send_usage()
-        self.channel.event(
+        self.channel.report_event(
             "fault",
             kind=FaultKind(record.kind).name,
             kernel=record.kernel_name.decode(errors="replace"),
@@ -356,7 +356,7 @@ class Control:
     def _send_usage(self) -> None:
         if self._config.report_usage:
             for fields in self._programs.usage().messages():
-                self.channel.usage(**fields)
+                self.channel.report_usage(**fields)
             for fields in self._programs.modelled_records():
                 self.channel.report_modelled(fields)
 
@@ -364,7 +364,7 @@ class Control:
         stats = self._runtime.stats()
         if stats == self._reported and stats.running is None:
             return
-        self.channel.stats(**self._counters(stats))
+        self.channel.report_stats(**self._counters(stats))
 
     def _counters(self, stats: Stats) -> dict[str, int | str]:
         """Return the fields of a report of the counters; the caller sends it at once."""

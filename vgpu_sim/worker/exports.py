@@ -54,7 +54,7 @@ class Exports:
             self._serials += 1
             self._kept[offset] = _Kept(size, os.dup(descriptor), self._serials)
 
-    def show(self, asker: socket.socket, offset: int, size: int) -> None:
+    def export_range(self, asker: socket.socket, offset: int, size: int) -> None:
         """Answer a request for a range of memory, given by its offset from the aperture's base."""
         try:
             begin, kept = self._chunk_of(offset, size)
@@ -91,13 +91,15 @@ class Exports:
         named.proof[:] = self._proof(bytes(named))
         return create_constant("tessera-range", bytes(named), size)
 
-    def show_shared(self, asker: socket.socket, data: bytes, offset: int, size: int) -> None:
+    def export_shared_range(
+        self, asker: socket.socket, data: bytes, offset: int, size: int
+    ) -> None:
         """Answer a request for a part of the range that a descriptor names, given by its offset in
         that range.
         """
         named = SharedRange.from_buffer_copy(data)
         if self._vouches(named) and offset + size <= named.bytes:
-            self.show(asker, named.offset + offset, size)
+            self.export_range(asker, named.offset + offset, size)
         else:
             _answer(asker, DirectGrant(errno.ENOENT), ())
 

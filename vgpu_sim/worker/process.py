@@ -60,12 +60,12 @@ def be_spare(config: WorkerConfig, zygote: socket.socket, make_backend: BackendF
     """Prepare a worker for any context like the configured one, then serve the context that claims
     it. Never returns.
     """
-    address_randomization.stop_up_holes()
+    address_randomization.fill_holes()
     waiting = spare.Waiting(zygote)
     prepared = _prepare(config, NativeRuntime(), make_backend)
     cache = _cache(config, prepared)
     programs = _programs(config, prepared, cache, None, Usage())
-    waiting.be_ready(prepared.helper.prepare() if prepared.helper is not None else ())
+    waiting.report_ready(prepared.helper.prepare() if prepared.helper is not None else ())
     for pause_ms in spare_warm_up.steps(programs, prepared.backend, cache, *waiting.pair):
         if waiting.is_over(pause_ms):
             break
@@ -118,7 +118,7 @@ def _set_up(
         prepared = _prepare(config, runtime, make_backend)
     backend, level = prepared.backend, prepared.level
     if prepared.helper is not None:
-        prepared.helper.get_ready()  # not earlier: children must be in the control group
+        prepared.helper.keep_child_ready()  # not earlier: children must be in the control group
     fault_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     control = Control(config, client, gpud, fault_event, runtime)
     area, page = runtime.create_shared()  # not earlier: a helper would inherit the mappings
@@ -191,7 +191,7 @@ def _programs(
 
 def _join(config: WorkerConfig) -> NativeRuntime:
     """Join the context's control groups, before anything is allocated."""
-    address_randomization.stop_up_holes()
+    address_randomization.fill_holes()
     runtime = NativeRuntime()
     for path in config.cgroup_procs:
         Path(path).write_text(f"{os.getpid()}\n")
@@ -212,7 +212,7 @@ def _prepare(
         helper = CompileHelper(backend.emit, backend.warm_up_to_emit)
         level = sandbox.enter(config, helper.serve)
         helper.connect()
-        backend.emit_by(helper)
+        backend.use_emitter(helper)
     else:
         level = sandbox.enter(config)
     cache_dir = Path(config.cache_dir) if config.cache_dir and level.cache else None

@@ -106,7 +106,7 @@ class Waiting:
         """
         return self._client, self._gpud
 
-    def be_ready(self, others: tuple[int, ...]) -> None:
+    def report_ready(self, others: tuple[int, ...]) -> None:
         """Report that the worker can be claimed, and which other processes belong to it."""
         self._zygote.send(b"%b\n" % " ".join(map(str, others)).encode())
 

@@ -61,13 +61,15 @@ class Leaver(Protocol):
 
     @property
     def served(self) -> Collection[str]: ...
-    def leave(self, within_s: float) -> None: ...
+    def report_leaving(self, within_s: float) -> None: ...
     def end(self) -> None: ...
 
 
 def depart(agent: Leaver, look: Callable[[], NodeStatus], deadline: Deadline) -> None:
     """Shut the agent down; return when its process may end, at the deadline at the latest."""
-    agent.leave(min(_REPORT_S, deadline.left_s()))  # pods that are already bound are still admitted
+    agent.report_leaving(
+        min(_REPORT_S, deadline.left_s())
+    )  # pods that are already bound are still admitted
     served, left_s = agent.served, deadline.left_s
     waits = threading.Thread(
         target=lambda: wait_until_lowered(served, look, left_s()), name="departure", daemon=True

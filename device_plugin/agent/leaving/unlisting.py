@@ -41,7 +41,7 @@ class Unlisting:
         return frozenset(self._unlisted_at)
 
     @property
-    def waits(self) -> bool:
+    def has_pending(self) -> bool:
         """Return whether a device that is leaving is still on the list."""
         return self._leaving_since.keys() > self._unlisted_at.keys()
 

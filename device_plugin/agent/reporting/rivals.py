@@ -45,7 +45,7 @@ class Rivals:
         self._messages: dict[str, str] = {}
         self._reported: frozenset[str] = frozenset()
 
-    def look(
+    def find_rivals(
         self, resources: Collection[str], ours: Collection[str], objects: Sequence[GpuObject]
     ) -> Mapping[str, str]:
         """Return a message for each resource that a rival serves; post an event when that changes.

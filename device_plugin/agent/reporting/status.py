@@ -15,7 +15,7 @@ from device_plugin.inventory.model import (
     Inventory,
     MigSlice,
     in_service,
-    is_given,
+    is_allocatable,
 )
 from device_plugin.inventory.resources import Kind
 from gpu_operator.api.v1alpha1 import quantity
@@ -74,7 +74,7 @@ def build(
             state=SliceState.WITHDRAWING if s.uuid in withdrawn else SliceState.ACTIVE,
             resource=kinds.get(s.uuid, _NONE).resource,
             shared=kinds.get(s.uuid, _NONE).is_share,
-            admitted=kinds.get(s.uuid, _NONE).resource in served and is_given(gpu, s),
+            admitted=kinds.get(s.uuid, _NONE).resource in served and is_allocatable(gpu, s),
             memory_bytes=s.memory_bytes,
             memory_used_bytes=s.memory_used_bytes,
             multiprocessors=s.multiprocessors,

@@ -130,11 +130,11 @@ class Bindings:
         """
         return local in self._by_peer.get((peer, number), {})
 
-    def holds_own(self, claim: Claim) -> bool:
+    def keeps_queue_pair(self, claim: Claim) -> bool:
         """Return whether a claim still has its own queue pair, or does not know its number yet."""
         return not claim.own_qpn or self._by_own.get(claim.own_qpn) is claim
 
-    def follow(self, claim: Claim, connection: Connection) -> None:
+    def update_claim(self, claim: Claim, connection: Connection) -> None:
         """Update a claim's entries after a step of its connection."""
         if connection.state not in _LIVE:
             self._end(claim)

@@ -178,7 +178,7 @@ def disconnect(one: Connection, now: float) -> Step:
     return Step(_with_repeat(one._replace(state=State.DREQ_SENT), dreq, now), dreq)
 
 
-def destroy(one: Connection) -> Message | None:
+def removal_message(one: Connection) -> Message | None:
     """Return the message that informs the peer of the removal of this side; None if none is
     needed.
     """
@@ -204,7 +204,7 @@ def expire(one: Connection, now: float) -> Step:
     if one.state is State.TIMEWAIT:
         return Step(to_closed(one), outcome=Outcome.TIMEWAIT_OVER)
     if one.state is State.SIDR_RECEIVED:
-        return Step(to_closed(one), destroy(one), Outcome.UNREACHABLE)
+        return Step(to_closed(one), removal_message(one), Outcome.UNREACHABLE)
     if one.state in (State.REQ_RECEIVED, State.REP_RECEIVED):  # its own program did not answer
         return Step(to_closed(one), _rejection(one, Reason.TIMEOUT, b""), Outcome.UNREACHABLE)
     if one.retries > 0:

@@ -92,7 +92,7 @@ class CmId:
         """Pass an event of the id's connection to the client."""
         self.client.handle_outcome(self, outcome, message)
 
-    def settle(self) -> None:
+    def leave_backlog(self) -> None:
         """Free the id's place in its listener's backlog; further calls have no effect."""
         if self.listener is not None and not self.settled:
             self.listener.waiting -= 1

@@ -115,7 +115,7 @@ class Ids:
         gone = one.channel.withdraw({handle, *(other.handle for other in unheard)})
         removed = {event.handle for event in gone if event.type == CmEventType.CONNECT_REQUEST}
         for other in unheard:
-            other.settle()
+            other.leave_backlog()
             other.listener = None
             if other.handle in removed:
                 self._remove(other)
@@ -252,7 +252,7 @@ class Ids:
                 wanted, number, endpoint.connection.remote_id, wanted.qpn, one.psn, data
             )
         self._step(endpoint, lambda now: connection.accept(endpoint.connection, answer, now))
-        one.settle()
+        one.leave_backlog()
 
     def establish(self, handle: int) -> None:
         """Confirm the peer's answer to a connection request with an RTU. Raises OSError."""
@@ -273,7 +273,7 @@ class Ids:
         data = events.private_data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
         reason = Reason.CONSUMER_DEFINED
         self._step(endpoint, lambda now: connection.reject(endpoint.connection, reason, data))
-        one.settle()
+        one.leave_backlog()
 
     def disconnect(self, handle: int) -> None:
         """End a connection, or confirm that the peer has ended it. Raises OSError."""
@@ -314,7 +314,7 @@ class Ids:
     def handle_outcome(self, one: CmId, outcome: Outcome, message: Message | None) -> None:
         """Send the client an event with a connection's outcome."""
         if outcome in (Outcome.REJECTED, Outcome.UNREACHABLE):
-            one.settle()
+            one.leave_backlog()
         self._emit(one, events.make_outcome_event(one, self.function, outcome, message))
 
     def _add(self, channel: Channel, space: int) -> CmId:
@@ -327,7 +327,7 @@ class Ids:
 
     def _remove(self, one: CmId) -> None:
         del self._ids[one.handle]
-        one.settle()
+        one.leave_backlog()
         one.unlisten()
         if one.endpoint is not None:
             self.manager.destroy(one.endpoint)
@@ -350,7 +350,7 @@ class Ids:
 
     def _unreachable(self, source: bytes, address: bytes) -> int:
         """Return 0 if ``source`` can reach a function with the address, else an errno value."""
-        if self.manager.leads_to(source, address):
+        if self.manager.has_path(source, address):
             return 0
         mapped = private_data.is_mapped(address)
         inside = mapped and int.from_bytes(address[12:]) & int(NETWORK.netmask) == int(

@@ -99,7 +99,7 @@ class Manager:
         """Return the function on this node that has a GID, or None."""
         return self._functions.get(gid)
 
-    def leads_to(self, source: bytes, destination: bytes) -> bool:
+    def has_path(self, source: bytes, destination: bytes) -> bool:
         """Return whether a message can be sent from a function of this node to an address."""
         if destination in self._functions:
             return True
@@ -113,7 +113,7 @@ class Manager:
         """
         mapped = private_data.is_mapped(destination)
         for gid in reversed(function.gids):
-            if private_data.is_mapped(gid) == mapped and self.leads_to(gid, destination):
+            if private_data.is_mapped(gid) == mapped and self.has_path(gid, destination):
                 return gid
         return function.gid
 
@@ -169,7 +169,7 @@ class Manager:
         endpoint.connection = after
         if after.deadline is not None and after.deadline != before.deadline:
             self._arm(endpoint, after.deadline)
-        self.bindings.follow(endpoint.claim, after)
+        self.bindings.update_claim(endpoint.claim, after)
         if step.send is not None:
             self._send(endpoint.local, endpoint.peer, step.send)
         if after.state is State.CLOSED:
@@ -187,7 +187,7 @@ class Manager:
         As a message can be lost on a wire, a DREQ is repeated until the peer answers.
         """
         endpoint.owner = None
-        elsewhere = endpoint.peer not in self._functions and self.leads_to(
+        elsewhere = endpoint.peer not in self._functions and self.has_path(
             endpoint.local, endpoint.peer
         )
         if elsewhere and endpoint.connection.state is State.ESTABLISHED:
@@ -195,7 +195,7 @@ class Manager:
             return
         if elsewhere and endpoint.connection.state in (State.DREQ_SENT, State.TIMEWAIT):
             return  # stays until the peer answers or timewait is over
-        message = cm.destroy(endpoint.connection)
+        message = cm.removal_message(endpoint.connection)
         if message is not None:
             self._send(endpoint.local, endpoint.peer, message)
         self._forget(endpoint)
@@ -275,7 +275,7 @@ class Manager:
         if source not in self._functions:
             return True
         sender = self._endpoints.get(message.local_id)
-        return sender is not None and self.bindings.holds_own(sender.claim)
+        return sender is not None and self.bindings.keeps_queue_pair(sender.claim)
 
     def _check_rep(self, endpoint: Endpoint, rep: Rep) -> Message:
         """Return the REP, or a REJ in its place if the REP names a queue pair that is in another
@@ -307,7 +307,7 @@ class Manager:
             key: _Key = (destination, source, Req, request.local_id)
             endpoint = Endpoint(connection, destination, source, service, True, claim)
             self._endpoints[connection.local_id] = endpoint
-            self.bindings.follow(claim, connection)
+            self.bindings.update_claim(claim, connection)
         else:
             connection = cm.new_sidr_responder(request, self._clock())
             key = (destination, source, SidrReq, request.request)
@@ -394,7 +394,7 @@ class Manager:
                     del self._responders[key]
         endpoint.connection = cm.to_closed(one)
         endpoint.awaited = None
-        self.bindings.follow(endpoint.claim, endpoint.connection)
+        self.bindings.update_claim(endpoint.claim, endpoint.connection)
 
 
 def _rejection(request: Message, reason: int, status: int, data: bytes = b"") -> Message:

@@ -44,11 +44,11 @@ class HandoverState:
         return [fd for place, fd in enumerate(self.descriptors) if place not in self._taken]
 
 
-def text(data: bytes) -> str:
+def to_base64(data: bytes) -> str:
     """Encode bytes as a text that fits into JSON."""
     return base64.b64encode(data).decode("ascii")
 
 
-def data(value: str) -> bytes:
+def from_base64(value: str) -> bytes:
     """Decode bytes that ``text`` has encoded. Raises ValueError."""
     return base64.b64decode(value, validate=True)

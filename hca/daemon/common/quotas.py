@@ -131,7 +131,7 @@ class Shares:
         return Share(self._descriptors, self._ring_bytes, self._object_bytes)
 
 
-def usable(max_descriptors: int, max_map_count: Path = _MAX_MAP_COUNT) -> int:
+def usable_descriptors(max_descriptors: int, max_map_count: Path = _MAX_MAP_COUNT) -> int:
     """Return the number of descriptors that remain for objects. Raises OSError.
 
     Each of these descriptors may also be mapped.

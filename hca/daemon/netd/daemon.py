@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from hca.daemon.netd import broker, netd_sandbox
-from hca.daemon.netd.namespaces import Rules, identity_of, tables_of
+from hca.daemon.netd.namespaces import Rules, identity_of, unprivileged_identity
 from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
@@ -71,8 +71,8 @@ def rules_of_node(first: str = "1") -> Rules:
 
     Raises OSError: process ``first`` is not visible, or is in netd's own network namespace.
     """
-    tables = tables_of(first)
-    if tables == tables_of("self"):
+    tables = unprivileged_identity(first)
+    if tables == unprivileged_identity("self"):
         raise OSError(
             "netd needs the node's PID namespace, and a network namespace that is not the node's"
         )

@@ -32,7 +32,7 @@ def identity_of(where: int | str) -> Identity:
     return Identity((found.st_dev, found.st_ino))
 
 
-def tables_of(process: str) -> Identity:
+def unprivileged_identity(process: str) -> Identity:
     """Return an identity of a process's network namespace; reading it needs no privilege.
 
     The kernel creates the files of ``/proc/PID/net`` once per namespace, and every process may
@@ -76,7 +76,7 @@ class Rules:
 
         Raises NoWire, OSError.
         """
-        if self.tables and tables_of("thread-self") in self.tables:
+        if self.tables and unprivileged_identity("thread-self") in self.tables:
             raise NoWire(_NOT_A_POD)
 
     def check_interface(self, found: WireInterface) -> None:

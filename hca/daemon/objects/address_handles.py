@@ -7,7 +7,7 @@ from typing import Final
 from hca.binding.engine import Engine, EngineAh
 from hca.contract import hca, hca_objects
 from hca.contract.hca import HcaHandle
-from hca.daemon.common.handover_state import HandoverState, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to_base64
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_room, get, os_error
 from hca.daemon.objects.domains import Domains
@@ -71,11 +71,11 @@ class AddressHandles(Domains):
     def save_ah(self, key: int, handover_state: HandoverState) -> Row:
         """Return the address handle's record for a successor."""
         del handover_state
-        return {"handle": key, "request": text(self._paths[key].wanted)}
+        return {"handle": key, "request": to_base64(self._paths[key].wanted)}
 
     def load_ah(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's address handle. Raises OSError, ValueError."""
         del handover_state
         key = int(row["handle"])
         self._numbers.adopt_key(key)
-        self._add_ah(key, hca_objects.HcaAhCreate.from_buffer_copy(data(row["request"])))
+        self._add_ah(key, hca_objects.HcaAhCreate.from_buffer_copy(from_base64(row["request"])))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hca.binding.engine import Engine, EngineCq
 from hca.contract import hca, hca_engine, hca_objects
 from hca.contract.hca import HcaCreated, HcaHandle
-from hca.daemon.common.handover_state import HandoverState, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to_base64
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
@@ -154,7 +154,7 @@ class Completions(ClientPlace):
             "size": cq.size,
             "entries": cq.entries,
             "channel": cq.channel,
-            "progress": text(bytes(self._engine.save_cq(cq.engine))),
+            "progress": to_base64(bytes(self._engine.save_cq(cq.engine))),
         }
 
     def load_cq(self, row: Row, handover_state: HandoverState) -> None:
@@ -165,7 +165,7 @@ class Completions(ClientPlace):
         handle, size, entries = (int(row[name]) for name in ("handle", "size", "entries"))
         channel = self._channels[row["channel"]] if row["channel"] else None
         notify = channel.writing_fd if channel is not None else -1
-        progress = hca_engine.HcaSavedCq.from_buffer_copy(data(row["progress"]))
+        progress = hca_engine.HcaSavedCq.from_buffer_copy(from_base64(row["progress"]))
         page = handover_state.take(row["page"])
         try:
             with self._holding("cq", handle, page, size, descriptors=2):

@@ -11,7 +11,7 @@ from hca.binding.engine import Engine, EngineSteer
 from hca.contract import hca_frames
 from hca.contract.hca import HcaHandle
 from hca.contract.verbs import VerbsQpType
-from hca.daemon.common.handover_state import HandoverState, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to_base64
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_range, check_room, get, os_error
 from hca.daemon.objects.multicast_groups import MulticastGroups
@@ -50,11 +50,11 @@ class FlowSteering(MulticastGroups):
         if any(qp.type != VerbsQpType.RAW_PACKET for qp in pairs):
             raise os_error(errno.EINVAL)
         with self.share.paying(_OBJECT_BYTES):
-            self._guard.take_steer()
+            self._guard.charge_steering_rule()
             try:
                 made = self._engine.add_steer(wanted, [qp.engine for qp in pairs])
             except OSError:
-                self._guard.give_steer()
+                self._guard.release_steering_rule()
                 raise
         self._steers[handle] = _Steer(made, frozenset(numbers), bytes(wanted))
 
@@ -62,7 +62,7 @@ class FlowSteering(MulticastGroups):
         """Remove a steering rule. Raises OSError."""
         self._engine.remove_steer(get(self._steers, handle).engine)
         del self._steers[handle]
-        self._guard.give_steer()
+        self._guard.release_steering_rule()
         self.share.give(0, 0, _OBJECT_BYTES)
 
     def destroy_qp(self, number: int) -> None:
@@ -75,10 +75,10 @@ class FlowSteering(MulticastGroups):
     def save_steer(self, handle: int, handover_state: HandoverState) -> Row:
         """Return the steering rule's record for a successor."""
         del handover_state
-        return {"handle": handle, "request": text(self._steers[handle].wanted)}
+        return {"handle": handle, "request": to_base64(self._steers[handle].wanted)}
 
     def load_steer(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's steering rule. Raises OSError, ValueError, KeyError."""
         del handover_state
-        wanted = hca_frames.HcaSteerCreate.from_buffer_copy(data(row["request"]))
+        wanted = hca_frames.HcaSteerCreate.from_buffer_copy(from_base64(row["request"]))
         self._add_steer(int(row["handle"]), wanted)

@@ -15,7 +15,7 @@ from hca.contract.hca_engine import HcaPolicyChange
 from hca.contract.verbs import VerbsMask, VerbsQpType, VerbsState
 from hca.daemon.cm.bindings import NOT_CONNECTED, Bindings, Found
 from hca.daemon.cm.policy import Service
-from hca.daemon.common.handover_state import HandoverState, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to_base64
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
@@ -80,7 +80,7 @@ class QueuePairs(SharedReceives, Completions):
             + sends * sizeof(hca.HcaSendSlot)
             + receives * sizeof(hca.HcaRecvSlot)
         )
-        self._guard.take_qp()
+        self._guard.charge_qp()
         number, index = self._numbers.new_qpn(), self._free_indices[-1]
         created = HcaCreated(number, index, size, sends, receives)
         try:
@@ -88,7 +88,7 @@ class QueuePairs(SharedReceives, Completions):
                 self._add_qp(wanted, created, page)
         except OSError:
             self._numbers.free_qpn(number)
-            self._guard.give_qp()
+            self._guard.release_qp()
             raise
         self._free_indices.pop()
         return created, page
@@ -189,7 +189,7 @@ class QueuePairs(SharedReceives, Completions):
         self._engine.remove_qp(qp.engine)
         self.release("qp", number)
         self._numbers.free_qpn(number)
-        self._guard.give_qp()
+        self._guard.release_qp()
         self._free_indices.append(qp.index)
         self._pds[qp.pd] -= 1
         if qp.srq:
@@ -226,10 +226,10 @@ class QueuePairs(SharedReceives, Completions):
         """
         qp = self._qps[number]
         return {
-            "request": text(qp.wanted),
-            "created": text(qp.created),
+            "request": to_base64(qp.wanted),
+            "created": to_base64(qp.created),
             "page": handover_state.pack(self.held["qp", number].descriptor),
-            "progress": text(bytes(self._engine.save_qp(qp.engine))),
+            "progress": to_base64(bytes(self._engine.save_qp(qp.engine))),
             **self._saved_service(qp),
         }
 
@@ -256,9 +256,9 @@ class QueuePairs(SharedReceives, Completions):
 
         Raises OSError, ValueError.
         """
-        wanted = hca.HcaQpCreate.from_buffer_copy(data(row["request"]))
-        created = HcaCreated.from_buffer_copy(data(row["created"]))
-        progress = hca_engine.HcaSavedQp.from_buffer_copy(data(row["progress"]))
+        wanted = hca.HcaQpCreate.from_buffer_copy(from_base64(row["request"]))
+        created = HcaCreated.from_buffer_copy(from_base64(row["created"]))
+        progress = hca_engine.HcaSavedQp.from_buffer_copy(from_base64(row["progress"]))
         self._numbers.adopt_qpn(created.handle)
         self._free_indices.remove(created.index)
         page = handover_state.take(row["page"])
@@ -268,7 +268,7 @@ class QueuePairs(SharedReceives, Completions):
             os.close(page)
         self._engine.load_qp(qp.engine, progress)
         qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))
-        self._guard.adopt(queue_pairs=1)
+        self._guard.charge_adopted(queue_pairs=1)
         if not _has_peer(qp.attributes.state):
             return
         if qp.type in _CONNECTED:

@@ -11,7 +11,7 @@ from hca.contract import hca
 from hca.contract.hca import HCA_PAGE_BYTES, HcaHandle
 from hca.contract.verbs import VerbsAccess
 from hca.daemon.common import shared_memory
-from hca.daemon.common.handover_state import HandoverState, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to_base64
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_range, check_room, get, os_error
 from hca.daemon.objects.domains import Domains
@@ -109,19 +109,19 @@ class Regions(Domains):
         used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
         if not wanted.replaced:
             check_room(self._regions, hca.HCA_MAX_MRS)
-        self._guard.take_bytes(wanted.bytes)
+        self._guard.charge_bytes(wanted.bytes)
         if wanted.replaced:
             try:
                 self._remove_region(wanted.replaced)
             except OSError:
-                self._guard.give_bytes(wanted.bytes)
+                self._guard.release_bytes(wanted.bytes)
                 raise
         key = wanted.replaced or self._numbers.new_key()
         try:
             self._add_region(key, wanted, used)
         except OSError:
             self._numbers.free_key(key)
-            self._guard.give_bytes(wanted.bytes)
+            self._guard.release_bytes(wanted.bytes)
             raise
         return HcaHandle(key)
 
@@ -150,7 +150,7 @@ class Regions(Domains):
         del self._regions[key]
         if region.engine is not None:
             self._engine.remove_region(region.engine)
-        self._guard.give_bytes(region.size)
+        self._guard.release_bytes(region.size)
         self.share.give(0, 0, _object_bytes(region.segments))
         self._pds[region.pd] -= 1
         for handle in region.segments:
@@ -204,17 +204,17 @@ class Regions(Domains):
     def save_region(self, key: int, handover_state: HandoverState) -> Row:
         """Return the memory region's record for a successor."""
         del handover_state
-        return {"handle": key, "request": text(self._regions[key].wanted)}
+        return {"handle": key, "request": to_base64(self._regions[key].wanted)}
 
     def load_region(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's memory region. Raises OSError, ValueError, KeyError."""
         del handover_state
         wanted = hca.HcaMrCreate()
-        request = data(row["request"])
+        request = from_base64(row["request"])
         memmove(byref(wanted), request, min(len(request), sizeof(wanted)))
         used = tuple(piece.segment for piece in wanted.pieces[: wanted.piece_count])
         self._numbers.adopt_key(int(row["handle"]))
-        self._guard.adopt(region_bytes=wanted.bytes)
+        self._guard.charge_adopted(region_bytes=wanted.bytes)
         self._add_region(int(row["handle"]), wanted, used)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hca.binding.engine import Engine, EngineSrq
 from hca.contract import hca, hca_engine, hca_objects
 from hca.contract.hca import HcaCreated
-from hca.daemon.common.handover_state import HandoverState, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to_base64
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import (
     check_range,
@@ -103,10 +103,10 @@ class SharedReceives(Domains):
         """
         srq = self._srqs[handle]
         return {
-            "request": text(srq.wanted),
-            "created": text(srq.created),
+            "request": to_base64(srq.wanted),
+            "created": to_base64(srq.created),
             "page": handover_state.pack(self.held["srq", handle].descriptor),
-            "progress": text(bytes(self._engine.save_srq(srq.engine))),
+            "progress": to_base64(bytes(self._engine.save_srq(srq.engine))),
         }
 
     def load_srq(self, row: Row, handover_state: HandoverState) -> None:
@@ -115,9 +115,9 @@ class SharedReceives(Domains):
 
         Raises OSError, ValueError.
         """
-        wanted = hca_objects.HcaSrqCreate.from_buffer_copy(data(row["request"]))
-        created = HcaCreated.from_buffer_copy(data(row["created"]))
-        progress = hca_engine.HcaSavedSrq.from_buffer_copy(data(row["progress"]))
+        wanted = hca_objects.HcaSrqCreate.from_buffer_copy(from_base64(row["request"]))
+        created = HcaCreated.from_buffer_copy(from_base64(row["created"]))
+        progress = hca_engine.HcaSavedSrq.from_buffer_copy(from_base64(row["progress"]))
         self._free_srqs.remove(created.index)
         page = handover_state.take(row["page"])
         try:

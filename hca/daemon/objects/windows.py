@@ -8,7 +8,7 @@ from hca.binding.engine import Engine, EngineWindow
 from hca.contract import hca, hca_engine, hca_objects
 from hca.contract.hca import HcaHandle
 from hca.contract.verbs import VerbsMwType
-from hca.daemon.common.handover_state import HandoverState, Row, data, text
+from hca.daemon.common.handover_state import HandoverState, Row, from_base64, to_base64
 from hca.daemon.common.numbers import Numbers
 from hca.daemon.objects.checks import check_room, get, os_error
 from hca.daemon.objects.domains import Domains
@@ -69,8 +69,8 @@ class Windows(Domains):
         """
         del handover_state
         window = self._windows[key]
-        progress = text(bytes(self._engine.save_window(window.engine)))
-        return {"handle": key, "request": text(window.wanted), "progress": progress}
+        progress = to_base64(bytes(self._engine.save_window(window.engine)))
+        return {"handle": key, "request": to_base64(window.wanted), "progress": progress}
 
     def load_window(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's memory window; the engine must be suspended (``Engine.hold``).
@@ -79,7 +79,9 @@ class Windows(Domains):
         """
         del handover_state
         key = int(row["handle"])
-        progress = hca_engine.HcaSavedWindow.from_buffer_copy(data(row["progress"]))
+        progress = hca_engine.HcaSavedWindow.from_buffer_copy(from_base64(row["progress"]))
         self._numbers.adopt_key(key)
-        made = self._add_window(key, hca_objects.HcaMwCreate.from_buffer_copy(data(row["request"])))
+        made = self._add_window(
+            key, hca_objects.HcaMwCreate.from_buffer_copy(from_base64(row["request"]))
+        )
         self._engine.load_window(made, progress)

@@ -114,7 +114,7 @@ class Enforcer:
         self._uses_traffic_class = Classes(tables.qos_classes).uses_traffic_class or any(
             port.traffic_class is not None or port.dscp is not None for port in ports
         )
-        self._classes.follow(tables.qos_classes)
+        self._classes.replace_classes(tables.qos_classes)
         self._pods = {pod.uid: pod for pod in tables.pods}
         numbers = {identity.number: identity for identity in tables.identities}
         self._identities = {
@@ -123,7 +123,7 @@ class Enforcer:
             if one.identity in numbers
         }
         switched = self._evaluate_all(tables)
-        self.flows.follow(tables.rules)
+        self.flows.set_rules(tables.rules)
         self._changed.set()
         return switched
 
@@ -251,7 +251,7 @@ class Enforcer:
             self._engine.set_policies([nothing])
             self._let_go(connection.verdict)
 
-    def may_connect(self, source: str, destination: str, port: int, space: str) -> Refusal | None:
+    def find_refusal(self, source: str, destination: str, port: int, space: str) -> Refusal | None:
         """Evaluate policy for a connection manager's request; return the refusal, or None if the
         request is permitted.
         """
@@ -259,7 +259,7 @@ class Enforcer:
             return None
         if self._evaluator is None:
             return Refusal("no policy is known yet")
-        known = self.parties.known_as
+        known = self.parties.address_in_tables
         source, destination = known(source, destination), known(destination, source)
         flow = Flow(source, destination, self.pkeys_at(source)[0], port, space)
         verdict = self._evaluator.evaluate(flow)
@@ -364,10 +364,10 @@ class Enforcer:
         )
         rules = self.tables.rules
         rows = tuple(self.flows.row(flow, self._evaluator.evaluate(flow), rules) for flow in flows)
-        sends, receives = (grants.passing(row.verdict) for row in rows)
+        sends, receives = (grants.passing_verbs(row.verdict) for row in rows)
         return ConnectionVerdict(
             *(pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)),
-            memory_rules.device_only(rows[1].verdict),
+            memory_rules.device_only_access(rows[1].verdict),
         )
 
     def _evaluate_raw(self, party: Party) -> ConnectionVerdict:

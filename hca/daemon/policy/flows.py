@@ -83,7 +83,7 @@ class Flows:
             made = Row(self._engine.add_flow(), flow, self._function_of(flow), verdict)
             row = self._rows[flow] = made
         row.verdict = verdict
-        self.rates.hold(row.engine, flow, verdict, rules)
+        self.rates.apply_limits(row.engine, flow, verdict, rules)
         return row
 
     def remove(self, row: Row) -> None:
@@ -103,7 +103,7 @@ class Flows:
             for row, counts in zip(rows, counted, strict=True):
                 self._count(row, counts)
 
-    def follow(self, rules: Sequence[Rule]) -> None:
+    def set_rules(self, rules: Sequence[Rule]) -> None:
         """Keep sums for the rules of new tables from now on.
 
         The caller must have given the rows their new verdicts.

@@ -114,7 +114,7 @@ class Guard:
                 del self.party.members[gid]
             self._enforcer.group_pairs.remove_member(self.party)
 
-    def take_steer(self) -> None:
+    def charge_steering_rule(self) -> None:
         """Add one to the number of the party's steering rules.
 
         The number is limited, because the engine compares each frame with all rules. Raises OSError
@@ -124,7 +124,7 @@ class Guard:
             raise OSError(errno.ENOMEM, f"{self.party.owner}: too many rules for frames")
         self.party.steers += 1
 
-    def give_steer(self) -> None:
+    def release_steering_rule(self) -> None:
         """Subtract one from the number of the party's steering rules."""
         self.party.steers -= 1
 
@@ -134,7 +134,7 @@ class Guard:
             return (DEFAULT_PKEY | FULL,)
         return self._enforcer.pkeys_at(self.party.addresses[0])[:HCA_PKEYS]
 
-    def take_qp(self) -> None:
+    def charge_qp(self) -> None:
         """Add one to the number of the party's queue pairs. Raises OSError (EDQUOT) beyond its
         limit.
         """
@@ -143,16 +143,16 @@ class Guard:
             raise OSError(errno.EDQUOT, f"{self.party.owner}: policy allows it {most} queue pairs")
         self.party.queue_pairs += 1
 
-    def give_qp(self) -> None:
+    def release_qp(self) -> None:
         """Subtract one from the number of the party's queue pairs."""
         self.party.queue_pairs -= 1
 
-    def adopt(self, *, queue_pairs: int = 0, region_bytes: int = 0) -> None:
+    def charge_adopted(self, *, queue_pairs: int = 0, region_bytes: int = 0) -> None:
         """Charge the party for objects that a predecessor granted, even beyond its limits."""
         self.party.queue_pairs += queue_pairs
         self.party.region_bytes += region_bytes
 
-    def take_bytes(self, size: int) -> None:
+    def charge_bytes(self, size: int) -> None:
         """Charge the party for ``size`` bytes of memory regions.
 
         Raises OSError (EDQUOT) beyond the party's limit.
@@ -164,7 +164,7 @@ class Guard:
             )
         self.party.region_bytes += size
 
-    def give_bytes(self, size: int) -> None:
+    def release_bytes(self, size: int) -> None:
         """Release ``size`` bytes of memory regions that the party was charged for."""
         self.party.region_bytes -= size
 

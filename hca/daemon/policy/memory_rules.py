@@ -21,9 +21,9 @@ _ACCESS: Final = (
 """The access flags that correspond to ``grants.KINDS``, in the same order."""
 
 
-def device_only(verdict: Verdict) -> int:
+def device_only_access(verdict: Verdict) -> int:
     """Return the access flags for which the verdict restricts a peer to GPU memory."""
-    alone = grants.to_device_alone(verdict)
+    alone = grants.device_only_verbs(verdict)
     flags = 0
     for access, kind in zip(_ACCESS, grants.KINDS, strict=True):
         if alone & kind:

@@ -80,7 +80,7 @@ class Parties:
         """Return the party of this node that has an address, or None."""
         return next((one for one in self._all if address in one.addresses), None)
 
-    def known_as(self, address: str, peer: str) -> str:
+    def address_in_tables(self, address: str, peer: str) -> str:
         """Return the address under which the tables contain a local address.
 
         A function's first GID can be an address that the tables do not contain. Then the result is

@@ -23,7 +23,7 @@ class EngineClasses:
         self._places: dict[str, int] = {}
         self._current: list[HcaQosClass] = []
 
-    def follow(self, classes: Sequence[QosClass]) -> None:
+    def replace_classes(self, classes: Sequence[QosClass]) -> None:
         """Replace the engine's QoS classes with these; classes beyond HCA_QOS_CLASSES are left out.
 
         Raises OSError.

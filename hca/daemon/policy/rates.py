@@ -41,7 +41,9 @@ class Rates:
     def __len__(self) -> int:
         return len(self._limits)
 
-    def hold(self, row: EngineFlow, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> None:
+    def apply_limits(
+        self, row: EngineFlow, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]
+    ) -> None:
         """Apply to a flow the rate limits in the rules of its new verdict. Raises OSError."""
         matched = (rules[place] for place in verdict.rules)
         wanted = frozenset(

@@ -71,7 +71,7 @@ class Programs:
         self._numbers = Numbers()
         self.enforcer = enforcer
         self.cm = cm
-        self.cm.manager.may_connect = enforcer.may_connect
+        self.cm.manager.may_connect = enforcer.find_refusal
         self._refusing = False
         """Whether the kernel refuses descriptors sent to sockets that listen here."""
         self._programs: dict[bytes, set[asyncio.Task[None]]] = {}

@@ -47,7 +47,7 @@ class HandoverFailed(Exception):
     """The handover failed and nothing was handed over; the message states why."""
 
 
-def end() -> Never:
+def exit_process() -> Never:
     """Exit the process at once, without a cleanup that would affect the successor's objects."""
     os._exit(0)
 
@@ -57,7 +57,7 @@ async def offer(
     server: HandoverServer,
     engine: Engine,
     more: Callable[[HandoverState], Row],
-    leave: Callable[[], Never] = end,
+    leave: Callable[[], Never] = exit_process,
 ) -> None:
     """Wait for successors that connect to ``listener``; call ``leave`` after a handover.
 

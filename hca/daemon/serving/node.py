@@ -28,7 +28,7 @@ import click
 from hca.binding.engine import Engine
 from hca.binding.engine_library import preload
 from hca.daemon.common.handover_state import HandoverState, Row
-from hca.daemon.common.quotas import Shares, memory_limit, usable
+from hca.daemon.common.quotas import Shares, memory_limit, usable_descriptors
 from hca.daemon.objects.providers import Providers
 from hca.daemon.serving import handover, policy_admin, sandbox
 from hca.daemon.serving.administration import operations
@@ -124,7 +124,12 @@ def main(given: Given) -> None:
     foreign.prepare_waking()
     try:
         options = given.make(_Options)
-        asyncio.run(_main(options, Shares.within(usable(sandbox.limit()), memory_limit())))
+        asyncio.run(
+            _main(
+                options,
+                Shares.within(usable_descriptors(sandbox.set_resource_limits()), memory_limit()),
+            )
+        )
     except (OSError, HandoverFailed) as err:
         sys.exit(f"tessera-hcad: {err}")
 

@@ -30,7 +30,7 @@ from hca.daemon.common.functions import (
     Functions,
     NotPermitted,
 )
-from hca.daemon.common.quotas import Share, Shares, usable
+from hca.daemon.common.quotas import Share, Shares, usable_descriptors
 from hca.daemon.policy.parties import Party
 from hca.daemon.programs import requests
 from hca.daemon.programs.opened_function import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
@@ -71,7 +71,7 @@ class PodServer(Server):
         shares: Shares | None = None,
         netd: Netd | None = None,
     ) -> None:
-        shared = shares or Shares(usable(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        shared = shares or Shares(usable_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         super().__init__(directory, engine, memory_bytes, lambda: None, shared)
         self._table = Functions()
         self._doorkeeper = doorkeeper or Doorkeeper()

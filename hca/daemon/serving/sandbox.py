@@ -45,7 +45,7 @@ class Level:
     seccomp: bool
 
 
-def limit() -> int:
+def set_resource_limits() -> int:
     """Set resource limits for this process; return the limit on its descriptors. Raises OSError.
 
     RLIMIT_DATA counts private memory only: clients' memory is shared, and charged to the

@@ -139,7 +139,7 @@ class Server(AdoptingPrograms):
             for path, wires in devices.items():
                 shown = self._shown.setdefault(path, hw_counters.Shown(path))
                 with suppress(OSError):  # a folder is removed before its function
-                    shown.show([self._engine.wire_counts(wire) for wire in wires])
+                    shown.write_changed([self._engine.wire_counts(wire) for wire in wires])
 
     def _devices_on_wires(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
         """Yield each device that is on wires: the device's folder, and those wires."""

@@ -51,7 +51,10 @@ def files(
         "board_id": board,
         "hca_type": board,
         **{f"ports/1/{name}": text for name, text in port.items()},
-        **{f"{hw_counters.FOLDER}/{name}": text for name, text in hw_counters.texts().items()},
+        **{
+            f"{hw_counters.FOLDER}/{name}": text
+            for name, text in hw_counters.counter_texts().items()
+        },
     }
 
 

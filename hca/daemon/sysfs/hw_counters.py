@@ -26,7 +26,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 }
 
 
-def texts(wires: Sequence[HcaWireCounts] = ()) -> dict[str, str]:
+def counter_texts(wires: Sequence[HcaWireCounts] = ()) -> dict[str, str]:
     """Return the content of each counter file by its name; counts are summed over the wires."""
     sums = {
         name: str(sum(int(getattr(counts, field)) for counts in wires))
@@ -42,9 +42,9 @@ class Shown:
         self._folder = device / FOLDER
         self._said: Mapping[str, str] = {}
 
-    def show(self, wires: Sequence[HcaWireCounts]) -> None:
+    def write_changed(self, wires: Sequence[HcaWireCounts]) -> None:
         """Write the counter files whose content has changed. Raises OSError."""
-        said = texts(wires)
+        said = counter_texts(wires)
         for name, text in said.items():
             if text == self._said.get(name):
                 continue

@@ -90,7 +90,7 @@ class KernelBuilder:
     def special(self, which: SpecialRegister) -> Register:
         result = self.register(which.bits)
         type_ = D.B64 if which.bits == 64 else D.B32
-        self.op(Op.S2R, type_, result, sreg=which, volatile=which.runs)
+        self.op(Op.S2R, type_, result, sreg=which, volatile=which.is_clock)
         return result
 
     def linear_thread(self) -> Register:

@@ -43,7 +43,7 @@ def _write(path: Path) -> Callable[[], None]:
 def main() -> None:
     folder, outside = Path(sys.argv[1]), Path(sys.argv[2])
     parent = os.getppid()
-    sandbox.limit()
+    sandbox.set_resource_limits()
     (sandbox.enter_on_node if sys.argv[3:] == ["node"] else sandbox.enter)(folder)
     attempts: dict[str, Callable[[], object]] = {
         "file in its folder": _write(folder / "mine"),

@@ -84,7 +84,7 @@ def kept_ready() -> None:
         prepared = helper.prepare()
         assert prepared[0] == helper.pid()
         assert {warmed_up(), warmed_up()} == set(prepared)
-        helper.get_ready()
+        helper.keep_child_ready()
         ready = prepared[1]
         for _ in range(2):
             assert int(helper.ask(b"", at_leisure=True).result(30)) not in prepared
@@ -102,7 +102,7 @@ def left_off() -> None:
             yield
 
     with running_helper(lambda _: str(os.getpid()).encode(), warm_up) as helper:
-        helper.get_ready()
+        helper.keep_child_ready()
         os.read(reader, 1)
         (child,) = Path(f"/proc/{helper.pid()}/task/{helper.pid()}/children").read_text().split()
         assert helper.ask(b"").result(30) == child.encode()
@@ -117,7 +117,7 @@ def ended_early() -> None:
             time.sleep(0.01)
         time.sleep(0.1)
         assert Path(f"/proc/{child}").exists()
-        helper.get_ready()
+        helper.keep_child_ready()
         assert int(helper.ask(b"").result(30)) != child
         assert not Path(f"/proc/{child}").exists()
 
@@ -134,7 +134,7 @@ def no_memory() -> None:
 
     memory.write_all = write
     with running_helper(bytes) as helper:
-        helper.get_ready()
+        helper.keep_child_ready()
         for _ in range(2):  # with the child that is kept ready, if any, and with a new one
             error = helper.ask(b"long").exception(30)
             assert isinstance(error, EmitError)

@@ -8,7 +8,7 @@ import pytest
 import boards
 from boards import RECORDS
 from boards.record import ARCHITECTURES
-from boards.record.figures import number
+from boards.record.figures import number_of
 from mig import geometry
 from vgpu_sim.gpud.devices.silicon import BOARDS as SILICON
 from vgpu_sim.gpud.telemetry.figures import SENSORS
@@ -45,12 +45,12 @@ def test_a_board_has_figures_and_a_source_of_each(key: str) -> None:
     assert record.compute_capability in ARCHITECTURES
     figures = [record.sms, record.l2_mb, record.power_w, known.boost_ghz, known.dram_gb_per_s]
     figures += [known.dram_gb, known.link_gb_per_s, known.pcie_gb_per_s, known.vector_tflops]
-    assert all(number(one) > 0 for one in (*figures, *known.tensor_tflops.values()))
+    assert all(number_of(one) > 0 for one in (*figures, *known.tensor_tflops.values()))
     assert {"bf16", "fp16", "tf32"} <= set(known.tensor_tflops)
     # The rounded properties lose nothing.
-    assert record.sm_count == number(record.sms)
-    assert record.l2_bytes == number(record.l2_mb) * 2**20
-    assert record.limit_w == number(record.power_w)
+    assert record.sm_count == number_of(record.sms)
+    assert record.l2_bytes == number_of(record.l2_mb) * 2**20
+    assert record.power_limit_w == number_of(record.power_w)
 
 
 @EACH
@@ -74,10 +74,10 @@ def test_a_simulated_board_has_clocks_and_power_in_their_order(key: str) -> None
     device = record.device
     assert device is not None
     # Two clocks: the largest one, and the one that the data sheet's rates assume.
-    assert device.silicon.max_clock_khz >= number(record.performance.boost_ghz) * 1e6
+    assert device.silicon.max_clock_khz >= number_of(record.performance.boost_ghz) * 1e6
     assert 0 < device.sensors.idle_clock_mhz * 1000 < device.silicon.max_clock_khz
     assert (device.sensors.idle_memory_clock_mhz or 0) * 1000 < device.silicon.memory_clock_khz
-    assert 0 < device.sensors.idle_w < record.limit_w
+    assert 0 < device.sensors.idle_w < record.power_limit_w
     assert device.silicon.bus_bits > 0
 
 

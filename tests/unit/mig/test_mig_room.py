@@ -55,7 +55,7 @@ def test_fragmentation_is_the_room_that_moves_would_free(held: str, lost: float)
 def test_the_least_makes_room_and_it_does() -> None:
     for held in planner.states(BOARD)[::20]:
         for profile, one in planner.room(BOARD, held).items():
-            found = planner.making(BOARD, held, profile)
+            found = planner.changes_to_fit(BOARD, held, profile)
             if found is None:
                 with pytest.raises(MigError):
                     planner.plan(BOARD, (), [profile] * (one.now + 1))

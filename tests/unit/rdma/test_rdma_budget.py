@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gpu_operator.api.v1alpha1.rdma.packing import MAX_PACKED_BYTES, Packer
 from rdma.compiling import budget
-from rdma.compiling.budget import ALL_BYTES, NAMESPACE_BYTES, Charge, choose
+from rdma.compiling.budget import ALL_BYTES, NAMESPACE_BYTES, Charge, find_refused
 from rdma.compiling.compiler import Compiler
 from rdma.errors import OverBudgetError
 from rdma.evaluator import Evaluator
@@ -137,7 +137,7 @@ def test_tables_grow_by_no_more_than_what_is_charged(
         monkeypatch.setattr(budget, name, 1 << 40)
     charged: list[int] = []
 
-    def record_charges(charges: Any, choose: Any = choose) -> Any:
+    def record_charges(charges: Any, choose: Any = find_refused) -> Any:
         charged[:] = [sum(one.size for listed in charges.values() for one in listed)]
         return choose(charges)
 
@@ -312,18 +312,20 @@ def charges(**sizes: list[int]) -> dict[str, list[Charge]]:
 
 def test_exactly_the_budget_fits_and_one_byte_more_does_not() -> None:
     half = NAMESPACE_BYTES // 2
-    assert choose(charges(a=[half, half])) == {}
-    assert list(choose(charges(a=[half, half + 1]))) == ["a/p1"]
-    assert list(choose(charges(a=[half + 1, half, half - 1]))) == ["a/p1"], "p2 fits beside p0"
+    assert find_refused(charges(a=[half, half])) == {}
+    assert list(find_refused(charges(a=[half, half + 1]))) == ["a/p1"]
+    assert list(find_refused(charges(a=[half + 1, half, half - 1]))) == ["a/p1"], (
+        "p2 fits beside p0"
+    )
     quarter = ALL_BYTES // 4
-    assert choose(charges(a=[quarter], b=[quarter], c=[quarter], d=[quarter])) == {}
+    assert find_refused(charges(a=[quarter], b=[quarter], c=[quarter], d=[quarter])) == {}
     more = charges(a=[quarter], b=[quarter], c=[quarter], d=[quarter, 1])
-    assert list(choose(more)) == ["d/p1"]
+    assert list(find_refused(more)) == ["d/p1"]
 
 
 def test_the_largest_namespaces_give_way_when_all_together_have_no_room() -> None:
     large = [NAMESPACE_BYTES // 4] * 4
-    found = choose(charges(a=large, b=large, c=large, d=large, small=[1000] * 50))
+    found = find_refused(charges(a=large, b=large, c=large, d=large, small=[1000] * 50))
     assert sorted(found) == [f"{space}/p3" for space in "abcd"]
     (one, *_) = found.values()
     assert one.allowed == (ALL_BYTES - 50_000) // 4

@@ -13,7 +13,7 @@ from rdma.operations import (
     Shape,
     VerbsDone,
     VerbsOpcode,
-    of_shape,
+    operations_of_shape,
     text_of,
 )
 from rdma.packets import ANSWERS, PACKETS, Kind, Part
@@ -49,14 +49,14 @@ def test_an_operation_has_every_column_that_its_shape_needs(operation: VerbsOpco
 def test_a_shape_that_goes_over_a_wire_has_packets_and_answers() -> None:
     over_wire = {one.row.shape for one in VerbsOpcode if one.row.codes is not None}
     assert set(ANSWERS) == over_wire
-    assert all(of_shape(shape) for shape in Shape)
+    assert all(operations_of_shape(shape) for shape in Shape)
 
 
 def test_no_two_operations_share_what_names_them() -> None:
     ends = [
         packet.code
         for one in VerbsOpcode
-        for packet in packets.requests(one)
+        for packet in packets.request_packets(one)
         if Part.LAST in packet.parts
     ]
     bits = [one.row.send_ops_bit for one in VerbsOpcode]

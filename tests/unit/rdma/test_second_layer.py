@@ -58,20 +58,20 @@ def test_opcodes_of_requests_and_of_answers(forward: Verb, back: Verb, codes: se
 
 def test_reach_is_both_sides_and_partitions() -> None:
     reach = Reach(_tables())
-    assert reach.most(OPEN, READABLE) == Verb.READ
-    assert reach.most(READABLE, OPEN) == ALL
-    assert reach.most(READABLE, READABLE) == NONE
-    assert reach.most(None, READABLE) == NONE
+    assert reach.possible_verbs(OPEN, READABLE) == Verb.READ
+    assert reach.possible_verbs(READABLE, OPEN) == ALL
+    assert reach.possible_verbs(READABLE, READABLE) == NONE
+    assert reach.possible_verbs(None, READABLE) == NONE
     apart = Identity(3, partitions=(Membership(0x11, full=True),))
-    assert reach.most(OPEN, apart) == NONE
+    assert reach.possible_verbs(OPEN, apart) == NONE
     limited = Identity(3, partitions=(Membership(0x7FFF, full=False),))
-    assert reach.most(limited, OPEN) == ALL
-    assert reach.most(limited, limited) == NONE
+    assert reach.possible_verbs(limited, OPEN) == ALL
+    assert reach.possible_verbs(limited, limited) == NONE
 
 
 def test_a_block_may_hold_an_address_without_an_endpoint() -> None:
     outside = Rule("a/p", Direction.INGRESS, 0, Verb.SEND, 0, (Block("192.0.2.0/24"),))
-    assert Reach(_tables(outside)).most(None, READABLE) == Verb.SEND
+    assert Reach(_tables(outside)).possible_verbs(None, READABLE) == Verb.SEND
 
 
 _RULES = st.builds(
@@ -112,7 +112,7 @@ def test_reach_permits_what_the_evaluator_permits(
     whose = {"10.0.0.1": kinds[0], "10.0.0.2": kinds[1], "192.0.2.1": None}
     flow = Flow(ends[0], ends[1], pkey, destination_qpn=qpn, traffic_class=8)
     passing = Evaluator(tables).evaluate(flow).verbs
-    assert passing & ~Reach(tables).most(whose[ends[0]], whose[ends[1]]) == NONE
+    assert passing & ~Reach(tables).possible_verbs(whose[ends[0]], whose[ends[1]]) == NONE
     ranges = Reach(tables).ranges(whose[ends[0]], whose[ends[1]])
     for verb in passing & ~Verb.CM:
         assert qpn is None or any(first <= qpn <= last for first, last in ranges[verb])
@@ -140,7 +140,7 @@ def test_requests_go_where_rules_say_and_answers_anywhere() -> None:
 
 def test_what_only_audits_denies_nothing() -> None:
     audited = Identity(2, Isolation((0,), enforced=False, audited=True), None, DEFAULT)
-    assert Reach(_tables()).most(OPEN, audited) == ALL
+    assert Reach(_tables()).possible_verbs(OPEN, audited) == ALL
 
 
 def test_a_pod_is_let_do_to_a_peer_what_both_allow() -> None:

@@ -206,7 +206,7 @@ def direct_socket(parents: Iterable[Path], name: str) -> Path:
 
 
 @contextmanager
-def existing(parents: Iterable[Path], name: str) -> Iterator[Path]:
+def lock_fabric(parents: Iterable[Path], name: str) -> Iterator[Path]:
     """Lock a fabric that has members, and yield its folder. Raises FabricFailed, OSError."""
     directory = _folder(parents) / name
     if not (directory / SOCKET_NAME).exists():

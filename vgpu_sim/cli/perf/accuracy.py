@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.cli.perf.group import completes, new_file, refuse
+from vgpu_sim.cli.perf.group import completes, exit_with_error, new_file
 from vgpu_sim.perf import parameters, plots
 from vgpu_sim.perf.boards import BOARDS, board_named
 from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel
@@ -137,7 +137,7 @@ def _validate_tables(
             click.echo(f"{html}: {len(verdicts)} tables", err=True)
         _echo_wins(verdicts)
     except PerfError as err:
-        refuse(err)
+        exit_with_error(err)
     except OSError as err:
         click.echo(f"error: {err.filename}: {err.strerror}", err=True)
         sys.exit(1)
@@ -170,7 +170,7 @@ def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
         if missing is not None:
             raise missing
     except PerfError as err:
-        refuse(err)
+        exit_with_error(err)
 
 
 def _targets(boards: tuple[str, ...]) -> list[str]:
@@ -190,7 +190,7 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
         points, excluded = serving.points(most)
         rows = serving.validate(points)
     except PerfError as err:
-        refuse(err)
+        exit_with_error(err)
     click.echo(_SERVED)
     rows = [row for row in rows if not boards or row.group[1] in boards]
     for row in rows:
@@ -297,7 +297,7 @@ def fit(
             known[key] = one.learn(key, known[key]) if residual and key in known else one.fit(key)
             file.write_text(parameters.render(known))
     except PerfError as err:
-        refuse(err)
+        exit_with_error(err)
 
 
 def _fit_served(into: Path) -> None:
@@ -305,5 +305,5 @@ def _fit_served(into: Path) -> None:
     try:
         bands = serving.fit(serving.points()[0])
     except PerfError as err:
-        refuse(err)
+        exit_with_error(err)
     (into / SERVED).write_text(json.dumps(bands.as_json(), indent=1) + "\n", encoding="utf-8")

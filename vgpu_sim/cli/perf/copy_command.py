@@ -6,7 +6,7 @@ import click
 
 from vgpu_sim.cli import topologies
 from vgpu_sim.cli.perf.group import board_option, bytes_option
-from vgpu_sim.cli.perf.predict import add_to_compare, answer, with_json
+from vgpu_sim.cli.perf.predict import add_to_compare, print_prediction, with_json
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.topology import FLAT
 
@@ -65,7 +65,7 @@ def copy(
         if others or topology is not None:
             raise click.UsageError("--with and --topology need --from and --to")
         way = direction or "d2d"
-        answer(
+        print_prediction(
             board, lambda name: _on_board(name, way, size), f"copy of {size} bytes, {way}", as_json
         )
         return
@@ -75,7 +75,7 @@ def copy(
     node = topology or FLAT
     beside = f" and {len(others)} more" if others else ""
     title = f"copy of {size} bytes, {source} to {target}{beside}, in {node}"
-    answer(board, lambda name: _between(name, node, ends, size), title, as_json)
+    print_prediction(board, lambda name: _between(name, node, ends, size), title, as_json)
 
 
 def _on_board(board: str, direction: str, size: int) -> Prediction:

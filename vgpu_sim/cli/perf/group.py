@@ -74,7 +74,7 @@ def command() -> None:
     """Group the subcommands."""
 
 
-def refuse(err: PerfError) -> NoReturn:
+def exit_with_error(err: PerfError) -> NoReturn:
     """End the command with the error in one line."""
     click.echo(f"error: {err}", err=True)
     sys.exit(_UNREADABLE)

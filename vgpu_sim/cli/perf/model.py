@@ -5,7 +5,7 @@ import json
 import click
 from click.core import ParameterSource
 
-from vgpu_sim.cli.perf.group import SIZE, board_option, completes, refuse
+from vgpu_sim.cli.perf.group import SIZE, board_option, completes, exit_with_error
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, serve
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS
@@ -98,7 +98,7 @@ def model(
             question = Serving(model, name, tp, batch, given, made, pp, dp, ep, graphs, dtype)
             reports.append(serve(question, mechanistic=mechanistic))
     except PerfError as err:
-        refuse(err)
+        exit_with_error(err)
     if as_json:
         rows = [one.as_json() for one in reports] + [one.as_json() for one in drawings]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpu_sim.cli import topologies
-from vgpu_sim.cli.perf.group import SIZE, board_option, bytes_option, completes, refuse
+from vgpu_sim.cli.perf.group import SIZE, board_option, bytes_option, completes, exit_with_error
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.collective.model import OPS
 from vgpu_sim.perf.dtypes import DTYPES
@@ -41,14 +41,16 @@ def predict() -> None:
     """Group the operations."""
 
 
-def answer(board: str, ask: Callable[[str], Prediction], title: str, as_json: bool) -> None:
+def print_prediction(
+    board: str, ask: Callable[[str], Prediction], title: str, as_json: bool
+) -> None:
     """Print the prediction for a board, a table for several boards (A,B), or the error."""
     try:
         every = [ask(name) for name in board.split(",")]
         if click.get_current_context().meta.get(_MECHANISTIC):
             every = [found.mechanistic() for found in every]
     except PerfError as err:
-        refuse(err)
+        exit_with_error(err)
     if as_json:
         rows = [found.as_json() for found in every]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
@@ -110,7 +112,7 @@ def gemm(board: str, dtype: str, m: int, n: int, k: int, as_json: bool) -> None:
     from vgpu_sim.perf.gemm.predict import predict as ask
 
     title = f"C[{m}, {n}] = A[{m}, {k}] B[{k}, {n}]"
-    answer(board, lambda name: ask(name, dtype, m, n, k), title, as_json)
+    print_prediction(board, lambda name: ask(name, dtype, m, n, k), title, as_json)
 
 
 @predict.command(help="Causal attention in bf16, including the write of the KV cache.")
@@ -141,7 +143,7 @@ def attention(
 
     new, keys = query or context, kv_heads or heads
     title = f"attention of {batch} x {new} tokens on {context}, {heads} heads ({keys} of keys)"
-    answer(
+    print_prediction(
         board,
         lambda name: ask(
             name,
@@ -175,7 +177,7 @@ def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_
 
     new = query or context
     title = f"latent attention of {batch} x {new} tokens on {context}, {heads} heads"
-    answer(
+    print_prediction(
         board,
         lambda name: ask(name, batch=batch, query=new, context=context, heads=heads),
         title,
@@ -222,7 +224,7 @@ def moe(
     from vgpu_sim.perf.moe.predict import predict as ask
 
     title = f"{topk} of {experts} experts for {tokens} tokens, {hidden} by {inner}"
-    answer(
+    print_prediction(
         board,
         lambda name: ask(
             name,
@@ -262,7 +264,7 @@ def _collective(
 
     where = f" in {topology}" if topology is not None else ""
     title = f"{op} of {size} bytes among {gpus} GPUs{where}"
-    answer(board, lambda name: ask(name, op, dtype, gpus, size, topology), title, as_json)
+    print_prediction(board, lambda name: ask(name, op, dtype, gpus, size, topology), title, as_json)
 
 
 def _add_collective(name: str, op: str) -> None:
@@ -324,7 +326,7 @@ def elementwise(
 ) -> None:
     """Predict an element-wise kernel."""
     title = f"{rows} x {columns} elements, {read:g} bytes read and {written:g} written each"
-    answer(
+    print_prediction(
         board,
         lambda name: _stream("elementwise", name, rows, columns, read, written),
         title,
@@ -340,7 +342,7 @@ def elementwise(
 def norm(board: str, rows: int, columns: int, as_json: bool) -> None:
     """Predict a normalisation."""
     title = f"normalisation of {rows} rows of {columns} elements of 2 bytes"
-    answer(board, lambda name: _stream("norm", name, rows, columns, 2, 2), title, as_json)
+    print_prediction(board, lambda name: _stream("norm", name, rows, columns, 2, 2), title, as_json)
 
 
 def _rowwise(name: str, what: str) -> None:
@@ -357,7 +359,9 @@ def _rowwise(name: str, what: str) -> None:
         from vgpu_sim.perf.stream import predict as streams
 
         title = f"{name} of {rows} rows of {columns} elements"
-        answer(board, lambda one: getattr(streams, name)(one, rows, columns), title, as_json)
+        print_prediction(
+            board, lambda one: getattr(streams, name)(one, rows, columns), title, as_json
+        )
 
 
 _rowwise("softmax", "A softmax of rows in bf16.")

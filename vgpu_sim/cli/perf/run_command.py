@@ -15,7 +15,7 @@ from vgpu_sim.cli import boards
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.cli.clocks import check_modelled
-from vgpu_sim.cli.perf.group import new_file, refuse
+from vgpu_sim.cli.perf.group import exit_with_error, new_file
 from vgpu_sim.cli.perf.run_report import (
     Report,
     RunEvents,
@@ -86,7 +86,7 @@ def run(
         try:
             plots.require()
         except PerfError as err:
-            refuse(err)
+            exit_with_error(err)
     # some parents ignore SIGCHLD, and exit statuses would be lost
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     device = _device(board, profile_name or WHOLE)

@@ -65,7 +65,7 @@ class Row:
         return self.estimate is None or self.estimate.is_bound
 
     @property
-    def each_us(self) -> float:
+    def launch_us(self) -> float:
         """The time of one launch in microseconds."""
         return self.launches.us / max(1, self.launches.launches)
 
@@ -150,7 +150,7 @@ def _launches(report: Report) -> Iterator[str]:
     yield (f"{'launch':>9} {'start us':>12} {'us':>11} {'bound by':>12} {'occupancy':>10}  kernel")
     for number, (row, at) in enumerate(report.launches[:_MOST_LINES], 1):
         yield (
-            f"{number:>9} {at:>12.2f} {_time(row.each_us, row.is_bound)} {_character(row)}"
+            f"{number:>9} {at:>12.2f} {_time(row.launch_us, row.is_bound)} {_character(row)}"
             f"  {row.launches.kernel}({row.launches.arguments}) {row.shape}{_note(row)}"
         )
     more = len(report.launches) - _MOST_LINES
@@ -172,7 +172,7 @@ def _groups(report: Report) -> Iterator[str]:
         count = sum(row.launches.launches for row in rows)
         us = sum(row.launches.us for row in rows)
         longest = max(rows, key=lambda row: row.launches.us)
-        times = [row.each_us for row in rows]
+        times = [row.launch_us for row in rows]
         between = f", {min(times):.2f} to {max(times):.2f} us" if len(rows) > 1 else ""
         bound = any(row.is_bound for row in rows)
         yield (
@@ -239,7 +239,7 @@ def document_of(report: Report) -> dict[str, Any]:
                 "arguments": row.launches.arguments,
                 "context": row.context,
                 "start_us": at,
-                "us": row.each_us,
+                "us": row.launch_us,
                 "at_least": row.is_bound,
             }
             for row, at in report.launches

@@ -152,7 +152,7 @@ def explain(
         traffic_class,
     )
     try:
-        found = manifests.read(files) if files else manifests.ask_cluster(kubectl, context)
+        found = manifests.read(files) if files else manifests.read_cluster(kubectl, context)
         pods, compiler = _compile(found, in_force=not files)
         answer = explain_flow(compiler, pods, question)
     except (RdmaError, click.ClickException) as error:

@@ -17,7 +17,7 @@ from rdma.errors import PolicyError
 from vgpu_sim import config
 from vgpu_sim.cli import rdma_files
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
-from vgpu_sim.cli.clients.fabric import FabricFailed, existing
+from vgpu_sim.cli.clients.fabric import FabricFailed, lock_fabric
 from vgpu_sim.cli.clients.fabric_policy import Document, change, key_of
 from vgpu_sim.cli.run import run_hca
 
@@ -69,7 +69,7 @@ def status(fabric: str) -> None:
     """Print the enforced policies and their effects, as JSON."""
     try:
         with (
-            existing(config.private_dir_parents(), fabric) as directory,
+            lock_fabric(config.private_dir_parents(), fabric) as directory,
             AdminClient(directory, name=ADMIN_NAME) as admin,
         ):
             _echo(admin.call("policy-status"))
@@ -79,7 +79,7 @@ def status(fabric: str) -> None:
 
 def _change(fabric: str, documents: list[Document], removed: list[str]) -> None:
     try:
-        with existing(config.private_dir_parents(), fabric) as directory:
+        with lock_fabric(config.private_dir_parents(), fabric) as directory:
             answer = change(directory, documents, removed)
     except (FabricFailed, AdminRefused, PolicyError, OSError) as err:
         _fail(err)

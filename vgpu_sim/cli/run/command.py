@@ -274,10 +274,10 @@ def command(
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
                 wire_options = rdma_labels, rdma_policies, wire, wire_gso, wire_rate
                 member = stack.enter_context(run_hca.member(fabric_name, token_hex, *wire_options))
-                verbs = run_hca.verbs(system_verbs)
+                verbs = run_hca.verbs_dir(system_verbs)
                 found = member.socket_path, token_hex, verbs, member.address
                 environment = config.with_hca(environment, *found)
-                prepare = run_hca.sysfs_of(member, system_verbs)
+                prepare = run_hca.sysfs_mounter(member, system_verbs)
             with run_stats.print_statistics(node if stats else None):
                 status = run_program(command_line, environment, prepare)
     except (StartFailed, AdminRefused, FabricFailed, PolicyError) as err:

@@ -31,7 +31,7 @@ def check() -> None:
         )
 
 
-def show_class(classes: Path, device: str) -> None:
+def write_class_entry(classes: Path, device: str) -> None:
     """Write the device's entry into a folder that will be mounted on /sys/class. Raises OSError."""
     entry = classes / CLASS / _NAME
     entry.mkdir(parents=True)
@@ -42,7 +42,7 @@ def show_class(classes: Path, device: str) -> None:
     (entry / "dev").write_text(f"{os.major(number)}:{os.minor(number)}\n")
 
 
-def show_device(scratch: Path) -> None:
+def mount_device(scratch: Path) -> None:
     """Mount a folder over /dev in this process's namespace. It shows all devices, and the new one.
 
     Raises:

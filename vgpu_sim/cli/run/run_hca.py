@@ -115,7 +115,7 @@ def check_options(
             raise click.UsageError(message)
 
 
-def verbs(system: bool) -> Path:
+def verbs_dir(system: bool) -> Path:
     """Return the directory of the verbs library for the run's programs.
 
     This is the directory of Tessera's libibverbs, or, with ``system``, the directory of the
@@ -129,7 +129,7 @@ def verbs(system: bool) -> Path:
     return config.PROVIDER_PATH if system else config.RDMA_LIBRARIES_DIR
 
 
-def sysfs_of(joined: FabricMember, system_verbs: bool = False) -> Callable[[], None]:
+def sysfs_mounter(joined: FabricMember, system_verbs: bool = False) -> Callable[[], None]:
     """Return a function that mounts a member's device into the new process's /sys/class/infiniband.
 
     If the mount is not permitted, the function prints a message on stderr, and the program runs
@@ -187,12 +187,12 @@ def _mount(sysfs: Path, system_verbs: bool) -> None:
     (scratch / CLASS).mkdir()
     calls.mount(str(sysfs), str(scratch / CLASS), "", _MS_BIND_REC)
     if system_verbs:
-        provider.show_class(scratch, next(one.name for one in sysfs.iterdir()))
+        provider.write_class_entry(scratch, next(one.name for one in sysfs.iterdir()))
     calls.mount("none", str(scratch), "", _MS_REMOUNT_READ_ONLY)
     calls.mount(str(scratch), str(CLASSES), "", _MS_BIND_REC)
     calls.unmount_detached(str(scratch))
     if system_verbs:
-        provider.show_device(sysfs.with_name("devices"))
+        provider.mount_device(sysfs.with_name("devices"))
 
 
 def _enter_namespaces() -> None:

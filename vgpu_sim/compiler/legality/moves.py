@@ -43,7 +43,7 @@ def _check_count(scope: Scope, count: int, operands: tuple[tree.Operand, ...]) -
         if isinstance(operand, tree.Vector):
             found = len(operand.elements)
         elif isinstance(operand, tree.Name) and isinstance(
-            register := scope.need(operand), Register
+            register := scope.look_up(operand), Register
         ):
             found = register.count
         if found != count:
@@ -108,7 +108,7 @@ def _check_value(scope: Scope, type_: Type, value: tree.Operand) -> None:
 
 
 def _check_named(scope: Scope, type_: Type, name: tree.Name, *, plain: bool) -> None:
-    match scope.need(name):
+    match scope.look_up(name):
         case Register() as register if plain:
             _check_register(type_, _whole(register, name), name)
         case Register(own) if own.kind in ("integer", "bits"):

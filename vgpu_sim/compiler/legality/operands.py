@@ -9,8 +9,8 @@ from vgpu_sim.compiler.legality.scopes import (
     Scope,
     Special,
     Symbol,
-    of_function,
-    of_module,
+    function_scope,
+    module_scope,
 )
 from vgpu_sim.compiler.legality.signatures import Signature, Wanted, signatures
 from vgpu_sim.compiler.legality.types import Type, find_type
@@ -26,10 +26,10 @@ _WITHOUT_SPACE = frozenset({"global", "shared", "local"})
 
 def check(module: tree.Module, findings: Findings) -> None:
     """Record in ``findings`` every instruction whose operands violate a rule of PTX."""
-    outer = of_module(module)
+    outer = module_scope(module)
     for function in module.functions:
         if function.body is not None:
-            for scope, instruction in _statements(function.body, of_function(function, outer)):
+            for scope, instruction in _statements(function.body, function_scope(function, outer)):
                 try:
                     check_instruction(scope, instruction)
                 except Refusal as refusal:
@@ -66,7 +66,7 @@ def check_instruction(scope: Scope, instruction: tree.Instruction) -> None:
     fitting = [one for one in lists if _takes(one, len(instruction.operands))]
     if not lists or (fitting and fitting[0][:1] == (Wanted("rest"),)):
         for name in names.of(instruction.operands):
-            scope.need(name)
+            scope.look_up(name)
         return
     if not fitting:
         wanted = " or ".join(sorted({str(len(one)) for one in lists}))
@@ -113,7 +113,7 @@ def _check(scope: Scope, wanted: Wanted, operand: tree.Operand, space: str) -> N
             _check_memory(scope, operand, what[1:-1] or space)
         case _:
             for name in names.of((operand,)):
-                scope.need(name)
+                scope.look_up(name)
 
 
 def _without_pair(scope: Scope, wanted: Wanted, operand: tree.Operand) -> tree.Operand:
@@ -166,7 +166,9 @@ def _check_value(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Typ
             pass
         case tree.Not(inner) if type_.kind == "pred" and not wanted.written:
             _predicate(scope, inner)
-        case tree.Name() if wanted.special and isinstance(special := scope.need(operand), Special):
+        case tree.Name() if wanted.special and isinstance(
+            special := scope.look_up(operand), Special
+        ):
             if type_.bits not in (special.bits, *special.once):
                 raise Invalid(f"{operand.text!r} cannot be read as .{type_.name}", operand)
         case tree.Name():
@@ -198,7 +200,7 @@ def _check_vector(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Ty
         raise Invalid("at least one element of the vector must not be '_'")
     if type_.kind == "float" and any(
         isinstance(one, tree.Name)
-        and isinstance(meaning := scope.need(one), Register)
+        and isinstance(meaning := scope.look_up(one), Register)
         and meaning.type.kind == "integer"
         and meaning.type.bits == type_.bits
         for one in operand.elements[:1]
@@ -243,7 +245,7 @@ def _check_address_value(scope: Scope, wanted: Wanted, operand: tree.Operand) ->
         if isinstance(base, tree.Integer) and not wanted.register:
             return
         raise Invalid("expected an address")
-    found = scope.need(base)
+    found = scope.look_up(base)
     if isinstance(found, Symbol | Place):
         if wanted.what == "name":
             return
@@ -262,7 +264,7 @@ def _check_memory(scope: Scope, operand: tree.Operand, space: str) -> None:
         raise Invalid("expected an address in brackets")
     if space == "*":
         for name in names.of((operand,)):
-            scope.need(name)
+            scope.look_up(name)
         return
     if len(operand.parts) != 1:
         raise Invalid("expected one address in brackets")
@@ -274,7 +276,7 @@ def _check_memory(scope: Scope, operand: tree.Operand, space: str) -> None:
         raise Invalid("expected an address")
     if grammar.is_special(base.text):
         raise Invalid(f"{base.text!r} is not an address", base)
-    found = scope.need(base)
+    found = scope.look_up(base)
     if isinstance(found, Register) and found.type.kind not in ("integer", "bits"):
         raise Invalid(f"{base.text!r} cannot hold an address", base)
     if isinstance(found, Place):

@@ -64,7 +64,7 @@ class Scope(Names[Meaning]):
     Lowering reports names that are declared twice.
     """
 
-    def need(self, name: tree.Name) -> Meaning:
+    def look_up(self, name: tree.Name) -> Meaning:
         """Return the meaning of a name.
 
         Raises:
@@ -83,7 +83,7 @@ class Scope(Names[Meaning]):
         Raises:
             Invalid: there is none.
         """
-        meaning = self.need(name)
+        meaning = self.look_up(name)
         if isinstance(meaning, Register):
             return meaning
         if isinstance(meaning, Special):
@@ -96,7 +96,7 @@ class Scope(Names[Meaning]):
         Raises:
             Invalid: it is not an array, or its index is neither a constant nor in a register.
         """
-        found = self.need(element.base)
+        found = self.look_up(element.base)
         if not isinstance(found, Place) or not found.element_bytes:
             raise Invalid(f"{element.base.text!r} is not an array", element.base)
         index = element.index.base if isinstance(element.index, tree.Offset) else element.index
@@ -115,33 +115,33 @@ class Scope(Names[Meaning]):
             if type_ is not None:
                 what = Register(type_, int(statement.vector[2:]) if statement.vector else 1)
                 for name in statement.names:
-                    self.put(name.name, what, name.count)
+                    self.declare_once(name.name, what, name.count)
         elif isinstance(statement, tree.Variable):
-            self.put(statement.name, _variable(statement), statement.count)
+            self.declare_once(statement.name, _variable(statement), statement.count)
 
     def declare_labels(self, block: tree.Block) -> None:
         """Declare the labels of a block, which may be used before their position."""
         for statement in block.statements:
             if isinstance(statement, tree.Label):
-                self.put(statement.name, Symbol(), None)
+                self.declare_once(statement.name, Symbol(), None)
 
-    def put(self, name: str, what: Meaning, count: int | None) -> None:
+    def declare_once(self, name: str, what: Meaning, count: int | None) -> None:
         """Declare a name in this scope; do nothing if the scope has the name already."""
         if not self.has(name, count):
             self.declare(name, what, count=count)
 
 
-def of_module(module: tree.Module) -> Scope:
+def module_scope(module: tree.Module) -> Scope:
     """Return the scope with the names that a file declares."""
     scope = Scope()
     for variable in module.variables:
-        scope.put(variable.name, _variable(variable), variable.count)
+        scope.declare_once(variable.name, _variable(variable), variable.count)
     for name in [one.name for one in module.functions] + [one.name for one in module.aliases]:
-        scope.put(name, Symbol(), None)
+        scope.declare_once(name, Symbol(), None)
     return scope
 
 
-def of_function(function: tree.Function, outer: Scope) -> Scope:
+def function_scope(function: tree.Function, outer: Scope) -> Scope:
     """Return the scope with the names of a function's parameters, within the file's scope
     ``outer``.
     """
@@ -150,7 +150,7 @@ def of_function(function: tree.Function, outer: Scope) -> Scope:
         what = _variable(parameter)
         if isinstance(what, Place) and function.is_entry:
             what = Place("param::entry")
-        scope.put(parameter.name, what, parameter.count)
+        scope.declare_once(parameter.name, what, parameter.count)
     return scope
 
 

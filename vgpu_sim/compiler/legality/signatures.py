@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 
 from vgpu_sim.compiler.legality.types import Type, find_type, widen
 from vgpu_sim.compiler.ptx import grammar
-from vgpu_sim.compiler.ptx.grammar.requirements import Condition, condition
+from vgpu_sim.compiler.ptx.grammar.requirements import Condition, parse_condition
 from vgpu_sim.compiler.ptx.grammar.tables import Statement, statements
 
 _MAX_CACHED_SPELLINGS = 4096
@@ -133,4 +133,4 @@ def _row(stated: Statement) -> _Row:
     words = [word for word in stated.words if not word.startswith("#")]
     lists = "" if stated.operands == "-" else stated.operands
     operands = tuple(tuple(one.split()) for one in lists.split(" / "))
-    return _Row(types, condition(words), operands)
+    return _Row(types, parse_condition(words), operands)

@@ -8,7 +8,7 @@ from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
 from vgpu_sim.compiler.lower.stack.program import Program
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Unsupported
-from vgpu_sim.compiler.lower.symbols.frames import Frame, LocalVariable, extent
+from vgpu_sim.compiler.lower.symbols.frames import Frame, LocalVariable, size_and_alignment
 from vgpu_sim.compiler.lower.symbols.scopes import (
     HALVES,
     LabelTarget,
@@ -152,7 +152,7 @@ class Context:
         Raises:
             Invalid, Unsupported: the declaration is refused.
         """
-        return self.new_local(*extent(declared))
+        return self.new_local(*size_and_alignment(declared))
 
     def new_local(self, size: int, align: int) -> LocalVariable:
         """Create a variable of ``size`` bytes in this frame; return it."""

@@ -3,14 +3,14 @@
 import math
 
 from vgpu_sim.compiler.lower.builder import NO_OWNER, Builder
-from vgpu_sim.compiler.lower.calls.calls import lower_bodies, request
+from vgpu_sim.compiler.lower.calls.calls import lower_bodies, request_body
 from vgpu_sim.compiler.lower.context import Context, Symbols
 from vgpu_sim.compiler.lower.instructions import lower_instruction
 from vgpu_sim.compiler.lower.stack.linking import link
 from vgpu_sim.compiler.lower.stack.program import Program
 from vgpu_sim.compiler.lower.symbols import names, shared_memory
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
-from vgpu_sim.compiler.lower.symbols.frames import LocalVariable, extent
+from vgpu_sim.compiler.lower.symbols.frames import LocalVariable, size_and_alignment
 from vgpu_sim.compiler.lower.symbols.parameters import lay_out, limit_of
 from vgpu_sim.compiler.lower.symbols.scopes import (
     Declared,
@@ -86,7 +86,7 @@ def _context(
     program = Program(builder, symbols.graph)
     frame = program.new_frame()
     own = {  # shared by all activations of a function
-        v.name: LocalVariable(builder.new_name("variable"), *extent(v), NO_OWNER)
+        v.name: LocalVariable(builder.new_name("variable"), *size_and_alignment(v), NO_OWNER)
         for v in symbols.local
     }
     frame.variables += own.values()
@@ -147,7 +147,7 @@ def check_function(function: tree.Function, symbols: Symbols) -> None:
     context = _context(symbols, memory, (), findings)
     context.check_only = True
     try:
-        request(context, function)
+        request_body(context, function)
         lower_bodies(context)
     except Refusal as refusal:
         findings.add(refusal, function)
@@ -232,7 +232,7 @@ def _declare_shared(context: Context, statement: tree.Variable) -> None:
     # not named by any instruction
     what: Declared = context.memory.of(statement) or SharedVariable(0)
     try:
-        shared_memory.extent(statement)
+        shared_memory.size_and_alignment(statement)
     except Refusal:
         what = Refused(f".shared variable {statement.name!r}")
         raise

@@ -21,9 +21,9 @@ def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
     context.builder.guard = _guard(context, instruction.guard)
     context.operands, extended = instruction.operands, []
     if context.program.parted:
-        extended = wide.part(context, instruction)
+        extended = wide.split_operands(context, instruction)
     form.lower(context, form, match)
-    wide.extend(context, extended, match)
+    wide.write_high_halves(context, extended, match)
 
 
 def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, Match]:

@@ -49,7 +49,7 @@ class _Parts:
 
     def part(self, name: str) -> _Part:
         if name not in self.parts:
-            self.parts[name] = _Part(self.whole.part())
+            self.parts[name] = _Part(self.whole.for_part())
         return self.parts[name]
 
     def list_unsupported(self) -> list[Diagnostic]:

@@ -16,26 +16,26 @@ class Sequence:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
 
-    def word(self, op: Op, type_: DataType, *srcs: Operand, **fields: Any) -> Register:
+    def emit(self, op: Op, type_: DataType, *srcs: Operand, **fields: Any) -> Register:
         """Emit an instruction; return its result in a register as wide as ``type_``."""
         result = self._builder.scratch(max(type_.bits, 16))
         self._builder.emit(op, type=type_, dsts=(result,), srcs=srcs, **fields)
         return result
 
-    def store(self, to: Register, op: Op, type_: DataType, *srcs: Operand, **fields: Any) -> None:
+    def emit_to(self, to: Register, op: Op, type_: DataType, *srcs: Operand, **fields: Any) -> None:
         """Emit an instruction whose result is written to ``to``."""
         self._builder.emit(op, type=type_, dsts=(to,), srcs=srcs, **fields)
 
-    def test(self, how: Compare, type_: DataType, a: Operand, b: Operand) -> Predicate:
+    def compare(self, how: Compare, type_: DataType, a: Operand, b: Operand) -> Predicate:
         """Return a predicate with the result of ``a how b``; it is valid until the next test."""
         result = self._builder.inverse_predicate()
         self._builder.emit(Op.SETP, type=type_, dsts=(result, None), srcs=(a, b), compare=how)
         return result
 
-    def number(self, how: Compare, type_: DataType, a: Operand, b: Operand) -> Register:
+    def compare_as_number(self, how: Compare, type_: DataType, a: Operand, b: Operand) -> Register:
         """Return 1 where ``a how b`` is true, else 0, as a number of the type's width."""
-        flag = self.test(how, type_, a, b)
-        return self.word(Op.SELP, type_, Literal(1), Literal(0), flag)
+        flag = self.compare(how, type_, a, b)
+        return self.emit(Op.SELP, type_, Literal(1), Literal(0), flag)
 
     def convert(
         self, value: Operand, source: DataType, to: DataType, *, clamp: bool = False
@@ -51,11 +51,11 @@ class Sequence:
         )
         return result
 
-    def part(self, value: Operand, type_: DataType, first: int, bits: int) -> Operand:
+    def extract_bits(self, value: Operand, type_: DataType, first: int, bits: int) -> Operand:
         """Return ``bits`` bits of a 32-bit value, from bit ``first`` on.
 
         The result is extended as ``type_``, a 32-bit type, requires.
         """
         if bits == 32:
             return value
-        return self.word(Op.BFE, type_, value, Literal(first), Literal(bits))
+        return self.emit(Op.BFE, type_, value, Literal(first), Literal(bits))

@@ -65,7 +65,9 @@ def s2r(context: Context, register: SpecialRegister, to: Register | None = None)
     """
     result = to or context.builder.scratch(register.bits)
     type_ = DataType.B64 if register.bits == 64 else DataType.B32
-    context.builder.emit(Op.S2R, type=type_, dsts=(result,), sreg=register, volatile=register.runs)
+    context.builder.emit(
+        Op.S2R, type=type_, dsts=(result,), sreg=register, volatile=register.is_clock
+    )
     return result
 
 

@@ -8,7 +8,7 @@ from vgpu_sim.compiler.lower.symbols import frames, names
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.lower.symbols.scopes import Refused
-from vgpu_sim.compiler.lower.symbols.shared_memory import extent, is_shared
+from vgpu_sim.compiler.lower.symbols.shared_memory import is_shared, size_and_alignment
 from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.lower.values import float_literal, integer_literal
 from vgpu_sim.compiler.ptx import tree
@@ -73,10 +73,10 @@ def lay_out(
     for variable in declared:
         try:
             if is_shared(variable):
-                extent(variable)
+                size_and_alignment(variable)
                 segment.shared.append(variable)
             elif variable.space is tree.Space.LOCAL:
-                frames.extent(variable)
+                frames.size_and_alignment(variable)
                 segment.local.append(variable)
             else:
                 _add(segment, variable, addresses)

@@ -20,7 +20,7 @@ _RELAXED: Final = {"ld": 0, "ldu": 0, "st": 1}
 _LOW = HALVES[0]
 
 
-def part(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
+def split_operands(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
     """Split each 128-bit register in ``context.operands`` into two 64-bit registers.
 
     Return the registers of which the instruction loads only the low half; ``extend`` writes
@@ -46,7 +46,7 @@ def part(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
     return whole if data == 0 else []
 
 
-def extend(context: Context, loaded: Sequence[tree.Name], match: Match) -> None:
+def write_high_halves(context: Context, loaded: Sequence[tree.Name], match: Match) -> None:
     """Write the high half of a loaded register: copies of the low half's sign bit, or zeros."""
     for name in loaded:
         low, high = (context.register(replace(name, component=half)) for half in HALVES)

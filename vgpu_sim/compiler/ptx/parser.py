@@ -21,7 +21,7 @@ from vgpu_sim.compiler.ptx.declarations import (
 )
 from vgpu_sim.compiler.ptx.functions import parse_directives
 from vgpu_sim.compiler.ptx.lexer import START, Kind, Place, tokenize
-from vgpu_sim.compiler.ptx.recovery import all_errors, pass_item
+from vgpu_sim.compiler.ptx.recovery import all_errors, skip_item
 from vgpu_sim.compiler.ptx.statements import parse_body, parse_pragma
 
 _ADDRESS_SIZES = (32, 64)
@@ -90,7 +90,7 @@ def _parse_items(cursor: Cursor, contents: _Contents) -> None:
         try:
             _parse_item(cursor, contents)
         except PtxSyntaxError as error:
-            pass_item(cursor, start, error)
+            skip_item(cursor, start, error)
 
 
 def _parse_version(cursor: Cursor) -> tuple[int, int]:

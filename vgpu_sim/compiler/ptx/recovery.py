@@ -19,7 +19,7 @@ _MODULE_WORDS = frozenset(
 )
 
 
-def pass_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
+def skip_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
     """Record an error in the statement that began at ``start``, and continue after the statement.
 
     Raises:
@@ -44,7 +44,7 @@ def pass_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
     raise error
 
 
-def pass_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
+def skip_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
     """Record an error outside of function bodies, and continue after the declaration or function.
 
     Raises:

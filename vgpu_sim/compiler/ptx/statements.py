@@ -17,7 +17,7 @@ from vgpu_sim.compiler.ptx.declarations import (
 from vgpu_sim.compiler.ptx.functions import parse_directives
 from vgpu_sim.compiler.ptx.lexer import Kind, Token
 from vgpu_sim.compiler.ptx.operands import parse_arguments, parse_operand
-from vgpu_sim.compiler.ptx.recovery import pass_statement
+from vgpu_sim.compiler.ptx.recovery import skip_statement
 
 
 def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
@@ -38,7 +38,7 @@ def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
             try:
                 _parse_statement(cursor, statements)
             except PtxSyntaxError as error:
-                pass_statement(cursor, token, error)
+                skip_statement(cursor, token, error)
     cursor.expect("}")
     return tree.Block(start.line, start.column, tuple(statements))
 

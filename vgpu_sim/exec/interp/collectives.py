@@ -62,7 +62,7 @@ def perform(lanes: Lanes, instruction: Instruction, together: U32, mask: Mask) -
     _scatter(lanes, instruction, _collect(lanes, instruction, given, together), mask)
 
 
-def perform_apart(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask], warp: int) -> None:
+def perform_divergent(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask], warp: int) -> None:
     """Perform a collective for lanes of one warp that are at several instructions.
 
     ``masks`` has one mask of lanes for each of the instructions ``words``.

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from vgpu_sim.exec.errors import BarrierFault
 from vgpu_sim.exec.interp import collectives
 from vgpu_sim.exec.interp.families.sync import WAITS, Ballot, BarrierMisuse, Barriers
-from vgpu_sim.exec.interp.gathering import Gatherings, all_here, kind_of, misuse, split_by_mask
+from vgpu_sim.exec.interp.gathering import (
+    Gatherings,
+    complete_collectives,
+    describe_misuse,
+    kind_of,
+    split_by_mask,
+)
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
@@ -82,7 +88,7 @@ class ResidentBlocks(Lanes):
         """Return whether no block is resident."""
         return not self._live
 
-    def round(self) -> int:
+    def run_round(self) -> int:
         """Run every runnable path for one round; return how many blocks have ended.
 
         Raises:
@@ -116,7 +122,7 @@ class ResidentBlocks(Lanes):
         for cells in (*self.registers, *self.predicates):
             cells[at] = 0
         self.spaces.clear(slot)
-        self.place(at, np.arange(count), np.full(count, block))
+        self.assign_threads(at, np.arange(count), np.full(count, block))
         first, threads = slot * self._warps, launch.threads_per_block
         live = {
             first + warp: (1 << min(WARP_LANES, threads - warp * WARP_LANES)) - 1
@@ -166,7 +172,7 @@ class ResidentBlocks(Lanes):
 
     def _go_on(self, paths: Iterable[Path]) -> None:
         for one in paths:
-            path = one.settle()
+            path = one.reconverge()
             if path is None:
                 continue
             if path.above:
@@ -182,7 +188,7 @@ class ResidentBlocks(Lanes):
             if path.arrived and self._rounds - since >= patience:
                 self._hasty.add(path.pc)
                 del self._joins[path]
-                self._go_on((path.let_go(),))
+                self._go_on((path.release_arrived(),))
 
     def _let_all_go(self, slot: int) -> bool:
         """Release all lanes of a block that wait for others of their warp; return whether there are
@@ -191,7 +197,7 @@ class ResidentBlocks(Lanes):
         joins = [path for path in self._joins if path.warp // self._warps == slot and path.arrived]
         for path in joins:
             del self._joins[path]
-            self._go_on((path.let_go(),))
+            self._go_on((path.release_arrived(),))
         return bool(joins)
 
     def _branch(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
@@ -287,7 +293,11 @@ class ResidentBlocks(Lanes):
                 SEMANTICS[instruction.op](self, instruction, mask)
             return self._go_behind(paths)
         members, live = collectives.members(self, instruction), self._live_rows()
-        complete = np.zeros(len(rows), dtype=np.bool_) if apart else all_here(members, live, rows)
+        complete = (
+            np.zeros(len(rows), dtype=np.bool_)
+            if apart
+            else complete_collectives(members, live, rows)
+        )
         at_once = [path for path in paths if complete[path.warp]]
         if at_once:
             together = np.where(rows, members & live[:, None], np.uint32(0))
@@ -322,7 +332,7 @@ class ResidentBlocks(Lanes):
                 self._go_on((part,))
                 continue
             self._touched.add(slot)
-            wrong = misuse(part.lanes, named)
+            wrong = describe_misuse(part.lanes, named)
             if wrong:
                 raise self._fault(wrong, part)
             for some, members in split_by_mask(part, named):
@@ -346,7 +356,7 @@ class ResidentBlocks(Lanes):
         instructions.
         """
         masks = [self._mask([path]) for path in paths]
-        collectives.perform_apart(self, [path.pc for path in paths], masks, paths[0].warp)
+        collectives.perform_divergent(self, [path.pc for path in paths], masks, paths[0].warp)
         for path in paths:
             path.pc += 1
         self._go_on(paths)
@@ -359,7 +369,7 @@ class ResidentBlocks(Lanes):
                 continue
             barriers, gatherings = self._barriers[slot], self._gatherings[slot]
             parts = "; ".join([*barriers.describe(), *gatherings.describe()])
-            first = barriers.first() or gatherings.first()
+            first = barriers.find_waiting() or gatherings.find_waiting()
             assert first is not None
             raise self._fault(f"no thread of the block can make progress: {parts}", first)
 

@@ -58,7 +58,7 @@ def step(warp: Warp) -> StepRecord:
     except (KernelError, ValueError):
         top.pc = word
         raise
-    warp.settle()
+    warp.reconverge()
     return StepRecord(word, mask, addresses)
 
 
@@ -143,7 +143,7 @@ def _run_blocks(launch: InterpretedLaunch, slots: int, pause: Callable[[], None]
     patience = _PATIENCE_ROUNDS
     with np.errstate(all="ignore"):
         while resident:
-            ended = sum(some.round() for some in resident)
+            ended = sum(some.run_round() for some in resident)
             resident = [some for some in resident if not some.done]
             pause()
             patience = _PATIENCE_ROUNDS if ended else patience - 1

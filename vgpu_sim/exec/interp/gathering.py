@@ -42,7 +42,7 @@ class Gatherings:
         """Check a warp's collectives again after some of its lanes have ended."""
         return self._complete(warp)
 
-    def first(self) -> Path | None:
+    def find_waiting(self) -> Path | None:
         """Return a path that waits at a collective, or None."""
         return next((path for paths in self._open.values() for path in paths), None)
 
@@ -71,7 +71,7 @@ def _lanes(paths: list[Path]) -> int:
     return sum(path.lanes for path in paths)
 
 
-def all_here(members: NDArray[np.uint32], live: NDArray[np.uint32], here: Mask) -> Mask:
+def complete_collectives(members: NDArray[np.uint32], live: NDArray[np.uint32], here: Mask) -> Mask:
     """Return the warps whose collectives are complete.
 
     A collective is complete if all live lanes that it names have arrived and name the same lanes.
@@ -87,7 +87,7 @@ def all_here(members: NDArray[np.uint32], live: NDArray[np.uint32], here: Mask) 
     return complete
 
 
-def misuse(lanes: int, named: list[int]) -> str:
+def describe_misuse(lanes: int, named: list[int]) -> str:
     """Return why the member masks of lanes that have arrived together are invalid.
 
     The text is empty if they are valid.

@@ -45,7 +45,9 @@ class Lanes:
     def lanes(self) -> int:
         return len(self.thread[0])
 
-    def place(self, at: slice, thread: NDArray[np.int64], block: NDArray[np.int64]) -> None:
+    def assign_threads(
+        self, at: slice, thread: NDArray[np.int64], block: NDArray[np.int64]
+    ) -> None:
         """Assign threads and blocks, given by linear indices, to the lanes in the slice ``at``."""
         shapes = (self.launch.block, self.launch.grid)
         for axes, index, shape in zip(

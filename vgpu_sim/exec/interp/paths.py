@@ -59,7 +59,7 @@ class Path:
             path.lanes &= ~ended
             path = path.below
 
-    def settle(self) -> "Path | None":
+    def reconverge(self) -> "Path | None":
         """Return the path on which these lanes are now.
 
         This is the path itself, or, if it has reached its reconvergence point, the path below,
@@ -79,7 +79,7 @@ class Path:
             path.arrived = 0
         return path
 
-    def let_go(self) -> "Path":
+    def release_arrived(self) -> "Path":
         """Let the lanes that have arrived at this path continue, without waiting for the other
         lanes.
 

@@ -58,7 +58,7 @@ class Warp(Lanes):
         lane = np.arange(lanes, dtype=np.int64)
         warp = first + lane // WARP_LANES
         thread = warp % launch.warps_per_block * WARP_LANES + lane % WARP_LANES
-        self.place(slice(None), thread, warp // launch.warps_per_block)
+        self.assign_threads(slice(None), thread, warp // launch.warps_per_block)
         exists: Mask = thread < launch.threads_per_block
         self.stack = [StackEntry(0, exists, -1)]
 
@@ -77,7 +77,7 @@ class Warp(Lanes):
         """The lanes at ``pc``; only while not ``done``."""
         return self.stack[-1].mask
 
-    def settle(self) -> None:
+    def reconverge(self) -> None:
         """Drop entries that have reached their reconvergence point or have no lanes left."""
         while self.stack:
             top = self.stack[-1]

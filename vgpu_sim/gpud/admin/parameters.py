@@ -12,7 +12,7 @@ from vgpu_sim.gpud.model import (
     GpuUuid,
     Holder,
     InstanceUuid,
-    check_made_for,
+    check_owner,
     is_owner,
     parse_gpu_uuid,
     parse_instance_uuid,
@@ -70,7 +70,7 @@ def new_instance(params: dict[str, Any]) -> dict[str, Any]:
     optional = ("owner", "owner_name", "compute_start", "memory_bytes")
     rest = {name: value for name, value in params.items() if name not in optional}
     values = fields(rest, {"gpu_uuid": str, "profile": str, "start": int})
-    owner, owner_name = made_for(params)
+    owner, owner_name = parse_owner(params)
     memory_bytes = params.get("memory_bytes")
     if memory_bytes is not None and type(memory_bytes) is not int:
         raise InvalidRequest("memory_bytes is not an integer")
@@ -85,7 +85,7 @@ def new_instance(params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def made_for(params: dict[str, Any]) -> tuple[str, str]:
+def parse_owner(params: dict[str, Any]) -> tuple[str, str]:
     """Parse an instance's owner and the owner's name; both are empty if absent.
 
     Raises:
@@ -95,7 +95,7 @@ def made_for(params: dict[str, Any]) -> tuple[str, str]:
     if not isinstance(owner, str) or not isinstance(name, str):
         raise InvalidRequest("owner and owner_name are not strings")
     try:
-        check_made_for(owner, name)
+        check_owner(owner, name)
     except ValueError as err:
         raise InvalidRequest(str(err)) from err
     return owner, name

@@ -107,7 +107,7 @@ class Launcher:
             return len(live) + self._starting[uuid]
         return sum(o.owner.sharer == sharer for o in live) + self._starting_of[uuid, sharer]
 
-    def expect(self, instance: MigInstance, owner: Owner) -> None:
+    def prepare_spare(self, instance: MigInstance, owner: Owner) -> None:
         """Prepare a spare worker in the background, for the first context of a new owner of an
         instance.
         """
@@ -118,7 +118,7 @@ class Launcher:
     async def _expect(self, instance: MigInstance, owner: Owner) -> None:
         try:
             if self.problem != spawn.NOT_CONFINED:
-                await self._zygote.expect(
+                await self._zygote.request_spare(
                     self._config(instance, None, await self._cache(instance, owner), owner)
                 )
         except (

@@ -190,7 +190,7 @@ class ContextTable:
         )
         self._end_soon(context, reason)
 
-    def strike(self, context: Context, error: int, reason: str) -> None:
+    def end_failed(self, context: Context, error: int, reason: str) -> None:
         """End a context whose GPU failed: its client gets the CUresult ``error``, and the worker is
         killed after the grace period.
         """

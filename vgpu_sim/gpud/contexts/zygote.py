@@ -99,7 +99,7 @@ class Zygote:
         finally:
             self._waiting.pop(number, None)
 
-    async def expect(self, config: WorkerConfig) -> None:
+    async def request_spare(self, config: WorkerConfig) -> None:
         """Request a spare worker for a context like this one (``worker.spare``).
 
         Raises:

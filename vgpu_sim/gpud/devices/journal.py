@@ -23,7 +23,7 @@ from vgpu_sim.gpud.model import (
     Gpu,
     InstanceUuid,
     MigInstance,
-    check_made_for,
+    check_owner,
     parse_gpu_uuid,
     parse_instance_uuid,
 )
@@ -209,7 +209,7 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
             f"instance {uuid} is {profile.name} of {gpu.uuid}: its uuid must be {expected}"
         )
     owner, owner_name = fields.get("owner", ""), fields.get("owner_name", "")
-    check_made_for(owner, owner_name)
+    check_owner(owner, owner_name)
     shares = tuple(_share(one) for one in fields.get("shares", ()))
     _unique("share owner", [one.owner for one in shares])
     if shares and (owner or not compute or placed.compute is not None):
@@ -237,7 +237,7 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
 def _share(entry: object) -> ClaimShare:
     kinds = {"owner": str, "owner_name": str, "memory_bytes": int, "admit": bool}
     share = ClaimShare(**_fields(entry, kinds))
-    check_made_for(share.owner, share.owner_name)
+    check_owner(share.owner, share.owner_name)
     if not share.owner or share.memory_bytes <= 0:
         raise ValueError("a share must have an owner and more than 0 bytes of memory")
     return share

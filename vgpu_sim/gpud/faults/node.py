@@ -182,7 +182,7 @@ class Faults:
     def _note(self, gpu: Gpu, instance: str, xid: int, pid: int, message: str) -> None:
         """Record an Xid and update the health of the GPU or instance that it concerns."""
         row = XIDS[xid]
-        entry = self.records.note(gpu.uuid, xid, instance, pid, message, time.time_ns())
+        entry = self.records.record_xid(gpu.uuid, xid, instance, pid, message, time.time_ns())
         self._events.emit(
             "xid",
             gpu=gpu.uuid,
@@ -213,7 +213,7 @@ class Faults:
             self._note(gpu, instance, xid, 0, why)
         for context in struck:
             assert error is not None
-            self._contexts.strike(context, error, f"Xid {xid}: {meaning}")
+            self._contexts.end_failed(context, error, f"Xid {xid}: {meaning}")
 
     def _affected_contexts(self, gpu: Gpu, instance: str, alone: bool = False) -> list[Context]:
         """Return the contexts that a fault of a GPU or an instance affects.
@@ -277,7 +277,7 @@ class Faults:
                 self._note(
                     gpu, _instance_of_record(context.instance), 45, context.client.pid, "GPU reset"
                 )
-                self._contexts.strike(
+                self._contexts.end_failed(
                     context, CudaError.LAUNCH_FAILED, "the GPU hung and was reset"
                 )
         logger.warning("fault_cleared id=%s kind=%s", fault_id, fault.kind)

@@ -39,7 +39,7 @@ class Records:
             self._keep(gpu, entry)
             self._sequence = max(self._sequence, entry.sequence)
 
-    def note(
+    def record_xid(
         self, gpu: GpuUuid, xid: int, instance: str, pid: int, message: str, time_ns: int
     ) -> admin.Xid:
         """Record an Xid.

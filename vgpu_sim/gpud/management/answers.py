@@ -47,7 +47,7 @@ class Node(Protocol):
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the node's GPUs by index."""
 
-    def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
+    def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
         """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
 
     async def change(self, ask: Ask) -> MigInstance | None:
@@ -91,7 +91,7 @@ class Management:
             # groups.
             pod = await asyncio.to_thread(self._requesting_pod, peer, sender)
         # Without ``only``, the contexts of other slices would be listed too, which takes time.
-        gpu = self._node.picture(instance.gpu, only=instance)
+        gpu = self._node.describe_gpu(instance.gpu, only=instance)
         mine = tuple(one for one in gpu.instances if one.uuid == instance.uuid)
         if pod is None or not (self._standalone or self._holds(instance.uuid, pod)):
             mine = tuple(
@@ -115,7 +115,7 @@ class Management:
             return encode(ask, status)
 
     async def _everything(self, ask: Ask) -> bytes:
-        gpus = tuple(self._node.picture(gpu) for gpu in self._node.gpus())
+        gpus = tuple(self._node.describe_gpu(gpu) for gpu in self._node.gpus())
         shown = {one.uuid: processes.of_node(one.contexts) for g in gpus for one in g.instances}
         return self._report(ask, View(gpus, node=True, processes=shown))
 

@@ -45,7 +45,7 @@ class InventoryNode:
         """Return the node's GPUs by index."""
         return self._inventory.gpus
 
-    def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
+    def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
         """Return a GPU as the inventory shows it, with all its instances or only with ``only``."""
         return self._snapshot.gpu(gpu, self._problem(), only)
 

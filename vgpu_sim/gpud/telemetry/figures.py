@@ -26,4 +26,4 @@ SENSORS: Mapping[str, Sensors] = MappingProxyType(
 
 def limit_w(key: str) -> int:
     """Return a board's power limit in watts. Raises KeyError for a board without a record."""
-    return RECORDS[key].limit_w
+    return RECORDS[key].power_limit_w

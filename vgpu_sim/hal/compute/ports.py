@@ -220,7 +220,7 @@ class NativeBackend(Backend, Protocol):
         The returned iterator performs one step at a time; the caller may stop after each step.
         """
 
-    def emit_by(self, emitter: Emitter) -> None:
+    def use_emitter(self, emitter: Emitter) -> None:
         """From now on, have ``emitter`` emit the code in other processes."""
 
     def entry(

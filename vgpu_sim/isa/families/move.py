@@ -19,8 +19,8 @@ def _special_errors(instruction: Instruction, function: Function) -> Iterator[st
         return
     if instruction.type.bits != register.bits:
         yield f"{register.name} has {register.bits} bits, not {instruction.type.bits}"
-    if instruction.volatile != register.runs:
-        yield f"S2R of {register.name} is {'' if register.runs else 'not '}VOLATILE"
+    if instruction.volatile != register.is_clock:
+        yield f"S2R of {register.name} is {'' if register.is_clock else 'not '}VOLATILE"
 
 
 ROWS: Final = (

@@ -93,7 +93,7 @@ AMPERE_CONTEXT: Final = (Kernel(64, False),)
 GENERATION: Final = tuple(Kernel(64, True, splits) for splits in (1, 2, 4, 8, 16, 32, 64))
 
 
-def context_of(board: Board) -> tuple[Kernel, ...]:
+def prompt_kernels_of(board: Board) -> tuple[Kernel, ...]:
     """Return the prompt kernels of the attention library that is used on a board."""
     if board.has_tensor_memory:
         return BLACKWELL_CONTEXT

@@ -61,7 +61,7 @@ def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> 
         raise BadShape(f"query must be 1 or the context ({context}), not {query}")
     generation = query == 1
     shape = {"batch": batch, "query": query, "context": context, "heads": heads}
-    known.hold(_BYTES * batch * (context * CACHED + query * heads * (KEY + VALUE)))
+    known.require_room(_BYTES * batch * (context * CACHED + query * heads * (KEY + VALUE)))
     of = calls(*(np.array([size]) for size in shape.values()), generation=generation)
     fitted = parameters.nearest(
         "mla-generation" if generation else "mla-context", board, "bf16", LIBRARY

@@ -92,7 +92,7 @@ class Model:
 
     def __init__(self, board: Board, calls: Calls, *, generation: bool) -> None:
         self._board, self._generation, self._calls = board, generation, calls
-        self.kernels = geometry.GENERATION if generation else geometry.context_of(board)
+        self.kernels = geometry.GENERATION if generation else geometry.prompt_kernels_of(board)
         self._work = geometry.work(calls, self.kernels)
         self._sizes = _Sizes.of(calls, generation)
         self._clk_us = board.boost_ghz.value * 1e3

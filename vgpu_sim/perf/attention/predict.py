@@ -55,7 +55,7 @@ def predict(
     }
     if not causal and (window or heads != kv_heads):
         raise BadShape("encoders were measured with a head of keys for each query head, no window")
-    known.hold(4 * batch * (query * heads + context * kv_heads) * head_dim)
+    known.require_room(4 * batch * (query * heads + context * kv_heads) * head_dim)
     sizes = {name: np.array([size]) for name, size in shape.items()}
     calls = Calls(**sizes, kv_bytes=np.array([2]), causal=causal)
     generation = causal and query == 1

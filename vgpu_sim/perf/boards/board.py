@@ -49,7 +49,7 @@ class Board:
         }
         return named | {f"{t} (Tflop/s)": rate for t, rate in self.tensor_tflops.items()}
 
-    def hold(self, size: float) -> None:
+    def require_room(self, size: float) -> None:
         """Check that ``size`` bytes fit into the board's memory. Raises BadShape, which states both
         sizes.
         """

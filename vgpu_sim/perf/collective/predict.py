@@ -40,7 +40,7 @@ def predict(
         raise BadShape(f"collectives were measured with {', '.join(ELEMENTS)}, not with {dtype}")
     if op not in OPS:
         raise BadShape(f"no collective {op!r}; known: {', '.join(OPS)}")
-    known.hold(size)
+    known.require_room(size)
     which = "all_reduce" if op == "all_reduce" else "all"
     fitted = parameters.nearest("collective", board, which, "nccl")
     element = ELEMENTS[dtype]

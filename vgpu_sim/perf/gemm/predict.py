@@ -28,7 +28,7 @@ def predict(board: str, dtype: str, m: int, n: int, k: int) -> Prediction:
     require_dtype(known, dtype)
     size = dtype_named(dtype).bytes
     moved = size * (m * k + k * n) + 2 * m * n
-    known.hold(moved)
+    known.require_room(moved)
     library = LIBRARY.get(dtype, _CUBLAS)
     fitted = parameters.nearest("gemm", board, dtype, library)
     stack, kernels = Model(known, dtype_named(dtype), fitted.values, library).stack(shapes)

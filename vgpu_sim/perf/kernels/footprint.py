@@ -22,7 +22,7 @@ _DRAWN: Final = 4  # least number of randomly chosen blocks, if the grid has eno
 _PROBES: Final = (1, 2, 4, 16, 128, 1024, 16384)
 
 
-def probes(grid: Shape, most: int) -> list[Shape]:
+def blocks_to_sample(grid: Shape, most: int) -> list[Shape]:
     """Return the blocks of a grid to sample.
 
     These are the middle block, others at power-of-two distances from it on each axis, the first
@@ -52,7 +52,7 @@ def probes(grid: Shape, most: int) -> list[Shape]:
     return found
 
 
-def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
+def bytes_touched(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
     """Return how many bytes the blocks of ``grid`` touch together, if each block touches ``each``
     bytes. A byte that several blocks touch counts once.
 
@@ -66,7 +66,7 @@ def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
     return each * max(prod(grid) / shared, new)
 
 
-def of_draws(each: float, union: float, sampled: int, blocks: int) -> float:
+def bytes_touched_at_random(each: float, union: float, sampled: int, blocks: int) -> float:
     """Return how many different bytes ``blocks`` blocks touch, if each touches ``each`` bytes at
     random places of a common memory.
 

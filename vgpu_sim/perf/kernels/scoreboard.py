@@ -161,7 +161,7 @@ class Scoreboard:
                 self._short.clear()
 
 
-def alone(instruction: Instruction) -> tuple[float, ...]:
+def chain_growth(instruction: Instruction) -> tuple[float, ...]:
     """Return by how much each counter of ``CHAIN`` grows if the instruction after this one waits
     for its result.
     """
@@ -176,7 +176,7 @@ def alone(instruction: Instruction) -> tuple[float, ...]:
     )
 
 
-def passes(
+def execution_cost(
     code: Sequence[Instruction], words: Sequence[int], kept: Sequence[float]
 ) -> tuple[float, float]:
     """Return the cost (cycles, issues) of one more execution of ``words`` by a warp, as a lower

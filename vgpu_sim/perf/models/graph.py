@@ -147,13 +147,13 @@ class Shard:
         if layout.tp > 1:
             yield "all-reduce of feed-forward", lambda: self._all_reduce(step)
 
-    def between(self, step: Step) -> Iterator[Operator]:
+    def stage_transfers(self, step: Step) -> Iterator[Operator]:
         """Yield the operator that transfers a stage's result to the next stage."""
         if self.layout.pp > 1:
             size = step.tokens * self.model.hidden * BYTES
             yield "send to the next stage", lambda: send(self.board, size)
 
-    def ends(self, step: Step) -> Iterator[Operator]:
+    def outer_operators(self, step: Step) -> Iterator[Operator]:
         """Yield the operators before and after the layers. The head processes one token per
         sequence.
         """

@@ -267,8 +267,8 @@ def _pass(shard: Shard, step: Step, batches: int, graphs: bool, mechanistic: boo
     rounds = batches + pp - 1
     kinds = [(-(-count // pp), operators) for count, operators in shard.layers(step)]
     runs = [(count * rounds, operators, True) for count, operators in kinds]
-    runs.append((rounds - 1, list(shard.between(step)), False))
-    runs.append((batches, list(shard.ends(step)), False))
+    runs.append((rounds - 1, list(shard.stage_transfers(step)), False))
+    runs.append((batches, list(shard.outer_operators(step)), False))
     parts: list[Part] = []
     order: list[float] = []
     for times, operators, of_layer in runs:

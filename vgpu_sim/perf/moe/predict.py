@@ -55,7 +55,7 @@ def predict(
     one = {name: np.array([size]) for name, size in sizes.items()}
     calls = Calls(**one, distribution=np.array([distribution]), gated=np.array([gated]))
     weights = (3 if gated else 2) * hidden * inner * experts // ranks
-    known.hold(operands.bytes * weights + 4 * tokens * hidden)
+    known.require_room(operands.bytes * weights + 4 * tokens * hidden)
     fitted = parameters.nearest("moe", board, dtype, LIBRARY)
     model, row = Model(known, operands, calls), np.array([0])
     stack = model.stack(fitted.values, row)

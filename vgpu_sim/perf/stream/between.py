@@ -38,7 +38,7 @@ def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: in
     moved = together(Routes(node, known), ends, size)
     for end in {end for pair in ends for end in pair}:
         if end.startswith("gpu"):
-            known.hold(size)
+            known.require_room(size)
         elif end.startswith("cxl"):
             _hold(node, end, size)
     first = moved[0]

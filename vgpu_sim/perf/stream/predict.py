@@ -33,7 +33,7 @@ def predict(
     known = board_named(board)
     sizes = (np.array([float(size)]) for size in (rows, columns, read, written))
     calls = Calls(*sizes)
-    known.hold(rows * columns * (read + written))
+    known.require_room(rows * columns * (read + written))
     fitted = parameters.nearest("stream", board, "elementwise", LIBRARY)
     stack = Model(known, calls).stack(fitted.values, np.array([0]))
     if op not in MEASURED:
@@ -90,7 +90,7 @@ def copy(board: str, direction: str, size: int) -> Prediction:
     known = board_named(board)
     if size < 1:
         raise BadShape("bytes must be at least 1")
-    known.hold(size)
+    known.require_room(size)
     wire = size / (SHARE * known.pcie_gb_per_s.value * 1e3)
     stack = Stack({"copy engine's start": np.array([COPY_START_US]), "PCIe": np.array([wire])})
     note = (

@@ -110,7 +110,7 @@ class JitBackend:
             elf.read(_prepared.object_code)
             yield
 
-    def emit_by(self, emitter: Emitter) -> None:
+    def use_emitter(self, emitter: Emitter) -> None:
         """See ``hal.compute.ports.NativeBackend.emit_by``."""
 
         def object_code(text: str, tier: int) -> bytes:
@@ -120,7 +120,7 @@ class JitBackend:
                 raise CodeGenerationError(str(err)) from err
 
         self._emitter = emitter
-        self._compiler.emit_by(object_code)
+        self._compiler.use_emitter(object_code)
 
     def load(
         self, container_bytes: bytes, segment_base: int, module: Module | None = None
@@ -183,7 +183,7 @@ class JitBackend:
                 self._emitter is None
                 or (found := self._compile_first_tier(record, variant, key)) is None
             ):
-                best = self._compiler.make(*record.decode(name), block, checked=True)
+                best = self._compiler.compile_uncached(*record.decode(name), block, checked=True)
                 entry = record.keep(name, self._load(best))
                 self._compiler.store(key, best)
                 return replace(entry, refused=self._count_refused(key))
@@ -205,7 +205,7 @@ class JitBackend:
         kept = self._load_cached(record, variant, _first_tier(key))
         if kept is not None:
             return kept
-        made = self._compiler.first(*record.decode(name), block)
+        made = self._compiler.compile_first_tier(*record.decode(name), block)
         if made is None:
             return None
         self._compiler.store(_first_tier(key), made)
@@ -251,7 +251,7 @@ class JitBackend:
 
     def _load(self, code: NativeCode) -> Loaded:
         with self._loading:
-            address_randomization.pass_by_holes(len(code.object_code))
+            address_randomization.fill_holes_above_gap(len(code.object_code))
             return self._compiler.load(code)
 
     def _warm_up(self) -> None:
@@ -298,7 +298,7 @@ def _compile_kernel(request: bytes) -> bytes:
     """
     block = _BLOCK.unpack_from(request)
     module = container.decode(request[_BLOCK.size :])
-    return Compiler().make(module, module.functions[0], block, checked=True).to_bytes()
+    return Compiler().compile_uncached(module, module.functions[0], block, checked=True).to_bytes()
 
 
 def prepare() -> None:
@@ -327,8 +327,8 @@ def _compile_warm_up(compiler: Compiler) -> NativeCode:
     """Compile the warm-up kernel at both of LLVM's levels."""
     module = warm_up_module()
     function = module.function(KERNEL)
-    compiler.make(module, function, _WARM_UP_BLOCK, SIMPLEST)
-    return compiler.make(module, function, _WARM_UP_BLOCK)
+    compiler.compile_uncached(module, function, _WARM_UP_BLOCK, SIMPLEST)
+    return compiler.compile_uncached(module, function, _WARM_UP_BLOCK)
 
 
 def _compile_in_child() -> NativeCode:

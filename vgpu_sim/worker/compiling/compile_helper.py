@@ -70,7 +70,7 @@ class CompileHelper:
         (child,) = _receive(self._answers, server.HELLO) or (0,)
         return tuple(pid for pid in (helper, child) if pid)
 
-    def get_ready(self) -> None:
+    def keep_child_ready(self) -> None:
         """Make the helper keep one child ready. Call it before ``ask``, on one thread."""
         self._tell(server.GET_READY)
 

@@ -151,13 +151,13 @@ class Footprints:
             both = len(np.intersect1d(own[0], own[slot], assume_unique=True))
             overlaps[axes[0]][distance] = both / len(own[0])
         each = sum(map(len, own)) / len(own) * SECTOR
-        found = footprint.spread(each, grid, overlaps)
+        found = footprint.bytes_touched(each, grid, overlaps)
         if max(grid) == prod(grid):
             found = min(found, self._span(own, max(grid)))
         order = sorted(range(len(own)), key=lambda slot: places[slot][::-1])
         if _is_even([own[slot] for slot in order]):
             union = len(np.unique(sectors)) * SECTOR
-            found = min(found, footprint.of_draws(each, union, len(own), prod(grid)))
+            found = min(found, footprint.bytes_touched_at_random(each, union, len(own), prod(grid)))
         return found
 
     def _span(self, own: Sequence[Numbers], count: int) -> float:

@@ -75,7 +75,7 @@ def sample(
     grid = launch.grid
     room = _room(checked)
     if blocks is None:
-        places = footprint.probes(grid, room)
+        places = footprint.blocks_to_sample(grid, room)
     else:
         places = [_place_of(one, grid) for one in [*blocks][:room]]
     indices = [x + grid[0] * (y + grid[1] * z) for x, y, z in places]
@@ -85,7 +85,7 @@ def sample(
     try:
         with np.errstate(all="ignore"):
             while not resident.done:
-                resident.round()
+                resident.run_round()
     except (SampleEnded, OverlayFull):
         truncated = True
     waiting = dependence_of(function).waiting

@@ -14,7 +14,7 @@ from vgpu_sim.perf.kernels.chip import LINE, SECTOR, Chip
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
-from vgpu_sim.perf.kernels.scoreboard import CHAIN, alone
+from vgpu_sim.perf.kernels.scoreboard import CHAIN, chain_growth
 from vgpu_sim.worker.modelling import footprints
 from vgpu_sim.worker.modelling.watch import Amounts, Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
@@ -263,7 +263,7 @@ def _chain(sample: Sample, board: _Board, scales: _Scales) -> dict[str, float]:
     times = np.divide(visits, board.first, out=np.zeros(len(visits)), where=watched)
     found = {name: float(board.chain[name] @ times) for name in CHAIN}
     for word in np.flatnonzero((board.issued > 0) & ~watched).tolist():
-        for name, part in zip(CHAIN, alone(launch.function.code[word]), strict=True):
+        for name, part in zip(CHAIN, chain_growth(launch.function.code[word]), strict=True):
             found[name] += part * float(visits[word]) * sample.watch.kept[word]
     return found
 

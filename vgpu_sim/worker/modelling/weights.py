@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vgpu_sim.isa import Instruction
 from vgpu_sim.perf.kernels import unrolling
-from vgpu_sim.perf.kernels.scoreboard import passes
+from vgpu_sim.perf.kernels.scoreboard import execution_cost
 
 
 def weigh(
@@ -16,4 +16,4 @@ def weigh(
     group once more.
     """
     kept = unrolling.issue_shares(code)
-    return [passes(code, words, kept) for words in groups]
+    return [execution_cost(code, words, kept) for words in groups]

@@ -300,7 +300,7 @@ class NativeRuntime:
             site.ptx_line, found.address, message, ctypes.byref(detail)
         )
 
-    def fault_reported(self) -> None:
+    def let_fault_end_process(self) -> None:
         """Allow the faulting thread to end the process."""
         self._library.tessera_worker_fault_reported()
 

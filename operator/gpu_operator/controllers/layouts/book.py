@@ -41,7 +41,7 @@ class Entry:
     rivals: tuple[str, ...] = ()
 
     @property
-    def said(self) -> GpuAssessment:
+    def reported_assessment(self) -> GpuAssessment:
         """Return the assessment that is reported while the step is taken."""
         if isinstance(self.step, Begin | Move):
             return assess_begin(self.assessed, self.step.blockers)
@@ -79,7 +79,7 @@ class LayoutBook:
         entry = make_entry(world, gpu, self.layout, rivals)
         name, assessed = gpu.name, entry.assessed
         self.entries[name] = entry
-        self.record(name, entry.said)
+        self.record(name, entry.reported_assessment)
         self.applied += entry.applied
         self.unavailable += entry.unavailable
         self.boards[gpu.spec.board] += 1
@@ -143,7 +143,7 @@ class LayoutBook:
         """Discard the decisions of the last pass; each GPU's own assessment is reported again."""
         for name in self._decided:
             self._unrecord(name)
-            self.record(name, self.entries[name].said)
+            self.record(name, self.entries[name].reported_assessment)
         self._decided.clear()
 
     def override(self, name: str, said: GpuAssessment) -> None:
@@ -153,7 +153,7 @@ class LayoutBook:
         self._decided.add(name)
 
     @property
-    def has_failed_back(self) -> bool:
+    def has_rolled_back(self) -> bool:
         """Return whether a GPU was rolled back from this version of the layout."""
         return any(
             reason is Reason.DEADLINE_EXCEEDED for _, reason in self.groups.nonempty_groups()

@@ -74,7 +74,7 @@ def begin(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime) -
     return _write(gpu, layout, instances, begun)
 
 
-def move(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime) -> Apply:
+def retarget(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime) -> Apply:
     """Return the write that gives a running change another target; its start time is kept."""
     underway = read_change(gpu)
     begun = min(underway.begun or now, now)

@@ -53,7 +53,7 @@ def decide(book: LayoutBook, now: datetime.datetime) -> PassDecisions:
     book.clear_decisions()
     layout = book.layout
     expired = _find_expired(book, layout, now)
-    stopped = book.has_failed_back or bool(expired)
+    stopped = book.has_rolled_back or bool(expired)
     free = layout.spec.rollout.unavailable_of(len(book.entries)) - book.unavailable
     decisions = [_roll_back(book, name) for name in expired]
     due = sorted(name for name in book.steps if name not in expired)

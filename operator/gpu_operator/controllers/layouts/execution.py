@@ -34,7 +34,7 @@ def act(
         case Begin(instances):
             yield change.begin(gpu, layout, instances, now)
         case Move(instances):
-            yield change.move(gpu, layout, instances, now)
+            yield change.retarget(gpu, layout, instances, now)
         case Redate():
             yield change.restart_clock(gpu, layout, now)
         case RollBack(why):

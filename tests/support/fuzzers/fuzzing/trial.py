@@ -174,7 +174,7 @@ def run_plans(
     A kernel that the JIT rejects is ``refused``.
     """
     native = jit.Compiler()
-    native.emit_by(emit_in_time)
+    native.use_emitter(emit_in_time)
     complaints = _Complaints()
     for plan in plans:
         complaints.said.clear()

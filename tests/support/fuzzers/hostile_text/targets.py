@@ -74,7 +74,7 @@ class Target:
         if stage == "llvm":
             self._helper, self._pid = _helper()
             self._compiler = jit.Compiler()
-            self._compiler.emit_by(self._emit)
+            self._compiler.use_emitter(self._emit)
 
     def close(self) -> None:
         if self._stage == "llvm":

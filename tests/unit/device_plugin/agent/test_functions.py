@@ -193,7 +193,7 @@ def test_a_pod_made_again_under_its_name_is_bound_as_soon_as_its_folder_is_there
     world.pods["one"] = facts()
     assert world.binder.reconcile()
     assert world.binder._pause_s(settled=True) == 5.0
-    world.binder.expect()
+    world.binder.expect_allocation()
     world.pods["one"] = facts(OTHER_UID)
     world.refreshed = world.view
     assert world.binder.reconcile(), "the folder is not there yet"

@@ -42,7 +42,7 @@ class World:
     ) -> Mapping[str, str]:
         self.now += later_s
         objects: Any = OBJECTS
-        return self.rivals.look(resources, {OURS}, objects)
+        return self.rivals.find_rivals(resources, {OURS}, objects)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from device_plugin.agent.holding import ABSENT_S, HolderMemory
 from device_plugin.agent.loop import Agent
 from device_plugin.backends.gpud import Gpud
 from device_plugin.dp.allocations import Allocations
-from device_plugin.dp.slices import SliceOffer, left_over
+from device_plugin.dp.slices import SliceOffer, left_over_ids
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
 from device_plugin.inventory.resources import Kind, assign_resources
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
@@ -97,7 +97,7 @@ def test_a_share_of_more_than_there_are_now_stays_its_pod_s_and_counts_as_one(
     held: tuple[str, ...], listed: set[str]
 ) -> None:
     every = {one.uuid: make_shared() for one in SLICES}
-    over = left_over(every, [*("MIG-0" + one for one in held), "MIG-1::0", "MIG-9::7", "MIG-8"])
+    over = left_over_ids(every, [*("MIG-0" + one for one in held), "MIG-1::0", "MIG-9::7", "MIG-8"])
     made = replace(offer(), left_over=over)
     ids = [device.ID for device in made.devices()]
     assert {one.removeprefix("MIG-0") for one in ids if one.startswith("MIG-0")} == listed
@@ -107,7 +107,7 @@ def test_a_share_of_more_than_there_are_now_stays_its_pod_s_and_counts_as_one(
 
 def test_four_pods_of_three_shares_are_counted_as_three_and_no_other_gets_theirs() -> None:
     held = [f"MIG-0::{number}" for number in range(2, 6)]
-    made = replace(offer(), left_over=left_over(offer().shared, held))
+    made = replace(offer(), left_over=left_over_ids(offer().shared, held))
     ids = [device.ID for device in made.devices()]
     assert [one for one in ids if one.startswith("MIG-0")] == held[:3]
     ended = [
@@ -159,7 +159,7 @@ def test_an_agent_that_does_not_know_the_sharing_does_not_send_it() -> None:
     inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
     agent._send_sharing(inventory, {})
     gpud.set_sharing.assert_not_called()
-    agent._offering.desire(Desired(), in_pool=False)
+    agent._offering.set_desired(Desired(), in_pool=False)
     agent._send_sharing(inventory, {})
     gpud.set_sharing.assert_called_once_with({})
 
@@ -172,7 +172,7 @@ def test_gpud_keeps_the_limits_by_which_pods_got_a_slice() -> None:
     inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
     name, mps = "p/mig-1g.10gb", make_shared().model_copy(update={"kind": SharingKind.MPS})
     spec: Any = MagicMock(sharing=(mps,))
-    agent._offering.desire(Desired({"GPU-1": spec}), in_pool=True)
+    agent._offering.set_desired(Desired({"GPU-1": spec}), in_pool=True)
     for given, reported in (
         ({"MIG-0": frozenset({Kind(name)})}, {"MIG-1": ("mps", 3)}),
         ({"MIG-0": frozenset({Kind(name, is_share=True)})}, dict.fromkeys(MIGS, ("mps", 3))),
@@ -180,7 +180,7 @@ def test_gpud_keeps_the_limits_by_which_pods_got_a_slice() -> None:
         holders.allocated_kinds.return_value = given
         agent._send_sharing(inventory, {})
         gpud.set_sharing.assert_called_with(reported)
-    agent._offering.desire(Desired(), in_pool=True)
+    agent._offering.set_desired(Desired(), in_pool=True)
     agent._send_sharing(inventory, {})
     gpud.set_sharing.assert_called_with({"MIG-0": ("mps", 3)})
     holders.allocated_kinds.return_value = {}
@@ -199,14 +199,14 @@ def test_a_gpu_whose_object_is_refused_keeps_its_sharing_and_strategy(all_frozen
     inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
     single = make_shared(offered_as="gpu.shared").model_copy(update={"name": "gpu"})
     spec: Any = MagicMock(sharing=(single,))
-    agent._offering.desire(Desired({"GPU-1": spec}, strategy=Strategy.SINGLE), in_pool=True)
+    agent._offering.set_desired(Desired({"GPU-1": spec}, strategy=Strategy.SINGLE), in_pool=True)
     before = agent._offering.name_resources(inventory, {})
     frozen = frozenset[str]() if all_frozen else frozenset({"GPU-1"})
-    agent._offering.desire(Desired(frozen=frozen, all_frozen=all_frozen), in_pool=True)
+    agent._offering.set_desired(Desired(frozen=frozen, all_frozen=all_frozen), in_pool=True)
     assert agent._offering.name_resources(inventory, {}) == before
     agent._send_sharing(inventory, {})
     gpud.set_sharing.assert_called_with(dict.fromkeys(MIGS, ("time-slicing", 3)))
-    agent._offering.desire(Desired(), in_pool=True)  # the GPU object was deleted
+    agent._offering.set_desired(Desired(), in_pool=True)  # the GPU object was deleted
     agent._send_sharing(inventory, {})
     gpud.set_sharing.assert_called_with({})
 

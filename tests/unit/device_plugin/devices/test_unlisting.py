@@ -88,7 +88,7 @@ def test_slices_stay_listed_until_the_kubelet_wrote_and_the_operator_lowered_aga
     assert node.passes(0.1) == all_three
     assert node.passes(LOW_S - 0.01) == all_three
     assert node.passes(0.02) == set()
-    assert not node.unlisting.waits
+    assert not node.unlisting.has_pending
     assert node.unlisting.unlisted_for("MIG-0") == 0
     node.now += 2
     assert node.unlisting.unlisted_for("MIG-0") == 2

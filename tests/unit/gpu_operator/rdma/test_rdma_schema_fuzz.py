@@ -59,12 +59,12 @@ class Implementations:
         found = []
         if (names(verdict.verbs), names(verdict.audited)) != (passing, audited):
             found.append(f"evaluator {attempt}: {verdict}, oracle {passing}")
-        if names(grants.passing(verdict)) != set(wanted):
+        if names(grants.passing_verbs(verdict)) != set(wanted):
             found.append(f"memory {attempt}: {verdict}, oracle {wanted}")
         source, destination = self.ends.get(attempt.source), self.ends.get(attempt.destination)
         if source and destination and source.pod != destination.pod:
             kinds = (self.identities[one.identity] for one in (source, destination))
-            if verdict.verbs & ~self.reach.most(*kinds):
+            if verdict.verbs & ~self.reach.possible_verbs(*kinds):
                 found.append(f"rules of links {attempt}: drop what passes")
         question = Question(*said[:2], NAMES[verb], *said[2:], attempt.qpn, attempt.traffic_class)
         try:

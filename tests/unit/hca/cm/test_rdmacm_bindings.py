@@ -267,7 +267,7 @@ def test_the_table_accepts_an_entry_once_and_only_for_own_queue_pairs():
     named = ((5, 7, PORT), (5, 7, 1), (5, 8, 2), (6, 9, 3))
     for own, peer, port in named:
         claim = Claim(gid(0), STRANGER, Service(port, "TCP"))
-        bindings.follow(claim, Connection(State.ESTABLISHED, 1, 1, own, peer))
+        bindings.update_claim(claim, Connection(State.ESTABLISHED, 1, 1, own, peer))
     assert bindings.find(5, gid(0), STRANGER, 7) == Found(service)
     for own, peer, _ in named[2:]:
         assert bindings.find(own, gid(own - 5), STRANGER, peer) == NOT_CONNECTED

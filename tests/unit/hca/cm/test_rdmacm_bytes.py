@@ -356,7 +356,7 @@ def test_a_queue_pair_s_number_has_24_bits(number: int, is_one: bool) -> None:
 def test_a_side_that_ends_sends_the_message_of_its_state(
     state: State, answer: Message | None
 ) -> None:
-    assert connection.destroy(Connection(state, 1, 2, 3, 4)) == answer
+    assert connection.removal_message(Connection(state, 1, 2, 3, 4)) == answer
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_any_message_in_any_state_is_ignored_or_answered(data):
         if one.state is State.CLOSED:
             assert step == Step(one)
         one = step.connection
-        cm.destroy(one)
+        cm.removal_message(one)
 
 
 def test_an_unanswered_request_is_repeated_and_then_fails():
@@ -261,7 +261,7 @@ def test_a_dreq_follows_a_lost_rtu():
     pair.carry()
     pair.act()
     pair.here.sent.clear()
-    goodbye = cm.destroy(pair.there.connection)
+    goodbye = cm.removal_message(pair.there.connection)
     assert isinstance(goodbye, Rej)
     pair.deliver(pair.here, goodbye)
     assert pair.here.outcomes == [Outcome.RESPONSE, Outcome.DISCONNECTED]
@@ -314,7 +314,7 @@ def test_an_unanswered_dreq_ends_in_timewait():
     ],
 )
 def test_a_side_that_ends_notifies_its_peer(state, message):
-    said = cm.destroy(Connection(state, 1, 2))
+    said = cm.removal_message(Connection(state, 1, 2))
     assert said is None if message is None else isinstance(said, message)
 
 

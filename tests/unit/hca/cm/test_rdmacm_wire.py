@@ -411,9 +411,9 @@ def test_a_path_s_mtu_is_the_smaller_one_of_two_functions_of_a_node():
 def test_an_address_of_the_other_family_or_without_a_wire_is_not_reached(end):
     async def play(stage: Stage) -> None:
         manager = stage.server.manager
-        assert manager.leads_to(gid_of(end.ip), gid_of(stage.peer.ip))
-        assert not manager.leads_to(gid_of(end.ip), b"\xfd" + bytes(15))
-        assert not manager.leads_to(gid(0), gid_of(stage.peer.ip))
+        assert manager.has_path(gid_of(end.ip), gid_of(stage.peer.ip))
+        assert not manager.has_path(gid_of(end.ip), b"\xfd" + bytes(15))
+        assert not manager.has_path(gid(0), gid_of(stage.peer.ip))
 
     on_stage(end, play)
     assert HcaMad.data.size == mad_codec.MAD_BYTES

@@ -30,7 +30,7 @@ def test_a_device_without_a_wire_has_counted_nothing(device):
 def test_the_wires_of_a_device_are_counted_together(device):
     shown = Shown(device)
     one = HcaWireCounts(np_cnp_sent=3, np_ecn_marked=40, gaps=1)
-    shown.show([one, HcaWireCounts(np_cnp_sent=4, rp_cnp_ignored=2)])
+    shown.write_changed([one, HcaWireCounts(np_cnp_sent=4, rp_cnp_ignored=2)])
     said = read(device)
     assert said["np_cnp_sent"] == "7\n"
     assert said["np_ecn_marked_roce_packets"] == "40\n"
@@ -39,17 +39,17 @@ def test_the_wires_of_a_device_are_counted_together(device):
 
 
 def test_what_begins_anew_is_shorter(device):
-    Shown(device).show([HcaWireCounts(np_cnp_sent=123456)])
-    Shown(device).show([HcaWireCounts()])
+    Shown(device).write_changed([HcaWireCounts(np_cnp_sent=123456)])
+    Shown(device).write_changed([HcaWireCounts()])
     assert read(device)["np_cnp_sent"] == "0\n"
 
 
 def test_what_has_not_changed_is_not_written(device):
     shown = Shown(device)
-    shown.show([HcaWireCounts(np_cnp_sent=1)])
+    shown.write_changed([HcaWireCounts(np_cnp_sent=1)])
     before = (device / FOLDER / "np_cnp_sent").stat().st_mtime_ns
     os.utime(device / FOLDER / "np_cnp_sent", ns=(before - 1000, before - 1000))
-    shown.show([HcaWireCounts(np_cnp_sent=1, gaps=1)])
+    shown.write_changed([HcaWireCounts(np_cnp_sent=1, gaps=1)])
     assert (device / FOLDER / "np_cnp_sent").stat().st_mtime_ns == before - 1000
     assert read(device)["out_of_sequence"] == "1\n"
 
@@ -59,7 +59,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(device, tmp_path):
     (device / FOLDER / "np_cnp_sent").unlink()
     (device / FOLDER / "np_cnp_sent").symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="symbolic links"):
-        Shown(device).show([HcaWireCounts(np_cnp_sent=1)])
+        Shown(device).write_changed([HcaWireCounts(np_cnp_sent=1)])
     assert (tmp_path / "other").read_text() == "untouched"
 
 

@@ -15,7 +15,7 @@ import pytest
 from hca.binding.wire import NoWire
 from hca.daemon.netd import daemon, netd_sandbox
 from hca.daemon.netd.broker import Broker, OpenedSockets
-from hca.daemon.netd.namespaces import Rules, identity_of, tables_of
+from hca.daemon.netd.namespaces import Rules, identity_of, unprivileged_identity
 from support.oracles import bpf
 from support.programs.wire_nodes import missing
 from vgpu_sim.system import python_process, seqpacket
@@ -110,7 +110,7 @@ def rules(**more: object) -> Rules:
         "interface": daemon.INTERFACE,
         "refused": frozenset({identity_of("/proc/self/ns/net")}),
         "owner": identity_of("/proc/self/ns/user"),
-        "tables": frozenset({tables_of("self")}),
+        "tables": frozenset({unprivileged_identity("self")}),
     }
     return Rules(**{**values, **more})  # type: ignore[arg-type]
 
@@ -167,7 +167,7 @@ def test_the_node_s_own_network_is_refused(open_by_netd, tmp_path: Path) -> None
     with ExitStack() as stack:
         pod = Pod(stack)
         client = pod.accept(stack, tmp_path)
-        node = rules(tables=frozenset({tables_of(str(pod.process.pid))}))
+        node = rules(tables=frozenset({unprivileged_identity(str(pod.process.pid))}))
         with pytest.raises(NoWire, match="the node's own"):
             open_by_netd(client.fileno(), ADDRESS, node)
     with socket.socket(socket.AF_UNIX) as own, pytest.raises(NoWire, match="the node's own"):
@@ -179,7 +179,7 @@ def test_a_node_s_first_process_identifies_its_network() -> None:
     with ExitStack() as stack:
         found = daemon.rules_of_node(str(Pod(stack).process.pid))
         assert found.interface == "eth0"
-        assert tables_of("self") not in found.tables
+        assert unprivileged_identity("self") not in found.tables
         assert len(found.tables) == len(found.refused) == 1
     with pytest.raises(OSError, match="namespace that is not the node's"):
         daemon.rules_of_node(str(os.getpid()))

@@ -56,7 +56,7 @@ def test_a_ceiling_has_its_rate_and_a_burst_of_ten_milliseconds(
     engine: Any, limits: dict[str, int], expected: tuple[int, ...] | None
 ) -> None:
     rates = Rates(engine)
-    rates.hold(1, FLOW, Verdict(ALL, rules=(0,)), (rule(**limits),))
+    rates.apply_limits(1, FLOW, Verdict(ALL, rules=(0,)), (rule(**limits),))
     assert [call[1:] for call in engine.take("add_limit")] == (
         [] if expected is None else [expected]
     )
@@ -84,8 +84,8 @@ def test_flows_of_one_rule_and_one_pod_share_a_limit_for_all_peers(
     engine: Any, rules: tuple[Rule, Rule], flow: Flow, shared: bool
 ) -> None:
     rates = Rates(engine)
-    rates.hold(1, FLOW, Verdict(ALL, rules=(0,)), rules)
-    rates.hold(2, flow, Verdict(ALL, rules=(1,)), rules)
+    rates.apply_limits(1, FLOW, Verdict(ALL, rules=(0,)), rules)
+    rates.apply_limits(2, flow, Verdict(ALL, rules=(1,)), rules)
     assert len(rates) == (1 if shared else 2)
     limits = [call[2] for call in engine.take("limit_flow")]
     assert (limits[0] == limits[1]) is shared
@@ -103,7 +103,7 @@ def test_a_ceiling_of_ingress_is_the_destination_s(engine: Any) -> None:
         (2, replace(FLOW, source="10.0.0.9")),
         (3, replace(FLOW, destination="10.0.0.9")),
     ):
-        rates.hold(row, flow, Verdict(ALL, rules=(0,)), ingress)
+        rates.apply_limits(row, flow, Verdict(ALL, rules=(0,)), ingress)
     assert len(rates) == 2
 
 
@@ -113,17 +113,17 @@ def test_a_flow_is_held_by_all_that_match_and_let_go_of_by_those_that_no_longer_
     rates = Rates(engine)
     rules = (rule(index=0, **RATE), rule(index=1, **RATE), rule(index=2, **RATE))
     quick = QosClass("quick", max_rate=500)
-    rates.hold(1, FLOW, Verdict(ALL, rules=(0, 1), qos_class=quick), rules)
+    rates.apply_limits(1, FLOW, Verdict(ALL, rules=(0, 1), qos_class=quick), rules)
     first = engine.take()
     assert [call[1] for call in first if call[0] == "add_limit"].count(500) == 1
     assert [sorted(call[2]) for call in first if call[0] == "limit_flow"] == [[100, 101, 102]]
-    rates.hold(1, FLOW, Verdict(ALL, rules=(0, 1), qos_class=quick), rules)
+    rates.apply_limits(1, FLOW, Verdict(ALL, rules=(0, 1), qos_class=quick), rules)
     assert engine.take() == []  # unchanged
-    rates.hold(1, FLOW, Verdict(ALL, rules=(1, 2), qos_class=QosClass("slow")), rules)
+    rates.apply_limits(1, FLOW, Verdict(ALL, rules=(1, 2), qos_class=QosClass("slow")), rules)
     names = [call[0] for call in engine.take()]
     assert names == ["add_limit", "limit_flow", "remove_limit", "remove_limit"]
     assert len(rates) == 2
-    rates.hold(1, FLOW, Verdict(ALL), rules)
+    rates.apply_limits(1, FLOW, Verdict(ALL), rules)
     assert [call for call in engine.take() if call[0] == "limit_flow"] == [("limit_flow", 1, [])]
     assert len(rates) == 0
 
@@ -144,16 +144,16 @@ def test_a_class_keeps_its_place_and_the_first_that_is_free_goes_to_the_next(eng
         QosClass("b", 2, cnp_dscp=7),
         QosClass("c"),
     )
-    known.follow((a, b))
+    known.replace_classes((a, b))
     assert classes(engine) == [(6, 5, 3, 4, 192), (0, 0, 1, 8, 28)]
-    known.follow((a, b))
+    known.replace_classes((a, b))
     assert engine.take() == []
-    known.follow((c, b))
+    known.replace_classes((c, b))
     assert [known.place_of(one) for one in (a, b, c, None)] == [0, 2, 1, 0]
     assert classes(engine) == [(0, 0, 1, 0, 192), (0, 0, 1, 8, 28)]
-    known.follow((b,))
+    known.replace_classes((b,))
     assert classes(engine) == [(0, 0, 1, 0, 0), (0, 0, 1, 8, 28)]
-    known.follow(())
+    known.replace_classes(())
     assert classes(engine) == []
 
 
@@ -161,7 +161,7 @@ def test_a_class_keeps_its_place_and_the_first_that_is_free_goes_to_the_next(eng
 def test_a_node_has_63_classes_and_names_those_beyond(engine: Any, number: int, most: int) -> None:
     many = [QosClass(f"c{place}", sl=place == 5) for place in range(number)]
     known = EngineClasses(engine)
-    known.follow(many)
+    known.replace_classes(many)
     assert len(classes(engine)) == most
     assert [known.place_of(one) for one in many] == [*range(1, most + 1), *[0] * (number - most)]
     said = list(find_unenforced(many))

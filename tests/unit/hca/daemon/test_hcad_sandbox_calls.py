@@ -114,7 +114,7 @@ def test_limits_are_set_for_good_and_never_raised(
     monkeypatch.setattr(sandbox.resource, "getrlimit", now.__getitem__)
     monkeypatch.setattr(sandbox.resource, "setrlimit", now.__setitem__)
     monkeypatch.setattr(sandbox.threading, "stack_size", stacks.append)
-    assert sandbox.limit() == descriptors
+    assert sandbox.set_resource_limits() == descriptors
     assert {kind: both for kind, both in now.items() if both != (7, hard)} == {
         resource.RLIMIT_CORE: (0, 0),
         resource.RLIMIT_MEMLOCK: (0, 0),

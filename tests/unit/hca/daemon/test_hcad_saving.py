@@ -328,7 +328,7 @@ def connected_by(pair: Pair, port: int) -> tuple[hca_rig.Qp, hca_rig.Qp]:
         service = Service(port, "TCP", is_server=own is ends[1])
         claim = Claim(own.client.gid, peer.client.gid, service)
         connection = Connection(State.ESTABLISHED, 1, 1, own.number, peer.number)
-        own.client.objects.bindings.follow(claim, connection)
+        own.client.objects.bindings.update_claim(claim, connection)
         own.connect(peer, sgid_index=1)
     return ends
 

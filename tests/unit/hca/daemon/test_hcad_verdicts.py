@@ -61,7 +61,7 @@ def test_each_verb_is_counted_by_the_rules_that_match_and_have_it(engine: Any, v
     flows = Flows(engine, denials, lambda flow: "f0")
     has, lacks = replace(rule("a/has"), verbs=verb), replace(rule("a/lacks"), verbs=ALL & ~verb)
     beside = rule("a/beside")
-    flows.follow((has, lacks, beside, Rule("", Direction.EGRESS, 0)))
+    flows.set_rules((has, lacks, beside, Rule("", Direction.EGRESS, 0)))
     row = flows.row(
         FLOW, Verdict(ALL, audited=verb, rules=(0, 1, 4)), (has, lacks, beside, beside, beside)
     )
@@ -82,7 +82,7 @@ def test_each_verb_is_counted_by_the_rules_that_match_and_have_it(engine: Any, v
     assert len(flows) == 0
     assert [call[0] for call in engine.take("remove_flow")] == ["remove_flow"]
     assert next(iter(flows.to_json()))["operations"] == 6
-    flows.follow((replace(has, index=1),))
+    flows.set_rules((replace(has, index=1),))
     assert next(iter(flows.to_json()))["operations"] == 0
 
 
@@ -176,9 +176,9 @@ def test_a_denial_names_what_is_known_of_both() -> None:
 )
 def test_memory_of_a_gpu_alone_is_a_flag_of_each_kind_of_access(verbs: Verb, flag: int) -> None:
     device = Memory(scope="Named", regions=("device",))
-    assert memory_rules.device_only(Verdict(ALL, grants=((verbs, device),))) == flag
+    assert memory_rules.device_only_access(Verdict(ALL, grants=((verbs, device),))) == flag
     beside = Verdict(ALL, grants=((verbs, device), (verbs, Memory())))
-    assert memory_rules.device_only(beside) == 0
+    assert memory_rules.device_only_access(beside) == 0
 
 
 def tables(
@@ -235,18 +235,18 @@ def guard(engine: Any) -> Guard:
 
 def test_queue_pairs_and_bytes_up_to_the_limit_and_again_after_a_refusal(guard: Guard) -> None:
     for _ in range(2):
-        guard.take_qp()
-    assert error(guard.take_qp) == "EDQUOT"
-    guard.give_qp()
-    guard.take_qp()
+        guard.charge_qp()
+    assert error(guard.charge_qp) == "EDQUOT"
+    guard.release_qp()
+    guard.charge_qp()
     assert guard.party.queue_pairs == 2
-    guard.take_bytes(99)
-    assert error(lambda: guard.take_bytes(2)) == "EDQUOT"
-    guard.take_bytes(1)
-    assert error(lambda: guard.take_bytes(1)) == "EDQUOT"
-    guard.give_bytes(40)
+    guard.charge_bytes(99)
+    assert error(lambda: guard.charge_bytes(2)) == "EDQUOT"
+    guard.charge_bytes(1)
+    assert error(lambda: guard.charge_bytes(1)) == "EDQUOT"
+    guard.release_bytes(40)
     assert guard.party.region_bytes == 60
-    guard.adopt(queue_pairs=3, region_bytes=500)  # even beyond the limits
+    guard.charge_adopted(queue_pairs=3, region_bytes=500)  # even beyond the limits
     assert (guard.party.queue_pairs, guard.party.region_bytes) == (5, 560)
 
 
@@ -254,10 +254,10 @@ def test_steers_and_members_of_a_group_are_bounded_for_a_party(
     guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(hca_frames.HCA_MAX_STEERS):
-        guard.take_steer()
-    assert error(guard.take_steer) == "ENOMEM"
-    guard.give_steer()
-    guard.take_steer()
+        guard.charge_steering_rule()
+    assert error(guard.charge_steering_rule) == "ENOMEM"
+    guard.release_steering_rule()
+    guard.charge_steering_rule()
     group, other = bytes([0xFF, *range(15)]), bytes([0xFF, *range(1, 16)])
     entered = [guard.as_group_member(group) for _ in range(hca.HCA_MAX_MCAST_ATTACH)]
     for one in entered:
@@ -294,10 +294,10 @@ def test_a_party_is_known_by_each_of_its_addresses_and_towards_a_peer_by_that_of
     ]
     assert alone.address_towards("fd99::9") == "10.0.0.2"
     # A function's own address, in addition to its pod's address in the tables.
-    assert parties.known_as("198.18.0.1", "fd99::9") == "fd00::1"
-    assert parties.known_as("198.18.0.2", "fd99::9") == "10.0.0.2"
-    assert parties.known_as("198.18.0.3", "10.9.9.9") == "198.18.0.3"
-    assert parties.known_as("10.0.0.1", "fd99::9") == "10.0.0.1"
+    assert parties.address_in_tables("198.18.0.1", "fd99::9") == "fd00::1"
+    assert parties.address_in_tables("198.18.0.2", "fd99::9") == "10.0.0.2"
+    assert parties.address_in_tables("198.18.0.3", "10.9.9.9") == "198.18.0.3"
+    assert parties.address_in_tables("10.0.0.1", "fd99::9") == "10.0.0.1"
     assert parties.address_of_gid(address_of(1).gids[1]) == "198.18.0.2"
     assert parties.address_of_gid(address_of(1).gids[0]) == "10.0.0.2"  # link-local: of this node
     assert parties.address_of_gid(address_of(7).gids[0]) is None

@@ -202,11 +202,11 @@ def test_all_programs_of_a_function_share_the_cost_of_group_and_rule_checks(engi
         stack.enter_context(guards[0].as_group_member(other))
     assert not party.members
     for place in range(hca_frames.HCA_MAX_STEERS):
-        guards[place % 2].take_steer()
+        guards[place % 2].charge_steering_rule()
     with pytest.raises(OSError, match="too many rules"):
-        guards[0].take_steer()
-    guards[1].give_steer()
-    guards[0].take_steer()
+        guards[0].charge_steering_rule()
+    guards[1].release_steering_rule()
+    guards[0].charge_steering_rule()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rdma.operations import Extra, Shape, VerbsOpcode
-from rdma.packets import PACKETS, Packet, requests
+from rdma.packets import PACKETS, Packet, request_packets
 from vgpu_sim.native import build
 
 HCA = build.ENGINE
@@ -80,7 +80,7 @@ def test_predicates_packets_and_codes_of_c_are_the_tables(tmp_path: Path) -> Non
         *(f"{code} {of_packets[code]}" for code in sorted(of_packets)),
         *map(codes, VerbsOpcode),
     ]
-    assert sum(len(requests(one)) for one in VerbsOpcode) > 20
+    assert sum(len(request_packets(one)) for one in VerbsOpcode) > 20
 
 
 # Places where C names an operation directly, because the behaviour is specific to that operation.

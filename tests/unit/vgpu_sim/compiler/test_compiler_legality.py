@@ -102,7 +102,7 @@ def test_every_line_of_the_tables_is_about_words_that_its_instruction_has() -> N
         assert opcode in known, opcode
         for line in stated:
             words = [word for word in line.words if not word.startswith("#")]
-            applies = requirements.condition(words)
+            applies = requirements.parse_condition(words)
             for wanted in applies.wanted:
                 assert any(_knows(known, opcode, word) for word in wanted), (opcode, line)
             named = {one for word in words if word[0] not in "!.$" for one in word.split("|")}

@@ -111,8 +111,8 @@ CLAIM = "claim:33333333-3333-4333-8333-333333333333"
 
 
 def test_what_an_instance_is_made_for_is_a_claim_or_nothing() -> None:
-    assert parameters.made_for({}) == ("", "")
-    assert parameters.made_for({"owner": CLAIM, "owner_name": "team/x.y"}) == (CLAIM, "team/x.y")
+    assert parameters.parse_owner({}) == ("", "")
+    assert parameters.parse_owner({"owner": CLAIM, "owner_name": "team/x.y"}) == (CLAIM, "team/x.y")
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_what_an_instance_is_made_for_is_a_claim_or_nothing() -> None:
 )
 def test_an_owner_that_is_no_claim_is_refused(owner: object, name: object) -> None:
     with pytest.raises(InvalidRequest):
-        parameters.made_for({"owner": owner, "owner_name": name})
+        parameters.parse_owner({"owner": owner, "owner_name": name})

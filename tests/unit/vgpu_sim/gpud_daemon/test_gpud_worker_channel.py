@@ -305,7 +305,7 @@ def test_however_workers_name_things_the_whole_inventory_is_one_line_that_agents
     )
     records = Records(tmp_path)
     for _ in range(64):
-        records.note("GPU-1", 31, "MIG-" + uid, 1 << 22, odd * 500, 1 << 63)
+        records.record_xid("GPU-1", 31, "MIG-" + uid, 1 << 22, odd * 500, 1 << 63)
     crowd = 8 * 7 * 64 * len(json.dumps(dataclasses.asdict(context)))
     xids = 8 * sum(len(json.dumps(dataclasses.asdict(one))) for one in records.xids("GPU-1"))
     figures = 8 * 8 * 2048  # the other fields of each GPU and instance

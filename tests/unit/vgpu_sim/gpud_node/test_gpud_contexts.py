@@ -89,7 +89,7 @@ def outcome(
             *(None if left_over else worker.mine, sockets),
         )
         worker.fence = lambda reason: table.fence(context, reason)
-        worker.strike = lambda error, reason: table.strike(context, error, reason)
+        worker.strike = lambda error, reason: table.end_failed(context, error, reason)
         table.add(context)
         worker.say({"type": "reserve", "request": 1, "bytes": 1000})
         act(worker)

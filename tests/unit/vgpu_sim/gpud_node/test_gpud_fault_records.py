@@ -16,10 +16,10 @@ OTHER = GpuUuid("GPU-22222222-2222-4222-8222-222222222222")
 
 def test_a_program_that_faults_in_a_loop_displaces_no_others_xids(tmp_path: Path) -> None:
     records = Records(tmp_path)
-    records.note(GPU, 48, "", 0, "", 1)
-    records.note(GPU, 31, "MIG-quiet", 7, "", 2)
+    records.record_xid(GPU, 48, "", 0, "", 1)
+    records.record_xid(GPU, 31, "MIG-quiet", 7, "", 2)
     for number in range(10 * MAX_XIDS):
-        records.note(GPU, 13, "MIG-loud", 8, f"{number}", 3)
+        records.record_xid(GPU, 13, "MIG-loud", 8, f"{number}", 3)
     found = records.xids(GPU)
     assert len(found) == MAX_XIDS
     assert [one.instance for one in found[:2]] == ["", "MIG-quiet"]
@@ -29,18 +29,18 @@ def test_a_program_that_faults_in_a_loop_displaces_no_others_xids(tmp_path: Path
 
 def test_xids_are_remembered_over_a_restart_and_counted_on(tmp_path: Path) -> None:
     before = Records(tmp_path)
-    before.note(GPU, 79, "", 0, "off the bus", 1)
-    before.note(OTHER, 13, "MIG-loud", 8, "", 2)
+    before.record_xid(GPU, 79, "", 0, "off the bus", 1)
+    before.record_xid(OTHER, 13, "MIG-loud", 8, "", 2)
     after = Records(tmp_path)
     assert (after.xids(GPU), after.xids(OTHER)) == (before.xids(GPU), before.xids(OTHER))
-    assert after.note(GPU, 48, "", 0, "", 3).sequence == 3
+    assert after.record_xid(GPU, 48, "", 0, "", 3).sequence == 3
     assert [one.xid for one in Records(tmp_path).xids(GPU)] == [79, 48]
 
 
 def test_the_file_of_xids_does_not_grow_with_what_programs_do(tmp_path: Path) -> None:
     records = Records(tmp_path)
     for number in range(2 * xid_log.MAX_LINES):
-        records.note(GPU, 13, "MIG-loud", 8, "x" * 256, number)
+        records.record_xid(GPU, 13, "MIG-loud", 8, "x" * 256, number)
     lines = (tmp_path / xid_log.FILE_NAME).read_text().splitlines()
     assert len(lines) <= xid_log.MAX_LINES
     assert Records(tmp_path).xids(GPU) == records.xids(GPU)
@@ -48,7 +48,7 @@ def test_the_file_of_xids_does_not_grow_with_what_programs_do(tmp_path: Path) ->
 
 @pytest.mark.parametrize("line", [b"", b"\xff", b"{}", b"[1]", b'{"gpu": "GPU-1", "xid": 1}'])
 def test_a_line_that_is_no_xid_hides_no_other_one(tmp_path: Path, line: bytes) -> None:
-    Records(tmp_path).note(GPU, 79, "", 0, "", 1)
+    Records(tmp_path).record_xid(GPU, 79, "", 0, "", 1)
     with (tmp_path / xid_log.FILE_NAME).open("ab") as file:
         file.write(line + b"\n")
     assert [one.xid for one in Records(tmp_path).xids(GPU)] == [79]
@@ -57,12 +57,12 @@ def test_a_line_that_is_no_xid_hides_no_other_one(tmp_path: Path, line: bytes) -
 def test_xids_that_cannot_be_written_are_remembered_while_gpud_lives(tmp_path: Path) -> None:
     (tmp_path / xid_log.FILE_NAME).mkdir()
     records = Records(tmp_path)
-    records.note(GPU, 79, "", 0, "", 1)
+    records.record_xid(GPU, 79, "", 0, "", 1)
     assert [one.xid for one in records.xids(GPU)] == [79]
 
 
 def test_texts_of_tenants_are_bounded_and_printable(tmp_path: Path) -> None:
-    entry = Records(tmp_path).note(GPU, 13, "", 1, "a\x1b[31m" + "x" * 5000, 1)
+    entry = Records(tmp_path).record_xid(GPU, 13, "", 1, "a\x1b[31m" + "x" * 5000, 1)
     assert "\x1b" not in entry.message
     assert len(entry.message) == 256
 

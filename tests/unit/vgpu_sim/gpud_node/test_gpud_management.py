@@ -215,9 +215,11 @@ def test_a_slice_s_report_costs_no_time_for_others() -> None:
     parts[0].instances_of = lambda _: SLICES
     shot = Counting(*parts)
     node = InventoryNode(parts[0], shot, lambda: "", *([MagicMock()] * 4))
-    assert [one.uuid for one in node.picture(GPU, only=SLICES[1]).instances] == [SLICES[1].uuid]
+    assert [one.uuid for one in node.describe_gpu(GPU, only=SLICES[1]).instances] == [
+        SLICES[1].uuid
+    ]
     assert looked_at == [SLICES[1]]
-    assert len(node.picture(GPU).instances) == len(SLICES)
+    assert len(node.describe_gpu(GPU).instances) == len(SLICES)
 
     class Strict(OneGpu):
         def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:

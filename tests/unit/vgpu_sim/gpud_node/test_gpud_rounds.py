@@ -220,14 +220,14 @@ def test_updates_of_a_group_end_with_what_is_true_then_and_with_its_removal(slow
         groups, contexts = SlowCgroups(slow), [0]
         updates = GroupUpdates(groups, lambda _: (SHARE, contexts[0]))
         for contexts[0] in range(1, 10):
-            updates.soon(INSTANCE)
+            updates.schedule(INSTANCE)
             await asyncio.sleep(0)
         await until(slow.begun.is_set)
         slow.go_on.set()
         await updates.finish()
         first = slow.calls[0][1]
         assert [one[1] for one in groups.done] in ([first, 9], [9])
-        updates.soon(INSTANCE)
+        updates.schedule(INSTANCE)
         await updates.remove(INSTANCE.uuid)
         await updates.finish()
         assert groups.done[-1] == (INSTANCE.uuid, "removed")
@@ -259,7 +259,7 @@ def test_a_group_that_cannot_be_updated_is_said(caplog: pytest.LogCaptureFixture
 
     async def scenario() -> None:
         updates = GroupUpdates(Refusing("test"), lambda _: (SHARE, 1))
-        updates.soon(INSTANCE)
+        updates.schedule(INSTANCE)
         await updates.finish()
         with pytest.raises(PermissionError):
             await updates.prepare(INSTANCE)

@@ -397,7 +397,7 @@ def test_a_loop_that_lanes_leave_one_by_one_does_not_grow_the_tree() -> None:
     blocks = cta.ResidentBlocks(launch, [0], 1)
     deepest = 0
     while not blocks.done:
-        blocks.round()
+        blocks.run_round()
         for path in blocks._ready:
             depth = 0
             while path is not None:

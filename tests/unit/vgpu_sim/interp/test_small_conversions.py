@@ -479,7 +479,11 @@ def test_pack(word: str) -> None:
         ("cvt.rm.relu.f16.f32 %h, %r;", PtxSyntaxError, "cannot stand after"),
         ("cvt.rz.satfinite.e4m3x2.f32 %h, %r, %r;", InvalidPtxError, "needs .target sm_107a"),
         ("cvt.rn.satfinite.s2f6x2.f32 %h, %r, %r;", UnsupportedPtxError, "cvt"),
-        ("cvt.rn.satfinite.e4m3x2.f32 %r, %r, %r;", InvalidPtxError, "has 32 bits, but .b16 needs 16"),
+        (
+            "cvt.rn.satfinite.e4m3x2.f32 %r, %r, %r;",
+            InvalidPtxError,
+            "has 32 bits, but .b16 needs 16",
+        ),
         ("cvt.rn.f16x2.e4m3x2 %h, %h;", InvalidPtxError, "has 16 bits, but .b32 needs 32"),
         ("cvt.rs.satfinite.e4m3x4.f32 %r, %r, %r;", InvalidPtxError, "a vector of four"),
         ("cvt.rn.e4m3x2.f32 %h, %r, %r;", PtxSyntaxError, "cannot stand after"),

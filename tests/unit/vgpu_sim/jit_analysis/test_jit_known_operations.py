@@ -58,9 +58,9 @@ def test_refinement_keeps_every_value_in_both_facts() -> None:
         (arithmetic.plus, lambda a, b: a + b),
         (arithmetic.minus, lambda a, b: a - b),
         (arithmetic.times, lambda a, b: a * b),
-        (arithmetic.both, lambda a, b: a & b),
-        (arithmetic.any_of, lambda a, b: a | b),
-        (arithmetic.one_of, lambda a, b: a ^ b),
+        (arithmetic.bitwise_and, lambda a, b: a & b),
+        (arithmetic.bitwise_or, lambda a, b: a | b),
+        (arithmetic.bitwise_xor, lambda a, b: a ^ b),
     ],
 )
 def test_every_pair_of_three_bits(
@@ -127,7 +127,12 @@ def test_values_with_an_origin_have_no_known_bits() -> None:
     nothing = unknown(64)
     assert between(0, 0, 64, 8).constant is None
     assert pointer.possible == (1 << 64) - 1
-    for function in (arithmetic.both, arithmetic.any_of, arithmetic.one_of, arithmetic.times):
+    for function in (
+        arithmetic.bitwise_and,
+        arithmetic.bitwise_or,
+        arithmetic.bitwise_xor,
+        arithmetic.times,
+    ):
         assert function(pointer, small) == function(nothing, small)
         assert function(small, pointer) == function(small, nothing)
     assert arithmetic.shifted_left(pointer, constant(2, 32)) == multiple_of(4, 64)

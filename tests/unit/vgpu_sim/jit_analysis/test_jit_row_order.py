@@ -38,7 +38,7 @@ def _kernel(body: str = "", more: str = "") -> Module:
 
 def _suits(module: Module, block: Block = (32, 8, 1), plan: jit.Plan | None = None) -> bool:
     form = full_unrolling.build(module.functions[0], block)
-    return row_order.suits(form, (plan or jit.Plan(16, 2)).geometry(block))
+    return row_order.may_run_by_rows(form, (plan or jit.Plan(16, 2)).geometry(block))
 
 
 def test_blocks_with_several_rows_may_run_row_by_row() -> None:
@@ -170,5 +170,5 @@ def test_groups_have_few_rows(name: str, block: Block, vectors: int) -> None:
     form = full_unrolling.build(function, block)
     plan = choose.choose(form, block, 512)
     assert plan == jit.Plan(16, vectors)
-    assert not row_order.crowds(form, plan.geometry(block))
-    assert row_order.crowds(form, Geometry((32, 8, 1), 16, 8))
+    assert not row_order.has_too_many_rows(form, plan.geometry(block))
+    assert row_order.has_too_many_rows(form, Geometry((32, 8, 1), 16, 8))

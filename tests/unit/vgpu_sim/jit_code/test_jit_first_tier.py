@@ -104,11 +104,11 @@ def test_explanations_match_the_compiler(monkeypatch: pytest.MonkeyPatch) -> Non
     nodes = _nodes(MEETING)
     _limit(monkeypatch, nodes - 1, 4 * nodes)
     rows = dict(explain(MEETING.functions[0], BLOCK))
-    narrow = jit.Compiler().first(MEETING, MEETING.functions[0], BLOCK)
+    narrow = jit.Compiler().compile_first_tier(MEETING, MEETING.functions[0], BLOCK)
     assert narrow is not None
     shown = (
         f"{narrow.plan.vectors} vectors of {narrow.plan.width} lanes: {nodes} nodes: narrow code"
     )
     assert rows["first tier"].startswith(shown)
-    best = jit.Compiler().make(MEETING, MEETING.functions[0], BLOCK)
+    best = jit.Compiler().compile_uncached(MEETING, MEETING.functions[0], BLOCK)
     assert rows["vector"] == f"{best.plan.width} lanes"

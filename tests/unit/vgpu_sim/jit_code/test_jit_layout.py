@@ -20,23 +20,23 @@ def _to(target: int) -> Instruction:
 
 def test_all_lanes_reach_the_join_of_both_paths() -> None:
     level = _level(_to(2), Instruction(Op.NOP), Instruction(Op.NOP), Instruction(Op.RET))
-    assert level.all_come(0, 2)
-    assert not level.all_come(0, 1)
-    assert not level.all_come(1, 0)
+    assert level.all_lanes_reach(0, 2)
+    assert not level.all_lanes_reach(0, 1)
+    assert not level.all_lanes_reach(1, 0)
 
 
 def test_a_block_before_which_lanes_end_is_not_reached_by_all() -> None:
     end = Instruction(Op.RET, guard=_GUARD)
     level = _level(_to(2), end, Instruction(Op.NOP), Instruction(Op.RET))
-    assert not level.all_come(0, 2)
-    assert not level.all_come(1, 2)
+    assert not level.all_lanes_reach(0, 2)
+    assert not level.all_lanes_reach(1, 2)
 
 
 def test_a_block_before_which_lanes_iterate_is_not_reached_by_all() -> None:
     level = _level(Instruction(Op.NOP), _to(3), _to(1), Instruction(Op.NOP), _to(1))
     (loop,) = [unit for unit in level.units if isinstance(unit, block_order.Level)]
     assert loop.header == 1
-    assert not loop.all_come(1, 3)
+    assert not loop.all_lanes_reach(1, 3)
 
 
 def test_paths_that_never_join_have_no_meeting() -> None:

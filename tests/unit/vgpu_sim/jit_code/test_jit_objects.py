@@ -286,7 +286,7 @@ def test_first_tier_code_that_fails_in_the_generator_is_omitted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     module, function = vecadd()
-    assert jit.Compiler(forgiving=True).first(module, function, _BLOCK) is not None
+    assert jit.Compiler(forgiving=True).compile_first_tier(module, function, _BLOCK) is not None
     _failing(monkeypatch)
-    assert jit.Compiler(forgiving=True).first(module, function, _BLOCK) is None
+    assert jit.Compiler(forgiving=True).compile_first_tier(module, function, _BLOCK) is None
     assert "AssertionError: not affine" in caplog.text

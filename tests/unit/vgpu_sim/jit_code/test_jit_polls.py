@@ -173,7 +173,7 @@ def test_divergences_are_followed_once_however_many_loops_poll(
 
     def apart(*parting: object) -> set[int]:
         followed.append(parting)
-        return divergence.apart(*parting)  # type: ignore[arg-type]
+        return divergence.blocks_until_join(*parting)  # type: ignore[arg-type]
 
     monkeypatch.setattr(lockstep, "apart", apart)
     text = ptx_kernels.nested_loops(depth).replace("%r0, 99;", "%r0, 9;")  # some lanes of 64

@@ -26,8 +26,8 @@ from vgpu_sim.perf.attention.geometry import (
     CONTEXT,
     GENERATION,
     Kernel,
-    context_of,
     is_tiled,
+    prompt_kernels_of,
 )
 from vgpu_sim.perf.attention.parameters import PARAMETERS
 from vgpu_sim.perf.boards import Board
@@ -195,7 +195,7 @@ def test_the_kernels_of_each_generation() -> None:
     assert [(k.rows, k.packed, k.splits) for k in GENERATION] == [
         (64, True, 1 << power) for power in range(7)
     ]
-    kernels = [context_of(board) for board in (HOPPER, BLACKWELL, AMPERE)]
+    kernels = [prompt_kernels_of(board) for board in (HOPPER, BLACKWELL, AMPERE)]
     assert kernels == [CONTEXT, BLACKWELL_CONTEXT, AMPERE_CONTEXT]
 
 

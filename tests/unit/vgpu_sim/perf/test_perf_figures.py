@@ -13,7 +13,7 @@ from vgpu_sim.perf.kernels.chip import Latencies, chip_of
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.model import traffic_of
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
-from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard, alone, passes
+from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard, chain_growth, execution_cost
 from vgpu_sim.perf.models import ARCHITECTURES, Layout, Serving, serve
 from vgpu_sim.perf.models.graph import Step
 from vgpu_sim.perf.topology import PRESETS, max_min
@@ -194,7 +194,9 @@ def test_one_more_pass_over_a_wait_takes_the_latency_of_its_first_level(space: s
     )
     (function,) = compiler.compile_ptx(source, capability=(9, 0)).functions
     kind = {"shared": "short_waits", "global": "long_waits"}[space]
-    load = [i for i, one in enumerate(function.code) if alone(one)[CHAIN.index(kind)] == 1][-1]
+    load = [i for i, one in enumerate(function.code) if chain_growth(one)[CHAIN.index(kind)] == 1][
+        -1
+    ]
     use = next(
         i
         for i, one in enumerate(function.code)
@@ -209,7 +211,9 @@ def test_one_more_pass_over_a_wait_takes_the_latency_of_its_first_level(space: s
         "global": latencies.l1 - board.long_covered,
     }[space]
     assert left > 0
-    cycles, issues = passes(function.code, (load, use), unrolling.issue_shares(function.code))
+    cycles, issues = execution_cost(
+        function.code, (load, use), unrolling.issue_shares(function.code)
+    )
     assert issues == board.warp_issued
     assert cycles == pytest.approx(issues + board.fixed_cycles + left)
 

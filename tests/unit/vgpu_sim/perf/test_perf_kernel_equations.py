@@ -16,7 +16,7 @@ from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
-from vgpu_sim.perf.kernels.scoreboard import alone
+from vgpu_sim.perf.kernels.scoreboard import chain_growth
 from vgpu_sim.perf.kernels.timeline import Timeline
 
 F16X2, BF16X2, F32X2 = DataType.F16X2, DataType.BF16X2, DataType.F32X2
@@ -203,7 +203,7 @@ def test_a_slice_has_its_shares_and_no_more_than_the_board() -> None:
 def test_a_warp_waits_for_a_word_that_the_next_needs(
     one: Instruction, chain: tuple[int, ...]
 ) -> None:
-    assert alone(one) == chain
+    assert chain_growth(one) == chain
 
 
 def test_latencies_are_those_of_the_microbenchmarks() -> None:
@@ -272,7 +272,7 @@ def test_a_copy_takes_its_start_and_its_bytes(way: Way, us: float) -> None:
 
 def test_probes_are_at_powers_of_a_distance_on_each_axis_then_corners_then_drawn() -> None:
     """In 8 x 4 x 2 blocks the middle is (4, 2, 1); a step that would leave the grid is reversed."""
-    found = footprint.probes((8, 4, 2), 16)
+    found = footprint.blocks_to_sample((8, 4, 2), 16)
     assert found[0] == (4, 2, 1)
     near = [(5, 2, 1), (4, 3, 1), (4, 2, 0)]  # distance 1; z goes back
     assert found[1:4] == near
@@ -280,11 +280,16 @@ def test_probes_are_at_powers_of_a_distance_on_each_axis_then_corners_then_drawn
     assert found[6] == (0, 2, 1)  # distance 4
     assert found[7:9] == [(0, 0, 0), (7, 3, 1)]
     assert len(found) == len(set(found)) == 16
-    assert footprint.probes((8, 4, 2), 16) == found
-    assert footprint.probes((8, 4, 2), 8) == [found[0], near[0], *found[7:9], *found[9:13]]
-    assert footprint.probes((1, 1, 1), 16) == [(0, 0, 0)]
-    assert footprint.probes((40000, 1, 1), 1) == [(20000, 0, 0)]
-    far = [place[0] - 20000 for place in footprint.probes((40000, 1, 1), 16)[1:8]]
+    assert footprint.blocks_to_sample((8, 4, 2), 16) == found
+    assert footprint.blocks_to_sample((8, 4, 2), 8) == [
+        found[0],
+        near[0],
+        *found[7:9],
+        *found[9:13],
+    ]
+    assert footprint.blocks_to_sample((1, 1, 1), 16) == [(0, 0, 0)]
+    assert footprint.blocks_to_sample((40000, 1, 1), 1) == [(20000, 0, 0)]
+    far = [place[0] - 20000 for place in footprint.blocks_to_sample((40000, 1, 1), 16)[1:8]]
     assert far == [1, 2, 4, 16, 128, 1024, 16384]
 
 
@@ -292,13 +297,13 @@ def test_blocks_that_share_all_or_nothing_touch_each_byte_once_or_each_time() ->
     """First on one axis: each block shares half of its bytes with its neighbour, so each adds
     half.
     """
-    assert footprint.spread(100, (3, 1, 1), [{1: 0.5, 2: 0.0}, {}, {}]) == pytest.approx(
+    assert footprint.bytes_touched(100, (3, 1, 1), [{1: 0.5, 2: 0.0}, {}, {}]) == pytest.approx(
         max(100 * 3 / (1 + 2 * (2 / 3 * 0.5)), 100 * (1 + 2 * 0.5))
     )
     # Three blocks: two pairs at distance 1, one at 2. Every byte is in 1 + 2 (2/3 + 1/3) blocks.
-    assert footprint.spread(100, (3, 1, 1), [{1: 1.0, 2: 1.0}, {}, {}]) == pytest.approx(100)
-    assert footprint.spread(100, (2, 1, 5), [{1: 0.25}, {}, {}]) == pytest.approx(5 * 175)
-    assert footprint.spread(7, (1, 1, 1), [{1: 1.0}, {}, {}]) == 7
+    assert footprint.bytes_touched(100, (3, 1, 1), [{1: 1.0, 2: 1.0}, {}, {}]) == pytest.approx(100)
+    assert footprint.bytes_touched(100, (2, 1, 5), [{1: 0.25}, {}, {}]) == pytest.approx(5 * 175)
+    assert footprint.bytes_touched(7, (1, 1, 1), [{1: 1.0}, {}, {}]) == 7
 
 
 def test_distances_between_samples_are_interpolated_logarithmically() -> None:
@@ -306,7 +311,7 @@ def test_distances_between_samples_are_interpolated_logarithmically() -> None:
     shares = [1.0, 0.75, 1 - 0.5 * log(3) / log(4), 0.5]
     pairs = [4, 3, 2, 1]
     sharers = 1 + 2 * sum(n / 5 * share for n, share in zip(pairs, shares, strict=True))
-    found = footprint.spread(60, (5, 1, 1), [{1: 1.0, 4: 0.5}, {}, {}])
+    found = footprint.bytes_touched(60, (5, 1, 1), [{1: 1.0, 4: 0.5}, {}, {}])
     assert found == pytest.approx(60 * max(5 / sharers, 1))
 
 
@@ -315,11 +320,13 @@ def test_random_draws_from_a_common_memory() -> None:
     more.
     """
     union = 1000 * (1 - 0.9**4)
-    assert footprint.of_draws(100, union, 4, 40) == pytest.approx(1000 * (1 - 0.9**40), rel=1e-6)
-    assert footprint.of_draws(100, 400, 4, 40) == 4000
-    assert footprint.of_draws(100, 399.6, 4, 40) == 4000
-    assert footprint.of_draws(100, 399.5, 4, 40) < 4000
-    assert footprint.of_draws(100, 100, 4, 40) == pytest.approx(100)
+    assert footprint.bytes_touched_at_random(100, union, 4, 40) == pytest.approx(
+        1000 * (1 - 0.9**40), rel=1e-6
+    )
+    assert footprint.bytes_touched_at_random(100, 400, 4, 40) == 4000
+    assert footprint.bytes_touched_at_random(100, 399.6, 4, 40) == 4000
+    assert footprint.bytes_touched_at_random(100, 399.5, 4, 40) < 4000
+    assert footprint.bytes_touched_at_random(100, 100, 4, 40) == pytest.approx(100)
 
 
 def test_a_timeline_keeps_the_last_1024_ends_of_a_stream() -> None:

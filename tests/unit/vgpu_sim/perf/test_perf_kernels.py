@@ -189,17 +189,19 @@ def test_a_cache_that_holds_a_loop_misses_once_and_a_smaller_one_always() -> Non
 def test_shared_bytes_of_blocks_count_once() -> None:
     everywhere = {1: 1.0, 4: 1.0, 16: 1.0}
     nowhere = {1: 0.0, 4: 0.0, 16: 0.0}
-    rows = footprint.spread(100, (64, 32, 1), [everywhere, nowhere, {}])
+    rows = footprint.bytes_touched(100, (64, 32, 1), [everywhere, nowhere, {}])
     assert rows == pytest.approx(100 * 32, rel=0.02)
-    assert footprint.spread(100, (64, 32, 1), [everywhere, everywhere, {}]) == pytest.approx(100)
-    assert footprint.spread(100, (64, 1, 1), [nowhere, {}, {}]) == pytest.approx(6400)
-    halo = footprint.spread(100, (64, 1, 1), [{1: 0.1, 2: 0.0, 4: 0.0}, {}, {}])
+    assert footprint.bytes_touched(100, (64, 32, 1), [everywhere, everywhere, {}]) == pytest.approx(
+        100
+    )
+    assert footprint.bytes_touched(100, (64, 1, 1), [nowhere, {}, {}]) == pytest.approx(6400)
+    halo = footprint.bytes_touched(100, (64, 1, 1), [{1: 0.1, 2: 0.0, 4: 0.0}, {}, {}])
     assert halo == pytest.approx(100 + 63 * 90, rel=0.01)
 
 
 def test_probes_are_inside_the_grid() -> None:
     for grid in ((1, 1, 1), (7, 3, 2), (1 << 20, 1, 1)):
-        found = footprint.probes(grid, 16)
+        found = footprint.blocks_to_sample(grid, 16)
         assert len(set(found)) == len(found)
         assert all(0 <= at < size for place in found for at, size in zip(place, grid, strict=True))
 

@@ -126,19 +126,19 @@ def test_layers_of_deepseek_v3_on_four_ranks_in_fp8(query: int, context: int) ->
 def test_what_comes_before_the_layers_after_them_and_between_stages() -> None:
     model, step = ARCHITECTURES["llama-3-8b"], Step(3, 20, 20)
     shard = Shard(model, "h200", Layout(8, 1))
-    assert shapes(list(shard.ends(step))) == {
+    assert shapes(list(shard.outer_operators(step))) == {
         "embedding": ("embedding", "bytes", 60, 4096, 2, 2),
         "last norm": norm(3, 4096),
         "head": ("gemm", "bf16", 3, 16032, 4096),
         "gather of logits": ("allreduce", "bf16", "all_gather", 8, 3 * 16032 * 8 * 2),
         "sampling": ("sampling", "bytes", 3, 128256, 2, 0),
     }
-    assert list(shard.between(step)) == []
+    assert list(shard.stage_transfers(step)) == []
     assert shard.kv_heads == 1
-    ((name, ask),) = Shard(model, "h200", Layout(1, 2)).between(step)
+    ((name, ask),) = Shard(model, "h200", Layout(1, 2)).stage_transfers(step)
     assert name == "send to the next stage"
     assert ask().shape == {"collective": "send", "gpus": 2, "bytes": 60 * 4096 * 2}
-    alone = dict(Shard(model, "h200", Layout()).ends(step))
+    alone = dict(Shard(model, "h200", Layout()).outer_operators(step))
     assert "gather of logits" not in alone
 
 

@@ -35,7 +35,7 @@ def _run(*words: str) -> tuple[Shelf, Books | None, list[str]]:
     @click.command()
     @command_line(Shelf, Books)
     def main(given: Given) -> None:
-        lacking = given.lacks(Books)
+        lacking = given.missing_options(Books)
         made.append((given.make(Shelf), None if lacking else given.make(Books), lacking))
 
     done = CliRunner().invoke(main, words)

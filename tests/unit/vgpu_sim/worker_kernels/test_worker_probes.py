@@ -70,7 +70,7 @@ def accesses(threads: int) -> list[tuple[Op, Access]]:
     blocks.watch = watch
     with np.errstate(all="ignore"):
         while not blocks.done:
-            blocks.round()
+            blocks.run_round()
     return found
 
 

@@ -50,7 +50,7 @@ def ask(exports: Exports, data: bytes, offset: int = 0, size: int = PAGE) -> Dir
     """Return the answer to a request; the memory comes with it if, and only if, it is granted."""
     asker, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
-        exports.show_shared(asker, data, offset, size)
+        exports.export_shared_range(asker, data, offset, size)
         answer, descriptors, _, _ = socket.recv_fds(ours, 64, 4)
         grant = DirectGrant.from_buffer_copy(answer)
         assert len(descriptors) == (grant.status == 0)

@@ -14,7 +14,7 @@ from vgpu_sim.isa import DataType, Op, Operand, Register, Space
 MAX_GRANULE_BYTES = 8
 
 
-def own_variable(context: Context, operand: tree.Operand) -> LocalVariable | None:
+def find_param_variable(context: Context, operand: tree.Operand) -> LocalVariable | None:
     """Return the caller's ``.param`` variable that an operand names."""
     if not isinstance(operand, tree.Name):
         return None
@@ -28,7 +28,7 @@ def check_size(formal: tree.Variable, variable: LocalVariable, actual: tree.Oper
     Raises:
         Invalid: its size differs.
     """
-    size, _ = frames.extent(formal)
+    size, _ = frames.size_and_alignment(formal)
     if variable.size != size:
         at = actual if isinstance(actual, tree.Name) else None
         raise Invalid(
@@ -68,10 +68,10 @@ def declare(context: Context, formal: tree.Variable, value: Value) -> None:
     context.scope.assigned[formal.name] = value
 
 
-def argument(context: Context, formal: tree.Variable, actual: tree.Operand) -> Value:
+def evaluate_argument(context: Context, formal: tree.Variable, actual: tree.Operand) -> Value:
     """Evaluate an argument of a call; return a new register or variable that holds its value."""
     builder = context.builder
-    variable = own_variable(context, actual)
+    variable = find_param_variable(context, actual)
     if variable is not None:
         if formal.space is tree.Space.REG:
             raise Invalid(f"parameter {formal.name!r} needs a register or a constant")
@@ -105,12 +105,14 @@ def _move_type(type_: DataType) -> DataType:
     return type_ if type_.bits > 8 else DataType.B16
 
 
-def result(context: Context, formal: tree.Variable, actual: tree.Operand, value: Value) -> None:
+def copy_result(
+    context: Context, formal: tree.Variable, actual: tree.Operand, value: Value
+) -> None:
     """Copy a result of a function to the operand of the call that receives it."""
     if isinstance(actual, tree.Sink):
         return
     builder = context.builder
-    variable = own_variable(context, actual)
+    variable = find_param_variable(context, actual)
     if variable is not None:
         if isinstance(value, Register):
             raise Invalid(f"result {formal.name!r} must be written to a register")

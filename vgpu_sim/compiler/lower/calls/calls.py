@@ -7,7 +7,7 @@ from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Mark
 from vgpu_sim.compiler.lower.calls import arguments
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.stack.dispatch import compare, dispatch
+from vgpu_sim.compiler.lower.stack.dispatch import dispatch, emit_comparison
 from vgpu_sim.compiler.lower.stack.program import Body, Interface, Value
 from vgpu_sim.compiler.lower.symbols import frames
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
@@ -100,7 +100,7 @@ def _direct(context: Context, call: _Call, function: tree.Function) -> None:
     if function.name == _ASSERTION:
         context.builder.emit(Op.TRAP, cause=TrapCause.ASSERTION)
         return
-    if context.program.in_line(function):
+    if context.program.try_inline(function):
         _in_line(context, call, function)
     else:
         _jump(context, call, function)
@@ -131,16 +131,16 @@ def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
     builder = context.builder
     taken = {operand.text for operand in call.returns if isinstance(operand, tree.Name)}
     for formal, actual in zip(function.parameters, call.arguments, strict=True):
-        variable = arguments.own_variable(context, actual)
+        variable = arguments.find_param_variable(context, actual)
         shared = isinstance(actual, tree.Name) and actual.text in taken
         if variable is not None and formal.space is tree.Space.PARAM and not shared:
             arguments.check_size(formal, variable, actual)
             inner.scope.declare(formal.name, variable, formal)
         else:
-            arguments.declare(inner, formal, arguments.argument(context, formal, actual))
+            arguments.declare(inner, formal, arguments.evaluate_argument(context, formal, actual))
     results: list[tuple[tree.Variable, tree.Operand, Value]] = []
     for formal, actual in zip(function.returns, call.returns, strict=True):
-        variable = arguments.own_variable(context, actual)
+        variable = arguments.find_param_variable(context, actual)
         if variable is not None and formal.space is tree.Space.PARAM:
             arguments.check_size(formal, variable, actual)
             inner.scope.declare(formal.name, variable, formal)
@@ -161,9 +161,9 @@ def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
     assert inner.leave is not None
     builder.place(inner.leave)
     if saved is not None:
-        context.program.stack.set(saved)
+        context.program.stack.set_pointer(saved)
     for formal, actual, value in results:
-        arguments.result(context, formal, actual, value)
+        arguments.copy_result(context, formal, actual, value)
 
 
 # Jumped to: arguments and results use variables that the function shares with its callers.
@@ -172,10 +172,10 @@ def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
 def _jump(context: Context, call: _Call, function: tree.Function) -> None:
     builder, program = context.builder, context.program
     given = [
-        arguments.argument(context, formal, actual)
+        arguments.evaluate_argument(context, formal, actual)
         for formal, actual in zip(function.parameters, call.arguments, strict=True)
     ]
-    body = request(context, function)
+    body = request_body(context, function)
     keeps = context.recursive
     number = program.next_call() if keeps else 0
     if keeps:
@@ -190,12 +190,12 @@ def _jump(context: Context, call: _Call, function: tree.Function) -> None:
     if keeps:
         builder.mark(Mark(builder.owner, number, saves=False))
     for formal, actual, place in zip(function.returns, call.returns, body.outputs, strict=True):
-        arguments.result(context, formal, actual, place)
+        arguments.copy_result(context, formal, actual, place)
 
 
-def request(context: Context, function: tree.Function) -> Body:
+def request_body(context: Context, function: tree.Function) -> Body:
     """Return the body to which calls of a function jump; it is lowered later."""
-    return context.program.body(function, lambda frame: _interface(context, function, frame))
+    return context.program.body_of(function, lambda frame: _interface(context, function, frame))
 
 
 def _interface(context: Context, function: tree.Function, frame: Frame) -> Interface:
@@ -254,7 +254,7 @@ def _lower_body(context: Context, body: Body) -> None:
     for value, place in zip(results, body.outputs, strict=True):
         arguments.copy(inner, place, value)
     if before is not None:
-        program.stack.set(before)
+        program.stack.set_pointer(before)
     builder.emit_branch(body.exit, uniform=False)
 
 
@@ -270,7 +270,7 @@ def _indirect(context: Context, call: _Call) -> None:
     for function in _candidates(context, call):
         other, onward = builder.new_predicate(), LabelTarget("onward")
         where = Literal(graph.address(function))
-        compare(builder, other, Compare.NE, address, where, DataType.U64)
+        emit_comparison(builder, other, Compare.NE, address, where, DataType.U64)
         with builder.use_guard(Guard(other)):
             builder.emit_branch(onward, uniform=False)
         _direct(context, call, function)
@@ -313,6 +313,6 @@ def _signature(
     returns: Sequence[tree.Variable], parameters: Sequence[tree.Variable]
 ) -> tuple[tuple[tuple[bool, int], ...], ...]:
     return tuple(
-        tuple((v.space is tree.Space.REG, frames.extent(v)[0]) for v in group)
+        tuple((v.space is tree.Space.REG, frames.size_and_alignment(v)[0]) for v in group)
         for group in (returns, parameters)
     )

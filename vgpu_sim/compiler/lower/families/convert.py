@@ -190,29 +190,29 @@ def cvt_scaled(context: Context, form: Form, match: Match) -> None:
     numbers = []
     for number in _upper_and_lower(sequence, pair, bits):
         if word == "s2f6x2":  # two's complement, with six fraction bits
-            whole = sequence.word(
+            whole = sequence.emit(
                 Op.CVT, _F32, number, source_type=DataType.S8, rounding=Rounding.RN
             )
-            numbers.append(sequence.word(Op.FMUL, _F32, whole, Literal(_TO_THE_MINUS_6)))
+            numbers.append(sequence.emit(Op.FMUL, _F32, whole, Literal(_TO_THE_MINUS_6)))
         else:
             numbers.append(_single(sequence, number, DATA_TYPES[word[:-2]]))
     if powers:
         scales = values.source(context, powers[0], DataType.B16)
         for place, scale in enumerate(_upper_and_lower(sequence, scales, 8)):
             factor = _single(sequence, scale, DataType.UE8M0)
-            numbers[place] = sequence.word(Op.FMUL, _F32, numbers[place], factor)
+            numbers[place] = sequence.emit(Op.FMUL, _F32, numbers[place], factor)
     fields = {"type": DataType.BF16, "source_type": _F32, **_fields(match)}
     _join_parts(context, first, 16, Op.CVT, [(number,) for number in numbers], fields)
 
 
 def _upper_and_lower(sequence: Sequence, pair: Operand, bits: int) -> tuple[Operand, Operand]:
-    return sequence.word(Op.SHR, DataType.U16, pair, Literal(bits)), pair
+    return sequence.emit(Op.SHR, DataType.U16, pair, Literal(bits)), pair
 
 
 def _single(sequence: Sequence, number: Operand, type_: DataType) -> Register:
     """Return a number of a small format as .f32; .bf16 can represent all of them."""
-    exact = sequence.word(Op.CVT, DataType.BF16, number, source_type=type_)
-    return sequence.word(Op.CVT, _F32, exact, source_type=DataType.BF16)
+    exact = sequence.emit(Op.CVT, DataType.BF16, number, source_type=type_)
+    return sequence.emit(Op.CVT, _F32, exact, source_type=DataType.BF16)
 
 
 def _join_parts(

@@ -220,25 +220,25 @@ def carryless(context: Context, form: Form, match: Match) -> None:
     sequence, word = Sequence(context.builder), DataType.B64
     # The low half of the product of the reversed factors is the high half, reversed.
     if match["half"] == "hi":
-        factors = [sequence.word(Op.BREV, word, factor) for factor in factors]
+        factors = [sequence.emit(Op.BREV, word, factor) for factor in factors]
     x, y = (
-        [sequence.word(Op.AND, word, factor, Literal(mask)) for mask in _EVERY_FOURTH]
+        [sequence.emit(Op.AND, word, factor, Literal(mask)) for mask in _EVERY_FOURTH]
         for factor in factors
     )
     parts = []
     for place, mask in enumerate(_EVERY_FOURTH):
         products = [
-            sequence.word(Op.MUL, DataType.U64, x[i], y[(place - i) % 4], mode=MulMode.LO)
+            sequence.emit(Op.MUL, DataType.U64, x[i], y[(place - i) % 4], mode=MulMode.LO)
             for i in range(4)
         ]
-        part = functools.reduce(lambda p, q: sequence.word(Op.XOR, word, p, q), products)
-        parts.append(sequence.word(Op.AND, word, part, Literal(mask)))
-    product = functools.reduce(lambda p, q: sequence.word(Op.OR, word, p, q), parts)
+        part = functools.reduce(lambda p, q: sequence.emit(Op.XOR, word, p, q), products)
+        parts.append(sequence.emit(Op.AND, word, part, Literal(mask)))
+    product = functools.reduce(lambda p, q: sequence.emit(Op.OR, word, p, q), parts)
     if match["half"] == "hi":  # of 127 bits, reversed, the last is the lowest
-        product = sequence.word(Op.BREV, word, product)
-        product = sequence.word(Op.SHR, word, product, Literal(1))
+        product = sequence.emit(Op.BREV, word, product)
+        product = sequence.emit(Op.SHR, word, product, Literal(1))
     to = values.destination(context, first, DataType.U64)
-    sequence.store(to, Op.XOR, word, product, addend)
+    sequence.emit_to(to, Op.XOR, word, product, addend)
 
 
 FORMS: Final = (

@@ -30,7 +30,7 @@ def alloca(context: Context, form: Form, match: Match) -> None:
         source = values.source(context, amount, type_)
         size = builder.new_register(64)
         _convert(context, size, source, DataType.U64, UNSIGNED[type_.bits])
-        address = context.program.stack.take(size, align)
+        address = context.program.stack.allocate(size, align)
         to = values.destination(context, first, type_)
         _convert(context, to, address, UNSIGNED[type_.bits], DataType.U64)
 

@@ -52,10 +52,10 @@ def simd_arithmetic(context: Context, form: Form, match: Match) -> None:
     to = values.destination(context, first, DataType.B32)
     sequence, op = Sequence(context.builder), form.op
     if "relu" in match:
-        srcs = [sequence.word(op, DataType.B32, *srcs, source_type=element), Literal(0)]
+        srcs = [sequence.emit(op, DataType.B32, *srcs, source_type=element), Literal(0)]
         op = Op.PMAX
     saturate = "sat" in match
-    sequence.store(to, op, DataType.B32, *srcs, source_type=element, saturate=saturate)
+    sequence.emit_to(to, op, DataType.B32, *srcs, source_type=element, saturate=saturate)
 
 
 def _scalar_forms() -> Iterator[Form]:

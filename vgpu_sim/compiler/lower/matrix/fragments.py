@@ -99,7 +99,7 @@ def assign(sequence: Sequence, to: Many[Register], what: Many[Operand], type_: D
     The results are in other registers, since all destinations may have been operands.
     """
     for register, value in zip(to, what, strict=True):
-        sequence.store(register, Op.MOV, type_, value)
+        sequence.emit_to(register, Op.MOV, type_, value)
 
 
 class Lanes:
@@ -115,43 +115,43 @@ class Lanes:
 
     def g(self) -> Register:
         """Return a register with g: a lane's row, or column, in a block of eight."""
-        return self._sequence.word(Op.SHR, D.U32, self.lane, Literal(2))
+        return self._sequence.emit(Op.SHR, D.U32, self.lane, Literal(2))
 
     def t(self) -> Register:
         """Return a register with t: a lane's position among the four lanes with the same g."""
-        return self._sequence.word(Op.AND, D.B32, self.lane, Literal(3))
+        return self._sequence.emit(Op.AND, D.B32, self.lane, Literal(3))
 
     def times(self, number: Register, factor: int) -> Register:
         """Return a register with ``number`` times ``factor``, a power of two."""
-        return self._sequence.word(Op.SHL, D.B32, number, Literal(factor.bit_length() - 1))
+        return self._sequence.emit(Op.SHL, D.B32, number, Literal(factor.bit_length() - 1))
 
     def plus(self, number: Register, addend: int) -> Register:
         """Return a register with ``number`` plus ``addend``."""
         if addend == 0:
             return number
-        return self._sequence.word(Op.ADD, D.U32, number, Literal(addend))
+        return self._sequence.emit(Op.ADD, D.U32, number, Literal(addend))
 
-    def of_quad(self, value: Operand, place: int, type_: DataType) -> Register:
+    def value_in_quad(self, value: Operand, place: int, type_: DataType) -> Register:
         """Return the value that another lane holds: the lane at position ``place`` (its t) among
         the four lanes with the same g.
         """
         return self._shuffle(value, Literal(place), _QUAD_LANE, type_)
 
-    def of_lane(self, value: Operand, lane: Register, type_: DataType = D.B32) -> Register:
+    def value_of_lane(self, value: Operand, lane: Register, type_: DataType = D.B32) -> Register:
         """Return the value that the lane with number ``lane`` holds."""
         return self._shuffle(value, lane, _ANY_LANE, type_)
 
     def _shuffle(self, value: Operand, lane: Operand, how: Literal, type_: DataType) -> Register:
         sequence, result = self._sequence, self._builder.scratch(32)
         if type_.bits == 64:
-            upper = sequence.word(Op.SHR, D.U64, value, Literal(32))
+            upper = sequence.emit(Op.SHR, D.U64, value, Literal(32))
             low, high = (
                 self._shuffle(sequence.convert(half, D.U64, D.U32), lane, how, D.B32)
                 for half in (value, upper)
             )
             raised = sequence.convert(high, D.U32, D.U64)
-            raised = sequence.word(Op.SHL, D.B64, raised, Literal(32))
-            return sequence.word(Op.OR, D.B64, raised, sequence.convert(low, D.U32, D.U64))
+            raised = sequence.emit(Op.SHL, D.B64, raised, Literal(32))
+            return sequence.emit(Op.OR, D.B64, raised, sequence.convert(low, D.U32, D.U64))
         self._builder.emit(
             Op.SHFL,
             dsts=(result, None),

@@ -43,8 +43,8 @@ class _Rows:
         transposed.
         """
         lane = self._lanes.plus(self._first, EDGE * matrix + odd)
-        row = self._lanes.of_lane(self._where, lane, self._type)
-        return self.sequence.word(Op.ADD, self._type, row, self._inside)
+        row = self._lanes.value_of_lane(self._where, lane, self._type)
+        return self.sequence.emit(Op.ADD, self._type, row, self._inside)
 
     def load(self, to: Register, type_: DataType, place: Register) -> None:
         self._builder.emit(Op.LD, type=type_, dsts=(to,), srcs=(place,), space=self._space)
@@ -107,7 +107,7 @@ def store(context: Context, form: Form, match: Match) -> None:
         return
     for word, low, high in zip(words, places[::2], places[1::2], strict=True):
         rows.store(low, D.B16, word)
-        rows.store(high, D.B16, rows.sequence.word(Op.SHR, D.U32, word, Literal(16)))
+        rows.store(high, D.B16, rows.sequence.emit(Op.SHR, D.U32, word, Literal(16)))
 
 
 def transpose(context: Context, form: Form, match: Match) -> None:
@@ -117,19 +117,19 @@ def transpose(context: Context, form: Form, match: Match) -> None:
     to = values.destination(context, d, D.B32)
     sequence, lanes = Sequence(context.builder), Lanes(context.builder)
     g = lanes.g()
-    pair = sequence.word(Op.SHR, D.U32, g, Literal(1))
-    first = sequence.word(Op.ADD, D.U32, lanes.times(lanes.t(), EDGE), pair)
-    odd = sequence.word(Op.AND, D.B32, g, Literal(1))
+    pair = sequence.emit(Op.SHR, D.U32, g, Literal(1))
+    first = sequence.emit(Op.ADD, D.U32, lanes.times(lanes.t(), EDGE), pair)
+    odd = sequence.emit(Op.AND, D.B32, g, Literal(1))
     shift = lanes.times(odd, 16)
     halves = []
     for lane in (first, lanes.plus(first, EDGE // 2)):
-        word = sequence.word(Op.SHR, D.U32, lanes.of_lane(value, lane), shift)
-        halves.append(sequence.word(Op.AND, D.B32, word, Literal(0xFFFF)))
-    sequence.store(to, Op.MOV, D.B32, _join_halves(sequence, *halves))
+        word = sequence.emit(Op.SHR, D.U32, lanes.value_of_lane(value, lane), shift)
+        halves.append(sequence.emit(Op.AND, D.B32, word, Literal(0xFFFF)))
+    sequence.emit_to(to, Op.MOV, D.B32, _join_halves(sequence, *halves))
 
 
 def _join_halves(sequence: Sequence, low: Register, high: Register) -> Register:
-    return sequence.word(Op.OR, D.B32, low, sequence.word(Op.SHL, D.B32, high, Literal(16)))
+    return sequence.emit(Op.OR, D.B32, low, sequence.emit(Op.SHL, D.B32, high, Literal(16)))
 
 
 FORMS: Final = (

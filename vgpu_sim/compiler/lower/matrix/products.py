@@ -57,13 +57,13 @@ class Product:
         for block in range(self.shape.depth_blocks):
             for place in range(QUAD):
                 rows = [
-                    self._parts(sequence, lanes.of_quad(value, place, held), self.a)
+                    self._parts(sequence, lanes.value_in_quad(value, place, held), self.a)
                     for value in a[block * row_blocks : (block + 1) * row_blocks]
                 ]
                 others = [lanes.plus(columns, QUAD * odd + place) for odd in range(2)]
                 for n in range(self.shape.column_blocks):
                     value = b[n * self.shape.depth_blocks + block]
-                    found = [lanes.of_lane(value, lane, held) for lane in others]
+                    found = [lanes.value_of_lane(value, lane, held) for lane in others]
                     pair = [self._parts(sequence, one, self.b) for one in found]
                     for r, row in enumerate(rows):
                         for odd, column in enumerate(pair):
@@ -118,7 +118,7 @@ class Product:
                 )
                 if self.clamp:
                     totals = [
-                        sequence.word(Op.ADD_SAT, D.S32, *pair)
+                        sequence.emit(Op.ADD_SAT, D.S32, *pair)
                         for pair in zip(totals, addends, strict=True)
                     ]
                 found += totals
@@ -129,16 +129,16 @@ class Product:
         match kind:
             case "e4m3" | "e5m2":
                 shifted = [value] + [
-                    sequence.word(Op.SHR, D.U32, value, Literal(8 * n)) for n in range(1, 4)
+                    sequence.emit(Op.SHR, D.U32, value, Literal(8 * n)) for n in range(1, 4)
                 ]
                 halves = [
-                    sequence.word(Op.CVT, D.F16, byte, source_type=DATA_TYPES[kind])
+                    sequence.emit(Op.CVT, D.F16, byte, source_type=DATA_TYPES[kind])
                     for byte in shifted
                 ]
                 return [_single(sequence, half, D.F16) for half in halves]
             case "s4" | "u4":
-                low = sequence.word(Op.SHL, D.B32, value, Literal(4))
-                return [sequence.word(Op.AND, D.B32, word, _UPPER_NIBBLES) for word in (low, value)]
+                low = sequence.emit(Op.SHL, D.B32, value, Literal(4))
+                return [sequence.emit(Op.AND, D.B32, word, _UPPER_NIBBLES) for word in (low, value)]
             case _:
                 return [value]
 
@@ -147,24 +147,24 @@ class Product:
     ) -> Operand:
         for x, y in zip(row, column, strict=True):
             if self.shape.bits == 1:
-                both = sequence.word(self.logic, D.B32, x, y)
-                total = sequence.word(Op.ADD, D.U32, total, sequence.word(Op.POPC, D.B32, both))
+                both = sequence.emit(self.logic, D.B32, x, y)
+                total = sequence.emit(Op.ADD, D.U32, total, sequence.emit(Op.POPC, D.B32, both))
             elif self.total is D.S32:
                 signs = [D.S32 if kind[0] == "s" else D.U32 for kind in (self.a, self.b)]
-                total = sequence.word(Op.DP4A, signs[0], x, y, total, source_type=signs[1])
+                total = sequence.emit(Op.DP4A, signs[0], x, y, total, source_type=signs[1])
             else:
                 type_ = D.F64 if self.total is D.F64 else D.F32
-                total = sequence.word(Op.FMA, type_, x, y, total, rounding=self.rounding)
+                total = sequence.emit(Op.FMA, type_, x, y, total, rounding=self.rounding)
         return total
 
     def _at_last(self, sequence: Sequence, total: Operand, addend: Operand) -> Operand:
         if self.shape.bits == 4:
-            total = sequence.word(Op.SHR, D.S32, total, Literal(_NIBBLE_SHIFT))
-        return sequence.word(Op.ADD_SAT if self.clamp else Op.ADD, D.S32, total, addend)
+            total = sequence.emit(Op.SHR, D.S32, total, Literal(_NIBBLE_SHIFT))
+        return sequence.emit(Op.ADD_SAT if self.clamp else Op.ADD, D.S32, total, addend)
 
 
 def _single(sequence: Sequence, value: Operand, source: DataType) -> Register:
-    return sequence.word(Op.CVT, D.F32, value, source_type=source)
+    return sequence.emit(Op.CVT, D.F32, value, source_type=source)
 
 
 def _unpack(sequence: Sequence, registers: Many[Operand], type_: DataType) -> list[Operand]:
@@ -172,21 +172,21 @@ def _unpack(sequence: Sequence, registers: Many[Operand], type_: DataType) -> li
         return list(registers)
     found: list[Operand] = []
     for packed in registers:
-        upper = sequence.word(Op.SHR, D.U32, packed, Literal(16))
+        upper = sequence.emit(Op.SHR, D.U32, packed, Literal(16))
         found += [_single(sequence, half, D.F16) for half in (packed, upper)]
     return found
 
 
 def _pack(sequence: Sequence, totals: Many[Operand], type_: DataType) -> list[Register]:
     if type_ is not D.F16:
-        return [sequence.word(Op.MOV, D.B64 if type_ is D.F64 else D.B32, n) for n in totals]
+        return [sequence.emit(Op.MOV, D.B64 if type_ is D.F64 else D.B32, n) for n in totals]
     halves = [
         sequence.convert(
-            sequence.word(Op.CVT, D.F16, n, source_type=D.F32, rounding=Rounding.RN), D.U16, D.U32
+            sequence.emit(Op.CVT, D.F16, n, source_type=D.F32, rounding=Rounding.RN), D.U16, D.U32
         )
         for n in totals
     ]
     return [
-        sequence.word(Op.OR, D.B32, low, sequence.word(Op.SHL, D.B32, high, Literal(16)))
+        sequence.emit(Op.OR, D.B32, low, sequence.emit(Op.SHL, D.B32, high, Literal(16)))
         for low, high in zip(halves[::2], halves[1::2], strict=True)
     ]

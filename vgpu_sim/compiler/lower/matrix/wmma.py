@@ -109,21 +109,21 @@ class _Memory:
             outer, inner = inner, outer
         inner = self._bytes(sequence.convert(inner, D.U32, self._type))
         outer = sequence.convert(outer, D.U32, self._type)
-        self._start = self._beyond(sequence.word(Op.ADD, self._type, base, inner), outer)
+        self._start = self._beyond(sequence.emit(Op.ADD, self._type, base, inner), outer)
 
     def _bytes(self, count: Register) -> Register:
         """Return the size of ``count`` elements in bytes."""
         bits = self._tile.bits
         if bits < 8:
-            return self.sequence.word(
+            return self.sequence.emit(
                 Op.SHR, self._type, count, Literal((8 // bits).bit_length() - 1)
             )
         untyped = UNTYPED[self._type.bits]
-        return self.sequence.word(Op.SHL, untyped, count, Literal((bits // 8).bit_length() - 1))
+        return self.sequence.emit(Op.SHL, untyped, count, Literal((bits // 8).bit_length() - 1))
 
     def _beyond(self, place: Operand, steps: Operand) -> Register:
         low = MulMode.LO
-        return self.sequence.word(Op.MAD, self._type, steps, self._pitch, place, mode=low)
+        return self.sequence.emit(Op.MAD, self._type, steps, self._pitch, place, mode=low)
 
     def places(self) -> Iterator[tuple[Place, ...]]:
         """Yield the places of each group's elements: only the first if they are adjacent, or
@@ -189,8 +189,8 @@ def _load(context: Context, form: Form, match: Match, *, tile: _Tile) -> None:
 def _join_parts(sequence: Sequence, parts: list[Register], bits: int) -> Register:
     joined = parts[0]
     for place, part in enumerate(parts[1:], 1):
-        raised = sequence.word(Op.SHL, D.B32, part, Literal(place * bits))
-        joined = sequence.word(Op.OR, D.B32, joined, raised)
+        raised = sequence.emit(Op.SHL, D.B32, part, Literal(place * bits))
+        joined = sequence.emit(Op.OR, D.B32, joined, raised)
     return joined
 
 
@@ -206,7 +206,7 @@ def _store(context: Context, form: Form, match: Match, *, tile: _Tile) -> None:
             memory.store(tile.held, places[0], *parts)
             continue
         if tile.packed:
-            upper = memory.sequence.word(Op.SHR, D.U32, parts[0], Literal(tile.bits))
+            upper = memory.sequence.emit(Op.SHR, D.U32, parts[0], Literal(tile.bits))
             parts = [parts[0], upper]
         for place, part in zip(places, parts, strict=True):
             memory.store(UNTYPED[tile.bits], place, part)

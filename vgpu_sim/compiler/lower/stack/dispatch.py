@@ -18,7 +18,7 @@ def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget])
         while any(target is not targets[first] for target in targets[first + 1 : end]):
             middle = (first + end) // 2
             below = LabelTarget("below")
-            compare(builder, decision, Compare.LT, number, Literal(middle))
+            emit_comparison(builder, decision, Compare.LT, number, Literal(middle))
             with builder.use_guard(Guard(decision)):
                 builder.emit_branch(below, uniform=False)
             pending.append((below, first, middle))
@@ -29,12 +29,12 @@ def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget])
 def trap_unless_below(builder: Builder, number: Register, end: int) -> None:
     """Emit code that ends the context unless ``number`` is below ``end``."""
     beyond = builder.new_predicate()
-    compare(builder, beyond, Compare.GE, number, Literal(end))
+    emit_comparison(builder, beyond, Compare.GE, number, Literal(end))
     with builder.use_guard(Guard(beyond)):
         builder.emit(Op.TRAP, cause=TrapCause.TARGET)
 
 
-def compare(
+def emit_comparison(
     builder: Builder,
     to: Predicate,
     how: Compare,

@@ -82,7 +82,7 @@ class Program:
         self._calls += 1
         return self._calls
 
-    def in_line(self, function: tree.Function) -> bool:
+    def try_inline(self, function: tree.Function) -> bool:
         """Decide whether to inline a call of ``function``. If so, count its statements; return the
         decision.
         """
@@ -97,7 +97,7 @@ class Program:
         self._statements_left -= size
         return True
 
-    def body(self, function: tree.Function, interface: Callable[[Frame], "Interface"]) -> Body:
+    def body_of(self, function: tree.Function, interface: Callable[[Frame], "Interface"]) -> Body:
         """Return the body of a function that is not inlined; create it at the first request.
 
         ``interface`` is called to create the function's arguments and results.

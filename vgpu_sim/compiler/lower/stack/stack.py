@@ -7,7 +7,7 @@ that needs more first tests whether enough is left.
 from typing import Final
 
 from vgpu_sim.compiler.lower.builder import NO_OWNER, Builder
-from vgpu_sim.compiler.lower.stack.dispatch import compare
+from vgpu_sim.compiler.lower.stack.dispatch import emit_comparison
 from vgpu_sim.isa import (
     Compare,
     DataType,
@@ -68,7 +68,7 @@ class Stack:
             Instruction(Op.MOV, DataType.B32, (pointer,), (end,)),
         ]
 
-    def take(self, size: Register, align: int) -> Register:
+    def allocate(self, size: Register, align: int) -> Register:
         """Emit the allocation of as many bytes as a 64-bit register holds; return their address."""
         builder = self._builder
         wide = [builder.new_register(64) for _ in range(3)]
@@ -82,17 +82,17 @@ class Stack:
         builder.emit(Op.AND, type=DataType.B64, dsts=(address,), srcs=(address, mask))
         builder.emit(Op.ADD, type=DataType.U64, dsts=(end,), srcs=(address, size))
         for much in (size, end):  # a size near 2^64 would wrap the end around
-            compare(builder, full, Compare.GT, much, limit, DataType.U64)
+            emit_comparison(builder, full, Compare.GT, much, limit, DataType.U64)
             with builder.use_guard(Guard(full)):
                 builder.emit(Op.TRAP, cause=TrapCause.STACK)
         up = Literal(ALIGNMENT_BYTES - 1)
         builder.emit(Op.ADD, type=DataType.U64, dsts=(end,), srcs=(end, up))
         mask = Literal(-ALIGNMENT_BYTES & (1 << 64) - 1)
         builder.emit(Op.AND, type=DataType.B64, dsts=(end,), srcs=(end, mask))
-        self.set(end)
+        self.set_pointer(end)
         return address
 
-    def set(self, to: Register) -> None:
+    def set_pointer(self, to: Register) -> None:
         """Emit a move that sets the start of the stack's free part to the address in ``to``."""
         builder = self._builder
         if builder.register_bits[to.index] == 32:

@@ -50,7 +50,7 @@ class Findings:
     invalid: list[Diagnostic] = field(default_factory=list)
     _lines: SourceLines | None = None
 
-    def part(self) -> "Findings":
+    def for_part(self) -> "Findings":
         """Return an empty collector for one part of the file.
 
         It has its own list of unsupported features. It shares the list of violations of PTX's

@@ -52,7 +52,7 @@ class Frame:
         return Symbol(self.name)
 
 
-def extent(declared: tree.Variable) -> tuple[int, int]:
+def size_and_alignment(declared: tree.Variable) -> tuple[int, int]:
     """Return size and alignment in bytes of a variable in local memory, or of an argument.
 
     Raises:

@@ -59,7 +59,7 @@ def lay_out(
     end, unsized = 0, []
     for variable in used:
         try:
-            size, align = extent(variable)
+            size, align = size_and_alignment(variable)
         except Refusal:
             continue
         if size is None:
@@ -77,7 +77,7 @@ def lay_out(
     return SharedMemory(offsets, end)
 
 
-def extent(declared: tree.Variable) -> tuple[int | None, int]:
+def size_and_alignment(declared: tree.Variable) -> tuple[int | None, int]:
     """Return size and alignment in bytes of a shared variable.
 
     The size is None if it is dynamic, that is, set by the launch.

@@ -38,13 +38,13 @@ def arithmetic(context: Context, form: Form, match: Match) -> None:
     )
     match form.opcode:
         case "vadd" | "vsub":
-            result = sequence.word(Op.ADD if form.opcode == "vadd" else Op.SUB, D.S64, x, y)
+            result = sequence.emit(Op.ADD if form.opcode == "vadd" else Op.SUB, D.S64, x, y)
         case "vabsdiff":
-            result = sequence.word(Op.ABS, D.S64, sequence.word(Op.SUB, D.S64, x, y))
+            result = sequence.emit(Op.ABS, D.S64, sequence.emit(Op.SUB, D.S64, x, y))
         case "vmin" | "vmax":
-            result = sequence.word(Op.MIN if form.opcode == "vmin" else Op.MAX, D.S64, x, y)
+            result = sequence.emit(Op.MIN if form.opcode == "vmin" else Op.MAX, D.S64, x, y)
         case _:
-            result = sequence.number(Compare[match["order"].upper()], D.S64, x, y)
+            result = sequence.compare_as_number(Compare[match["order"].upper()], D.S64, x, y)
     _finish(context, match, sequence, result, D.S64, exact=True)
 
 
@@ -56,17 +56,17 @@ def shift(context: Context, form: Form, match: Match) -> None:
     value = sequence.convert(_part(context, sequence, a, type_), type_, wide)
     count = _part(context, sequence, b, D.U32)
     if match["over"] == "wrap":
-        count = sequence.word(Op.AND, D.B32, count, Literal(31))
+        count = sequence.emit(Op.AND, D.B32, count, Literal(31))
     else:
-        count = sequence.word(Op.MIN, D.U32, count, Literal(32))
+        count = sequence.emit(Op.MIN, D.U32, count, Literal(32))
     op = Op.SHL if form.opcode == "vshl" else Op.SHR
-    result = sequence.word(op, wide, value, count)
+    result = sequence.emit(op, wide, value, count)
     _finish(context, match, sequence, result, wide, exact=False)
 
 
 def _part(context: Context, sequence: Sequence, operand: tree.Operand, type_: DataType) -> Operand:
     value, first, bits = parts.scalar_source(context, operand)
-    return sequence.part(value, type_, first, bits)
+    return sequence.extract_bits(value, type_, first, bits)
 
 
 def _number(
@@ -96,19 +96,19 @@ def _finish(
     saturate = "sat" in match
     if second and exact and not saturate:
         addend = sequence.convert(values.source(context, third[0], D.B32), own, D.S64)
-        result = sequence.word(_SECOND[second], D.S64, result, addend)
+        result = sequence.emit(_SECOND[second], D.S64, result, addend)
     if saturate:
         result = sequence.convert(result, wide, _CLAMPED[bits, own.is_signed], clamp=True)
     else:
         result = sequence.convert(result, wide, D.U32)
     if second and (saturate or not exact):
         source = values.source(context, third[0], D.B32)
-        result = sequence.word(_SECOND[second], own, result, source)
+        result = sequence.emit(_SECOND[second], own, result, source)
     if bits < 32:
         field = (Literal(at), Literal(bits))
-        sequence.store(to, Op.BFI, D.B32, result, values.source(context, third[0], D.B32), *field)
+        sequence.emit_to(to, Op.BFI, D.B32, result, values.source(context, third[0], D.B32), *field)
     else:
-        sequence.store(to, Op.MOV, D.B32, result)
+        sequence.emit_to(to, Op.MOV, D.B32, result)
 
 
 def multiply_add(context: Context, form: Form, match: Match) -> None:
@@ -131,23 +131,23 @@ def multiply_add(context: Context, form: Form, match: Match) -> None:
     if unsigned:
         factors = [_part(context, sequence, v, D.U32) for v in (a, b)]
         result = context.builder.scratch(64)
-        sequence.store(result, Op.MUL, D.U32, *factors, mode=MulMode.WIDE)
+        sequence.emit_to(result, Op.MUL, D.U32, *factors, mode=MulMode.WIDE)
         if is_signed and "sat" in match:  # has 65 bits with its sign; is clamped anyway
-            result = sequence.word(Op.MIN, D.U64, result, _LARGE)
+            result = sequence.emit(Op.MIN, D.U64, result, _LARGE)
     else:
         numbers = [_number(context, sequence, v, k) for v, k in zip((a, b), kinds, strict=True)]
-        result = sequence.word(Op.MUL, D.S64, *numbers, mode=MulMode.LO)
+        result = sequence.emit(Op.MUL, D.S64, *numbers, mode=MulMode.LO)
     addend = sequence.convert(values.source(context, c, D.B32), narrow, wide)
     if minus:
-        result = sequence.word(Op.SUB, wide, addend, result)
+        result = sequence.emit(Op.SUB, wide, addend, result)
     else:
-        result = sequence.word(Op.SUB if minus_c else Op.ADD, wide, result, addend)
+        result = sequence.emit(Op.SUB if minus_c else Op.ADD, wide, result, addend)
     if "po" in match:
-        result = sequence.word(Op.ADD, wide, result, Literal(1))
+        result = sequence.emit(Op.ADD, wide, result, Literal(1))
     if "scale" in match:
-        result = sequence.word(Op.SHR, wide, result, Literal(int(match["scale"][3:])))
+        result = sequence.emit(Op.SHR, wide, result, Literal(int(match["scale"][3:])))
     clamp = "sat" in match
-    sequence.store(
+    sequence.emit_to(
         to, Op.MOV, D.B32, sequence.convert(result, wide, narrow if clamp else D.U32, clamp=clamp)
     )
 

@@ -75,14 +75,14 @@ def simd(context: Context, form: Form, match: Match) -> None:
     )
     sequence = Sequence(context.builder)
     result = _all_at_once(sequence, what) if what.is_one_word else _one_by_one(sequence, what)
-    sequence.store(to, Op.MOV, D.B32, result)
+    sequence.emit_to(to, Op.MOV, D.B32, result)
 
 
 def _all_at_once(sequence: Sequence, what: _Simd) -> Operand:
     x, y = (_gather(sequence, what, chosen) for chosen in what.chosen)
     element = _ELEMENTS[what.bits, what.kinds[0].is_signed]
     saturate = what.saturate and what.op in _SUMS  # the others stay in range
-    result: Operand = sequence.word(
+    result: Operand = sequence.emit(
         what.op, D.B32, x, y, source_type=element, saturate=saturate, compare=what.compare
     )
     if what.accumulate:
@@ -90,10 +90,10 @@ def _all_at_once(sequence: Sequence, what: _Simd) -> Operand:
         kind = D.U32 if unsigned else what.kinds[0]
         ones = Literal(sum(1 << 8 * place for place in what.mask))
         op, mode = (Op.DP2A, MulMode.LO) if what.count == 2 else (Op.DP4A, MulMode.NONE)
-        return sequence.word(op, kind, result, ones, what.addend, source_type=D.U32, mode=mode)
+        return sequence.emit(op, kind, result, ones, what.addend, source_type=D.U32, mode=mode)
     if len(what.mask) < what.count:
         ones = Literal(sum(((1 << what.bits) - 1) << what.bits * place for place in what.mask))
-        result = sequence.word(Op.LOP3, D.B32, ones, result, what.addend, _CHOOSE)
+        result = sequence.emit(Op.LOP3, D.B32, ones, result, what.addend, _CHOOSE)
     return result
 
 
@@ -105,14 +105,14 @@ def _gather(sequence: Sequence, what: _Simd, chosen: tuple[int, ...]) -> Operand
     size = what.bits // 8
     octets = [part * size + byte for part in chosen for byte in range(size)]
     selector = sum(octet << 4 * place for place, octet in enumerate(octets))
-    return sequence.word(Op.PRMT, D.B32, *what.sources, Literal(selector))
+    return sequence.emit(Op.PRMT, D.B32, *what.sources, Literal(selector))
 
 
 def _one_by_one(sequence: Sequence, what: _Simd) -> Operand:
     result = what.addend
     for place in what.mask:
         x, y = (
-            sequence.part(
+            sequence.extract_bits(
                 what.sources[chosen[place] // what.count],
                 kind,
                 chosen[place] % what.count * what.bits,
@@ -125,10 +125,10 @@ def _one_by_one(sequence: Sequence, what: _Simd) -> Operand:
             clamped = _ELEMENTS[what.bits, what.own.is_signed]
             value = sequence.convert(value, D.S32, clamped, clamp=True)
         if what.accumulate:
-            result = sequence.word(Op.ADD, D.S32, result, value)
+            result = sequence.emit(Op.ADD, D.S32, result, value)
         else:
             field = (Literal(place * what.bits), Literal(what.bits))
-            result = sequence.word(Op.BFI, D.B32, value, result, *field)
+            result = sequence.emit(Op.BFI, D.B32, value, result, *field)
     return result
 
 
@@ -136,20 +136,20 @@ def _element(sequence: Sequence, what: _Simd, x: Operand, y: Operand) -> Operand
     """Return the result for numbers of at most 17 bits with their sign."""
     match what.op:
         case Op.PADD:
-            return sequence.word(Op.ADD, D.S32, x, y)
+            return sequence.emit(Op.ADD, D.S32, x, y)
         case Op.PSUB:
-            return sequence.word(Op.SUB, D.S32, x, y)
+            return sequence.emit(Op.SUB, D.S32, x, y)
         case Op.PABSDIFF:
-            return sequence.word(Op.ABS, D.S32, sequence.word(Op.SUB, D.S32, x, y))
+            return sequence.emit(Op.ABS, D.S32, sequence.emit(Op.SUB, D.S32, x, y))
         case Op.PMIN:
-            return sequence.word(Op.MIN, D.S32, x, y)
+            return sequence.emit(Op.MIN, D.S32, x, y)
         case Op.PMAX:
-            return sequence.word(Op.MAX, D.S32, x, y)
+            return sequence.emit(Op.MAX, D.S32, x, y)
         case Op.PAVG:
-            total = sequence.word(Op.ADD, D.S32, x, y)
-            sign = sequence.word(Op.SHR, D.S32, total, Literal(31))
-            up = sequence.word(Op.ADD, D.S32, total, Literal(1))
-            return sequence.word(Op.SHR, D.S32, sequence.word(Op.ADD, D.S32, up, sign), Literal(1))
+            total = sequence.emit(Op.ADD, D.S32, x, y)
+            sign = sequence.emit(Op.SHR, D.S32, total, Literal(31))
+            up = sequence.emit(Op.ADD, D.S32, total, Literal(1))
+            return sequence.emit(Op.SHR, D.S32, sequence.emit(Op.ADD, D.S32, up, sign), Literal(1))
         case _:
             assert what.compare is not None
-            return sequence.number(what.compare, D.S32, x, y)
+            return sequence.compare_as_number(what.compare, D.S32, x, y)

@@ -120,7 +120,7 @@ def need_of_special(name: str) -> Need | None:
 def _rows() -> dict[str, tuple[_Row, ...]]:
     found = {}
     for opcode, statements in tables.statements().items():
-        rows = (_Row(condition(one.words), _need(one.need)) for one in statements if one.need)
+        rows = (_Row(parse_condition(one.words), _need(one.need)) for one in statements if one.need)
         if needed := tuple(rows):
             found[opcode] = needed
     return found
@@ -145,7 +145,7 @@ def _version(text: str) -> Version:
     return int(major), int(minor)
 
 
-def condition(tokens: Iterable[str]) -> Condition:
+def parse_condition(tokens: Iterable[str]) -> Condition:
     """Parse a condition of ``tables`` from its words, none of which may be a number of types."""
     wanted, prefixes, absent = [], [], set[str]()
     end: tuple[str, ...] = ()

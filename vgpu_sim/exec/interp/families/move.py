@@ -44,7 +44,7 @@ def _special(warp: Lanes, which: SpecialRegister) -> Bits:
         return np.array([warp.launch.surroundings.multiprocessors], dtype=np.uint32)
     if which is SpecialRegister.GRIDID:
         return np.array([warp.launch.surroundings.grid_id], dtype=np.uint64)
-    if which.runs:
+    if which.is_clock:
         return np.array([time.monotonic_ns()], dtype=np.uint64)
     return np.array([WARP_LANES], dtype=np.uint32)
 

@@ -111,7 +111,7 @@ class Barriers:
         """
         return self._outcomes.pop(path)
 
-    def first(self) -> Path | None:
+    def find_waiting(self) -> Path | None:
         """Return a path that waits at a barrier, or None."""
         for barrier in self._barriers.values():
             for arrivals in (barrier.waiting, *barrier.gathering.values()):

@@ -29,7 +29,7 @@ class NumpyDoubles:
     def divide(self, a: Numbers, b: Numbers) -> Numbers:
         return a / b
 
-    def whole(self, a: Numbers) -> Numbers:
+    def round_to_integral(self, a: Numbers) -> Numbers:
         return np.rint(a)
 
     def copy_sign(self, magnitude: Numbers, sign: Numbers) -> Numbers:

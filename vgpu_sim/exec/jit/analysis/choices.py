@@ -61,7 +61,7 @@ def relation(
     return None
 
 
-def going_on(new: LaneShape, old: LaneShape) -> int | None:
+def find_varying_operand(new: LaneShape, old: LaneShape) -> int | None:
     """Return which operand of a select varies by known distances between lanes: 0 for ``new``, 1
     for
     ``old``.

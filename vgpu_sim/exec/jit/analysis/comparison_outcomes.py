@@ -21,7 +21,7 @@ def every_lane(algebra: Algebra) -> int:
     return (1 << algebra.width * algebra.vectors) - 1
 
 
-def of_comparison(analysis: Analysis, node: Operation, block: int) -> tuple[int, int] | None:
+def possible_outcomes(analysis: Analysis, node: Operation, block: int) -> tuple[int, int] | None:
     """Return the lanes in which SETP's first result may be true, and those in which it may be
     false.
 
@@ -111,7 +111,7 @@ class ReachingLanes:
             return self._all
         if node.results[0] is not value:
             return self._all
-        may = of_comparison(self._analysis, node, ssa.block_of[value])
+        may = possible_outcomes(self._analysis, node, ssa.block_of[value])
         return self._all if may is None else may[condition.negated]
 
     def _turning(self, branch: SsaBlock, block: int) -> int:

@@ -24,7 +24,7 @@ _OF_INDICES: Final = frozenset(
 )
 
 
-def of_indices(ssa: SsaFunction, block: int) -> bool:
+def depends_only_on_indices(ssa: SsaFunction, block: int) -> bool:
     """Return whether the branch at the end of ``block`` depends on thread indices and constants
     alone.
     """

@@ -248,7 +248,7 @@ class Transfer:
 
     def _taken_by_all(self, node: Operation, shapes: list[LaneShape], block: int) -> int | None:
         """Return the operand of a select that all lanes are assumed to take, or None."""
-        found, place = self._may_choose(node), choices.going_on(shapes[0], shapes[1])
+        found, place = self._may_choose(node), choices.find_varying_operand(shapes[0], shapes[1])
         if found is None or place is None or isinstance(shapes[2], Affine):
             return None
         test, inverse = found

@@ -241,7 +241,9 @@ class Analysis:
             following = [target for target in successors if target != graph.exit]
             if len(following) == 1:
                 if len(successors) == 2:
-                    if self.geometry.groups == 1 and known_guards.of_indices(self.ssa, block):
+                    if self.geometry.groups == 1 and known_guards.depends_only_on_indices(
+                        self.ssa, block
+                    ):
                         return  # in every block, some threads end here
                     yield block
                 block = following[0]

@@ -37,7 +37,7 @@ class TextDoubles:
     def divide(self, a: str, b: str) -> str:
         return self._text.let(f"fdiv {self._number} {a}, {b}")
 
-    def whole(self, a: str) -> str:
+    def round_to_integral(self, a: str) -> str:
         return self._text.intrinsic("roundeven", self.SCALAR, self._vector, a)
 
     def copy_sign(self, magnitude: str, sign: str) -> str:

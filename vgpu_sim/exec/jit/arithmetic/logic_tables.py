@@ -15,7 +15,7 @@ _ROWS = ((4, 5, 6, 7), (2, 3, 6, 7), (1, 3, 5, 7))  # the rows in which the pivo
 _OPERATIONS = {_X & _Y: "and", _X | _Y: "or", _X ^ _Y: "xor"}
 
 
-def known_logic(words: Words, inputs: Sequence[str], table: int) -> str:
+def emit_constant_table(words: Words, inputs: Sequence[str], table: int) -> str:
     """Return the function with truth table ``table`` of three inputs."""
     pivot = min(range(3), key=lambda place: _cost(*_halves(table, place)))
     high, low = _halves(table, pivot)
@@ -38,7 +38,7 @@ def known_logic(words: Words, inputs: Sequence[str], table: int) -> str:
     return words.op("or", chosen, words.op("and", words.inverse(p), no()))
 
 
-def any_logic(words: Words, inputs: Sequence[str], table: str) -> str:
+def emit_runtime_table(words: Words, inputs: Sequence[str], table: str) -> str:
     """Return the function of a table that is known only at run time."""
     value = words.const(0)
     for row in range(8):

@@ -43,7 +43,7 @@ class Lanes:
         """Return a constant, equal in all lanes."""
         return f"splat ({scalar} {value})" if self.count > 1 else value
 
-    def do(self, operation: str, scalar: str, a: str, b: str) -> str:
+    def emit(self, operation: str, scalar: str, a: str, b: str) -> str:
         """Emit an operation on two operands of one type."""
         return self.text.let(f"{operation} {self.type_of(scalar)} {a}, {b}")
 
@@ -189,7 +189,7 @@ def _load(text: Text, type_: str, base: str, offset: int) -> str:
     return text.let(f"load {type_}, ptr {place}, align {VECTOR_BYTES if type_[1] == '1' else 16}")
 
 
-def multiply_alone(
+def multiply_in_lane(
     lanes: Lanes,
     instruction: Instruction,
     read: Callable[[str, str], str],
@@ -240,7 +240,7 @@ def _floats(lanes: Lanes, count: int, parts: Callable[[str], Parts]) -> Steps:
 
 
 def _halves(lanes: Lanes, register: str) -> Parts:
-    upper = lanes.do("lshr", "i32", register, lanes.const("i32", "16"))
+    upper = lanes.emit("lshr", "i32", register, lanes.const("i32", "16"))
     found = []
     for half in (register, upper):
         short = lanes.text.let(f"trunc {lanes.type_of('i32')} {half} to {lanes.type_of('i16')}")
@@ -252,7 +252,7 @@ def _halves(lanes: Lanes, register: str) -> Parts:
 
 
 def _truncate(lanes: Lanes, register: str) -> Parts:
-    kept = lanes.do("and", "i32", register, lanes.const("i32", "-8192"))
+    kept = lanes.emit("and", "i32", register, lanes.const("i32", "-8192"))
     return (lanes.bitcast(kept, "i32", "float"),)
 
 
@@ -277,17 +277,17 @@ def _emulated_pairs(lanes: Lanes) -> Steps:
     """
 
     def flush_subnormals(bits: str) -> str:
-        exponent = lanes.do("and", "i32", bits, lanes.const("i32", str(0x7F80_0000)))
+        exponent = lanes.emit("and", "i32", bits, lanes.const("i32", str(0x7F80_0000)))
         flags = lanes.text.let(f"icmp eq {lanes.type_of('i32')} {exponent}, {zero}")
-        sign = lanes.do("and", "i32", bits, lanes.const("i32", str(-(1 << 31))))
+        sign = lanes.emit("and", "i32", bits, lanes.const("i32", str(-(1 << 31))))
         type_ = lanes.type_of("i32")
         return lanes.text.let(
             f"select {lanes.type_of('i1')} {flags}, {type_} {sign}, {type_} {bits}"
         )
 
     def numbers(register: str) -> tuple[str, str]:
-        upper = lanes.do("and", "i32", register, lanes.const("i32", "-65536"))
-        low = lanes.do("shl", "i32", register, lanes.const("i32", "16"))
+        upper = lanes.emit("and", "i32", register, lanes.const("i32", "-65536"))
+        low = lanes.emit("shl", "i32", register, lanes.const("i32", "16"))
         second, first = (
             lanes.bitcast(flush_subnormals(bits), "i32", "float") for bits in (upper, low)
         )
@@ -298,7 +298,7 @@ def _emulated_pairs(lanes: Lanes) -> Steps:
         return second, first, multiply_by_scale(second), multiply_by_scale(first)
 
     def multiply_by_scale(number: str) -> str:
-        return lanes.do("fmul", "float", number, lanes.const("float", f"0x{scale:016X}"))
+        return lanes.emit("fmul", "float", number, lanes.const("float", f"0x{scale:016X}"))
 
     def begin(total: str) -> str:
         return lanes.bitcast(flush_subnormals(lanes.bitcast(total, "float", "i32")), "i32", "float")
@@ -330,14 +330,14 @@ def _bytes(lanes: Lanes, instruction: Instruction) -> Steps:
     def parts(register: str, signed: bool) -> Parts:
         found = []
         for place in range(_BYTES):
-            raised = lanes.do("shl", "i32", register, lanes.const("i32", str(24 - 8 * place)))
+            raised = lanes.emit("shl", "i32", register, lanes.const("i32", str(24 - 8 * place)))
             shift = "ashr" if signed else "lshr"
-            found.append(lanes.do(shift, "i32", raised, lanes.const("i32", "24")))
+            found.append(lanes.emit(shift, "i32", raised, lanes.const("i32", "24")))
         return tuple(found)
 
     def add(total: str, row: Parts, column: Parts) -> str:
         for x, y in zip(row, column, strict=True):
-            total = lanes.do("add", "i32", total, lanes.do("mul", "i32", x, y))
+            total = lanes.emit("add", "i32", total, lanes.emit("mul", "i32", x, y))
         return total
 
     left, right = (lambda value, s=sign: parts(value, s) for sign in signs)
@@ -363,7 +363,7 @@ def _native_bytes(lanes: Lanes, left: bool, right: bool) -> Steps:
         return lanes.text.call(type_, name, (type_, total), (bytes_, x), (bytes_, y))
 
     def flip_signs(value: str) -> str:
-        return lanes.do("xor", "i32", value, lanes.const("i32", str(_SIGNS)))
+        return lanes.emit("xor", "i32", value, lanes.const("i32", str(_SIGNS)))
 
     def plain(value: str) -> Parts:
         return (value,)
@@ -374,17 +374,17 @@ def _native_bytes(lanes: Lanes, left: bool, right: bool) -> Steps:
         if left and not right:
             return dot(total, column[0], row[0])
         total = dot(total, row[0], column[0])
-        return lanes.do("add", "i32", total, column[1] if left else row[1])
+        return lanes.emit("add", "i32", total, column[1] if left else row[1])
 
     def biased_right(value: str) -> Parts:
         # -128 * b: twice 64 * b, subtracted
         half = dot("zeroinitializer", "splat (i8 64)", value)
-        twice = lanes.do("shl", "i32", half, lanes.const("i32", "1"))
-        return value, lanes.do("sub", "i32", "zeroinitializer", twice)
+        twice = lanes.emit("shl", "i32", half, lanes.const("i32", "1"))
+        return value, lanes.emit("sub", "i32", "zeroinitializer", twice)
 
     def biased_left(value: str) -> Parts:
         half = dot("zeroinitializer", value, "splat (i8 64)")
-        return value, lanes.do("shl", "i32", half, lanes.const("i32", "1"))
+        return value, lanes.emit("shl", "i32", half, lanes.const("i32", "1"))
 
     if left and right:
         return Steps("i32", (1, 2), lambda value: (flip_signs(value),), biased_right, _same, add)

@@ -26,7 +26,7 @@ class SmallFloats:
         self._text = text
         self._vector = vector
 
-    def single(self, pattern: str, type_: DataType) -> str:
+    def to_single(self, pattern: str, type_: DataType) -> str:
         """Convert a binary16 or bfloat16 pattern to a float."""
         text = self._text
         single, short = self._type("float"), self._type("i16")
@@ -37,11 +37,11 @@ class SmallFloats:
         bits = text.let(f"shl {self._type('i32')} {bits}, {self._const(16, 'i32')}")
         return self._as(bits, "i32", "float")
 
-    def double(self, single: str) -> str:
+    def to_double(self, single: str) -> str:
         """Convert a float to a double."""
         return self._text.let(f"fpext {self._type('float')} {single} to {self._type('double')}")
 
-    def small(self, single: str, type_: DataType, rounding: Rounding) -> str:
+    def round_to_small(self, single: str, type_: DataType, rounding: Rounding) -> str:
         """Round a float to a pattern of binary16 or bfloat16; NaNs become canonical."""
         text = self._text
         if type_ is DataType.F16:
@@ -99,7 +99,7 @@ class SmallFloats:
         """
         text, single, double = self._text, self._type("float"), self._type("double")
         nearest = text.let(f"fptrunc {double} {value} to {single}")
-        error = text.let(f"fsub {double} {value}, {self.double(nearest)}")
+        error = text.let(f"fsub {double} {value}, {self.to_double(nearest)}")
         word, flags = self._type("i32"), self._type("i1")
         zero, one = self._const(0, "i32"), self._const(1, "i32")
         nothing = self._const(0, "double")

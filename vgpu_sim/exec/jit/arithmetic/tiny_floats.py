@@ -64,7 +64,7 @@ class TinyFloats:
         tiny = self._op("sub", self._bits(spaced), self._bits(spacer))
         return self._limit(self._split(magnitude, layout, tiny, normal), layout)
 
-    def by_chance(self, single: str, type_: DataType, chance: str) -> str:
+    def round_stochastically(self, single: str, type_: DataType, chance: str) -> str:
         """Round up where the dropped fraction plus ``chance`` reaches one; see CVT_RS.
 
         The pattern of infinity and of overflow exceeds ``LAYOUTS[type_].largest``.
@@ -111,7 +111,7 @@ class TinyFloats:
         pattern = text.select(negative, marked, pattern, "i32", self._vector)
         return self._unless_nan(single, pattern, CANONICAL[type_])
 
-    def single(self, pattern: str, type_: DataType) -> str:
+    def to_single(self, pattern: str, type_: DataType) -> str:
         """Convert a pattern to float; bits above the format's width are ignored."""
         text, layout = self._text, LAYOUTS[type_]
         magnitude = self._and(pattern, (1 << (layout.bits - 1)) - 1)
@@ -148,7 +148,7 @@ class TinyFloats:
         result = text.select(negative, marked, magnitude, "i32", self._vector)
         return self._unless_nan(single, result, CANONICAL[DataType.TF32])
 
-    def power(self, single: str, *, upward: bool, finite: bool) -> str:
+    def to_power_of_two(self, single: str, *, upward: bool, finite: bool) -> str:
         """Round the magnitude of a float to a power of two, up or down; return the power as
         UE8M0.
         """
@@ -165,7 +165,7 @@ class TinyFloats:
         power = text.intrinsic("umin", "i32", self._vector, power, most)
         return self._unless_nan(single, power, 0xFF)
 
-    def of_power(self, pattern: str) -> str:
+    def from_power_of_two(self, pattern: str) -> str:
         """Convert a UE8M0 pattern to float."""
         text = self._text
         bits = self._op("shl", pattern, self._const(_STORED))

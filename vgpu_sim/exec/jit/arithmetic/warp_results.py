@@ -70,7 +70,7 @@ def _shuffle(
 ) -> tuple[Result, ...]:
     value = given.value
     if not given.whole:
-        value = warp.select(warp.flags(given.here), value, "zeroinitializer")
+        value = warp.select(warp.unpack_flags(given.here), value, "zeroinitializer")
     if given.known is not None:
         return _shuffle_known(warp, instruction, given, value)
     assert given.way is not None
@@ -143,7 +143,7 @@ def _simplest(sources: list[int], demanded: int, width: int) -> list[int]:
 def _vote(
     text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
-    ballot = text.let(f"and i32 {warp.bits(given.value)}, {given.here}")
+    ballot = text.let(f"and i32 {warp.pack_flags(given.value)}, {given.here}")
     participants, type_, vector = given.here, "i32", bool(given.each)
     if vector:
         participants, type_ = _together(warp, given), _I32
@@ -177,8 +177,8 @@ def _classes(
     text.begin(loop, follows=True)
     left, left_place = text.name(), text.reserve()
     found, found_place = text.name(), text.reserve()
-    same, got = step(warp.lowest(left), left)
-    following = warp.select(warp.flags(same), warp.splat("i32", got), found)
+    same, got = step(warp.lowest_set_bit(left), left)
+    following = warp.select(warp.unpack_flags(same), warp.splat("i32", got), found)
     rest = text.let(f"and i32 {left}, {text.let(f'xor i32 {same}, -1')}")
     more = text.let(f"icmp ne i32 {rest}, 0")
     end = text.block_label
@@ -195,7 +195,7 @@ def _alike(text: Text, warp: WarpText, given: CollectiveOperands, scalar: str) -
     def step(leader: str, left: str) -> tuple[str, str]:
         key = warp.splat(scalar, warp.extract(given.value, leader, scalar))
         same = text.let(
-            f"and i32 {warp.bits(warp.compare('eq', given.value, key, scalar))}, {left}"
+            f"and i32 {warp.pack_flags(warp.compare('eq', given.value, key, scalar))}, {left}"
         )
         if given.each:
             same = text.let(f"and i32 {same}, {warp.extract(given.each, leader)}")
@@ -213,7 +213,7 @@ def _alike_by_bits(text: Text, warp: WarpText, given: CollectiveOperands, scalar
         bit = text.let(f"and {type_} {given.value}, splat ({scalar} {1 << place})")
         flags = warp.compare("ne", bit, "zeroinitializer", scalar)
         own = text.let(f"sext {wide('i1')} {flags} to {_I32}")
-        others = warp.apply("xor", own, warp.splat("i32", warp.bits(flags)))
+        others = warp.apply("xor", own, warp.splat("i32", warp.pack_flags(flags)))
         different = warp.apply("or", different, others)
     alike = warp.apply("xor", different, "splat (i32 -1)")
     named = _together(warp, given) if given.each else warp.splat("i32", given.here)
@@ -233,9 +233,9 @@ def _match(
         agree = warp.compare("eq", same, _together(warp, given))
         found = warp.select(agree, same, "zeroinitializer")
         return Result(found, "i32", True), Result(agree, "i1", True)
-    key = warp.splat(scalar, warp.extract(given.value, warp.lowest(given.here), scalar))
+    key = warp.splat(scalar, warp.extract(given.value, warp.lowest_set_bit(given.here), scalar))
     equal = text.let(
-        f"and i32 {warp.bits(warp.compare('eq', given.value, key, scalar))}, {given.here}"
+        f"and i32 {warp.pack_flags(warp.compare('eq', given.value, key, scalar))}, {given.here}"
     )
     flag = text.let(f"icmp eq i32 {equal}, {given.here}")
     found = text.let(f"select i1 {flag}, i32 {given.here}, i32 0")
@@ -254,7 +254,7 @@ def _redux(
     def reduce_lanes(lanes: str) -> str:
         some = value
         if not (given.whole and lanes == given.here):
-            some = warp.select(warp.flags(lanes), value, f"splat (i32 {neutral})")
+            some = warp.select(warp.unpack_flags(lanes), value, f"splat (i32 {neutral})")
         return warp.reduce(name, some)
 
     def step(leader: str, left: str) -> tuple[str, str]:
@@ -301,10 +301,10 @@ def _elect(
     text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
 ) -> tuple[Result, ...]:
     if not given.each:
-        leader = warp.lowest(given.here)
+        leader = warp.lowest_set_bit(given.here)
         flag = warp.compare("eq", warp.splat("i32", leader), warp.constant(LANES))
         return Result(leader, "i32", False), Result(flag, "i1", True)
-    leaders = warp.each("cttz", _together(warp, given), ("i1", "false"))
+    leaders = warp.call_each("cttz", _together(warp, given), ("i1", "false"))
     flag = warp.compare("eq", leaders, warp.constant(LANES))
     return Result(leaders, "i32", True), Result(flag, "i1", True)
 

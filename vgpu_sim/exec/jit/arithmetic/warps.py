@@ -74,11 +74,11 @@ class WarpText:
         first = self._text.let(f"insertelement {type_} poison, {scalar} {value}, i64 0")
         return self.shuffle(first, "poison", [0] * WARP_THREADS, scalar)
 
-    def bits(self, flags: str) -> str:
+    def pack_flags(self, flags: str) -> str:
         """Pack 32 flags into an integer, lane 0 lowest."""
         return self._text.let(f"bitcast {wide('i1')} {flags} to i32")
 
-    def flags(self, bits: str) -> str:
+    def unpack_flags(self, bits: str) -> str:
         """Unpack an integer's bits into flags."""
         return self._text.let(f"bitcast i32 {bits} to {wide('i1')}")
 
@@ -103,13 +103,13 @@ class WarpText:
         """Return a constant vector of i32."""
         return self._text.lanes("i32", numbers)
 
-    def lowest(self, number: str) -> str:
+    def lowest_set_bit(self, number: str) -> str:
         """Return the index of the lowest set bit of ``number``; 0 if no bit is set."""
         text = self._text
         place = text.call("i32", "llvm.cttz.i32", ("i32", number), ("i1", "false"))
         return text.let(f"and i32 {place}, 31")
 
-    def each(self, stem: str, vector: str, *more: tuple[str, str]) -> str:
+    def call_each(self, stem: str, vector: str, *more: tuple[str, str]) -> str:
         """Call the intrinsic ``llvm.<stem>`` on a vector of i32. ``more`` are its further
         arguments, each as (type, value).
         """

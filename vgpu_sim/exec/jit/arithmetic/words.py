@@ -49,13 +49,13 @@ class Words:
         if source_bits == self.bits:
             return a
         if source_bits == 1 and self.vector and not signed:
-            return self.text.number(a, self.scalar)
+            return self.text.flags_to_integers(a, self.scalar)
         held = self.text.type_of(integer(source_bits), self.vector)
         extension = "sext" if signed else "zext"
         operation = "trunc" if source_bits > self.bits else extension
         return self.text.let(f"{operation} {held} {a} to {self.type}")
 
-    def within(self, count: str) -> str:
+    def clamp_count(self, count: str) -> str:
         """Return the smaller of ``count`` and ``bits - 1``, the largest shift count that LLVM
         defines.
         """
@@ -65,7 +65,7 @@ class Words:
         """Emit ``shl`` or ``lshr`` by any count; the result is 0 for counts of the width or
         more.
         """
-        moved = self.op(operation, a, self.within(count))
+        moved = self.op(operation, a, self.clamp_count(count))
         over = self.test("ugt", count, self.const(self.bits - 1))
         return self.select(over, self.const(0), moved)
 

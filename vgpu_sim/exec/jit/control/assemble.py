@@ -69,7 +69,7 @@ class Assembler:
         self._functions: list[str] = []
         self._exact_needed = False
         waits = wait_points.waits(ssa) or wait_points.lanes_wait(ssa, geometry)
-        self._together = versions.meets(ssa, geometry)
+        self._together = versions.has_waiting_lanes(ssa, geometry)
         # Lanes of a group that arrives at counted barriers; 0 if there are none.
         self.counts = geometry.span if wait_points.needs_counting(ssa, geometry) else 0
         self.polls = polling_loops.waits(ssa)
@@ -80,7 +80,9 @@ class Assembler:
         self._combined = 0
         if not (self._together or self.stops or plan.tier == 0 or geometry.width == 1):
             self._combined = combined_sums.element_bits(self.fast)
-        self._by_rows = plan.tier > 0 and not self.stops and row_order.suits(ssa, geometry)
+        self._by_rows = (
+            plan.tier > 0 and not self.stops and row_order.may_run_by_rows(ssa, geometry)
+        )
         self._offsets = {variable.name: variable.offset for variable in module.variables}
         self._known = known_values(ssa, self._offsets)
 

@@ -150,7 +150,7 @@ class Loops:
             turn = text.label("turn")
             text.branch(again, turn, done)
             text.begin(turn, follows=True)
-            poll_yields.take(text, self._launch)
+            poll_yields.consume_credit(text, self._launch)
             end = text.block_label
             text.jump(loop.start)
         else:

@@ -88,7 +88,7 @@ class Nodes:
             self._emitter.flush()
             if node.guard is not None:
                 mask, occupied = self._narrow(mask, node.guard), False
-        self._emitter.assume(node)
+        self._emitter.test_assumptions(node)
         self._prefetch.before(node)
         LOWERING[node.instruction.op](self._emitter, node, mask, occupied)
         self._prefetch.after(node)

@@ -9,7 +9,7 @@ from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.launch import THREAD_STOP, THREAD_TURNS, EntryArguments
 
 
-def take(text: Text, launch: EntryArguments) -> None:
+def consume_credit(text: Text, launch: EntryArguments) -> None:
     """Consume one unit of credit; if none is left, yield to other groups, which renews the
     credit.
     """

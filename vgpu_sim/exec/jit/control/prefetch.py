@@ -234,7 +234,7 @@ class Prefetch:
             yield from (
                 (pointers.of_vector(access, n), range(0, size, _LINE_BYTES)) for n in vectors
             )
-        elif (found := wraps.firsts(self._values, access)) is not None:
+        elif (found := wraps.first_lane_addresses(self._values, access)) is not None:
             for address in found.addresses:
                 yield pointers.at(access, address), range(0, size, _LINE_BYTES)
 

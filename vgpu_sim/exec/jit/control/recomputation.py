@@ -101,7 +101,7 @@ def _is_computed(node: Operation) -> bool:
     """Return whether a node computes integers only from its operands or from launch constants."""
     instruction = node.instruction
     if instruction.op is Op.S2R:
-        known = instruction.sreg is not None and not instruction.sreg.runs
+        known = instruction.sreg is not None and not instruction.sreg.is_clock
     elif instruction.op is Op.LD:
         known = instruction.space is Space.PARAM
     else:

@@ -110,7 +110,7 @@ class Regions:
         self, level: Level, block: int, edges: Sequence[Edge], masks: Mapping[int, Mask]
     ) -> Mask:
         above = self._graph.idom[block]
-        if above in masks and level.all_come(above, block):
+        if above in masks and level.all_lanes_reach(above, block):
             return masks[above]
         return self._masks.union([edge.mask for edge in edges])
 
@@ -264,7 +264,7 @@ class Regions:
             type_ = text.type_of(held.scalar, held.vector)
             zero = text.const(0, held.scalar, held.vector)
             names = tuple(text.phi(type_, (name, end), (zero, origin)) for name in held.names)
-            values.keep(value, Held(names, held.scalar, held.vector))
+            values.record_held(value, Held(names, held.scalar, held.vector))
 
     def _blend(self, header: int, edges: Sequence[Edge]) -> Blended:
         """Return the values of a block's phis over the lanes that arrive on ``edges``.
@@ -314,9 +314,9 @@ class Regions:
             self._whole.end(unmasked, self._blend(level.header, back))
             scope.roll_back()
         with self._text.known.within():
-            entered = self._whole.go_on(unmasked)
+            entered = self._whole.begin_masked(unmasked)
             edges = yield self._masked_loop(level, mask, initial, entered)
-            self._whole.meet(unmasked)
+            self._whole.join_exits(unmasked)
         return edges
 
     def _masked_loop(

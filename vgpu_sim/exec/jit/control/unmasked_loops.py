@@ -129,7 +129,7 @@ class UnmaskedLoops:
             loop.taken[value] = tuple(read)
         text.branch(some, loop.masked, loop.met)
 
-    def go_on(self, loop: UnmaskedLoop) -> Entered:
+    def begin_masked(self, loop: UnmaskedLoop) -> Entered:
         """Begin the masked loop and return the state in which it starts. That state merges groups
         that skip the unmasked copy with groups that leave it.
         """
@@ -147,7 +147,7 @@ class UnmaskedLoops:
         }
         return Entered(lanes, initial, taken)
 
-    def meet(self, loop: UnmaskedLoop) -> None:
+    def join_exits(self, loop: UnmaskedLoop) -> None:
         """Join the exit of the masked loop with that of the unmasked copy."""
         text, values = self._text, self._values
         end = text.block_label

@@ -81,7 +81,7 @@ class Emitter:
                 text.branch(failed, self.labels[fallback.value], onward)
                 text.begin(onward, follows=True)
 
-    def assume(self, node: Operation) -> None:
+    def test_assumptions(self, node: Operation) -> None:
         """Emit the tests of the assumptions at ``node``, which is emitted next."""
         assumed = self.analysis.assumptions.get(node)
         if assumed is not None:

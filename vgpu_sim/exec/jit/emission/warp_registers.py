@@ -68,7 +68,7 @@ def define(emitter: Emitter, result: Value, vectors: Sequence[str], scalar: str)
     values = emitter.values
 
     def produce(form: Form, part: int) -> str:
-        return _fill(emitter, values.one_of(vectors[part], scalar, form), scalar, result, form)
+        return _fill(emitter, values.in_form(vectors[part], scalar, form), scalar, result, form)
 
     values.define(result, produce)
 

@@ -41,7 +41,7 @@ def _define(emitter: Emitter, node: Operation, result: Value, vectors: list[str]
 
     def fill(form: Form, part: int) -> str:
         held = integer(type_.bits)
-        found = emitter.values.one_of(vectors[part], held, form)
+        found = emitter.values.in_form(vectors[part], held, form)
         return emitter.values.fill(found, held, result, form, signed=type_.is_signed)
 
     emitter.values.define(result, fill)
@@ -213,7 +213,7 @@ def _flush_flag(emitter: Emitter, node: Operation, access: Access, address: str)
     if (node.instruction.type, node.instruction.update) != (DataType.F32, Update.ADD):
         return ""
     if access.where is Where.EITHER:
-        _, inside = shared_memory.window(emitter.text, emitter.launch, address)
+        _, inside = shared_memory.window_pointer(emitter.text, emitter.launch, address)
         return emitter.text.let(f"xor i1 {inside}, true")
     return "true" if access.where is Where.GLOBAL else ""
 

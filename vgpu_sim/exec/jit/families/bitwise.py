@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from vgpu_sim.exec.jit.arithmetic.byte_permutation import constant_permutation, permutation
-from vgpu_sim.exec.jit.arithmetic.logic_tables import any_logic, known_logic
+from vgpu_sim.exec.jit.arithmetic.logic_tables import emit_constant_table, emit_runtime_table
 from vgpu_sim.exec.jit.arithmetic.words import Words
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
@@ -40,7 +40,7 @@ def _byte(words: Words, count: str) -> str:
 def _bfe(words: Words, instruction: Instruction, args: list[str]) -> str:
     position, length = (_byte(words, count) for count in args[1:])
     if instruction.type.is_signed:
-        moved = words.op("ashr", args[0], words.within(position))
+        moved = words.op("ashr", args[0], words.clamp_count(position))
     else:
         moved = words.shift("lshr", args[0], position)
     return words.extend_field(moved, length, signed=instruction.type.is_signed)
@@ -153,8 +153,8 @@ def _lop3(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
         words = Words(emitter.text, 32, form is Form.VECTOR)
         *inputs, entries = emitter.patterns(node, form, part)
         if isinstance(table, Literal):
-            return known_logic(words, inputs, table.bits & 0xFF), words.scalar
-        return any_logic(words, inputs, entries), words.scalar
+            return emit_constant_table(words, inputs, table.bits & 0xFF), words.scalar
+        return emit_runtime_table(words, inputs, entries), words.scalar
 
     emitter.define(node, compute)
 

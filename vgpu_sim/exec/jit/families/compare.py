@@ -42,7 +42,7 @@ _FLOAT_PREDICATES = {
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     text, values, instruction = emitter.text, emitter.values, node.instruction
     written: dict[tuple[Form, int], list[str]] = {}
-    may = comparison_outcomes.of_comparison(emitter.analysis, node, values.block)
+    may = comparison_outcomes.possible_outcomes(emitter.analysis, node, values.block)
     type_ = instruction.type
     small = type_ in (DataType.F16, DataType.BF16)
     scalar = operand_type(type_) if type_.is_float else integer(type_.bits)
@@ -63,7 +63,7 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
                 args = [flush(text, arg, type_, vector) for arg in args]
             if small:
                 floats = SmallFloats(text, vector)
-                args = [floats.single(arg, type_) for arg in args]
+                args = [floats.to_single(arg, type_) for arg in args]
             args += [values.read(s, "i1", form, part) for s in node.sources[2:]]
             written[form, part] = _outcomes(text, instruction, args, vector)
         return written[form, part]

@@ -93,14 +93,14 @@ def _float_to_float(
     if source in _TINY:
         value = _of_tiny(text, source, value, vector)
     elif source not in NATIVE:
-        value = small.single(value, source)
+        value = small.to_single(value, source)
     if target in _TINY or target is DataType.TF32:
         return _to_tiny(text, instruction, value, vector)
     if rounding in _INTEGRAL:
         value = text.intrinsic(_INTEGRAL[rounding], scalar, vector, value)
         rounding = Rounding.RN
     if target is DataType.F64:
-        return value if scalar == "double" else small.double(value)
+        return value if scalar == "double" else small.to_double(value)
     result = _from_number(small, value, scalar, target, rounding)
     if instruction.finite:
         result = _finite(text, result, target, vector)
@@ -112,7 +112,9 @@ def _of_tiny(text: Text, source: DataType, pattern: str, vector: bool) -> str:
     tiny = TinyFloats(text, vector)
     short, word = text.type_of("i8", vector), text.type_of("i32", vector)
     wide = text.let(f"zext {short} {pattern} to {word}")
-    return tiny.of_power(wide) if source is DataType.UE8M0 else tiny.single(wide, source)
+    return (
+        tiny.from_power_of_two(wide) if source is DataType.UE8M0 else tiny.to_single(wide, source)
+    )
 
 
 def _to_tiny(text: Text, instruction: Instruction, single: str, vector: bool) -> str:
@@ -123,7 +125,7 @@ def _to_tiny(text: Text, instruction: Instruction, single: str, vector: bool) ->
         return tiny.tf32(single, instruction.rounding, finite=finite, relu=negative_out)
     if target is DataType.UE8M0:
         upward = instruction.rounding is Rounding.RP
-        pattern = tiny.power(single, upward=upward, finite=finite)
+        pattern = tiny.to_power_of_two(single, upward=upward, finite=finite)
     else:
         pattern = tiny.nearest(single, target)
         pattern = tiny.clamp_overflow(single, pattern, target, finite=finite, relu=negative_out)
@@ -155,7 +157,7 @@ def _lower_stochastic(emitter: Emitter, node: Operation, mask: Mask, occupied: b
         tiny = TinyFloats(text, vector)
         pattern = tiny.clamp_overflow(
             single,
-            tiny.by_chance(single, target, bits),
+            tiny.round_stochastically(single, target, bits),
             target,
             finite=instruction.finite,
             relu=instruction.relu,
@@ -174,7 +176,7 @@ def _from_number(
         return value if scalar == "float" else small.round_to(value, "float", rounding)
     if scalar == "double":
         value = small.to_odd(value)
-    return small.small(value, target, rounding)
+    return small.round_to_small(value, target, rounding)
 
 
 def _float_to_integer(
@@ -182,7 +184,7 @@ def _float_to_integer(
 ) -> str:
     scalar = NATIVE.get(source, "float")
     if source not in NATIVE:
-        value = SmallFloats(text, vector).single(value, source)
+        value = SmallFloats(text, vector).to_single(value, source)
     value = text.intrinsic(_INTEGRAL[instruction.rounding], scalar, vector, value)
     # LLVM and the instruction set both define saturation, with 0 for NaN if all types are narrow.
     lanes = text.width if vector else 0

@@ -33,7 +33,7 @@ def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
 
 def _define(emitter: Emitter, result: Value, words: list[str]) -> None:
     def fill(form: Form, part: int) -> str:
-        word = emitter.values.one_of(words[part], "i32", form)
+        word = emitter.values.in_form(words[part], "i32", form)
         return emitter.values.fill(word, "i32", result, form, signed=False)
 
     emitter.values.define(result, fill)

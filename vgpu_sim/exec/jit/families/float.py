@@ -112,7 +112,7 @@ def _apply_packed(
     patterns.
     """
     type_, whole = instruction.type.element, text.type_of(integer(instruction.type.bits), vector)
-    with text.pairs(vector):
+    with text.in_pairs(vector):
         word = text.type_of(integer(type_.bits), vector=True)
         held = word if instruction.op in _SIGNS else text.type_of(operand_type(type_), vector=True)
         halves = [text.let(f"bitcast {whole} {arg} to {held}") for arg in args]
@@ -201,13 +201,13 @@ def _approximation(text: Text, instruction: Instruction, value: str, vector: boo
     small, type_ = SmallFloats(text, vector), instruction.type
     single, double = text.type_of("float", vector), text.type_of("double", vector)
     if type_ is not DataType.F32:
-        value = small.single(value, type_)
+        value = small.to_single(value, type_)
     if instruction.op is Op.FEX2:
         result = approximations.exponential(TextSingles(text, vector), value)
     else:
-        result = _APPROXIMATIONS[instruction.op](TextDoubles(text, vector), small.double(value))
+        result = _APPROXIMATIONS[instruction.op](TextDoubles(text, vector), small.to_double(value))
         result = text.let(f"fptrunc {double} {result} to {single}")
-    return result if type_ is DataType.F32 else small.small(result, type_, Rounding.RN)
+    return result if type_ is DataType.F32 else small.round_to_small(result, type_, Rounding.RN)
 
 
 def _coarse(text: Text, op: Op, value: str, vector: bool) -> str:
@@ -253,7 +253,7 @@ def _extremum(text: Text, instruction: Instruction, args: list[str], vector: boo
         scalar, numbers = held, [cast(pattern, word, held) for pattern in patterns]
     else:
         small = SmallFloats(text, vector)
-        scalar, numbers = "float", [small.single(pattern, type_) for pattern in patterns]
+        scalar, numbers = "float", [small.to_single(pattern, type_) for pattern in patterns]
     compared = text.type_of(scalar, vector)
     a, b = numbers
     relation, joint = ("olt", "or") if instruction.op is Op.FMIN else ("ogt", "and")
@@ -291,14 +291,14 @@ def _small(text: Text, instruction: Instruction, args: list[str], vector: bool) 
     1995), and subnormal results are exact. All other results are first rounded to odd.
     """
     small, type_, op = SmallFloats(text, vector), instruction.type, instruction.op
-    numbers = [small.single(arg, type_) for arg in args]
+    numbers = [small.to_single(arg, type_) for arg in args]
     operation = _OPERATIONS[op]
     if op in (Op.FADD, Op.FSUB) or (op is Op.FMUL and type_ is DataType.F16):
         held = text.type_of("float", vector)
         result = text.let(f"{operation} {held} {numbers[0]}, {numbers[1]}")
     else:
         result = small.computed_to_odd(operation, numbers)
-    return small.small(result, type_, Rounding.RN)
+    return small.round_to_small(result, type_, Rounding.RN)
 
 
 LOWERING: Final[dict[Op, Lowering]] = {

@@ -16,7 +16,7 @@ from vgpu_sim.exec.jit.arithmetic.matrix_products import (
     Halves,
     Lanes,
     multiply,
-    multiply_alone,
+    multiply_in_lane,
     prepare_left,
     prepare_right,
 )
@@ -250,7 +250,7 @@ def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
         def of_lane(value: str, lane: str) -> str:
             return shuffle_lane(own, "%collect", "%how", value, lane)
 
-        found = multiply_alone(Lanes(own, 1), instruction, of_lane, x, y, z, "%lane")
+        found = multiply_in_lane(Lanes(own, 1), instruction, of_lane, x, y, z, "%lane")
         text.shared.helpers[name] = _define_function(
             own, name, parameters, scalar, found, "internal "
         )

@@ -29,7 +29,7 @@ def _mov(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
 def _s2r(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     register = node.instruction.sreg
     assert register is not None
-    if register.runs:
+    if register.is_clock:
         now = _counter(emitter) if register is SpecialRegister.CLOCK64 else _timer(emitter)
         emitter.define(node, lambda form, part: (now, "i64"))
         return

@@ -61,7 +61,7 @@ def _gather(emitter: Emitter, node: Operation, mask: Mask, vectors: range) -> Co
     here = str((1 << count) - 1 - (1 << 32 if count == WARP_THREADS else 0))
     if not mask.full:
         flat = emitter.masks.flat(mask)
-        here = warp.bits(warp.join([flat[part] for part in vectors], "i1"))
+        here = warp.pack_flags(warp.join([flat[part] for part in vectors], "i1"))
 
     def vector(source: Source, scalar: str, *, clean: bool = True) -> str:
         parts = [values.read(source, scalar, Form.VECTOR, c, clean=clean) for c in vectors]
@@ -116,16 +116,16 @@ def _misuse(emitter: Emitter, node: Operation, gathered: CollectiveOperands) -> 
     named = warp.apply("and", gathered.each, warp.splat("i32", here))
     itself = warp.apply("and", gathered.each, warp.constant(1 << lane for lane in LANES))
     inside = warp.compare("ne", itself, "zeroinitializer")
-    leader = warp.each("cttz", named, ("i1", "false"))
+    leader = warp.call_each("cttz", named, ("i1", "false"))
     leader = warp.apply("and", leader, "splat (i32 31)")
     agree = warp.compare("eq", warp.permute(gathered.each, leader), gathered.each)
     flags = wide("i1")
-    right = warp.bits(text.let(f"and {flags} {inside}, {agree}"))
+    right = warp.pack_flags(text.let(f"and {flags} {inside}, {agree}"))
     wrong = text.let(f"and i32 {here}, {text.let(f'xor i32 {right}, -1')}")
     # Each class has one leader; the classes are disjoint if their sizes add up to the whole.
     leads = warp.compare("eq", leader, warp.constant(LANES))
-    leads = text.let(f"and {flags} {leads}, {warp.flags(here)}")
-    sizes = warp.select(leads, warp.each("ctpop", named), "zeroinitializer")
+    leads = text.let(f"and {flags} {leads}, {warp.unpack_flags(here)}")
+    sizes = warp.select(leads, warp.call_each("ctpop", named), "zeroinitializer")
     total = warp.reduce("add", sizes)
     count = text.intrinsic("ctpop", "i32", False, here)
     return [

@@ -27,7 +27,7 @@ class Level:
     units: tuple["int | Level", ...]
     meeting: Mapping[int, tuple[int, int]]
 
-    def all_come(self, above: int, block: int) -> bool:
+    def all_lanes_reach(self, above: int, block: int) -> bool:
         """Return whether all lanes that execute ``above`` reach ``block`` in the same iteration."""
         least = self.meeting[block][1] + 1 if block in self.meeting else 0
         while above in self.meeting and self.meeting[above][1] >= least:

@@ -55,7 +55,7 @@ def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
     return result
 
 
-def apart(
+def blocks_until_join(
     graph: Cfg, order: Sequence[int], ways: Iterable[tuple[int, int]], around: Sequence[int]
 ) -> set[int]:
     """Return the blocks that lanes execute from the edges ``ways``, on which they diverge, to the

@@ -49,7 +49,7 @@ def groups(
     return found
 
 
-def together(loads: Sequence[Operation]) -> Operation:
+def combined_load(loads: Sequence[Operation]) -> Operation:
     """Return one wide load that replaces all of ``loads``, which are sorted by address."""
     first = loads[0]
     vector = sum(load.instruction.vector for load in loads)

@@ -242,9 +242,9 @@ def _sum(text: Text, type_: DataType, m: str, b: str, flushed: str, vector: bool
     if type_ not in NATIVE:
         # Double rounding is harmless: binary32 has more than twice the digits, plus two (Figueroa).
         small = SmallFloats(text, vector)
-        a, c = (small.single(value, type_) for value in (m, b))
+        a, c = (small.to_single(value, type_) for value in (m, b))
         total = text.let(f"fadd {text.type_of('float', vector)} {a}, {c}")
-        return small.small(total, type_, Rounding.RN)
+        return small.round_to_small(total, type_, Rounding.RN)
     held = text.type_of(NATIVE[type_], vector)
 
     def flush(bits: str) -> str:

@@ -76,7 +76,7 @@ class JoinedAccesses:
         first = joined.accesses[0]
         columns = []
         for part, places in enumerate(joined.places):
-            with self._text.touching(part, first.memory):
+            with self._text.marking_accesses(part, first.memory):
                 at = self._at(joined, part)
                 columns.append(permuted_rows.load(self._text, places, at, first.scalar))
         found = []
@@ -94,7 +94,7 @@ class JoinedAccesses:
             names = [name for access in stored for name in access[part]]
             vectors = [Placed(name, own) for name, own in zip(names, places, strict=True)]
             at = self._at(joined, part)
-            with self._text.touching(part, joined.accesses[0].memory):
+            with self._text.marking_accesses(part, joined.accesses[0].memory):
                 permuted_rows.store(self._text, vectors, at, joined.accesses[0].scalar)
 
     def _at(self, joined: Joined, part: int) -> Callable[[int], str]:

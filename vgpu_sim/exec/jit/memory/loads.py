@@ -84,7 +84,7 @@ class Loads:
 
     def _as_rows_unless_wrapped(self, access: Access, flat: Flags) -> Columns | None:
         """Load rows whose index may wrap around, and load per lane where it does."""
-        firsts = wraps.firsts(self._values, access)
+        firsts = wraps.first_lane_addresses(self._values, access)
         return None if firsts is None else self._unless_wrapped(access, firsts, flat, [access])
 
     def _as_rows_if_neighbours(self, access: Access, flat: Flags) -> Columns | None:
@@ -92,7 +92,7 @@ class Loads:
 
         Load a row if they are, else each lane's elements separately.
         """
-        if not neighbours.possible(access.shape, self._text.width):
+        if not neighbours.may_be_contiguous(access.shape, self._text.width):
             return None
         return self._by_vector(access, flat, self._row_or_gather)
 
@@ -108,7 +108,7 @@ class Loads:
     ) -> Columns:
         columns = []
         for part in range(self._values.vectors):
-            with self._text.touching(part, access.memory):
+            with self._text.marking_accesses(part, access.memory):
                 columns.append(load(access, flat[part] if flat else None, part))
         return columns
 
@@ -122,7 +122,7 @@ class Loads:
         emit nothing and return None.
         """
         text, values, vectors = self._text, self._values, range(self._values.vectors)
-        firsts = wraps.firsts(values, access)
+        firsts = wraps.first_lane_addresses(values, access)
         if firsts is None and not lane_rows.suits(text, access.count, access.element_bytes):
             return None
         if not wraps.is_readable(values, family.index):
@@ -181,14 +181,14 @@ class Loads:
             ]
 
         whole = self._values.invert(wrapped, vector=False)
-        found = neighbours.either(self._text, whole, in_rows, apart, access.scalar)
+        found = neighbours.emit_either(self._text, whole, in_rows, apart, access.scalar)
         return [found[part * count : (part + 1) * count] for part in vectors]
 
     def _pieces(self, access: Access) -> list[list[row_pieces.Piece]] | None:
         coming = self._reaching_lanes.to(self._values.block)
         if access.node.guard is not None:
             coming &= self._reaching_lanes.passing(access.node.guard)
-        return row_pieces.of(self._values, self._pointers, self._known, access, coming)
+        return row_pieces.pieces_of(self._values, self._pointers, self._known, access, coming)
 
     def _load_pieces(self, access: Access, found: list[row_pieces.Piece], lanes: str | None) -> str:
         return row_pieces.load(self._text, self._masks, access, found, lanes)
@@ -206,7 +206,7 @@ class Loads:
                     [self._gather_one(access, mask, part, n) for n, mask in enumerate(masks)]
                 )
                 continue
-            spread = rows.woven(self._text, masks, "i1")
+            spread = rows.interleave(self._text, masks, "i1")
             columns.append(self._row(access, part, spread))
         return columns
 
@@ -236,7 +236,7 @@ class Loads:
             )
         if access.count == 1:
             return [row]
-        return rows.apart(text, row, access.scalar, access.count)
+        return rows.deinterleave(text, row, access.scalar, access.count)
 
     def _row_or_gather(self, access: Access, lanes: str | None, part: int) -> list[str]:
         def row(first: str) -> list[str]:

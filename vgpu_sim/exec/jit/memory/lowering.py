@@ -85,7 +85,7 @@ class Memory:
 
     def load_together(self, nodes: Sequence[Operation]) -> bool:
         """Emit adjacent loads as one, for all lanes; return False if they must stay separate."""
-        access = self.access(adjacent_loads.together(nodes))
+        access = self.access(adjacent_loads.combined_load(nodes))
         alone = self.access(nodes[0])
         access = replace(alone, node=access.node, parts=len(nodes))
         if self.table is not None or alone.tested or self._reach.of(nodes[0]) is not Reach.NEVER:
@@ -110,7 +110,7 @@ class Memory:
             return None
         if any(self._reach.of(node) is not Reach.NEVER for node in family.loads):
             return None
-        node = adjacent_loads.together(family.loads)
+        node = adjacent_loads.combined_load(family.loads)
         access = replace(first, node=node, parts=len(family.loads))
         if access.where is not Where.GLOBAL or not self._confine(access):
             return None
@@ -232,7 +232,7 @@ class Memory:
             shape = None if result is None else self._values.analysis.shapes[result]
             if form is not Form.VECTOR and isinstance(shape, Affine) and shape.uniform:
                 return self._any_lane(access, mask, [column[place] for column in columns])
-            return self._values.one_of(columns[part][place], access.scalar, form)
+            return self._values.in_form(columns[part][place], access.scalar, form)
 
         self._define(access.node, produce)
 
@@ -241,7 +241,7 @@ class Memory:
         lane.
         """
         if mask.full:
-            return self._values.one_of(rows[0], access.scalar, Form.SCALAR)
+            return self._values.in_form(rows[0], access.scalar, Form.SCALAR)
         text, bits = self._text, integer(8 * access.element_bytes)
         wide = text.type_of(bits, vector=True)
         loaded = ""
@@ -343,7 +343,7 @@ class Memory:
             places = [
                 self.pointers.offset_pointer(pointer, place * size) for place in range(access.count)
             ]
-            with text.touching(None if uniform else part, access.memory):
+            with text.marking_accesses(None if uniform else part, access.memory):
                 return [
                     text.let(f"{access.load} {access.scalar}, ptr {p}, align 1") for p in places
                 ]

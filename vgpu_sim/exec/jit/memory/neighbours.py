@@ -10,7 +10,7 @@ from vgpu_sim.exec.jit.text.writer import Text, integer
 _LEAST_ROW = 4
 
 
-def possible(shape: LaneShape, width: int) -> bool:
+def may_be_contiguous(shape: LaneShape, width: int) -> bool:
     """Return whether lanes of this shape may turn out to be contiguous at run time.
 
     Such lanes typically have an index that wraps around or is clamped at an edge.
@@ -45,10 +45,10 @@ def load(
         others = text.let(f"and {flags} {others}, {lanes}")
     packed = text.let(f"bitcast {flags} {others} to {integer(width)}")
     found = text.let(f"icmp eq {integer(width)} {packed}, 0")
-    return either(text, found, lambda: row(first), apart, access.scalar)
+    return emit_either(text, found, lambda: row(first), apart, access.scalar)
 
 
-def either(
+def emit_either(
     text: Text,
     together: str,
     rows: Callable[[], list[str]],

@@ -150,7 +150,7 @@ class Pointers:
         whole = address
         if access.tested and offset % access.size:
             whole = text.let(f"add i64 {address}, {to_signed(offset, 64)}")
-        pointer, inside = shared_memory.window(text, launch, address)
+        pointer, inside = shared_memory.window_pointer(text, launch, address)
         if access.tested:
             pointer = launch.offset_pointer(pointer, launch.shift(whole, access.size, shared=True))
         if access.where is Where.EITHER:
@@ -167,7 +167,7 @@ class Pointers:
         def further(pointers: str, distance: str) -> str:
             return text.let(f"getelementptr i8, {places} {pointers}, {lanes} {distance}")
 
-        pointers, inside = shared_memory.window(text, launch, addresses, vector=True)
+        pointers, inside = shared_memory.window_pointer(text, launch, addresses, vector=True)
         if access.tested:
             shift = launch.shift(addresses, access.size, vector=True, shared=True)
             pointers = further(pointers, shift)

@@ -33,7 +33,7 @@ class Piece:
     pointer: str
 
 
-def of(
+def pieces_of(
     values: Values, pointers: Pointers, known: KnownValues, access: Access, coming: int
 ) -> list[list[Piece]] | None:
     """Return the pieces of each vector, for the lanes in the bit mask ``coming``. Return None if

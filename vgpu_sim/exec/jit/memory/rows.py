@@ -34,7 +34,7 @@ def spread(text: Text, access: Access, lanes: str) -> str:
     return text.let(f"shufflevector {source} {lanes}, {source} poison, {order}")
 
 
-def woven(text: Text, rows: list[str], scalar: str) -> str:
+def interleave(text: Text, rows: list[str], scalar: str) -> str:
     """Return the elements of vectors, interleaved: the first element of each vector, then the
     second element of each, and so on.
     """
@@ -55,7 +55,7 @@ def woven(text: Text, rows: list[str], scalar: str) -> str:
     return text.let(f"shufflevector {type_} {rows[0]}, {type_} poison, {order}")
 
 
-def apart(text: Text, row: str, scalar: str, count: int) -> list[str]:
+def deinterleave(text: Text, row: str, scalar: str, count: int) -> list[str]:
     """Split a row in which each lane has ``count`` elements. The first vector returned has the
     first element of each lane, the second vector the second element, and so on.
     """

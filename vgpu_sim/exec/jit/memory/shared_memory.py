@@ -72,7 +72,7 @@ def pointers(text: Text, launch: EntryArguments, access: Access, addresses: str,
     return text.let(f"getelementptr i8, {places} {found}, {wide} {shift}")
 
 
-def window(
+def window_pointer(
     text: Text, launch: EntryArguments, address: str, *, vector: bool = False
 ) -> tuple[str, str]:
     """Return the pointer for a generic address, and whether the address is in or near shared

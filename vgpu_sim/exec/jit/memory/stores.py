@@ -85,7 +85,7 @@ class Stores:
             row = self._interleave(access, part)
             pointer = self._pointers.of_vector(access, part)
             if flat is None:
-                with text.touching(part, access.memory):
+                with text.marking_accesses(part, access.memory):
                     text.do(f"store {type_} {row}, ptr {pointer}, align 1")
                 continue
             spread = rows.spread(text, access, flat[part])
@@ -94,13 +94,13 @@ class Stores:
                 rows.store_first(text, access, row, pointer, first)
                 continue
             count = text.width * access.count
-            with text.touching(part, access.memory):
+            with text.marking_accesses(part, access.memory):
                 masked_stores.store(text, access.scalar, count, row, pointer, spread)
 
     def _interleave(self, access: Access, part: int) -> str:
         """Return the elements of all lanes in memory order."""
         columns = [self._stored_value(access, p, Form.VECTOR, part) for p in range(access.count)]
-        return rows.woven(self._text, columns, access.scalar)
+        return rows.interleave(self._text, columns, access.scalar)
 
     def scatter(self, access: Access, mask: Mask) -> None:
         """Store lanes at different addresses by one scatter instruction per vector.
@@ -157,5 +157,5 @@ class Stores:
         for place in range(access.count):
             value = self._stored_value(access, place, Form.VECTOR, part)
             pointers = self._pointers.of_lanes(access, part, place * access.element_bytes)
-            with text.touching(part, access.memory):
+            with text.marking_accesses(part, access.memory):
                 text.call("void", name, (type_, value), (places, pointers), (flags, lanes))

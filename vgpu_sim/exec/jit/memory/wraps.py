@@ -35,7 +35,7 @@ class Firsts:
     wrapped: str
 
 
-def firsts(values: Values, access: Access) -> Firsts | None:
+def first_lane_addresses(values: Values, access: Access) -> Firsts | None:
     """Emit the addresses of the first lanes of a row access, with tests for wrap-around.
 
     Return None if the access cannot be treated as a row here.

@@ -93,20 +93,20 @@ def shifted_right(a: Known, count: Known, *, is_signed: bool) -> Known:
     return of(a.bits, low >> places, (high >> places) - (low >> places), zeros, ones)
 
 
-def both(a: Known, b: Known) -> Known:
+def bitwise_and(a: Known, b: Known) -> Known:
     """Return the facts about ``a & b``."""
     a, b = a.number, b.number
     high = min(a.unsigned[1], b.unsigned[1])
     return of(a.bits, 0, high, a.zeros | b.zeros, a.ones & b.ones)
 
 
-def any_of(a: Known, b: Known) -> Known:
+def bitwise_or(a: Known, b: Known) -> Known:
     """Return the facts about ``a | b``."""
     a, b = a.number, b.number
     return of(a.bits, 0, a.mask, a.zeros & b.zeros, a.ones | b.ones)
 
 
-def one_of(a: Known, b: Known) -> Known:
+def bitwise_xor(a: Known, b: Known) -> Known:
     """Return the facts about ``a ^ b``."""
     a, b = a.number, b.number
     zeros = a.zeros & b.zeros | a.ones & b.ones
@@ -126,4 +126,4 @@ def field(a: Known, position: Known, length: Known) -> Known:
         found = shifted_right(a, constant(first & 255, 32), is_signed=False)
     if count is None:
         return between(0, found.unsigned[1], a.bits)
-    return both(found, constant((1 << (count & 255)) - 1, a.bits))
+    return bitwise_and(found, constant((1 << (count & 255)) - 1, a.bits))

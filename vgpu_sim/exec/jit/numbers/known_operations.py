@@ -116,9 +116,9 @@ RULES: dict[Op, Rule] = {
     Op.MAD: _product_and_sum,
     Op.SHL: _shift_left,
     Op.SHR: _shift_right,
-    Op.AND: _of_two(arithmetic.both),
-    Op.OR: _of_two(arithmetic.any_of),
-    Op.XOR: _of_two(arithmetic.one_of),
+    Op.AND: _of_two(arithmetic.bitwise_and),
+    Op.OR: _of_two(arithmetic.bitwise_or),
+    Op.XOR: _of_two(arithmetic.bitwise_xor),
     Op.BFE: _field,
     Op.CVT: _convert,
 }

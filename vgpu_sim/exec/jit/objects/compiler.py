@@ -126,12 +126,12 @@ class Compiler:
             found = self.load_cached(key, block)
             if found is not None:
                 return found
-        code = self.make(module, function, block, plan)
+        code = self.compile_uncached(module, function, block, plan)
         if self._cache_dir is not None:
             self.store(key, code)
         return code
 
-    def make(
+    def compile_uncached(
         self,
         module: Module,
         function: Function,
@@ -157,7 +157,9 @@ class Compiler:
         form = self._form(module, function, block, checked=checked, best=False)
         return self._finish(*self._object(module, form, block, SIMPLEST), block)
 
-    def first(self, module: Module, function: Function, block: Block) -> NativeCode | None:
+    def compile_first_tier(
+        self, module: Module, function: Function, block: Block
+    ) -> NativeCode | None:
         """Compile a checked function under a first-tier plan: fast to compile, slow to run.
 
         Return None if there is no such plan, if ``compile`` itself takes no longer (``tiers``),
@@ -266,7 +268,7 @@ class Compiler:
         """Use another cache directory from now on; None disables the cache."""
         self._cache_dir = directory
 
-    def emit_by(self, emit: Callable[[str, int], bytes]) -> None:
+    def use_emitter(self, emit: Callable[[str, int], bytes]) -> None:
         """Delegate the emission of object code to ``emit``, which may use another process.
 
         ``emit`` gets LLVM text and a tier. It raises CodeGenerationError if LLVM rejects the text

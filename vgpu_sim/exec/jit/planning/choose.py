@@ -108,12 +108,12 @@ def _streaming(case: Case) -> Iterator[Candidate]:
         against = ""
         if not fitting.is_worth_its_vectors(ssa, geometry):
             against = fitting.SAVES_NO_SWITCHES
-        elif row_order.crowds(ssa, geometry):
+        elif row_order.has_too_many_rows(ssa, geometry):
             against = "its rows evict each other from the cache"
         elif geometry.vectors == 1:
             why = "more vectors would not stream faster, or would spill"
         else:
-            against = fitting.against(ssa, geometry, case.registers)
+            against = fitting.reason_against(ssa, geometry, case.registers)
         yield Candidate(plan_of(geometry), why, against)
     yield Candidate(Plan(width, 1, padding=padding), "more vectors would be too much code")
 

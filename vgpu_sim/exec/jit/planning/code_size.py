@@ -24,7 +24,7 @@ _TINY_AMOUNT: Final = 24
 _MATRIX_AMOUNT: Final = 8  # a call with its arguments and results
 
 
-def amount(instruction: Instruction) -> int:
+def instruction_size(instruction: Instruction) -> int:
     """Return the code size of an instruction, as a number of ordinary instructions."""
     op, type_ = instruction.op, instruction.type.element
     if op.family is Family.MATRIX:
@@ -65,4 +65,4 @@ def _cost(node: Operation | Merge) -> int:
         return 1
     if node.instruction.op.family is Family.ATOMIC:
         return _LANE_LOOP_COST
-    return amount(node.instruction)
+    return instruction_size(node.instruction)

@@ -40,7 +40,7 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     for one in rejected[-_LINES_SHOWN:]:
         yield "not", f"{_narrow(one.plan)}: {one.against}"
     yield "block", f"{_count(geometry.groups, 'group')} of {_count(geometry.threads, 'thread')}"
-    if plan.tier and row_order.suits(form, geometry):
+    if plan.tier and row_order.may_run_by_rows(form, geometry):
         yield "order", "neighbouring blocks run row by row"
     yield "waits", _waits(form, geometry)
     found = sorted({function.lines[node.word] for _, node in wait_points.find(form)})

@@ -10,7 +10,7 @@ from typing import Final
 from vgpu_sim.exec.jit.analysis.value_shapes import analyse
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.planning import kernel_facts
-from vgpu_sim.exec.jit.planning.live_vectors import LiveVectors, constants
+from vgpu_sim.exec.jit.planning.live_vectors import LiveVectors, count_constants
 from vgpu_sim.exec.jit.progress import wait_points
 from vgpu_sim.exec.jit.shapes.geometry import MAX_VECTORS, Geometry, Padding
 
@@ -23,7 +23,7 @@ ATOMIC_LOOP: Final = "a loop updates memory lane by lane: more vectors gain noth
 SAVES_NO_SWITCHES: Final = "one group of a large block saves no switches"
 
 
-def against(ssa: SsaFunction, geometry: Geometry, registers: int) -> str:
+def reason_against(ssa: SsaFunction, geometry: Geometry, registers: int) -> str:
     """Return why groups must not have as many vectors as in ``geometry``; empty if there is no
     reason.
     """
@@ -60,7 +60,7 @@ def _against_straight_code(ssa: SsaFunction, geometry: Geometry, registers: int)
     if geometry.vectors > _DIVERGENT_VECTORS:
         return f"{_DIVERGENT_VECTORS} vectors hide the latency of straight-line code"
     more = geometry.vectors > _STREAMING_VECTORS  # fewer vectors need as many constants
-    return excess(peak + constants(ssa) if more else peak, 2 * registers, "the code")
+    return excess(peak + count_constants(ssa) if more else peak, 2 * registers, "the code")
 
 
 def excess(live: int, most: int, where: str) -> str:

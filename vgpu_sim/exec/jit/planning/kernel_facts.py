@@ -18,12 +18,12 @@ _ARITHMETIC_PER_GATHER: Final = 8
 _NODES_PER_LOAD: Final = 20
 
 
-def multiplies(ssa: SsaFunction) -> bool:
+def has_matrix_products(ssa: SsaFunction) -> bool:
     """Return whether the kernel has matrix products, which the lanes of a warp compute together."""
     return any(node.instruction.op is Op.MMA for _, node in wait_points.collectives(ssa))
 
 
-def briefly(ssa: SsaFunction) -> bool:
+def is_short_between_waits(ssa: SsaFunction) -> bool:
     """Return whether the code between wait points is very short.
 
     Context switches at the wait points then cost more than spills of registers.

@@ -21,7 +21,7 @@ _OWN_CONSTANTS: Final = 12
 _POLYNOMIALS: Final = frozenset((Op.FEX2, Op.FLG2, Op.FSIN, Op.FCOS, Op.FTANH))
 
 
-def constants(ssa: SsaFunction) -> int:
+def count_constants(ssa: SsaFunction) -> int:
     """Return the number of constant vectors that occupy registers in straight-line code.
 
     They are float literals, and some constants for each function that is computed by a

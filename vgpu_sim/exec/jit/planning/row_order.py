@@ -23,7 +23,7 @@ _MOST_THREADS: Final = 1024
 _MOST_BYTES: Final = 256
 
 
-def suits(ssa: SsaFunction, geometry: Geometry) -> bool:
+def may_run_by_rows(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether neighbouring blocks may run row by row, and gain from it."""
     if ssa.graph.loops or geometry.width == 1 or _row_slots(geometry) == geometry.slots:
         return False
@@ -31,9 +31,9 @@ def suits(ssa: SsaFunction, geometry: Geometry) -> bool:
     return not any(isinstance(node, Operation) and _binds(node) for node in nodes)
 
 
-def crowds(ssa: SsaFunction, geometry: Geometry) -> bool:
+def has_too_many_rows(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether a group has more rows than the hardware prefetches well at the same time."""
-    if geometry.span <= geometry.padded[0] or not suits(ssa, geometry):
+    if geometry.span <= geometry.padded[0] or not may_run_by_rows(ssa, geometry):
         return False
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     widest = max(

@@ -12,7 +12,7 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.isa import Op, Space
 
 
-def meets(ssa: SsaFunction, geometry: Geometry) -> bool:
+def has_waiting_lanes(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether lanes of a group wait for each other, so that they cannot run one by one."""
     waits = wait_points.waits(ssa) or wait_points.lanes_wait(ssa, geometry)
     return waits or any(wait_points.collectives(ssa))
@@ -25,7 +25,7 @@ def fast(ssa: SsaFunction, geometry: Geometry, *, versioned: bool) -> Analysis:
     If every group has padding lanes and lanes wait for each other, there is no version for whole
     groups, and groups cannot start over in another version.
     """
-    if geometry.always_lacks and meets(ssa, geometry):
+    if geometry.always_lacks and has_waiting_lanes(ssa, geometry):
         return Analysis(ssa, geometry, assume_guards=versioned, may_restart=False)
     return analyse(ssa, geometry, assume_guards=versioned)
 

@@ -98,7 +98,7 @@ def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometr
     if not case.collective:
         return found
     found = [g for g in found if g.whole_warps]
-    if kernel_facts.multiplies(ssa):  # a warp's totals alone exceed the registers
+    if kernel_facts.has_matrix_products(ssa):  # a warp's totals alone exceed the registers
         found = found[:1]
     if found:
         return found
@@ -123,7 +123,7 @@ def _vectors(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Itera
 def _against(ssa: SsaFunction, geometry: Geometry, registers: int, *, hot: bool) -> str:
     if not hot and kernel_facts.updates_in_loops(ssa):
         return fitting.ATOMIC_LOOP
-    if hot and kernel_facts.briefly(ssa):
+    if hot and kernel_facts.is_short_between_waits(ssa):
         return ""
     if (
         any(wait_points.find(ssa))
@@ -135,7 +135,7 @@ def _against(ssa: SsaFunction, geometry: Geometry, registers: int, *, hot: bool)
         return ""
     if hot and geometry.vectors <= _STOPPING_VECTORS:
         return ""
-    return fitting.against(ssa, geometry, registers)
+    return fitting.reason_against(ssa, geometry, registers)
 
 
 def _live_at_stops(ssa: SsaFunction, geometry: Geometry) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from vgpu_sim.exec.cfg import Cfg
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
-from vgpu_sim.exec.jit.ir.divergence import apart
+from vgpu_sim.exec.jit.ir.divergence import blocks_until_join
 from vgpu_sim.exec.jit.ir.ssa import Node, Operation, Phi, SsaFunction, Value
 from vgpu_sim.exec.jit.progress.polling_loops import equality, polling
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
@@ -50,12 +50,14 @@ def _divergences(analysis: Analysis, alone: set[int]) -> list[_Divergence]:
     for branch in divergence.branches - alone:
         ways = tuple((branch, target) for target in graph.blocks[branch].successors)
         around = [other for other, body in graph.loops.items() if branch in body]
-        found.append(_Divergence(ways, frozenset(apart(graph, order, ways, around))))
+        found.append(_Divergence(ways, frozenset(blocks_until_join(graph, order, ways, around))))
     for header in divergence.loops - alone:
         body = graph.loops[header]
         ways = tuple(_ways_out(graph, body))
         around = [other for other, outer in graph.loops.items() if body < outer]
-        found.append(_Divergence(ways, frozenset(apart(graph, order, ways, around)), body))
+        found.append(
+            _Divergence(ways, frozenset(blocks_until_join(graph, order, ways, around)), body)
+        )
     return found
 
 

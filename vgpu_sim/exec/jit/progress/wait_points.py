@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vgpu_sim.exec.cfg import Cfg
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
-from vgpu_sim.exec.jit.ir.divergence import apart
+from vgpu_sim.exec.jit.ir.divergence import blocks_until_join
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.progress import lockstep, polling_loops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
@@ -300,7 +300,7 @@ def _partial_blocks(analysis: Analysis) -> dict[int, set[Cause]]:
     for branch in divergence.branches:
         around = [header for header, body in graph.loops.items() if branch in body]
         ways = [(branch, target) for target in graph.blocks[branch].successors]
-        for block in apart(graph, analysis.order, ways, around):
+        for block in blocks_until_join(graph, analysis.order, ways, around):
             partial.setdefault(block, set()).add(("branch", branch))
     for header in divergence.loops:
         body = graph.loops[header]
@@ -311,6 +311,6 @@ def _partial_blocks(analysis: Analysis) -> dict[int, set[Cause]]:
             for target in graph.blocks[block].successors
             if target not in body
         ]
-        for block in body | apart(graph, analysis.order, ways, around):
+        for block in body | blocks_until_join(graph, analysis.order, ways, around):
             partial.setdefault(block, set()).add(("loop", header))
     return partial

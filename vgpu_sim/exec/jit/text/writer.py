@@ -258,7 +258,7 @@ class Text:
         type_, flags = self.type_of(scalar, vector), self.type_of("i1", vector)
         return self.let(f"select {flags} {condition}, {type_} {yes}, {type_} {no}")
 
-    def number(self, flags: str, scalar: str) -> str:
+    def flags_to_integers(self, flags: str, scalar: str) -> str:
         """Return 1 in each lane of a vector whose flag is set, 0 in the others.
 
         It is a select, not an extension: if vectors of flags are legal (AVX-512), LLVM's combiner
@@ -268,7 +268,7 @@ class Text:
         return self.select(flags, self.const(1, scalar, True), "zeroinitializer", scalar, True)
 
     @contextmanager
-    def pairs(self, vector: bool) -> Iterator[None]:
+    def in_pairs(self, vector: bool) -> Iterator[None]:
         """Within the ``with`` block, write operations on the two halves of each element.
 
         A vector has two elements per lane there, and a scalar is a vector of two elements.
@@ -281,7 +281,7 @@ class Text:
             self.width = outer
 
     @contextmanager
-    def touching(self, part: int | None, memory: str) -> Iterator[None]:
+    def marking_accesses(self, part: int | None, memory: str) -> Iterator[None]:
         """Within the ``with`` block, mark accesses as accesses to ``memory`` for the vector
         ``part``, or for all vectors (None).
 

@@ -206,9 +206,9 @@ class Values:
         result's shape.
         """
         vector = vectors or self.form_of(result) is Form.VECTOR
-        self.keep(result, Held(names, self.types[result], vector))
+        self.record_held(result, Held(names, self.types[result], vector))
 
-    def keep(self, value: Value, held: Held) -> None:
+    def record_held(self, value: Value, held: Held) -> None:
         """Record that ``held`` holds ``value`` from now on."""
         self._journal.append((value, self.held.get(value)))
         self.held[value] = held
@@ -259,7 +259,7 @@ class Values:
         through = integer(BITS[wanted])
         operation = "trunc" if BITS[held] > BITS[wanted] else "zext"
         if held == "i1" and vector:
-            value = self.text.number(value, through)
+            value = self.text.flags_to_integers(value, through)
         else:
             value = self._convert(operation, value, held, through, vector)
         if through != wanted:
@@ -274,7 +274,7 @@ class Values:
             held = integer(result.bits)
         return self.cast(value, held, wanted, vector)
 
-    def one_of(self, vector: str, scalar: str, form: Form) -> str:
+    def in_form(self, vector: str, scalar: str, form: Form) -> str:
         """Return ``vector`` as ``form`` requires: unchanged, or as a scalar in a group of one
         lane.
         """

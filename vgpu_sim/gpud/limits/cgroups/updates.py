@@ -37,7 +37,7 @@ class GroupUpdates:
         async with self._lock(instance.uuid):
             await self._prepare(instance)
 
-    def soon(self, instance: MigInstance) -> None:
+    def schedule(self, instance: MigInstance) -> None:
         """Schedule an update of an instance's group in the background, unless an update is
         scheduled that has not begun.
         """
