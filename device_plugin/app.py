@@ -54,7 +54,10 @@ def main() -> None:
 
 
 class Supervisor:
-    """Starts the two other processes, and restarts one that ends or hangs. Single-threaded."""
+    """Starts the agent's process and the one that serves the kubelet; restarts them if needed.
+
+    A process is restarted if it ends or hangs. Single-threaded.
+    """
 
     def __init__(
         self,

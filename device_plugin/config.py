@@ -40,7 +40,8 @@ def variable(
 ) -> Any:
     """Declare a dataclass field that an environment variable sets.
 
-    ``read`` converts the text to a value, and raises ValueError with what is wrong with the text.
+    ``read`` converts the text to a value. If it raises ValueError, the message states what is
+    wrong with the text.
     The DaemonSet sets a field without a default from ``source``.
     """
     declared = Variable(name, read, empty_is_unset or default is MISSING, source)

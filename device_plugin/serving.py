@@ -74,8 +74,8 @@ class _Server(http.server.ThreadingHTTPServer):
 def server(port: int, answer: Callable[[str, str], Answer]) -> http.server.ThreadingHTTPServer:
     """Return a server bound to ``port`` (0: any) on all addresses.
 
-    ``answer`` is called with the path of a GET, without its query, and its Accept header; on any
-    thread.
+    ``answer`` is called, on any thread, with a GET request's path (without the query) and its
+    Accept header.
 
     Raises:
         OSError: the port is taken.

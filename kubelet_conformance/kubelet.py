@@ -112,7 +112,7 @@ class SimulatedKubelet:
             return dict(self._drivers)
 
     def wait(self, condition: Callable[["SimulatedKubelet"], bool], within_s: float) -> bool:
-        """Return whether the condition became true within ``within_s`` seconds."""
+        """Wait for a condition, at most ``within_s`` seconds; return whether it became true."""
         deadline = time.monotonic() + within_s
         while not condition(self):
             left = deadline - time.monotonic()

@@ -126,7 +126,10 @@ class Setting:
         return bool(there) and there >= self.wanted
 
     def wait(self, condition: Callable[[], bool]) -> bool:
-        """Return whether the condition became true; restart the process whenever it ends."""
+        """Wait for a condition, at most ``timeout_s``; return whether it became true.
+
+        Meanwhile, the process is restarted whenever it ends.
+        """
         deadline = time.monotonic() + self.timeout_s
         while not condition():
             if time.monotonic() > deadline:
@@ -203,7 +206,7 @@ class DraSetting:
         return dra.places(found) if dra.complete(found) else []
 
     def wait_until_answers(self) -> bool:
-        """Return whether the driver registers and answers in time."""
+        """Wait until the driver registers and answers; return whether it did so in time."""
         from kubelet_conformance import dra
         from kubelet_conformance.resource import Refusal
 

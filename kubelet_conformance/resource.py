@@ -69,7 +69,7 @@ class Resource:
         return sorted(name for name, health in self.devices().items() if health == HEALTHY)
 
     def wait(self, condition: Callable[["Resource"], bool], within_s: float) -> bool:
-        """Return whether the condition became true in time.
+        """Wait for a condition, at most ``within_s`` seconds; return whether it became true.
 
         The condition is tested whenever the plugin sends a list, and when its stream ends.
         """

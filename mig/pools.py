@@ -57,7 +57,7 @@ class Advice:
 class Cost:
     """The numbers of slices that a layout leaves unchanged, destroys and creates.
 
-    ``impossible`` has, for each board that cannot hold the layout, the reason.
+    ``impossible`` maps each board that cannot hold the layout to the reason.
     """
 
     unchanged: int
@@ -147,7 +147,10 @@ def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
 
 
 def cost(gpus: Sequence[GpuState], wanted: Mapping[str, Wanted]) -> Cost:
-    """Return the cost of giving every GPU the slices that ``wanted`` has for its board's key."""
+    """Return the cost of giving every GPU the slices wanted for its board.
+
+    ``wanted`` maps a board's key to these slices.
+    """
     unchanged = destroyed = created = 0
     pods: set[str] = set()
     impossible: dict[str, str] = {}

@@ -23,7 +23,7 @@ _NAMED: Final = "Named"
 def passing_verbs(verdict: Verdict) -> Verb:
     """Return the verbs that pass both the verdict's verb rules and its memory rules.
 
-    Some of them may reach GPU memory only (see ``to_device_alone``).
+    Some of them may reach GPU memory only (see ``device_only_verbs``).
     """
     anywhere, device = _by_key(verdict)
     by_key = NONE
@@ -33,11 +33,12 @@ def passing_verbs(verdict: Verdict) -> Verb:
 
 
 def device_only_verbs(verdict: Verdict) -> Verb:
-    """Return the verbs of the kinds of access (write, read, atomic) that reach GPU memory only.
+    """Return the verbs that the engine must restrict to GPU memory.
 
-    The engine checks the kind of an access, not its verb. So the result contains all verbs of such
-    a kind. A kind is left out if one of its verbs reaches all memory; its verbs that reach only GPU
-    memory are then left out of ``passing``, too.
+    The engine checks an access's kind (write, read, atomic), not its verb. So the result has either
+    all verbs of a kind or none. It has them if the grants of the kind reach only GPU memory. If one
+    verb of the kind reaches all memory, the result has none, and ``passing_verbs`` omits the verbs
+    of the kind that reach only GPU memory.
     """
     anywhere, device = _by_key(verdict)
     found = NONE

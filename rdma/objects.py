@@ -146,9 +146,7 @@ class Policy:
         return f"{self.namespace}/{self.name}"
 
     def rules(self, direction: Direction) -> tuple[PolicyRule, ...]:
-        """Return the policy's rules of a direction, or none if it does not isolate in that
-        direction.
-        """
+        """Return the policy's rules for a direction; empty if the policy does not isolate in it."""
         if direction not in self.types:
             return ()
         return self.ingress if direction is Direction.INGRESS else self.egress

@@ -49,8 +49,8 @@ class Extra(Enum):
 class Service(IntFlag):
     """Kinds of queue pairs.
 
-    The value of RC, UC or UD is a flag. The number of its bit is the top three bits of the opcodes
-    of the kind's packets.
+    RC, UC and UD are flags. The bit number of each flag equals the top three bits of the opcodes of
+    that kind's packets.
     """
 
     RC = 1 << 0
@@ -79,10 +79,10 @@ class Codes:
 class Row:
     """Properties of an operation.
 
-    ``services`` are the kinds of queue pairs that may request the operation of a peer in the same
-    engine. ``over_wire`` are the kinds that may request it over a wire, with the opcodes ``codes``.
-    ``by_post_send``: ibv_post_send() accepts the operation, not only ibv_wr_*. ``send_ops_bit`` is
-    its bit in ibv_qp_init_attr_ex.send_ops_flags.
+    ``services`` are the kinds of queue pairs that may request the operation from a peer in the same
+    engine. ``over_wire`` are the kinds that may request it over a wire; its packets there have the
+    opcodes ``codes``. ``by_post_send``: ibv_post_send() accepts the operation, not only ibv_wr_*.
+    ``send_ops_bit`` is the operation's bit in ibv_qp_init_attr_ex.send_ops_flags.
     """
 
     shape: Shape

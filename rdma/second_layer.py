@@ -279,12 +279,14 @@ def _most_bytes(mtu: int) -> int:
 
 
 def _address(text: str) -> tuple[int, str]:
-    """Return an address in nft's notation, after its IP version; an address with a scope is
-    refused.
+    """Return an address's IP version, and the address in nft's notation.
+
+    Raises:
+        ValueError: the text is not an address, or the address has a scope.
     """
     address = ip_address(text)
     if getattr(address, "scope_id", None) is not None:
-        raise ValueError(f"address {text!r}: has a scope")
+        raise ValueError(f"address {text!r} must not have a scope")
     return address.version, str(address)
 
 

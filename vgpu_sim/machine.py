@@ -13,8 +13,8 @@ from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 
 def prepare() -> None:
-    """In a zygote: import and compute once what every worker would repeat, without starting a
-    thread.
+    """In a zygote: do imports and computations once that every worker would otherwise repeat. No
+    thread is started.
 
     numpy is not imported, because importing it starts threads. No LLVM engine stays alive,
     because an engine must not be forked.
@@ -39,13 +39,15 @@ def probe_sandbox(uid: int | None) -> dict[str, bool]:
 
 
 def run_worker(config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> NoReturn:
-    """Run the worker of one context. The process ends with the worker and this never returns."""
+    """Run the worker of one context. The process ends with the worker, so this function never
+    returns.
+    """
     worker.run(config, client, gpud, _make_backend)
 
 
 def run_spare(config: WorkerConfig, zygote: socket.socket) -> NoReturn:
-    """Run a spare worker for contexts like the configured one. This ends the process and never
-    returns.
+    """Run a spare worker. A context can claim it if the context's configuration agrees with
+    ``config`` in all that the client does not choose. This ends the process and never returns.
     """
     worker.be_spare(config, zygote, _make_backend)
 

@@ -41,8 +41,8 @@ _MOST_FROM_SPARES: Final = 32
 
 
 class Zygote:
-    """Serves one socket to gpud, and reports on it every child that ends, workers' helpers
-    included.
+    """Serves gpud over one socket. Reports to gpud each child process that ends, also the workers'
+    compile helpers.
     """
 
     def __init__(self, gpud: socket.socket) -> None:

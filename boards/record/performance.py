@@ -25,8 +25,9 @@ class Performance:
     """Rates from the data sheet, and the board whose fitted parameters predictions use.
 
     Tensor rates are dense, in Tflop/s (or Tera-operations/s) at the boost clock; a type that the
-    board's tensor cores do not support is absent. Rates of DRAM and of links are in GB/s of 10^9
-    bytes, links one way; ``link`` is NVLink where the board has it, and PCIe otherwise.
+    board's tensor cores do not support is absent. Rates of DRAM and links are in GB/s of 10^9
+    bytes. The rate of a link is that of one direction. ``link`` is NVLink if the board has it, else
+    PCIe.
     """
 
     boost_ghz: Bare

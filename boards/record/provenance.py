@@ -4,9 +4,7 @@ from enum import StrEnum
 
 
 class Provenance(StrEnum):
-    """The kind of source of a row in a board's table; the members are sorted, the best kind
-    first.
-    """
+    """Where a row of a board's table comes from. The members are sorted, the best source first."""
 
     HARDWARE = "hardware"
     """Printed by a real board's driver: ``nvidia-smi -q``, ``mig -lgip``, ``-lgipp``, ``-lcip``."""

@@ -28,7 +28,7 @@ from mig.errors import MigError
 
 
 class ClaimOffer(Protocol):
-    """The operations of a claim offer that the reconcile loop uses."""
+    """The calls with which the reconcile loop offers GPUs to ResourceClaims."""
 
     def offer(
         self, objects: Sequence[GpuObject], desired: Desired, inventory: Inventory
@@ -38,7 +38,7 @@ class ClaimOffer(Protocol):
 
 
 class NoClaims:
-    """The claim offer of a node whose GPUs are all offered through the device plugin."""
+    """Stands in for ``PublishedOffer`` on a node that offers no GPUs to ResourceClaims."""
 
     def claim_resources(self) -> dict[str, Offer]:
         return {}
@@ -69,7 +69,7 @@ class PublishedOffer:
         )
 
     def claim_resources(self) -> dict[str, Offer]:
-        """Return an empty offer for each extended resource that ResourceClaims serve.
+        """Return an empty offer for each extended resource that pods get through ResourceClaims.
 
         The device plugin keeps these resources registered, without devices.
         """

@@ -41,7 +41,7 @@ def carry_out_all(
 def carry_out(
     gpud: Gpud, wanted: GpuObject, gpu: Gpu, now: datetime.datetime
 ) -> tuple[FaultStatus, ...]:
-    """Make a GPU's faults those of its spec; return the status of each.
+    """Inject and clear faults as a GPU's spec requests; return the status of each of its faults.
 
     Raises:
         GpudUnreachable: no connection to gpud; the next pass tries everything again.

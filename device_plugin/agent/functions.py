@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 class FunctionBinder:
     """Binds HCA functions to the pods that hold them.
 
-    Used by its own thread, except for ``healthy``, ``wake`` and ``expect``.
+    Used by its own thread, except for ``healthy``, ``wake`` and ``expect_allocation``.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class FunctionBinder:
         return False
 
     def reconcile(self) -> bool:
-        """Make hcad have the node's functions, each bound to its holder.
+        """Add missing functions to hcad, bind held functions to their pods, and release the others.
 
-        Return whether all are bound.
+        Return whether all held functions are bound.
 
         Raises:
             HcadError, HcadUnreachable, ClusterError: the next pass does the rest.

@@ -31,8 +31,10 @@ class View:
 
 
 class HolderMemory:
-    """The known holders and, for each one that the last Lists lack, the time since it is
-    missing.
+    """The known holders of devices.
+
+    A holder that the kubelet no longer lists is kept until it has been missing for ``ABSENT_S``
+    seconds.
     """
 
     def __init__(self) -> None:

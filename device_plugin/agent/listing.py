@@ -82,7 +82,10 @@ class Listing:
     def current_resources(
         self, target: OfferedResources, slices: Collection[MigSlice]
     ) -> OfferedResources:
-        """Return the resource under which each slice is listed now or, if unlisted, will be."""
+        """Return the resource under which each slice is listed now.
+
+        For an unlisted slice, this is the resource under which it will be listed.
+        """
         names, shared = dict(target.names), dict(target.shared)
         former = {uuid: entry for uuid, (entry, _) in self._settling().items()}
         moving = self.find_leaving(target, slices)

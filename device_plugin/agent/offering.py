@@ -95,10 +95,9 @@ class Offering:
     def name_resources(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> tuple[OfferedResources, Mapping[str, Kind]]:
-        """Return the current resources of all slices, and former resources under which pods hold
-        slices.
+        """Return the current resources of all slices, and the former resources of some slices.
 
-        The second result has, by UUID, only the slices that a pod holds under another resource
+        The second result has, by UUID, only the slices that a pod holds under a resource other
         than the current one.
         """
         target = self._target(inventory, steps)

@@ -13,7 +13,7 @@ from device_plugin.proto import deviceplugin_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class FunctionOffer:
-    """The node's HCA functions as the kubelet's devices.
+    """Offers the node's HCA functions to the kubelet as devices.
 
     ``roots`` has, by the UUID of each slice, the number of its GPU's PCIe root.
     """

@@ -21,9 +21,10 @@ MOST_COUNTER_SETS: Final = 8  # ResourceSliceMaxCounterSets
 
 @dataclass(frozen=True, slots=True)
 class OfferedGpu:
-    """A GPU whose room is offered; ``taken`` are the instances that were not created for claims.
+    """A GPU whose free resources are offered to claims.
 
-    If ``shared`` is set, several claims can have a device, each a part of its memory.
+    ``taken`` are the instances that were not created for claims. If ``shared`` is set, several
+    claims can have the same device, each with a part of the device's memory.
     """
 
     gpu: Gpu

@@ -44,12 +44,12 @@ def device_id(claim_uid: str, slice_uuid: str) -> str:
 
 
 def slice_of(device: str) -> str | None:
-    """Return the slice's UUID in a qualified CDI name; None if it is not of a claim's device."""
+    """Return the slice's UUID from the CDI name of a claim's device; None for other names."""
     match = _DEVICE.fullmatch(device)
     return match[2] if match else None
 
 
 def claim_of(device: str) -> str | None:
-    """Return the claim's UID in a qualified CDI name; None if it is not of a claim's device."""
+    """Return the claim's UID from the CDI name of a claim's device; None for other names."""
     match = _DEVICE.fullmatch(device)
     return match[1] if match else None

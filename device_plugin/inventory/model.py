@@ -162,7 +162,7 @@ def replica(uuid: str, number: int) -> str:
 
 
 def shared_uuid(device: str) -> str:
-    """Return the slice's UUID from a device id, whether that is of a share or of the slice."""
+    """Return the slice's UUID from a device id, which names the slice or one of its shares."""
     return device.partition("::")[0]
 
 

@@ -61,7 +61,7 @@ class Claim:
 
 
 def is_name(namespace: str, name: str) -> bool:
-    """Return whether these can name a claim; names become parts of a request's path."""
+    """Return whether a claim can have this namespace and name, which go into a request's path."""
     return bool(_NAMESPACE.fullmatch(namespace) and _NAME.fullmatch(name))
 
 

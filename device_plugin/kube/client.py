@@ -72,7 +72,9 @@ def connect() -> ApiClient:
         try:
             load_kube_config(client_configuration=configuration, persist_config=False)
         except (ConfigException, OSError) as err:
-            raise ClusterError(f"no way to the API server: {no_account}; {err}") from err
+            raise ClusterError(
+                f"cannot configure access to the API server: {no_account}; {err}"
+            ) from err
     configuration.retries = False  # the loop logs this and tries again
     client = ApiClient(configuration)
     client.user_agent = FIELD_MANAGER

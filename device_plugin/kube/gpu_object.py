@@ -14,8 +14,8 @@ from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 class GpuObject:
     """One GPU object. If it is invalid, ``spec`` is None and ``problem`` is the reason.
 
-    ``uuid`` is the device's UUID, even that of an invalid object if it can be read; otherwise
-    empty.
+    ``uuid`` is the device's UUID. An invalid object has it, too, if the UUID can be read; otherwise
+    ``uuid`` is empty.
     """
 
     name: str

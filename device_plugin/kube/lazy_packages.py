@@ -30,7 +30,7 @@ class LazyPackage(ModuleType):
 def install(name: str, **constants: str) -> None:
     """Make the package ``name`` lazy, unless it is imported already.
 
-    Access to one of the ``constants`` does not run its ``__init__``.
+    ``constants`` are attributes that can be read without running the package's ``__init__``.
     """
     if name in sys.modules:
         return

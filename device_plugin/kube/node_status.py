@@ -25,8 +25,8 @@ def read(document: Mapping[str, Any]) -> NodeStatus:
     """Read a Node as the API server sent it.
 
     The kubelet's entry in ``managedFields`` is found by the heartbeat of the condition Ready: of
-    all writers of a node's status, only the kubelet owns this field. The entry changes with each
-    of the kubelet's writes that changed anything.
+    all writers of a node's status, only the kubelet owns this field. The entry changes
+    whenever a write of the kubelet changes a value.
     """
     allocatable = (document.get("status") or {}).get("allocatable") or {}
     counts = {}

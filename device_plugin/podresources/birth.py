@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def birth_time_ns(path: Path) -> int:
     """Return the birth time of ``path``, in nanoseconds since the epoch (statx(2), ``stx_btime``).
 
-    If the file system does not store a birth time, return the last change of the inode.
+    If the file system does not store a birth time, return the time of the inode's last change.
 
     Raises:
         OSError: there is no such file.

@@ -121,7 +121,7 @@ class PodResources:
                 return getattr(stub, method)(request, timeout=_TIMEOUT_S)
         except grpc.RpcError as err:
             code = cast(Any, err).code().name  # every RpcError that a stub raises is also a Call
-            raise PodResourcesError(f"kubelet's pod resources: {code}") from err
+            raise PodResourcesError(f"the kubelet's pod resources socket returned {code}") from err
 
     def _by_device(self, response: pb.ListPodResourcesResponse) -> dict[str, tuple[HolderPod, ...]]:
         uids = self._pod_uids()
@@ -145,7 +145,7 @@ class PodResources:
         try:
             entries = list(self._pod_logs.iterdir())
         except OSError as err:
-            raise PodResourcesError(f"pod log directories: {err}") from err
+            raise PodResourcesError(f"cannot list the pods' log directories: {err}") from err
         for entry in entries:
             namespace, _, rest = entry.name.partition("_")
             name, _, uid = rest.partition("_")

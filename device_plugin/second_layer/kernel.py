@@ -69,7 +69,7 @@ class Namespace:
         try:
             self._kernel: Any = IPRoute(netns=netns) if netns else IPRoute()
         except (OSError, NetlinkError) as err:
-            raise SecondLayerError(f"rtnetlink: {err}") from err
+            raise SecondLayerError(f"cannot open an rtnetlink socket: {err}") from err
 
     def close(self) -> None:
         """Close the connection to the kernel."""

@@ -74,7 +74,7 @@ class Links:
             found = [one["counter"] for one in json.loads(done)["nftables"] if "counter" in one]
             return {one["name"]: int(one["packets"]) for one in found if one["table"] == TABLE}
         except (ValueError, KeyError, TypeError) as err:
-            raise SecondLayerError(f"{_TOOL} list counters: {err!r}") from err
+            raise SecondLayerError(f"{_TOOL} list counters: invalid output: {err!r}") from err
 
     def remove(self) -> None:
         """Remove all rules and classifiers, including those of earlier processes.
@@ -104,5 +104,7 @@ class Links:
             raise SecondLayerError(f"{' '.join(command)}: {err}") from err
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0]
-            raise SecondLayerError(f"{' '.join(command)}: {said or done.returncode}")
+            raise SecondLayerError(
+                f"{' '.join(command)}: {said or f'exit status {done.returncode}'}"
+            )
         return done.stdout

@@ -137,7 +137,7 @@ class Node:
         self._loader.remove()
 
     def state(self) -> dict[str, Any]:
-        """Return what is enforced.
+        """Return the status that linkd reports: the tables and links that are enforced.
 
         ``engine_only`` is the reason why the second layer does not enforce everything; empty if
         it does.
@@ -159,7 +159,7 @@ class Node:
         }
 
     def drops(self) -> dict[str, Any]:
-        """Return the dropped packets: totals by reason, and those of each link and direction.
+        """Return the numbers of dropped packets: in total by reason, and by link and direction.
 
         If another program has removed the rules, they are loaded again.
 

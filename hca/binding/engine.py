@@ -383,8 +383,9 @@ class Engine(Saving, Counting):
     def add_pair(self, member: bytes, sender: bytes) -> EngineAh:
         """Add a pair of a group's member and a sender; the pair has no rights yet.
 
-        ``member`` and ``sender`` are second GIDs. A later policy change grants the pair's rights in
-        the field ``receives``, as it does for an address handle. Raises OSError.
+        ``member`` and ``sender`` are the second GID (index 1) of the member's and of the sender's
+        function. A later policy change grants the pair's rights in the field ``receives``, as it
+        does for an address handle. Raises OSError.
         """
         assert len(member) == len(sender) == 16
         made = self._library.hca_pair_new(self._engine, member, sender)

@@ -21,8 +21,9 @@ class Counting:
         return sleeps.value, turns.value
 
     def work_of(self, gid: bytes) -> HcaWorkCounts:
-        """Return the cost of the engine's work since ``restart_work`` for the function that has a
-        GID.
+        """Return the cost of the engine's work for one function since the last ``restart_work``.
+
+        ``gid`` is a GID of the function.
         """
         counts = HcaWorkCounts()
         self._library.hca_work_read(self._engine, gid, ctypes.byref(counts))

@@ -13,7 +13,10 @@ _EDR, _HDR, _NDR = (32, "EDR"), (64, "HDR"), (128, "NDR")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A port's rate: its number of lanes and the speed of its generation."""
+    """A port's rate: ``lanes`` lanes at the speed of one InfiniBand generation.
+
+    ``speed`` is the number that stands for the generation in ibv_port_attr (``active_speed``).
+    """
 
     gbps: int
     lanes: int

@@ -159,13 +159,11 @@ def change(
     wanted: HcaQpAttributes,
     kind: VerbsQpType = VerbsQpType.RC,
 ) -> HcaQpAttributes:
-    """Return a queue pair's attributes after a change of those in ``mask`` to the ``wanted``
-    values.
+    """Return a queue pair's new attributes: those in ``mask`` are set to their ``wanted`` values.
 
     Raises:
-        InvalidChange: no such transition exists, or an attribute is missing, not permitted, or out
-        of
-            range.
+        InvalidChange: no such transition exists, or an attribute is missing, not permitted or out
+            of range.
     """
     before = State(current.state)
     after = _state(wanted.state) if mask & Mask.STATE else before

@@ -149,7 +149,7 @@ def test_pod_resources(serving_plugin: Setting) -> None:
 
 
 def test_health(serving_plugin: Setting) -> None:
-    """The plugin reports a device that breaks as Unhealthy, and keeps it in the list."""
+    """When a device breaks, the plugin reports it as Unhealthy and keeps it in the list."""
     before = {one.name: set(one.devices()) for one in resources(serving_plugin)}
     sent_before = {one.name: len(one.lists) for one in resources(serving_plugin)}
     if not serving_plugin.run_option("break"):
@@ -172,7 +172,7 @@ def test_health(serving_plugin: Setting) -> None:
 
 
 def test_health_recovered(serving_plugin: Setting) -> None:
-    """The plugin reports a device that works again as Healthy, without a restart."""
+    """When a device works again, the plugin reports it as Healthy, without a restart."""
     if not serving_plugin.run_option("mend"):
         pytest.skip("not tested: no --kubelet-conformance-mend")
 

@@ -54,7 +54,7 @@ class Budget:
         }  # a whole GPU takes every unit, so it needs no count
 
     def of(self, profile: Profile, start: int) -> Occupancy:
-        """Return the occupancy of one instance of the profile that begins at ``start``."""
+        """Return the occupancy of an instance that has this profile and starts at ``start``."""
         return Occupancy(((1 << profile.size) - 1) << start, self._usage[profile.name])
 
     def total(self, instances: Iterable[Instance]) -> Occupancy:

@@ -46,8 +46,8 @@ class Proof:
 
     ``ways`` is the number of ways to place the wanted slices and keep the pinned ones; all of them
     were tried. ``surplus`` is, for each profile, the number of existing devices beyond the wanted
-    number. Each of the ``conflicts`` is a minimal set of existing instances that no way keeps
-    together. Sets with more devices of a profile than are wanted are not listed.
+    number. Each of the ``conflicts`` is a minimal set of existing instances of which every way
+    destroys at least one. Sets with more devices of a profile than are wanted are not listed.
     """
 
     bound: int

@@ -63,9 +63,9 @@ def room(board: Board, held: Iterable[Instance]) -> Mapping[Profile, Room]:
 def fragmentation(rooms: Mapping[Any, Room]) -> float:
     """Return the part of the room that is lost because held slices are not packed, from 0 to 1.
 
-    For each profile that would fit if slices were packed, this is the part of its devices that
-    does not fit now; the result is the mean of these parts. ``rooms`` may be sums over many
-    GPUs.
+    The lost part of one profile is the part of its devices that would fit if slices were packed
+    but do not fit now. The result is the mean over all profiles that would fit if slices were
+    packed. ``rooms`` may be sums over many GPUs.
     """
     lost = [1 - one.now / one.packed for one in rooms.values() if one.packed]
     return sum(lost) / len(lost) if lost else 0.0

@@ -20,7 +20,7 @@ def parse(text: str) -> int:
     """
     found = _FORM.fullmatch(text)
     if found is None or found[3] not in _BYTES:
-        raise ValueError(f"{text!r} is not a size such as 4Gi, 4G, 512Mi or bytes")
+        raise ValueError(f"{text!r} is not a size such as 4Gi, 4G, 512Mi or a number of bytes")
     fraction = found[2] or ""
     size = -(-int(found[1] + fraction) * _BYTES[found[3]] // int("1" + "0" * len(fraction)))
     if size < 1:

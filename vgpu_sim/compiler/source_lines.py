@@ -9,8 +9,8 @@ _PIECE_CHARACTERS = 1024
 class SourceLines:
     """Finds the lines of a text by number.
 
-    Newlines are counted at the first request, and one count is stored for each piece of the
-    text.
+    The first request counts the newlines. For each piece of the text, only the number of
+    newlines before the piece is stored.
     """
 
     def __init__(self, source: str) -> None:

@@ -75,8 +75,8 @@ F = TypeVar("F")
 class Doubles(Protocol[N, B, F]):
     """Operations on binary64 numbers (N), 64-bit patterns (B) and flags (F), one for each lane.
 
-    ``whole`` rounds to the nearest integral number, ties to even; ``less`` is false for NaN;
-    ``convert_signed`` converts a two's complement integer to the number of that value.
+    ``round_to_integral`` rounds to the nearest integral number, ties to even; ``less`` is false for
+    NaN; ``convert_signed`` converts a two's complement integer to the number of that value.
     """
 
     def constant(self, value: float) -> N: ...

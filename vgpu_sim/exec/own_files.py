@@ -34,7 +34,7 @@ def read(path: Path, limit_bytes: int) -> bytes | None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file that only this user can read, atomically; do nothing if that is impossible."""
+    """Atomically write a file that only this user can read; do nothing if that is impossible."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.new")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

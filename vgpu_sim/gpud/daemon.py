@@ -159,8 +159,8 @@ class Daemon:
         )
 
     async def stop(self) -> None:
-        """Stop serving. On a node, workers keep running without gpud; the workers of a run end
-        here.
+        """Stop serving. A standalone gpud ends its workers; on a node, the workers keep running
+        without gpud.
         """
         await self._admin.close()
         await self._management_server.close()

@@ -37,7 +37,7 @@ def parse_instance_uuid(text: object) -> InstanceUuid:
     """Validate an instance's UUID, which becomes a directory's name. Raises ValueError."""
     if not isinstance(text, str) or not _INSTANCE_UUID.fullmatch(text):
         raise ValueError(
-            "an instance's uuid must be MIG-<uuid in lower case>, or for a whole GPU the GPU's"
+            "an instance's uuid must be MIG-<uuid in lower case>; for a whole GPU, the GPU's uuid"
         )
     return InstanceUuid(text)
 

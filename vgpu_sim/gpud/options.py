@@ -114,8 +114,8 @@ class HealthChecks:
         envvar="DP_DISABLE_HEALTHCHECKS",
         default="",
         metavar="XIDS",
-        help="Xids that do not affect health, in addition to those that programs cause; all: no Xid"
-        " does. Read as NVIDIA's device plugin does.",
+        help="Xids that do not affect health, in addition to those that programs cause; 'all' means"
+        " that no Xid affects health. The syntax is that of NVIDIA's device plugin.",
     )
     on: str = option(
         "--enable-health-checks",
@@ -126,7 +126,9 @@ class HealthChecks:
     )
 
     def ignored_xids(self) -> frozenset[int] | None:
-        """Return the Xids that do not affect health; None: no Xid does. Raises BadParameter."""
+        """Return the Xids that do not affect health. None means that health checks are off. Raises
+        BadParameter.
+        """
         try:
             return classes.parse_ignored(self.off.split(","), self.on.split(","))
         except ValueError as err:

@@ -149,8 +149,8 @@ def render_contracts(
     header that includes them all.
 
     ``includes`` are headers that the umbrella includes first. ``defined`` are the lines of the
-    constants that other headers already define. ``additions`` are, for each contract, lines that
-    follow its enumerations.
+    constants that other headers already define. ``additions`` maps a contract to lines that its
+    header has after the enumerations.
     """
     files: dict[str, str] = {}
     known = set(defined)

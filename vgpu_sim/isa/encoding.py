@@ -91,7 +91,7 @@ def decode(
     ``verify`` must run next: it checks that the operands exist.
 
     Raises:
-        ContainerError: with the word and the reason.
+        ContainerError: the words are not valid code; the message has the word and the reason.
     """
     if len(words) % WORD_BYTES:
         raise ContainerError(f"{len(words)} bytes of code are not a whole number of words")

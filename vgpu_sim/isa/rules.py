@@ -59,8 +59,8 @@ def matrix_registers(instruction: Instruction) -> tuple[int, int, int]:
 
 
 def operands_in(role: Role, instruction: Instruction) -> int:
-    """Return how many operands of this instruction one entry with the role ``role`` in the opcode's
-    definition stands for.
+    """Return how many operands one occurrence of ``role`` in the opcode's definition adds to this
+    instruction.
     """
     if role is Role.DATA:
         return instruction.vector

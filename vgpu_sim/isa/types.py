@@ -252,7 +252,7 @@ class MatchMode(IntEnum):
 
 
 class Reduction(IntEnum):
-    """The operation that reduces the lanes' values to one. POPC counts the true ones."""
+    """The operation that reduces the lanes' values to one. POPC counts the values that are true."""
 
     ADD = 0
     MIN = 1

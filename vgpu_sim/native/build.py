@@ -74,10 +74,10 @@ class Part:
     """A library or program to build, described by its C sources, file name, links and flags.
 
     ``shared`` are folders of sources that other libraries use, too. ``subfolder`` is a folder
-    below the output folder; it is set for a part that only programs that are given its path
-    should find. ``needs`` are libraries that are built before this part and linked with it.
-    ``generated`` is the folder of the part's generated sources, if it has any, and ``include``
-    is the folder of the ABI headers.
+    below the output folder. It is set for a part that must be found only by programs that are
+    given the part's path. ``needs`` are libraries that are built before this part and linked
+    with it. ``generated`` is the folder of the part's generated sources, if it has any, and
+    ``include`` is the folder of the ABI headers.
     """
 
     folder: Path

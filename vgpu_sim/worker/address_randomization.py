@@ -9,7 +9,7 @@ mappings are below the gap.
 
 Inherited mappings stay where the zygote has them: the Python interpreter, libc, LLVM, the heap
 with its large blocks (``hal.compute.spawn.ZYGOTE_ENVIRONMENT``). If a worker unmaps one of them,
-a hole remains above the gap; native code is not placed there (``pass_by_holes``).
+a hole remains above the gap; native code is not placed there (``fill_holes_above_gap``).
 """
 
 import ctypes

@@ -94,8 +94,8 @@ class Exports:
     def export_shared_range(
         self, asker: socket.socket, data: bytes, offset: int, size: int
     ) -> None:
-        """Answer a request for a part of the range that a descriptor names, given by its offset in
-        that range.
+        """Answer a request for a part of the range that the descriptor's content ``data`` names.
+        The part begins ``offset`` bytes after the start of the range.
         """
         named = SharedRange.from_buffer_copy(data)
         if self._vouches(named) and offset + size <= named.bytes:
@@ -118,8 +118,8 @@ class Exports:
     def revoke(self, offset: int) -> None:
         """Revoke the exports of a chunk, and wait a moment for the receivers to unmap it.
 
-        A receiver that still maps it then writes to pages that no longer belong to the device,
-        and that are charged to the receiver.
+        If a receiver does not unmap the chunk, its later writes go to pages that no longer
+        belong to the device. These pages are then charged to the receiver.
         """
         kept = self._kept.pop(offset, None)
         if kept is None:

@@ -42,8 +42,8 @@ _MESSAGE_BYTES: Final = Call.message.size - 1
 
 
 class Launches:
-    """Answers calls of the native runtime. The runtime makes them on its threads that run the
-    launches, several at once.
+    """Answers calls of the native runtime. The calls come from the runtime's threads that run the
+    launches, from several threads at once.
     """
 
     def __init__(

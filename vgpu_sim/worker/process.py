@@ -57,8 +57,9 @@ class _ApertureTakenError(Exception):
 
 
 def be_spare(config: WorkerConfig, zygote: socket.socket, make_backend: BackendFactory) -> NoReturn:
-    """Prepare a worker for any context like the configured one, then serve the context that claims
-    it. Never returns.
+    """Prepare a spare worker, then serve the context that claims it. A context can claim it if the
+    context's configuration agrees with ``config`` in all that the client does not choose. Never
+    returns.
     """
     address_randomization.fill_holes()
     waiting = spare.Waiting(zygote)

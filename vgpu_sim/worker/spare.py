@@ -54,7 +54,9 @@ class Spare:
         self.its_channel.close()
 
     def suits(self, config: WorkerConfig) -> bool:
-        """Return whether the spare worker could become the worker of this context."""
+        """Return whether the spare worker could serve a context that has the configuration
+        ``config``.
+        """
         return self._likeness == _likeness(config)
 
     @property

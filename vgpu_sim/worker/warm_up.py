@@ -101,8 +101,8 @@ BUFFER_BYTES: Final = 64
 
 @functools.cache
 def warm_up_module() -> Module:
-    """Compile a small kernel, write its container, read that back, and compile another kernel that
-    fails.
+    """Compile a small kernel, write its container, and read the container back; return the module
+    that was read. Also compile an invalid text and create the log of its error.
     """
     module = container.decode(container.encode(compile_ptx(_PTX, capability=(5, 0))))
     try:

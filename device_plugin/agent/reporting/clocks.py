@@ -17,7 +17,7 @@ from gpu_operator.api.v1alpha1.gpupool import Clock
 
 
 class Clocks:
-    """Remembers which pods were notified. Used by the reconcile thread only."""
+    """Remembers the clock that each pod was last notified of. Used by the reconcile thread only."""
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices

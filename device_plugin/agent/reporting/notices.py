@@ -63,7 +63,7 @@ class Notices:
     def post(self, pod: HolderPod, reason: Reason, message: str, warning: bool = True) -> bool:
         """Queue an event on a pod; return False if it is dropped.
 
-        An event is dropped if this pod, or all pods together, had too many.
+        An event is dropped if this pod, or all pods together, had too many events recently.
         """
         where = f"{pod.namespace}/{pod.name}"
         write = partial(self._kube.pod_event, pod, reason.value, message, warning)

@@ -48,7 +48,9 @@ class Rivals:
     def find_rivals(
         self, resources: Collection[str], ours: Collection[str], objects: Sequence[GpuObject]
     ) -> Mapping[str, str]:
-        """Return a message for each resource that a rival serves; post an event when that changes.
+        """Return a message for each resource that a rival serves.
+
+        An event is posted on the node's first GPU when a rival appears or disappears.
 
         ``resources`` are the resources of this node's slices, ``ours`` the ids of its slices. While
         the kubelet does not answer, the last result is returned.

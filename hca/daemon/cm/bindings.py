@@ -92,7 +92,7 @@ class Bindings:
         self._queue_pairs[number] = _QueuePair(gids, changed)
 
     def remove_queue_pair(self, number: int) -> None:
-        """Remove a queue pair, and every entry in which it is the own or the peer's queue pair."""
+        """Remove a queue pair, and every entry that names it as local or as the peer's."""
         removed = self._queue_pairs.pop(number, None)
         if removed is None:
             return
@@ -154,7 +154,10 @@ class Bindings:
     def find(
         self, number: int, local: bytes, peer: bytes, peer_qpn: int, *, inherited: bool = True
     ) -> Found:
-        """Return the service by which an own queue pair is connected to a peer's queue pair.
+        """Return the service of the connection between a local queue pair and a peer's.
+
+        ``number`` is the local queue pair, and ``peer_qpn`` the peer's. ``local`` and ``peer`` are
+        the GIDs of their functions.
 
         An entry that a predecessor made counts only if ``inherited`` is set.
         """

@@ -198,7 +198,7 @@ def removal_message(one: Connection) -> Message | None:
 
 
 def expire(one: Connection, now: float) -> Step:
-    """Process a deadline of the connection that has passed."""
+    """Return the next step of the connection if its deadline has passed."""
     if one.deadline is None or now < one.deadline:
         return Step(one)
     if one.state is State.TIMEWAIT:

@@ -69,7 +69,9 @@ def encode(message: Message, transaction: int) -> bytes:
 def decode(mad: bytes) -> tuple[Message, int]:
     """Return the message in a MAD and its transaction number. Raises MalformedMad."""
     if len(mad) != MAD_BYTES:
-        raise MalformedMad(f"a management datagram has {len(mad)} bytes")
+        raise MalformedMad(
+            f"a management datagram must have {MAD_BYTES} bytes, this one has {len(mad)} bytes"
+        )
     base, kind, version, method, _, _, transaction, attribute, _, _ = _HEADER.unpack_from(mad)
     if (base, kind, version, method) != (_BASE, _CLASS, _CLASS_VERSION, _SEND):
         raise MalformedMad(

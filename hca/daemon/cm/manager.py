@@ -201,9 +201,9 @@ class Manager:
         self._forget(endpoint)
 
     def abandon(self, gid: bytes) -> None:
-        """Remove the endpoints that had begun to end their connection over a wire that was removed.
+        """Remove the endpoints of a removed wire that wait for the end of their connection.
 
-        ``gid`` is the wire's GID. Such an endpoint has no owner.
+        ``gid`` is the wire's GID. These endpoints have no owner any more.
         """
         ending = [
             one
@@ -214,7 +214,7 @@ class Manager:
             self._forget(endpoint)
 
     def tick(self) -> None:
-        """Process the deadlines of endpoints that have passed."""
+        """Process the endpoints whose deadline has passed."""
         now = self._clock()
         while self._deadlines and self._deadlines[0][0] <= now:
             due, _, endpoint = heapq.heappop(self._deadlines)

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """Reasons for the rejection of a connection that hcad sends or evaluates."""
+    """The reason codes of REJ messages that hcad sends or evaluates."""
 
     NO_RESOURCES = 3
     TIMEOUT = 4

@@ -56,7 +56,7 @@ def pack(endpoints: Endpoints) -> bytes:
     """Return the CMA header with these addresses. Raises ValueError if only one of them is IPv4."""
     mapped = is_mapped(endpoints.source)
     if mapped != is_mapped(endpoints.destination):
-        raise ValueError("one address is IPv4 and the other IPv6")
+        raise ValueError("the addresses differ in family: one address is IPv4 and the other IPv6")
     source, destination = endpoints.source, endpoints.destination
     if mapped:
         source, destination = bytes(12) + source[12:], bytes(12) + destination[12:]
@@ -68,7 +68,7 @@ def unpack(data: bytes) -> Endpoints:
     MalformedHeader.
     """
     if len(data) < HEADER_BYTES:
-        raise MalformedHeader(f"the private header has {len(data)} of {HEADER_BYTES} bytes")
+        raise MalformedHeader(f"truncated private header: {len(data)} of {HEADER_BYTES} bytes")
     version, ip_version, port, source, destination = _LAYOUT.unpack_from(data)
     if version != 0 or ip_version >> 4 not in (4, 6):
         raise MalformedHeader(

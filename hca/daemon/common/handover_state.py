@@ -50,5 +50,5 @@ def to_base64(data: bytes) -> str:
 
 
 def from_base64(value: str) -> bytes:
-    """Decode bytes that ``text`` has encoded. Raises ValueError."""
+    """Decode bytes that ``to_base64`` has encoded. Raises ValueError."""
     return base64.b64decode(value, validate=True)

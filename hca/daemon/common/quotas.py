@@ -58,7 +58,8 @@ class Share:
     def take(self, descriptors: int, ring_bytes: int = 0, object_bytes: int = 0) -> None:
         """Charge the function for an amount of each resource.
 
-        Raises OSError (ENOMEM) if the function would then hold more than is left.
+        Raises OSError (ENOMEM) if the function would then hold more of a resource than its pool
+        has left for the other functions.
         """
         wanted = (descriptors, ring_bytes, object_bytes)
         for pool, held, more in zip(self._pools, self._held, wanted, strict=True):

@@ -143,7 +143,7 @@ class _Request:
         wire, segments = str(fields["wire"]), bool(fields["segments"])
         group = bytes.fromhex(fields.get("group", ""))
         if group and (len(group) != _GID_BYTES or not is_group(group)):
-            raise ValueError("not a multicast group")
+            raise ValueError(f"not a multicast group: {group.hex()[:64]}")
         return cls(wire, segments, group)
 
     def open(self, address: WireAddress) -> tuple[socket.socket, ...]:

@@ -48,7 +48,8 @@ class Rules:
 
     ``owner`` is the user namespace that must own a network namespace: a namespace that a pod's user
     makes has another owner, and in such a namespace the user would choose the addresses. ``tables``
-    are the identities (see ``tables_of``) of forbidden network namespaces, namely the node's own.
+    are the identities (see ``unprivileged_identity``) of forbidden network namespaces, namely the
+    node's own.
     """
 
     interface: str = ""

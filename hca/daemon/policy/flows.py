@@ -94,8 +94,10 @@ class Flows:
             self.rates.forget(row.engine)
 
     def gather(self) -> None:
-        """Add what the engine has counted since the last call to the sums of the rules that matched
-        then.
+        """Read the engine's counters, and update the sums of the rules.
+
+        The operations that were counted since the last call are added to the sums of the rules that
+        matched them.
         """
         rows = tuple(self._rows.values())
         if rows:

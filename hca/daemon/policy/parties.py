@@ -19,8 +19,9 @@ class Party:
     """A pod or a run that owns a function.
 
     ``owner`` is the party's name in messages: "ns/name", or the function's name. ``queue_pairs``,
-    ``region_bytes`` and ``steers`` count what the party's programs use now; ``members`` counts
-    their queue pairs in each multicast group.
+    ``region_bytes`` and ``steers`` count the queue pairs, the bytes in memory regions and the flow
+    steering rules that the party's programs use now. ``members`` counts the programs' queue pairs
+    in each multicast group.
     """
 
     function: str

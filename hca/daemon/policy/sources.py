@@ -61,9 +61,7 @@ class Sources:
             self.remove_wire(wire)
 
     def count_sources(self, wire: EngineWire) -> int:
-        """Return the number of senders of datagrams over a wire for which policy has been
-        evaluated.
-        """
+        """Return the number of a wire's senders for which policy has been evaluated."""
         return len(self._wires[wire])
 
     def evaluate_pending(self) -> None:

@@ -17,10 +17,10 @@ End = EngineQp | EngineAh
 
 
 class FlowEvaluator(Protocol):
-    """An evaluator of flows by one generation of tables."""
+    """Evaluates flows against one generation of tables."""
 
     def evaluate(self, flow: Flow) -> Verdict:
-        """Return the verdict on a flow by the evaluator's tables."""
+        """Return the verdict that the evaluator's tables give on a flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,10 @@ class ConnectionVerdict:
     device_only: int = 0
 
     def change(self, end: "End", generation: int, *, is_path: bool) -> HcaPolicyChange:
-        """Return the policy change that sets the verdict in the engine for a queue pair or address
-        handle.
+        """Return the policy change that sets this verdict in the engine.
+
+        The verdict then applies to the queue pair ``end``, or with ``is_path`` to the address
+        handle ``end``.
         """
         out, in_ = (row.engine for row in self.rows) if self.rows else (0, 0)
         return HcaPolicyChange(

@@ -78,7 +78,7 @@ def _read(data: bytes) -> tuple[Header, list[_Request]]:
     if not known or header.reserved or header.status:
         raise Malformed("a batch has an invalid header")
     if header.payload_bytes != len(data) - HEADER_BYTES:
-        raise Malformed(f"a batch of {len(data)} bytes has another size in its header")
+        raise Malformed(f"the header of a batch of {len(data)} bytes states a different size")
     parts: list[_Request] = []
     at = HEADER_BYTES
     while at < len(data):

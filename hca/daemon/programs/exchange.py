@@ -24,7 +24,8 @@ the end of file. An exception ends the exchange.
 class Exchange:
     """The messages and replies of one socket. The kernel rejects messages that carry descriptors.
 
-    Every received message gets a reply. So no message is received while ``serving`` is not set.
+    Every received message must get a reply. So while ``serving`` is not set, messages stay in the
+    socket.
     """
 
     def __init__(

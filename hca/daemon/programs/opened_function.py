@@ -22,7 +22,7 @@ FEATURES: Final = int(HcaFeature.SHARED_RANGES | HcaFeature.BATCHES)
 
 @dataclass(frozen=True, slots=True)
 class OpenedFunction:
-    """What all programs that open one function share: the function's address, device and owner."""
+    """State shared by all programs of one function: the function's address, device and owner."""
 
     index: int
     address: Address

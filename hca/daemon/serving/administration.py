@@ -62,7 +62,7 @@ def operations(server: PodServer) -> dict[str, Operation]:
 
 def _function(name: str) -> str:
     if not _FUNCTION.fullmatch(name):  # it becomes the name of a folder
-        raise InvalidRequest("a function's name must be HCA- and a UUID")
+        raise InvalidRequest("a function's name must be HCA- followed by a UUID")
     return name
 
 

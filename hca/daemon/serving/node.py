@@ -157,7 +157,7 @@ def _lock_or_take_over(
             if _is_free(lock):
                 if not _answers(options.directory / direct.SOCKET_NAME):
                     return lock, None
-                raise HandoverFailed("its version does not support a handover")
+                raise HandoverFailed("the running hcad's version does not support a handover")
             return lock, handover.receive_state(options.directory)
         except (HandoverFailed, OSError) as err:
             if str(err) != said:

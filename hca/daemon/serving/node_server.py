@@ -107,7 +107,9 @@ class NodeServer(PodServer):
         function = self._table.get(str(row["function"]))
         binding = function.binding
         if binding is None:
-            raise ValueError(f"the record has a program of {function.name}, but no pod holds it")
+            raise ValueError(
+                f"the record has a program of {function.name}, but no pod holds this function"
+            )
         opened = self._of_pod(function, binding, int(row["mtu"]))
         client = self._adopt(row, handover_state)
         objects = self._adopt_objects(opened, row["objects"], handover_state)

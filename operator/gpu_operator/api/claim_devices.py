@@ -111,8 +111,9 @@ def share_policy(memory_bytes: int) -> SharePolicy:
     """Return the request policy for a device with this much memory.
 
     The least share is the smallest number of whole GiB at which at most MOST_SHARES shares fit.
-    The API requires the default, which is the full size, to be a number of steps above the least
-    share, so the step is the largest power of two up to a GiB that divides the memory size.
+    The default is the full size. The API requires that the default exceed the least share by a
+    whole number of steps. So the step is the largest power of two, up to a GiB, that divides the
+    memory size.
     """
     least = -(-memory_bytes // (MOST_SHARES * _GIB)) * _GIB
     return SharePolicy(least, min(_GIB, memory_bytes & -memory_bytes))

@@ -38,7 +38,7 @@ async def await_takeover(
 ) -> int:
     """Wait until the lease's holder has reconciled every object with the wanted configuration.
 
-    Return 0 then, and 1 on timeout.
+    Return 0 when that is done, and 1 on timeout.
     """
     end = clock() + wanted.timeout_s
     while True:

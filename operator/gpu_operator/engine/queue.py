@@ -40,7 +40,7 @@ class WorkQueue:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Process the key as soon as possible."""
+        """Enqueue a key, to be processed as soon as possible."""
         self._cancel_timer(key)
         if key in self._working:
             self._again.add(key)
@@ -49,7 +49,7 @@ class WorkQueue:
             self._ready.put_nowait(key)
 
     def add_after(self, key: Key, delay_s: float) -> None:
-        """Process the key after a delay, or at an earlier time that is scheduled already."""
+        """Enqueue a key after a delay. An earlier scheduled time of the key is kept."""
         if delay_s <= 0:
             self.add(key)
             return
@@ -61,7 +61,7 @@ class WorkQueue:
         self._timers[key] = loop.call_later(delay_s, self.add, key)
 
     async def work_on_one(self, work: Callable[[Key], Awaitable[bool]]) -> None:
-        """Process the next key; ``work`` returns whether it succeeded."""
+        """Wait for a key and call ``work`` with it; ``work`` returns whether it succeeded."""
         key = await self._ready.get()
         self._waiting.discard(key)
         self._working.add(key)

@@ -149,7 +149,7 @@ class Store:
         self._world = None
 
     def note_refusal(self, kind: str, name: str, refusal: str) -> bool:
-        """Record why the API server refuses a write of an object; return whether that changed."""
+        """Record why the API server refuses a write; return whether the record changed."""
         before = self._refused_writes.pop((kind, name), "")
         if refusal:
             self._refused_writes[kind, name] = refusal

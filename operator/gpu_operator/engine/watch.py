@@ -68,7 +68,7 @@ def make_reflectors(
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """Return settings for a kopf that only watches."""
+    """Return settings with which kopf only watches objects."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True  # so that namespaces and CRDs need not be listed

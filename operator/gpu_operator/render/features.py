@@ -96,7 +96,8 @@ def labels(
 ) -> dict[str, str]:
     """Return the labels, without prefix, of a node with these GPUs, all of one board.
 
-    ``sharing`` is by resource, such as "gpu" or "mig-1g.10gb". ``gfd.timestamp`` is not included.
+    ``sharing`` maps a resource, such as "gpu" or "mig-1g.10gb", to how it is shared. The result
+    does not include ``gfd.timestamp``.
 
     Raises:
         UnknownBoardError: the board does not exist.

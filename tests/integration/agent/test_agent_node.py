@@ -369,7 +369,7 @@ def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
     [
         ({"NODE_NAME": ""}, "NODE_NAME is not set"),
         ({"POD_NAME": ""}, "POD_NAME is not set"),
-        ({"KUBECONFIG": "/nowhere"}, "no way to the API server"),
+        ({"KUBECONFIG": "/nowhere"}, "cannot configure access to the API server"),
         ({"TESSERA_NODE_BUDGET": "many"}, "not a memory quantity"),
         ({"TESSERA_HEALTH_PORT": "99999"}, "not a port"),
         ({"TESSERA_DEVICE_LIST_STRATEGY": "envvar"}, "cdi or mounts"),

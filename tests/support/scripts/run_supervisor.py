@@ -49,7 +49,7 @@ def live(who: str, leaving_s: float, each: Callable[[], None]) -> None:
 def agent(settings: Settings, address: Path, key: bytes, beat: Callable[[], None]) -> None:
     del settings, address, key
     if behaviour == "failing":
-        raise ClusterError("no way to the API server")
+        raise ClusterError("cannot configure access to the API server")
     beat()
     live("agent", LEAVING_S, beat if behaviour == "beating" else lambda: None)
 

@@ -105,12 +105,12 @@ def test_a_failed_wait_is_not_repeated() -> None:
 
 
 def test_a_user_s_command_is_run_if_there_is_one(tmp_path: Path) -> None:
-    assert not setting_of().ask("break")
+    assert not setting_of().run_option("break")
     setting = setting_of(**{"break": f"echo x > {tmp_path}/broken && true", "mend": "false"})
-    assert setting.ask("break")
+    assert setting.run_option("break")
     assert (tmp_path / "broken").read_text() == "x\n"
     with pytest.raises(plugin.subprocess.CalledProcessError):
-        setting.ask("mend")
+        setting.run_option("mend")
 
 
 @pytest.mark.parametrize(

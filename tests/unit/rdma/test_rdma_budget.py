@@ -137,11 +137,11 @@ def test_tables_grow_by_no_more_than_what_is_charged(
         monkeypatch.setattr(budget, name, 1 << 40)
     charged: list[int] = []
 
-    def record_charges(charges: Any, choose: Any = find_refused) -> Any:
+    def record_charges(charges: Any, find_refused: Any = find_refused) -> Any:
         charged[:] = [sum(one.size for listed in charges.values() for one in listed)]
-        return choose(charges)
+        return find_refused(charges)
 
-    monkeypatch.setattr(budget, "choose", record_charges)
+    monkeypatch.setattr(budget, "find_refused", record_charges)
     compiler = many_kinds(300)
     monkeypatch.setattr("gpu_operator.api.v1alpha1.rdma.packing.PLAIN_BYTES", 0)
     before, charged_before = packed_bytes(compiler), charged[0]

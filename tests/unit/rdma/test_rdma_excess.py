@@ -28,7 +28,7 @@ class Noted:
     def __init__(self, direction: Direction, place: int) -> None:
         self.direction, self.place, self.is_used = direction, place, False
 
-    def use(self, used: bool) -> bool:
+    def set_used(self, used: bool) -> bool:
         changed, self.is_used = used != self.is_used, used
         return changed
 
@@ -95,7 +95,7 @@ def test_rules_of_crowded_identities_alone_are_used_by_none() -> None:
 
     def use_each(crowded: dict[tuple[Direction, bool], int]) -> list[bool]:
         for one in (alone, both, audits, out):
-            one.use(crowded)
+            one.mark_used_rules(crowded)
         return [all(rule.is_used for rule in one.rules) for one in (alone, both, audits, out)]
 
     assert use_each({}) == [True] * 4

@@ -151,7 +151,7 @@ def placements(board: Board, as_json: bool) -> None:
 def states(board: Board, maximal: bool, as_json: bool) -> None:
     """Count the legal states of a board's plain profiles.
 
-    "classic" leaves out the one-slice profile with double memory.
+    The row "classic" counts the states without the profile that has one slice and double memory.
     """
     if maximal:
         layouts = [[str(instance) for instance in s] for s in planner.maximal_states(board)]
@@ -232,9 +232,7 @@ def plan(
     """
     if before is not None or after is not None:
         if before is None or after is None or have or want is not None:
-            raise click.UsageError(
-                "--from and --to need each other, and exclude --have and --want", ctx
-            )
+            raise click.UsageError("give --from and --to together, without --have and --want", ctx)
         relayout.command(ctx, board, before, after, pin, as_json)
         return
     if pin:

@@ -16,7 +16,10 @@ _MOST_CONFLICTS = 8  # most conflicts printed
 def command(
     ctx: click.Context, board: Board, before: str, after: str, pin: str, as_json: bool
 ) -> None:
-    """Print the plan; exit with 1 where none exists."""
+    """Print the fewest changes from the layout ``before`` to the layout ``after``.
+
+    If ``after`` cannot be reached, print why and exit with status 1.
+    """
     have = _parse_placed(ctx, board, before, "--from")
     pinned = _parse_placed(ctx, board, pin, "--pin")
     try:

@@ -94,7 +94,9 @@ def validate(
     served: bool,
     html: Path | None,
 ) -> None:
-    """Print a table of errors; no row in it was used for fitting."""
+    """Print a table of prediction errors, computed only from rows that were not used for
+    fitting.
+    """
     if served:
         _alone("--served", unseen=blind, family=family, worst=worst, donor=donor, html=html)
         _validate_served(boards, rows)

@@ -70,7 +70,7 @@ def copy(
         )
         return
     if source is None or target is None or direction is not None:
-        raise click.UsageError("--from and --to need each other, and exclude --direction")
+        raise click.UsageError("give --from and --to together, without --direction")
     ends = [(source, target), *others]
     node = topology or FLAT
     beside = f" and {len(others)} more" if others else ""

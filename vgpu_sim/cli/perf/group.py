@@ -71,7 +71,7 @@ board_option = click.option(
     help="Predict what operations take on real boards (modelled, with the expected error)."
 )
 def command() -> None:
-    """Group the subcommands."""
+    """Define the group of the commands that predict times."""
 
 
 def exit_with_error(err: PerfError) -> NoReturn:

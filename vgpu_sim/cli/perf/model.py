@@ -85,7 +85,9 @@ def model(
     mechanistic: bool,
     as_json: bool,
 ) -> None:
-    """Print a report; for several boards (A,B) a table of them."""
+    """Print a prediction for a model; for several boards (A,B), print a table that compares
+    them.
+    """
     _check_options(model)
     reports: list[Report] = []
     drawings: list[Drawing] = []

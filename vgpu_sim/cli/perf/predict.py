@@ -38,7 +38,7 @@ def with_json(function: Callable[..., None]) -> Callable[..., None]:
 
 @click.group(help="Predict one operation: its time, the causes that add up to it, and an interval.")
 def predict() -> None:
-    """Group the operations."""
+    """Define the group of the commands that predict one operation each."""
 
 
 def print_prediction(
@@ -380,7 +380,7 @@ _rowwise("sampling", "The most likely token of each row of logits in bf16.")
 )
 @click.pass_context
 def compare(context: click.Context, boards: str) -> None:
-    """Group the operations."""
+    """Pass the boards to the commands of this group, which predict one operation each."""
     context.obj = boards
 
 

@@ -81,7 +81,7 @@ def run(
     html: Path | None,
     command_line: tuple[str, ...],
 ) -> None:
-    """Exit with the command's status; the report goes to stderr."""
+    """Run a command, print the report on stderr, and exit with the command's status."""
     if html is not None:
         try:
             plots.require()

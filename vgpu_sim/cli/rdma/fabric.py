@@ -51,7 +51,7 @@ def policy() -> None:
 @_fabric_option
 @_files_option
 def apply(fabric: str, documents: list[Document]) -> None:
-    """Put policies on a fabric; connections that they deny are revoked when this returns."""
+    """Put policies on a fabric, and wait until the connections that they deny are revoked."""
     _change(fabric, documents, [])
 
 

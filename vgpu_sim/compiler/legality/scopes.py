@@ -29,9 +29,9 @@ class Place:
     """A variable or parameter in a state space. The space of a kernel's parameter is
     ``param::entry``.
 
-    ``name`` is set if a variable that a function declares is moved to the file under another name;
-    it is that new name. ``element_bytes`` is the size of one number in an array, also in an array
-    of vectors.
+    If a variable is declared in a function and then moved to file scope under a new name,
+    ``name`` is the new name. ``element_bytes`` is the size of one number in an array, also in an
+    array of vectors.
     """
 
     space: str

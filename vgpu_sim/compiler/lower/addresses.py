@@ -67,10 +67,10 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
 def space_of(
     context: Context, where: tree.Operand, said: Space, windows: tuple[Space, ...] = (Space.SHARED,)
 ) -> Space:
-    """Return the state space of an access: ``said``, the one that the instruction states.
+    """Return the state space of an access. This is ``said``, the space that the instruction states.
 
-    If it states none, and the operand names a variable in one of the spaces ``windows``, return
-    that variable's space.
+    If the instruction states none (GENERIC), and the operand names a variable in one of the spaces
+    ``windows``, return that variable's space.
     """
     if said is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
         symbol = symbol_of(context, where.parts[0])

@@ -128,7 +128,9 @@ class Context:
         )
 
     def carry_predicate(self) -> Predicate:
-        """Return PTX's condition code register, CC.CF, of this function."""
+        """Return the predicate that holds this function's carry flag (the register CC.CF of
+        PTX).
+        """
         if self.carry is None:
             self.carry = self.builder.new_predicate()
         return self.carry

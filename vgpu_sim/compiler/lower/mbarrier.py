@@ -117,8 +117,10 @@ def copies_arrive(context: Context, form: Form, match: Match) -> None:
 
 
 def wait(context: Context, form: Form, match: Match) -> None:
-    """Lower test_wait and try_wait, which return whether the phase differs from that of the
-    state.
+    """Lower test_wait and try_wait.
+
+    They return whether the object's current phase differs from that in the given state or
+    parity.
     """
     first, where, phase, *hints = context.operands
     space, builder = _space(context, match, where), context.builder
@@ -141,7 +143,7 @@ def wait(context: Context, form: Form, match: Match) -> None:
 
 
 def pending_count(context: Context, form: Form, match: Match) -> None:
-    """Lower pending_count, which returns a part of the state."""
+    """Lower pending_count, which extracts the number of pending arrivals from a state."""
     first, state = context.operands
     part, builder = context.builder.scratch(64), context.builder
     source = values.source(context, state, DataType.B64)

@@ -27,7 +27,10 @@ class Sequence:
         self._builder.emit(op, type=type_, dsts=(to,), srcs=srcs, **fields)
 
     def compare(self, how: Compare, type_: DataType, a: Operand, b: Operand) -> Predicate:
-        """Return a predicate with the result of ``a how b``; it is valid until the next test."""
+        """Return a predicate with the result of ``a how b``.
+
+        The next comparison of the statement overwrites the predicate.
+        """
         result = self._builder.inverse_predicate()
         self._builder.emit(Op.SETP, type=type_, dsts=(result, None), srcs=(a, b), compare=how)
         return result

@@ -23,8 +23,8 @@ _LOW = HALVES[0]
 def split_operands(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
     """Split each 128-bit register in ``context.operands`` into two 64-bit registers.
 
-    Return the registers of which the instruction loads only the low half; ``extend`` writes
-    their high half.
+    Return the registers of which the instruction loads only the low half; ``write_high_halves``
+    writes their high half.
 
     Raises:
         Invalid: an operand must not be a 128-bit register.

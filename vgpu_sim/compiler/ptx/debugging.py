@@ -42,7 +42,9 @@ def parse_location(cursor: Cursor) -> tree.Location:
 
 
 def parse_intermediate_location(cursor: Cursor) -> tree.Location:
-    """Parse ``.loc_intermediate file line column``: a position in a compiler's own language."""
+    """Parse ``.loc_intermediate file line column``: a position in the source of an intermediate
+    language.
+    """
     start = cursor.expect(".loc_intermediate")
     numbers = [_parse_number(cursor, what) for what in ("a file index", "a line", "a column")]
     return tree.Location(start.line, start.column, *numbers)

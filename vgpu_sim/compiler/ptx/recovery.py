@@ -48,7 +48,7 @@ def skip_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
     """Record an error outside of function bodies, and continue after the declaration or function.
 
     Raises:
-        PtxSyntaxError: as ``pass_statement``.
+        PtxSyntaxError: as ``skip_statement``.
     """
     _record(cursor, error)
     depth = 0

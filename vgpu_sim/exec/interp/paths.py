@@ -31,7 +31,8 @@ class Path:
         """Send the ``chosen`` lanes to ``pc`` and the others to ``other_pc``, to rejoin at
         ``meet``.
 
-        Return the paths that replace this one; they may have arrived already.
+        Return the paths that replace this one. A returned path may already be at its
+        reconvergence point.
         """
         others = self.lanes & ~chosen
         if not chosen or not others:

@@ -158,6 +158,8 @@ def _holder(entry: object) -> Holder:
     if len(claims) > MAX_CLAIMS or not all(
         isinstance(c, str) and c and is_owner(c) for c in claims
     ):
-        raise InvalidRequest(f"a holder's claims must be at most {MAX_CLAIMS} texts claim:<uid>")
+        raise InvalidRequest(
+            f"a holder's claims must be at most {MAX_CLAIMS} strings of the form claim:<uid>"
+        )
     pod_uid = PodUid(values["pod_uid"])
     return Holder(pod_uid, values["namespace"], values["name"], container, claims)

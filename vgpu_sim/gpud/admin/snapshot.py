@@ -123,7 +123,7 @@ class Snapshot:
         """Return the inventory document's entry for a GPU; ``problem`` states why workers cannot
         start, and is empty if they can.
 
-        If ``only`` is given, the entry lists no other instance than that one.
+        If ``only`` is given, the entry lists only that instance.
         """
         board, instances = gpu.board, self._inventory.instances_of(gpu)
         return admin.Gpu(

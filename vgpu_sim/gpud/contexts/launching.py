@@ -57,8 +57,10 @@ def _memory_share(instance: MigInstance) -> tuple[int, int]:
 
 
 class Launcher:
-    """Starts the workers of contexts. An instance has at most MAX_CONTEXTS_PER_SLICE contexts, and
-    the instances take turns.
+    """Starts the workers of contexts.
+
+    An instance has at most MAX_CONTEXTS_PER_SLICE contexts. Only a few contexts start concurrently;
+    if several instances wait to start contexts, they take turns (``Starts``).
     """
 
     def __init__(
@@ -135,8 +137,8 @@ class Launcher:
         Returns when the worker serves the client or has ended.
 
         Raises:
-            HelloRefused: there are too many contexts (CUresult 2), or the worker could not be
-                started or ended before it served the client (CUresult 802).
+            HelloRefused: with CUresult 2 if there are too many contexts. With CUresult 802 if the
+                worker cannot be started, or ends before it serves the client.
             ConnectionAbortedError: the client hung up before its context could start.
         """
         if self.count(instance.uuid) >= MAX_CONTEXTS_PER_SLICE:

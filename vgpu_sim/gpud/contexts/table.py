@@ -204,8 +204,8 @@ class ContextTable:
         self._end_soon(context, reason, error)
 
     def pause(self, context: Context) -> None:
-        """Stop the worker process of a context whose GPU hangs, until ``strike`` or ``kill`` ends
-        it.
+        """Stop the worker process of a context whose GPU hangs, until ``end_failed`` or ``kill``
+        ends it.
         """
         context.paused = context in self._contexts and processes.stop(context.pidfd)
 

@@ -63,7 +63,7 @@ class Statistics:
 
 
 def turnstile() -> Turnstile:
-    """Return the queue that limits the rate of messages of one slice's workers."""
+    """Return a new queue that limits the rate of messages from the workers of one slice."""
     return Turnstile(MESSAGES_PER_SECOND)
 
 

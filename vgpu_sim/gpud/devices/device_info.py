@@ -32,8 +32,8 @@ def device_info(
     *,
     modelled: bool = False,
 ) -> DeviceInfo:
-    """Build the message that describes an instance to a client. ``enforced``: a control group
-    limits the slice to its share.
+    """Build the message that describes an instance to a client. ``enforced`` states that a control
+    group limits the slice to its share.
 
     ``multiprocessors`` is how many of the instance's multiprocessors this client may use, and
     becomes the value of the device attribute, as for an MPS client. Everything else describes

@@ -178,7 +178,7 @@ class Inventory:
         """
         instance = self.owned_instance(uuid, owner)
         if in_use(instance):
-            raise InUse(f"{uuid} has contexts")
+            raise InUse(f"{uuid} has contexts: end them first")
         others = tuple(one for one in instance.shares if one.owner != owner)
         if others:
             self._replace(replace(instance, shares=others))
@@ -263,7 +263,7 @@ class Inventory:
             self.destroy_instance(uuid, in_use)
             return False
         if in_use(instance):
-            raise InUse(f"{uuid} has contexts")
+            raise InUse(f"{uuid} has contexts: end them first")
         self._replace(replace(instance, compute=False, within=None))
         return True
 

@@ -31,8 +31,10 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class XidClass:
-    """What an Xid means and does: one row of the table. If it ends live contexts, ``error`` is the
-    CUresult that they get; None: they continue.
+    """The meaning and the effects of an Xid: one row of the table.
+
+    ``error`` is the CUresult that live contexts get if the Xid ends them. None means that live
+    contexts continue.
     """
 
     xid: int
@@ -111,8 +113,8 @@ def known_xids() -> str:
 
 
 def parse_ignored(disabled: Iterable[str], enabled: Iterable[str]) -> frozenset[int] | None:
-    """Return the Xids that do not affect health. None means that no Xid does, because health checks
-    are off.
+    """Return the Xids that do not affect health. None means that health checks are off, so that no
+    Xid affects health.
 
     ``disabled`` and ``enabled`` are the words of ``DP_DISABLE_HEALTHCHECKS`` and
     ``DP_ENABLE_HEALTHCHECKS`` as NVIDIA's device plugin reads them: numbers, or ``all`` and

@@ -35,8 +35,9 @@ MAX_REMEMBERED: Final = 1024  # ids of injections
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which Xids do not affect health (``ignored``); None: no Xid does, because health checks are
-    off.
+    """The Xids that do not affect health (``ignored``), and how long each health state lasts.
+
+    If ``ignored`` is None, health checks are off: no Xid affects health.
     """
 
     ignored: frozenset[int] | None = IGNORED_XIDS

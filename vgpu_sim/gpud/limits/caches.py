@@ -56,7 +56,10 @@ class CacheOwner:
 
 
 class OwnerCaches:
-    """The object caches below ``root``. ``shared`` is set if workers run as users of their own.
+    """The object caches below ``root``.
+
+    If ``shared`` is set, workers run as users of their own, and each owner has a cache.
+    Otherwise there is only one cache.
 
     All methods block on the disk, so call them outside gpud's event loop.
     """
@@ -99,7 +102,7 @@ class OwnerCaches:
         """Remove entries of a cache until it is below its limits. The cache is measured at most
         every TRIM_EVERY_SECONDS.
 
-        Callable on any thread, but not concurrently for one owner.
+        This may be called on any thread, but not concurrently for one owner.
         """
         try:
             directory = str(self._path_of(owner))

@@ -62,8 +62,8 @@ class SharingTable:
         )
 
     def replace(self, shared: Mapping[InstanceUuid, Sharing]) -> None:
-        """Replace the table by one of the whole node. Instances that are not in the new table are
-        not shared.
+        """Replace the table by ``shared``, which covers the whole node. An instance that is not in
+        ``shared`` is not shared.
 
         Raises:
             OSError: the new table could not be saved; the previous table then remains in force.

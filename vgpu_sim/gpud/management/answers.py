@@ -80,7 +80,9 @@ class Management:
     async def of_slice(
         self, instance: MigInstance, ask: Ask, peer: Peer, sender: Peer | None
     ) -> bytes:
-        """Answer a program that uses a slice's socket, with its device and its own processes."""
+        """Answer a program that uses a slice's socket. The answer describes only the program's
+        device and its own processes.
+        """
         if not ask.speaks:
             return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)
         if ask.operation != Operation.REPORT:
@@ -104,7 +106,9 @@ class Management:
         return self._report(ask, View((replace(gpu, instances=mine),), processes=shown))
 
     async def of_node(self, ask: Ask) -> bytes:
-        """Answer the node's administrator, with all devices and processes of the node."""
+        """Answer the node's administrator. The answer describes all devices and processes of the
+        node.
+        """
         if not ask.speaks:
             return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)
         try:

@@ -16,8 +16,8 @@ Create = Callable[[GpuUuid, str, int, bool], Awaitable[MigInstance]]
 
 
 class InventoryNode:
-    """The node's GPUs and instances, addressed by the bytes of their UUIDs as NVML's requests
-    do.
+    """The node's GPUs and instances. Requests identify them by the bytes of their UUIDs, as NVML's
+    requests do.
     """
 
     def __init__(

@@ -54,8 +54,9 @@ class ContextStarter(Protocol):
 class SliceServer:
     """Serves the socket ``<directory>/s.sock`` of one instance until closed.
 
-    ``instance_of`` and ``refusal`` (why a GPU's state allows no context) are called for every
-    client, because an instance can be withdrawn or fail meanwhile.
+    ``instance_of`` returns the instance, and ``refusal`` returns why a GPU's state allows no
+    context. Both are called for every client, because an instance can be withdrawn or fail while
+    the server runs.
     """
 
     def __init__(

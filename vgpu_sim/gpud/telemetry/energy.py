@@ -29,8 +29,8 @@ class Drawn:
 
 
 class EnergyFile:
-    """The file of a state directory that stores the energy drawn. An unreadable file counts as
-    absent.
+    """The file in a state directory that stores how much energy the GPUs have drawn. An unreadable
+    file counts as absent.
     """
 
     def __init__(self, state_dir: Path, boot_id: Path = BOOT_ID) -> None:

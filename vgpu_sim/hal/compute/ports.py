@@ -38,7 +38,7 @@ class Launch:
 class FaultSite:
     """The place at which a kernel faulted, as far as the backend knows it.
 
-    ``line`` is the number of the PTX line, or 0 if it is unknown, and ``text`` is that line.
+    ``ptx_line`` is the number of the PTX line, or 0 if it is unknown, and ``text`` is that line.
     ``thread`` is the index of the faulting thread in its block, or None if it is unknown.
     ``source`` is the place in the program from which the PTX was compiled. ``is_global`` is set
     if the fault's address is in global memory.
@@ -177,8 +177,8 @@ class Backend(Protocol):
         """
 
     def refusals(self, module: Any) -> tuple[FaultSite, ...]:
-        """Return the places of the kernels in a module (``isa.Module``) that this backend does not
-        support.
+        """Return the places in ``module`` (an ``isa.Module``) that this backend does not support,
+        each with the reason as its message.
 
         It is called when the module is loaded.
         """

@@ -92,8 +92,8 @@ class WorkerConfig:
     them.
 
     ``clock`` is one of ``hal.observe.modelled_report.CLOCKS``. With "modelled", timestamps are
-    the predicted times of ``board``, of which the worker has the share ``memory_share`` (part,
-    whole) of the memory. The topology is the one that ``facts`` names.
+    predicted times on ``board``. ``memory_share`` (part, whole) is the slice's share of the
+    board's memory. ``facts`` names the node's topology.
     """
 
     request: int

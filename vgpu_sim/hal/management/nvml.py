@@ -203,10 +203,12 @@ class InstanceRecord(ctypes.Structure):
     Compute instances of one GPU instance have the same ``gpu_instance_id``, and share the GPU
     instance's properties: ``profile``, ``start``, ``size``, ``compute_slices``, engines and
     memory. Each compute instance has its own ``name``, ``multiprocessors``, ``compute_enum`` and
-    ``compute_id``. ``compute_enum`` determines the number of its slices. ``compute_id`` is its
-    first slice; a GPU instance without compute instance has NO_RECORD. ``profile`` is the
-    driver's ID, ``profile_enum`` and ``compute_enum`` are NVML's. ``whole`` is 1 for an instance
-    that is its GPU with MIG mode off.
+    ``compute_id``. ``compute_enum`` determines how many compute slices a compute instance has,
+    and ``compute_id`` is the first of them. If a GPU instance has no compute instance, its
+    record's ``compute_id`` is NO_RECORD. ``profile`` is the profile's ID in the driver;
+    ``profile_enum`` and ``compute_enum`` are NVML's numbers of the profiles.
+
+    If MIG mode is off, the record describes the whole GPU and ``whole`` is 1.
     """
 
     _fields_ = (

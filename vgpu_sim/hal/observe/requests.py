@@ -13,8 +13,10 @@ from vgpu_sim.hal.compute.ports import Launch
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a request: it is number ``value`` of ``stream``, and runs when each stream in
-    ``waits`` has reached the given timeline value.
+    """The position of a request in its stream, and what it waits for.
+
+    ``value`` is the request's number in ``stream``. The request runs when each stream in
+    ``waits`` has reached the timeline value that is given with it.
     """
 
     stream: int
@@ -24,7 +26,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LaunchBegins:
-    """Record that a launch starts. ``kernel`` is the kernel's handle; ``launch.function`` is
+    """Record of the start of a launch. ``kernel`` is the kernel's handle; ``launch.function`` is
     therefore empty.
     """
 
@@ -35,7 +37,7 @@ class LaunchBegins:
 
 @dataclass(frozen=True, slots=True)
 class LaunchEnded:
-    """Record that the most recently started launch of this stream has ended."""
+    """Record of the end of a launch: the most recently started one of the stream."""
 
     position: Position
 
@@ -66,7 +68,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Record of a request without effect on memory: a timestamp, or one that only waits."""
+    """Record of a request without effect on memory: a timestamp or a wait."""
 
     position: Position
 

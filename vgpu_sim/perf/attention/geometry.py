@@ -113,7 +113,9 @@ class Work:
     splits: Array
 
     def at(self, rows: Array, kernels: Array | None = None) -> "Work":
-        """Select the work of some calls; with ``kernels``, also of one kernel for each of them."""
+        """Select the work of some calls. With ``kernels``, select for each of these calls only the
+        work in its kernel, whose index is in ``kernels``.
+        """
         fields = (self.tiles, self.longest, self.ctas, self.rows, self.splits)
         if kernels is None:
             return Work(*(field[rows] for field in fields))
@@ -121,8 +123,8 @@ class Work:
 
 
 def is_tiled(rows: Array, head_dim: Array) -> Array:
-    """Return for which elements FlashAttention 3 has a prompt kernel with ``rows`` queries per tile
-    and heads of ``head_dim``.
+    """Return a mask of the elements for which FlashAttention 3 has a prompt kernel with ``rows``
+    queries per tile and heads of ``head_dim``.
     """
     tall = (rows == _TALL) == (head_dim <= _TALL_DIM)
     return np.asarray(tall & ((rows != _SHORT) | (head_dim > _SHORT_DIM)))

@@ -33,8 +33,8 @@ _BYTES: Final = 2
 def calls(batch: Array, query: Array, context: Array, heads: Array, *, generation: bool) -> Calls:
     """Return latent attention calls in the form of the attention model.
 
-    ``head_dim`` is set to the mean of a key's and a value's size. This keeps the number of
-    operations equal.
+    That model has one ``head_dim`` for keys and values. It is set to the mean of their sizes, so
+    that the number of operations is right.
     """
     ones = np.ones_like(batch)
     sizes = (batch, query, context, heads)

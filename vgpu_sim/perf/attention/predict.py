@@ -54,7 +54,9 @@ def predict(
         "window": window,
     }
     if not causal and (window or heads != kv_heads):
-        raise BadShape("encoders were measured with a head of keys for each query head, no window")
+        raise BadShape(
+            "encoders were measured with one key head per query head and without a window"
+        )
     known.require_room(4 * batch * (query * heads + context * kv_heads) * head_dim)
     sizes = {name: np.array([size]) for name, size in shape.items()}
     calls = Calls(**sizes, kv_bytes=np.array([2]), causal=causal)

@@ -111,7 +111,7 @@ class Model:
         return self._parts(*shapes.columns(), kernels or self.kernels(shapes)).total[:, 0]
 
     def stack(self, shapes: Shapes) -> tuple[Stack, Candidates]:
-        """Return the causes of each shape's time, which add up to it, and each shape's kernel."""
+        """Return the causes that add up to each shape's time, and each shape's kernel."""
         kernels = self.kernels(shapes)
         m, n, k = shapes.columns()
         parts = self._parts(m, n, k, kernels)

@@ -18,10 +18,12 @@ class Counts:
     ``hot_updates`` (atomic updates of the most updated address). Counts of a warp are
     ``fixed_cycles`` (waits for results of known latency), ``long_waits`` (waits for global or
     local memory), ``short_waits`` (waits for shared memory and special functions) and
-    ``long_covered`` (cycles between those accesses and the waits). ``longest_cycles`` and
-    ``mean_cycles`` are lower bounds for the dependence chains of the longest and of the mean
-    thread, 0 where they are equal; ``heaviest_block`` is the ratio of the heaviest block's
-    instructions to the mean block's. ``bound`` is 1 if all these counts may be too small.
+    ``long_covered`` (cycles between an access to global or local memory and the wait for it).
+
+    ``longest_cycles`` is a lower bound for the dependence chain of the longest thread, and
+    ``mean_cycles`` one for that of the mean thread; both are 0 if the chains are equal or unknown.
+    ``heaviest_block`` is the ratio of the heaviest block's instructions to the mean block's.
+    ``bound`` is 1 if all these counts may be too small.
     """
 
     blocks: float

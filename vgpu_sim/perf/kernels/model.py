@@ -42,8 +42,8 @@ class Times:
     """The parts of a launch's time in microseconds, before they are added; ``pipes`` holds the
     times of pipes by name.
 
-    ``latency`` is the number of rounds of blocks on the fullest multiprocessor, times a warp's
-    chain; or the longest thread's chain if that is more.
+    ``latency`` is the longer of two times. One is a warp's chain, times the number of rounds of
+    blocks on the fullest multiprocessor. The other is the longest thread's chain.
     """
 
     launch: float

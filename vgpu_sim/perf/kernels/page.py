@@ -25,7 +25,7 @@ _TENSOR_TYPES: Final = ("fp16", "bf16", "tf32")
 @dataclass(frozen=True, slots=True)
 class PlottedKernel:
     """A kernel with one shape: the number of its launches, their time in microseconds, and the
-    estimate of the first launch; None if that could not be sampled.
+    estimate of the first launch. ``estimate`` is None if that launch could not be sampled.
     """
 
     name: str

@@ -49,7 +49,7 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """The least share of the chip that the launch occupies, at most 1. Concurrent launches get
+        """The share of the chip (0 to 1) that the launch occupies at least. Concurrent launches get
         the rest.
         """
         times, body = self.times, max(self.us - self.times.launch, 1e-9)

@@ -33,8 +33,8 @@ _STRIDE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of the U-Net: its weights, and a function that predicts its time, which is
-    called once for each ``key``.
+    """One operator of the U-Net: its weights, and the function ``ask``, which predicts its time.
+    ``ask`` is called for only one of the operators that have equal ``key``.
     """
 
     kind: str

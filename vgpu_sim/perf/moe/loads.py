@@ -70,8 +70,8 @@ def _exponent(name: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """The load of the busiest rank: the pairs of token and expert, the experts with tokens, and the
-    tiles by their size.
+    """The load of the busiest rank: the numbers of token-expert pairs, of experts that have tokens,
+    and of tiles (by tile size).
     """
 
     pairs: Array

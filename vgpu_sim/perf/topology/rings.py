@@ -32,8 +32,8 @@ class Bound:
 
 
 def ring(routes: Routes, gpus: int) -> Bound:
-    """Return the bound of the best ring of the first ``gpus`` GPUs, or the bound of rings in all
-    orders at once if that is higher.
+    """Return the bound of the best single ring of the first ``gpus`` GPUs. If rings in all orders,
+    used together, reach a higher rate, return their bound.
 
     Raises:
         BadShape: the node has fewer GPUs.

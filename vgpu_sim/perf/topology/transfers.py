@@ -37,7 +37,9 @@ class Transfer:
 
 
 def payload(routes: Routes) -> dict[Hashable, float]:
-    """Return each link's capacity without headers, in bytes per microsecond."""
+    """Return the rate at which each link can carry payload (its capacity without headers), in bytes
+    per microsecond.
+    """
     wires = {f"wire{i}" for i in range(len(routes.topology.hcas))}
     return {
         link: rate * (_WIRE_SHARE if isinstance(link, tuple) and wires & set(link) else SHARE)

@@ -78,8 +78,8 @@ class Verdict:
 
     @property
     def corrected_goal(self) -> float | None:
-        """The largest accepted mean error in percent of predictions with the fitted residual; None
-        if there is no such goal.
+        """The largest accepted mean error, in percent, of the predictions that include the fitted
+        residual; None if there is no such goal.
         """
         return self.family.corrected_goals.get(self.key) if self.corrected else None
 
@@ -91,8 +91,8 @@ class Verdict:
 
     @property
     def goal(self) -> float | None:
-        """The largest accepted mean error in percent; None if the parameters are another
-        board's.
+        """The largest accepted mean error in percent; None if the parameters are those of another
+        board.
         """
         return None if self.donor else self.family.goals.get(self.key)
 

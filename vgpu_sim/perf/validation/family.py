@@ -37,12 +37,12 @@ class Family:
     """A family of operations.
 
     ``keys`` are BOARD/TYPE/LIBRARY, one for each table. ``shape`` names the columns that make up
-    a row's shape. A hash of the shape decides whether a row is used for fitting; one shape in
-    ``fit_one_of`` is. ``goals`` are the largest accepted mean errors in percent by key,
-    ``corrected_goals`` those of predictions with the fitted residual. ``excluded`` is the rule
-    for rows that are left out. ``starts`` is the number of points from which a fit begins.
-    ``work`` returns the roofline's inputs for a table's rows. A key in ``others`` has separate
-    parameters.
+    a row's shape. A hash of the shape decides whether a row is used for fitting: one in
+    ``fit_one_of`` shapes is. ``goals`` are the largest accepted mean errors in percent, by key;
+    ``corrected_goals`` are the same for predictions that include the fitted residual.
+    ``excluded`` is the rule for rows that are left out. ``starts`` is the number of points from
+    which a fit begins. ``work`` returns the roofline's inputs for a table's rows. A key in
+    ``others`` has separate parameters.
     """
 
     name: str

@@ -46,8 +46,8 @@ class Point:
 
     @property
     def held_out_with(self) -> Key:
-        """The model and board of this point. Points with the same key are validated with factors
-        that were fitted to all other points.
+        """The point's model and board. Points that have the same model and board are validated
+        together, with factors that were fitted to all other points.
         """
         return self.group[:2]
 
@@ -76,8 +76,8 @@ class Row:
 
 
 def questions() -> tuple[list[tuple[dict[str, str], Serving]], Counter[str]]:
-    """Return the rows of measurements that can be predicted, each with its request, and for the
-    others the number excluded for each reason.
+    """Return the measured rows that can be predicted, each with its request. Also return how many
+    rows were excluded, by reason.
 
     Raises:
         NoData: the measurements are not installed.
@@ -130,8 +130,8 @@ def _concurrency(source: str) -> int | None:
 
 
 def points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
-    """Return the points of ``most`` evenly spread rows with their predictions, and the number of
-    other rows excluded for each reason.
+    """Predict measured rows, and return them as points. With ``most``, at most that many rows are
+    predicted, spread evenly. Also return how many rows were excluded, by reason.
 
     Raises:
         NoData: the measurements are not installed.

@@ -111,7 +111,7 @@ class JitBackend:
             yield
 
     def use_emitter(self, emitter: Emitter) -> None:
-        """See ``hal.compute.ports.NativeBackend.emit_by``."""
+        """See ``hal.compute.ports.NativeBackend.use_emitter``."""
 
         def object_code(text: str, tier: int) -> bytes:
             try:
@@ -302,9 +302,7 @@ def _compile_kernel(request: bytes) -> bytes:
 
 
 def prepare() -> None:
-    """In a zygote: compute results in advance that workers need, without keeping an LLVM object
-    alive.
-    """
+    """In a zygote: compute in advance results that workers need. No LLVM object stays alive."""
     global _prepared
     module = warm_up_module()
     function = module.function(KERNEL)

@@ -15,8 +15,8 @@ Variant = tuple[str, Block]
 
 @dataclass(slots=True)
 class Program:
-    """A container that the JIT has loaded, decoded on first use. Several threads use it; it is
-    unloaded only while none does.
+    """A container that the JIT has loaded, decoded on first use. Several threads use it. The
+    container is unloaded only while no thread uses it.
     """
 
     container: bytes
@@ -66,8 +66,8 @@ class Program:
             return self.entries[variant]
 
     def find(self, pc: int) -> tuple[str, tuple[int, ...]] | None:
-        """Return the kernel whose code contains an address, and the numbers of the instructions
-        that may be there; None if no kernel does.
+        """Return the kernel whose code contains the address ``pc``, and the numbers of the
+        instructions that may be at that address. Return None if no kernel's code contains it.
         """
         for name, loaded in list(self._loaded):
             if loaded.entry <= pc < loaded.end:

@@ -62,8 +62,9 @@ class CompileHelper:
         return self._pid
 
     def prepare(self) -> tuple[int, ...]:
-        """Make the helper fork a first child before there is a request, while both are outside a
-        control group; return the pids of both. Call it before ``ask``, on one thread.
+        """Make the helper fork a first child before there is a request, while neither of the two
+        processes is in a control group. Return the pids of the helper and the child. Call this
+        before ``ask``, on one thread.
         """
         helper = self.pid()
         self._tell(server.PREPARE)

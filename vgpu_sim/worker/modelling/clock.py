@@ -60,8 +60,8 @@ class ModelledClock:
     """An observer that computes one context's modelled clock. ``memory`` creates the interpreter's
     memory; ``extents`` returns the ranges of that memory.
 
-    ``peers`` are the rates of copies between the node's GPUs, in bytes a microsecond. ``fail``
-    ends the context and gets the reason.
+    ``peers`` are the rates of copies between the node's GPUs, in bytes per microsecond. ``fail``
+    ends the context; its argument is the reason.
     """
 
     def __init__(

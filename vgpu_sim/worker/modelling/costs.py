@@ -92,8 +92,8 @@ class _Known:
 
 class Costs:
     """The predicted costs of one context's launches. ``memory`` creates the interpreter's memory,
-    ``extents`` returns the memory's ranges, and ``place_of`` numbers the kinds of memory.
-    Methods must not run concurrently.
+    and ``extents`` returns the memory's ranges. ``place_of`` returns the number of the kind of
+    memory that an address belongs to. Methods must not run concurrently.
     """
 
     def __init__(

@@ -186,8 +186,9 @@ def _is_even(own: Sequence[Numbers]) -> bool:
 
 
 def growth_of(parts: Sequence[Numbers], times: float) -> float:
-    """Return by what factor the number of sectors would grow if there were ``times`` as many
-    accesses. The growth rate is that in the later half of the accesses.
+    """Return the factor by which the number of distinct sectors would grow if the number of
+    accesses grew by the factor ``times``. The number of sectors is assumed to keep growing as
+    it does in the later half of the accesses.
     """
     if times <= 1.001 or not parts:
         return 1.0

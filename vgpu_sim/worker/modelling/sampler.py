@@ -58,7 +58,8 @@ def sample(
     ``most_words`` instructions, whether the blocks have finished or not.
 
     Raises:
-        ExecutionError, ValueError: the blocks cannot run or they fault, and so will the launch.
+        ExecutionError, ValueError: the blocks cannot run, or they fault. The launch will then
+            fail, too.
     """
     checked = InterpretedLaunch(
         module,

@@ -47,12 +47,13 @@ Weigh = Callable[[Sequence[Instruction], Sequence[Sequence[int]]], Sequence[tupl
 class Plan:
     """The meaning of a kernel's counters, and their place in the module's segment.
 
-    ``counter_of`` gives the counter of each instruction, or ``ONCE``. ``cycles`` has, for each
-    counter, the minimum cycles that one more execution of its code adds to a thread's dependency
-    chain, and ``issues`` has the instructions issued by it. The last element of both is for code
-    that runs once. The counters are at ``offset``; if the kernel has ``loops``, they are
-    followed by the cycles of the longest thread and the sums of issues of ``SLOTS`` groups of
-    blocks.
+    ``counter_of`` maps each instruction to its counter, or to ``ONCE``. ``cycles`` and
+    ``issues`` describe, for each counter, one more execution of the code that it counts:
+    ``cycles`` is the minimum number of cycles that this execution adds to a thread's dependency
+    chain, and ``issues`` is the number of instructions that it issues. The last element of both
+    is for code that runs once. The counters are at ``offset``. If the kernel has ``loops``, the
+    counters are followed by the cycles of the longest thread and the sums of issues of
+    ``SLOTS`` groups of blocks.
     """
 
     counter_of: tuple[int, ...]

@@ -28,9 +28,9 @@ class StatusModel(Model):
 class ConditionType(StrEnum):
     """Types of conditions.
 
-    Objects of ``rdma.tessera.dev`` have Accepted and Programmed, and its policies SecondLayer.
-    Pools have Fragmented while their GPUs are divided, and ModelledClock while they use a
-    modelled clock or have used one.
+    Objects of ``rdma.tessera.dev`` have Accepted and Programmed. Its policies also have
+    SecondLayer. Pools have Fragmented while their GPUs are divided, and ModelledClock once they
+    have used a modelled clock.
     """
 
     ACCEPTED = "Accepted"

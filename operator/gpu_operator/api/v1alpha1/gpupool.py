@@ -38,7 +38,7 @@ class Clock(StrEnum):
 
 
 class LinkSpeed(StrEnum):
-    """Rate that a port reports to tools; nothing is limited to it."""
+    """Rate that a port reports to tools. Traffic is not limited to this rate."""
 
     G25 = "25Gbps"
     G50 = "50Gbps"
@@ -68,7 +68,7 @@ class HCAs(Model):
     )
     link_speed: LinkSpeed = Field(
         default=LinkSpeed.G100,
-        description="Rate that the ports report to tools; nothing is limited to it.",
+        description="Rate that the ports report to tools. Traffic is not limited to this rate.",
     )
 
 

@@ -78,7 +78,7 @@ def decide(book: LayoutBook, now: datetime.datetime) -> PassDecisions:
 
 
 def evicts_pods(layout: Layout) -> bool:
-    """Return whether pods that hold a slice which must be removed are evicted."""
+    """Return whether the layout evicts pods from slices that must be removed."""
     return layout.spec.rollout.on_in_use is OnInUse.EVICT
 
 

@@ -92,8 +92,8 @@ class Role:
 class Order:
     """Layouts in the order of their age, indexed by the nodes that they name.
 
-    With one layout for each node, as labels request them, comparing every GPU with every layout
-    would be too slow.
+    If the nodes' labels request layouts, each node has its own layout. It would then be too slow to
+    compare every GPU with every layout.
     """
 
     def __init__(self, layouts: Iterable[Layout]) -> None:

@@ -55,7 +55,7 @@ def make_groups(
 
 
 def to_instance_requests(entry: Entry) -> tuple[InstanceRequest, ...]:
-    """Return the instances of an entry as a layout's requests; with MIG off, the whole GPU."""
+    """Convert an entry to a layout's requests; with MIG off, the request is for the whole GPU."""
     if not entry.mig_enabled:
         return (InstanceRequest(profile=geometry.WHOLE),)
     return tuple(InstanceRequest(profile=name, count=count) for name, count in entry.instances)

@@ -37,7 +37,7 @@ class Documents:
         return tuple(daemonset.rendered_digest(one) for one in (self.gpud, self.agent))
 
     def agents_change(self, world: World) -> bool:
-        """Return whether the pool's node agents have another rendering, and will be replaced."""
+        """Return whether this rendering of the pool's node agents replaces another one."""
         found = world.daemon_sets.get(self.agent["metadata"]["name"])
         return found is not None and found.rendered != daemonset.rendered_digest(self.agent)
 

@@ -160,7 +160,7 @@ class PolicyCluster:
     def again_in_s(self, now: Now) -> float | None:
         """Return the seconds until the next node counts as silent; None if no node is alive.
 
-        Reports are then due even if nothing has changed.
+        When that node becomes silent, reports are due even if no object has changed.
         """
         left = [state.seconds_until_silent(now.seconds) for state in self._nodes.values()]
         return min((seconds for seconds in left if seconds > 0), default=None)

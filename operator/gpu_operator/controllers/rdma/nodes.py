@@ -67,7 +67,7 @@ class NodeState:
     ) -> tuple[int, Packed] | None:
         """Return the generation and packed tables to write; None if the object is up to date.
 
-        The generation in ``tables`` itself is 0.
+        The caller passes ``tables`` with generation 0.
 
         Raises:
             TablesError: the tables are too large.

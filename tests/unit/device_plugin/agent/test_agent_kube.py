@@ -188,5 +188,5 @@ def test_without_an_account_and_a_kubeconfig_the_error_names_both(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", "/nowhere")
-    with pytest.raises(ClusterError, match="no way to the API server"):
+    with pytest.raises(ClusterError, match="cannot configure access to the API server"):
         Kube("n")

@@ -89,8 +89,8 @@ class Agent:
         self.now, self.reports_s = 100.0, reports_s
         self.done: list[object] = []
 
-    def leave(self, within_s: float) -> None:
-        self.done.append(("leave", within_s))
+    def report_leaving(self, within_s: float) -> None:
+        self.done.append(("report_leaving", within_s))
         self.now += min(within_s, self.reports_s)
 
     def end(self) -> None:
@@ -124,7 +124,7 @@ def test_report_and_wait_share_one_deadline(
     look = Node().status
     depart(agent, look, agent.deadline(28.0))
     assert waits == [(agent.served, look, left_s)]
-    assert agent.done == [("leave", 3.0), "end"]
+    assert agent.done == [("report_leaving", 3.0), "end"]
 
 
 def test_an_api_server_that_does_not_answer_holds_up_no_end() -> None:
@@ -136,7 +136,7 @@ def test_an_api_server_that_does_not_answer_holds_up_no_end() -> None:
 
     depart(agent, look, agent.deadline(0.0625))
     assert not answers.is_set()
-    assert agent.done == [("leave", 0.0625), "end"]
+    assert agent.done == [("report_leaving", 0.0625), "end"]
     answers.set()
     for one in threading.enumerate():
         if one.name == "departure":

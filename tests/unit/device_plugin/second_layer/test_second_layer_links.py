@@ -128,7 +128,7 @@ def test_rules_that_are_refused_take_no_classifier_away(tool: Tool) -> None:
     its.apply(TABLES, interfaces(2, 3))
     assert kernel.standing == {2, 3}
     tool.refuse("", 7)
-    with pytest.raises(SecondLayerError, match="nft -f -: 7"):
+    with pytest.raises(SecondLayerError, match="nft -f -: exit status 7"):
         its.remove()
     assert kernel.standing == {2, 3}
 

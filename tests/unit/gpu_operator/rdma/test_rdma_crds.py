@@ -222,7 +222,7 @@ def test_cel_rules_cover_what_the_schema_cannot() -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("", ("P_Keys are always checked", "one of them fully")),
+        ("", ("P_Keys are always checked", "at least one of them must be a full member")),
         ("podSelector", ("Rules are added up", "they have no order, and none denies")),
         ("policyTypes", ("egress of A and ingress of B", "responses and acknowledgements")),
         ("ingress", ("gets no response", "EACCES", "RDMA-CM's request is rejected")),

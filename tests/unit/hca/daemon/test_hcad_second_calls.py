@@ -31,7 +31,13 @@ ENGINE_CALLS = (
     *("add_cq", "resize_cq", "add_segment", "add_region", "add_qp", "add_srq"),
     *("add_ah", "add_window", "add_member", "add_steer"),
 )
-GUARD_CALLS = ("take_qp", "take_bytes", "take_steer", "connect_path", "as_group_member")
+GUARD_CALLS = (
+    "charge_qp",
+    "charge_bytes",
+    "charge_steering_rule",
+    "connect_path",
+    "as_group_member",
+)
 
 
 @dataclass

@@ -135,13 +135,13 @@ def test_a_refused_change_of_address_leaves_the_wait_for_an_answer(pair, enforce
     bindings, number = pair.b.objects.bindings, pair.qb.number
     claim = Claim(pair.b.gid, pair.a.gid, Service(7000, "TCP", is_server=True))
     connection = CmConnection(State.REQ_RECEIVED, 1, 1, remote_qpn=pair.qa.number)
-    bindings.follow(claim, connection)
+    bindings.update_claim(claim, connection)
     pair.qb.modify(Mask.STATE, state=VerbsState.RESET)
     pair.qb.connect(pair.qa, sgid_index=1)
     found = pair.b.objects._qps[number]
     assert found.found == Found(is_awaited=True)
     change_in_vain(pair, enforcer)
-    bindings.follow(claim, connection._replace(state=State.REP_SENT, qpn=own or number))
+    bindings.update_claim(claim, connection._replace(state=State.REP_SENT, qpn=own or number))
     assert found.found == (Found() if own else Found(claim.service))
 
 

@@ -103,7 +103,10 @@ MOE = ["moe", "--tokens", "8", "--hidden", "64", "--inner", "64", "--topk", "1"]
         (["elementwise", "--rows", "1" + 400 * "0", "--columns", "1"], "'--rows': 1000"),
         (["elementwise", "--rows", "1", "--columns", "1", "--read", "nan"], "bytes read of an"),
         (["elementwise", "--rows", "1", "--columns", "1", "--written", "inf"], "inf GB; h200"),
-        (["copy", "--bytes", "1GiB"], "'1GiB' is not a size such as 4Gi, 4G, 512Mi or bytes"),
+        (
+            ["copy", "--bytes", "1GiB"],
+            "'1GiB' is not a size such as 4Gi, 4G, 512Mi or a number of bytes",
+        ),
         (["copy", "--bytes", "0"], "at least one byte"),
         ([*MOE, "--experts", HUGE], "'--experts': 1000"),
         ([*MOE, "--experts", "65537"], "experts must be at most 65536"),

@@ -30,7 +30,9 @@ def test_a_size(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "4g", "4gb", "4 Gi", "-1", "1e9", "Gi", "4K", "1.", "1" * 20])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a size such as 4Gi, 4G, 512Mi or bytes"):
+    with pytest.raises(
+        ValueError, match="is not a size such as 4Gi, 4G, 512Mi or a number of bytes"
+    ):
         quantity.parse(text)
 
 

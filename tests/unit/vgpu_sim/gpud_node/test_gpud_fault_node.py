@@ -38,7 +38,7 @@ class Table:
         pid = WORKER + len(self.contexts)
         self.contexts.append(SimpleNamespace(instance=instance, client=Peer(CLIENT, 0), pid=pid))
 
-    def strike(self, context: Any, error: int, reason: str) -> None:
+    def end_failed(self, context: Any, error: int, reason: str) -> None:
         self.struck.append((context.pid, error))
 
     def pause(self, context: Any) -> None:

@@ -135,7 +135,7 @@ class OneGpu:
     def gpus(self) -> tuple[Gpu, ...]:
         return (GPU,)
 
-    def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
+    def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
         return self._shown
 
     async def change(self, ask: management.Ask) -> MigInstance | None:
@@ -222,9 +222,9 @@ def test_a_slice_s_report_costs_no_time_for_others() -> None:
     assert len(node.describe_gpu(GPU).instances) == len(SLICES)
 
     class Strict(OneGpu):
-        def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
+        def describe_gpu(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
             assert only is SLICES[0]
-            return super().picture(gpu, only)
+            return super().describe_gpu(gpu, only)
 
     its = Management(Strict(picture()), False, lambda _: None, lambda *_: False)
     requested = management.parse(request())

@@ -141,13 +141,13 @@ def test_waiting_blocks_stay_within_shared_memory(monkeypatch: pytest.MonkeyPatc
     made: list[cta.ResidentBlocks] = []
 
     class Counted(cta.ResidentBlocks):
-        def round(self) -> int:
+        def run_round(self) -> int:
             if self not in made:
                 made.append(self)
             rounds.append(1)
             if len(rounds) > 500:
                 raise TimeoutError
-            return super().round()
+            return super().run_round()
 
     rounds: list[int] = []
     monkeypatch.setattr(engine, "ResidentBlocks", Counted)

@@ -43,10 +43,10 @@ check(load())  # what LLVM maps for itself is there now
 _FAR_APART = (
     _PRELUDE
     + """
-address_randomization.stop_up_holes()
+address_randomization.fill_holes()
 high = address_randomization._take(100 * page)
 address_randomization._take(1 << 33)  # memory below it is too far from memory above
-address_randomization.stop_up_holes()  # large mappings begin where huge pages do
+address_randomization.fill_holes()  # large mappings begin where huge pages do
 holes = [high + page * n for n in range(1, 99, 7)]
 for hole in holes:
     assert libc.munmap(hole, page) == 0

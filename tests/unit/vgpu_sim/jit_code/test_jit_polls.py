@@ -171,11 +171,11 @@ def test_divergences_are_followed_once_however_many_loops_poll(
     """Before, 256 nested loops, the maximum, took half a minute."""
     depth, followed = 24, []
 
-    def apart(*parting: object) -> set[int]:
+    def blocks_until_join(*parting: object) -> set[int]:
         followed.append(parting)
         return divergence.blocks_until_join(*parting)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lockstep, "apart", apart)
+    monkeypatch.setattr(lockstep, "blocks_until_join", blocks_until_join)
     text = ptx_kernels.nested_loops(depth).replace("%r0, 99;", "%r0, 9;")  # some lanes of 64
     module = compiler.compile_ptx(text, capability=(9, 0))
     form = ssa.build(module.functions[0])

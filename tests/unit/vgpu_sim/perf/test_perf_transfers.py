@@ -200,8 +200,8 @@ def test_the_command_prints_rate_limit_and_way_of_each() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (["--from", "gpu0"], "--from and --to need each other"),
-        (["--from", "gpu0", "--to", "gpu1", "--direction", "h2d"], "exclude --direction"),
+        (["--from", "gpu0"], "give --from and --to together"),
+        (["--from", "gpu0", "--to", "gpu1", "--direction", "h2d"], "without --direction"),
         (["--with", "gpu0:gpu1"], "--with and --topology need --from and --to"),
         (["--topology", "flat"], "--with and --topology need --from and --to"),
         (["--from", "gpu0", "--to", "gpu1", "--with", "gpu0"], "'gpu0' is not of the form"),

@@ -90,9 +90,9 @@ def test_a_board_has_the_memory_of_its_data_sheet(board) -> None:
     assert board.shared_kb_per_sm.value == (100 if board.name == "l40s" else shared)
     assert board.has_tensor_memory is (board.compute_capability == (10, 0))
     full = board.dram_gb.value * 1e9
-    board.hold(full)
+    board.require_room(full)
     with pytest.raises(BadShape, match="operands and result take"):
-        board.hold(full + 1)
+        board.require_room(full + 1)
 
 
 # Tiles by the names of cuBLAS's kernels: tokens from 8 on where Hopper's are (nvjet), else by MMA.

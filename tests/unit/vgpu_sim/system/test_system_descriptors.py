@@ -22,7 +22,7 @@ from hca.daemon.serving import sandbox
 from vgpu_sim.system import descriptors
 limit, folder = int(sys.argv[1]), Path(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-sandbox.limit()
+sandbox.set_resource_limits()
 highest, kept, (reader, writer) = os.dup2(2, limit - 1), os.dup(2), os.pipe()
 sandbox.enter_on_node(folder)
 descriptors.close_all(first=3, kept=[kept], limit=sandbox.MAX_DESCRIPTORS)

@@ -22,7 +22,7 @@ def branch(context: Context, form: Form, match: Match) -> None:
 
 
 def end(context: Context, form: Form, match: Match) -> None:
-    """Lower exit, trap and brkpt, after which only a debugger could continue."""
+    """Lower exit, trap and brkpt; brkpt becomes a trap, since only a debugger could continue."""
     context.builder.emit(form.op)
 
 
@@ -43,7 +43,9 @@ def leave(context: Context, form: Form, match: Match) -> None:
 
 
 def indexed_branch(context: Context, form: Form, match: Match) -> None:
-    """Lower brx.idx to comparisons; an index beyond the targets ends the context."""
+    """Lower brx.idx to comparisons; an index beyond the targets is a fault, which ends the
+    context.
+    """
     index, table = context.operands
     if not isinstance(table, tree.Name):
         raise Invalid("expected a list of targets")

@@ -24,7 +24,7 @@ def element_bytes(variable: tree.Variable) -> int:
     """Return the size of one element (a whole vector) of a variable or parameter, in bytes.
 
     Raises:
-        Unsupported: the type has no memory form here.
+        Unsupported: the type cannot be stored in memory.
     """
     if variable.type == ".b128" and not variable.vector:
         return WIDE_BYTES

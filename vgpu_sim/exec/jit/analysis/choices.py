@@ -62,11 +62,10 @@ def relation(
 
 
 def find_varying_operand(new: LaneShape, old: LaneShape) -> int | None:
-    """Return which operand of a select varies by known distances between lanes: 0 for ``new``, 1
-    for
-    ``old``.
+    """Return which operand of a select varies by known distances between lanes.
 
-    Return None if neither operand does, or if the other operand is not the same in all lanes.
+    The result is 0 for ``new`` and 1 for ``old``. Return None if neither operand varies so, or
+    if the other operand is not the same in all lanes.
     """
     for place, (own, other) in enumerate(((new, old), (old, new))):
         if _goes_on(own):

@@ -75,7 +75,8 @@ class Transfer:
 
     They record in ``assumptions`` what the results assume about lanes. ``traced`` are the values
     that are followed through linear sums. ``may_be_own`` returns whether a load may access local
-    memory, and ``may_choose`` the comparison of a select that may be assumed uniform.
+    memory. ``may_choose`` returns the comparison that decides a select, and whether its result is
+    inverted; it returns None if lanes must not be assumed to take the same operand.
     ``numbers`` are the results that are known constants (``known_values``).
     """
 
@@ -172,7 +173,7 @@ class Transfer:
     def widen(self, shape: LaneShape, source: int, target: int, *, signed: bool) -> LaneShape:
         """Return the shape of a value after sign or zero extension.
 
-        It is a vector unless the extended shape is proved to be exact.
+        The shape is ``Vector`` unless a more precise shape is proved to be exact.
         """
         return self._widen(shape, source, target, signed)[0]
 

@@ -16,7 +16,9 @@ _OPERATIONS = {_X & _Y: "and", _X | _Y: "or", _X ^ _Y: "xor"}
 
 
 def emit_constant_table(words: Words, inputs: Sequence[str], table: int) -> str:
-    """Return the function with truth table ``table`` of three inputs."""
+    """Emit the logic function of three inputs that has the truth table ``table``; return the
+    result.
+    """
     pivot = min(range(3), key=lambda place: _cost(*_halves(table, place)))
     high, low = _halves(table, pivot)
     p = inputs[pivot]
@@ -39,7 +41,9 @@ def emit_constant_table(words: Words, inputs: Sequence[str], table: int) -> str:
 
 
 def emit_runtime_table(words: Words, inputs: Sequence[str], table: str) -> str:
-    """Return the function of a table that is known only at run time."""
+    """Emit a logic function of three inputs whose truth table is known only at run time; return
+    the result.
+    """
     value = words.const(0)
     for row in range(8):
         top = words.op("shl", table, words.const(31 - row))

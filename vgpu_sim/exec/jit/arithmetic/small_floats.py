@@ -78,9 +78,10 @@ class SmallFloats:
     def computed_to_odd(self, operation: str, operands: Sequence[str]) -> str:
         """Return a sum or product of floats, rounded to odd if it is inexact.
 
-        Rounded down and up, an inexact result gives two adjacent numbers, one of which is odd;
-        an exact one gives the same number twice, or, if a sum cancels, zeros of both signs, the
-        second of which is the result of rounding to nearest.
+        The operation is computed twice, rounded down and rounded up. If the result is inexact,
+        the two numbers are adjacent, and the odd one is returned. If it is exact, the two are
+        equal. If a sum cancels, they are -0 and +0, and +0 is returned, as by rounding to
+        nearest.
         """
         text, word = self._text, self._type("i32")
         down, up = (
@@ -94,8 +95,9 @@ class SmallFloats:
     def to_odd(self, value: str) -> str:
         """Round a double to a float; an inexact result is rounded to the adjacent odd number.
 
-        If a finite number rounds to infinity, the result is the largest number, which is odd. If
-        the double is infinite, the error is NaN, which compares as "nothing dropped".
+        If a finite number would round to infinity, the result is the largest number, which is
+        odd. Infinity remains infinity: its rounding error is NaN, and the comparison of NaN with
+        zero reports that no bits were dropped.
         """
         text, single, double = self._text, self._type("float"), self._type("double")
         nearest = text.let(f"fptrunc {double} {value} to {single}")
@@ -115,8 +117,10 @@ class SmallFloats:
         return self._as(self._choose(move, moved, bits, "i32"), "i32", "float")
 
     def magnitude_to_odd(self, magnitude: str) -> str:
-        """Return an unsigned 64-bit integer as a double rounded to odd: the low bits become
-        sticky.
+        """Return an unsigned 64-bit integer as a double, rounded to odd.
+
+        If the integer has more than 53 bits, its low 11 bits are cleared. If one of them was
+        set, the sticky bit, bit 11, is set.
         """
         text, word = self._text, self._type("i64")
 

@@ -50,7 +50,9 @@ class WarpText:
         return parts[0]
 
     def part(self, vector: str, scalar: str, place: int) -> str:
-        """Return the vector of lanes at position ``place`` of a warp's vector."""
+        """Return one of the vectors of lanes that form a warp's vector: the one at position
+        ``place``.
+        """
         lanes = self._text.width
         return self.shuffle(vector, "poison", range(place * lanes, (place + 1) * lanes), scalar)
 
@@ -83,8 +85,8 @@ class WarpText:
         return self._text.let(f"bitcast i32 {bits} to {wide('i1')}")
 
     def compare(self, relation: str, a: str, b: str, scalar: str = "i32") -> str:
-        """Return a flag for each lane: whether ``relation`` holds between its elements of ``a`` and
-        ``b``.
+        """Compare two vectors lane by lane; return a flag for each lane. ``relation`` is a
+        predicate of ``icmp``.
         """
         return self._text.let(f"icmp {relation} {wide(scalar)} {a}, {b}")
 
@@ -93,8 +95,8 @@ class WarpText:
         return self._text.let(f"{operation} {wide('i32')} {a}, {b}")
 
     def select(self, flags: str, yes: str, no: str) -> str:
-        """Return, for each lane, the element of ``yes`` or ``no`` (vectors of i32) that its flag
-        selects.
+        """Select lane by lane between two vectors of i32: take the element of ``yes`` in lanes
+        whose flag is set, else the element of ``no``.
         """
         type_ = wide("i32")
         return self._text.let(f"select {wide('i1')} {flags}, {type_} {yes}, {type_} {no}")
@@ -126,7 +128,9 @@ class WarpText:
         return self._text.let(f"extractelement {wide(scalar)} {vector}, i32 {lane}")
 
     def permute(self, vector: str, lanes: str) -> str:
-        """Permute: each lane gets the lane of ``vector`` that ``lanes`` (below 32) specifies."""
+        """Permute a vector: lane i of the result is lane ``lanes[i]`` of ``vector``. The numbers in
+        ``lanes`` are below 32.
+        """
         if not _has_two_source_permutes():
             return self._permute_lane_by_lane(vector, lanes)
         text, half = self._text, wide("i32", _HALF)

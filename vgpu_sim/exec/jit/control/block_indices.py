@@ -31,8 +31,8 @@ def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
 
 
 def following(text: Text, grid: Sequence[str], names: Sequence[str]) -> tuple[str, str, str]:
-    """Return the indices of the next block after the one with indices ``names``, with carries from
-    x to y and from y to z.
+    """Return the x, y and z indices of the block after the block with the indices ``names``. They
+    are incremented with carries from x to y and from y to z.
     """
     found: list[str] = []
     carry, stepped = "true", ""

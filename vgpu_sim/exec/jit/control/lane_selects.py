@@ -9,8 +9,8 @@ from vgpu_sim.exec.jit.text.writer import Text
 
 
 class Choices:
-    """Select conditions at a block where ``edges`` join: they state which lanes arrive on which
-    edge.
+    """The conditions of the selects at a block where ``edges`` join: they state which lanes arrive
+    on which edge.
 
     If all edges have the same vector of lanes, the edges differ only in their scalar conditions,
     exactly one of which is true. An edge's scalar then decides for all lanes. If the vectors
@@ -23,8 +23,8 @@ class Choices:
         self._one_vector = all(edge.mask.vector == edges[0].mask.vector for edge in edges)
 
     def flags(self, edge: Edge, count: int, *, vector: bool) -> tuple[str, ...]:
-        """Return ``count`` select conditions with their types. They are true in the lanes that
-        arrive on ``edge``.
+        """Return ``count`` conditions for selects, with their types. The conditions are true in the
+        lanes that arrive on ``edge``.
 
         ``vector`` states that the selected values are vectors. A scalar value is the same in all
         arriving lanes, so one scalar condition selects it.

@@ -51,8 +51,8 @@ class Reserved:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop under construction. ``ways`` are its exit edges; an edge to the function's exit block
-    is one of them.
+    """A loop under construction. ``ways`` are all its exit edges, including an edge to the
+    function's exit block.
     """
 
     level: Level

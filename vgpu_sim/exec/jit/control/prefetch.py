@@ -91,8 +91,8 @@ class Prefetch:
         return self._request(lines, _BLOCK_LINES)
 
     def before(self, node: Operation) -> None:
-        """Prefetch for the stream to which ``node`` belongs, a load that is emitted next. Do
-        nothing if the node belongs to no stream.
+        """Prefetch for the stream to which the load ``node`` belongs. The load is emitted next. If
+        the load belongs to no stream, do nothing.
         """
         distance = self._streams.get(node)
         if distance is None:

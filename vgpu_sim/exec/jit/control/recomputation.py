@@ -30,9 +30,9 @@ class Recomputed:
     recompute some values, in order of execution.
 
     ``at_hand`` returns whether a value from outside ``body`` is available without computation.
-    ``suits`` returns whether a value of a given shape may be recomputed. ``replace`` collects what
-    replaces a phi, and returns whether that is possible. An operation is added only while ``steps``
-    has at most ``most`` entries.
+    ``suits`` returns whether a value of a given shape may be recomputed. ``replace`` returns
+    whether another value can replace a phi; if so, it adds the steps that compute that value. An
+    operation is added only while ``steps`` has at most ``most`` entries.
     """
 
     def __init__(

@@ -100,7 +100,8 @@ class UnmaskedLoops:
         loop.phis = self._loops.hold_phis(loop.initial)
 
     def end(self, loop: UnmaskedLoop, latest: Blended) -> None:
-        """End the unmasked copy of a loop, at whose latch the phis have the values ``latest``.
+        """End the unmasked copy of a loop. ``latest`` are the values of the phis at the loop's
+        latch.
 
         If the emitted test shows that all lanes iterate again, the group stays in the copy.
         Otherwise it leaves the copy, and lanes that iterate again continue in the masked loop.

@@ -33,8 +33,8 @@ class Specials:
 class Emitter:
     """The services that the lowering of every family uses.
 
-    Tests of assumptions about the group (``assume``) are collected, and emitted as one branch to
-    their fallback before the next access or the end of a block.
+    Tests of assumptions about the group (``test_assumptions``) are collected, and emitted as one
+    branch to their fallback before the next access or the end of a block.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class _Elements:
             relation = self.sign + relation
         flags = self.text.let(f"icmp {relation} {self.type} {a}, {b}")
         numbers = f"{self.type} splat (i{self.bits} 1), {self.type} zeroinitializer"
-        # A select, for the reason given in ``Text.number``.
+        # A select, for the reason given in ``Text.flags_to_integers``.
         return self.text.let(f"select <{self.count} x i1> {flags}, {numbers}")
 
 

@@ -22,8 +22,8 @@ _Key = tuple[Source, DataType, Space, int]
 def groups(
     analysis: Analysis, block: int, nodes: Iterable[Operation | Merge]
 ) -> Mapping[Operation, tuple[Operation, ...]]:
-    """Return sets of loads, each of which is combined into one load. The key is the load of the set
-    that comes first in the code.
+    """Return sets of loads. Each set can be replaced by one combined load. The key of a set is its
+    first load in the code.
 
     The loads of a set are sorted by address.
     """

@@ -12,8 +12,9 @@ ROW_WORDS = 4
 
 
 def suits(text: Text, count: int, element_bytes: int) -> bool:
-    """Return whether ``count`` elements form a row of four words, and a vector consists of squares
-    of four lanes by four words.
+    """Return whether an access of ``count`` elements per lane can be emitted as one row per lane.
+
+    This requires rows of four words, and vectors whose number of lanes is a multiple of four.
     """
     return (count, element_bytes) == (ROW_WORDS, 4) and text.width % ROW_WORDS == 0
 

@@ -115,8 +115,8 @@ class Loads:
     def family(
         self, access: Access, alone: Sequence[Access], family: Family
     ) -> list[list[str]] | None:
-        """Load a family by one ``access``. If an index wraps around at run time, load its members
-        ``alone`` instead, one by one.
+        """Load a family by one ``access``. If an index wraps around at run time, execute the
+        family's original accesses ``alone`` instead, one by one.
 
         Return, for each vector, the values of all elements. If one load would not be faster,
         emit nothing and return None.

@@ -129,7 +129,10 @@ class LocalMemory:
     def store(
         self, access: Access, mask: Mask, rows: Sequence[Sequence[str]], *, window: bool
     ) -> None:
-        """Emit a store to local memory of all elements, given as integers for each vector."""
+        """Emit a store to local memory. ``rows`` has the elements of each vector, as integers.
+
+        ``window`` states that the addresses are generic.
+        """
         flat = None if mask.full else self._masks.flat(mask)
         for part in range(self._values.vectors):
             lanes = flat[part] if flat else None

@@ -10,7 +10,9 @@ from vgpu_sim.exec.jit.text.writer import BITS, Text
 
 
 def store(text: Text, scalar: str, count: int, vector: str, pointer: str, mask: str) -> None:
-    """Store the selected elements of ``<count x scalar>``, without alignment."""
+    """Store those of the ``count`` elements of ``vector`` that ``mask`` selects. The pointer need
+    not be aligned.
+    """
     type_ = f"<{count} x {scalar}>"
     known = flags.parse_constant(mask, count)
     if known is not None and sum(known) == 1:

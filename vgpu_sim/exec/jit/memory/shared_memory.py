@@ -32,7 +32,9 @@ _WRITTEN_OUT_BYTES: Final = 8 * _TURN_BYTES
 
 
 def near(offset: int) -> bool:
-    """Return whether a clamped pointer plus ``offset`` bytes still needs no further clamping."""
+    """Return whether ``offset`` bytes can be added to a clamped pointer without clamping it
+    again.
+    """
     return abs(offset) <= _NEAR_BYTES
 
 

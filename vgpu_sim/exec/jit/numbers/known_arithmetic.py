@@ -18,7 +18,7 @@ def plus(a: Known, b: Known) -> Known:
 
 
 def minus(a: Known, b: Known) -> Known:
-    """Return the facts about ``a - b``, an integer if both have the same origin."""
+    """Return the facts about ``a - b``. If both have the same origin, the difference has none."""
     if b.origin is not None and a.origin != b.origin:
         return unknown(a.bits)
     zeros, ones = _add_known_bits(a.mask, (a.zeros, a.ones), (b.ones, b.zeros), 1)

@@ -108,9 +108,10 @@ class KnownValues:
     ``known_values``.
 
     ``reads_block`` is true if the function reads a thread index or the block's size.
-    ``names_variables`` is true if it uses the address of a module variable. ``window_known`` is
-    true if it uses the generic address of shared memory. If that is false, no value can be such an
-    address, since a function that uses one computes it itself.
+    ``names_variables`` is true if the function uses the address of a module variable.
+    ``window_known`` is true if the function reads the generic address of shared memory. Otherwise
+    no value of the function is an address in that window, because only this read yields such
+    addresses.
 
     ``least`` has the facts that hold without ``offsets`` and ``block``; only values that depend on
     these are recomputed.

@@ -111,7 +111,7 @@ class Compiler:
         one.
 
         LLVM may reject the code of the default plan, or crash on it in another process
-        (``emit_by``). The kernel is then compiled lane by lane and without passes. Only if that
+        (``use_emitter``). The kernel is then compiled lane by lane and without passes. Only if that
         fails too does the launch fail.
 
         Raises:
@@ -163,7 +163,8 @@ class Compiler:
         """Compile a checked function under a first-tier plan: fast to compile, slow to run.
 
         Return None if there is no such plan, if ``compile`` itself takes no longer (``tiers``),
-        or if the plan yields no code although another one may. Raises as ``compile``.
+        or if the plan yields no code although another one may. Raises the same
+        exceptions as ``compile``.
         """
         from vgpu_sim.exec.jit.target import llvm
 
@@ -190,8 +191,8 @@ class Compiler:
     ) -> tuple[str, int]:
         """Return the LLVM text of a kernel and the optimisation tier with which to compile it.
 
-        For tier 0 the plan is that of ``first`` or, if there is none, the simplest plan;
-        otherwise it is the best plan. Raises as ``compile``.
+        For tier 0 the plan is that of ``compile_first_tier`` or, if there is none, the simplest
+        plan. For other tiers it is the best plan. Raises the same exceptions as ``compile``.
         """
         from vgpu_sim.exec.jit.target import llvm
 
@@ -226,7 +227,10 @@ class Compiler:
         *,
         optimised: bool = False,
     ) -> str:
-        """Return the LLVM IR of a kernel, before or after LLVM's passes. Raises as ``compile``."""
+        """Return the LLVM IR of a kernel, before or after LLVM's passes.
+
+        Raises the same exceptions as ``compile``.
+        """
         generated = self._generate(module, self._form(module, function, block), block, plan)
         if not optimised:
             return generated.text
@@ -235,7 +239,7 @@ class Compiler:
         return llvm.optimise(generated.text, generated.plan.tier)
 
     def emit_assembly(self, module: Module, function: Function, block: Block) -> str:
-        """Return the machine code of a kernel as text. Raises as ``compile``."""
+        """Return a kernel's machine code as text. Raises the same exceptions as ``compile``."""
         from vgpu_sim.exec.jit.target import llvm
 
         generated = self._generate(module, self._form(module, function, block), block, None)

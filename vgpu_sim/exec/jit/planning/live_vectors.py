@@ -41,8 +41,8 @@ def count_constants(ssa: SsaFunction) -> int:
 class LiveVectors:
     """Counts of the vector registers that are live at once.
 
-    Vectors that are one above the other in the block may have the same address expression. Such
-    a shared value counts as one register.
+    The vectors of a value may be equal, such as those of an address in different rows of the
+    block. Equal vectors count as one register.
     """
 
     def __init__(self, analysis: Analysis) -> None:

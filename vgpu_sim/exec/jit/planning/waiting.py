@@ -34,7 +34,7 @@ def whole_block(case: Case) -> Iterator[Candidate]:
     """Yield the plan in which a block is one group whose vectors take several registers each.
 
     The plan is a candidate only if no other plan makes the block one group, and only if all wait
-    points are outside loops. There, a context switch costs more than spills.
+    points are outside loops. Outside loops, a context switch costs more than spills.
     """
     ssa = case.ssa
     each = geometries.MAX_WIDTH // (case.vector_bits // 32)

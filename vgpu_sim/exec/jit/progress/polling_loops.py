@@ -28,7 +28,9 @@ _COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)
 
 
 def waits(ssa: SsaFunction) -> bool:
-    """Return whether groups yield to others not only at wait points but also elsewhere."""
+    """Return whether a group may yield to other groups at a place that is not a wait point: in a
+    polling loop, or at an instruction that pauses its lanes.
+    """
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     rests = any(isinstance(n, Operation) and EFFECTS[n.instruction.op].rests for n in nodes)
     return rests or bool(polling(ssa))

@@ -61,13 +61,15 @@ def lanes_wait(ssa: SsaFunction, geometry: Geometry) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Operation]:
-    """Return each ACTIVEMASK at which lanes wait for the rest of their warp, where each lane is a
-    group.
+    """Return the ACTIVEMASKs at which each lane waits for the rest of its warp. The caller ensures
+    that each lane is a group of its own.
 
-    There are two cases. Either all live lanes reach the ACTIVEMASK on one path, and before it a
-    lane waits only where all lanes wait. A lane that polls, or waits while others are elsewhere,
-    may be waiting for code after the ACTIVEMASK. Or the ACTIVEMASK follows a barrier at which
-    all lanes have just met.
+    An ACTIVEMASK is returned in two cases:
+
+    1. All live lanes reach it on one path, and before it lanes wait only where all lanes of the
+       warp wait. Otherwise a lane that polls, or that waits while others are elsewhere, may be
+       waiting for code after the ACTIVEMASK.
+    2. It follows a barrier at which all lanes of the warp have just met.
     """
     found = {node: place for place, node in collectives(ssa) if _is_active_mask(node)}
     met = _after_whole_warp_barriers(ssa, found.keys())
@@ -174,13 +176,12 @@ def has_local_memory(ssa: SsaFunction) -> bool:
 
 
 def legal(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether the groups of this geometry may wait as one, and contain all lanes that meet
-    in a warp.
+    """Return whether the lanes of each group may wait together under this geometry.
 
-    All live lanes of a group must always be at a wait point together. Where arrivals are
-    counted, they must also name the same barrier and be in one warp. Groups with collectives
-    must consist of whole warps, and every lane that a collective names must be present. For
-    polling loops see ``lockstep``.
+    All live lanes of a group must always be at a wait point together. If arrivals are counted,
+    the lanes of a group must also name the same barrier and be in one warp. If there are
+    collectives, each group must consist of whole warps, and every lane that a collective names
+    must be present. For polling loops see ``lockstep``.
     """
     if geometry.padding != Padding.NONE and has_local_memory(ssa):
         return False

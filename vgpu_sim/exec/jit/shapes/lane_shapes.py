@@ -283,7 +283,7 @@ class Algebra:
         return [[offset + a.stride * lane for lane in lanes] for offset in a.offsets]
 
     def join(self, a: LaneShape, b: LaneShape) -> LaneShape:
-        """Return the join of two shapes: that of a phi which never mixes lanes."""
+        """Return the join of two shapes: the shape of a phi that never mixes lanes."""
         if a == b:
             return a
         if isinstance(a, Vector) or isinstance(b, Vector):

@@ -43,12 +43,12 @@ CASES: Final = (
 
 
 def native_pairs() -> bool:
-    """Return whether generated code may compute products of BF16 by VDPBF16PS."""
+    """Return whether generated code may use VDPBF16PS for products of BF16 numbers."""
     return _has("avx512bf16") and _pairs_are_right()
 
 
 def native_bytes() -> bool:
-    """Return whether generated code may compute products of bytes by VPDPBUSD."""
+    """Return whether generated code may use VPDPBUSD for products of bytes."""
     return _has("avx512vnni")
 
 

@@ -138,12 +138,12 @@ def object_code(text: str, tier: int) -> bytes:
 
 
 def optimise(text: str, tier: int) -> str:
-    """Return a module's text after LLVM's passes. Raises as ``object_code``."""
+    """Return a module's text after LLVM's passes. Raises the same exceptions as ``object_code``."""
     return str(_parse(text, tier)[0])
 
 
 def assembly(text: str, tier: int) -> str:
-    """Return a module's machine code as text. Raises as ``object_code``."""
+    """Return a module's machine code as text. Raises the same exceptions as ``object_code``."""
     module, machine = _parse(text, tier)
     return str(machine.emit_assembly(module))
 
@@ -176,8 +176,9 @@ def _run_passes(module: Any, machine: Any) -> None:
 def session() -> Any:
     """Return a new linker session. Code that it links cannot refer to symbols of this process.
 
-    JITLink maps an object as one piece. LLVM's older linker maps each section by itself, and
-    aborts the process if the kernel places two of them further apart than 32 bits reach.
+    JITLink maps an object as one piece. LLVM's older linker maps each section separately. It
+    aborts the process if the operating system maps two sections too far apart for 32-bit
+    offsets.
     """
     _initialise()
     return binding.create_lljit_compiler(_machine(1), use_jit_link=True)

@@ -39,7 +39,7 @@ class AvailableExpressions:
     def add(self, expression: str, name: str, *, lasting: bool = False) -> None:
         """Record ``name`` as the value of ``expression``.
 
-        ``lasting`` states that it is in the prologue, which dominates all other text.
+        ``lasting`` states that ``name`` is defined in the prologue, which dominates all other text.
         """
         key = self._key(expression)
         if key is None:

@@ -45,8 +45,8 @@ class Form(Enum):
 class Held:
     """The LLVM values that hold an SSA value.
 
-    ``names`` has one name if the group's base is held. Otherwise it has one name for each vector of
-    lanes: that of a ``scalar``, or of a vector of them.
+    If only the group's base is held, ``names`` has one name. Otherwise it has one name for each
+    vector of lanes: the name of a vector if ``vector`` is set, else of a scalar.
     """
 
     names: tuple[str, ...]
@@ -105,7 +105,7 @@ def _computed_type(node: Phi | Merge | Operation, result: Value) -> str:
 
 
 class Scope:
-    """Records which values are held since some point of the text, so that they can be merged or
+    """Records the values that become held after the scope begins, so that they can be merged or
     rolled back.
     """
 
@@ -116,7 +116,7 @@ class Scope:
 
     @property
     def defined(self) -> list[Value]:
-        """The values that were held since the scope began, without duplicates, in text order."""
+        """The values that became held since the scope began, without duplicates, in text order."""
         return list(dict.fromkeys(value for value, _ in self._journal[self._begin :]))
 
     def roll_back(self) -> None:

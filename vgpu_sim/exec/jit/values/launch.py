@@ -44,9 +44,9 @@ THREAD_TRAP_WORD: Final = abi.ThreadState.trap_word.offset
 
 
 class EntryArguments:
-    """Loads from the launch context and the kernel's parameters.
+    """Emits loads from the launch context and of the kernel's parameters.
 
-    Each is emitted once, in a function's prologue.
+    Each load is emitted only once, in a function's prologue.
     """
 
     def __init__(self, text: Text, offset_of: Callable[[str], int]) -> None:

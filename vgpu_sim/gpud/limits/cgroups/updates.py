@@ -38,8 +38,8 @@ class GroupUpdates:
             await self._prepare(instance)
 
     def schedule(self, instance: MigInstance) -> None:
-        """Schedule an update of an instance's group in the background, unless an update is
-        scheduled that has not begun.
+        """Schedule an update of an instance's group in the background. Do nothing if an earlier
+        scheduled update has not begun yet.
         """
         if instance.uuid in self._queued:
             return

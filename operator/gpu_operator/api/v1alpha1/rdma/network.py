@@ -73,9 +73,10 @@ class Partition(Model):
 
 
 class QoSClass(Model):
-    """How packets of this class are sent: those whose rule names it, and those with its DSCP.
+    """How the packets of a class are sent.
 
-    All other packets share the wire as a class of weight 1.
+    A packet is in the class if the packet's rule names the class, or if the packet has the class's
+    DSCP. All packets without a class share the wire as a class of weight 1.
     """
 
     name: str = Field(

@@ -60,7 +60,7 @@ class Packer:
         own = codec.own_text(tables)
         size = len(self._shared) + len(own)
         if size > MAX_BYTES:
-            raise TablesError(f"tables of {size} bytes; the limit is {MAX_BYTES}")
+            raise TablesError(f"the tables have {size} bytes; the limit is {MAX_BYTES}")
         if size <= PLAIN_BYTES:
             text = self._shared + own
             return Packed(Encoding.PLAIN, text, digest(Encoding.PLAIN, text))
@@ -69,8 +69,9 @@ class Packer:
         held = len(self._held) + len(rest)
         if held > MAX_PACKED_BYTES:
             raise TablesError(
-                f"tables of {size} bytes, {held} compressed; the limit is {MAX_PACKED_BYTES}:"
-                " use fewer pods with HCAs, or fewer labels in selectors"
+                f"the tables have {size} bytes, and {held} after compression; for compressed tables"
+                f" the limit is {MAX_PACKED_BYTES}: use fewer pods with HCAs, or fewer labels in"
+                " selectors"
             )
         digesting = self._digesting.copy()
         digesting.update(rest.encode())

@@ -284,7 +284,7 @@ class RDMANetworkPolicySpec(Model):
     """Works as NetworkPolicy does; each field documents its differences.
 
     P_Keys are always checked, too: whatever policies allow, both ends must be members of one
-    partition, and one of them fully.
+    partition, and at least one of them must be a full member.
     """
 
     pod_selector: LabelSelector = Field(
