@@ -130,7 +130,7 @@ def _carry_tables(settings: Settings, notices: Notices) -> None:
     carrier = TableCarrier(kube, Hcad(settings.hcad_socket), notices, links=links)
     _start("rdma-tables", carrier.run)
     _start("rdma-watch", carrier.follow)
-    _start("rdma-heartbeat", carrier.beat)
+    _start("rdma-heartbeat", carrier.renew_heartbeat)
 
 
 def _start(name: str, body: Callable[[], Never]) -> None:

@@ -44,7 +44,7 @@ def slices(api: ApiServer, driver: str) -> list[dict[str, Any]]:
     return [one for one in api.all(SLICES) if one["spec"].get("driver") == driver]
 
 
-def complete(found: Sequence[Mapping[str, Any]]) -> bool:
+def is_complete(found: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether every pool in ``found`` has all slices of its newest generation."""
     pools: dict[str, list[Mapping[str, Any]]] = {}
     for one in found:

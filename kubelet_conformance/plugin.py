@@ -203,7 +203,7 @@ class DraSetting:
 
         names = self.setting.kubelet.drivers()
         found = [one for name in names for one in dra.slices(self.api, name)]
-        return dra.places(found) if dra.complete(found) else []
+        return dra.places(found) if dra.is_complete(found) else []
 
     def wait_until_answers(self) -> bool:
         """Wait until the driver registers and answers; return whether it did so in time."""

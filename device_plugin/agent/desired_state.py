@@ -78,7 +78,7 @@ def current_configuration(inventory: Inventory) -> list[Row]:
     return [_row(gpu.uuid, gpu.index, gpu.board.key, gpu.facts) for gpu in inventory.gpus]
 
 
-def sort_objects(objects: Sequence[GpuObject], default_budget_bytes: int) -> Desired:
+def desired_from_objects(objects: Sequence[GpuObject], default_budget_bytes: int) -> Desired:
     """Divide the GPU objects into those that can be applied and those that are refused."""
     gpus: dict[str, GPUSpec] = {}
     refused: dict[str, tuple[Reason, str]] = {}

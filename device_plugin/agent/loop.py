@@ -13,7 +13,7 @@ from typing import Never
 
 from device_plugin.agent import faults, libraries, orphans
 from device_plugin.agent.claims import ClaimOffer, NoClaims
-from device_plugin.agent.desired_state import Desired, current_configuration, sort_objects
+from device_plugin.agent.desired_state import Desired, current_configuration, desired_from_objects
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.leaving.allocatable import LOOK_AGAIN_S
@@ -136,7 +136,7 @@ class Agent:
         """Report that pods are no longer admitted. This does not need gpud, which may be gone."""
         try:
             objects = self._gpu_objects.gpus()
-            desired = sort_objects(objects, self._default_budget_bytes)
+            desired = desired_from_objects(objects, self._default_budget_bytes)
             self._offering.set_desired(desired, in_pool=bool(objects))
             self._reporter.report_leaving(objects)
         except ClusterError as err:
@@ -198,7 +198,7 @@ class Agent:
         except ClusterError as err:
             this.failures.append(err)
         if self._objects is not None:
-            this.desired = sort_objects(self._objects, self._default_budget_bytes)
+            this.desired = desired_from_objects(self._objects, self._default_budget_bytes)
             self._offering.set_desired(this.desired, in_pool=bool(self._objects))
 
     def _configure_gpus(self, this: Pass) -> None:
@@ -376,7 +376,7 @@ class Agent:
         try:
             self._objects = self._gpu_objects.gpus()
             if self._inventory is not None:
-                desired = sort_objects(self._objects, self._default_budget_bytes)
+                desired = desired_from_objects(self._objects, self._default_budget_bytes)
                 self._claims.offer(self._objects, desired, self._inventory)
             self._reporter.report_failure(self._objects, message)
         except ClusterError as err:

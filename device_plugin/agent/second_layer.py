@@ -63,7 +63,7 @@ class LinkCarrier:
         self._looked_at = float("-inf")
         self._counted: dict[tuple[str, bool, str], int] | None = None
 
-    def follow(self, wanted: Tables | None) -> LayerStatus:
+    def sync_tables(self, wanted: Tables | None) -> LayerStatus:
         """Send the tables to linkd if it lacks them; return how far they are enforced."""
         now = self._clock()
         if now < self._again_at:

@@ -40,7 +40,7 @@ class Daemon(Protocol):
 class TableCarrier:
     """Sends tables to hcad, and writes their status and this node's heartbeat.
 
-    Three threads run ``follow``, ``run`` and ``beat``. Values that they share are never
+    Three threads run ``follow``, ``run`` and ``renew_heartbeat``. Values that they share are never
     modified, only replaced.
     """
 
@@ -108,20 +108,20 @@ class TableCarrier:
             self._handed = None
         # After the engine: it reports a denial to the peers, while a dropped packet only causes a
         # timeout.
-        layer = self._links.follow(wanted) if self._links is not None else LayerStatus()
+        layer = self._links.sync_tables(wanted) if self._links is not None else LayerStatus()
         if wanted is None:
             return True
         second = {"second_layer": layer.state, "second_layer_message": layer.message}
         status = status.model_copy(update=second)
         return self._write_status(wanted, status) and status.hcad is HcadState.ENFORCING
 
-    def beat(self) -> Never:
+    def renew_heartbeat(self) -> Never:
         """Renew the heartbeat for as long as hcad answers."""
         while True:
             began, wanted = self._clock(), self._wanted
             if wanted is not None and self.is_alive:
                 try:
-                    self._kube.beat(wanted.owners)
+                    self._kube.renew_lease(wanted.owners)
                 except ClusterError as err:
                     _log.warning("heartbeat not written: %s", err)
             time.sleep(max(0.0, began + HEARTBEAT_S - self._clock()))

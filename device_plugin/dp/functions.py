@@ -29,7 +29,7 @@ class FunctionOffer:
         return "function"
 
     @property
-    def keep(self) -> bool:
+    def stays_registered(self) -> bool:
         return False
 
     def devices(self) -> list[pb.Device]:

@@ -22,7 +22,7 @@ class Offer(Protocol):
         """Return the noun with which messages name one device."""
 
     @property
-    def keep(self) -> bool:
+    def stays_registered(self) -> bool:
         """Return whether the resource stays registered when it has no devices."""
 
     def devices(self) -> list[pb.Device]:
@@ -60,7 +60,7 @@ class EmptyOffer:
     """The offer of a resource without devices."""
 
     noun: str = "device"
-    keep: bool = False
+    stays_registered: bool = False
 
     def devices(self) -> list[pb.Device]:
         return []
@@ -91,7 +91,7 @@ class EmptyOffer:
         return self
 
 
-CLAIM_SERVED: Final = EmptyOffer(keep=True)
+CLAIM_SERVED: Final = EmptyOffer(stays_registered=True)
 """The offer of a resource whose devices are served to claims.
 
 It stays registered because, five minutes after a plugin is gone, the kubelet fails every pod

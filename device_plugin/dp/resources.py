@@ -65,7 +65,7 @@ class Resources:
         """
         for name in sorted(self._servers.keys() | offers.keys()):
             offer = offers.get(name, _NOTHING)
-            listed = bool(offer.devices()) or offer.keep
+            listed = bool(offer.devices()) or offer.stays_registered
             if listed:
                 self._emptied.pop(name, None)
                 if name not in self._servers:

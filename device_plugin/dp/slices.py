@@ -40,7 +40,7 @@ class SliceOffer:
     numa_nodes: int = 1
     programs: tuple[Mount, ...] = ()
     shared: Mapping[str, Shared] = field(default_factory=dict)
-    keep: bool = False
+    stays_registered: bool = False
     leaving: frozenset[str] = frozenset()
     left_over: frozenset[str] = frozenset()
 

@@ -56,7 +56,7 @@ def describe(gpu: Gpu, instance: Instance, node: Node, shared: bool = False) -> 
         "consumesCounters": [
             {
                 "counterSet": counters.set_name(gpu.index),
-                "counters": numbers(counters.used_counters(instance, gpu.board)),
+                "counters": to_quantities(counters.used_counters(instance, gpu.board)),
             }
         ],
     }
@@ -66,7 +66,7 @@ def describe(gpu: Gpu, instance: Instance, node: Node, shared: bool = False) -> 
     return document
 
 
-def numbers(counts: Mapping[str, int]) -> dict[str, dict[str, str]]:
+def to_quantities(counts: Mapping[str, int]) -> dict[str, dict[str, str]]:
     """Return numbers in the API's form for counters and capacities."""
     return {name: {"value": str(count)} for name, count in counts.items()}
 
@@ -107,7 +107,7 @@ def _capacity(instance: Instance) -> dict[str, dict[str, str]]:
     engines = dict(zip(_ENGINES, profile.engines.counts(), strict=True))
     return {
         MEMORY: {"value": quantity.format_bytes(profile.memory_bytes)},
-        **numbers({"multiprocessors": profile.sm_count, **engines}),
+        **to_quantities({"multiprocessors": profile.sm_count, **engines}),
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from device_plugin.dra import counters, places
-from device_plugin.dra.devices import Node, describe, numbers
+from device_plugin.dra.devices import Node, describe, to_quantities
 from device_plugin.inventory.model import Gpu
 from gpu_operator.api.claim_devices import DRIVER
 from mig.geometry import Instance
@@ -63,7 +63,7 @@ def resource_slices(node: Node, gpus: Sequence[OfferedGpu]) -> dict[str, dict[st
 def _counter_set(offered: OfferedGpu) -> dict[str, Any]:
     gpu = offered.gpu
     left = counters.remaining_counters(gpu.board, offered.taken)
-    return {"name": counters.set_name(gpu.index), "counters": numbers(left)}
+    return {"name": counters.set_name(gpu.index), "counters": to_quantities(left)}
 
 
 def _parts(whole: Sequence[Any], most: int) -> list[Sequence[Any]]:

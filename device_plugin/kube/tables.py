@@ -106,7 +106,7 @@ class TablesKube(Kube):
             return False
         return True
 
-    def beat(self, owners: tuple[dict[str, Any], ...]) -> None:
+    def renew_lease(self, owners: tuple[dict[str, Any], ...]) -> None:
         """Renew the Lease that shows that this node's agent and hcad are alive."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         document = {

@@ -88,7 +88,7 @@ class Absent:
         del tables
         raise SecondLayerError(self._why)
 
-    def follow(self) -> None:
+    def reload_if_changed(self) -> None:
         """Do nothing, because no rules depend on the node's links."""
 
     def remove(self) -> None:
@@ -112,7 +112,7 @@ class Server:
         self._chosen = selectors.DefaultSelector()
         self._listener = _listen(directory / SOCKET_NAME)
         self._path = directory / SOCKET_NAME
-        self._changes = kernel.changes()
+        self._changes = kernel.open_change_socket()
         self._wake, woken = socket.socketpair()
         for one in (self._wake, woken):
             one.setblocking(False)
@@ -140,7 +140,7 @@ class Server:
                 key.data(key.fileobj)
             if time.monotonic() >= self._due_at:
                 with suppress(SecondLayerError):  # logged, and tried again
-                    self._node.follow()
+                    self._node.reload_if_changed()
                 self._followed_at = time.monotonic()
                 again = _LATEST_S if self._node.is_settled else _AGAIN_S
                 self._due_at = self._followed_at + again

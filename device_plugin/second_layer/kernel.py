@@ -175,7 +175,7 @@ class _Loaded:
         os.close(self.descriptor)
 
 
-def changes() -> socket.socket:
+def open_change_socket() -> socket.socket:
     """Return a socket that becomes readable whenever links or routes of this namespace change.
 
     Raises OSError.

@@ -82,9 +82,9 @@ class Node:
             SecondLayerError: the rules could not be loaded; the previous rules remain.
         """
         self._tables = tables
-        self.follow()
+        self.reload_if_changed()
 
-    def follow(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the links, and load the rules again if the tables or the links have changed.
 
         If the tables name no pod with an HCA on any node, no rules are needed, and all are
@@ -172,7 +172,7 @@ class Node:
         if not set(TOTALS) <= counts.keys():
             _log.warning("the rules were removed by another program: loading them again")
             self._loaded = None
-            self.follow()
+            self.reload_if_changed()
         links = []
         for one in loaded.interfaces:
             for leaving in (True, False):

@@ -77,7 +77,7 @@ class Engine(Saving, Counting):
         """Remove a client. The caller must have removed the client's objects."""
         self._library.hca_client_free(self._engine, client)
 
-    def rounds_of(self, client: EngineClient) -> int:
+    def count_visits(self, client: EngineClient) -> int:
         """Wake the engine; return how many visits to a client's function it has finished.
 
         Once the number has grown by two, the engine has processed everything that was posted

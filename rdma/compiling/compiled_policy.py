@@ -34,7 +34,7 @@ class CompiledRule:
     _own_bytes: int = -1
     _made: Rule | None = None
 
-    def note_moves(self) -> None:
+    def mark_stale_if_changed(self) -> None:
         """Mark the rule as stale if its peers' identities have changed."""
         if self.peers and any(matches.moved for matches in self.peers):
             self.is_stale = True

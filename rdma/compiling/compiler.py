@@ -251,7 +251,7 @@ class Compiler:
         self._other_networks = self._other_policies = False
 
     def _work_off(self, other_rules: bool) -> None:
-        self._terms.begin()
+        self._terms.clear_moves()
         if self._other_networks:
             self._partitions.replace_networks(self._networks.values())
             classes = self._partitions.qos_classes
@@ -287,7 +287,7 @@ class Compiler:
             fresh, compiled.is_fresh = compiled.is_fresh, False
             self._dirty |= compiled.subject.bits if fresh else compiled.subject.moved
             for rule in compiled.rules:
-                rule.note_moves()
+                rule.mark_stale_if_changed()
 
     def _select(self, dirty: int, change: Change) -> int:
         """Update which policies select each identity in ``dirty`` (-1: all identities).

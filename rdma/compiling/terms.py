@@ -114,7 +114,7 @@ class Terms:
                 if not self._keys[requirement.key]:
                     del self._keys[requirement.key]
 
-    def begin(self) -> None:
+    def clear_moves(self) -> None:
         """Clear the record of the identities that the last update added to sets or removed from
         them.
         """

@@ -45,7 +45,7 @@ class _File:
     syntax: tree.Module
 
 
-def parts(name: str, source: str) -> list[Input]:
+def split_files(name: str, source: str) -> list[Input]:
     """Return the files that a module's source contains: one, or several if they were linked."""
     if not source.startswith(_MARK):
         return [Input(name, source)]

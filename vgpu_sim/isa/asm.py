@@ -105,7 +105,7 @@ class _ModuleParser:
     def _locate(self, error: InvalidFunction) -> AssemblyError:
         parser = self._parsers.get(error.function)
         if parser is not None:
-            line, column = parser.place(error.word)
+            line, column = parser.position_of(error.word)
             return AssemblyError(line, column, error.reason)
         line = self._places.get(error.function, 1)
         return AssemblyError(line, 1, f"{error.function}: {error.reason}")

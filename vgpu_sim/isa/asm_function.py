@@ -83,7 +83,7 @@ class FunctionParser:
             **self._fields,
         )
 
-    def place(self, word: int | None) -> _Place:
+    def position_of(self, word: int | None) -> _Place:
         """Return line and column of the instruction with index ``word``, or of the function if
         None.
         """

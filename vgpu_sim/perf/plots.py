@@ -38,7 +38,7 @@ def row(cells: Sequence[object], kind: str = "td", css: str = "") -> str:
     return f"<tr{css}>{inside}</tr>"
 
 
-def beside(*draw: Callable[[Any], None], width: float = 11, height: float = 4.2) -> str:
+def side_by_side(*draw: Callable[[Any], None], width: float = 11, height: float = 4.2) -> str:
     """Return one SVG with several plots side by side; each function in ``draw`` gets the axes of
     its plot.
 

@@ -139,7 +139,7 @@ class Control:
             found = self._programs.load_quickly(image)
             if found is not None or self._compilations.start(request, image):
                 return found
-            return self._programs.place(self._programs.compile(image))
+            return self._programs.load_image(self._programs.compile(image))
 
         try:
             self._answer_load(request, load)
@@ -150,7 +150,7 @@ class Control:
         def place() -> Loaded:
             if isinstance(image, Exception):
                 raise image
-            return self._programs.place(image)
+            return self._programs.load_image(image)
 
         self._answer_load(request, place)
 

@@ -88,7 +88,7 @@ class Programs:
         begin_ns = monotonic_ns()
         image = self._images.read_quickly(data)
         self._usage.modules.add(0, monotonic_ns() - begin_ns)
-        return self.place(image) if image is not None else None
+        return self.load_image(image) if image is not None else None
 
     def compile(self, data: bytes) -> Image:
         """Compile an image for which ``load_quickly`` returned None; ``place`` then loads the
@@ -103,7 +103,7 @@ class Programs:
         finally:
             self._usage.modules.add(0, monotonic_ns() - begin_ns)
 
-    def place(self, image: Image) -> Loaded:
+    def load_image(self, image: Image) -> Loaded:
         """Load an image that has already been read or compiled. Like ``load``, this is called on
         the main thread.
         """

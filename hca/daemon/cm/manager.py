@@ -348,7 +348,7 @@ class Manager:
         self, source: bytes, destination: bytes, request: Req | SidrReq
     ) -> Refusal | None:
         wanted = service_of(request.service)
-        addresses = (private_data.text(source), private_data.text(destination))
+        addresses = (private_data.address_text(source), private_data.address_text(destination))
         return self.may_connect(*addresses, wanted.port, wanted.space)
 
     def _send(self, source: bytes, destination: bytes, message: Message) -> None:

@@ -46,7 +46,7 @@ def is_multicast(address: bytes) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def text(address: bytes) -> str:
+def address_text(address: bytes) -> str:
     """Return an address as text in the form that policies use: IPv4 if it is mapped."""
     whole = IPv6Address(address)
     return str(whole.ipv4_mapped or whole)

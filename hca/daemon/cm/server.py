@@ -31,7 +31,7 @@ class CmServer:
         self._timer: asyncio.TimerHandle | None = None
         self.manager = Manager(time.monotonic, self._defer, self._wake)
 
-    def ids(
+    def new_ids(
         self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU, share: Share | None = None
     ) -> Ids:
         """Return a new client's set of ids, which is empty.

@@ -114,11 +114,11 @@ class CmWire:
             return
         mad = mad_codec.encode(message, self._transaction(source, destination, message))
         try:
-            pkey = self._pkeys(private_data.text(source))[0]
+            pkey = self._pkeys(private_data.address_text(source))[0]
             self._engine.send_mad(found[0], destination, mad, pkey)
         except OSError as err:
             if self._quota.take():
-                peer = private_data.text(destination)
+                peer = private_data.address_text(destination)
                 logger.info("mad_not_sent to=%s reason=%r", peer, err.strerror)
 
     def _read(self, gid: bytes, reading: int) -> None:
@@ -136,13 +136,15 @@ class CmWire:
         source = bytes(mad.source)
         if self._manager.function_at(source) is not None:
             return  # forged: local functions send nothing over a wire
-        if not any(_match(mad.pkey, own) for own in self._pkeys(private_data.text(gid))):
+        if not any(_match(mad.pkey, own) for own in self._pkeys(private_data.address_text(gid))):
             return  # of another partition
         try:
             message, transaction = mad_codec.decode(bytes(mad.data))
         except MalformedMad as err:
             if self._quota.take():
-                logger.info("mad_dropped from=%s reason=%r", private_data.text(source), str(err))
+                logger.info(
+                    "mad_dropped from=%s reason=%r", private_data.address_text(source), str(err)
+                )
             return
         if isinstance(message, SidrReq):
             self._remember(gid, source, message.request, transaction)

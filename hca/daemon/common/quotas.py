@@ -127,7 +127,7 @@ class Shares:
         rings, objects = memory_bytes // 2, memory_bytes // 4
         return cls(descriptors, min(RING_BYTES, rings), min(OBJECT_BYTES, objects))
 
-    def share(self) -> Share:
+    def new_share(self) -> Share:
         """Return an empty share of the pools for a new function."""
         return Share(self._descriptors, self._ring_bytes, self._object_bytes)
 
@@ -143,7 +143,7 @@ def usable_descriptors(max_descriptors: int, max_map_count: Path = _MAX_MAP_COUN
 
 def new_unlimited_share() -> Share:
     """Return a share without limits, for the engine of a test or benchmark."""
-    return Shares(1 << 62, 1 << 62, 1 << 62).share()
+    return Shares(1 << 62, 1 << 62, 1 << 62).new_share()
 
 
 def memory_limit(groups: Path = Path("/sys/fs/cgroup")) -> int | None:

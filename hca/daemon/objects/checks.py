@@ -53,6 +53,6 @@ def power_of_two(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
 
 
-def pages(size: int) -> int:
+def round_up_to_pages(size: int) -> int:
     """Return a size in bytes, rounded up to whole pages."""
     return -(-size // HCA_PAGE_BYTES) * HCA_PAGE_BYTES

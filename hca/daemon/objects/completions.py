@@ -16,8 +16,8 @@ from hca.daemon.objects.checks import (
     descriptor_of,
     get,
     os_error,
-    pages,
     power_of_two,
+    round_up_to_pages,
 )
 from hca.daemon.objects.client import ClientPlace
 
@@ -80,7 +80,7 @@ class Completions(ClientPlace):
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         channel = get(self._channels, wanted.channel) if wanted.channel else None
         entries = power_of_two(wanted.entries)
-        size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
+        size = round_up_to_pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         handle = self._handle()
         with (
             descriptor_of("hca-cq", size) as page,
@@ -99,9 +99,9 @@ class Completions(ClientPlace):
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         return power_of_two(wanted.entries) < entries
 
-    def rounds(self) -> int:
+    def count_engine_visits(self) -> int:
         """Wake the engine; return how many visits to this client's function it has finished."""
-        return self._engine.rounds_of(self._client)
+        return self._engine.count_visits(self._client)
 
     def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
         """Resize a completion queue; return its description and its new page's descriptor. Raises
@@ -113,7 +113,7 @@ class Completions(ClientPlace):
         cq = get(self._cqs, wanted.handle)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         entries = power_of_two(wanted.entries)
-        size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
+        size = round_up_to_pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         with (
             descriptor_of("hca-cq", size) as page,
             self._replacing("cq", wanted.handle, page, size),

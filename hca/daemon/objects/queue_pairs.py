@@ -23,8 +23,8 @@ from hca.daemon.objects.checks import (
     descriptor_of,
     get,
     os_error,
-    pages,
     power_of_two,
+    round_up_to_pages,
 )
 from hca.daemon.objects.completions import Completions
 from hca.daemon.objects.shared_receives import SharedReceives
@@ -75,7 +75,7 @@ class QueuePairs(SharedReceives, Completions):
         check_range(wanted.send_wr, 0, hca.HCA_MAX_WR)
         check_range(wanted.recv_wr, 0, hca.HCA_MAX_WR)
         sends, receives = power_of_two(wanted.send_wr), power_of_two(wanted.recv_wr)
-        size = pages(
+        size = round_up_to_pages(
             sizeof(hca.HcaQpPage)
             + sends * sizeof(hca.HcaSendSlot)
             + receives * sizeof(hca.HcaRecvSlot)

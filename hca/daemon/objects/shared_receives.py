@@ -16,8 +16,8 @@ from hca.daemon.objects.checks import (
     descriptor_of,
     get,
     os_error,
-    pages,
     power_of_two,
+    round_up_to_pages,
 )
 from hca.daemon.objects.domains import Domains
 
@@ -53,7 +53,9 @@ class SharedReceives(Domains):
         check_range(wanted.recv_wr, 1, hca.HCA_MAX_WR)
         receives = power_of_two(wanted.recv_wr)
         check_range(wanted.limit, 0, receives)
-        size = pages(sizeof(hca_objects.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot))
+        size = round_up_to_pages(
+            sizeof(hca_objects.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot)
+        )
         handle, index = self._handle(), self._free_srqs[-1]
         created = HcaCreated(handle, index, size, 0, receives)
         with descriptor_of("hca-srq", size) as page:

@@ -233,7 +233,7 @@ class Programs:
     ) -> None:
         """Serve the requests of a program's librdmacm."""
         try:
-            ids = self.cm.ids(function.address.gids, function.mtu, function.share)
+            ids = self.cm.new_ids(function.address.gids, function.mtu, function.share)
         except OSError as err:
             await self._send(client, requests.encode(header, None, err.errno or errno.EIO))
             return

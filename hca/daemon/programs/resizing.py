@@ -39,10 +39,10 @@ async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...],
 
 async def _until_seen(objects: Objects) -> None:
     """Wait until the engine has processed what was posted earlier, but at most MOST_SECONDS."""
-    end = objects.rounds() + ROUNDS
+    end = objects.count_engine_visits() + ROUNDS
     loop = asyncio.get_running_loop()
     latest = loop.time() + MOST_SECONDS
     for _ in range(MOST_LOOKS):
-        if objects.rounds() >= end or loop.time() >= latest:
+        if objects.count_engine_visits() >= end or loop.time() >= latest:
             return
         await asyncio.sleep(_LOOK_SECONDS)

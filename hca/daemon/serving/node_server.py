@@ -94,7 +94,7 @@ class NodeServer(PodServer):
         self, row: Row, handover_state: HandoverState
     ) -> tuple[Function, socket.socket]:
         function = self._table.add(str(row["name"]), LINKS[int(row["gbps"])])
-        self._shared[function.name] = self._shares.share()
+        self._shared[function.name] = self._shares.new_share()
         if row["binding"] is not None:
             self._bind(function, _load_binding(row["binding"]))
         listener = socket.socket(fileno=handover_state.take(row["listener"]))

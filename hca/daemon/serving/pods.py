@@ -101,7 +101,7 @@ class PodServer(Server):
         home.mkdir(mode=0o755, parents=True, exist_ok=True)
         files.write_classes(self._directory / CLASSES_DIR / name, self._system_classes)
         self._write(function)
-        self._shared[name] = self._shares.share()
+        self._shared[name] = self._shares.new_share()
         listener = seqpacket.bind(home / SOCKET_NAME, _SOCKET_MODE)
         foreign.refuse_descriptors(listener)
         self._listen(function, listener)

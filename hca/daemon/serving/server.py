@@ -212,7 +212,7 @@ class Server(AdoptingPrograms):
         address, mtu = address_of(index), hca.HCA_MAX_MTU
         if self._wire is not None:
             address, mtu = self._wire.address(address), self._wire.path_mtu()
-        share, party = self._shares.share(), Party.of(f"f{index}", address)
+        share, party = self._shares.new_share(), Party.of(f"f{index}", address)
         return OpenedFunction(index, address, directory, share, party, mtu=mtu)
 
     def _add_member(self, token: bytes, function: OpenedFunction, client: socket.socket) -> None:

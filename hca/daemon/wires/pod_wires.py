@@ -177,7 +177,9 @@ class PodWires:
             "segments": self._segments,
             "path_mtu": PATH_MTUS[one.mtu - 1],
             "datagram_sources": self._all.count_sources(one.made),
-            "groups": [private_data.text(gid) for gid in one.sockets.groups] if one.sockets else [],
+            "groups": [private_data.address_text(gid) for gid in one.sockets.groups]
+            if one.sockets
+            else [],
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
 

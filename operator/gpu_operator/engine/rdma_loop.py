@@ -40,7 +40,7 @@ _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
 _log = logging.getLogger(__name__)
 
 
-def choose_objects(kind: str, namespace: str) -> Chosen:
+def object_selectors(kind: str, namespace: str) -> Chosen:
     """Return the selectors with which to list a kind's objects.
 
     Pods without an HCA cannot be excluded, because no field identifies pods with an HCA.
@@ -73,7 +73,7 @@ class RdmaLoop:
         self._tables_due = asyncio.Event()
         self._reports_due = asyncio.Event()
         self.reflectors = [
-            Reflector(kube, kind, choose_objects(kind, namespace), read, self.on_change)
+            Reflector(kube, kind, object_selectors(kind, namespace), read, self.on_change)
             for kind, read in _READERS.items()
         ]
 

@@ -192,7 +192,7 @@ def test_a_lock_released_in_the_same_iteration(grid: int, block: int) -> None:
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (4, 64)])
 def test_updates_by_compare_and_swap_stay_in_wide_groups(grid: int, block: int) -> None:
     module, shape, threads = waiting_kernels.swaps(), (block, 1, 1), grid * block
-    assert polling_loops.polling(ssa.build(module.functions[0])) == frozenset()
+    assert polling_loops.polling_headers(ssa.build(module.functions[0])) == frozenset()
     assert max(spans(module, shape)) == block
     buffers = [words(1), words(threads)]
     found = compare(module, buffers, (grid, 1, 1), shape, plans(module, shape), agreed=(0,))

@@ -78,19 +78,19 @@ def test_products_of_more_sums_than_registers(body: str) -> None:
 def test_rounds_of_loops_with_known_trips_are_in_one_block() -> None:
     form = ssa.build(_kernel(_LOOP).functions[0])
     before = sum(_steps(form, block) for block in form.blocks)
-    partial_unrolling.join(form)
+    partial_unrolling.unroll(form)
     assert (before, max(_steps(form, b) for b in form.blocks)) == (32, 32 * _DEPTH)
 
 
 def test_loops_with_unknown_trips_are_unchanged() -> None:
     form = ssa.build(_kernel(_LOOP.replace(f"%k, {_DEPTH};", "%k, %y;")).functions[0])
-    partial_unrolling.join(form)
+    partial_unrolling.unroll(form)
     assert max(_steps(form, block) for block in form.blocks) == 32
 
 
 def test_sums_are_completed_a_register_file_at_a_time() -> None:
     form = ssa.build(_kernel(_LOOP).functions[0])
-    partial_unrolling.join(form)
+    partial_unrolling.unroll(form)
     analysis = analyse(form, jit.Plan(16, 2).geometry(_BLOCK), assume_guards=True)
     block = max(form.blocks, key=lambda index: _steps(form, index))
     nodes = form.blocks[block].nodes

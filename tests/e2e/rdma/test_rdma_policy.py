@@ -125,7 +125,7 @@ from device_plugin.kube.tables import TablesKube
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 kube = TablesKube(sys.argv[1], "tessera-system")
 if sys.argv[2] == "beat":
-    kube.beat(())
+    kube.renew_lease(())
 else:
     kube.acknowledge(sys.argv[3], RDMANodeTablesStatus(generation=1))
 print("written")

@@ -40,8 +40,8 @@ def running_helper(
 def too_much() -> None:
     compile_helper.MAX_BYTES = 3
     with running_helper(bytes) as helper:
-        assert helper.ask(b"for").result(30) == b"for"
-        error = helper.ask(b"four").exception(30)
+        assert helper.request_code(b"for").result(30) == b"for"
+        error = helper.request_code(b"four").exception(30)
         assert isinstance(error, EmitError)
         assert str(error).startswith("4 bytes are too many")
 
@@ -61,8 +61,8 @@ def side_by_side() -> None:
         return str(os.nice(0)).encode()
 
     with running_helper(meet) as helper:
-        one = helper.ask(b"one", at_leisure=True)
-        two = helper.ask(b"two")
+        one = helper.request_code(b"one", at_leisure=True)
+        two = helper.request_code(b"two")
         weights = int(two.result(30)), int(one.result(30))
     assert weights == (os.nice(0), max(os.nice(0), 5)), weights
 
@@ -87,8 +87,8 @@ def kept_ready() -> None:
         helper.keep_child_ready()
         ready = prepared[1]
         for _ in range(2):
-            assert int(helper.ask(b"", at_leisure=True).result(30)) not in prepared
-            assert int(helper.ask(b"").result(30)) == ready
+            assert int(helper.request_code(b"", at_leisure=True).result(30)) not in prepared
+            assert int(helper.request_code(b"").result(30)) == ready
             ready = warmed_up()
 
 
@@ -105,7 +105,7 @@ def left_off() -> None:
         helper.keep_child_ready()
         os.read(reader, 1)
         (child,) = Path(f"/proc/{helper.pid()}/task/{helper.pid()}/children").read_text().split()
-        assert helper.ask(b"").result(30) == child.encode()
+        assert helper.request_code(b"").result(30) == child.encode()
 
 
 def ended_early() -> None:
@@ -118,7 +118,7 @@ def ended_early() -> None:
         time.sleep(0.1)
         assert Path(f"/proc/{child}").exists()
         helper.keep_child_ready()
-        assert int(helper.ask(b"").result(30)) != child
+        assert int(helper.request_code(b"").result(30)) != child
         assert not Path(f"/proc/{child}").exists()
 
 
@@ -136,10 +136,10 @@ def no_memory() -> None:
     with running_helper(bytes) as helper:
         helper.keep_child_ready()
         for _ in range(2):  # with the child that is kept ready, if any, and with a new one
-            error = helper.ask(b"long").exception(30)
+            error = helper.request_code(b"long").exception(30)
             assert isinstance(error, EmitError)
             assert error.killed
-            assert helper.ask(b"a").result(30) == b"a"
+            assert helper.request_code(b"a").result(30) == b"a"
             time.sleep(0.5)
         left = Path(f"/proc/{helper.pid()}/task/{helper.pid()}/children").read_text().split()
         assert len(left) <= 1, left  # the child that is kept ready

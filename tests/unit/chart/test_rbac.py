@@ -241,7 +241,7 @@ def watched_rights() -> set[Right]:
     handlers = watch.make_registry(Store(), lambda kind, name: None)
     rights: set[Right] = set()
     for kind in (one for one in kinds.KINDS if one.reflected):
-        where = rdma_loop.choose_objects(kind.name, NAMESPACE).namespace
+        where = rdma_loop.object_selectors(kind.name, NAMESPACE).namespace
         rights |= {(where, kind.group, kind.plural, verb) for verb in ("list", "watch")}
     source: Any = None  # nothing is read from it here
     for one in watch.make_reflectors(source, Store(), lambda kind, name: None, NAMESPACE):
@@ -310,7 +310,7 @@ def test_the_node_agent_has_exactly_the_rights_that_it_uses() -> None:
         with pytest.raises(ClusterError):
             next(tables.tables())
         tables.acknowledge("u", RDMANodeTablesStatus())
-        tables.beat(())
+        tables.renew_lease(())
         rights.add((NAMESPACE, "coordination.k8s.io", "leases", "create"))  # to create a new object
         slices = SliceKube("n", DRIVER, client)
         slices.list()

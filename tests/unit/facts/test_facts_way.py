@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.agent.desired_state import current_configuration, sort_objects
+from device_plugin.agent.desired_state import current_configuration, desired_from_objects
 from device_plugin.inventory import model
 from device_plugin.kube import gpu_object
 from facts.document import DECLARED, DEFAULT_FACTS, GpuFacts
@@ -61,7 +61,7 @@ def requested_rows(spec: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the GPUs that the agent requests from gpud."""
     nothing = model.Inventory("1", "/lib", 0, 0, True, "", (), ())
     rows: list[dict[str, Any]] = json.loads(
-        json.dumps(sort_objects([read(spec)], 0).configuration(nothing))
+        json.dumps(desired_from_objects([read(spec)], 0).configuration(nothing))
     )
     return rows
 

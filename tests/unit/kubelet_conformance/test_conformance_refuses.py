@@ -185,7 +185,7 @@ class FakeSetting:
             resources=lambda: self.plugins, refused=[], refuse_lists=False, held={}
         )
 
-    def ask(self, name: str) -> bool:
+    def run_option(self, name: str) -> bool:
         if command := self.commands.get(name):
             command()
         return bool(command)

@@ -216,7 +216,7 @@ def part(pool: str, generation: int, of: int, *devices: str, **more: Any) -> dic
 def test_pools_are_complete_when_each_has_all_of_its_newest_generation(
     found: list[dict[str, Any]], is_complete: bool
 ) -> None:
-    assert dra.complete(found) is is_complete
+    assert dra.is_complete(found) is is_complete
 
 
 def test_a_claim_can_be_allocated_devices_without_taints() -> None:

@@ -296,7 +296,9 @@ def fit(
             file = into / f"{name}.json"
             known = parameters.read(file.read_text()) if file.exists() else {}
             one = FAMILIES[name]
-            known[key] = one.learn(key, known[key]) if residual and key in known else one.fit(key)
+            known[key] = (
+                one.fit_residual(key, known[key]) if residual and key in known else one.fit(key)
+            )
             file.write_text(parameters.render(known))
     except PerfError as err:
         exit_with_error(err)

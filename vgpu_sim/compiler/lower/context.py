@@ -76,7 +76,7 @@ class Context:
         declared = self.symbols.shared.get(name)
         if declared is None:
             return None
-        return SharedVariable(0) if self.check_only else self.memory.of(declared)
+        return SharedVariable(0) if self.check_only else self.memory.find_variable(declared)
 
     def register(self, name: tree.Name) -> Register | Predicate | None:
         """Return the register called ``name``, or None if the name denotes something else.

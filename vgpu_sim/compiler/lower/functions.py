@@ -230,7 +230,7 @@ def _lower_statement(context: Context, statement: tree.Statement) -> None:
 
 def _declare_shared(context: Context, statement: tree.Variable) -> None:
     # not named by any instruction
-    what: Declared = context.memory.of(statement) or SharedVariable(0)
+    what: Declared = context.memory.find_variable(statement) or SharedVariable(0)
     try:
         shared_memory.size_and_alignment(statement)
     except Refusal:

@@ -40,8 +40,8 @@ def _collect(
     lanes: Lanes, instruction: Instruction, given: CollectiveOperands, together: U32
 ) -> Results:
     if instruction.op.family is Family.MATRIX:
-        return matrix.collect(lanes, instruction, given, together)
-    return warp.collect(instruction, given, together)
+        return matrix.compute_results(lanes, instruction, given, together)
+    return warp.compute_results(instruction, given, together)
 
 
 def _scatter(lanes: Lanes, instruction: Instruction, results: Results, mask: Mask) -> None:

@@ -159,7 +159,7 @@ class Emitter(Protocol):
     this one.
     """
 
-    def ask(self, request: bytes, *, at_leisure: bool = False) -> "Future[bytes]":
+    def request_code(self, request: bytes, *, at_leisure: bool = False) -> "Future[bytes]":
         """Start to emit the code that ``request`` describes; the future returns the code or raises
         EmitError. Callable on any thread.
 

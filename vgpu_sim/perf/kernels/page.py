@@ -45,7 +45,7 @@ def page(chip: Chip, kernels: Sequence[PlottedKernel], lines: Sequence[str]) -> 
     parts = []
     if named:
         parts.append(
-            plots.beside(
+            plots.side_by_side(
                 lambda axes: _roofline(axes, chip, list(named.values()), drawn),
                 lambda axes: _causes(axes, named),
             )

@@ -63,7 +63,7 @@ class Part:
         return self.times * self.prediction.us
 
     @property
-    def half(self) -> float:
+    def half_width_us(self) -> float:
         """Half the width of the 90 % interval of the operator's time per pass, in microseconds. The
         error is the same in each run of the operator, so the errors add up.
         """
@@ -97,11 +97,11 @@ class Pass:
         return sum(part.us for part in self.parts if part.of_layer) / self.layers
 
     @property
-    def half(self) -> float:
+    def half_width_us(self) -> float:
         """Half the width of the 90 % interval in microseconds, assuming that the errors of
         different operators are independent.
         """
-        return float(np.sqrt(sum(part.half**2 for part in self.parts)))
+        return float(np.sqrt(sum(part.half_width_us**2 for part in self.parts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Report:
             "passes": {
                 name: {
                     "us": one.us,
-                    "us_half_90_percent": one.half,
+                    "us_half_90_percent": one.half_width_us,
                     "layer_us": one.layer_us,
                     "launch_gaps_us": one.waiting,
                     "operators": [

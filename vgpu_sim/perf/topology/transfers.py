@@ -36,7 +36,7 @@ class Transfer:
         return " > ".join([self.source, *(target for _, target in self.links)])
 
 
-def payload(routes: Routes) -> dict[Hashable, float]:
+def payload_rates(routes: Routes) -> dict[Hashable, float]:
     """Return the rate at which each link can carry payload (its capacity without headers), in bytes
     per microsecond.
     """
@@ -58,7 +58,7 @@ def together(routes: Routes, ends: Sequence[tuple[End, End]], size: int) -> list
     for source, target in ends:
         if source == target:
             raise BadShape(f"a transfer needs two different devices, not {source} to {target}")
-    capacity = payload(routes)
+    capacity = payload_rates(routes)
     ways = [routes.path(source, target) for source, target in ends]
     rates = max_min(ways, capacity)
     limits = bottlenecks(ways, rates, capacity)

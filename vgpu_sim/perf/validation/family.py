@@ -77,9 +77,9 @@ class Family:
         problem = fitting.Problem(parameters, table.columns["us"], rows.choose, rows.times)
         library = key.split("/")[2]
         where = f"{measurements.PACKAGE} {measurements.VERSION}, {library} {every.version}"
-        return self.learn(key, fitting.fit(problem, where, range(self.starts)))
+        return self.fit_residual(key, fitting.fit(problem, where, range(self.starts)))
 
-    def learn(self, key: str, fitted: Fitted) -> Fitted:
+    def fit_residual(self, key: str, fitted: Fitted) -> Fitted:
         """Fit a table's residual on top of fitted parameters. Raises NoData."""
         every = self.table(key)
         table = every.rows(self.fitted_rows(every))

@@ -74,7 +74,7 @@ def _section(one: Verdict) -> str:
 
 def _plots(one: Verdict) -> str:
     """Return plots of predicted over measured times, and of each cause's share by time."""
-    return plots.beside(lambda axes: _correlation(axes, one), lambda axes: _causes(axes, one))
+    return plots.side_by_side(lambda axes: _correlation(axes, one), lambda axes: _causes(axes, one))
 
 
 def _correlation(axes: Any, one: Verdict) -> None:

@@ -45,7 +45,7 @@ class Point:
     ends: dict[str, Ends]
 
     @property
-    def held_out_with(self) -> Key:
+    def model_and_board(self) -> Key:
         """The point's model and board. Points that have the same model and board are validated
         together, with factors that were fitted to all other points.
         """
@@ -75,7 +75,7 @@ class Row:
     inside: float | None
 
 
-def questions() -> tuple[list[tuple[dict[str, str], Serving]], Counter[str]]:
+def predictable_rows() -> tuple[list[tuple[dict[str, str], Serving]], Counter[str]]:
     """Return the measured rows that can be predicted, each with its request. Also return how many
     rows were excluded, by reason.
 
@@ -136,7 +136,7 @@ def points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
     Raises:
         NoData: the measurements are not installed.
     """
-    rows, excluded = questions()
+    rows, excluded = predictable_rows()
     if most is not None and len(rows) > most:
         rows = [rows[i] for i in np.linspace(0, len(rows) - 1, most).astype(int)]
     found = []
@@ -151,7 +151,10 @@ def points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
                 (question.model, question.board, row["backend"]),
                 {time: float(row[f"silicon_{time}_ms"]) for time in TIMES},
                 {"ttft": report.ttft_ms, "tpot": report.tpot_ms},
-                {"ttft": report.prefill.half / 1e3, "tpot": report.decode.half / 1e3},
+                {
+                    "ttft": report.prefill.half_width_us / 1e3,
+                    "tpot": report.decode.half_width_us / 1e3,
+                },
                 {"ttft": report.ttft_ends, "tpot": report.tpot_ends},
             )
         )
@@ -190,15 +193,15 @@ def validate(some: list[Point]) -> list[Row]:
     """Compare measured serving points with their predictions; return one row for each group and for
     each of TTFT and TPOT.
     """
-    held = _group_by(some, lambda point: point.held_out_with)
+    held = _group_by(some, lambda point: point.model_and_board)
     others = {
-        key: fit(point for point in some if point.held_out_with != key)
+        key: fit(point for point in some if point.model_and_board != key)
         for key in held
         if len(held) > 1
     }
     rows = []
     for group, members in sorted(_group_by(some, lambda point: point.group).items()):
-        bands = others.get(members[0].held_out_with)
+        bands = others.get(members[0].model_and_board)
         for time in TIMES:
             measured = np.array([point.measured[time] for point in members])
             predicted = np.array([point.predicted[time] for point in members])

@@ -115,7 +115,7 @@ class JitBackend:
 
         def object_code(text: str, tier: int) -> bytes:
             try:
-                return emitter.ask(_TEXT[tier] + text.encode()).result()
+                return emitter.request_code(_TEXT[tier] + text.encode()).result()
             except EmitError as err:
                 raise CodeGenerationError(str(err)) from err
 
@@ -173,7 +173,7 @@ class JitBackend:
         self, record: Program, variant: Variant, improve: Callable[[NativeEntry], None]
     ) -> NativeEntry:
         name, block = variant
-        kernel = record.alone(name)
+        kernel = record.container_of(name)
         key = key_of(kernel, block, None)
         kept = self._load_cached(record, variant, key)
         if kept is not None:
@@ -190,7 +190,7 @@ class JitBackend:
             first, entry = found
             entry = replace(entry, provisional=True, refused=self._count_refused(key))
         request = _KERNEL + _BLOCK.pack(*block) + kernel
-        future = self._emitter.ask(request, at_leisure=True)
+        future = self._emitter.request_code(request, at_leisure=True)
         better = _Better(record, variant, key, first, improve)
         future.add_done_callback(lambda answer: self._take(better, answer))
         return entry

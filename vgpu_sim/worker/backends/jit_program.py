@@ -27,7 +27,7 @@ class Program:
     _kernels: extract.Kernels | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def alone(self, name: str, *, named: bool = False) -> bytes:
+    def container_of(self, name: str, *, named: bool = False) -> bytes:
         """Return a kernel as a container of its own; see ``isa.extract``."""
         with self._lock:
             if self._kernels is None:
@@ -38,7 +38,7 @@ class Program:
         """Return a kernel, decoded, and the module that contains it and all variables."""
         if self.module is not None:
             return self.module, self.module.function(name)
-        module = container.decode(self.alone(name, named=True))
+        module = container.decode(self.container_of(name, named=True))
         return module, module.function(name)
 
     def source(self) -> str:

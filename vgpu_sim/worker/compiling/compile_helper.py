@@ -79,7 +79,7 @@ class CompileHelper:
         with suppress(OSError):  # its end is reported to the callers of ``ask``
             self._socket.sendall(server.REQUEST.pack(number, False, 0))
 
-    def ask(self, request: bytes, *, at_leisure: bool = False) -> Future[bytes]:
+    def request_code(self, request: bytes, *, at_leisure: bool = False) -> Future[bytes]:
         """See ``hal.compute.ports.Emitter.ask``."""
         future: Future[bytes] = Future()
         if len(request) > MAX_BYTES:

@@ -14,7 +14,7 @@ from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.kernels import chip_of, estimate
 from vgpu_sim.perf.topology import topology_named
 from vgpu_sim.perf.topology.routes import Routes
-from vgpu_sim.perf.topology.transfers import payload
+from vgpu_sim.perf.topology.transfers import payload_rates
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.modelling.clock import ModelledClock
 from vgpu_sim.worker.modelling.sampler import Place, predict_counts
@@ -63,7 +63,7 @@ def peer_rates(board: str, topology: str) -> dict[tuple[int, int], float]:
         PerfError: no such board or topology.
     """
     routes = Routes(topology_named(topology), board_named(board))
-    carried = payload(routes)
+    carried = payload_rates(routes)
     return {
         (a, b): min(carried[link] for link in routes.path(f"gpu{a}", f"gpu{b}"))
         for a, b in permutations(range(len(routes.topology.gpus)), 2)

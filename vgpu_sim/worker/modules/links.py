@@ -79,7 +79,7 @@ def _inputs(data: bytes) -> Iterator[linking.Input]:
         name = data[at : at + name_bytes].decode(errors="replace")
         image = data[at + name_bytes : at + name_bytes + image_bytes]
         at += name_bytes + image_bytes
-        yield from linking.parts(name, _source(name, image))
+        yield from linking.split_files(name, _source(name, image))
 
 
 def _source(name: str, image: bytes) -> str:

@@ -102,7 +102,7 @@ class Target:
 
     def _emit(self, text: str, tier: int) -> bytes:
         try:
-            return self._helper.ask(bytes([tier]) + text.encode()).result()
+            return self._helper.request_code(bytes([tier]) + text.encode()).result()
         except EmitError as error:
             raise CodeGenerationError(str(error)) from error
 

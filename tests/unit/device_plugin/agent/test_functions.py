@@ -272,9 +272,9 @@ def test_failures_are_tried_again_and_hcad_may_not_stay_away(
 
 
 def test_a_node_without_functions_keeps_no_empty_resource() -> None:
-    """``keep`` is for resources that may get devices; a node's functions do not come back."""
+    """``stays_registered`` is for resources that may get devices; a node's functions do not come back."""
     for functions in (FUNCTIONS, ()):
-        assert not FunctionOffer(functions, "/lib/x").keep
+        assert not FunctionOffer(functions, "/lib/x").stays_registered
     assert FunctionOffer((), "/lib/x").devices() == []
 
 
@@ -380,7 +380,7 @@ def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
     tmp_path: Path, objects: tuple[str, ...], gpud_is_there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Starting pods need the files until the end; a later pass must not write them again."""
-    monkeypatch.setattr(loop, "sort_objects", lambda *_: Desired())
+    monkeypatch.setattr(loop, "desired_from_objects", lambda *_: Desired())
     kube: Any = SimpleNamespace(gpus=lambda: objects)
     unused: Any = MagicMock(functions=FUNCTIONS, seen_at=lambda: 0.0)
     unused.given.return_value = {}

@@ -77,10 +77,10 @@ def rig() -> Rig:
 
 def test_tables_are_handed_over_once_and_again_to_a_new_linkd(rig: Rig) -> None:
     for generation, handed in ((5, 1), (5, 1), (6, 2)):
-        assert rig.carrier.follow(tables(generation)) == LayerStatus(SecondLayer.ENFORCING)
+        assert rig.carrier.sync_tables(tables(generation)) == LayerStatus(SecondLayer.ENFORCING)
         assert rig.linkd.handed == handed
     rig.linkd.generation = None
-    rig.carrier.follow(tables(6))
+    rig.carrier.sync_tables(tables(6))
     assert rig.linkd.handed == 3
 
 
@@ -90,7 +90,7 @@ def test_the_reason_for_a_missing_second_layer_is_logged_once(
     rig.linkd.able, rig.linkd.why = False, "nft is missing in the image"
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            status = rig.carrier.follow(tables(5))
+            status = rig.carrier.sync_tables(tables(5))
     assert status == LayerStatus(SecondLayer.ENGINE_ONLY, "nft is missing in the image")
     assert rig.linkd.handed == 0
     said = [one for one in caplog.records if one.name == "device_plugin.agent.second_layer"]
@@ -157,10 +157,10 @@ def test_a_linkd_that_hangs_is_not_called_each_time(rig: Rig) -> None:
     rig.linkd.error = LinkdUnreachable("linkd at x: timed out")
     rig.linkd.error.__cause__ = TimeoutError()
     for _ in range(3):
-        assert rig.carrier.follow(tables(5)).state is SecondLayer.ENGINE_ONLY
+        assert rig.carrier.sync_tables(tables(5)).state is SecondLayer.ENGINE_ONLY
     assert rig.linkd.requested == 1
     rig.seconds, rig.linkd.error = 60.0, None
-    assert rig.carrier.follow(tables(5)).state is SecondLayer.ENFORCING
+    assert rig.carrier.sync_tables(tables(5)).state is SecondLayer.ENFORCING
 
 
 def test_drops_are_events_on_the_pod_whose_link_it_is(rig: Rig) -> None:
@@ -168,16 +168,16 @@ def test_drops_are_events_on_the_pod_whose_link_it_is(rig: Rig) -> None:
         reported = {"link": "veth-a", "leaving": True, "dropped": {"spoofed": count}}
         return {"addresses": ["10.0.0.1"], **reported}
 
-    rig.carrier.follow(tables(5))
+    rig.carrier.sync_tables(tables(5))
     rig.linkd.links = [link(2), {**link(9), "link": "veth-b", "addresses": ["10.0.0.9"]}]
     for _ in range(2):
         rig.seconds += DROPS_S
-        rig.carrier.follow(tables(5))
+        rig.carrier.sync_tables(tables(5))
     ((pod, reason, message),) = rig.notices.posted
     assert pod == HolderPod("ml", "x", "u-x")
     assert reason is Reason.RDMA_DROPPED
     assert "UDP packets that this pod sent, from an address that is not the pod's" in message
     rig.linkd.links = [link(3)]
     rig.seconds += DROPS_S
-    rig.carrier.follow(tables(5))
+    rig.carrier.sync_tables(tables(5))
     assert len(rig.notices.posted) == 2

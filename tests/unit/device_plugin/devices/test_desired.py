@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from device_plugin.agent.desired_state import sort_objects
+from device_plugin.agent.desired_state import desired_from_objects
 from device_plugin.agent.reporting import status
 from device_plugin.inventory.model import Gpu, Inventory, MigSlice
 from device_plugin.kube.gpu_object import GpuObject, read
@@ -43,14 +43,14 @@ def inventory(*gpus: Gpu) -> Inventory:
 
 def test_objects_become_configuration_and_budget() -> None:
     wanted = [an_object("a", index=1, nodeBudget="2Gi"), an_object("b")]
-    desired = sort_objects(wanted, 1)
+    desired = desired_from_objects(wanted, 1)
     assert desired.budget_bytes == 2 << 30
     assert [(g["index"], g["uuid"]) for g in desired.configuration(inventory())] == [
         (0, "GPU-b"),
         (1, "GPU-a"),
     ]
     assert not desired.refused
-    assert sort_objects([an_object("a")], 7).budget_bytes == 7
+    assert desired_from_objects([an_object("a")], 7).budget_bytes == 7
 
 
 def test_each_bad_object_is_refused_alone_with_its_reason() -> None:
@@ -62,7 +62,7 @@ def test_each_bad_object_is_refused_alone_with_its_reason() -> None:
         an_object("extra", index=3, fieldOfTomorrow=1),
         an_object("budget", index=4, nodeBudget="lots"),
     ]
-    desired = sort_objects(wanted, 0)
+    desired = desired_from_objects(wanted, 0)
     assert list(desired.gpus) == ["GPU-good"]
     assert {name: reason for name, (reason, _) in desired.refused.items()} == {
         "board": Reason.UNKNOWN_BOARD,
@@ -75,7 +75,7 @@ def test_each_bad_object_is_refused_alone_with_its_reason() -> None:
 
 
 def test_a_refused_objects_device_stays_as_it_is_and_a_deleted_ones_goes() -> None:
-    desired = sort_objects([an_object("a", fieldOfTomorrow=1)], 0)
+    desired = desired_from_objects([an_object("a", fieldOfTomorrow=1)], 0)
     assert desired.instances(gpu("a", slices=1)) is None
     assert desired.instances(gpu("b", slices=1)) == ()
     there = inventory(gpu("a"), gpu("b", 1, slices=1), gpu("c", 2))
@@ -84,13 +84,13 @@ def test_a_refused_objects_device_stays_as_it_is_and_a_deleted_ones_goes() -> No
 
 
 def test_an_object_that_cannot_be_read_at_all_freezes_the_node() -> None:
-    desired = sort_objects([an_object("a", uuid=7)], 0)
+    desired = desired_from_objects([an_object("a", uuid=7)], 0)
     assert desired.all_frozen
     assert desired.instances(gpu("z")) is None
 
 
 def test_a_device_that_changes_board_or_index_is_emptied_before_it_changes() -> None:
-    desired = sort_objects(
+    desired = desired_from_objects(
         [an_object("a", index=3, instances=[{"profile": "1g.10gb", "start": 0}])], 0
     )
     assert desired.instances(gpu("a", 0, slices=1)) == ()
@@ -115,28 +115,30 @@ def test_a_gpu_that_claims_may_take_is_not_made_whole_for_want_of_a_layout() -> 
         ("Both", "l", 1),
     ):
         wanted = an_object("a", allocation=how, instances=whole, layout=layout, migMode="Disabled")
-        requested = sort_objects([wanted], 0).instances(gpu("a"))
+        requested = desired_from_objects([wanted], 0).instances(gpu("a"))
         assert requested is not None
         assert len(requested) == count, (how, layout)
 
 
 def test_a_topology_reaches_gpud_once_the_gpu_has_no_slices_and_bad_places_are_refused() -> None:
-    desired = sort_objects([an_object("a", index=5, topology="dgx-h100")], 0)
+    desired = desired_from_objects([an_object("a", index=5, topology="dgx-h100")], 0)
     (row,) = desired.configuration(inventory())
     assert row["topology"] == "dgx-h100"
     (row,) = desired.configuration(inventory(gpu("a", 5, slices=1)))
     assert "topology" not in row  # without the field gpud uses the same default
-    refused = sort_objects([an_object("a", index=5, topology="hgx-4")], 0).refused
+    refused = desired_from_objects([an_object("a", index=5, topology="hgx-4")], 0).refused
     assert refused["a"] == (
         Reason.INVALID_SPEC,
         "spec.topology: hgx-4 has room for 4 GPUs, not 6",
     )
     own = "custom:numa=1;nvlinks=0;gpus=10.0.0.0"
-    (row,) = sort_objects([an_object("a", index=0, topology=own)], 0).configuration(inventory())
+    (row,) = desired_from_objects([an_object("a", index=0, topology=own)], 0).configuration(
+        inventory()
+    )
     assert row["topology"] == own
-    refused = sort_objects([an_object("a", index=1, topology=own)], 0).refused
+    refused = desired_from_objects([an_object("a", index=1, topology=own)], 0).refused
     assert refused["a"][1] == "spec.topology: the custom topology has room for 1 GPUs, not 2"
-    strange = sort_objects([an_object("a", index=0, topology="of tomorrow")], 0).refused
+    strange = desired_from_objects([an_object("a", index=0, topology="of tomorrow")], 0).refused
     assert "no topology 'of tomorrow'" in strange["a"][1]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from device_plugin.agent.claims import PublishedOffer, unavailable_instances
-from device_plugin.agent.desired_state import sort_objects
+from device_plugin.agent.desired_state import desired_from_objects
 from device_plugin.agent.steps import plan_steps
 from device_plugin.config import Settings
 from device_plugin.dp.offer import CLAIM_SERVED
@@ -82,7 +82,7 @@ class Events:
 def published_devices(gpu: Gpu, *objects: GpuObject) -> FakePublisher:
     publisher: Any = FakePublisher()
     events: Any = Events()
-    desired = sort_objects(objects, 0)
+    desired = desired_from_objects(objects, 0)
     inventory = Inventory("1", "/lib", 0, 0, True, "", (), (gpu,))
     PublishedOffer(SETTINGS, publisher, events).offer(objects, desired, inventory)
     result: FakePublisher = publisher
@@ -174,7 +174,7 @@ def test_counters_cover_claims_whatever_a_layout_requests() -> None:
                 migMode="Enabled",
                 instances=[{"profile": i.profile.name, "start": i.start} for i in wanted],
             )
-            desired = sort_objects([requested], 0).instances(gpu) or ()
+            desired = desired_from_objects([requested], 0).instances(gpu) or ()
             both = [*unavailable_instances(gpu, desired), *claimed]
             assert not planner.violations(BOARD, both)
 
@@ -187,7 +187,7 @@ def test_slices_that_cannot_be_written_are_reported_once_on_the_gpu() -> None:
     inventory = Inventory("1", "/lib", 0, 0, True, "", (), (gpu_with(),))
     publisher.problem = "API server: 403 no"
     for _ in range(3):
-        offer.offer(requested, sort_objects(requested, 0), inventory)
+        offer.offer(requested, desired_from_objects(requested, 0), inventory)
     assert len(events.reported) == 1
     assert "403" in events.reported[0]
     ((name, (reason, message)),) = offer.problems().items()
@@ -196,11 +196,11 @@ def test_slices_that_cannot_be_written_are_reported_once_on_the_gpu() -> None:
     assert offer.problems() == {}
     publisher.problem = "again"
     both = [an_object(allocation="Both")]  # a problem with claims does not make the layout fail
-    offer.offer(both, sort_objects(both, 0), inventory)
+    offer.offer(both, desired_from_objects(both, 0), inventory)
     assert len(events.reported) == 2
     assert offer.problems() == {}
     back = [an_object()]  # back to the device plugin, which needs no ResourceSlices
-    offer.offer(back, sort_objects(back, 0), inventory)
+    offer.offer(back, desired_from_objects(back, 0), inventory)
     assert offer.problems() == {}
 
 
@@ -213,12 +213,12 @@ def test_resources_that_classes_serve_stay_registered_while_claims_have_gpus() -
         settings = dataclasses.replace(SETTINGS, dra_extended=extended)
         offer = PublishedOffer(settings, publisher, events)
         assert offer.claim_resources() == {}
-        offer.offer(wanted, sort_objects(wanted, 0), inventory)
+        offer.offer(wanted, desired_from_objects(wanted, 0), inventory)
         names = offer.claim_resources()
         assert ({"nvidia.com/gpu", "nvidia.com/mig-1g.10gb.me"} <= names.keys()) == extended
         assert all(one is CLAIM_SERVED for one in names.values())
         back = [an_object()]
-        offer.offer(back, sort_objects(back, 0), inventory)
+        offer.offer(back, desired_from_objects(back, 0), inventory)
         assert offer.claim_resources() == {}
 
 
@@ -244,7 +244,7 @@ def test_slices_are_described_again_when_something_of_them_has_changed_and_only_
         before = publisher.reported
         for _ in range(3):
             inventory = Inventory("1", "/lib", 0, 0, True, "", (), (gpu,))
-            offer.offer([requested], sort_objects([requested], 0), inventory)
+            offer.offer([requested], desired_from_objects([requested], 0), inventory)
         assert publisher.reported == before + 1
 
 
@@ -256,7 +256,7 @@ def test_a_claim_s_slice_that_comes_and_goes_does_not_change_the_publication() -
     published = []
     for gpu in (gpu_with(), gpu_with(claimed=(place("1g.10gb", 0),)), gpu_with()):
         inventory = Inventory("1", "/lib", 0, 0, True, "", (), (gpu,))
-        offer.offer([requested], sort_objects([requested], 0), inventory)
+        offer.offer([requested], desired_from_objects([requested], 0), inventory)
         # a new agent describes the GPU in the same way
         published.append(published_devices(gpu, requested).wanted)
     assert publisher.reported == 1

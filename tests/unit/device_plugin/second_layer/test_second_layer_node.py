@@ -116,13 +116,13 @@ def rig() -> Rig:
 
 
 def test_rules_are_loaded_when_tables_or_links_change_and_else_not(rig: Rig) -> None:
-    rig.node.follow()
+    rig.node.reload_if_changed()
     assert rig.kernel.loaded == []  # no tables were sent yet
     rig.node.take(TABLES)
-    rig.node.follow()
+    rig.node.reload_if_changed()
     assert rig.kernel.loaded == [(TABLES, (X, WITHOUT), ("eth0",))]
     rig.kernel.now = replace(STATE, routes=ROUTES[:-2])
-    rig.node.follow()
+    rig.node.reload_if_changed()
     assert [interfaces for _, interfaces, _ in rig.kernel.loaded[1:]] == [(X,)]
     assert rig.node.state() == {"generation": 5, "links": 1, "able": True, "engine_only": ""}
 
@@ -141,7 +141,7 @@ def test_refused_rules_are_reported_and_retried(rig: Rig) -> None:
     assert rig.node.state()["engine_only"] == "nft -f -: No such file"
     assert rig.node.generation is None
     rig.kernel.refuses = ""
-    rig.node.follow()
+    rig.node.reload_if_changed()
     assert rig.node.state()["engine_only"] == ""
     assert rig.node.generation == 5
 
@@ -153,7 +153,7 @@ def test_a_missing_link_is_reported_after_a_while(rig: Rig) -> None:
     rig.seconds = PATIENCE_S
     assert "ml/x: 10.244.2.2 is not routed" in rig.node.state()["engine_only"]
     rig.kernel.now = STATE
-    rig.node.follow()
+    rig.node.reload_if_changed()
     assert rig.node.state()["engine_only"] == ""
 
 

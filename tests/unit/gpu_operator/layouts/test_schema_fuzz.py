@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from device_plugin.agent.claims import unavailable_instances
-from device_plugin.agent.desired_state import sort_objects
+from device_plugin.agent.desired_state import desired_from_objects
 from device_plugin.agent.steps import plan_steps
 from device_plugin.inventory.model import Gpu
 from device_plugin.kube.gpu_object import read
@@ -127,7 +127,7 @@ def agents_look(cluster: FakeCluster) -> None:
     for document in cluster.objects.get("GPU", {}).values():
         by_node.setdefault(document["spec"]["nodeName"], []).append(read(document))
     for objects in by_node.values():
-        desired = sort_objects(objects, 1 << 30)
+        desired = desired_from_objects(objects, 1 << 30)
         for uuid, spec in desired.gpus.items():
             gpu = Gpu(uuid, spec.index, geometry.board(spec.board), "Healthy", ())
             places = [one.place for one in desired.instances(gpu) or ()]

@@ -11,7 +11,7 @@ import pytest
 
 from gpu_operator import errors
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
-from gpu_operator.engine.rdma_loop import RdmaLoop, choose_objects
+from gpu_operator.engine.rdma_loop import RdmaLoop, object_selectors
 from gpu_operator.kube.actions import Action, Apply, Delete
 from gpu_operator.kube.port import Chosen, Document
 from gpu_operator.kube.reflector import Reflector
@@ -276,7 +276,7 @@ def test_an_object_that_becomes_irrelevant_is_removed() -> None:
 
 
 def test_the_api_server_selects_pods_by_fields() -> None:
-    assert "spec.nodeName!=," in choose_objects("Pod", "ns").fields
-    assert "status.phase!=Succeeded" in choose_objects("Pod", "ns").fields
-    assert choose_objects("Lease", "ns").namespace == "ns"
-    assert choose_objects(POLICY_KIND, "ns") == Chosen()
+    assert "spec.nodeName!=," in object_selectors("Pod", "ns").fields
+    assert "status.phase!=Succeeded" in object_selectors("Pod", "ns").fields
+    assert object_selectors("Lease", "ns").namespace == "ns"
+    assert object_selectors(POLICY_KIND, "ns") == Chosen()

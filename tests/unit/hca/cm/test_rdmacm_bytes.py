@@ -214,7 +214,7 @@ def test_ipv4_and_ipv6_addresses_are_distinguished(
     raw = bytes.fromhex(address)
     assert private_data.is_loopback(raw) is loopback
     assert private_data.is_multicast(raw) is multicast
-    assert private_data.text(raw) == text
+    assert private_data.address_text(raw) == text
     assert private_data.is_mapped(raw) is ("." in text)
 
 

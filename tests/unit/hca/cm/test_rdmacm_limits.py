@@ -182,7 +182,7 @@ def test_an_id_and_a_channel_cost_their_share_and_give_it_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shares = Shares(100, 1 << 24, 1 << 24)
-    share = shares.share()
+    share = shares.new_share()
     free = room(share)
     fabric = Fabric()
     ids = Ids(fabric.manager, address_of(0).gids, lambda address: False, share=share)
@@ -325,7 +325,7 @@ def test_a_client_has_its_channels_and_one_more_is_not_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cm, "CM_MAX_CHANNELS", 2)
-    share = Shares(100, 1 << 24, 1 << 24).share()
+    share = Shares(100, 1 << 24, 1 << 24).new_share()
     free = room(share)
     channels = Channels(share)
     for number in (1, 2):

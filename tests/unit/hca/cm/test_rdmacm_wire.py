@@ -98,7 +98,7 @@ class Stage:
         self.server = CmServer()
         self.wire = CmWire(end.engine, self.server.manager)
         self.wire.add(end.wire, gid_of(end.ip))
-        self.ids = self.server.ids((gid(0), gid_of(end.ip)), SMALL)
+        self.ids = self.server.new_ids((gid(0), gid_of(end.ip)), SMALL)
 
     def listen(self, backlog: int = 0) -> None:
         """Listen on the port."""
@@ -253,7 +253,7 @@ def test_a_local_source_address_over_a_wire_is_ignored(end):
     """A packet with that address is forged."""
 
     async def play(stage: Stage) -> None:
-        here = stage.server.ids((gid(1), gid_of(stage.peer.ip)))
+        here = stage.server.new_ids((gid(1), gid_of(stage.peer.ip)))
         stage.listen()
         stage.peer.say(stage.peer.request())
         after = Peer(fresh_address(), stage.end.ip)

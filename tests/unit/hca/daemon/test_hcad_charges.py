@@ -33,7 +33,7 @@ RING = -1
 
 @pytest.fixture
 def share() -> Share:
-    return Shares(1000, 1 << 24, 1 << 24).share()
+    return Shares(1000, 1 << 24, 1 << 24).new_share()
 
 
 class Rig:
@@ -176,11 +176,11 @@ def test_a_successor_charges_as_much(
 ) -> None:
     """It returns the charge when its client removes the object, or ends."""
     rig = Rig(engine, share)
-    empty, end_of_place = room(Shares(1000, 1 << 24, 1 << 24).share()), room(share)
+    empty, end_of_place = room(Shares(1000, 1 << 24, 1 << 24).new_share()), room(share)
     end, _ = makes(rig, kind)
     charged, limited = room(share), counts_of(rig.client.party)
     monkeypatch.setattr(
-        "hca.daemon.objects.client.new_unlimited_share", Shares(1000, 1 << 24, 1 << 24).share
+        "hca.daemon.objects.client.new_unlimited_share", Shares(1000, 1 << 24, 1 << 24).new_share
     )
     with hca_rig.running_engine() as other:
         other.hold()

@@ -279,7 +279,7 @@ def test_a_client_that_ends_gives_everything_back(tmp_path: Path, fresh_engine: 
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        share = Shares(1000, 1000, 1 << 20).share()
+        share = Shares(1000, 1000, 1 << 20).new_share()
         free = room(share)
         client = Client(fresh_engine, Numbers(), 0, share=share)
         client.objects.providers = served
@@ -346,7 +346,7 @@ def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, fresh_engin
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
-        share = Shares(1000, 1000, 1 << 20).share()
+        share = Shares(1000, 1000, 1 << 20).new_share()
         client = Client(fresh_engine, Numbers(), 0, share=share)
         client.objects.providers = served
         free = room(share)

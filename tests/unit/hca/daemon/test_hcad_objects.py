@@ -321,7 +321,7 @@ def test_what_has_no_descriptor_is_of_its_function_s_share_too(engine, monkeypat
     programs.
     """
     shares = Shares(1 << 20, 1 << 30, 1 << 20)
-    one, other = shares.share(), shares.share()
+    one, other = shares.new_share(), shares.new_share()
     monkeypatch.setattr("hca.daemon.objects.client.new_unlimited_share", lambda: one)
     programs = [Client(engine, Numbers(), index) for index in (0, 1)]
     assert most_of(one, 2) == (1 << 19) - 2 * 256, "a domain each"

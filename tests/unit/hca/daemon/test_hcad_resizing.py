@@ -113,7 +113,7 @@ def test_another_program_is_answered_while_one_resizes(fresh_engine, pair, entri
 
 def test_what_was_posted_before_counts(fresh_engine, pair):
     """Five requests that the engine has not processed do not fit into four entries."""
-    rounds = pair.a.objects.rounds()
+    rounds = pair.a.objects.count_engine_visits()
 
     async def act() -> int:
         fresh_engine.hold()
@@ -127,7 +127,7 @@ def test_what_was_posted_before_counts(fresh_engine, pair):
         return status_of(await resized)
 
     assert asyncio.run(act()) == errno.EINVAL
-    assert pair.a.objects.rounds() >= rounds + resizing.ROUNDS
+    assert pair.a.objects.count_engine_visits() >= rounds + resizing.ROUNDS
     assert pair.a_send.page.head == 5
 
 
@@ -142,7 +142,7 @@ def test_a_size_that_is_refused_or_the_same_waits_for_no_turn(fresh_engine, pair
     def rounds() -> int:
         raise AssertionError
 
-    monkeypatch.setattr(pair.a.objects, "rounds", rounds)
+    monkeypatch.setattr(pair.a.objects, "count_engine_visits", rounds)
     for entries, status in ((0, errno.EINVAL), (ENTRIES - 1, 0)):
         made = asyncio.run(resizing.answer(pair.a.objects, resize(pair.a, entries)))
         assert status_of(made) == status

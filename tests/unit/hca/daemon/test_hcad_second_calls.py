@@ -80,7 +80,7 @@ class Rig:
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.enforcer = Enforcer(engine, Parties())
         self.shares = Shares(1000, 1 << 24, 1 << 24)
-        self.share = self.shares.share()
+        self.share = self.shares.new_share()
         self.free = room(self.share)
         client = self.client = Client(engine, Numbers(), 0, self.enforcer, share=self.share)
         self.cq = client.cq()
@@ -227,7 +227,7 @@ def test_a_larger_completion_queue_is_charged_and_handed_over(rig: Rig) -> None:
         resized = room(rig.share)
         assert (resized[1] < before[1]) is (entries > 64)
     assert resized == before
-    others = [rig.shares.share() for _ in range(4)]
+    others = [rig.shares.new_share() for _ in range(4)]
     taken = []
     for other in others:
         taken.append(most_of(other, 1))

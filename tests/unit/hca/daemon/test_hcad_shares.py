@@ -25,9 +25,9 @@ def amounts(kind: int, amount: int) -> tuple[int, int, int]:
 def test_a_function_holds_no_more_than_what_is_then_free(kind: int, others: int, own: int) -> None:
     """In one step or several: exactly that much is granted, and one more is refused."""
     shares = Shares(*amounts(kind, 1000))
-    share = shares.share()
+    share = shares.new_share()
     for _ in range(others):
-        shares.share().take(*amounts(kind, 1))
+        shares.new_share().take(*amounts(kind, 1))
     share.take(*amounts(kind, own))
     fair = (1000 - others) // 2
     assert most_of(share, kind) == fair - own
@@ -43,7 +43,7 @@ def test_a_function_holds_no_more_than_what_is_then_free(kind: int, others: int,
 def test_what_is_refused_takes_nothing_and_what_is_given_back_can_be_had_again(kind: int) -> None:
     """This includes other kinds, of which there would have been enough."""
     shares = Shares(100, 100, 100)
-    first, second = shares.share(), shares.share()
+    first, second = shares.new_share(), shares.new_share()
     wanted = [50, 50, 50]
     wanted[kind] = 51
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_what_is_refused_takes_nothing_and_what_is_given_back_can_be_had_again(k
 
 
 def test_what_goes_wrong_is_given_back() -> None:
-    share = Shares(10, 10, 10).share()
+    share = Shares(10, 10, 10).new_share()
     with pytest.raises(ZeroDivisionError), share.paying(3):
         raise ZeroDivisionError
     assert room(share) == (5, 5, 5)
@@ -68,7 +68,7 @@ def test_what_goes_wrong_is_given_back() -> None:
 
 
 def test_what_a_predecessor_has_given_is_taken_whatever_there_is() -> None:
-    share = Shares(10, 10, 10).share()
+    share = Shares(10, 10, 10).new_share()
     with share.adopting():
         share.take(9, 9, 9)
     assert room(share) == (0, 0, 0)
@@ -90,7 +90,7 @@ def test_rings_and_objects_fit_into_the_container(
     limit: int | None, rings: int, objects: int
 ) -> None:
     """One function alone can have half of each."""
-    share = Shares.within(1000, limit).share()
+    share = Shares.within(1000, limit).new_share()
     assert room(share) == (500, rings // 2, objects // 2)
 
 

@@ -339,7 +339,7 @@ def test_numbers_are_drawn_from_their_whole_range_and_once(monkeypatch: pytest.M
     [(0, 0, 1), (1, 4096, 1), (2, 4096, 2), (3, 4096, 4), (4096, 4096, 4096), (4097, 8192, 8192)],
 )
 def test_sizes_are_rounded_up(size: int, pages: int, power: int) -> None:
-    assert (checks.pages(size), checks.power_of_two(size)) == (pages, power)
+    assert (checks.round_up_to_pages(size), checks.power_of_two(size)) == (pages, power)
 
 
 def test_a_table_has_its_limit_and_a_range_its_ends() -> None:

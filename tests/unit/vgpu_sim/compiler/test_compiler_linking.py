@@ -8,7 +8,7 @@ import pytest
 from support.execution.interpreted_ptx import run
 from vgpu_sim.compiler import InvalidPtxError
 from vgpu_sim.compiler.errors import LinkError
-from vgpu_sim.compiler.linking import Input, check, link, parts
+from vgpu_sim.compiler.linking import Input, check, link, split_files
 from vgpu_sim.isa import Module, container
 from vgpu_sim.isa.verify import check_module
 
@@ -137,7 +137,7 @@ def test_a_linked_module_can_be_linked_again() -> None:
         ".visible .global .u32 y = 6;",
     )
     kept = container.decode(container.encode(first))
-    again = parts("first", kept.source)
+    again = split_files("first", kept.source)
     assert [one.name for one in again] == ["a.ptx", "b.ptx", "c.ptx"]
     second = link(
         [*again, Input("d", HEAD + ".extern .global .u32 x;" + _reader("l", "x"))], (9, 0)

@@ -48,7 +48,7 @@ def test_a_pass_is_the_sum_of_its_operators() -> None:
         assert one.layer_us == pytest.approx(sum(part.prediction.us for part in layers))
         ends = sum(part.us for part in one.parts if part.times == 1)
         assert one.us == pytest.approx(80 * one.layer_us + ends)
-        assert 0 < one.half < 0.2 * one.us
+        assert 0 < one.half_width_us < 0.2 * one.us
     assert found.prefill.step.tokens == 16 * 1024
     assert found.decode.step.context == 1024 + 128
     total_ms = found.ttft_ms + 255 * found.tpot_ms

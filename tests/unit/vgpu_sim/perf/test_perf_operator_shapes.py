@@ -166,7 +166,7 @@ def test_a_pipeline_runs_each_microbatch_and_sends_between_all_but_the_last() ->
     layers = sum(part.us for part in found.parts if part.of_layer)
     assert found.layer_us == pytest.approx(layers / 48)
     halves = [part.times * np.subtract(*part.prediction.interval[::-1]) / 2 for part in found.parts]
-    assert found.half == pytest.approx(sum(half**2 for half in halves) ** 0.5)
+    assert found.half_width_us == pytest.approx(sum(half**2 for half in halves) ** 0.5)
 
 
 @pytest.mark.parametrize(

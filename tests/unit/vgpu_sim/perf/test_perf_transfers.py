@@ -14,7 +14,7 @@ from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.stream.between import predict
 from vgpu_sim.perf.topology import PRESETS, bottlenecks, max_min, topology_named
 from vgpu_sim.perf.topology.routes import Routes
-from vgpu_sim.perf.topology.transfers import SHARE, payload, together
+from vgpu_sim.perf.topology.transfers import SHARE, payload_rates, together
 
 H100, A30 = BOARDS["h100-80gb"], BOARDS["a30"]
 GIB = 1 << 30
@@ -108,7 +108,7 @@ def test_no_link_exceeds_its_capacity_and_a_new_transfer_never_helps_the_slowest
     name: str, board: str
 ) -> None:
     chosen, node = random.Random(name), routes(name, board)
-    capacity = payload(node)
+    capacity = payload_rates(node)
     pairs = list(itertools.permutations(every_end(node), 2))
     ends: list[tuple[str, str]] = []
     slowest = float("inf")

@@ -33,7 +33,7 @@ def test_an_answer_that_cannot_be_ends_what_waits_for_one(
     helper.connect()
     with other:
         other.sendall(server.HELLO.pack(1))
-        requested = helper.ask(b"text")
+        requested = helper.request_code(b"text")
         other.sendall(answer)
         with pytest.raises(EmitError, match="the compile helper has ended"):
             requested.result(timeout=10)

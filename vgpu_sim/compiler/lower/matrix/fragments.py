@@ -113,11 +113,11 @@ class Lanes:
         self.lane = builder.scratch(32)
         builder.emit(Op.S2R, dsts=(self.lane,), sreg=SpecialRegister.LANEID)
 
-    def g(self) -> Register:
+    def quad_index(self) -> Register:
         """Return a register with g: a lane's row, or column, in a block of eight."""
         return self._sequence.emit(Op.SHR, D.U32, self.lane, Literal(2))
 
-    def t(self) -> Register:
+    def index_in_quad(self) -> Register:
         """Return a register with t: a lane's position among the four lanes with the same g."""
         return self._sequence.emit(Op.AND, D.B32, self.lane, Literal(3))
 

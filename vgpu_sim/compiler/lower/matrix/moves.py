@@ -29,7 +29,7 @@ class _Rows:
         self._lanes = lanes = Lanes(context.builder)
         self._type = D.U32 if self._space is Space.SHARED else D.U64
         self._builder = context.builder
-        g, t = lanes.g(), lanes.t()
+        g, t = lanes.quad_index(), lanes.index_in_quad()
         self._first = g
         inside = lanes.times(t, 4)
         if "trans" in match:
@@ -116,9 +116,9 @@ def transpose(context: Context, form: Form, match: Match) -> None:
     value = values.source(context, a, D.B32)
     to = values.destination(context, d, D.B32)
     sequence, lanes = Sequence(context.builder), Lanes(context.builder)
-    g = lanes.g()
+    g = lanes.quad_index()
     pair = sequence.emit(Op.SHR, D.U32, g, Literal(1))
-    first = sequence.emit(Op.ADD, D.U32, lanes.times(lanes.t(), EDGE), pair)
+    first = sequence.emit(Op.ADD, D.U32, lanes.times(lanes.index_in_quad(), EDGE), pair)
     odd = sequence.emit(Op.AND, D.B32, g, Literal(1))
     shift = lanes.times(odd, 16)
     halves = []

@@ -52,7 +52,7 @@ class Product:
         late = self.clamp or self.shape.bits == 4
         addends = _unpack(sequence, c, self.total)
         totals: list[Operand] = [Literal(0)] * len(addends) if late else list(addends)
-        columns = lanes.times(lanes.t(), 2 * QUAD)
+        columns = lanes.times(lanes.index_in_quad(), 2 * QUAD)
         row_blocks = self.shape.row_blocks
         for block in range(self.shape.depth_blocks):
             for place in range(QUAD):

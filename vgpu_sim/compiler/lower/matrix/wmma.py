@@ -104,7 +104,7 @@ class _Memory:
             leading = values.source(context, where[1], D.U32)
         self._pitch = self._bytes(sequence.convert(leading, D.U32, self._type))
         lanes = Lanes(context.builder)
-        outer, inner = lanes.g(), lanes.times(lanes.t(), tile.each)
+        outer, inner = lanes.quad_index(), lanes.times(lanes.index_in_quad(), tile.each)
         if not self.straight:
             outer, inner = inner, outer
         inner = self._bytes(sequence.convert(inner, D.U32, self._type))

@@ -30,7 +30,7 @@ class SharedMemory:
     offsets: dict[tuple[int, int], SharedVariable]
     size: int
 
-    def of(self, declared: tree.Variable) -> SharedVariable | None:
+    def find_variable(self, declared: tree.Variable) -> SharedVariable | None:
         """Return the place of a declared variable in shared memory.
 
         Return None if the variable is not used, or was refused.

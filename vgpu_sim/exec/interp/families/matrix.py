@@ -46,7 +46,7 @@ def gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
     return CollectiveOperands(numbers, np.zeros(numbers[0].shape, dtype=np.bool_))
 
 
-def collect(
+def compute_results(
     lanes: Lanes, instruction: Instruction, given: CollectiveOperands, together: U32
 ) -> Results:
     """Return the results of a matrix instruction, one for each destination."""

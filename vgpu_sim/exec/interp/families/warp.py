@@ -44,7 +44,7 @@ def gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
     )
 
 
-def collect(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
+def compute_results(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
     """Return the results of a collective, one for each destination."""
     return _RESULTS[instruction.op](instruction, given, together)
 

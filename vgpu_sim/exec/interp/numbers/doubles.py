@@ -47,7 +47,7 @@ class NumpyDoubles:
     def pattern(self, a: Numbers) -> _Patterns:
         return a.view(np.uint64)
 
-    def number(self, bits: _Patterns) -> Numbers:
+    def from_pattern(self, bits: _Patterns) -> Numbers:
         return bits.view(np.float64)
 
     def convert_signed(self, bits: _Patterns) -> Numbers:
@@ -109,7 +109,7 @@ class NumpySingles:
     def pattern(self, a: _Singles) -> _Words:
         return a.view(np.uint32)
 
-    def number(self, bits: _Words) -> _Singles:
+    def from_pattern(self, bits: _Words) -> _Singles:
         return bits.view(np.float32)
 
     def sum(self, a: _Words, b: _Words) -> _Words:

@@ -69,7 +69,7 @@ class Analysis:
         self.geometry = geometry
         self.algebra = Algebra(geometry.width, geometry.vectors)
         self.top = block_order.build(ssa.graph)
-        self.order = tuple(self.top.linear())
+        self.order = tuple(self.top.blocks_in_order())
         self.shapes: dict[Value, LaneShape] = {}
         self._alone = may_restart and geometry.groups == 1 and _meets_at_one_barrier(ssa)
         self.guards = frozenset(self._top_guards())

@@ -55,7 +55,7 @@ class TextDoubles:
     def pattern(self, a: str) -> str:
         return self._text.let(f"bitcast {self._number} {a} to {self._word}")
 
-    def number(self, bits: str) -> str:
+    def from_pattern(self, bits: str) -> str:
         return self._text.let(f"bitcast {self._word} {bits} to {self._number}")
 
     def convert_signed(self, bits: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
-from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
+from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, vector_type
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import Instruction, MatchMode, Op, Reduction, ShuffleMode
 from vgpu_sim.isa.types import VoteMode
@@ -18,7 +18,7 @@ _CANONICAL_NAN: Final = 0x7FFF_FFFF
 _LEAST, _GREATEST = -(1 << 31), (1 << 31) - 1
 # A bit test of all lanes costs nine instructions, one class of the loop twice as many.
 _FEW_BITS: Final = 16
-_I32 = wide("i32")
+_I32 = vector_type("i32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _vote(
     if instruction.vote is VoteMode.BALLOT:
         return (Result(ballot, "i32", vector),)
     none = "zeroinitializer" if vector else "0"
-    flags = wide("i1") if vector else "i1"
+    flags = vector_type("i1") if vector else "i1"
     if instruction.vote is VoteMode.ANY:
         return (Result(text.let(f"icmp ne {type_} {ballot}, {none}"), "i1", vector),)
     agree = text.let(f"icmp eq {type_} {ballot}, {participants}")
@@ -206,13 +206,13 @@ def _alike(text: Text, warp: WarpText, given: CollectiveOperands, scalar: str) -
 
 def _alike_by_bits(text: Text, warp: WarpText, given: CollectiveOperands, scalar: str) -> str:
     """Compute ``_alike`` bit by bit: lanes that agree in a bit are its ballot or the complement."""
-    type_, different = wide(scalar), "zeroinitializer"
+    type_, different = vector_type(scalar), "zeroinitializer"
     for place in range(given.possible.bit_length()):
         if not given.possible >> place & 1:
             continue
         bit = text.let(f"and {type_} {given.value}, splat ({scalar} {1 << place})")
         flags = warp.compare("ne", bit, "zeroinitializer", scalar)
-        own = text.let(f"sext {wide('i1')} {flags} to {_I32}")
+        own = text.let(f"sext {vector_type('i1')} {flags} to {_I32}")
         others = warp.apply("xor", own, warp.splat("i32", warp.pack_flags(flags)))
         different = warp.apply("or", different, others)
     alike = warp.apply("xor", different, "splat (i32 -1)")
@@ -291,7 +291,7 @@ def _from_keys(text: Text, keys: str, type_: str) -> str:
     flip = text.let(f"and {type_} {sign}, {number(_GREATEST)}")
     pattern = text.let(f"xor {type_} {keys}, {flip}")
     # The smallest key's pattern is -NaN, the largest key's is the canonical NaN.
-    flags = wide("i1") if vector else "i1"
+    flags = vector_type("i1") if vector else "i1"
     least = text.let(f"icmp eq {type_} {keys}, {number(_LEAST)}")
     canonical = number(_CANONICAL_NAN)
     return text.let(f"select {flags} {least}, {type_} {canonical}, {type_} {pattern}")

@@ -19,7 +19,7 @@ def _has_two_source_permutes() -> bool:
     return llvm.vector_bits() == 512
 
 
-def wide(scalar: str, lanes: int = WARP_THREADS) -> str:
+def vector_type(scalar: str, lanes: int = WARP_THREADS) -> str:
     """Return the LLVM type of a vector of ``lanes`` lanes, by default 32."""
     return f"<{lanes} x {scalar}>"
 
@@ -49,7 +49,7 @@ class WarpText:
             lanes *= 2
         return parts[0]
 
-    def part(self, vector: str, scalar: str, place: int) -> str:
+    def extract_vector(self, vector: str, scalar: str, place: int) -> str:
         """Return one of the vectors of lanes that form a warp's vector: the one at position
         ``place``.
         """
@@ -64,7 +64,7 @@ class WarpText:
         """
         chosen = list(lanes)
         places = ", ".join(f"i32 {lane}" for lane in chosen)
-        type_ = wide(scalar, each)
+        type_ = vector_type(scalar, each)
         indices = f"<{len(chosen)} x i32> <{places}>"
         return self._text.let(f"shufflevector {type_} {a}, {type_} {b}, {indices}")
 
@@ -72,34 +72,34 @@ class WarpText:
         """Return a vector of 32 lanes that all have ``value``."""
         if not value.startswith("%"):
             return f"splat ({scalar} {value})"
-        type_ = wide(scalar)
+        type_ = vector_type(scalar)
         first = self._text.let(f"insertelement {type_} poison, {scalar} {value}, i64 0")
         return self.shuffle(first, "poison", [0] * WARP_THREADS, scalar)
 
     def pack_flags(self, flags: str) -> str:
         """Pack 32 flags into an integer, lane 0 lowest."""
-        return self._text.let(f"bitcast {wide('i1')} {flags} to i32")
+        return self._text.let(f"bitcast {vector_type('i1')} {flags} to i32")
 
     def unpack_flags(self, bits: str) -> str:
         """Unpack an integer's bits into flags."""
-        return self._text.let(f"bitcast i32 {bits} to {wide('i1')}")
+        return self._text.let(f"bitcast i32 {bits} to {vector_type('i1')}")
 
     def compare(self, relation: str, a: str, b: str, scalar: str = "i32") -> str:
         """Compare two vectors lane by lane; return a flag for each lane. ``relation`` is a
         predicate of ``icmp``.
         """
-        return self._text.let(f"icmp {relation} {wide(scalar)} {a}, {b}")
+        return self._text.let(f"icmp {relation} {vector_type(scalar)} {a}, {b}")
 
     def apply(self, operation: str, a: str, b: str) -> str:
         """Emit a binary operation on vectors of i32."""
-        return self._text.let(f"{operation} {wide('i32')} {a}, {b}")
+        return self._text.let(f"{operation} {vector_type('i32')} {a}, {b}")
 
     def select(self, flags: str, yes: str, no: str) -> str:
         """Select lane by lane between two vectors of i32: take the element of ``yes`` in lanes
         whose flag is set, else the element of ``no``.
         """
-        type_ = wide("i32")
-        return self._text.let(f"select {wide('i1')} {flags}, {type_} {yes}, {type_} {no}")
+        type_ = vector_type("i32")
+        return self._text.let(f"select {vector_type('i1')} {flags}, {type_} {yes}, {type_} {no}")
 
     def constant(self, numbers: Iterable[int]) -> str:
         """Return a constant vector of i32."""
@@ -115,17 +115,17 @@ class WarpText:
         """Call the intrinsic ``llvm.<stem>`` on a vector of i32. ``more`` are its further
         arguments, each as (type, value).
         """
-        type_ = wide("i32")
+        type_ = vector_type("i32")
         return self._text.call(type_, f"llvm.{stem}.v{WARP_THREADS}i32", (type_, vector), *more)
 
     def reduce(self, operation: str, vector: str) -> str:
         """Reduce a vector of 32 integers of 32 bits to one integer by ``operation``."""
         name = f"llvm.vector.reduce.{operation}.v{WARP_THREADS}i32"
-        return self._text.call("i32", name, (wide("i32"), vector))
+        return self._text.call("i32", name, (vector_type("i32"), vector))
 
     def extract(self, vector: str, lane: str, scalar: str = "i32") -> str:
         """Return the element of one lane of a warp's vector."""
-        return self._text.let(f"extractelement {wide(scalar)} {vector}, i32 {lane}")
+        return self._text.let(f"extractelement {vector_type(scalar)} {vector}, i32 {lane}")
 
     def permute(self, vector: str, lanes: str) -> str:
         """Permute a vector: lane i of the result is lane ``lanes[i]`` of ``vector``. The numbers in
@@ -133,7 +133,7 @@ class WarpText:
         """
         if not _has_two_source_permutes():
             return self._permute_lane_by_lane(vector, lanes)
-        text, half = self._text, wide("i32", _HALF)
+        text, half = self._text, vector_type("i32", _HALF)
         low, high = (
             self.shuffle(vector, "poison", range(first, first + _HALF), "i32")
             for first in (0, _HALF)
@@ -150,6 +150,6 @@ class WarpText:
         for lane in LANES:
             value = self.extract(vector, self.extract(lanes, str(lane)))
             result = self._text.let(
-                f"insertelement {wide('i32')} {result}, i32 {value}, i32 {lane}"
+                f"insertelement {vector_type('i32')} {result}, i32 {value}, i32 {lane}"
             )
         return result

@@ -77,7 +77,7 @@ class Words:
         value = self.op("ashr" if signed else "lshr", top, rest)
         return self.select(self.test("eq", count, self.const(0)), self.const(0), value)
 
-    def part(self, a: str, bits: int, place: int, *, signed: bool) -> str:
+    def extract_element(self, a: str, bits: int, place: int, *, signed: bool) -> str:
         """Extract the element at position ``place`` from ``a``, a word that packs elements of
         ``bits`` bits.
         """

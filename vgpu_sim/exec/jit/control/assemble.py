@@ -72,7 +72,7 @@ class Assembler:
         self._together = versions.has_waiting_lanes(ssa, geometry)
         # Lanes of a group that arrives at counted barriers; 0 if there are none.
         self.counts = geometry.span if wait_points.needs_counting(ssa, geometry) else 0
-        self.polls = polling_loops.waits(ssa)
+        self.polls = polling_loops.polls_or_pauses(ssa)
         # Whether ``entry`` is called once per group.
         self.stops = self.counts > 0 or self.polls or (waits and geometry.groups > 1)
         self.fast = versions.fast(ssa, geometry, versioned=plan.versioned)
@@ -214,7 +214,7 @@ class Assembler:
         block_indices.advance(text, grid, places, start, names if rows is None else rows.names)
         text.begin("leave")
         if table is not None:
-            table.settle()
+            table.write_sums()
         text.do("ret void")
         text.begin("trap")
         text.do("ret void")
@@ -262,7 +262,7 @@ class Assembler:
         def begin(label: str) -> None:
             text.begin(label)
             if table is not None:
-                table.settle()
+                table.write_sums()
 
         begun = text.block_label
         text.jump("group")

@@ -112,7 +112,7 @@ class Loops:
         text.begin(start, follows=True)
         text.known.invalidate_loads()  # a previous iteration may have stored
         loop = Loop(level, mask, mask, divergent, ways, start, origin)
-        loop.phis = self.hold_phis(initial)
+        loop.phis = self.reserve_phis(initial)
         if divergent:
             self._track_lanes(loop, inside, taken)
         return loop
@@ -146,7 +146,7 @@ class Loops:
         else:
             again = masks.any(again_mask)
         end, done = text.block_label, text.label("after")
-        if loop.level.header in polling_loops.polling(self._analysis.ssa):
+        if loop.level.header in polling_loops.polling_headers(self._analysis.ssa):
             turn = text.label("turn")
             text.branch(again, turn, done)
             text.begin(turn, follows=True)
@@ -189,7 +189,7 @@ class Loops:
     def _zeros(self, type_: str) -> list[Reserved]:
         return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.vectors)]
 
-    def hold_phis(self, initial: Blended) -> dict[Phi, list[Reserved]]:
+    def reserve_phis(self, initial: Blended) -> dict[Phi, list[Reserved]]:
         """Reserve lines for the phis of a loop that begins here, and record the phis as the LLVM
         values of their results.
         """

@@ -97,7 +97,7 @@ class UnmaskedLoops:
         text.jump(loop.start)
         text.begin(loop.start, follows=True)
         text.known.invalidate_loads()  # a previous iteration may have stored
-        loop.phis = self._loops.hold_phis(loop.initial)
+        loop.phis = self._loops.reserve_phis(loop.initial)
 
     def end(self, loop: UnmaskedLoop, latest: Blended) -> None:
         """End the unmasked copy of a loop. ``latest`` are the values of the phis at the loop's
@@ -181,7 +181,7 @@ class UnmaskedLoops:
         """
         graph, header = self._ssa.graph, level.header
         divergent = self._analysis.divergence.loops
-        if header not in divergent or header in polling_loops.polling(self._ssa):
+        if header not in divergent or header in polling_loops.polling_headers(self._ssa):
             return None
         if any(isinstance(unit, Level) for unit in level.units) or not self._is_short(level):
             return None

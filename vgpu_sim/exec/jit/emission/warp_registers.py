@@ -60,7 +60,7 @@ def vectors_of(text: Text, halves: Sequence[str], scalar: str, count: int) -> li
         return list(halves[:count])
     warp = WarpText(text)
     whole = warp.shuffle(halves[0], halves[1], range(WARP_THREADS), scalar, LANES)
-    return [warp.part(whole, scalar, part) for part in range(count)]
+    return [warp.extract_vector(whole, scalar, part) for part in range(count)]
 
 
 def define(emitter: Emitter, result: Value, vectors: Sequence[str], scalar: str) -> None:

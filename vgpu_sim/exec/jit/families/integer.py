@@ -223,8 +223,8 @@ def _lower_dot(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) ->
         words = Words(emitter.text, 32, form is Form.VECTOR)
         a, b, total = emitter.patterns(node, form, part)
         for place in places:
-            x = words.part(a, bits, place, signed=type_.is_signed)
-            y = words.part(b, 8, first + place, signed=other.is_signed)
+            x = words.extract_element(a, bits, place, signed=type_.is_signed)
+            y = words.extract_element(b, 8, first + place, signed=other.is_signed)
             total = words.op("add", total, words.op("mul", x, y))
         return total, words.scalar
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from vgpu_sim.exec.jit.arithmetic.warp_results import CollectiveOperands, Result, results
-from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
+from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, vector_type
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.numbers.known_values import known_values
@@ -119,7 +119,7 @@ def _misuse(emitter: Emitter, node: Operation, gathered: CollectiveOperands) -> 
     leader = warp.call_each("cttz", named, ("i1", "false"))
     leader = warp.apply("and", leader, "splat (i32 31)")
     agree = warp.compare("eq", warp.permute(gathered.each, leader), gathered.each)
-    flags = wide("i1")
+    flags = vector_type("i1")
     right = warp.pack_flags(text.let(f"and {flags} {inside}, {agree}"))
     wrong = text.let(f"and i32 {here}, {text.let(f'xor i32 {right}, -1')}")
     # Each class has one leader; the classes are disjoint if their sizes add up to the whole.
@@ -162,7 +162,7 @@ def _define(
         found = by_warp[part // per_warp]
         value = found.name
         if form is Form.VECTOR and found.vector:
-            value = WarpText(text).part(value, found.scalar, part % per_warp)
+            value = WarpText(text).extract_vector(value, found.scalar, part % per_warp)
         elif form is Form.VECTOR:
             value = text.splat(found.scalar, value)
         elif found.vector:

@@ -36,11 +36,11 @@ class Level:
                 return True
         return False
 
-    def linear(self) -> Iterator[int]:
+    def blocks_in_order(self) -> Iterator[int]:
         """Yield all blocks in the order of emission."""
         for unit in self.units:
             if isinstance(unit, Level):
-                yield from unit.linear()
+                yield from unit.blocks_in_order()
             else:
                 yield unit
 

@@ -53,7 +53,7 @@ def element_bits(analysis: Analysis) -> int:
     delaying would not pay.
     """
     ssa, widths, spread = analysis.ssa, set(), False
-    if polling_loops.waits(ssa):
+    if polling_loops.polls_or_pauses(ssa):
         return 0
     for block in ssa.blocks.values():
         for node in block.nodes:
@@ -129,11 +129,11 @@ class Table:
         text.begin(onward, follows=True)
         text.known.invalidate_loads()
 
-    def settle(self) -> None:
+    def write_sums(self) -> None:
         """Emit code that writes all delayed sums to memory."""
         self._text.do(f"call void @{_SETTLE}(ptr %ctx, ptr {TABLE})")
 
-    def settle_before(self, reads: Iterable[tuple[str, bool, int]]) -> None:
+    def write_sums_before(self, reads: Iterable[tuple[str, bool, int]]) -> None:
         """Emit code that writes all delayed sums to memory if one may be in the range of the next
         reads.
 
@@ -160,7 +160,7 @@ class Table:
         text.branch(met, settles, onward)
         text.begin(settles, follows=True)
         with text.known.within():
-            self.settle()
+            self.write_sums()
             text.jump(onward)
         text.begin(onward, follows=True)
 

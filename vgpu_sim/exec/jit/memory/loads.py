@@ -49,7 +49,7 @@ class Loads:
         self._reaching_lanes = reaching_lanes
         self._rows = read
 
-    def lanes(self, access: Access, mask: Mask) -> Columns:
+    def load_lanes(self, access: Access, mask: Mask) -> Columns:
         """Emit a load by the first strategy that applies to it.
 
         Return the values of all elements for each vector.
@@ -112,7 +112,7 @@ class Loads:
                 columns.append(load(access, flat[part] if flat else None, part))
         return columns
 
-    def family(
+    def load_family(
         self, access: Access, alone: Sequence[Access], family: Family
     ) -> list[list[str]] | None:
         """Load a family by one ``access``. If an index wraps around at run time, execute the
@@ -193,7 +193,7 @@ class Loads:
     def _load_pieces(self, access: Access, found: list[row_pieces.Piece], lanes: str | None) -> str:
         return row_pieces.load(self._text, self._masks, access, found, lanes)
 
-    def parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
+    def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
         """Load elements under masks. ``flags`` has the mask of lanes for each vector and, within
         it, for each element.
 
@@ -220,7 +220,7 @@ class Loads:
     def _row_at(self, access: Access, pointer: str, spread: str | None) -> list[str]:
         text = self._text
         type_, suffix = rows.row_type(text, access)
-        first = None if spread is None else rows.leading(text, access, spread)
+        first = None if spread is None else rows.prefix_length(text, access, spread)
         if first is not None:
             row = rows.load_first(text, access, pointer, first)
         elif spread is None:

@@ -77,7 +77,7 @@ class Memory:
         if reach is not Reach.NEVER:
             self._load_local(access, mask, reach)
         elif isinstance(access.shape, Vector) or access.shape.stride:
-            columns = self._loads.lanes(access, mask)
+            columns = self._loads.load_lanes(access, mask)
             self._define(node, lambda place, _form, part: columns[part][place])
         else:
             self._load_scalars(access, mask, occupied)
@@ -94,7 +94,7 @@ class Memory:
             return False
         if access.where is Where.GLOBAL and not self._confine(access):
             return False
-        columns = self._loads.lanes(access, FULL)
+        columns = self._loads.load_lanes(access, FULL)
         self._define(access.node, lambda place, _form, part: columns[part][place])
         return True
 
@@ -114,7 +114,7 @@ class Memory:
         access = replace(first, node=node, parts=len(family.loads))
         if access.where is not Where.GLOBAL or not self._confine(access):
             return None
-        found = self._loads.family(access, alone, family)
+        found = self._loads.load_family(access, alone, family)
         if found is None:
             return None
         self._define(node, lambda place, _form, part: found[part][place])
@@ -166,11 +166,11 @@ class Memory:
         shape, vectors = access.shape, range(self._values.vectors)
         if isinstance(shape, Vector) or not (rows.contiguous(access) or not shape.stride):
             places = [self.pointers.of_lanes(access, part, 0) for part in vectors]
-            table.settle_before((place, True, access.size) for place in places)
+            table.write_sums_before((place, True, access.size) for place in places)
             return
         size = access.size * (self._text.width if shape.stride else 1)
         places = [self.pointers.of_vector(access, part) for part in vectors]
-        table.settle_before((place, False, size) for place in dict.fromkeys(places))
+        table.write_sums_before((place, False, size) for place in dict.fromkeys(places))
 
     def access(self, node: Operation) -> Access:
         """Return the description of a load or store."""
@@ -220,7 +220,7 @@ class Memory:
                 for flags, own, other in zip(
                     inside,
                     self._local.load(spread, mine, window=True),
-                    self._loads.lanes(spread, others),
+                    self._loads.load_lanes(spread, others),
                     strict=True,
                 )
             ]
@@ -322,7 +322,7 @@ class Memory:
 
     def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
         """Load elements under masks, as ``Loads.parts`` does."""
-        return self._loads.parts(access, flags)
+        return self._loads.load_parts(access, flags)
 
     def _load_scalars(self, access: Access, mask: Mask, occupied: bool) -> None:
         text = self._text

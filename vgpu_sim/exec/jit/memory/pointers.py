@@ -145,7 +145,7 @@ class Pointers:
 
     def _either(self, access: Access, address: str, offset: int) -> str:
         text, launch = self._text, self._launch
-        if not shared_memory.near(offset):
+        if not shared_memory.needs_no_clamp(offset):
             address, offset = text.let(f"add i64 {address}, {to_signed(offset, 64)}"), 0
         whole = address
         if access.tested and offset % access.size:

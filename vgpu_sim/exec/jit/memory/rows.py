@@ -102,14 +102,14 @@ def indices(order: Iterable[int]) -> str:
     return f"<{len(numbers)} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"
 
 
-def leading(text: Text, access: Access, mask: str) -> int | None:
+def prefix_length(text: Text, access: Access, mask: str) -> int | None:
     """Return the number of elements that a row's mask sets, if these are a prefix whose length is a
     power of two (or 0); otherwise return None.
 
     Such a prefix is accessed without a mask. After a masked or split store, a load must wait
     until the store has reached the cache.
     """
-    count = flags.leading(mask, text.width * access.count)
+    count = flags.prefix_length(mask, text.width * access.count)
     return None if count is None or count & (count - 1) else count
 
 

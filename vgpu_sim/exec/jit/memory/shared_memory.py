@@ -31,7 +31,7 @@ _TURN_BYTES: Final = 4 * _ZEROS_BYTES
 _WRITTEN_OUT_BYTES: Final = 8 * _TURN_BYTES
 
 
-def near(offset: int) -> bool:
+def needs_no_clamp(offset: int) -> bool:
     """Return whether ``offset`` bytes can be added to a clamped pointer without clamping it
     again.
     """
@@ -45,7 +45,7 @@ def pointer(
 
     ``wide``, if not empty, is the same address as an i64.
     """
-    if not near(offset):
+    if not needs_no_clamp(offset):
         address, offset, wide = text.let(f"add i32 {address}, {to_signed(offset, 32)}"), 0, ""
     distance = wide or text.let(f"sext i32 {address} to i64")
     place = launch.offset_pointer(launch.thread(THREAD_SHARED_BASE, "ptr"), distance)

@@ -89,7 +89,7 @@ class Stores:
                     text.do(f"store {type_} {row}, ptr {pointer}, align 1")
                 continue
             spread = rows.spread(text, access, flat[part])
-            first = rows.leading(text, access, spread)
+            first = rows.prefix_length(text, access, spread)
             if first is not None:
                 rows.store_first(text, access, row, pointer, first)
                 continue

@@ -26,7 +26,7 @@ class Aliases:
         self._known = known_values(ssa)
         self._reach = LocalReach(ssa, self._known)
 
-    def may_find(self, load: Operation, store: Operation, body: frozenset[int]) -> bool:
+    def may_alias(self, load: Operation, store: Operation, body: frozenset[int]) -> bool:
         """Return whether ``load`` may read what ``store`` writes in some iteration of the loop
         ``body``.
         """

@@ -126,7 +126,7 @@ def _waits(form: ssa.SsaFunction, geometry: Geometry) -> str:
         return "no thread waits for another: called for ranges of blocks"
     if wait_points.needs_counting(form, geometry):
         return "barriers are counted by warps: each group is a fiber"
-    if polling_loops.polling(form):
+    if polling_loops.polling_headers(form):
         return "loops poll memory: each group is a fiber that yields to others"
     if geometry.groups == 1:
         return "one barrier, one group: it orders accesses and costs nothing"

@@ -14,5 +14,5 @@ def build(function: Function, block: Block, *, best: bool) -> SsaFunction:
     form = full_unrolling.build(function, block)
     wide_products.split(form)
     if best:
-        partial_unrolling.join(form)
+        partial_unrolling.unroll(form)
     return form

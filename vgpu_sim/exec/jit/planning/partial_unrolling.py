@@ -30,7 +30,7 @@ _NODES = 800
 _Node = Operation | Merge
 
 
-def join(ssa: SsaFunction) -> None:
+def unroll(ssa: SsaFunction) -> None:
     """Unroll each suitable loop by a factor that lets its sums stay in registers."""
     for block in list(ssa.blocks.values()):
         if block.index not in block.successors or not _suits(ssa, block):

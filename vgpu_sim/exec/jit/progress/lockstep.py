@@ -11,12 +11,12 @@ from vgpu_sim.exec.cfg import Cfg
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.divergence import blocks_until_join
 from vgpu_sim.exec.jit.ir.ssa import Node, Operation, Phi, SsaFunction, Value
-from vgpu_sim.exec.jit.progress.polling_loops import equality, polling
+from vgpu_sim.exec.jit.progress.polling_loops import equality, polling_headers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.isa import EFFECTS, Compare, Instruction, Space
 
 
-def wait_as_one(analysis: Analysis) -> bool:
+def can_wait_as_one(analysis: Analysis) -> bool:
     """Return whether the lanes of a group can wait together in the loops that poll: no lane waits
     in such a loop for a lane of its own group that is elsewhere in the code.
 
@@ -24,7 +24,7 @@ def wait_as_one(analysis: Analysis) -> bool:
     wait point before the other lanes of its warp have arrived.
     """
     ssa = analysis.ssa
-    waits = polling(ssa)
+    waits = polling_headers(ssa)
     if not waits:
         return True
     divergences = _divergences(analysis, _lone_blocks(analysis))

@@ -27,17 +27,17 @@ from vgpu_sim.isa import EFFECTS, Compare, Literal, Op, Space, Update, polls, re
 _COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)
 
 
-def waits(ssa: SsaFunction) -> bool:
+def polls_or_pauses(ssa: SsaFunction) -> bool:
     """Return whether a group may yield to other groups at a place that is not a wait point: in a
     polling loop, or at an instruction that pauses its lanes.
     """
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
     rests = any(isinstance(n, Operation) and EFFECTS[n.instruction.op].rests for n in nodes)
-    return rests or bool(polling(ssa))
+    return rests or bool(polling_headers(ssa))
 
 
 @functools.lru_cache(maxsize=4)
-def polling(ssa: SsaFunction) -> frozenset[int]:
+def polling_headers(ssa: SsaFunction) -> frozenset[int]:
     """Return the headers of the loops that poll.
 
     In a loop with a wait point in each iteration, other groups of the block run anyway: it polls
@@ -208,7 +208,7 @@ class _Loop:
             return {}
         if node.instruction.op is not Op.LD or node.instruction.volatile:
             return {}
-        may_find = _aliases(self._ssa).may_find
+        may_find = _aliases(self._ssa).may_alias
         return {s: block for s, block in self._stores.items() if may_find(node, s, self._body)}
 
     def _before(self, block: int) -> set[int]:

@@ -35,7 +35,7 @@ def find(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
 
 def waits(ssa: SsaFunction) -> bool:
     """Return whether threads of a block wait for each other outside collectives."""
-    return any(find(ssa)) or polling_loops.waits(ssa)
+    return any(find(ssa)) or polling_loops.polls_or_pauses(ssa)
 
 
 def collectives(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
@@ -82,7 +82,7 @@ def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Opera
         place for place, node in collectives(ssa) if node not in found
     }
     graph = ssa.graph
-    waits = (*polling_loops.polling(ssa), *(place for place in alone if place in partial))
+    waits = (*polling_loops.polling_headers(ssa), *(place for place in alone if place in partial))
     behind = {place for begin in waits for place in _reachable(graph, begin, graph.exit)}
     away = behind | partial.keys()
     return met | {node for node, place in found.items() if place not in away}
@@ -155,7 +155,7 @@ def needs_counting(ssa: SsaFunction, geometry: Geometry) -> bool:
     """
     if lanes_wait(ssa, geometry):
         return True
-    if polling_loops.waits(ssa):
+    if polling_loops.polls_or_pauses(ssa):
         return any(find(ssa))
     barriers = set()
     for _, node in find(ssa):
@@ -205,7 +205,7 @@ def legal(ssa: SsaFunction, geometry: Geometry) -> bool:
         shapes = [analysis.shape(source, block, 32) for source in node.sources[:2]]
         if not all(isinstance(shape, Affine) and shape.uniform for shape in shapes):
             return False
-    return lockstep.wait_as_one(analysis)
+    return lockstep.can_wait_as_one(analysis)
 
 
 def _all_here(

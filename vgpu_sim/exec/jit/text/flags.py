@@ -27,7 +27,7 @@ def format_constant(flags: Sequence[bool]) -> str:
     return "<" + ", ".join(f"i1 {'true' if flag else 'false'}" for flag in flags) + ">"
 
 
-def leading(flags: str, lanes: int) -> int | None:
+def prefix_length(flags: str, lanes: int) -> int | None:
     """Return the number of set flags if the vector is constant and they are a prefix, else None."""
     found = parse_constant(flags, lanes)
     if found is None:
